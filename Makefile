@@ -1,0 +1,37 @@
+# Two commands matter: `make demo` and `make test`. Both set everything up first, once.
+PYTHON  ?= python3
+VENV    ?= .venv
+VARIANT ?= auto# cpu, gpu, or auto: gpu where nvidia-smi finds one
+BIN      = $(VENV)/bin
+ARGS    ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo redis test unit integration acceptance check bench clean
+
+help: ## What there is to make
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: ## The environment: pinned packages in .venv
+	@$(PYTHON) scripts/setup.py --venv $(VENV) --variant $(VARIANT)
+
+demo: setup ## The main job, from nothing to results/…/results.csv (ARGS=--fresh: ask again)
+	@$(BIN)/python -m demo.run $(ARGS)
+
+redis: setup ## An embedded Valkey until Ctrl-C, for machines without a Redis
+	@$(BIN)/python -m demo.valkey
+
+test: setup ## The whole suite
+	@$(BIN)/python -m workers prepare
+	@$(BIN)/python -m pytest $(ARGS)
+
+unit integration acceptance: setup ## One storey of the suite
+	@$(BIN)/python -m pytest tests/$@ $(ARGS)
+
+check: setup ## Lint, format, types, generated demo files
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/python demo/generate.py --check
+
+clean: ## Forget environment and local state; results stay
+	rm -rf $(VENV) .mcqueue .mypy_cache .ruff_cache .pytest_cache *.egg-info

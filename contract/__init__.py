@@ -1,0 +1,30 @@
+"""What producers and workers have agreed on, and nothing else: words, wire format, ledger, queue."""
+
+from contract.errors import McqueueError
+from contract.ledger import Begun, Counts, Ledger, RedisLedger, Run
+from contract.memory import MemoryLedger
+from contract.question import Question
+from contract.settings import Settings, load_settings
+from contract.spec import Mode, Normalization, Prompt, RunSpec
+from contract.verdict import Failure, Outcome, Passage, Verdict
+
+__all__ = [
+    "Begun",
+    "Counts",
+    "Failure",
+    "Ledger",
+    "McqueueError",
+    "MemoryLedger",
+    "Mode",
+    "Normalization",
+    "Outcome",
+    "Passage",
+    "Prompt",
+    "Question",
+    "RedisLedger",
+    "Run",
+    "RunSpec",
+    "Settings",
+    "Verdict",
+    "load_settings",
+]

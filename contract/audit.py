@@ -1,0 +1,47 @@
+"""The audit: whatever is unsettled but neither queued nor held was lost by the broker, and is sent again.
+
+kombu takes a message with one command and notes that it did with a second; a process killed between the two loses the
+message. No setting closes that window, so the ledger does.
+"""
+
+from __future__ import annotations
+
+from celery import Celery
+
+from contract.fleet import Fleet
+from contract.ledger import RedisLedger, Run, translating
+from contract.queue import Priority, held_question_ids, publish, queue_length, queued_question_ids
+
+__all__ = ["looks_stalled", "missing", "send_missing"]
+
+
+def missing(ledger: RedisLedger, run: Run) -> list[str]:
+    """Ids of `run` that are unsettled, in no waiting message and in no worker's hands, in input order.
+
+    A message on its way from the queue into a worker's hands while this looks can be reported as missing; sent twice,
+    it costs a look at the ledger.
+    """
+    with translating("the audit's Redis"):
+        accounted = queued_question_ids(ledger.client, run.spec.model, run.run_id)
+        accounted |= held_question_ids(ledger.client, Fleet(ledger.client).names(), run.run_id)
+    return [each for each in ledger.unsettled(run.run_id) if each not in accounted]
+
+
+def send_missing(
+    ledger: RedisLedger, app: Celery, run: Run, batch_size: int, priority: Priority = Priority.NORMAL
+) -> tuple[int, int]:
+    """Publish what is `missing`; return (questions, messages) sent."""
+    lost = missing(ledger, run)
+    return len(lost), publish(app, run.spec.model, run.run_id, lost, batch_size, priority) if lost else 0
+
+
+def looks_stalled(ledger: RedisLedger, run: Run) -> bool:
+    """Whether `run` has unsettled questions that no message can be carrying any more.
+
+    Cheap enough to ask every second: a few counts, no message is read.
+    """
+    with translating("the audit's Redis"):
+        if queue_length(ledger.client, run.spec.model):
+            return False
+        held = (held_question_ids(ledger.client, [name], run.run_id) for name in Fleet(ledger.client).names())
+        return not any(held) and ledger.counts(run.run_id).todo > 0

@@ -1,0 +1,165 @@
+"""Every error that a person or a worker is meant to understand, in one tree.
+
+    McqueueError
+    ├── InputError              what a person handed in: exit 1, nothing was changed
+    │   ├── QuestionFileError       a question file, with file, line and field
+    │   ├── SettingsError           configs/deploy/*.yaml, --set, environment
+    │   ├── RunConfigError          configs/runs/*.yaml
+    │   ├── ModelNotFound           no such folder, package or hub id
+    │   └── PlanError               GPU groups that cannot be
+    ├── LedgerError             the truth cannot be read or written
+    │   ├── RedisUnreachable        retryable
+    │   ├── LedgerFull              retryable once there is room
+    │   ├── UnknownRun
+    │   └── RunConflict             one run id, two different contents
+    └── EngineError             the model could not answer
+        ├── RequestRejected         this one request, e.g. longer than the model's context
+        ├── EngineOutOfMemory       retryable with fewer requests
+        └── EngineDead              retryable on a fresh engine
+
+Each carries a `hint`, what to do about it. `retryable` says whether trying the same thing again can help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import ClassVar
+
+__all__ = [
+    "EXIT_RETRY",
+    "EngineDead",
+    "EngineError",
+    "EngineOutOfMemory",
+    "InputError",
+    "LedgerError",
+    "LedgerFull",
+    "McqueueError",
+    "ModelNotFound",
+    "PlanError",
+    "QuestionFileError",
+    "RedisUnreachable",
+    "RequestRejected",
+    "RunConfigError",
+    "RunConflict",
+    "SettingsError",
+    "UnknownRun",
+    "nearest",
+]
+
+
+#: Exit code of a process that could not go on now but may later (EX_TEMPFAIL of sysexits.h): start it again.
+EXIT_RETRY = 75
+
+
+class McqueueError(Exception):
+    """Base of all expected errors: one message, one remedy, no traceback."""
+
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}".strip()
+
+
+class InputError(McqueueError):
+    """What a person handed in is wrong; nothing was changed."""
+
+
+class QuestionFileError(InputError):
+    """A question file, or one row of it, cannot be understood."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: Path | str,
+        line: int | None = None,
+        field: str | None = None,
+        hint: str = "",
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.path = str(path)
+        self.line = line
+        self.field = field
+
+    def __str__(self) -> str:
+        place = f"{self.path}:{self.line}" if self.line is not None else self.path
+        field = f" field {self.field!r}:" if self.field else ""
+        return f"{place}:{field} {super().__str__()}"
+
+
+class SettingsError(InputError):
+    """A setting is unknown or has an impossible value."""
+
+
+class RunConfigError(InputError):
+    """A run configuration is unknown or has an impossible value."""
+
+
+class ModelNotFound(InputError):
+    """The model's name is neither a folder, nor a packaged model, nor reachable on a hub."""
+
+
+class PlanError(InputError):
+    """The wanted GPU groups do not fit the GPUs that are there."""
+
+
+class LedgerError(McqueueError):
+    """The ledger cannot be read or written."""
+
+
+class RedisUnreachable(LedgerError):
+    """No answer from Redis."""
+
+    retryable = True
+
+
+class LedgerFull(LedgerError):
+    """Redis is at its memory limit and takes no more writes."""
+
+    retryable = True
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(
+            message, hint=hint or "Raise maxmemory, or export and purge old runs; then repeat the command."
+        )
+
+
+class UnknownRun(LedgerError):
+    """No run of that name is in the ledger."""
+
+
+class RunConflict(LedgerError):
+    """The run id is taken by something else."""
+
+
+class EngineError(McqueueError):
+    """The engine failed to answer a call."""
+
+
+class RequestRejected(EngineError):
+    """The engine refuses this request for what it is; the others of its call are not touched."""
+
+
+class EngineOutOfMemory(EngineError):
+    """The call did not fit into memory."""
+
+    retryable = True
+
+
+class EngineDead(EngineError):
+    """The engine is gone; only a fresh process can answer."""
+
+    retryable = True
+
+
+def nearest(word: str, known: Mapping[str, object] | list[str]) -> str:
+    """`Did you mean 'x'?` for the known word nearest to `word`, or an empty string."""
+    found = get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"Did you mean {found[0]!r}?" if found else ""

@@ -1,0 +1,120 @@
+"""Every Redis key, one function each. Nobody else spells a key.
+
+mcqueue:runs                    sorted set  run id → creation time (s)
+mcqueue:open                    set         ids of runs that have unsettled questions
+mcqueue:run:<id>:meta           string      Run as JSON; its absence means: purged, or never there
+mcqueue:run:<id>:questions      hash        question id → Question as JSON
+mcqueue:run:<id>:order          list        question ids as the file had them
+mcqueue:run:<id>:todo           set         question ids without a verdict
+mcqueue:run:<id>:verdicts       hash        question id → Verdict as JSON; first write wins
+mcqueue:run:<id>:counts         hash        outcome → number; moves with `verdicts`, atomically
+mcqueue:run:<id>:attempts       hash        question id → how often a worker began it
+mcqueue:workers                 set         names of workers that may hold messages
+mcqueue:worker:<name>           string      WorkerRecord as JSON; expires when the worker stops beating
+mcqueue:restore:<name>          string      lock: who is putting this dead worker's messages back
+score.<model>[\\x06\\x16<n>]      list        Celery messages by priority step (kombu's naming)
+unacked:<worker>                hash        delivery tag → message that this worker holds (kombu)
+unacked_index:<worker>          sorted set  delivery tag → delivery time (kombu)
+"""
+
+from __future__ import annotations
+
+from contract.spec import slug
+
+__all__ = [
+    "PRIORITY_STEPS",
+    "audit_lock",
+    "broker_lists",
+    "open_runs",
+    "queue_name",
+    "restore_lock",
+    "run_keys",
+    "runs",
+    "unacked",
+    "unacked_options",
+    "worker",
+    "workers",
+]
+
+PREFIX = "mcqueue"
+#: kombu's steps for Redis; 0 is taken first.
+PRIORITY_STEPS = (0, 3, 6, 9)
+
+
+class RunKeys:
+    """The keys of one run."""
+
+    __slots__ = ("attempts", "counts", "meta", "order", "questions", "todo", "verdicts")
+
+    def __init__(self, run_id: str) -> None:
+        base = f"{PREFIX}:run:{run_id}"
+        self.meta = f"{base}:meta"
+        self.questions = f"{base}:questions"
+        self.order = f"{base}:order"
+        self.todo = f"{base}:todo"
+        self.verdicts = f"{base}:verdicts"
+        self.counts = f"{base}:counts"
+        self.attempts = f"{base}:attempts"
+
+    def all(self) -> list[str]:
+        """Every key of the run."""
+        return [getattr(self, name) for name in self.__slots__]
+
+
+def run_keys(run_id: str) -> RunKeys:
+    """The keys of run `run_id`."""
+    return RunKeys(run_id)
+
+
+def runs() -> str:
+    """Sorted set of all runs."""
+    return f"{PREFIX}:runs"
+
+
+def open_runs() -> str:
+    """Set of runs with unsettled questions."""
+    return f"{PREFIX}:open"
+
+
+def workers() -> str:
+    """Set of workers that may hold messages."""
+    return f"{PREFIX}:workers"
+
+
+def worker(name: str) -> str:
+    """Record and lease of one worker."""
+    return f"{PREFIX}:worker:{name}"
+
+
+def restore_lock(name: str) -> str:
+    """Lock around putting back the messages of worker `name`."""
+    return f"{PREFIX}:restore:{name}"
+
+
+def audit_lock(run_id: str) -> str:
+    """Lock around sending again what run `run_id` has in no message."""
+    return f"{PREFIX}:audit:{run_id}"
+
+
+def queue_name(model: str) -> str:
+    """Celery queue of the workers that serve `model`."""
+    return f"score.{slug(model)}"
+
+
+def broker_lists(queue: str) -> list[str]:
+    """The Redis lists that kombu keeps for `queue`, most urgent first."""
+    return [queue if step == 0 else f"{queue}\x06\x16{step}" for step in PRIORITY_STEPS]
+
+
+def unacked(name: str) -> str:
+    """Hash of the messages that worker `name` holds."""
+    return f"unacked:{name}"
+
+
+def unacked_options(name: str) -> dict[str, str]:
+    """kombu transport options that give worker `name` its own books of held messages."""
+    return {
+        "unacked_key": unacked(name),
+        "unacked_index_key": f"unacked_index:{name}",
+        "unacked_mutex_key": f"unacked_mutex:{name}",
+    }

@@ -1,0 +1,346 @@
+"""The ledger: runs, question bodies, and the one verdict of each question. It is the truth; queues only carry ids.
+
+`Ledger` is the agreement; `RedisLedger` keeps it in Redis (layout: `contract/keys.py`, atomic steps:
+`contract/lua/`), `contract.memory.MemoryLedger` keeps the same one in memory.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import resources
+from itertools import islice
+from typing import NoReturn, TypeVar, cast
+
+import redis
+from pydantic import BaseModel, ConfigDict, Field
+from redis.backoff import ExponentialBackoff
+from redis.commands.core import Script
+from redis.retry import Retry
+
+from contract import keys
+from contract.errors import LedgerError, LedgerFull, RedisUnreachable, RunConflict, UnknownRun, nearest
+from contract.question import Question
+from contract.settings import Settings
+from contract.spec import RunSpec
+from contract.verdict import Outcome, Verdict
+
+__all__ = ["Begun", "Committed", "Counts", "Ledger", "RedisLedger", "Run", "chunks", "connect"]
+
+T = TypeVar("T")
+#: Rows per round trip where many are read or written: a few hundred kilobytes at a time.
+CHUNK = 500
+
+
+class Run(BaseModel):
+    """One RunSpec applied to one set of questions."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run_id: str
+    spec: RunSpec
+    #: Where the questions came from, as the person named it.
+    source: str
+    questions: int = Field(ge=1)
+    #: Mean over the questions of one in so many choices: what guessing scores.
+    chance: float
+    created_at: float
+
+
+class Counts(BaseModel):
+    """How far a run is. `settled` is the sum of the outcomes."""
+
+    model_config = ConfigDict(frozen=True)
+
+    total: int
+    todo: int
+    outcomes: dict[Outcome, int] = Field(default_factory=dict)
+
+    def of(self, outcome: Outcome) -> int:
+        """Questions that ended as `outcome`."""
+        return self.outcomes.get(outcome, 0)
+
+    @property
+    def settled(self) -> int:
+        """Questions with a verdict."""
+        return sum(self.outcomes.values())
+
+    @property
+    def finished(self) -> bool:
+        """Whether every question of the run has its verdict."""
+        return self.settled >= self.total and self.todo == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """An unsettled question handed to a worker, with the number of times it was begun.
+
+    `counted` says whether this handing-out is one of them; a suspect is handed out without, to be begun alone.
+    """
+
+    question: Question
+    attempts: int
+    counted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a commit changed: verdicts that were the first for their question, and questions still unsettled."""
+
+    new: int
+    left: int
+
+
+class Ledger(abc.ABC):
+    """What both sides may ask of the ledger. Unknown runs raise UnknownRun unless the method says otherwise."""
+
+    @abc.abstractmethod
+    def open_run(self, run: Run) -> bool:
+        """Write `run`, and say whether it is new. Raises RunConflict if the id belongs to another spec."""
+
+    @abc.abstractmethod
+    def add_questions(self, run_id: str, questions: Iterable[Question]) -> int:
+        """Write question bodies, each once, and return how many were new."""
+
+    @abc.abstractmethod
+    def run(self, run_id: str) -> Run:
+        """The run of that id."""
+
+    @abc.abstractmethod
+    def runs(self) -> list[Run]:
+        """All runs, newest first."""
+
+    @abc.abstractmethod
+    def open_runs(self) -> list[str]:
+        """Ids of the runs that have unsettled questions."""
+
+    @abc.abstractmethod
+    def counts(self, run_id: str) -> Counts:
+        """How far the run is."""
+
+    @abc.abstractmethod
+    def unsettled(self, run_id: str) -> Iterator[str]:
+        """Ids without a verdict, in input order."""
+
+    @abc.abstractmethod
+    def begin(self, run_id: str, question_ids: Sequence[str], suspect_from: int = 0) -> list[Begun]:
+        """Those of `question_ids` that are unsettled, each counted as begun once more.
+
+        A question begun `suspect_from` times already (0: no limit) comes back uncounted, so that the caller can begin
+        it alone: it may be what its earlier company died of.
+        """
+
+    @abc.abstractmethod
+    def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> Committed:
+        """Settle questions in one atomic step; a verdict that came second changes nothing."""
+
+    @abc.abstractmethod
+    def results(self, run_id: str) -> Iterator[tuple[Question, Verdict | None]]:
+        """Every question of the run in input order, with its verdict if it has one."""
+
+    @abc.abstractmethod
+    def result(self, run_id: str, question_id: str) -> tuple[Question, Verdict | None]:
+        """One question with its verdict if it has one. Raises UnknownRun if the run lacks it."""
+
+    @abc.abstractmethod
+    def purge(self, run_id: str) -> None:
+        """Forget the run; messages of it that are still under way will be dropped."""
+
+
+def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """`items` in lists of `size`, the last one shorter."""
+    iterator = iter(items)
+    while chunk := list(islice(iterator, size)):
+        yield chunk
+
+
+def connect(settings: Settings) -> redis.Redis:
+    """A Redis client that has been answered once. Raises RedisUnreachable."""
+    client = redis.Redis.from_url(
+        settings.redis_url.get_secret_value(),
+        decode_responses=True,
+        socket_connect_timeout=5,
+        socket_keepalive=True,
+        health_check_interval=10,
+        retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=3),
+    )
+    with translating(settings.redis_place):
+        client.ping()
+    return client
+
+
+@contextmanager
+def translating(place: str) -> Iterator[None]:
+    """Raise redis-py's errors as ours."""
+    try:
+        yield
+    except redis.AuthenticationError as trouble:
+        raise LedgerError(
+            f"Redis at {place} refuses the credentials: {trouble}.", hint="Check MCQUEUE_REDIS_URL."
+        ) from None
+    except (redis.ConnectionError, redis.TimeoutError, OSError) as trouble:
+        hint = "Start one, or name another with --redis or MCQUEUE_REDIS_URL."
+        raise RedisUnreachable(f"No Redis answers at {place} ({trouble}).", hint=hint) from None
+    except redis.OutOfMemoryError as trouble:
+        raise LedgerFull(f"Redis at {place} is full: {trouble}.") from None
+    except redis.RedisError as trouble:
+        raise LedgerError(f"Redis at {place} refuses: {trouble}.") from None
+
+
+class RedisLedger(Ledger):
+    """The ledger in Redis."""
+
+    def __init__(self, client: redis.Redis, place: str = "redis") -> None:
+        self._redis = client
+        self._place = place
+        self._add = self._script("add")
+        self._begin = self._script("begin")
+        self._commit = self._script("commit")
+
+    @classmethod
+    def connect(cls, settings: Settings) -> RedisLedger:
+        """A ledger on the Redis that `settings` name. Raises RedisUnreachable."""
+        return cls(connect(settings), settings.redis_place)
+
+    @property
+    def client(self) -> redis.Redis:
+        """The connection, for the other books that live beside the ledger (`contract.fleet`, `contract.queue`)."""
+        return self._redis
+
+    def open_run(self, run: Run) -> bool:
+        with translating(self._place):
+            new = bool(self._redis.set(keys.run_keys(run.run_id).meta, run.model_dump_json(), nx=True))
+            if not new and (there := self.run(run.run_id)).spec != run.spec:
+                raise RunConflict(
+                    f"Run {run.run_id} exists with another spec (fingerprint {there.spec.fingerprint()[:8]}).",
+                    hint="Choose another --run name, or purge it.",
+                )
+            self._redis.zadd(keys.runs(), {run.run_id: run.created_at}, nx=True)
+            return new
+
+    def add_questions(self, run_id: str, questions: Iterable[Question]) -> int:
+        names = keys.run_keys(run_id)
+        new = 0
+        with translating(self._place):
+            for chunk in chunks(questions, CHUNK):
+                arguments: list[str] = [run_id]
+                for question in chunk:
+                    arguments += (question.id, question.model_dump_json(exclude_defaults=True))
+                new += int(self._add([names.questions, names.order, names.todo, keys.open_runs()], arguments))
+        return new
+
+    def run(self, run_id: str) -> Run:
+        with translating(self._place):
+            found = self._redis.get(keys.run_keys(run_id).meta)
+            if found is None:
+                self._unknown(run_id)
+        return Run.model_validate_json(cast(str, found))
+
+    def runs(self) -> list[Run]:
+        with translating(self._place):
+            ids = cast("list[str]", self._redis.zrevrange(keys.runs(), 0, -1))
+            found = self._redis.mget([keys.run_keys(each).meta for each in ids]) if ids else []
+        return [Run.model_validate_json(each) for each in cast("list[str | None]", found) if each is not None]
+
+    def open_runs(self) -> list[str]:
+        with translating(self._place):
+            return sorted(cast("set[str]", self._redis.smembers(keys.open_runs())))
+
+    def counts(self, run_id: str) -> Counts:
+        names = keys.run_keys(run_id)
+        total = self.run(run_id).questions
+        with translating(self._place):
+            pipeline = self._redis.pipeline(transaction=True)
+            pipeline.scard(names.todo)
+            pipeline.hgetall(names.counts)
+            todo, outcomes = pipeline.execute()
+        return Counts(total=total, todo=todo, outcomes={Outcome(name): int(n) for name, n in outcomes.items()})
+
+    def unsettled(self, run_id: str) -> Iterator[str]:
+        names = keys.run_keys(run_id)
+        for ids in self._ids(run_id):
+            with translating(self._place):
+                open_here = cast("list[int]", self._redis.smismember(names.todo, ids))
+            yield from (each for each, is_open in zip(ids, open_here, strict=True) if is_open)
+
+    def begin(self, run_id: str, question_ids: Sequence[str], suspect_from: int = 0) -> list[Begun]:
+        names = keys.run_keys(run_id)
+        with translating(self._place):
+            found = self._begin(
+                [names.meta, names.questions, names.todo, names.attempts], [suspect_from, *question_ids]
+            )
+            if found is None:
+                self._unknown(run_id)
+        return [
+            Begun(Question.model_validate_json(body), int(attempts), counted=bool(int(counted)))
+            for body, attempts, counted in zip(found[0::3], found[1::3], found[2::3], strict=True)
+        ]
+
+    def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> Committed:
+        names = keys.run_keys(run_id)
+        arguments: list[str] = [run_id]
+        for verdict in verdicts:
+            arguments += (verdict.question_id, verdict.model_dump_json(exclude_defaults=True), verdict.outcome.value)
+        books = [names.meta, names.verdicts, names.todo, names.counts, names.attempts, keys.open_runs()]
+        with translating(self._place):
+            found = self._commit(books, arguments)
+            if found is None:
+                self._unknown(run_id)
+        return Committed(new=int(found[0]), left=int(found[1]))
+
+    def results(self, run_id: str) -> Iterator[tuple[Question, Verdict | None]]:
+        names = keys.run_keys(run_id)
+        for ids in self._ids(run_id):
+            with translating(self._place):
+                pipeline = self._redis.pipeline(transaction=False)
+                pipeline.hmget(names.questions, ids)
+                pipeline.hmget(names.verdicts, ids)
+                bodies, verdicts = pipeline.execute()
+            for body, verdict in zip(bodies, verdicts, strict=True):
+                yield Question.model_validate_json(body), _verdict(verdict)
+
+    def result(self, run_id: str, question_id: str) -> tuple[Question, Verdict | None]:
+        names = keys.run_keys(run_id)
+        self.run(run_id)
+        with translating(self._place):
+            body = self._redis.hget(names.questions, question_id)
+            verdict = self._redis.hget(names.verdicts, question_id)
+        if body is None:
+            raise UnknownRun(f"Run {run_id} has no question {question_id!r}.", hint="The ids stand in its results.csv.")
+        return Question.model_validate_json(cast(str, body)), _verdict(cast("str | None", verdict))
+
+    def purge(self, run_id: str) -> None:
+        self.run(run_id)
+        with translating(self._place):
+            pipeline = self._redis.pipeline(transaction=True)
+            pipeline.delete(*keys.run_keys(run_id).all())
+            pipeline.zrem(keys.runs(), run_id)
+            pipeline.srem(keys.open_runs(), run_id)
+            pipeline.execute()
+
+    def _ids(self, run_id: str) -> Iterator[list[str]]:
+        self.run(run_id)
+        order = keys.run_keys(run_id).order
+        start = 0
+        while True:
+            with translating(self._place):
+                ids = cast("list[str]", self._redis.lrange(order, start, start + CHUNK - 1))
+            if not ids:
+                return
+            yield ids
+            start += len(ids)
+
+    def _unknown(self, run_id: str) -> NoReturn:
+        known = cast("list[str]", self._redis.zrevrange(keys.runs(), 0, 99))
+        hint = nearest(run_id, known) or "`python -m producer runs` lists them."
+        raise UnknownRun(f"No run {run_id!r} in the ledger at {self._place}.", hint=hint)
+
+    def _script(self, name: str) -> Script:
+        text = resources.files("contract").joinpath("lua", f"{name}.lua").read_text(encoding="utf-8")
+        return self._redis.register_script(text)
+
+
+def _verdict(body: str | None) -> Verdict | None:
+    return None if body is None else Verdict.model_validate_json(body)

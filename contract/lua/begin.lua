@@ -1,0 +1,26 @@
+-- Hand out those of the asked questions that have no verdict yet, and count the attempt that begins now.
+-- KEYS  1 meta  2 questions  3 todo  4 attempts
+-- ARGV  1 suspect_from: a question begun this often already is handed out without counting (0: count all)
+--       then question ids
+-- Returns false for a purged run, else a flat list: Question as JSON, attempts so far, 1 if this one was counted.
+-- Counting at the start, not at the end, is what convicts a question that kills its worker.
+if redis.call('EXISTS', KEYS[1]) == 0 then
+  return false
+end
+local suspect_from = tonumber(ARGV[1])
+local out = {}
+for i = 2, #ARGV do
+  local id = ARGV[i]
+  if redis.call('SISMEMBER', KEYS[3], id) == 1 then
+    local attempts = tonumber(redis.call('HGET', KEYS[4], id) or '0')
+    local counted = 0
+    if suspect_from == 0 or attempts < suspect_from then
+      attempts = redis.call('HINCRBY', KEYS[4], id, 1)
+      counted = 1
+    end
+    out[#out + 1] = redis.call('HGET', KEYS[2], id)
+    out[#out + 1] = attempts
+    out[#out + 1] = counted
+  end
+end
+return out

@@ -1,0 +1,113 @@
+"""The ledger in memory: the same promises without Redis, for tests and for trying the pipeline in one process."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from contract.errors import RunConflict, UnknownRun, nearest
+from contract.ledger import Begun, Committed, Counts, Ledger, Run
+from contract.question import Question
+from contract.verdict import Outcome, Verdict
+
+__all__ = ["MemoryLedger"]
+
+
+@dataclass
+class _Books:
+    run: Run
+    questions: dict[str, Question] = field(default_factory=dict)
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    attempts: Counter[str] = field(default_factory=Counter)
+
+    def todo(self) -> list[str]:
+        return [each for each in self.questions if each not in self.verdicts]
+
+
+class MemoryLedger(Ledger):
+    """A ledger that lives as long as the object. One lock stands for the atomicity of the Lua steps."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, _Books] = {}
+        self._lock = threading.RLock()
+
+    def open_run(self, run: Run) -> bool:
+        with self._lock:
+            there = self._runs.get(run.run_id)
+            if there is None:
+                self._runs[run.run_id] = _Books(run)
+            elif there.run.spec != run.spec:
+                raise RunConflict(f"Run {run.run_id} exists with another spec.", hint="Choose another --run name.")
+            return there is None
+
+    def add_questions(self, run_id: str, questions: Iterable[Question]) -> int:
+        with self._lock:
+            books = self._books(run_id)
+            before = len(books.questions)
+            for question in questions:
+                books.questions.setdefault(question.id, question)
+            return len(books.questions) - before
+
+    def run(self, run_id: str) -> Run:
+        return self._books(run_id).run
+
+    def runs(self) -> list[Run]:
+        with self._lock:
+            return sorted((books.run for books in self._runs.values()), key=lambda run: -run.created_at)
+
+    def open_runs(self) -> list[str]:
+        with self._lock:
+            return sorted(run_id for run_id, books in self._runs.items() if books.todo())
+
+    def counts(self, run_id: str) -> Counts:
+        with self._lock:
+            books = self._books(run_id)
+            outcomes: Counter[Outcome] = Counter(verdict.outcome for verdict in books.verdicts.values())
+            return Counts(total=books.run.questions, todo=len(books.todo()), outcomes=dict(outcomes))
+
+    def unsettled(self, run_id: str) -> Iterator[str]:
+        with self._lock:
+            return iter(self._books(run_id).todo())
+
+    def begin(self, run_id: str, question_ids: Sequence[str], suspect_from: int = 0) -> list[Begun]:
+        with self._lock:
+            books = self._books(run_id)
+            begun = []
+            for each in question_ids:
+                if each not in books.questions or each in books.verdicts:
+                    continue
+                counted = not suspect_from or books.attempts[each] < suspect_from
+                books.attempts[each] += counted
+                begun.append(Begun(books.questions[each], books.attempts[each], counted))
+            return begun
+
+    def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> Committed:
+        with self._lock:
+            books = self._books(run_id)
+            new = [each for each in verdicts if books.verdicts.setdefault(each.question_id, each) is each]
+            return Committed(new=len(new), left=len(books.todo()))
+
+    def results(self, run_id: str) -> Iterator[tuple[Question, Verdict | None]]:
+        with self._lock:
+            books = self._books(run_id)
+            return iter([(question, books.verdicts.get(each)) for each, question in books.questions.items()])
+
+    def result(self, run_id: str, question_id: str) -> tuple[Question, Verdict | None]:
+        with self._lock:
+            books = self._books(run_id)
+            if question_id not in books.questions:
+                raise UnknownRun(f"Run {run_id} has no question {question_id!r}.")
+            return books.questions[question_id], books.verdicts.get(question_id)
+
+    def purge(self, run_id: str) -> None:
+        with self._lock:
+            self._books(run_id)
+            del self._runs[run_id]
+
+    def _books(self, run_id: str) -> _Books:
+        with self._lock:
+            if run_id not in self._runs:
+                raise UnknownRun(f"No run {run_id!r} in the ledger.", hint=nearest(run_id, list(self._runs)))
+            return self._runs[run_id]

@@ -1,0 +1,61 @@
+"""A multiple-choice question, as both sides know it."""
+
+from __future__ import annotations
+
+import hashlib
+import string
+from typing import Annotated, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+__all__ = ["LABELS", "MAX_CHOICES", "MIN_CHOICES", "Question", "content_id"]
+
+LABELS = string.ascii_uppercase
+MIN_CHOICES = 2
+MAX_CHOICES = len(LABELS)
+
+NonBlank = Annotated[str, StringConstraints(pattern=r"\S")]
+#: A JSON value that fits into one CSV cell.
+Scalar = str | int | float | bool | None
+
+
+class Question(BaseModel):
+    """One question with its choices; `answer` is the label of the right one, or None where no key is known."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    id: Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f]+$")]
+    question: NonBlank
+    choices: Annotated[tuple[NonBlank, ...], Field(min_length=MIN_CHOICES, max_length=MAX_CHOICES, strict=False)]
+    answer: str | None = None
+    subject: str | None = None
+    context: str | None = None
+    #: What the file said besides, carried through to the results (source ids, difficulty, …).
+    metadata: dict[str, Scalar] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _answer_names_a_choice(self) -> Self:
+        if self.answer is not None and self.answer not in self.labels:
+            raise ValueError(f"answer {self.answer!r} is none of the labels {', '.join(self.labels)}")
+        return self
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """One letter per choice, from A."""
+        return tuple(LABELS[: len(self.choices)])
+
+    def choice_text(self, label: str) -> str:
+        """Text of the choice that `label` names."""
+        return self.choices[self.labels.index(label)]
+
+    def canonical(self) -> bytes:
+        """Bytes that are equal exactly when two questions ask and carry the same."""
+        return self.model_dump_json(exclude_defaults=True).encode()
+
+
+def content_id(question: str, choices: tuple[str, ...] | list[str]) -> str:
+    """Id for a question whose file gives none: the first 16 hex digits of SHA-256 over its text and choices.
+
+    The same content has the same id wherever it stands in a file.
+    """
+    return hashlib.sha256("\x1f".join((question, *choices)).encode()).hexdigest()[:16]

@@ -1,0 +1,177 @@
+"""The queue: one Celery message is a question batch, `(run id, [question ids])`; bodies stay in the ledger.
+
+Both sides build their Celery app here and nowhere else. Names, priorities and the message's shape are the wire format.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import IntEnum
+from typing import Any, cast
+
+import redis
+from celery import Celery
+from kombu import Connection
+
+from contract import keys
+from contract.errors import RedisUnreachable
+from contract.ledger import chunks
+from contract.settings import Settings
+
+__all__ = [
+    "MESSAGE_VERSION",
+    "TASK_NAME",
+    "Priority",
+    "held_question_ids",
+    "make_celery",
+    "publish",
+    "queue_length",
+    "queued_question_ids",
+    "restore_held",
+]
+
+TASK_NAME = "mcqueue.score"
+#: Raised when a worker of today could misread the message.
+MESSAGE_VERSION = 1
+#: Messages of a broker list read at a time.
+READ_CHUNK = 2000
+
+
+class Priority(IntEnum):
+    """Which messages a worker takes first; the values are kombu's steps, where 0 is the most urgent."""
+
+    HIGH = 0
+    NORMAL = 6
+    LOW = 9
+
+
+def make_celery(settings: Settings) -> Celery:
+    """The Celery app of both sides. Reasons for each setting: README, "How Celery is used"."""
+    queue = keys.queue_name(settings.served_model)
+    app = Celery("mcqueue", broker=settings.redis_url.get_secret_value(), set_as_current=False)
+    app.conf.update(
+        task_serializer="json",
+        result_serializer="json",
+        event_serializer="json",
+        accept_content=["json"],
+        task_ignore_result=True,  # verdicts go to the ledger, one Lua call a batch
+        task_acks_late=True,
+        task_default_queue=queue,
+        task_default_priority=int(Priority.NORMAL),
+        worker_pool="threads",  # prefork children are daemonic and cannot host vLLM; solo stops heartbeats
+        worker_concurrency=settings.batches_in_flight,
+        worker_prefetch_multiplier=0,  # the aggregator's gate counts questions instead
+        worker_enable_prefetch_count_reduction=False,
+        worker_hijack_root_logger=False,
+        worker_send_task_events=False,  # workers/events.py sends them, exactly once each
+        worker_cancel_long_running_tasks_on_connection_loss=False,
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
+        broker_transport_options={
+            "visibility_timeout": 600,  # a backstop: dead workers' messages are restored long before
+            "unacked_restore_interval": 10,
+            "unacked_restore_throttle": 1,
+            "queue_order_strategy": "priority",
+            "socket_keepalive": True,
+            "health_check_interval": 10,
+        },
+    )
+    return app
+
+
+def publish(
+    app: Celery,
+    model: str,
+    run_id: str,
+    question_ids: Iterable[str],
+    batch_size: int,
+    priority: Priority = Priority.NORMAL,
+) -> int:
+    """Send question batches of `batch_size` ids and return how many were sent.
+
+    Sends are pipelined (`Producer.batch`). An error leaves it unknown what was sent: the audit tells, and anything
+    sent twice meets a settled question.
+    """
+    sent = 0
+    queue = keys.queue_name(model)
+    try:
+        with app.producer_pool.acquire(block=True) as producer, producer.batch(max_size=1000):
+            for ids in chunks(question_ids, batch_size):
+                app.send_task(
+                    TASK_NAME,
+                    (run_id, ids),
+                    {"published_at": time.time(), "version": MESSAGE_VERSION},
+                    queue=queue,
+                    priority=int(priority),
+                    producer=producer,
+                    retry=False,
+                    argsrepr=f"{run_id}: {len(ids)} questions",
+                    kwargsrepr="",
+                )
+                sent += 1
+    except app.connection_for_write().connection_errors as trouble:
+        raise RedisUnreachable(
+            f"Redis went away while question batches were sent ({trouble}).", hint="Repeat the command: it resumes."
+        ) from None
+    return sent
+
+
+def queue_length(client: redis.Redis, model: str) -> int:
+    """Messages that wait for a worker of `model`."""
+    pipeline = client.pipeline(transaction=True)
+    for name in keys.broker_lists(keys.queue_name(model)):
+        pipeline.llen(name)
+    return sum(pipeline.execute())
+
+
+def queued_question_ids(client: redis.Redis, model: str, run_id: str) -> set[str]:
+    """Ids of `run_id` in messages that wait for a worker of `model`."""
+    found: set[str] = set()
+    for name in keys.broker_lists(keys.queue_name(model)):
+        found.update(_ids_in(_list_items(client, name), run_id))
+    return found
+
+
+def held_question_ids(client: redis.Redis, workers: Iterable[str], run_id: str) -> set[str]:
+    """Ids of `run_id` in messages that one of `workers` took and has not settled."""
+    found: set[str] = set()
+    for name in workers:
+        held = cast("list[str]", client.hvals(keys.unacked(name)))
+        found.update(_ids_in((json.loads(each)[0] for each in held), run_id))
+    return found
+
+
+def restore_held(settings: Settings, worker: str) -> int:
+    """Put the messages that dead worker `worker` held back on their queues; return how many there were.
+
+    kombu's own restore with this worker's books and no visibility timeout. Only for a worker that is known to be
+    dead: a live one would have its messages executed twice.
+    """
+    client = redis.Redis.from_url(settings.redis_url.get_secret_value(), decode_responses=True)
+    held = client.hlen(keys.unacked(worker))
+    if held:
+        options = {**keys.unacked_options(worker), "visibility_timeout": 0}
+        with Connection(settings.redis_url.get_secret_value(), transport_options=options) as connection:
+            connection.default_channel.qos.restore_visible(num=None, interval=1)
+    client.close()
+    return held
+
+
+def _list_items(client: redis.Redis, name: str) -> Iterator[Mapping[str, Any]]:
+    start = 0
+    while True:
+        items = cast("list[str]", client.lrange(name, start, start + READ_CHUNK - 1))
+        if not items:
+            return
+        yield from map(json.loads, items)
+        start += len(items)
+
+
+def _ids_in(messages: Iterable[Mapping[str, Any]], run_id: str) -> Iterator[str]:
+    for message in messages:
+        arguments: Sequence[Any] = json.loads(base64.b64decode(message["body"]))[0]
+        if len(arguments) == 2 and arguments[0] == run_id:
+            yield from arguments[1]

@@ -1,0 +1,168 @@
+"""Where and how fast: Redis, batching, GPU groups, engine arguments. Nothing here may change an answer's meaning.
+
+Layers, highest first: environment (`MCQUEUE_BATCH_SIZE`, `MCQUEUE_VLLM_ARGS__DTYPE`) · `--set` · YAML · defaults.
+Nothing is read at import; `load_settings` reads once, and the result is frozen.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal, Self
+from urllib.parse import urlsplit
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import SettingsError as EnvironmentLayerError
+
+from contract.errors import SettingsError, nearest
+from contract.layers import explain, merge, parse_overrides, read_yaml
+from contract.spec import slug
+
+__all__ = ["CONFIG_VARIABLE", "OVERRIDES_VARIABLE", "Settings", "SimulatedSettings", "load_settings"]
+
+PREFIX = "MCQUEUE_"
+#: Path of the deploy file, for commands that take no --config (`celery -A workers.app …`).
+CONFIG_VARIABLE = "MCQUEUE_CONFIG"
+#: JSON of the `--set` layer, handed from the launcher to its workers.
+OVERRIDES_VARIABLE = "MCQUEUE_OVERRIDES"
+#: Variables of the prefix that are not settings.
+OTHER_VARIABLES = frozenset(
+    {CONFIG_VARIABLE, OVERRIDES_VARIABLE, "MCQUEUE_LOG_LEVEL", "MCQUEUE_READY_FD", "MCQUEUE_WORKER_NAME"}
+)
+
+
+class SimulatedSettings(BaseModel):
+    """The simulated engine: answers by a hash, time by a simple latency model. For tests and planning."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    call_ms: float = Field(default=0.0, ge=0, description="Time of a generate call, whatever is in it.")
+    request_ms: float = Field(default=0.0, ge=0, description="Time each request adds to its call.")
+    boot_s: float = Field(default=0.0, ge=0)
+    #: A prompt that contains this text is rejected; empty: none is.
+    reject_text: str = ""
+    #: A call with a prompt that contains this text raises; empty: none does.
+    crash_text: str = ""
+    #: A prompt that contains this text ends the process at once, as a fault in native code would; empty: none does.
+    kill_text: str = ""
+
+
+class Settings(BaseSettings):
+    """Everything a deployment decides."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", env_prefix=PREFIX, env_nested_delimiter="__")
+
+    redis_url: SecretStr = SecretStr("redis://127.0.0.1:6379/0")
+
+    # The queue
+    question_batch_size: int = Field(default=16, ge=1, le=1024, description="Question ids in one message.")
+
+    # The aggregator
+    enable_batching: bool = True
+    batch_size: int = Field(default=64, ge=1, le=8192, description="Questions that one generate call takes at most.")
+    batch_timeout: float = Field(default=0.5, ge=0, le=600, description="Seconds the oldest question waits at most.")
+    batches_in_flight: int = Field(default=2, ge=1, le=64, description="Generate calls that overlap.")
+    max_attempts: int = Field(default=5, ge=1, description="Starts of a question before it is recorded as failed.")
+
+    # The engine
+    engine: Literal["vllm", "simulated"] = "vllm"
+    hf_model_id: str = Field(default="smollm2-135m-instruct", min_length=1)
+    model: str = Field(default="", description="Name the model is served under; from hf_model_id when empty.")
+    vllm_args: dict[str, Any] = Field(default_factory=dict)
+    simulated: SimulatedSettings = SimulatedSettings()
+    server_startup_timeout: float = Field(default=600, gt=0, description="Seconds an engine may take to boot.")
+
+    # Placing
+    gpu_groups: Literal["auto"] | list[list[int | str]] = "auto"
+    cpu_workers: int = Field(default=1, ge=1, description="Workers where there is no GPU.")
+    drain_timeout_s: float = Field(default=60, gt=0)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - the signature is pydantic-settings'
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The environment lies over everything that was passed in."""
+        return env_settings, init_settings
+
+    @field_validator("redis_url")
+    @classmethod
+    def _is_a_redis_url(cls, value: SecretStr) -> SecretStr:
+        scheme = urlsplit(value.get_secret_value()).scheme
+        if scheme not in {"redis", "rediss", "unix"}:
+            raise ValueError(f"expected redis://, rediss:// or unix://, found {scheme or 'no'} scheme")
+        return value
+
+    @field_validator("vllm_args")
+    @classmethod
+    def _read_words_as_yaml(cls, value: dict[str, Any]) -> dict[str, Any]:
+        """The environment knows only words: `MCQUEUE_VLLM_ARGS__MAX_MODEL_LEN=2048` means a number."""
+        return {name: _number_or_word(each) if isinstance(each, str) else each for name, each in value.items()}
+
+    @model_validator(mode="after")
+    def _groups_are_not_empty(self) -> Self:
+        if self.gpu_groups != "auto" and not all(self.gpu_groups):
+            raise ValueError("gpu_groups: expected groups like [[0], [1, 2]], found an empty one")
+        return self
+
+    @property
+    def served_model(self) -> str:
+        """Name that runs ask for and that the queue is called after."""
+        return self.model or slug(Path(self.hf_model_id).name)
+
+    @property
+    def gpus_per_worker(self) -> int:
+        """GPUs that one engine uses: tensor times pipeline parallel size."""
+        sizes = (self.vllm_args.get("tensor_parallel_size", 1), self.vllm_args.get("pipeline_parallel_size", 1))
+        return int(sizes[0]) * int(sizes[1])
+
+    @property
+    def redis_place(self) -> str:
+        """Where Redis is, without user name and password: fit for a message."""
+        parts = urlsplit(self.redis_url.get_secret_value())
+        return f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"
+
+
+def load_settings(config: Path | None = None, overrides: Iterable[str] = ()) -> Settings:
+    """Settings from all layers. Without `config`, the file named by `MCQUEUE_CONFIG` is the YAML layer, if any.
+
+    Raises SettingsError that names the setting, what was found, and the nearest known name.
+    """
+    config = config or (Path(os.environ[CONFIG_VARIABLE]) if os.environ.get(CONFIG_VARIABLE) else None)
+    _refuse_unknown_variables()
+    below = merge(
+        merge(read_yaml(config, SettingsError) if config else {}, json.loads(os.environ.get(OVERRIDES_VARIABLE, "{}"))),
+        parse_overrides(overrides, SettingsError),
+    )
+    try:
+        return Settings(**below)
+    except ValidationError as trouble:
+        raise SettingsError(explain(trouble, Settings, str(config or "settings"))) from None
+    except EnvironmentLayerError as trouble:
+        raise SettingsError(f"environment: {trouble}.", hint="Lists and mappings are given as JSON.") from None
+
+
+def _number_or_word(text: str) -> Any:
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+    return value if isinstance(value, bool | int | float) else text
+
+
+def _refuse_unknown_variables() -> None:
+    for name in os.environ:
+        if not name.startswith(PREFIX) or name in OTHER_VARIABLES:
+            continue
+        field = name.removeprefix(PREFIX).split("__")[0].lower()
+        if field not in Settings.model_fields:
+            known = [PREFIX + each.upper() for each in Settings.model_fields]
+            raise SettingsError(f"environment: unknown variable {name}.", hint=nearest(name, known))

@@ -1,0 +1,80 @@
+"""What became of a question."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = ["Failure", "Outcome", "Passage", "Verdict"]
+
+
+class Outcome(StrEnum):
+    """How a question can end.
+
+    `failed` is not `wrong`: the model was never heard. It is counted apart and shown beside every accuracy.
+    `answered` is for questions without a key: a choice was made, and nobody knows whether it is right.
+    """
+
+    CORRECT = "correct"
+    WRONG = "wrong"
+    UNANSWERED = "unanswered"
+    FAILED = "failed"
+    ANSWERED = "answered"
+
+
+class Failure(BaseModel):
+    """Why a question could not be scored."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    type: str
+    message: str
+
+
+class Passage(BaseModel):
+    """A retrieved passage as it was shown to the model."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    score: float
+    text: str
+
+
+class Verdict(BaseModel):
+    """One settled question. The first one written for a question stands."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
+
+    question_id: str
+    outcome: Outcome
+    #: Label of the chosen choice; None where nothing was chosen.
+    choice: str | None = None
+    #: Label → the score that choices were compared by (log-probability, normalised where the spec says so).
+    choice_scores: dict[str, float] = Field(default_factory=dict)
+    #: Softmax share of the chosen choice among the choices, 0 to 1.
+    confidence: float | None = None
+    #: Best score minus second best, in nats.
+    margin: float | None = None
+    #: Probability that the model put on any of the labels at all (`letter`): a validity signal.
+    label_mass: float | None = None
+    raw_text: str = ""
+    #: Name of the rule that read the choice.
+    rule: str = ""
+    passages: tuple[Passage, ...] = ()
+    retrieval_hit: bool | None = None
+    truncated: bool = False
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    attempts: int = 1
+    error: Failure | None = None
+    batch_id: str = ""
+    batch_size: int = 0
+    worker: str = ""
+    #: From publishing the message to the start of the generate call.
+    queued_ms: float = 0.0
+    #: The generate call, as long as this question waited for it.
+    latency_ms: float = 0.0
+    #: Seconds since the epoch, by the worker's clock.
+    settled_at: float = 0.0

@@ -1,0 +1,416 @@
+"""Make the demo: questions about the chemical elements, and passages that answer them.
+
+`elements.csv` holds plain facts anyone can check. From it come `questions.jsonl`,
+with four choices each, and `corpus.jsonl`, one passage per element. Everything is
+drawn from one seed, so anybody can make the same bytes again:
+
+    python demo/generate.py            write both files
+    python demo/generate.py --check    exit 1 if the files differ from these facts
+"""
+
+import argparse
+import csv
+import json
+import random
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+LABELS = "ABCD"
+NEAREST = 6  # how many of the nearest wrong answers to draw three distractors from
+NATURAL = 94  # elements up to plutonium occur in nature; the others are little known
+CLEAR_CATEGORIES = {"alkali metal", "alkaline earth metal", "halogen", "noble gas"}
+
+Facts = dict[str, str]
+Row = dict[str, object]
+Distance = Callable[[Facts, Facts], int]
+
+
+def number_gap(one: Facts, other: Facts) -> int:
+    """How far apart two elements stand in the table."""
+    return abs(int(one["number"]) - int(other["number"]))
+
+
+def year_gap(one: Facts, other: Facts) -> int:
+    """How many years lie between two discoveries."""
+    return abs(int(one["discovered"]) - int(other["discovered"]))
+
+
+def period_gap(one: Facts, other: Facts) -> int:
+    """How many rows of the table lie between two elements."""
+    return abs(int(one["period"]) - int(other["period"]))
+
+
+def look_alike(one: Facts, other: Facts) -> int:
+    """0 where the other symbol starts like this element's symbol or name, else 1."""
+    return int(other["symbol"][0] not in one["symbol"][0] + one["name"][0])
+
+
+def unlike(one: Facts, other: Facts) -> int:
+    """0 for elements of the same category, else 1."""
+    return int(one["category"] != other["category"])
+
+
+@dataclass(frozen=True)
+class Family:
+    """One kind of question: from the fact `given`, find the fact `answer`."""
+
+    subject: str
+    count: int
+    given: str
+    answer: str
+    question: str
+    slug: str
+    distance: Distance  # the nearest elements make the most plausible distractors
+    asked: Callable[[Facts], bool]  # which elements the family asks about
+
+
+def natural(facts: Facts) -> bool:
+    """Whether the element occurs in nature."""
+    return int(facts["number"]) <= NATURAL
+
+
+def clear_category(facts: Facts) -> bool:
+    """Whether nobody disputes where the category of this element ends."""
+    return facts["category"] in CLEAR_CATEGORIES
+
+
+def not_solid(facts: Facts) -> bool:
+    """Whether the element is a gas or a liquid, which few are."""
+    return facts["state"] in {"gas", "liquid"}
+
+
+def not_given_away(facts: Facts) -> bool:
+    """Whether no word of the namesake starts like the element's own name."""
+    start = facts["name"][:3].lower()
+    return not any(word.startswith(start) for word in facts["namesake"].lower().split())
+
+
+FAMILIES = (
+    Family(
+        subject="symbol",
+        count=30,
+        given="name",
+        answer="symbol",
+        question="What is the chemical symbol of {element}?",
+        slug="symbol-of-{element}",
+        distance=look_alike,
+        asked=natural,
+    ),
+    Family(
+        subject="name-from-symbol",
+        count=30,
+        given="symbol",
+        answer="name",
+        question="Which element has the chemical symbol {symbol}?",
+        slug="element-with-symbol-{symbol}",
+        distance=look_alike,
+        asked=natural,
+    ),
+    Family(
+        subject="atomic-number",
+        count=12,
+        given="name",
+        answer="number",
+        question="What is the atomic number of {element}?",
+        slug="atomic-number-of-{element}",
+        distance=number_gap,
+        asked=natural,
+    ),
+    Family(
+        subject="element-by-number",
+        count=12,
+        given="number",
+        answer="name",
+        question="Which element has the atomic number {number}?",
+        slug="element-number-{number}",
+        distance=unlike,
+        asked=natural,
+    ),
+    Family(
+        subject="category",
+        count=20,
+        given="category",
+        answer="name",
+        question="Which of these elements is {kind}?",
+        slug="{category}-number-{number}",
+        distance=number_gap,
+        asked=clear_category,
+    ),
+    Family(
+        subject="state",
+        count=10,
+        given="state",
+        answer="name",
+        question="Which of these elements is a {state} at 20 degrees Celsius?",
+        slug="{state}-number-{number}",
+        distance=number_gap,
+        asked=not_solid,
+    ),
+    Family(
+        subject="period",
+        count=10,
+        given="name",
+        answer="period",
+        question="In which period of the periodic table is {element}?",
+        slug="period-of-{element}",
+        distance=period_gap,
+        asked=natural,
+    ),
+    Family(
+        subject="namesake",
+        count=26,
+        given="name",
+        answer="namesake",
+        question="What is the element {element} named after?",
+        slug="namesake-of-{element}",
+        distance=number_gap,
+        asked=not_given_away,
+    ),
+    Family(
+        subject="discovery",
+        count=10,
+        given="name",
+        answer="discovered",
+        question="In which year was {element} discovered?",
+        slug="discovery-of-{element}",
+        distance=year_gap,
+        asked=natural,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Question:
+    """One line of the questions file, its fields in their order there."""
+
+    id: str
+    question: str
+    choices: list[str]
+    answer: str
+    subject: str
+    source_id: str
+
+
+@dataclass(frozen=True)
+class Wording:
+    """Ways to say the same facts, usable where every fact needed is known."""
+
+    needs: tuple[str, ...]
+    templates: tuple[str, ...]
+
+
+# One sentence per group of wordings: the first one whose facts are all known.
+SENTENCES = (
+    (
+        Wording(
+            ("name",),
+            (
+                "{name} is the chemical element with the symbol {symbol} and atomic number {number}.",
+                "The chemical symbol of {element} is {symbol}, and its atomic number is {number}.",
+                "{name}, written {symbol}, has the atomic number {number}.",
+            ),
+        ),
+    ),
+    (
+        Wording(
+            ("group",),
+            (
+                "It stands in group {group} and period {period} of the periodic table.",
+                "In the periodic table it is found in period {period}, group {group}.",
+            ),
+        ),
+        Wording(
+            ("period",),
+            (
+                "It stands in period {period} of the periodic table, in the f-block.",
+                "In the periodic table it is found in the f-block, in period {period}.",
+            ),
+        ),
+    ),
+    (
+        Wording(
+            ("category", "state"),
+            (
+                "It is {kind}, and at 20 degrees Celsius it is a {state}.",
+                "At 20 degrees Celsius this element, {kind}, is a {state}.",
+            ),
+        ),
+        Wording(("category",), ("It is {kind}.", "Chemists class it as {kind}.")),
+        Wording(
+            ("state",),
+            (
+                "At 20 degrees Celsius it is a {state}.",
+                "It is a {state} at 20 degrees Celsius.",
+            ),
+        ),
+    ),
+    (
+        Wording(
+            ("discovered",),
+            (
+                "It was discovered in {discovered}.",
+                "The year of its discovery is {discovered}.",
+            ),
+        ),
+    ),
+    (
+        Wording(
+            ("namesake",),
+            (
+                "It is named after {namesake}.",
+                "Its name comes from {namesake}.",
+            ),
+        ),
+    ),
+)
+
+
+def read_elements() -> list[Facts]:
+    """The facts of every element, with the two forms that sentences need."""
+    with (HERE / "elements.csv").open(encoding="utf-8", newline="") as lines:
+        return [with_forms(facts) for facts in csv.DictReader(lines)]
+
+
+def with_forms(facts: Facts) -> Facts:
+    """Add the name inside a sentence and the category with its article."""
+    article = "an" if facts["category"][:1] in set("aeiou") else "a"
+    return facts | {"element": facts["name"].lower(), "kind": f"{article} {facts['category']}"}
+
+
+def dice(seed: int, purpose: str) -> random.Random:
+    """A generator of its own for each purpose, so that one change moves only one thing."""
+    return random.Random(f"{seed}:{purpose}")
+
+
+def is_wrong(family: Family, right: Facts, other: Facts) -> bool:
+    """Whether the other element's answer is known to be no answer to this question."""
+    columns = (family.given, family.answer)
+    return all(other[column] and other[column] != right[column] for column in columns)
+
+
+def distractors(family: Family, right: Facts, elements: list[Facts], rng: random.Random) -> list[str]:
+    """Three distinct wrong answers, drawn from the elements nearest to the right one."""
+    wrong = [other for other in elements if is_wrong(family, right, other)]
+    rng.shuffle(wrong)  # so that elements equally near take turns
+    wrong.sort(key=lambda other: family.distance(right, other))
+    values = list(dict.fromkeys(other[family.answer] for other in wrong))
+    return rng.sample(values[:NEAREST], 3)
+
+
+def asked_elements(family: Family, elements: list[Facts], rng: random.Random) -> list[Facts]:
+    """The elements which one family asks about."""
+    known = [facts for facts in elements if facts[family.given] and facts[family.answer]]
+    return rng.sample([facts for facts in known if family.asked(facts)], family.count)
+
+
+def assert_one_answer(family: Family, right: Facts, choices: list[str], elements: list[Facts]) -> None:
+    """Hold the finished choices against every element: exactly one of them may be true."""
+    true = {facts[family.answer] for facts in elements if facts[family.given] == right[family.given]}
+    assert len(set(choices)) == len(LABELS), choices
+    assert true & set(choices) == {right[family.answer]}, choices
+
+
+def family_questions(family: Family, elements: list[Facts], seed: int) -> Iterator[Question]:
+    """Every question of one family, with the right answer first."""
+    rng = dice(seed, family.subject)
+    for right in asked_elements(family, elements, rng):
+        choices = [right[family.answer], *distractors(family, right, elements, rng)]
+        assert_one_answer(family, right, choices, elements)
+        yield make_question(family, right, choices)
+
+
+def make_question(family: Family, right: Facts, choices: list[str]) -> Question:
+    """A question about one element, the right choice first."""
+    return Question(
+        id=family.slug.format_map(right).lower().replace(" ", "-"),
+        question=family.question.format_map(right),
+        choices=choices,
+        answer=LABELS[0],
+        subject=family.subject,
+        source_id=passage_id(right),
+    )
+
+
+def place_answer(question: Question, label: str, rng: random.Random) -> Question:
+    """Shuffle the wrong choices and put the right one where the label says."""
+    right, *choices = question.choices
+    rng.shuffle(choices)
+    choices.insert(LABELS.index(label), right)
+    return replace(question, choices=choices, answer=label)
+
+
+def make_questions(elements: list[Facts], seed: int) -> list[Question]:
+    """All questions, families mixed, each label right equally often."""
+    rng = dice(seed, "order")
+    questions = [question for family in FAMILIES for question in family_questions(family, elements, seed)]
+    labels = list(LABELS) * (len(questions) // len(LABELS))
+    rng.shuffle(questions)
+    rng.shuffle(labels)
+    return [place_answer(question, label, rng) for question, label in zip(questions, labels, strict=True)]
+
+
+def passage_id(facts: Facts) -> str:
+    """The name under which questions cite the passage about an element."""
+    return f"element-{int(facts['number']):03}"
+
+
+def sentence(wordings: tuple[Wording, ...], facts: Facts, rng: random.Random) -> str:
+    """One sentence from the first wording whose facts are all known, or none."""
+    for wording in wordings:
+        if all(facts[need] for need in wording.needs):
+            return rng.choice(wording.templates).format_map(facts)
+    return ""
+
+
+def make_passage(facts: Facts, seed: int) -> Row:
+    """One line of the corpus file: every known fact about one element."""
+    rng = dice(seed, passage_id(facts))
+    parts = [sentence(wordings, facts, rng) for wordings in SENTENCES]
+    return {"id": passage_id(facts), "title": facts["name"], "text": " ".join(filter(None, parts))}
+
+
+def as_lines(rows: list[Row]) -> bytes:
+    """The bytes of a file with one JSON object per line."""
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+
+
+def make_files(seed: int) -> dict[Path, bytes]:
+    """Everything this script makes."""
+    elements = read_elements()
+    return {
+        HERE / "questions.jsonl": as_lines([asdict(question) for question in make_questions(elements, seed)]),
+        HERE / "corpus.jsonl": as_lines([make_passage(facts, seed) for facts in elements]),
+    }
+
+
+def check(files: dict[Path, bytes]) -> int:
+    """Name every file that is missing or differs from what would be made."""
+    stale = [path.name for path, made in files.items() if not path.exists() or path.read_bytes() != made]
+    for name in stale:
+        print(f"{name} differs from what elements.csv gives: run python demo/generate.py", file=sys.stderr)
+    return int(bool(stale))
+
+
+def write(files: dict[Path, bytes]) -> int:
+    """Write every file and say how long it is."""
+    for path, made in files.items():
+        path.write_bytes(made)
+        print(f"{path.name}: {len(made.splitlines())} lines")
+    return 0
+
+
+def main() -> int:
+    """Write the files, or check those that are there."""
+    options = argparse.ArgumentParser(description="Make the demo questions and passages.")
+    options.add_argument("--seed", type=int, default=7, help="draws questions, distractors and wordings")
+    options.add_argument("--check", action="store_true", help="write nothing; exit 1 if the files differ")
+    chosen = options.parse_args()
+    files = make_files(chosen.seed)
+    return check(files) if chosen.check else write(files)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

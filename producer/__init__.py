@@ -1,0 +1,1 @@
+"""What a person runs: reads questions, enqueues them, watches, exports. Needs no GPU."""

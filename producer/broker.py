@@ -1,0 +1,71 @@
+"""The door to queue, audit and fleet: what a submission and a watch need of them, so that tests can stand in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from contract import audit
+from contract.fleet import Fleet, WorkerRecord
+from contract.ledger import RedisLedger, Run, translating
+from contract.queue import Priority, make_celery, publish, queue_length
+from contract.settings import Settings
+
+__all__ = ["Broker", "RedisBroker"]
+
+
+class Broker(Protocol):
+    """What the producer asks of the queue and of those who work on it. All raise RedisUnreachable."""
+
+    def publish(self, run: Run, question_ids: Iterable[str], priority: Priority) -> int:
+        """Send the questions; return the number of messages."""
+
+    def send_missing(self, run: Run, priority: Priority) -> tuple[int, int]:
+        """Send what is unsettled and in no message; return (questions, messages)."""
+
+    def looks_stalled(self, run: Run) -> bool:
+        """Whether there are unsettled questions that no message can be carrying."""
+
+    def queue_length(self, model: str) -> int:
+        """Messages that wait for a worker of `model`."""
+
+    def workers(self, model: str) -> list[WorkerRecord]:
+        """Live workers that serve `model`."""
+
+
+class RedisBroker:
+    """The real one."""
+
+    def __init__(self, settings: Settings, ledger: RedisLedger) -> None:
+        self._settings = settings
+        self._ledger = ledger
+        self._app = make_celery(settings)
+        self._fleet = Fleet(ledger.client)
+
+    def publish(self, run: Run, question_ids: Iterable[str], priority: Priority) -> int:
+        """Send the questions; return the number of messages."""
+        size = self._settings.question_batch_size
+        return publish(self._app, run.spec.model, run.run_id, question_ids, size, priority)
+
+    def send_missing(self, run: Run, priority: Priority) -> tuple[int, int]:
+        """Send what is unsettled and in no message; return (questions, messages)."""
+        return audit.send_missing(self._ledger, self._app, run, self._settings.question_batch_size, priority)
+
+    def looks_stalled(self, run: Run) -> bool:
+        """Whether there are unsettled questions that no message can be carrying."""
+        return audit.looks_stalled(self._ledger, run)
+
+    def queue_length(self, model: str) -> int:
+        """Messages that wait for a worker of `model`."""
+        with translating(self._settings.redis_place):
+            return queue_length(self._ledger.client, model)
+
+    def workers(self, model: str) -> list[WorkerRecord]:
+        """Live workers that serve `model`."""
+        with translating(self._settings.redis_place):
+            return [record for record in self._fleet.alive() if record.model == model]
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._app.close()
+        self._ledger.client.close()

@@ -1,0 +1,145 @@
+"""The command line: it parses, calls, and prints. Results go to stdout, progress and remarks to stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from contract import logs
+from contract.settings import PREFIX
+from producer.columns import iso
+from producer.enqueue import enqueue
+from producer.export import FORMATS
+from producer.finish import export_and_tell, stay, tell
+from producer.options import Commands, as_json, folder, note, run_argument
+from producer.present import (
+    echo_json,
+    echo_lines,
+    echo_table,
+    question_json,
+    question_lines,
+    status_json,
+    status_lines,
+)
+from producer.session import Session
+from producer.stats import Tally
+
+__all__ = ["main"]
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--redis", metavar="URL", help=f"Redis to use, whatever {PREFIX}REDIS_URL says.")
+@click.option("--deploy", type=click.Path(path_type=Path), help="Settings: a file of configs/deploy/.")
+@click.pass_context
+def main(ctx: click.Context, redis: str | None, deploy: Path | None) -> None:
+    """Score language models on multiple-choice questions through a durable queue.
+
+    RUN is a run's id, the beginning of one, or `last`.
+    """
+    logs.set_up()
+    if redis:
+        # The environment lies over every other layer, so this is where a flag must be to win.
+        os.environ[f"{PREFIX}REDIS_URL"] = redis
+    session = ctx.ensure_object(Session)
+    session.deploy = deploy or session.deploy
+    ctx.call_on_close(session.close)
+
+
+main.add_command(enqueue)
+
+
+@main.command()
+@run_argument(required=False)
+@as_json
+@click.pass_obj
+def status(session: Session, run_name: str, as_json: bool) -> None:
+    """How far RUN is (default: the newest)."""
+    run = session.run(run_name)
+    counts = session.ledger.counts(run.run_id)
+    if as_json:
+        echo_json(status_json(run, counts, session.broker))
+    else:
+        echo_lines(status_lines(run, counts, session.broker))
+
+
+@main.command("watch")
+@run_argument(required=False)
+@folder
+@as_json
+@click.pass_obj
+def watch_(session: Session, run_name: str, out: Path, as_json: bool) -> None:
+    """Stay until RUN (default: the newest) is settled; what got lost on the way is sent again."""
+    run = session.run(run_name)
+    stay(session, run)
+    tell(session, run, out, as_json=as_json)
+
+
+@main.command("export")
+@run_argument(required=False)
+@click.option("--format", "formats", type=click.Choice(sorted(FORMATS)), multiple=True, default=("csv",))
+@folder
+@as_json
+@click.pass_obj
+def export_(session: Session, run_name: str, formats: tuple[str, ...], out: Path, as_json: bool) -> None:
+    """Write the results of RUN (default: the newest) as they stand, with a summary beside them."""
+    export_and_tell(session, session.run(run_name), out, tuple(dict.fromkeys(formats)), as_json=as_json)
+
+
+@main.command()
+@as_json
+@click.pass_obj
+def runs(session: Session, as_json: bool) -> None:
+    """All runs, newest first."""
+    found = [(run, Tally.of_counts(session.ledger.counts(run.run_id))) for run in session.ledger.runs()]
+    if as_json:
+        echo_json(
+            [
+                {"run_id": run.run_id, "created_at": iso(run.created_at), "source": run.source, **tally.to_json()}
+                for run, tally in found
+            ]
+        )
+        return
+    if not found:
+        note("There is no run yet. Make one: python -m producer enqueue FILE")
+        return
+    rows = []
+    for run, tally in found:
+        share = tally.over_all()
+        settled = f"{tally.settled:,}/{tally.total:,}"
+        accuracy = f"{share.value:.3f}" if share else "-"
+        rows.append((run.run_id, iso(run.created_at)[:19], settled, accuracy, f"{run.chance:.3f}", run.source))
+    echo_table(("run", "created (UTC)", "settled", "accuracy", "chance", "source"), rows)
+
+
+@main.command()
+@run_argument(required=True)
+@click.argument("question_id")
+@as_json
+@click.pass_obj
+def show(session: Session, run_name: str, question_id: str, as_json: bool) -> None:
+    """One question of RUN: its choices by score, its verdict, and the prompt the model saw."""
+    run = session.run(run_name)
+    question, verdict = session.ledger.result(run.run_id, question_id)
+    if as_json:
+        echo_json(question_json(run, question, verdict))
+    else:
+        echo_lines(question_lines(run, question, verdict))
+
+
+@main.command()
+@run_argument(required=True)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_obj
+def purge(session: Session, run_name: str, yes: bool) -> None:
+    """Forget RUN: questions and verdicts leave the ledger. Exported files stay."""
+    run = session.run(run_name)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise click.UsageError("Nobody to ask: say --yes.")
+        settled = session.ledger.counts(run.run_id).settled
+        click.confirm(f"Forget {run.run_id} with {settled:,} of {run.questions:,} verdicts?", abort=True, err=True)
+    session.ledger.purge(run.run_id)
+    click.echo(f"forgot {run.run_id}")

@@ -1,0 +1,124 @@
+"""One row of results.csv: its columns, in their order, and what stands in each.
+
+`correct` is true or false for questions with a key to which the model was heard, and empty for all others: a failed
+question is not a wrong one. A question without a verdict has the outcome `unsettled`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+from contract.ledger import Run
+from contract.question import Question
+from contract.verdict import Outcome, Verdict
+
+__all__ = ["COLUMNS", "UNSETTLED", "iso", "result_row"]
+
+COLUMNS = (
+    "run_id",
+    "question_id",
+    "subject",
+    "outcome",
+    "correct",
+    "answer",
+    "choice",
+    "choice_text",
+    "confidence",
+    "margin",
+    "choice_scores",
+    "raw_text",
+    "rule",
+    "mode",
+    "model",
+    "retrieved_ids",
+    "retrieval_scores",
+    "retrieval_hit",
+    "truncated",
+    "prompt_tokens",
+    "completion_tokens",
+    "attempts",
+    "error_type",
+    "error_message",
+    "batch_id",
+    "batch_size",
+    "worker",
+    "queued_ms",
+    "latency_ms",
+    "settled_at",
+    "metadata",
+)
+UNSETTLED = "unsettled"
+#: Outcomes where the model was heard, on a question with a key.
+_HEARD = frozenset({Outcome.CORRECT, Outcome.WRONG, Outcome.UNANSWERED})
+
+
+def result_row(run: Run, question: Question, verdict: Verdict | None) -> list[str]:
+    """Cells in the order of COLUMNS; what is not known is an empty cell."""
+    cells: dict[str, Any] = {
+        "run_id": run.run_id,
+        "question_id": question.id,
+        "subject": question.subject,
+        "outcome": UNSETTLED,
+        "answer": question.answer,
+        "mode": run.spec.mode.value,
+        "model": run.spec.model,
+        "metadata": question.metadata or None,
+    }
+    if verdict is not None:
+        cells |= _verdict_cells(question, verdict)
+    return [_text(cells.get(name)) for name in COLUMNS]
+
+
+def iso(seconds: float) -> str:
+    """`seconds` since the epoch as ISO 8601 in UTC, to the millisecond."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _verdict_cells(question: Question, verdict: Verdict) -> dict[str, Any]:
+    known = question.answer is not None and verdict.outcome in _HEARD
+    return {
+        "outcome": verdict.outcome.value,
+        "correct": verdict.outcome is Outcome.CORRECT if known else None,
+        "choice": verdict.choice,
+        "choice_text": question.choice_text(verdict.choice) if verdict.choice in question.labels else None,
+        "confidence": _rounded(verdict.confidence),
+        "margin": _rounded(verdict.margin),
+        "choice_scores": {label: _rounded(score) for label, score in verdict.choice_scores.items()} or None,
+        "raw_text": verdict.raw_text,
+        "rule": verdict.rule,
+        "retrieved_ids": [each.id for each in verdict.passages] or None,
+        "retrieval_scores": [_rounded(each.score) for each in verdict.passages] or None,
+        "retrieval_hit": verdict.retrieval_hit,
+        "truncated": verdict.truncated,
+        "prompt_tokens": verdict.prompt_tokens,
+        "completion_tokens": verdict.completion_tokens,
+        "attempts": verdict.attempts,
+        "error_type": verdict.error.type if verdict.error else None,
+        "error_message": verdict.error.message if verdict.error else None,
+        "batch_id": verdict.batch_id,
+        "batch_size": verdict.batch_size,
+        "worker": verdict.worker,
+        "queued_ms": _rounded(verdict.queued_ms, 3),
+        "latency_ms": _rounded(verdict.latency_ms, 3),
+        "settled_at": iso(verdict.settled_at) if verdict.settled_at else None,
+    }
+
+
+def _rounded(value: float | None, digits: int = 6) -> float | str | None:
+    """`value` rounded; infinities and NaN, which JSON does not know, by name."""
+    if value is None or math.isfinite(value):
+        return None if value is None else round(value, digits)
+    return str(value)
+
+
+def _text(cell: Any) -> str:
+    if cell is None:
+        return ""
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    if isinstance(cell, dict | list):
+        return json.dumps(cell, ensure_ascii=False, separators=(",", ":"))
+    return str(cell)

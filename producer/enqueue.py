@@ -1,0 +1,172 @@
+"""`python -m producer enqueue`: the command that makes runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from contract import keys
+from contract.ledger import Run
+from contract.prompts import render
+from contract.queue import Priority
+from producer.export import write_rejected
+from producer.finish import finish
+from producer.options import as_json, folder, note, to_priority
+from producer.present import Lines, echo_json, echo_lines, number, workers_line
+from producer.readers import opened
+from producer.runconfig import load_run_config
+from producer.session import Session
+from producer.submit import Plan, State, Submitted, afresh, plan, submit
+from producer.survey import Selection, rejected_rows
+
+__all__ = ["enqueue"]
+
+
+@dataclass(frozen=True, slots=True)
+class _How:
+    """The options that say what happens after the file was read."""
+
+    priority: Priority
+    fresh: bool
+    dry_run: bool
+    watch: bool
+    out: Path
+    as_json: bool
+
+
+@click.command()
+@click.argument("file")
+@click.option("--config", type=click.Path(path_type=Path), help="What is asked: a file of configs/runs/.")
+@click.option("--set", "overrides", multiple=True, metavar="NAME=VALUE", help="Lay one value over the configuration.")
+@click.option("--run", "name", default="", metavar="NAME", help="What the run is called instead of file, model, mode.")
+@click.option("--priority", type=click.Choice(["high", "normal", "low"]), default="normal", show_default=True)
+@click.option("--limit", type=click.IntRange(min=1), help="Take the first N questions only; the rest is not read.")
+@click.option("--sample", type=click.IntRange(min=1), help="Take N questions at random, in the file's order.")
+@click.option("--seed", type=click.IntRange(min=0), help="Seed of --sample. Default: the configuration's seed.")
+@click.option("--skip-bad", is_flag=True, help="Go on without the bad rows; they go to RESULTS/<run>/rejected.jsonl.")
+@click.option("--fresh", is_flag=True, help="Ask the same thing once more, as a run of its own.")
+@click.option("--dry-run", is_flag=True, help="Check everything and show the first prompt; write nothing.")
+@click.option("--watch", is_flag=True, help="Stay until the run is settled, then export it.")
+@folder
+@as_json
+@click.pass_obj
+def enqueue(
+    session: Session,
+    /,
+    file: str,
+    config: Path | None,
+    overrides: tuple[str, ...],
+    name: str,
+    limit: int | None,
+    sample: int | None,
+    seed: int | None,
+    skip_bad: bool,
+    priority: str,
+    **rest: Any,
+) -> None:
+    """Enqueue the questions of FILE (.json, .jsonl, .csv; - for JSON Lines on standard input).
+
+    The same questions asked the same way are the same run: enqueuing them again resumes it.
+    """
+    if limit and sample:
+        raise click.UsageError("--limit and --sample exclude each other.")
+    if seed is not None and not sample:
+        raise click.UsageError("--seed belongs to --sample. The run's own seed is --set seed=N.")
+    asked = load_run_config(config, overrides)
+    selection = Selection(limit, sample, asked.seed if seed is None else seed)
+    with opened(file) as source:
+        planned = plan(source, asked, session.settings, selection, name=name, skip_bad=skip_bad)
+        _carry_out(planned, session, _How(priority=to_priority(priority), **rest))
+
+
+def _carry_out(planned: Plan, session: Session, how: _How) -> None:
+    if how.dry_run:
+        _echo_dry_run(planned, how)
+        return
+    if how.fresh:
+        planned = afresh(planned, session.ledger)
+    rejected = None
+    if planned.survey.rejected:
+        rejected = write_rejected(rejected_rows(planned.survey), how.out / planned.run_id)
+    note(f"{number(planned.survey.digest.count, 'question')} checked; writing to {session.settings.redis_place}")
+    done = submit(planned, session.ledger, session.broker, how.priority)
+    if not (how.as_json and how.watch):
+        _echo(planned, done, session, how, rejected)
+    if how.watch:
+        finish(session, done.run, how.out, as_json=how.as_json, priority=how.priority)
+
+
+def _echo(planned: Plan, done: Submitted, session: Session, how: _How, rejected: Path | None) -> None:
+    waiting = session.broker.queue_length(done.run.spec.model)
+    queue = keys.queue_name(done.run.spec.model)
+    if how.as_json:
+        more = {"rejected": str(rejected) if rejected else None, "queue": queue, "queue_messages": waiting}
+        echo_json({**done.to_json(), **_rows_json(planned), **more})
+        return
+    settled = done.state is State.SETTLED
+    lines = [
+        ("run", done.run.run_id),
+        ("state", _state(done)),
+        *_row_lines(planned, done.run, rejected),
+        ("queue", f"{queue}: {number(waiting, 'message')} waiting"),
+        ("workers", workers_line(done.run, settled, session.broker)),
+    ]
+    if not how.watch:
+        lines.append(("next", f"python -m producer {'export' if settled else 'watch'} {done.run.run_id}"))
+    echo_lines(lines)
+
+
+def _state(done: Submitted) -> str:
+    if done.state is State.SETTLED:
+        return "already settled: nothing was sent"
+    if done.state is State.RESUMED:
+        counted = f"{done.unsettled:,} of {done.run.questions:,} unsettled"
+        return f"resumed: {counted}, {done.sent:,} sent again in {number(done.messages, 'message')}"
+    return f"new: {number(done.sent, 'question')} sent in {number(done.messages, 'message')}"
+
+
+def _row_lines(planned: Plan, run: Run, rejected: Path | None) -> Lines:
+    found = planned.survey
+    rows = f"{found.good:,} read + {len(found.rejected):,} skipped = {number(found.rows, 'row')}"
+    keyless = f", {found.digest.without_key:,} without a key" if found.digest.without_key else ""
+    lines = [("file", f"{run.source}: {rows}"), ("questions", f"{run.questions:,}{keyless}; chance {run.chance:.3f}")]
+    return lines + ([("skipped", f"see {rejected}")] if rejected else [])
+
+
+def _rows_json(planned: Plan) -> dict[str, Any]:
+    found = planned.survey
+    return {
+        "rows": found.rows,
+        "read": found.good,
+        "skipped": len(found.rejected),
+        "without_key": found.digest.without_key,
+    }
+
+
+def _echo_dry_run(planned: Plan, how: _How) -> None:
+    run = planned.run()
+    first = planned.survey.digest.first
+    assert first is not None, "a survey without a question is refused"
+    prompt = render(run.spec.prompt, first, first.context if run.spec.use_context_field else None)
+    if how.as_json:
+        spec = run.spec.model_dump(mode="json")
+        chance = round(run.chance, 6)
+        start = {"run_id": run.run_id, "state": "dry run", "source": run.source, "questions": run.questions}
+        echo_json({**start, "chance": chance, **_rows_json(planned), "spec": spec, "prompt": prompt})
+        return
+    spec_line = f"{run.spec.mode} · normalization {run.spec.normalization} · model {run.spec.model}"
+    echo_lines(
+        [
+            ("run", run.run_id),
+            ("state", "dry run: nothing was written"),
+            *_row_lines(planned, run, None),
+            ("asked", spec_line),
+            (
+                "prompt",
+                f"{run.spec.prompt.name}, version {run.spec.prompt.version}; for {first.id} it reads:\n{prompt}",
+            ),
+        ]
+    )

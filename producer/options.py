@@ -1,0 +1,86 @@
+"""The command line's frame: errors as one line, exit codes, and the options that several commands share.
+
+Exit codes: 0 done, 1 user error, 2 usage, 3 finished but some questions failed, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+import click
+from rich.console import Console
+
+from contract.errors import McqueueError
+from contract.queue import Priority
+
+__all__ = [
+    "INTERRUPTED",
+    "SOME_FAILED",
+    "Commands",
+    "as_json",
+    "folder",
+    "note",
+    "progress_console",
+    "run_argument",
+    "to_priority",
+]
+
+SOME_FAILED = 3
+INTERRUPTED = 130
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class _OneLine(click.ClickException):
+    """An expected error: what is wrong and what to do, without a traceback."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.secho("error: ", fg="red", nl=False, file=file, err=True)
+        click.echo(self.message, file=file, err=True)
+
+
+class Commands(click.Group):
+    """A group whose commands may raise our errors."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except McqueueError as trouble:
+            raise _OneLine(str(trouble)) from None
+        except KeyboardInterrupt:
+            note("interrupted; the same command again goes on where it stopped")
+            ctx.exit(INTERRUPTED)
+
+
+def note(message: str) -> None:
+    """A remark for the person at the terminal, kept out of the results on stdout."""
+    click.echo(message, err=True)
+
+
+def progress_console() -> Console:
+    """Where progress goes."""
+    return Console(stderr=True)
+
+
+def as_json(command: Command) -> Command:
+    """`--json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")(command)
+
+
+def folder(command: Command) -> Command:
+    """`--out`."""
+    kind = click.Path(file_okay=False, path_type=Path)
+    text = "Folder that gets one folder per run."
+    return click.option("--out", type=kind, default=Path("results"), show_default=True, help=text)(command)
+
+
+def run_argument(*, required: bool) -> Callable[[Command], Command]:
+    """`RUN`: an id, its unique beginning, or `last`."""
+    return click.argument("run_name", metavar="RUN", **({"required": True} if required else {"default": "last"}))
+
+
+def to_priority(name: str) -> Priority:
+    """The priority of that name."""
+    return Priority[name.upper()]

@@ -1,0 +1,193 @@
+"""What goes to stdout: labelled lines and tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from contract import keys
+from contract.ledger import Counts, Run
+from contract.prompts import render
+from contract.question import Question
+from contract.verdict import Outcome, Verdict
+from producer.broker import Broker
+from producer.columns import iso
+from producer.stats import Share, Tally
+from producer.watch import START_WORKERS
+
+__all__ = [
+    "echo_json",
+    "echo_lines",
+    "echo_table",
+    "number",
+    "outcome_line",
+    "question_json",
+    "question_lines",
+    "result_lines",
+    "status_json",
+    "status_lines",
+    "workers_line",
+]
+
+Lines = list[tuple[str, str]]
+#: Width of a table that no terminal limits.
+PIPE_WIDTH = 200
+
+
+def echo_json(content: Any) -> None:
+    """One JSON document."""
+    click.echo(json.dumps(content, ensure_ascii=False, indent=2))
+
+
+def echo_lines(lines: Lines) -> None:
+    """`label  value` lines, the values under each other."""
+    width = max(len(label) for label, _ in lines) + 2
+    for label, value in lines:
+        click.echo(f"{label:<{width}}{value}".replace("\n", "\n" + " " * width).rstrip())
+
+
+def echo_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A table; numbers are expected to come formatted."""
+    console = Console(file=sys.stdout)
+    if not console.is_terminal:
+        console = Console(file=sys.stdout, width=PIPE_WIDTH)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in header:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    console.print(table)
+
+
+def number(count: int, thing: str) -> str:
+    """`1 message`, `1,200 messages`."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def outcome_line(tally: Tally) -> str:
+    """All outcomes with their numbers; unanswered and failed always among them."""
+    optional = {Outcome.ANSWERED}
+    shown = [f"{each} {tally.count(each):,}" for each in Outcome if each not in optional or tally.count(each)]
+    return " · ".join(shown)
+
+
+def result_lines(run: Run, tally: Tally, files: Iterable[Path] = ()) -> Lines:
+    """How a run came out."""
+    lines = [
+        ("run", run.run_id),
+        *_accuracy_lines(tally),
+        ("chance", f"{run.chance:.3f}"),
+        ("outcomes", outcome_line(tally)),
+    ]
+    if tally.keyless.total():
+        lines.append(("no key", f"{tally.keyless.total():,} questions, in no accuracy"))
+    if tally.unsettled:
+        lines.append(("unsettled", f"{tally.unsettled:,} of {tally.total:,}"))
+    return lines + [("results" if not at else "", str(path)) for at, path in enumerate(files)]
+
+
+def _accuracy_lines(tally: Tally) -> Lines:
+    over_all, over_answered = tally.over_all(), tally.over_answered()
+    if over_all is None:
+        return [("accuracy", "none yet")]
+    lines = [("accuracy", _share(over_all, "of all; unanswered and failed ones count as not right"))]
+    return lines + ([("", _share(over_answered, "of those answered"))] if over_answered else [])
+
+
+def _share(share: Share, what: str) -> str:
+    counted = f"{share.right:,} of {share.of:,}"
+    return f"{share.value:.3f}  95 % interval {share.low:.3f} to {share.high:.3f} ({counted}) {what}"
+
+
+def status_json(run: Run, counts: Counts, broker: Broker) -> dict[str, Any]:
+    """`status` for programs."""
+    return {
+        "run_id": run.run_id,
+        "source": run.source,
+        "model": run.spec.model,
+        "mode": run.spec.mode.value,
+        **Tally.of_counts(counts).to_json(),
+        "finished": counts.finished,
+        "chance": round(run.chance, 6),
+        "queue": keys.queue_name(run.spec.model),
+        "queue_messages": broker.queue_length(run.spec.model),
+        "workers": [each.model_dump(mode="json", exclude={"engine"}) for each in broker.workers(run.spec.model)],
+    }
+
+
+def status_lines(run: Run, counts: Counts, broker: Broker) -> Lines:
+    """`status` for people."""
+    spec = run.spec
+    tally = Tally.of_counts(counts)
+    lines = result_lines(run, tally)
+    asked = f"{spec.mode} · normalization {spec.normalization} · prompt {spec.prompt.name} {spec.prompt.version}"
+    waiting = broker.queue_length(spec.model)
+    lines[1:1] = [
+        ("asked", f"{run.source} · {asked}"),
+        ("settled", f"{counts.settled:,} of {counts.total:,} ({100 * counts.settled / counts.total:.1f} %)"),
+    ]
+    return [
+        *(line for line in lines if line[0] != "unsettled"),
+        ("queue", f"{keys.queue_name(spec.model)}: {number(waiting, 'message')} waiting"),
+        ("workers", workers_line(run, counts.finished, broker)),
+    ]
+
+
+def workers_line(run: Run, finished: bool, broker: Broker) -> str:
+    """Who serves the run's model, and what to do where nobody does."""
+    live = broker.workers(run.spec.model)
+    if live:
+        return f"{len(live)} live: {', '.join(each.name for each in live)}"
+    return "none live" if finished else f"none live; start one: {START_WORKERS}"
+
+
+def question_json(run: Run, question: Question, verdict: Verdict | None) -> dict[str, Any]:
+    """`show` for programs."""
+    return {
+        "run_id": run.run_id,
+        "question": question.model_dump(mode="json"),
+        "verdict": verdict.model_dump(mode="json") if verdict else None,
+        "prompt": _prompt(run, question),
+    }
+
+
+def question_lines(run: Run, question: Question, verdict: Verdict | None) -> Lines:
+    """`show` for people: choices with the best score first."""
+    scores = verdict.choice_scores if verdict else {}
+    chosen = verdict.choice if verdict else None
+    lines = [("run", run.run_id), ("question", f"{question.id}\n{question.question}")]
+    ranked = sorted(question.labels, key=lambda label: (-scores.get(label, float("-inf")), label))
+    for at, label in enumerate(ranked):
+        score = f"{scores[label]:>12.6f}" if label in scores else f"{'':>12}"
+        marks = f"{'  ← chosen' if label == chosen else ''}{'  ← key' if label == question.answer else ''}"
+        lines.append(("" if at else "choices", f"{score}  {label}. {question.choice_text(label)}{marks}"))
+    lines += [("outcome", "unsettled")] if verdict is None else _verdict_lines(verdict)
+    return [*lines, ("prompt", _prompt(run, question))]
+
+
+def _verdict_lines(verdict: Verdict) -> Lines:
+    times = f"queued {verdict.queued_ms:,.1f} ms · generate call {verdict.latency_ms:,.1f} ms"
+    settled_at = f" · settled {iso(verdict.settled_at)}" if verdict.settled_at else ""
+    lines = [
+        ("outcome", f"{verdict.outcome} · attempts {verdict.attempts}"),
+        ("rule", verdict.rule),
+        ("raw text", repr(verdict.raw_text) if verdict.raw_text else ""),
+        ("times", times + settled_at),
+        ("by", f"{verdict.worker} · batch {verdict.batch_id} of {verdict.batch_size}" if verdict.worker else ""),
+        ("error", f"{verdict.error.type}: {verdict.error.message}" if verdict.error else ""),
+    ]
+    if verdict.confidence is not None:
+        lines.insert(1, ("confidence", f"{verdict.confidence:.6f}"))
+    return [line for line in lines if line[1]]
+
+
+def _prompt(run: Run, question: Question) -> str:
+    return render(run.spec.prompt, question, question.context if run.spec.use_context_field else None)

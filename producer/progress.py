@@ -1,0 +1,173 @@
+"""Showing how a run gets on: a bar where somebody looks at a terminal, plain lines where nobody does."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Protocol, Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from contract.ledger import Counts
+from contract.verdict import Outcome
+
+__all__ = ["BarScreen", "LineScreen", "Pace", "Screen", "Snapshot", "screen_for"]
+
+#: Plain lines come this far apart, in seconds.
+LINE_EVERY_S = 5.0
+
+
+@dataclass
+class Pace:
+    """Questions per second: lately, and since the watch began."""
+
+    window_s: float = 10.0
+    _seen: deque[tuple[float, int]] = field(default_factory=deque)
+    _first: tuple[float, int] | None = None
+
+    def observe(self, now: float, settled: int) -> None:
+        """Note that `settled` questions are settled at `now` (seconds of a steady clock)."""
+        self._first = self._first or (now, settled)
+        self._seen.append((now, settled))
+        while len(self._seen) > 2 and now - self._seen[1][0] >= self.window_s:
+            self._seen.popleft()
+
+    @property
+    def lately(self) -> float:
+        """Questions per second over the window."""
+        return _rate(self._seen[0], self._seen[-1]) if self._seen else 0.0
+
+    @property
+    def mean(self) -> float:
+        """Questions per second since the first observation."""
+        return _rate(self._first, self._seen[-1]) if self._first else 0.0
+
+
+def _rate(start: tuple[float, int], end: tuple[float, int]) -> float:
+    elapsed = end[0] - start[0]
+    return (end[1] - start[1]) / elapsed if elapsed > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """How a run stands at one moment."""
+
+    run_id: str
+    counts: Counts
+    lately: float
+    mean: float
+    workers: int
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until the end at the present pace; None while nothing moves."""
+        pace = self.lately or self.mean
+        return (self.counts.total - self.counts.settled) / pace if pace else None
+
+    def outcomes(self) -> str:
+        """`correct 12 · wrong 3 · unanswered 0 · failed 1`."""
+        shown = [each for each in Outcome if each is not Outcome.ANSWERED or self.counts.of(each)]
+        return " · ".join(f"{each} {self.counts.of(each):,}" for each in shown)
+
+    def details(self) -> str:
+        """Everything but the bar, on one line."""
+        keyed = self.counts.settled - self.counts.of(Outcome.ANSWERED)
+        accuracy = f"accuracy {self.counts.of(Outcome.CORRECT) / keyed:.3f}" if keyed else "no accuracy yet"
+        left = f"{_duration(self.left_s)} left" if self.left_s is not None else "time left unknown"
+        workers = f"{self.workers} worker{'s' if self.workers != 1 else ''}"
+        pace = f"{self.lately:,.1f}/s now, {self.mean:,.1f}/s mean"
+        return f"{pace} · {self.outcomes()} · {accuracy} · {workers} · {left}"
+
+    def line(self) -> str:
+        """Everything on one line."""
+        return f"{self.run_id}: {self.counts.settled:,}/{self.counts.total:,} · {self.details()}"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+class Screen(Protocol):
+    """Where a watch shows what it sees; a context manager."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+    def show(self, snapshot: Snapshot) -> None:
+        """Show how the run stands."""
+
+    def say(self, message: str) -> None:
+        """Tell something that stays on the screen."""
+
+
+class LineScreen:
+    """Plain lines, some seconds apart, for logs and pipes."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._next = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Show how the run stands, unless a line just came."""
+        now = time.monotonic()
+        if now >= self._next or snapshot.counts.finished:
+            self._next = now + LINE_EVERY_S
+            self.say(snapshot.line())
+
+    def say(self, message: str) -> None:
+        """One line, with the time."""
+        self._console.print(f"{time.strftime('%H:%M:%S')} {message}", soft_wrap=True, markup=False, highlight=False)
+
+
+class BarScreen:
+    """A bar that is drawn anew in place, and messages above it."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live = Live(console=console, refresh_per_second=4, transient=False)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Draw the bar."""
+        counts = snapshot.counts
+        first = Table.grid(padding=(0, 1))
+        first.add_row(
+            Text(snapshot.run_id, style="bold"),
+            ProgressBar(total=counts.total, completed=counts.settled, width=40),
+            Text(f"{counts.settled:,}/{counts.total:,}"),
+        )
+        self._live.update(Group(first, Text(snapshot.details(), style="dim")))
+
+    def say(self, message: str) -> None:
+        """One line above the bar."""
+        self._console.print(message, markup=False, highlight=False)
+
+
+def screen_for(console: Console) -> Screen:
+    """The bar on a terminal, lines elsewhere."""
+    return BarScreen(console) if console.is_terminal else LineScreen(console)

@@ -1,0 +1,44 @@
+"""JSON Lines: one object per line. A line that does not parse spoils itself alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+from producer.readers.record import FieldTrouble, Record
+from producer.readers.text import read_lines
+
+__all__ = ["DECODER", "read_jsonl"]
+
+
+def _refuse_constant(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no JSON number")
+
+
+#: Strict JSON: Python's own dialect would take NaN and Infinity.
+DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
+def read_jsonl(path: Path, shown: str) -> Iterator[Record]:
+    """Records of the file; blank lines are skipped. A malformed line is a record with its trouble."""
+    number = 0
+    for line, text in enumerate(read_lines(path, shown), start=1):
+        stripped = text.strip()
+        if not stripped:
+            continue
+        number += 1
+        try:
+            value: Any = DECODER.decode(stripped)
+        except json.JSONDecodeError as trouble:
+            column = trouble.colno + text.index(stripped)
+            yield Record(number, line, stripped, trouble=_malformed(f"{trouble.msg} at column {column}"))
+        except (ValueError, RecursionError) as trouble:
+            yield Record(number, line, stripped, trouble=_malformed(str(trouble)))
+        else:
+            yield Record(number, line, value, value if isinstance(value, dict) else None)
+
+
+def _malformed(what: str) -> FieldTrouble:
+    return FieldTrouble("", f"malformed JSON: {what}.", "Each line holds one complete JSON object.")

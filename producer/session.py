@@ -1,0 +1,70 @@
+"""What every command shares: settings, ledger and broker, each opened when it is first asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from contract.errors import InputError
+from contract.ledger import Ledger, RedisLedger, Run
+from contract.settings import Settings, load_settings
+from producer.broker import Broker, RedisBroker
+
+__all__ = ["Session"]
+
+#: The RUN argument that means the newest run.
+LAST = "last"
+#: Runs that a message lists before the rest is only counted.
+MOST_LISTED = 5
+
+
+@dataclass
+class Session:
+    """One call of the command line. Tests hand in their own ledger and broker."""
+
+    deploy: Path | None = None
+    own_ledger: Ledger | None = None
+    own_broker: Broker | None = None
+    _opened: list[RedisBroker] = field(default_factory=list)
+
+    @cached_property
+    def settings(self) -> Settings:
+        """Raises SettingsError."""
+        return load_settings(self.deploy)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """Raises RedisUnreachable."""
+        return self.own_ledger or RedisLedger.connect(self.settings)
+
+    @cached_property
+    def broker(self) -> Broker:
+        """Raises RedisUnreachable."""
+        if self.own_broker is not None or not isinstance(self.ledger, RedisLedger):
+            assert self.own_broker is not None, "a ledger of one's own needs a broker of one's own"
+            return self.own_broker
+        broker = RedisBroker(self.settings, self.ledger)
+        self._opened.append(broker)
+        return broker
+
+    def run(self, name: str) -> Run:
+        """The run of that id, of that unique beginning of an id, or the newest one for `last`."""
+        runs = self.ledger.runs()
+        if name == LAST and runs:
+            return runs[0]
+        if name == LAST:
+            raise InputError("There is no run yet.", hint="Make one: python -m producer enqueue FILE")
+        meant = [run for run in runs if run.run_id == name] or [run for run in runs if run.run_id.startswith(name)]
+        if len(meant) > 1:
+            listed = ", ".join(run.run_id for run in meant[:MOST_LISTED])
+            more = f" and {len(meant) - MOST_LISTED} more" if len(meant) > MOST_LISTED else ""
+            raise InputError(
+                f"{name!r} is the beginning of {len(meant)} runs: {listed}{more}.", hint="Type more of it."
+            )
+        return meant[0] if meant else self.ledger.run(name)
+
+    def close(self) -> None:
+        """Give connections back."""
+        for broker in self._opened:
+            broker.close()

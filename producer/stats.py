@@ -1,0 +1,122 @@
+"""How right the model was, as pure functions of questions and verdicts.
+
+Two shares, always side by side: over **all** questions that have a key and a verdict, where unanswered and failed
+ones count as not right; and over the **answered** ones among them. Questions without a key are in neither.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from contract.ledger import Counts
+from contract.question import Question
+from contract.verdict import Outcome, Verdict
+
+__all__ = ["Share", "Tally", "share", "tally"]
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """`right` of `of`, with the 95 % Wilson interval from `low` to `high`."""
+
+    right: int
+    of: int
+    low: float
+    high: float
+
+    @property
+    def value(self) -> float:
+        """The share, 0 to 1."""
+        return self.right / self.of
+
+    def to_json(self) -> dict[str, Any]:
+        """For summary.json."""
+        return {
+            "value": round(self.value, 6),
+            "low": round(self.low, 6),
+            "high": round(self.high, 6),
+            "right": self.right,
+            "of": self.of,
+        }
+
+
+def share(right: int, of: int) -> Share | None:
+    """`right` of `of` with its interval; None of nothing."""
+    if not of:
+        return None
+    from scipy.stats import binomtest  # a second to import: only where a number is shown
+
+    interval = binomtest(right, of).proportion_ci(CONFIDENCE, method="wilson")
+    return Share(right, of, float(interval.low), float(interval.high))
+
+
+@dataclass
+class Tally:
+    """Outcomes counted, those of questions with and without a key apart."""
+
+    keyed: Counter[Outcome] = field(default_factory=Counter)
+    keyless: Counter[Outcome] = field(default_factory=Counter)
+    unsettled: int = 0
+
+    def add(self, question: Question, verdict: Verdict | None) -> None:
+        """Count one question."""
+        if verdict is None:
+            self.unsettled += 1
+        else:
+            (self.keyless if question.answer is None else self.keyed)[verdict.outcome] += 1
+
+    @classmethod
+    def of_counts(cls, counts: Counts) -> Tally:
+        """From the ledger's counters, which cannot tell an unanswered or failed question without a key from others."""
+        keyed = Counter(counts.outcomes)
+        keyless = Counter({Outcome.ANSWERED: keyed.pop(Outcome.ANSWERED, 0)})
+        return cls(keyed, keyless, counts.total - counts.settled)
+
+    @property
+    def settled(self) -> int:
+        """Questions with a verdict."""
+        return self.keyed.total() + self.keyless.total()
+
+    @property
+    def total(self) -> int:
+        """All questions."""
+        return self.settled + self.unsettled
+
+    def count(self, outcome: Outcome) -> int:
+        """Questions that ended as `outcome`, with a key or without."""
+        return self.keyed[outcome] + self.keyless[outcome]
+
+    def over_all(self) -> Share | None:
+        """Share of right ones among all with key and verdict."""
+        return share(self.keyed[Outcome.CORRECT], self.keyed.total())
+
+    def over_answered(self) -> Share | None:
+        """Share of right ones among those where the model chose."""
+        right = self.keyed[Outcome.CORRECT]
+        return share(right, right + self.keyed[Outcome.WRONG])
+
+    def to_json(self) -> dict[str, Any]:
+        """For summary.json and `--json`."""
+        over_all, over_answered = self.over_all(), self.over_answered()
+        return {
+            "total": self.total,
+            "settled": self.settled,
+            "unsettled": self.unsettled,
+            "outcomes": {outcome.value: self.count(outcome) for outcome in Outcome},
+            "without_key": self.keyless.total(),
+            "accuracy_all": over_all.to_json() if over_all else None,
+            "accuracy_answered": over_answered.to_json() if over_answered else None,
+        }
+
+
+def tally(results: Iterable[tuple[Question, Verdict | None]]) -> Tally:
+    """All of `results` counted."""
+    found = Tally()
+    for question, verdict in results:
+        found.add(question, verdict)
+    return found

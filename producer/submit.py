@@ -1,0 +1,146 @@
+"""From a question file to a run in the ledger and messages in the queue.
+
+Two looks at the file: the first checks every row and gives the digest, from which the run's id follows; the second
+writes. Killed anywhere in between and repeated, the same command completes the same run: bodies are written once, and
+what is already queued is not sent again.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from contract.errors import QuestionFileError
+from contract.ledger import Ledger, Run
+from contract.queue import Priority
+from contract.settings import Settings
+from contract.spec import RunSpec, run_id_for, slug
+from producer.broker import Broker
+from producer.readers import Source
+from producer.runconfig import RunConfig
+from producer.survey import Digest, Selection, Survey, changed, survey, taken
+from producer.templates import load_prompt
+
+__all__ = ["Plan", "State", "Submitted", "afresh", "plan", "submit"]
+
+
+class State(StrEnum):
+    """What a submission met."""
+
+    NEW = "new"
+    RESUMED = "resumed"
+    SETTLED = "settled"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A submission that is checked and ready; nothing is written yet."""
+
+    name: str
+    spec: RunSpec
+    survey: Survey
+    #: How many times the same thing is asked on purpose, this one included.
+    repeat: int = 1
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return run_id_for(self.name, self.spec, self.repeat)
+
+    def run(self) -> Run:
+        """The run as the ledger keeps it."""
+        return Run(
+            run_id=self.run_id,
+            spec=self.spec,
+            source=self.survey.source.shown,
+            questions=self.survey.digest.count,
+            chance=self.survey.digest.chance,
+            created_at=time.time(),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """What a submission did."""
+
+    run: Run
+    state: State
+    unsettled: int
+    #: Questions sent now, in `messages` messages.
+    sent: int
+    messages: int
+
+    def to_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "run_id": self.run.run_id,
+            "state": self.state.value,
+            "source": self.run.source,
+            "questions": self.run.questions,
+            "unsettled": self.unsettled,
+            "sent": self.sent,
+            "messages": self.messages,
+            "chance": round(self.run.chance, 6),
+        }
+
+
+def plan(
+    source: Source,
+    config: RunConfig,
+    settings: Settings,
+    selection: Selection,
+    *,
+    name: str = "",
+    skip_bad: bool = False,
+) -> Plan:
+    """Check template and file, and work out the spec. Raises InputError; neither reads nor writes the ledger.
+
+    `name` is what the run is called; without one it is made of file, model and mode.
+    """
+    prompt = load_prompt(config.prompt, config.mode)
+    found = survey(source, selection, skip_bad=skip_bad)
+    spec = config.to_spec(found.digest.hexdigest(), prompt, settings.served_model)
+    return Plan(slug(name or f"{source.stem}-{spec.model}-{spec.mode}"), spec, found)
+
+
+def afresh(planned: Plan, ledger: Ledger) -> Plan:
+    """The same plan under the next number that the ledger has no run of."""
+    there = {run.run_id for run in ledger.runs()}
+    while planned.run_id in there:
+        planned = replace(planned, repeat=planned.repeat + 1)
+    return planned
+
+
+def submit(planned: Plan, ledger: Ledger, broker: Broker, priority: Priority = Priority.NORMAL) -> Submitted:
+    """Write what the ledger lacks of the run, and send what the queue lacks of it.
+
+    Raises QuestionFileError if the file is not what it was when it was planned.
+    """
+    run = planned.run()
+    new = ledger.open_run(run)
+    counts = ledger.counts(run.run_id)
+    if counts.finished:
+        return Submitted(run, State.SETTLED, unsettled=0, sent=0, messages=0)
+    if counts.settled + counts.todo < run.questions:
+        _write(planned, ledger, run, new=new)
+    if new:
+        messages = broker.publish(run, ledger.unsettled(run.run_id), priority)
+        return Submitted(run, State.NEW, run.questions, run.questions, messages)
+    unsettled = ledger.counts(run.run_id).todo
+    sent, messages = broker.send_missing(run, priority)
+    return Submitted(run, State.RESUMED, unsettled, sent, messages)
+
+
+def _write(planned: Plan, ledger: Ledger, run: Run, *, new: bool) -> None:
+    again = Digest()
+    try:
+        ledger.add_questions(run.run_id, again.watching(taken(planned.survey)))
+        if again.hexdigest() != planned.spec.questions_digest:
+            raise changed(planned.survey.source)
+    except QuestionFileError:
+        # Nothing of a new run was sent yet: take back what was written of the wrong questions.
+        if new:
+            ledger.purge(run.run_id)
+        raise

@@ -1,0 +1,112 @@
+"""summary.json: what a run came to, gathered while its results stream by."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from importlib import metadata
+from typing import Any
+
+from contract.fleet import WorkerRecord
+from contract.ledger import Run
+from contract.question import Question
+from contract.verdict import Verdict
+from producer.columns import iso
+from producer.stats import Tally
+
+__all__ = ["Summary"]
+
+PACKAGES = ("mcqueue", "celery", "redis", "pydantic")
+
+
+@dataclass
+class Summary:
+    """Everything that is counted over the questions of a run."""
+
+    run: Run
+    tally: Tally = field(default_factory=Tally)
+    #: By subject; questions without one are under the empty name.
+    subjects: defaultdict[str, Tally] = field(default_factory=lambda: defaultdict(Tally))
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    workers: set[str] = field(default_factory=set)
+    #: Start of the first generate call, first and last verdict, in seconds since the epoch.
+    started_at: float = float("inf")
+    first_settled_at: float = float("inf")
+    last_settled_at: float = 0.0
+
+    def watching(self, results: Iterable[tuple[Question, Verdict | None]]) -> Iterator[tuple[Question, Verdict | None]]:
+        """`results`, each taken into account as it passes."""
+        for question, verdict in results:
+            self.tally.add(question, verdict)
+            self.subjects[question.subject or ""].add(question, verdict)
+            if verdict is not None:
+                self._add(verdict)
+            yield question, verdict
+
+    def _add(self, verdict: Verdict) -> None:
+        self.prompt_tokens += verdict.prompt_tokens
+        self.completion_tokens += verdict.completion_tokens
+        if verdict.worker:
+            self.workers.add(verdict.worker)
+        if verdict.settled_at:
+            self.started_at = min(self.started_at, verdict.settled_at - verdict.latency_ms / 1000)
+            self.first_settled_at = min(self.first_settled_at, verdict.settled_at)
+            self.last_settled_at = max(self.last_settled_at, verdict.settled_at)
+
+    def to_json(self, live: Iterable[WorkerRecord] = ()) -> dict[str, Any]:
+        """The summary's content. `live` are the workers whose engines are described in it."""
+        spec = self.run.spec
+        return {
+            "run_id": self.run.run_id,
+            "source": self.run.source,
+            "spec": spec.model_dump(mode="json"),
+            "prompt_version": spec.prompt.version,
+            "fingerprint": spec.fingerprint(),
+            **self.tally.to_json(),
+            "chance": round(self.run.chance, 6),
+            "by_subject": self._by_subject(),
+            "tokens": {"prompt": self.prompt_tokens, "completion": self.completion_tokens},
+            **self._times(),
+            "workers": sorted(self.workers),
+            "environment": _environment(live),
+            "exported_at": iso(time.time()),
+        }
+
+    def _by_subject(self) -> dict[str, Any]:
+        if set(self.subjects) <= {""}:
+            return {}
+        return {name: self.subjects[name].to_json() for name in sorted(self.subjects)}
+
+    def _times(self) -> dict[str, Any]:
+        """`wall_s` runs from the start of the first generate call to the last verdict, by the workers' clocks."""
+        if not self.last_settled_at:
+            return {"first_settled_at": None, "last_settled_at": None, "wall_s": None, "questions_per_s": None}
+        wall_s = self.last_settled_at - self.started_at
+        return {
+            "first_settled_at": iso(self.first_settled_at),
+            "last_settled_at": iso(self.last_settled_at),
+            "wall_s": round(wall_s, 3),
+            "questions_per_s": round(self.tally.settled / wall_s, 3) if wall_s > 0 else None,
+        }
+
+
+def _environment(live: Iterable[WorkerRecord]) -> dict[str, Any]:
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": {name: _version(name) for name in PACKAGES},
+        "engines": [
+            {"worker": each.name, "host": each.host, "gpus": each.gpus, "engine": each.engine} for each in live
+        ],
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,80 @@
+"""Prompt templates: found by name or path, and refused here rather than on a worker."""
+
+from __future__ import annotations
+
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from jinja2 import TemplateSyntaxError, meta, nodes
+
+from contract.errors import RunConfigError, nearest
+from contract.prompts import VARIABLES, environment, render
+from contract.question import Question
+from contract.spec import Mode, Prompt
+
+__all__ = ["DEFAULTS", "built_in", "load_prompt"]
+
+#: The built-in template that a mode is asked with unless the run says otherwise.
+DEFAULTS = {Mode.LIKELIHOOD: "question", Mode.LETTER: "lettered"}
+SUFFIX = ".j2"
+_TRIAL = Question(id="a trial", question="Which one?", choices=("this", "that"), context="Some context.")
+
+
+def built_in() -> dict[str, Traversable]:
+    """The templates that come with the package, by name."""
+    folder = resources.files("producer") / "prompts"
+    return {each.name.removesuffix(SUFFIX): each for each in folder.iterdir() if each.name.endswith(SUFFIX)}
+
+
+def load_prompt(name: str, mode: Mode) -> Prompt:
+    """The template called `name`: a built-in one, the path of a .j2 file, or, when empty, the default of `mode`.
+
+    White space at the file's end is dropped, so that a prompt ends where the choice continues it. Raises RunConfigError
+    with file and line for a template that cannot be used.
+    """
+    name = name or DEFAULTS[mode]
+    shipped = built_in()
+    if name in shipped:
+        return Prompt(name=name, text=_checked(shipped[name].read_text(encoding="utf-8"), f"{name}{SUFFIX}"))
+    if not name.endswith(SUFFIX):
+        known = ", ".join(sorted(shipped))
+        hint = f"{nearest(name, list(shipped))} Built in are {known}; a path ends in {SUFFIX}.".strip()
+        raise RunConfigError(f"prompt {name!r} is not known.", hint=hint)
+    return Prompt(name=Path(name).name.removesuffix(SUFFIX), text=_checked(_read(Path(name)), name))
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise RunConfigError(f"{path}: no such prompt template.", hint="The path counts from where you are.") from None
+    except UnicodeDecodeError as trouble:
+        raise RunConfigError(f"{path}: byte {trouble.start} is not UTF-8.", hint="Save the file as UTF-8.") from None
+    except OSError as trouble:
+        raise RunConfigError(f"{path}: cannot be read: {trouble.strerror}.") from None
+
+
+def _checked(text: str, shown: str) -> str:
+    text = text.rstrip()
+    if not text:
+        raise RunConfigError(f"{shown}: the template is empty.", hint="See producer/prompts/ for one that works.")
+    try:
+        tree = environment().parse(text)
+    except TemplateSyntaxError as trouble:
+        raise RunConfigError(
+            f"{shown}:{trouble.lineno}: not a Jinja template: {(trouble.message or '').rstrip('.')}.",
+            hint="Correct that line.",
+        ) from None
+    _refuse_unknown_variables(tree, shown)
+    for context in (None, _TRIAL.context):
+        render(Prompt(name=shown, text=text), _TRIAL, context)
+    return text
+
+
+def _refuse_unknown_variables(tree: nodes.Template, shown: str) -> None:
+    unknown = meta.find_undeclared_variables(tree) - set(VARIABLES)
+    for node in tree.find_all(nodes.Name):
+        if node.name in unknown:
+            hint = f"{nearest(node.name, list(VARIABLES))} There are {', '.join(VARIABLES)}.".strip()
+            raise RunConfigError(f"{shown}:{node.lineno}: unknown variable {node.name!r}.", hint=hint)

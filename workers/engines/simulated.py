@@ -1,0 +1,66 @@
+"""An engine without a model, for tests and for planning capacity: never a default, and it says so in `describe`.
+
+Deterministic: the log-probability of a continuation is a hash of its prompt and itself. Time passes as
+`settings.simulated` says; faults happen on prompts that contain the texts given there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from contract.errors import EngineDead, EngineError
+from contract.verdict import Failure
+from workers.engines.base import Completion, Engine, Request
+
+__all__ = ["SimulatedEngine"]
+
+
+class SimulatedEngine(Engine):
+    """`Engine` by hash and clock."""
+
+    _running = False
+
+    def start(self) -> None:
+        time.sleep(self.settings.simulated.boot_s)
+        self._running = True
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        if not self._running:
+            raise EngineDead("The simulated engine is not running.")
+        options = self.settings.simulated
+        for request in requests:
+            if options.kill_text and options.kill_text in request.prompt:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if options.crash_text and options.crash_text in request.prompt:
+                raise EngineError("simulated fault")
+        time.sleep((options.call_ms + options.request_ms * len(requests)) / 1000)
+        return [self._complete(request) for request in requests]
+
+    def describe(self) -> dict[str, Any]:
+        return {"engine": "simulated", **self.settings.simulated.model_dump(exclude_defaults=True)}
+
+    def close(self) -> None:
+        self._running = False
+
+    def _complete(self, request: Request) -> Completion:
+        reject = self.settings.simulated.reject_text
+        if reject and reject in request.prompt:
+            return Completion(error=Failure(type="RequestRejected", message="simulated rejection"))
+        words = len(request.prompt.split())
+        return Completion(
+            logprobs=tuple(_logprob(request.prompt, each) for each in request.continuations),
+            token_counts=tuple(len(each.split()) for each in request.continuations),
+            prompt_tokens=words,
+            prefill_tokens=words,
+        )
+
+
+def _logprob(prompt: str, continuation: str) -> float:
+    """A number between -10 and 0 that depends on nothing but its arguments."""
+    digest = hashlib.blake2b(f"{prompt}\x1f{continuation}".encode(), digest_size=8).digest()
+    return -10 * int.from_bytes(digest) / 2**64

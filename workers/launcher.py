@@ -1,0 +1,256 @@
+"""One child process per GPU group: started, watched, restarted with growing pauses, drained, and never left behind.
+
+Decisions are pure (`after_exit`, `workers.gpus.plan_groups`); the Supervisor only carries them out. Each child leads a
+process group of its own, because vLLM's engine core outlives a killed parent and ignores SIGTERM.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import logging
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from contract.errors import EXIT_RETRY, SettingsError
+from contract.layers import parse_overrides
+from contract.settings import CONFIG_VARIABLE, OVERRIDES_VARIABLE, Settings
+from workers.gpus import Group
+
+__all__ = ["Child", "Supervisor", "after_exit", "worker_command", "worker_environment"]
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 30.0
+#: A child that was ready for so long starts from the first pause again.
+STEADY_S = 60.0
+#: Boots in a row that never got ready before the launcher gives the group up.
+GIVE_UP_AFTER = 5
+POLL_S = 0.2
+TAIL_LINES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """What follows a child's exit."""
+
+    action: Literal["restart", "stop", "give up"]
+    pause_s: float = 0.0
+
+
+def after_exit(exit_code: int, was_ready: bool, steady: bool, failures: int) -> After:
+    """What to do about a child that ended by itself; `failures` are the earlier ones in a row.
+
+    Exit 0 was asked for (remote shutdown): leave it. Exit 1 before it was ready is a person's to mend: give up.
+    Everything else, a crash or "not now", is tried again after 1, 2, 4 … 30 s, five times if it never gets ready.
+    """
+    if exit_code == 0:
+        return After("stop")
+    if exit_code == 1 and not was_ready:
+        return After("give up")
+    if not was_ready and exit_code != EXIT_RETRY and failures + 1 >= GIVE_UP_AFTER:
+        return After("give up")
+    return After("restart", FIRST_PAUSE_S if steady else min(FIRST_PAUSE_S * 2**failures, LONGEST_PAUSE_S))
+
+
+def worker_command(node_name: str, concurrency: int) -> list[str]:
+    """The worker as one would start it by hand."""
+    celery = [sys.executable, "-m", "celery", "-q", "-A", "workers.app", "worker", "--pool", "threads"]
+    return [*celery, "-c", str(concurrency), "-n", node_name, "--without-gossip", "--without-mingle"]
+
+
+def worker_environment(
+    group: Group, config: Path | None, overrides: Sequence[str], base: Mapping[str, str]
+) -> dict[str, str]:
+    """The child's environment. GPUs are pinned here, before the child's Python imports anything."""
+    environment = {**base, **group.environment(), "MCQUEUE_WORKER_NAME": group.name}
+    if config:
+        environment[CONFIG_VARIABLE] = str(config.resolve())
+    if overrides:
+        environment[OVERRIDES_VARIABLE] = json.dumps(parse_overrides(overrides, SettingsError))
+    return environment
+
+
+@dataclass
+class Child:
+    """A worker process and what the launcher knows of it."""
+
+    group: Group
+    log_path: Path
+    process: subprocess.Popen[bytes] | None = None
+    ready_channel: int = -1
+    ready_at: float | None = None
+    started_at: float = 0.0
+    failures: int = 0
+    restart_at: float | None = None
+    boots: int = 0
+    state: Literal["waiting", "booting", "ready", "stopped", "given up"] = "waiting"
+
+    def last_lines(self) -> str:
+        """The end of its log, to show what it died of."""
+        try:
+            lines = self.log_path.read_text(errors="replace").splitlines()
+        except OSError:
+            return ""
+        return "\n".join(f"    {line}" for line in lines[-TAIL_LINES:])
+
+
+@dataclass
+class Supervisor:
+    """Runs one child per group until told to stop. `run` is the whole life."""
+
+    settings: Settings
+    groups: Sequence[Group]
+    config: Path | None
+    overrides: Sequence[str]
+    log_folder: Path
+    announce: Callable[[str], None]
+    children: list[Child] = field(default_factory=list)
+    _stop_signals: int = 0
+    _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
+
+    def run(self) -> int:
+        """Start, watch, drain. Returns the exit code: 0 after a drain, 1 if a group was given up."""
+        self.log_folder.mkdir(parents=True, exist_ok=True)
+        self.children = [Child(group, self.log_folder / f"{group.name}.log") for group in self.groups]
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+        try:
+            for child in self.children:
+                self._start(child)
+            while not self._stop_signals and any(child.state not in {"stopped", "given up"} for child in self.children):
+                self._watch()
+            self._drain()
+        finally:
+            self._kill_all()
+        return 1 if any(child.state == "given up" for child in self.children) else 0
+
+    def _on_signal(self, *_: Any) -> None:
+        self._stop_signals += 1
+
+    def _start(self, child: Child) -> None:
+        reader, writer = os.pipe()
+        node = f"{child.group.name}@{socket.gethostname()}"
+        environment = worker_environment(child.group, self.config, self.overrides, os.environ)
+        environment["MCQUEUE_READY_FD"] = str(writer)
+        with child.log_path.open("ab") as output:
+            child.process = subprocess.Popen(
+                worker_command(node, self.settings.batches_in_flight),
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                pass_fds=(writer,),
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+        os.close(writer)
+        child.ready_channel = reader
+        self._selector.register(reader, selectors.EVENT_READ, child)
+        child.state, child.started_at, child.ready_at, child.restart_at = "booting", time.monotonic(), None, None
+        child.boots += 1
+        self.announce(f"{node}: booting (pid {child.process.pid}, GPUs {_gpus(child)}, log {child.log_path})")
+
+    def _watch(self) -> None:
+        """One look: who got ready, who ended, whose pause is over, who takes too long to boot."""
+        for key, _ in self._selector.select(timeout=POLL_S):
+            self._on_ready(key.data)
+        now = time.monotonic()
+        for child in self.children:
+            if child.process is not None and child.process.poll() is not None:
+                self._on_exit(child, child.process.returncode)
+            elif child.restart_at is not None and now >= child.restart_at:
+                self._start(child)
+            elif child.state == "booting" and now - child.started_at > self.settings.server_startup_timeout + 30:
+                self.announce(f"{child.group.name}: not up after {now - child.started_at:.0f} s, killed")
+                self._kill(child)
+
+    def _on_ready(self, child: Child) -> None:
+        said = os.read(child.ready_channel, 64)
+        self._close_channel(child)
+        if said:
+            child.state, child.ready_at = "ready", time.monotonic()
+            self.announce(f"{child.group.name}: ready after {child.ready_at - child.started_at:.1f} s")
+
+    def _on_exit(self, child: Child, exit_code: int) -> None:
+        self._kill(child)  # what it left of its process group
+        self._close_channel(child)
+        child.process = None
+        steady = child.ready_at is not None and time.monotonic() - child.ready_at > STEADY_S
+        decision = after_exit(exit_code, child.ready_at is not None, steady, child.failures)
+        child.failures = 0 if steady else child.failures + 1
+        if decision.action == "stop":
+            child.state = "stopped"
+            self.announce(f"{child.group.name}: ended as asked")
+            return
+        self.announce(f"{child.group.name}: ended with {_meaning(exit_code)}; its last lines:\n{child.last_lines()}")
+        if decision.action == "give up":
+            child.state = "given up"
+            self.announce(f"{child.group.name}: given up; mend what its log says and start again")
+        else:
+            child.state, child.restart_at = "waiting", time.monotonic() + decision.pause_s
+            self.announce(f"{child.group.name}: starts again in {decision.pause_s:g} s")
+
+    def _drain(self) -> None:
+        """Let running batches end; a second signal, or `drain_timeout_s`, ends the patience."""
+        living = [child for child in self.children if child.process is not None]
+        if not living:
+            return
+        self.announce(f"draining {len(living)} workers; once more to end them at once")
+        for child in living:
+            _signal(child, signal.SIGTERM)
+        asked, until = self._stop_signals, time.monotonic() + self.settings.drain_timeout_s
+        while any(child.process and child.process.poll() is None for child in living):
+            if self._stop_signals > asked or time.monotonic() > until:
+                self.announce("not waiting any longer")
+                return
+            time.sleep(POLL_S)
+
+    def _kill_all(self) -> None:
+        for child in self.children:
+            if child.process is not None:
+                self._kill(child)
+                child.process.wait()
+            self._close_channel(child)
+
+    def _kill(self, child: Child) -> None:
+        if child.process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.process.pid, signal.SIGKILL)
+
+    def _close_channel(self, child: Child) -> None:
+        if child.ready_channel >= 0:
+            self._selector.unregister(child.ready_channel)
+            os.close(child.ready_channel)
+            child.ready_channel = -1
+
+
+def _die_with_parent() -> None:
+    """In the child, before exec: if the launcher is killed, the kernel sends SIGTERM (prctl PR_SET_PDEATHSIG)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGTERM)
+
+
+def _signal(child: Child, number: signal.Signals) -> None:
+    if child.process is not None:
+        with contextlib.suppress(ProcessLookupError):
+            child.process.send_signal(number)
+
+
+def _gpus(child: Child) -> str:
+    return ",".join(child.group.gpus) or "none"
+
+
+def _meaning(exit_code: int) -> str:
+    return f"signal {signal.Signals(-exit_code).name}" if exit_code < 0 else f"exit code {exit_code}"

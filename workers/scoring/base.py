@@ -1,0 +1,55 @@
+"""What a scoring mode is: two pure functions around one generate call."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from contract.question import Question
+from contract.spec import RunSpec
+from workers.engines.base import Completion, Request
+
+__all__ = ["Reading", "ScoringMode", "compare"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a mode read from the completions; the fields are Verdict's."""
+
+    choice: str | None
+    choice_scores: dict[str, float]
+    confidence: float | None
+    margin: float | None
+    rule: str
+    label_mass: float | None = None
+    raw_text: str = ""
+
+
+class ScoringMode(NamedTuple):
+    """`ask` turns a question and its rendered prompt into requests, `read` turns their completions into a reading."""
+
+    ask: Callable[[Question, str, RunSpec], list[Request]]
+    read: Callable[[Question, Sequence[Completion], RunSpec], Reading]
+
+
+def compare(scores: dict[str, float], rule: str, label_mass: float | None = None) -> Reading:
+    """Reading that chooses the highest of `scores` (label → log-probability or the like, in nats).
+
+    Confidence is the softmax share of the best score. Of equal scores the first label wins.
+    Raises ValueError for a score that is no number: an engine that answers NaN has not answered.
+    """
+    if any(math.isnan(score) for score in scores.values()):
+        raise ValueError(f"the engine answered NaN: {scores}")
+    ranked = sorted(scores, key=lambda label: -scores[label])
+    best, second = ranked[0], ranked[1]
+    share = 1.0 / sum(math.exp(score - scores[best]) for score in scores.values())
+    return Reading(
+        choice=best,
+        choice_scores=scores,
+        confidence=share,
+        margin=scores[best] - scores[second],
+        rule=rule,
+        label_mass=label_mass,
+    )

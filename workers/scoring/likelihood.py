@@ -1,0 +1,40 @@
+"""Mode `likelihood`: which full choice is the likeliest continuation of the prompt?
+
+score(choice) = Σ log P(token | prompt, earlier tokens of the choice), over the tokens of delimiter + choice.
+`normalization` divides it by the choice's length in characters (`acc_norm` of lm-evaluation-harness) or UTF-8 bytes;
+the delimiter is not counted. `none` is its `acc`. Source: EleutherAI/lm-evaluation-harness, `lm_eval/api/task.py`,
+`process_results` of `multiple_choice`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from contract.question import Question
+from contract.spec import Normalization, RunSpec
+from workers.engines.base import Completion, Request
+from workers.scoring.base import Reading, compare
+
+__all__ = ["ask", "read"]
+
+LENGTH: dict[Normalization, Callable[[str], int]] = {
+    Normalization.NONE: lambda _: 1,
+    Normalization.CHARACTER: len,
+    Normalization.BYTE: lambda choice: len(choice.encode()),
+}
+
+
+def ask(question: Question, prompt: str, spec: RunSpec) -> list[Request]:
+    """One request: the choices as continuations of the prompt."""
+    return [Request(prompt, tuple(spec.delimiter + choice for choice in question.choices))]
+
+
+def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -> Reading:
+    """The likeliest choice, after normalisation."""
+    length = LENGTH[spec.normalization]
+    scores = {
+        label: logprob / length(choice)
+        for label, choice, logprob in zip(question.labels, question.choices, completions[0].logprobs, strict=True)
+    }
+    rule = "sum" if spec.normalization is Normalization.NONE else f"per-{spec.normalization}"
+    return compare(scores, rule=rule)
