@@ -57,7 +57,9 @@ class WorkerRecord(BaseModel):
         if self.host != socket.gethostname():
             return False
         try:
-            return bool(round(psutil.Process(self.pid).create_time(), 2) != self.process_started)
+            process = psutil.Process(self.pid)
+            started = round(process.create_time(), 2)
+            return bool(started != self.process_started or process.status() == psutil.STATUS_ZOMBIE)
         except psutil.NoSuchProcess:
             return True
 
@@ -70,6 +72,9 @@ class Fleet:
 
     def join(self, record: WorkerRecord) -> None:
         """Take the name. Raises InputError while another live worker has it."""
+        if self._redis.set(keys.worker(record.name), record.model_dump_json(), nx=True, ex=LEASE_S):
+            self.beat(record)
+            return
         there = self.get(record.name)
         if there and (there.host, there.pid) != (record.host, record.pid) and not there.died_here():
             raise InputError(

@@ -12,9 +12,11 @@ mcqueue:run:<id>:attempts       hash        question id → how often a worker b
 mcqueue:workers                 set         names of workers that may hold messages
 mcqueue:worker:<name>           string      WorkerRecord as JSON; expires when the worker stops beating
 mcqueue:restore:<name>          string      lock: who is putting this dead worker's messages back
+mcqueue:audit:<id>              string      lock: who is sending this run's lost questions again
 score.<model>[\\x06\\x16<n>]      list        Celery messages by priority step (kombu's naming)
 unacked:<worker>                hash        delivery tag → message that this worker holds (kombu)
 unacked_index:<worker>          sorted set  delivery tag → delivery time (kombu)
+unacked_mutex:<worker>          string      lock: who is restoring this worker's messages (kombu)
 """
 
 from __future__ import annotations

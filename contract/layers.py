@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, SecretBytes, SecretStr, ValidationError
 
 from contract.errors import InputError, nearest
 
@@ -33,6 +33,9 @@ def read_yaml(path: Path, error: type[InputError]) -> dict[str, Any]:
         return {}
     if not isinstance(content, dict):
         raise error(f"{path}: expected `name: value` lines, found a {type(content).__name__}.")
+    for name in content:
+        if not isinstance(name, str):  # YAML reads a bare `on` or `1` as true or a number
+            raise error(f"{path}: {name!r} is no name.", hint="Names are words; see configs/ for the shipped files.")
     return cast("dict[str, Any]", content)
 
 
@@ -78,8 +81,14 @@ def _explain_one(entry: dict[str, Any], model: type[BaseModel], source: str) -> 
         known = _known_names(model, entry["loc"][:-1])
         return f"{source}: unknown setting {name!r}. {nearest(str(entry['loc'][-1]), known)}".rstrip()
     message = str(entry["msg"]).removeprefix("Value error, ")
-    found = "" if entry["type"] in {"missing", "value_error"} else f", found {entry['input']!r}"
+    secret = bool(entry["loc"]) and _is_secret(model, str(entry["loc"][0]))
+    found = "" if secret or entry["type"] in {"missing", "value_error"} else f", found {entry['input']!r}"
     return f"{source}: {name or 'configuration'}: {message}{found}."
+
+
+def _is_secret(model: type[BaseModel], name: str) -> bool:
+    field = model.model_fields.get(name)
+    return field is not None and field.annotation in {SecretStr, SecretBytes}
 
 
 def _known_names(model: type[BaseModel], path: tuple[Any, ...]) -> list[str]:

@@ -222,13 +222,17 @@ class RedisLedger(Ledger):
 
     def add_questions(self, run_id: str, questions: Iterable[Question]) -> int:
         names = keys.run_keys(run_id)
+        books = [names.meta, names.questions, names.order, names.todo, keys.open_runs()]
         new = 0
         with translating(self._place):
             for chunk in chunks(questions, CHUNK):
                 arguments: list[str] = [run_id]
                 for question in chunk:
                     arguments += (question.id, question.model_dump_json(exclude_defaults=True))
-                new += int(self._add([names.questions, names.order, names.todo, keys.open_runs()], arguments))
+                found = self._add(books, arguments)
+                if found is None:
+                    self._unknown(run_id)
+                new += int(found)
         return new
 
     def run(self, run_id: str) -> Run:

@@ -86,8 +86,10 @@ class MemoryLedger(Ledger):
     def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> Committed:
         with self._lock:
             books = self._books(run_id)
-            new = [each for each in verdicts if books.verdicts.setdefault(each.question_id, each) is each]
-            return Committed(new=len(new), left=len(books.todo()))
+            before = len(books.verdicts)
+            for each in verdicts:
+                books.verdicts.setdefault(each.question_id, each)
+            return Committed(new=len(books.verdicts) - before, left=len(books.todo()))
 
     def results(self, run_id: str) -> Iterator[tuple[Question, Verdict | None]]:
         with self._lock:

@@ -14,24 +14,27 @@ LABELS = string.ascii_uppercase
 MIN_CHOICES = 2
 MAX_CHOICES = len(LABELS)
 
+#: Any text that UTF-8 can write: a constrained string is refused for half a surrogate pair, a plain one is not.
+Text = Annotated[str, StringConstraints(pattern="")]
 NonBlank = Annotated[str, StringConstraints(pattern=r"\S")]
 #: A JSON value that fits into one CSV cell.
-Scalar = str | int | float | bool | None
+Scalar = Text | int | float | bool | None
 
 
 class Question(BaseModel):
     """One question with its choices; `answer` is the label of the right one, or None where no key is known."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    # JSON has no word for NaN and the infinities: they would come back from the ledger as None.
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     id: Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f]+$")]
     question: NonBlank
     choices: Annotated[tuple[NonBlank, ...], Field(min_length=MIN_CHOICES, max_length=MAX_CHOICES, strict=False)]
     answer: str | None = None
-    subject: str | None = None
-    context: str | None = None
+    subject: Text | None = None
+    context: Text | None = None
     #: What the file said besides, carried through to the results (source ids, difficulty, …).
-    metadata: dict[str, Scalar] = Field(default_factory=dict)
+    metadata: dict[Text, Scalar] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _answer_names_a_choice(self) -> Self:

@@ -150,13 +150,15 @@ def restore_held(settings: Settings, worker: str) -> int:
     kombu's own restore with this worker's books and no visibility timeout. Only for a worker that is known to be
     dead: a live one would have its messages executed twice.
     """
-    client = redis.Redis.from_url(settings.redis_url.get_secret_value(), decode_responses=True)
-    held = client.hlen(keys.unacked(worker))
+    url, books = settings.redis_url.get_secret_value(), keys.unacked_options(worker)
+    with redis.Redis.from_url(url, decode_responses=True) as client:
+        held = cast(int, client.hlen(keys.unacked(worker)))
+        # A worker killed while it restored left its lock behind, and kombu would give up without a word. The lock only
+        # saves work: each message is put back by a transaction of its own, once whoever tries.
+        client.delete(books["unacked_mutex_key"])
     if held:
-        options = {**keys.unacked_options(worker), "visibility_timeout": 0}
-        with Connection(settings.redis_url.get_secret_value(), transport_options=options) as connection:
+        with Connection(url, transport_options={**books, "visibility_timeout": 0}) as connection:
             connection.default_channel.qos.restore_visible(num=None, interval=1)
-    client.close()
     return held
 
 

@@ -96,9 +96,16 @@ class Settings(BaseSettings):
     @field_validator("redis_url")
     @classmethod
     def _is_a_redis_url(cls, value: SecretStr) -> SecretStr:
-        scheme = urlsplit(value.get_secret_value()).scheme
+        parts = urlsplit(value.get_secret_value())
+        scheme = parts.scheme
         if scheme not in {"redis", "rediss", "unix"}:
             raise ValueError(f"expected redis://, rediss:// or unix://, found {scheme or 'no'} scheme")
+        try:
+            _ = parts.port
+        except ValueError:  # its message would show what it took for a port: a piece of the password
+            raise ValueError(
+                "no port number after the host; in a password write %2F for /, %23 for #, %3F for ?"
+            ) from None
         return value
 
     @field_validator("vllm_args")

@@ -35,7 +35,7 @@ class Failure(BaseModel):
 class Passage(BaseModel):
     """A retrieved passage as it was shown to the model."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
 
     id: str
     score: float

@@ -91,21 +91,17 @@ def job(*, fresh: bool, stay: bool) -> int:
 
 
 def watch(run_id: str, worker: subprocess.Popen[bytes]) -> int:
-    """Show the progress until the run is settled, then export. Ends early if the worker gives up."""
-    watching = subprocess.Popen(producer("watch", run_id))
+    """Show the progress until the run is settled, and export it. Ends early if the worker gives up."""
+    watching = subprocess.Popen(producer("watch", run_id, "--export"))
     try:
         while watching.poll() is None:
             if worker.poll() not in (None, 0):
-                watching.terminate()
                 say(f"The worker gave up; {(STATE / 'logs' / 'up.log').relative_to(ROOT)} says why:\n{last_lines()}")
                 return 1
             time.sleep(0.2)
     finally:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            watching.wait(timeout=5)
-    if watching.returncode not in (0, 3):
-        return watching.returncode
-    return subprocess.run(producer("export", run_id), check=False).returncode
+        end([watching], within_s=2.0)  # a Ctrl-C in the terminal has reached it as well
+    return watching.returncode
 
 
 @contextmanager
@@ -134,17 +130,15 @@ def worker_and_flower() -> Iterator[subprocess.Popen[bytes]]:
         end(started)
 
 
-def end(processes: list[subprocess.Popen[bytes]]) -> None:
-    """SIGTERM to all, and SIGKILL to the process group of whoever does not follow."""
+def end(processes: list[subprocess.Popen[bytes]], within_s: float = STOP_WITHIN_S) -> None:
+    """SIGTERM to all, and SIGKILL to whoever does not follow; `workers up` ends its own children."""
     for process in processes:
-        if process.poll() is None:
-            process.terminate()
-    until = time.monotonic() + STOP_WITHIN_S
+        process.terminate()
+    until = time.monotonic() + within_s
     for process in processes:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=max(0.1, until - time.monotonic()))
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
         process.wait()
 
 

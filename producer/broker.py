@@ -1,17 +1,18 @@
-"""The door to queue, audit and fleet: what a submission and a watch need of them, so that tests can stand in."""
+"""The door to queue, audit and fleet, as far as the producer needs them; and its twin in memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from contract import audit
 from contract.fleet import Fleet, WorkerRecord
-from contract.ledger import RedisLedger, Run, translating
+from contract.ledger import Ledger, RedisLedger, Run, chunks, translating
 from contract.queue import Priority, make_celery, publish, queue_length
 from contract.settings import Settings
 
-__all__ = ["Broker", "RedisBroker"]
+__all__ = ["Broker", "MemoryBroker", "RedisBroker"]
 
 
 class Broker(Protocol):
@@ -69,3 +70,38 @@ class RedisBroker:
         """Give the connections back."""
         self._app.close()
         self._ledger.client.close()
+
+
+@dataclass
+class MemoryBroker:
+    """The same promises without Redis or workers: `messages` wait until somebody takes them out."""
+
+    ledger: Ledger
+    batch_size: int = 16
+    #: (model, run id, question ids), most urgent first.
+    messages: list[tuple[str, str, list[str]]] = field(default_factory=list)
+    live: list[WorkerRecord] = field(default_factory=list)
+
+    def publish(self, run: Run, question_ids: Iterable[str], priority: Priority) -> int:
+        """Put the questions into messages; return their number."""
+        new = [(run.spec.model, run.run_id, ids) for ids in chunks(question_ids, self.batch_size)]
+        self.messages = [*new, *self.messages] if priority is Priority.HIGH else [*self.messages, *new]
+        return len(new)
+
+    def send_missing(self, run: Run, priority: Priority) -> tuple[int, int]:
+        """Send what is unsettled and in no message; return (questions, messages)."""
+        queued = {each for _, run_id, ids in self.messages if run_id == run.run_id for each in ids}
+        lost = [each for each in self.ledger.unsettled(run.run_id) if each not in queued]
+        return len(lost), self.publish(run, lost, priority)
+
+    def looks_stalled(self, run: Run) -> bool:
+        """Whether there are unsettled questions and no message."""
+        return not self.queue_length(run.spec.model) and self.ledger.counts(run.run_id).todo > 0
+
+    def queue_length(self, model: str) -> int:
+        """Messages that wait for a worker of `model`."""
+        return sum(each[0] == model for each in self.messages)
+
+    def workers(self, model: str) -> list[WorkerRecord]:
+        """Live workers that serve `model`."""
+        return [record for record in self.live if record.model == model]

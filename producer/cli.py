@@ -13,7 +13,7 @@ from contract.settings import PREFIX
 from producer.columns import iso
 from producer.enqueue import enqueue
 from producer.export import FORMATS
-from producer.finish import export_and_tell, stay, tell
+from producer.finish import export_and_tell, finish, stay, tell
 from producer.options import Commands, as_json, folder, note, run_argument
 from producer.present import (
     echo_json,
@@ -67,14 +67,18 @@ def status(session: Session, run_name: str, as_json: bool) -> None:
 
 @main.command("watch")
 @run_argument(required=False)
+@click.option("--export", "then_export", is_flag=True, help="Write the results once the run is settled.")
 @folder
 @as_json
 @click.pass_obj
-def watch_(session: Session, run_name: str, out: Path, as_json: bool) -> None:
+def watch_(session: Session, run_name: str, then_export: bool, out: Path, as_json: bool) -> None:
     """Stay until RUN (default: the newest) is settled; what got lost on the way is sent again."""
     run = session.run(run_name)
-    stay(session, run)
-    tell(session, run, out, as_json=as_json)
+    if then_export:
+        finish(session, run, out, as_json=as_json)
+    else:
+        stay(session, run)
+        tell(session, run, out, as_json=as_json)
 
 
 @main.command("export")

@@ -75,20 +75,19 @@ class _Watcher:
     def look(self, now: float) -> Counts | None:
         """One look; None while Redis does not answer."""
         try:
-            counts = self._look(now)
+            return self._look(now)
         except RedisUnreachable as trouble:
             if self.away_since is None:
                 self.away_since = now
                 self.screen.say(f"{trouble.message} Trying again until it does.")
             return None
-        if self.away_since is not None:
-            self.screen.say(f"Redis is back after {now - self.away_since:.0f} s.")
-            self.away_since = None
-        return counts
 
     def _look(self, now: float) -> Counts:
         counts = self.ledger.counts(self.run.run_id)
         workers = len(self.broker.workers(self.run.spec.model))
+        if self.away_since is not None:
+            self.screen.say(f"Redis is back after {now - self.away_since:.0f} s.")
+            self.away_since = None
         self.pace.observe(now, counts.settled)
         self.screen.show(Snapshot(self.run.run_id, counts, self.pace.lately, self.pace.mean, workers))
         if not counts.finished:

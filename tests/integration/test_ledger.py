@@ -1,0 +1,386 @@
+"""What every ledger promises, asked of the one in memory and of the one in Redis."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+import redis
+
+from contract import Counts, Ledger, Mode, Outcome, RedisLedger, Run, Settings, Verdict, load_settings
+from contract.errors import LedgerError, LedgerFull, RedisUnreachable, RunConflict, UnknownRun
+from tests.support import make_question, make_questions, make_spec, open_run
+
+
+def verdict(question_id: str, outcome: Outcome = Outcome.CORRECT, **more: object) -> Verdict:
+    return Verdict.model_validate({"question_id": question_id, "outcome": outcome, **more})
+
+
+def verdicts(count: int, outcome: Outcome = Outcome.CORRECT) -> list[Verdict]:
+    return [verdict(f"q{number}", outcome) for number in range(count)]
+
+
+# Runs
+
+
+def test_a_run_is_new_once_and_can_be_read_back(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(2))
+    assert not ledger.open_run(run)
+    assert ledger.run(run.run_id) == run
+    assert ledger.runs() == [run]
+
+
+def test_opening_a_run_again_keeps_the_first_ones_birthday(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(2))
+    assert not ledger.open_run(run.model_copy(update={"created_at": run.created_at + 60, "source": "elsewhere"}))
+    assert ledger.run(run.run_id) == run
+
+
+def test_a_run_id_with_another_spec_is_a_conflict_and_changes_nothing(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(2))
+    other = run.model_copy(update={"spec": make_spec(mode=Mode.LETTER)})
+    with pytest.raises(RunConflict, match=f"Run {run.run_id} exists with another spec"):
+        ledger.open_run(other)
+    assert ledger.run(run.run_id) == run
+
+
+def test_runs_are_listed_newest_first(ledger: Ledger) -> None:
+    first = open_run(ledger, make_questions(1), name="first")
+    later = [
+        first.model_copy(update={"run_id": f"later-{seconds}", "created_at": first.created_at + seconds})
+        for seconds in (2, 9, 5)
+    ]
+    for run in later:
+        ledger.open_run(run)
+    assert [run.run_id for run in ledger.runs()] == ["later-9", "later-5", "later-2", first.run_id]
+
+
+def test_a_run_is_open_until_its_last_question_is_settled(ledger: Ledger) -> None:
+    run, other = (open_run(ledger, make_questions(2), name=name) for name in ("one", "other"))
+    assert ledger.open_runs() == sorted([run.run_id, other.run_id])
+    ledger.commit(run.run_id, verdicts(1))
+    assert run.run_id in ledger.open_runs()
+    ledger.commit(run.run_id, verdicts(2))
+    assert ledger.open_runs() == [other.run_id]
+
+
+def test_a_run_without_questions_yet_is_neither_open_nor_finished(ledger: Ledger) -> None:
+    run = Run(run_id="bare", spec=make_spec(), source="", questions=3, chance=0.25, created_at=time.time())
+    assert ledger.open_run(run)
+    assert ledger.open_runs() == []
+    assert ledger.counts("bare") == Counts(total=3, todo=0)
+    assert not ledger.counts("bare").finished
+
+
+# Questions
+
+
+def test_questions_are_written_once_however_often_they_are_added(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(3))
+    assert ledger.add_questions(run.run_id, make_questions(5)) == 2
+    assert ledger.add_questions(run.run_id, make_questions(5)) == 0
+    assert list(ledger.unsettled(run.run_id)) == ["q0", "q1", "q2", "q3", "q4"]
+
+
+def test_a_question_that_is_added_again_keeps_its_first_body(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(1))
+    ledger.add_questions(run.run_id, [make_question(0, question="Changed?")])
+    assert ledger.result(run.run_id, "q0") == (make_question(0), None)
+
+
+def test_a_settled_question_that_is_added_again_stays_settled(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(1))
+    ledger.commit(run.run_id, verdicts(1))
+    assert ledger.add_questions(run.run_id, make_questions(1)) == 0
+    assert ledger.counts(run.run_id).finished
+    assert ledger.open_runs() == []
+
+
+def test_a_question_comes_back_as_it_was_written(ledger: Ledger) -> None:
+    odd = make_question(
+        7,
+        id="räka/7 #3",
+        question="¿<b>Qué</b>\n?",
+        context="",
+        subject=None,
+        metadata={"x": 1.0, "y": None, "z": True},
+    )
+    run = open_run(ledger, [odd])
+    (begun,) = ledger.begin(run.run_id, [odd.id])
+    assert repr(begun.question) == repr(odd)
+
+
+def test_more_questions_than_one_round_trip_carries_keep_their_order(ledger: Ledger) -> None:
+    questions = [make_question(number) for number in reversed(range(1200))]
+    run = open_run(ledger, questions)
+    assert ledger.add_questions(run.run_id, iter(questions)) == 0
+    ids = [each.id for each in questions]
+    assert list(ledger.unsettled(run.run_id)) == ids
+    assert [each.question for each in ledger.begin(run.run_id, ids)] == questions
+    settled = ids[100:1100]
+    committed = ledger.commit(run.run_id, [verdict(each) for each in settled])
+    assert (committed.new, committed.left) == (1000, 200)
+    assert list(ledger.unsettled(run.run_id)) == ids[:100] + ids[1100:]
+    results = list(ledger.results(run.run_id))
+    assert [question for question, _ in results] == questions
+    assert [question.id for question, found in results if found] == settled
+
+
+# Beginning
+
+
+def test_only_unsettled_questions_of_the_run_are_handed_out(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(3))
+    ledger.commit(run.run_id, verdicts(1))
+    begun = ledger.begin(run.run_id, ["q2", "q0", "no such question", "q1"])
+    assert [(each.question, each.attempts, each.counted) for each in begun] == [
+        (make_question(2), 1, True),
+        (make_question(1), 1, True),
+    ]
+
+
+def test_nothing_is_handed_out_once_all_is_settled(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(2))
+    ledger.commit(run.run_id, verdicts(2))
+    assert ledger.begin(run.run_id, ["q0", "q1"]) == []
+    assert ledger.begin(run.run_id, []) == []
+
+
+def test_each_beginning_counts_as_an_attempt_of_that_question_alone(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(2))
+    attempts = [ledger.begin(run.run_id, ["q0"])[0].attempts for _ in range(3)]
+    assert attempts == [1, 2, 3]
+    assert ledger.begin(run.run_id, ["q1"])[0].attempts == 1
+
+
+def test_a_suspect_is_handed_out_uncounted_until_it_is_begun_alone(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(2))
+    for _ in range(2):
+        ledger.begin(run.run_id, ["q0"], suspect_from=2)
+    for _ in range(2):
+        suspect, other = ledger.begin(run.run_id, ["q0", "q1"], suspect_from=2)
+        assert (suspect.question.id, suspect.attempts, suspect.counted) == ("q0", 2, False)
+        assert other.counted
+    (alone,) = ledger.begin(run.run_id, ["q0"])
+    assert (alone.attempts, alone.counted) == (3, True)
+
+
+# Committing
+
+
+def test_a_second_verdict_for_a_question_changes_nothing(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(2))
+    first = verdict("q0", Outcome.CORRECT, choice="A", choice_scores={"A": -0.1, "B": float("-inf")})
+    assert ledger.commit(run.run_id, [first]).new == 1
+    again = ledger.commit(run.run_id, [verdict("q0", Outcome.WRONG, choice="B")])
+    assert (again.new, again.left) == (0, 1)
+    assert ledger.result(run.run_id, "q0")[1] == first
+    assert ledger.counts(run.run_id).outcomes == {Outcome.CORRECT: 1}
+
+
+def test_the_very_same_verdict_counts_once_within_a_commit_and_across_two(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(2))
+    same = verdict("q0")
+    assert ledger.commit(run.run_id, [same, same]).new == 1
+    assert ledger.commit(run.run_id, [same]).new == 0
+    assert ledger.counts(run.run_id).settled == 1
+
+
+def test_counters_move_with_the_verdicts(ledger: Ledger) -> None:
+    questions = make_questions(5)
+    run = open_run(ledger, questions)
+    for settled, outcome in enumerate(Outcome, start=1):
+        before = ledger.counts(run.run_id)
+        assert (before.of(outcome), before.finished) == (0, False)
+        committed = ledger.commit(run.run_id, [verdict(f"q{settled - 1}", outcome)])
+        counts = ledger.counts(run.run_id)
+        assert (committed.new, committed.left) == (1, 5 - settled)
+        assert (counts.total, counts.settled, counts.todo, counts.of(outcome)) == (5, settled, 5 - settled, 1)
+    assert counts.finished
+    assert counts.outcomes == dict.fromkeys(Outcome, 1)
+
+
+def test_an_empty_commit_only_tells_what_is_left(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(3))
+    committed = ledger.commit(run.run_id, [])
+    assert (committed.new, committed.left) == (0, 3)
+
+
+def test_two_threads_that_commit_the_same_questions_settle_each_once(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(300))
+    outcomes = {"one": Outcome.CORRECT, "other": Outcome.WRONG}
+    together = threading.Barrier(len(outcomes))
+
+    def commit_all(worker: str) -> int:
+        together.wait()
+        mine = [verdict(f"q{number}", outcomes[worker], worker=worker) for number in range(300)]
+        return sum(ledger.commit(run.run_id, mine[start : start + 5]).new for start in range(0, 300, 5))
+
+    with ThreadPoolExecutor(len(outcomes)) as pool:
+        settled = dict(zip(outcomes, pool.map(commit_all, outcomes), strict=True))
+    assert sum(settled.values()) == 300
+    counts = ledger.counts(run.run_id)
+    assert counts.finished
+    kept = [found.worker for _, found in ledger.results(run.run_id) if found]
+    for worker, outcome in outcomes.items():
+        assert kept.count(worker) == settled[worker] == counts.of(outcome)
+
+
+def test_two_threads_that_begin_the_same_question_count_every_attempt(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(1))
+    with ThreadPoolExecutor(2) as pool:
+        attempts = list(pool.map(lambda _: ledger.begin(run.run_id, ["q0"])[0].attempts, range(50)))
+    assert sorted(attempts) == list(range(1, 51))
+
+
+# Results
+
+
+def test_results_come_in_the_files_order_with_nothing_where_nothing_is_settled(ledger: Ledger) -> None:
+    questions = [make_question(number) for number in (2, 0, 1)]
+    run = open_run(ledger, questions)
+    found = verdict("q0", Outcome.WRONG, choice="B", confidence=0.5)
+    ledger.commit(run.run_id, [found])
+    assert list(ledger.results(run.run_id)) == [(questions[0], None), (questions[1], found), (questions[2], None)]
+    assert ledger.result(run.run_id, "q0") == (questions[1], found)
+    assert ledger.result(run.run_id, "q1") == (questions[2], None)
+
+
+def test_a_question_that_the_run_lacks_is_told_by_its_name(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(1))
+    with pytest.raises(UnknownRun, match=f"Run {run.run_id} has no question 'q1'"):
+        ledger.result(run.run_id, "q1")
+
+
+# Runs that are not there
+
+QUESTIONS = make_questions(1)
+ASKED: dict[str, Callable[[Ledger, str], object]] = {
+    "add_questions": lambda ledger, run_id: ledger.add_questions(run_id, QUESTIONS),
+    "run": lambda ledger, run_id: ledger.run(run_id),
+    "counts": lambda ledger, run_id: ledger.counts(run_id),
+    "unsettled": lambda ledger, run_id: list(ledger.unsettled(run_id)),
+    "begin": lambda ledger, run_id: ledger.begin(run_id, ["q0"]),
+    "commit": lambda ledger, run_id: ledger.commit(run_id, [verdict("q0")]),
+    "results": lambda ledger, run_id: list(ledger.results(run_id)),
+    "result": lambda ledger, run_id: ledger.result(run_id, "q0"),
+    "purge": lambda ledger, run_id: ledger.purge(run_id),
+}
+
+
+@pytest.mark.parametrize("method", ASKED)
+def test_an_unknown_run_is_told_with_the_nearest_known_one(ledger: Ledger, method: str) -> None:
+    run = open_run(ledger, QUESTIONS, name="chemistry")
+    open_run(ledger, QUESTIONS, name="history")
+    misspelt = run.run_id.replace("chemistry", "chemstry")
+    with pytest.raises(UnknownRun) as caught:
+        ASKED[method](ledger, misspelt)
+    assert f"No run {misspelt!r} in the ledger" in str(caught.value)
+    assert caught.value.hint == f"Did you mean {run.run_id!r}?"
+
+
+@pytest.mark.parametrize("method", ASKED)
+def test_a_purged_run_is_unknown_and_stays_so_whatever_is_asked_of_it(ledger: Ledger, method: str) -> None:
+    run = open_run(ledger, QUESTIONS)
+    ledger.begin(run.run_id, ["q0"])
+    ledger.purge(run.run_id)
+    for _ in range(2):
+        with pytest.raises(UnknownRun):
+            ASKED[method](ledger, run.run_id)
+    assert ledger.runs() == []
+    assert ledger.open_runs() == []
+
+
+def test_a_purge_leaves_other_runs_as_they_are(ledger: Ledger) -> None:
+    kept, gone = (open_run(ledger, make_questions(2), name=name) for name in ("run", "run-2"))
+    ledger.commit(kept.run_id, verdicts(1))
+    ledger.purge(gone.run_id)
+    assert ledger.runs() == [kept]
+    assert ledger.counts(kept.run_id).settled == 1
+    assert list(ledger.unsettled(kept.run_id)) == ["q1"]
+
+
+def test_a_purged_run_can_be_asked_afresh(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(2))
+    ledger.begin(run.run_id, ["q0"])
+    ledger.commit(run.run_id, verdicts(2))
+    ledger.purge(run.run_id)
+    assert open_run(ledger, make_questions(2)).run_id == run.run_id
+    assert ledger.counts(run.run_id) == Counts(total=2, todo=2)
+    assert ledger.begin(run.run_id, ["q0"])[0].attempts == 1
+
+
+# Redis itself
+
+
+def keys_of(ledger: RedisLedger, run_id: str) -> set[str]:
+    return {str(each) for each in ledger.client.scan_iter(f"mcqueue:run:{run_id}*")}
+
+
+def test_a_purge_leaves_no_key_behind_and_nobody_writes_one_again(redis_ledger: RedisLedger) -> None:
+    run = open_run(redis_ledger, make_questions(3))
+    redis_ledger.begin(run.run_id, ["q0", "q1"])
+    redis_ledger.commit(run.run_id, verdicts(1))
+    assert len(keys_of(redis_ledger, run.run_id)) == 7
+    redis_ledger.purge(run.run_id)
+    assert keys_of(redis_ledger, run.run_id) == set()
+    for method in ("add_questions", "begin", "commit"):
+        with pytest.raises(UnknownRun):
+            ASKED[method](redis_ledger, run.run_id)
+    assert list(redis_ledger.client.scan_iter("mcqueue:*")) == []
+
+
+def test_what_one_process_wrote_another_reads(redis_ledger: RedisLedger, settings: Settings) -> None:
+    run = open_run(redis_ledger, make_questions(2))
+    redis_ledger.commit(run.run_id, verdicts(1))
+    other = RedisLedger.connect(settings)
+    try:
+        assert other.runs() == [run]
+        assert list(other.results(run.run_id)) == list(redis_ledger.results(run.run_id))
+    finally:
+        other.client.close()
+
+
+@contextmanager
+def full(client: redis.Redis) -> Iterator[None]:
+    """The server takes no more writes; the next test finds it as it was."""
+    client.config_set("maxmemory", 1)
+    try:
+        yield
+    finally:
+        client.config_set("maxmemory", 0)
+
+
+@pytest.mark.parametrize("method", ["add_questions", "begin", "commit"])
+def test_a_full_redis_is_told_with_the_remedy_and_settles_nothing(redis_ledger: RedisLedger, method: str) -> None:
+    run = open_run(redis_ledger, make_questions(2))
+    with full(redis_ledger.client), pytest.raises(LedgerFull) as caught:
+        ASKED[method](redis_ledger, run.run_id)
+    assert caught.value.retryable
+    assert "Raise maxmemory" in str(caught.value)
+    assert redis_ledger.counts(run.run_id) == Counts(total=2, todo=2)
+
+
+def test_a_redis_that_does_not_answer_is_told_with_its_place() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        with pytest.raises(RedisUnreachable) as caught:
+            RedisLedger.connect(load_settings(None, [f"redis_url=redis://:hunter2@127.0.0.1:{port}/0"]))
+    assert caught.value.retryable
+    assert f"No Redis answers at redis://127.0.0.1:{port}/0" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_refused_credentials_are_no_outage_and_are_not_shown(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MCQUEUE_REDIS_URL", redis_url.replace("redis://", "redis://nobody:hunter2@"))
+    with pytest.raises(LedgerError) as caught:
+        RedisLedger.connect(load_settings())
+    assert not caught.value.retryable
+    assert "refuses the credentials" in str(caught.value)
+    assert "hunter2" not in str(caught.value)

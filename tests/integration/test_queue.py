@@ -1,0 +1,325 @@
+"""Messages: how they are sent, found again where a worker died with them, and sent again where they were lost."""
+
+from __future__ import annotations
+
+import base64
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, cast
+
+import pytest
+import redis
+from celery import Celery
+from kombu import pools
+
+from contract import Outcome, RedisLedger, Run, Settings, Verdict, keys, load_settings
+from contract.audit import looks_stalled, missing, send_missing
+from contract.errors import LedgerError, RedisUnreachable
+from contract.fleet import Fleet, WorkerRecord, WorkerState
+from contract.queue import (
+    MESSAGE_VERSION,
+    TASK_NAME,
+    Priority,
+    held_question_ids,
+    make_celery,
+    publish,
+    queue_length,
+    queued_question_ids,
+    restore_held,
+)
+from tests.support import ROOT, SIMULATED_MODEL, make_questions, open_run
+
+QUEUE = keys.queue_name(SIMULATED_MODEL)
+
+#: A worker as far as the broker can tell: it takes messages into its own books, and is killed.
+DIES_HOLDING = """
+import os, signal, sys
+from kombu import Connection
+from contract.keys import unacked_options
+
+worker, queue, messages = sys.argv[1:]
+connection = Connection(os.environ["MCQUEUE_REDIS_URL"], transport_options=unacked_options(worker))
+for _ in range(int(messages)):
+    assert connection.default_channel.basic_get(queue, no_ack=False) is not None
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def app(settings: Settings) -> Iterator[Celery]:
+    """The producer's Celery app."""
+    made = make_celery(settings)
+    yield made
+    made.close()
+    pools.reset()
+
+
+@pytest.fixture
+def client(redis_ledger: RedisLedger) -> redis.Redis:
+    """The test's own look into Redis."""
+    return redis_ledger.client
+
+
+class Message(NamedTuple):
+    """A message as it lies in Redis."""
+
+    headers: dict[str, Any]
+    run_id: str
+    ids: list[str]
+    options: dict[str, Any]
+
+
+def messages_in(client: redis.Redis, name: str) -> list[Message]:
+    """Messages of one broker list, the next one to be taken first."""
+    found = []
+    for item in reversed(cast("list[str]", client.lrange(name, 0, -1))):
+        body = json.loads(item)
+        (run_id, ids), options, _ = json.loads(base64.b64decode(body["body"]))
+        found.append(Message(body["headers"], run_id, ids, options))
+    return found
+
+
+def queued(client: redis.Redis) -> Counter[str]:
+    """Question id → how many waiting messages carry it."""
+    lists = keys.broker_lists(QUEUE)
+    return Counter(each for name in lists for message in messages_in(client, name) for each in message.ids)
+
+
+def die_holding(fleet: Fleet, worker: str, messages: int) -> None:
+    """`worker` joins, takes `messages`, and is killed."""
+    fleet.join(WorkerRecord(name=worker, model=SIMULATED_MODEL, state=WorkerState.READY))
+    command = [sys.executable, "-c", DIES_HOLDING, worker, QUEUE, str(messages)]
+    dead = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert dead.returncode == -signal.SIGKILL, dead.stderr
+
+
+def sent_run(ledger: RedisLedger, app: Celery, questions: int, batch_size: int) -> Run:
+    """A run whose questions are all on the queue."""
+    run = open_run(ledger, make_questions(questions))
+    publish(app, SIMULATED_MODEL, run.run_id, ledger.unsettled(run.run_id), batch_size)
+    return run
+
+
+def settle(ledger: RedisLedger, run: Run, *ids: str) -> None:
+    ledger.commit(run.run_id, [Verdict(question_id=each, outcome=Outcome.CORRECT) for each in ids])
+
+
+# Sending
+
+
+@pytest.mark.parametrize(
+    ("priority", "position"), [(Priority.HIGH, 0), (Priority.NORMAL, 2), (Priority.LOW, 3)], ids=str
+)
+def test_each_priority_has_its_list_and_every_id_is_in_one_message(
+    app: Celery, client: redis.Redis, priority: Priority, position: int
+) -> None:
+    ids = [f"q{number}" for number in range(10)]
+    assert publish(app, SIMULATED_MODEL, "run", iter(ids), batch_size=4, priority=priority) == 3
+    lists = keys.broker_lists(QUEUE)
+    assert [client.llen(name) for name in lists] == [3 if each == position else 0 for each in range(4)]
+    assert [message.ids for message in messages_in(client, lists[position])] == [ids[:4], ids[4:8], ids[8:]]
+
+
+def test_a_message_says_its_task_its_run_its_version_and_when_it_was_sent(app: Celery, client: redis.Redis) -> None:
+    before = time.time()
+    publish(app, SIMULATED_MODEL, "run", ["q0", "q1"], batch_size=16)
+    (message,) = messages_in(client, keys.broker_lists(QUEUE)[2])
+    assert (message.headers["task"], message.run_id, message.ids) == (TASK_NAME, "run", ["q0", "q1"])
+    assert message.options.keys() == {"version", "published_at"}
+    assert message.options["version"] == MESSAGE_VERSION
+    assert before <= message.options["published_at"] <= time.time()
+
+
+def test_a_message_shows_an_onlooker_the_number_of_questions_and_not_their_ids(
+    app: Celery, client: redis.Redis
+) -> None:
+    publish(app, SIMULATED_MODEL, "run", [f"a-long-id-{number}" for number in range(500)], batch_size=500)
+    (message,) = messages_in(client, keys.broker_lists(QUEUE)[2])
+    assert message.headers["argsrepr"] == "run: 500 questions"
+    assert "a-long-id" not in json.dumps(message.headers)
+
+
+def test_nothing_to_send_sends_nothing(app: Celery, client: redis.Redis) -> None:
+    assert publish(app, SIMULATED_MODEL, "run", [], batch_size=16) == 0
+    assert queue_length(client, SIMULATED_MODEL) == 0
+
+
+def test_more_messages_than_one_pipeline_takes_all_arrive_in_order(app: Celery, client: redis.Redis) -> None:
+    ids = [f"q{number}" for number in range(2500)]
+    assert publish(app, SIMULATED_MODEL, "run", ids, batch_size=1) == 2500
+    assert [each.ids[0] for each in messages_in(client, keys.broker_lists(QUEUE)[2])] == ids
+    assert queued_question_ids(client, SIMULATED_MODEL, "run") == set(ids)
+
+
+def test_each_model_has_its_own_queue_whatever_model_the_sender_serves(app: Celery, client: redis.Redis) -> None:
+    publish(app, "Other/Model", "run", ["q0"], batch_size=16)
+    publish(app, SIMULATED_MODEL, "run", ["q1", "q2"], batch_size=1)
+    assert queue_length(client, "other-model") == 0
+    assert queue_length(client, "Other/Model") == 1
+    assert queue_length(client, SIMULATED_MODEL) == 2
+    assert queued_question_ids(client, "Other/Model", "run") == {"q0"}
+
+
+def test_queued_ids_are_read_back_from_all_lists_for_one_run_only(app: Celery, client: redis.Redis) -> None:
+    for number, priority in enumerate(Priority):
+        publish(app, SIMULATED_MODEL, "run", [f"q{number}"], batch_size=16, priority=priority)
+    publish(app, SIMULATED_MODEL, "other", ["x"], batch_size=16)
+    assert queued_question_ids(client, SIMULATED_MODEL, "run") == {"q0", "q1", "q2"}
+    assert queued_question_ids(client, SIMULATED_MODEL, "other") == {"x"}
+    assert queue_length(client, SIMULATED_MODEL) == 4
+
+
+def test_a_redis_that_went_away_while_sending_is_told_with_what_to_do() -> None:
+    app = make_celery(load_settings(None, ["redis_url=redis://127.0.0.1:1/0"]))
+    with pytest.raises(RedisUnreachable, match="Repeat the command: it resumes"):
+        publish(app, SIMULATED_MODEL, "run", ["q0"], batch_size=16)
+    app.close()
+
+
+# A worker died with messages in its hands
+
+
+def test_what_a_dead_worker_held_is_seen_under_its_name_and_run(
+    redis_ledger: RedisLedger, app: Celery, client: redis.Redis
+) -> None:
+    run = sent_run(redis_ledger, app, questions=6, batch_size=2)
+    die_holding(Fleet(client), "gpu0", messages=2)
+    held = held_question_ids(client, ["gpu0"], run.run_id)
+    assert held == {"q0", "q1", "q2", "q3"}
+    assert queued_question_ids(client, SIMULATED_MODEL, run.run_id) == {"q4", "q5"}
+    assert held_question_ids(client, ["gpu0"], "another run") == set()
+    assert held_question_ids(client, ["gpu1"], run.run_id) == set()
+    assert held_question_ids(client, ["gpu1", "gpu0"], run.run_id) == held
+
+
+def test_what_a_dead_worker_held_goes_back_once_and_is_next_in_its_own_list(
+    redis_ledger: RedisLedger, app: Celery, client: redis.Redis, settings: Settings
+) -> None:
+    run = sent_run(redis_ledger, app, questions=6, batch_size=2)
+    die_holding(Fleet(client), "gpu0", messages=2)
+    assert restore_held(settings, "gpu0") == 2
+    assert held_question_ids(client, ["gpu0"], run.run_id) == set()
+    assert queued(client) == dict.fromkeys((f"q{number}" for number in range(6)), 1)
+    normal = messages_in(client, keys.broker_lists(QUEUE)[2])
+    assert {each for message in normal[:2] for each in message.ids} == {"q0", "q1", "q2", "q3"}
+    assert normal[2].ids == ["q4", "q5"]
+    assert normal[0].options["version"] == MESSAGE_VERSION
+    assert restore_held(settings, "gpu0") == 0
+    assert queue_length(client, SIMULATED_MODEL) == 3
+
+
+def test_two_who_restore_at_once_put_each_message_back_once(
+    redis_ledger: RedisLedger, app: Celery, client: redis.Redis, settings: Settings
+) -> None:
+    sent_run(redis_ledger, app, questions=40, batch_size=1)
+    die_holding(Fleet(client), "gpu0", messages=40)
+    assert queue_length(client, SIMULATED_MODEL) == 0
+    together = threading.Barrier(2)
+
+    def restore(_: int) -> None:
+        together.wait()
+        restore_held(settings, "gpu0")
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(restore, range(2)))
+    assert queued(client) == dict.fromkeys((f"q{number}" for number in range(40)), 1)
+    assert not client.exists(keys.unacked("gpu0"))
+
+
+def test_a_worker_killed_while_it_restored_does_not_lock_its_messages_in(
+    redis_ledger: RedisLedger, app: Celery, client: redis.Redis, settings: Settings
+) -> None:
+    sent_run(redis_ledger, app, questions=2, batch_size=1)
+    die_holding(Fleet(client), "gpu0", messages=2)
+    client.set(keys.unacked_options("gpu0")["unacked_mutex_key"], "held by the dead", ex=300)
+    assert restore_held(settings, "gpu0") == 2
+    assert queued(client) == {"q0": 1, "q1": 1}
+
+
+def test_restoring_one_worker_leaves_the_others_hands_alone(
+    redis_ledger: RedisLedger, app: Celery, client: redis.Redis, settings: Settings
+) -> None:
+    run = sent_run(redis_ledger, app, questions=4, batch_size=1)
+    for worker in ("gpu0", "gpu1"):
+        die_holding(Fleet(client), worker, messages=2)
+    assert restore_held(settings, "gpu1") == 2
+    assert held_question_ids(client, ["gpu0"], run.run_id) == {"q0", "q1"}
+    assert queued(client) == {"q2": 1, "q3": 1}
+
+
+def test_a_worker_that_held_nothing_has_nothing_to_put_back(settings: Settings) -> None:
+    assert restore_held(settings, "never seen") == 0
+
+
+# The audit
+
+
+def test_nothing_is_missing_while_every_question_is_queued_held_or_settled(
+    redis_ledger: RedisLedger, app: Celery, client: redis.Redis
+) -> None:
+    run = sent_run(redis_ledger, app, questions=6, batch_size=2)
+    die_holding(Fleet(client), "gpu0", messages=1)
+    assert missing(redis_ledger, run) == []
+    client.lpop(keys.broker_lists(QUEUE)[2])
+    settle(redis_ledger, run, "q4", "q5")
+    assert missing(redis_ledger, run) == []
+    assert send_missing(redis_ledger, app, run, batch_size=2) == (0, 0)
+    assert queue_length(client, SIMULATED_MODEL) == 1
+
+
+def test_what_a_lost_message_carried_is_found_in_input_order_and_sent_again_once(
+    redis_ledger: RedisLedger, app: Celery, client: redis.Redis
+) -> None:
+    run = sent_run(redis_ledger, app, questions=12, batch_size=4)
+    client.lpop(keys.broker_lists(QUEUE)[2])
+    settle(redis_ledger, run, "q9")
+    assert missing(redis_ledger, run) == ["q8", "q10", "q11"]
+    assert send_missing(redis_ledger, app, run, batch_size=2, priority=Priority.HIGH) == (3, 2)
+    assert [message.ids for message in messages_in(client, keys.broker_lists(QUEUE)[0])] == [["q8", "q10"], ["q11"]]
+    assert send_missing(redis_ledger, app, run, batch_size=2) == (0, 0)
+    assert max(queued(client).values()) == 1
+
+
+def test_another_runs_messages_do_not_stand_in_for_lost_ones(
+    redis_ledger: RedisLedger, app: Celery, client: redis.Redis
+) -> None:
+    run = open_run(redis_ledger, make_questions(2), name="lost")
+    publish(app, SIMULATED_MODEL, "another", ["q0", "q1"], batch_size=16)
+    assert missing(redis_ledger, run) == ["q0", "q1"]
+
+
+def test_a_run_is_stalled_only_when_no_message_can_be_carrying_what_is_unsettled(
+    redis_ledger: RedisLedger, app: Celery, client: redis.Redis, settings: Settings
+) -> None:
+    fleet = Fleet(client)
+    run = sent_run(redis_ledger, app, questions=2, batch_size=2)
+    assert not looks_stalled(redis_ledger, run), "queued"
+    die_holding(fleet, "gpu0", messages=1)
+    assert fleet.alive(), "this process stands in for the worker's"
+    assert not looks_stalled(redis_ledger, run), "held by a live worker"
+    fleet.leave("gpu0")
+    assert not looks_stalled(redis_ledger, run), "held by a dead worker, and about to be put back"
+    restore_held(settings, "gpu0")
+    assert not looks_stalled(redis_ledger, run), "back on the queue"
+    assert client.lpop(keys.broker_lists(QUEUE)[2])
+    assert looks_stalled(redis_ledger, run), "lost"
+    assert send_missing(redis_ledger, app, run, batch_size=2) == (2, 1)
+    assert not looks_stalled(redis_ledger, run), "sent again"
+    client.delete(*keys.broker_lists(QUEUE))
+    settle(redis_ledger, run, "q0", "q1")
+    assert not looks_stalled(redis_ledger, run), "settled"
+
+
+@pytest.mark.parametrize("look", [missing, looks_stalled])
+def test_the_audit_tells_of_a_redis_it_cannot_read(redis_ledger: RedisLedger, client: redis.Redis, look: Any) -> None:
+    run = open_run(redis_ledger, make_questions(1))
+    client.set(QUEUE, "no list at all")
+    with pytest.raises(LedgerError, match="WRONGTYPE"):
+        look(redis_ledger, run)

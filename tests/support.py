@@ -1,0 +1,136 @@
+"""What tests of every storey share: made-up questions, specs and runs, and real processes that are always ended."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+import psutil
+
+from contract import Ledger, Mode, Prompt, Question, Run, RunSpec
+from contract.settings import OVERRIDES_VARIABLE
+from contract.spec import run_id_for
+from workers.launcher import worker_command
+
+ROOT = Path(__file__).resolve().parent.parent
+SIMULATED_MODEL = "simulated-model"
+
+
+def make_question(number: int, **changes: object) -> Question:
+    """Question `number` with four choices; the right one walks through the labels."""
+    fields: dict[str, object] = {
+        "id": f"q{number}",
+        "question": f"What is {number} plus {number}?",
+        "choices": tuple(str(2 * number + step) for step in range(4)),
+        "answer": "ABCD"[number % 4],
+        "subject": "even" if number % 2 == 0 else "odd",
+    }
+    return Question.model_validate(fields | changes)
+
+
+def make_questions(count: int) -> list[Question]:
+    """Questions 0 to `count` - 1."""
+    return [make_question(number) for number in range(count)]
+
+
+def make_spec(questions: Sequence[Question] = (), **changes: object) -> RunSpec:
+    """A likelihood spec for `questions`, asked of the simulated model."""
+    fields: dict[str, object] = {
+        "questions_digest": sha256(b"\n".join(each.canonical() for each in questions)).hexdigest(),
+        "model": SIMULATED_MODEL,
+        "mode": Mode.LIKELIHOOD,
+        "prompt": Prompt(name="question", text="Question: {{ question }}\nAnswer:"),
+    }
+    return RunSpec.model_validate(fields | changes)
+
+
+def open_run(ledger: Ledger, questions: Sequence[Question], name: str = "test", **spec: object) -> Run:
+    """A run over `questions`, written to `ledger`."""
+    made = make_spec(questions, **spec)
+    run = Run(
+        run_id=run_id_for(name, made),
+        spec=made,
+        source="made up",
+        questions=len(questions),
+        chance=0.25,
+        created_at=time.time(),
+    )
+    ledger.open_run(run)
+    ledger.add_questions(run.run_id, questions)
+    return run
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 30.0) -> None:
+    """Return as soon as `condition` holds; fail with `what` was waited for if it never does."""
+    until = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > until:
+            raise AssertionError(f"waited {timeout_s:g} s for {what}")
+        time.sleep(0.02)
+
+
+@contextmanager
+def process(
+    *command: str, environment: Mapping[str, str] | None = None, log: Path | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `python …` in a session of its own; afterwards SIGTERM, then SIGKILL to whatever is left of the session."""
+    with contextlib.ExitStack() as stack:
+        output = stack.enter_context(log.open("wb")) if log else subprocess.DEVNULL
+        child = subprocess.Popen(
+            [sys.executable, *command],
+            cwd=ROOT,
+            env={**os.environ, **(environment or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            yield child
+        finally:
+            end(child)
+
+
+def end(child: subprocess.Popen[bytes]) -> None:
+    """Ask, wait, insist."""
+    if child.poll() is None:
+        child.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(timeout=15)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+
+
+def processes_of_session(session_id: int) -> list[psutil.Process]:
+    """Living processes whose session is `session_id`: a child's whole offspring, adopted or not."""
+    found = []
+    for each in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, ProcessLookupError):
+            if os.getsid(each.pid) == session_id and each.status() != psutil.STATUS_ZOMBIE:
+                found.append(each)
+    return found
+
+
+@contextmanager
+def worker(log: Path, name: str = "w0", **settings: object) -> Iterator[subprocess.Popen[bytes]]:
+    """A real Celery worker with the simulated engine, started by hand as the README says, and ready."""
+    overrides = {"engine": "simulated", "model": SIMULATED_MODEL, "batch_timeout": 0.1, **settings}
+    concurrency = str(overrides.get("batches_in_flight", 2))
+    command = worker_command(f"{name}@test", int(concurrency))[1:]
+    with process(*command, environment={OVERRIDES_VARIABLE: json.dumps(overrides)}, log=log) as child:
+        wait_until(
+            lambda: child.poll() is not None or "ready: takes question batches" in log.read_text(),
+            f"the worker to be ready; its log: {log}",
+        )
+        assert child.poll() is None, f"the worker ended: {log.read_text()}"
+        yield child

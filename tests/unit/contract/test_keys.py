@@ -1,0 +1,51 @@
+"""The names that producers, workers and kombu share in Redis."""
+
+from __future__ import annotations
+
+from kombu.transport.redis import Channel
+
+from contract import keys
+from contract.queue import Priority
+
+
+def test_no_two_keys_are_the_same() -> None:
+    names = [keys.runs(), keys.open_runs(), keys.workers()]
+    for each in ("a", "b"):
+        names += keys.run_keys(each).all()
+        names += [keys.worker(each), keys.restore_lock(each), keys.audit_lock(each), keys.unacked(each)]
+        names += keys.unacked_options(each).values()
+        names += keys.broker_lists(keys.queue_name(each))
+    names = [each for each in names if each not in {keys.unacked("a"), keys.unacked("b")}]
+    assert len(names) == len(set(names)) == 3 + 2 * (7 + 3 + 2 + 4)
+
+
+def test_the_ledgers_keys_start_with_the_projects_name() -> None:
+    assert keys.run_keys("demo-1").all() == [
+        f"mcqueue:run:demo-1:{each}"
+        for each in ("attempts", "counts", "meta", "order", "questions", "todo", "verdicts")
+    ]
+    others = [keys.runs(), keys.open_runs(), keys.workers(), keys.worker("w"), keys.restore_lock("w")]
+    assert [each for each in others if not each.startswith("mcqueue:")] == []
+
+
+def test_a_queue_is_called_after_the_model_in_whatever_spelling() -> None:
+    assert keys.queue_name("Org/Model 7B") == keys.queue_name("org-model-7b") == "score.org-model-7b"
+
+
+def test_the_most_urgent_list_comes_first_and_has_the_queues_plain_name() -> None:
+    assert keys.broker_lists("score.m") == ["score.m", "score.m\x06\x163", "score.m\x06\x166", "score.m\x06\x169"]
+
+
+def test_lists_and_priorities_are_those_of_kombu() -> None:
+    assert tuple(Channel.priority_steps) == keys.PRIORITY_STEPS
+    assert keys.broker_lists("q")[1:] == [f"q{Channel.sep}{step}" for step in Channel.priority_steps[1:]]
+    assert set(Priority) <= set(keys.PRIORITY_STEPS)
+    assert Priority.HIGH < Priority.NORMAL < Priority.LOW
+
+
+def test_a_worker_keeps_its_own_books_of_held_messages() -> None:
+    one, other = keys.unacked_options("gpu0"), keys.unacked_options("gpu1")
+    assert one["unacked_key"] == keys.unacked("gpu0") == "unacked:gpu0"
+    assert set(one) == {"unacked_key", "unacked_index_key", "unacked_mutex_key"}
+    assert not set(one.values()) & set(other.values())
+    assert [each for each in one if not hasattr(Channel, each)] == [], "kombu would not know the option"

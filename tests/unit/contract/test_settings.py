@@ -1,0 +1,263 @@
+"""Where settings come from, which layer wins, and what is said about a wrong one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from contract import Settings, load_settings
+from contract.errors import SettingsError
+from contract.settings import CONFIG_VARIABLE, OVERRIDES_VARIABLE
+from tests.support import ROOT
+
+PASSWORD = "hunter2"
+
+
+@pytest.fixture
+def deploy(tmp_path: Path) -> Path:
+    """A deploy file that sets a few things."""
+    path = tmp_path / "deploy.yaml"
+    path.write_text("batch_size: 32\nvllm_args: {dtype: float32, seed: 7}\n", encoding="utf-8")
+    return path
+
+
+def refusal(config: Path | None = None, *overrides: str) -> str:
+    with pytest.raises(SettingsError) as caught:
+        load_settings(config, overrides)
+    return str(caught.value)
+
+
+def test_every_layer_wins_over_those_below_it(deploy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load_settings().batch_size == 64
+    assert load_settings(deploy).batch_size == 32
+    monkeypatch.setenv(OVERRIDES_VARIABLE, json.dumps({"batch_size": 20}))
+    assert load_settings(deploy).batch_size == 20
+    assert load_settings(deploy, ["batch_size=16"]).batch_size == 16
+    monkeypatch.setenv("MCQUEUE_BATCH_SIZE", "8")
+    assert load_settings(deploy, ["batch_size=16"]).batch_size == 8
+
+
+def test_layers_are_merged_name_by_name(deploy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(OVERRIDES_VARIABLE, json.dumps({"vllm_args": {"max_num_seqs": 4}}))
+    monkeypatch.setenv("MCQUEUE_VLLM_ARGS__MAX_MODEL_LEN", "2048")
+    merged = load_settings(deploy, ["vllm_args.seed=9"]).vllm_args
+    assert merged == {"dtype": "float32", "seed": 9, "max_num_seqs": 4, "max_model_len": 2048}
+
+
+def test_the_file_is_found_through_the_environment_unless_one_is_named(
+    deploy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CONFIG_VARIABLE, str(deploy))
+    assert load_settings().batch_size == 32
+    named = tmp_path / "named.yaml"
+    named.write_text("batch_size: 5\n", encoding="utf-8")
+    assert load_settings(named).batch_size == 5
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [("2048", 2048), ("0.9", 0.9), ("true", True), ("float32", "float32"), ("2024-01-01", "2024-01-01"), ("[1", "[1")],
+)
+def test_an_engine_argument_from_the_environment_is_a_number_where_it_looks_like_one(
+    monkeypatch: pytest.MonkeyPatch, word: str, value: object
+) -> None:
+    monkeypatch.setenv("MCQUEUE_VLLM_ARGS__MAX_MODEL_LEN", word)
+    found = load_settings().vllm_args["max_model_len"]
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_lists_and_mappings_come_from_the_environment_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MCQUEUE_GPU_GROUPS", "[[0], [1, 2]]")
+    monkeypatch.setenv("MCQUEUE_VLLM_ARGS", '{"seed": 3}')
+    found = load_settings()
+    assert (found.gpu_groups, found.vllm_args) == ([[0], [1, 2]], {"seed": 3})
+    monkeypatch.setenv("MCQUEUE_GPU_GROUPS", "auto")
+    assert load_settings().gpu_groups == "auto"
+    monkeypatch.setenv("MCQUEUE_VLLM_ARGS", "seed=3")
+    message = refusal()
+    assert message.startswith("environment: ")
+    assert '"vllm_args"' in message
+    assert message.endswith("Lists and mappings are given as JSON.")
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("batchsize=8", "settings: unknown setting 'batchsize'. Did you mean 'batch_size'?"),
+        ("simulated.cal_ms=1", "settings: unknown setting 'simulated.cal_ms'. Did you mean 'call_ms'?"),
+        ("xyz=1", "settings: unknown setting 'xyz'."),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_nearest_known_one(override: str, message: str) -> None:
+    assert refusal(None, override) == message
+
+
+def test_an_unknown_name_in_a_file_is_refused_with_the_files_path(tmp_path: Path) -> None:
+    path = tmp_path / "deploy.yaml"
+    path.write_text("max_attempt: 3\n", encoding="utf-8")
+    assert refusal(path) == f"{path}: unknown setting 'max_attempt'. Did you mean 'max_attempts'?"
+
+
+def test_broken_yaml_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "deploy.yaml"
+    path.write_text("batch_size: 3\nvllm_args: {a: 1\nengine: vllm\n", encoding="utf-8")
+    assert refusal(path).startswith(f"{path}:3: not valid YAML: ")
+
+
+@pytest.mark.parametrize(
+    ("variable", "message"),
+    [
+        (
+            "MCQUEUE_BATCHSIZE",
+            "environment: unknown variable MCQUEUE_BATCHSIZE. Did you mean 'MCQUEUE_BATCH_SIZE'?",
+        ),
+        ("MCQUEUE_VLLM_ARG__SEED", "environment: unknown variable MCQUEUE_VLLM_ARG__SEED. "),
+        ("MCQUEUE_SIMULATED__CALL_S", "settings: unknown setting 'simulated.call_s'. Did you mean 'call_ms'?"),
+    ],
+)
+def test_an_unknown_variable_is_refused_with_the_nearest_known_one(
+    monkeypatch: pytest.MonkeyPatch, variable: str, message: str
+) -> None:
+    monkeypatch.setenv(variable, "8")
+    assert refusal().startswith(message)
+
+
+@pytest.mark.parametrize("variable", ["MCQUEUE_LOG_LEVEL", "MCQUEUE_READY_FD", "MCQUEUE_WORKER_NAME"])
+def test_the_projects_other_variables_are_no_settings_and_no_mistakes(
+    monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "debug")
+    assert load_settings() == Settings()
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("batch_size=many", "batch_size: Input should be a valid integer"),
+        ("batch_size=0", "batch_size: Input should be greater than or equal to 1, found 0"),
+        ("batch_size=9000", "batch_size: Input should be less than or equal to 8192, found 9000"),
+        ("batch_timeout=-1", "batch_timeout: Input should be greater than or equal to 0, found -1"),
+        ("question_batch_size=2.5", "question_batch_size: Input should be a valid integer"),
+        ("enable_batching=perhaps", "enable_batching: Input should be a valid boolean"),
+        ("engine=vlm", "engine: Input should be 'vllm' or 'simulated', found 'vlm'"),
+        ("hf_model_id=", "hf_model_id: String should have at least 1 character, found ''"),
+        ("vllm_args=3", "vllm_args: Input should be a valid dictionary, found 3"),
+        ("simulated.boot_s=soon", "simulated.boot_s: Input should be a valid number"),
+        ("gpu_groups=[[0], []]", "gpu_groups: expected groups like [[0], [1, 2]], found an empty one"),
+        ("gpu_groups=some", "gpu_groups"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_refused_with_name_kind_and_finding(override: str, told: str) -> None:
+    message = refusal(None, override)
+    assert message.startswith("settings: ")
+    assert told in message
+    if "found" not in told:
+        assert re.search(rf", found '?{re.escape(override.partition('=')[2])}'?\.", message)
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    message = refusal(None, "batch_size=0", "engin=vllm")
+    assert "batch_size" in message
+    assert "Did you mean 'engine'?" in message
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"redis://:{PASSWORD}@redis.example:6380/2",
+        f"rediss://user:{PASSWORD}@redis.example/0",
+        f"unix://:{PASSWORD}@/run/redis.sock",
+    ],
+)
+def test_a_password_is_never_shown(url: str) -> None:
+    found = load_settings(None, [f"redis_url={url}"])
+    assert found.redis_url.get_secret_value() == url
+    shown = [repr(found), str(found), found.redis_place, repr(found.redis_url), str(found.model_dump())]
+    assert [each for each in (*shown, found.model_dump_json()) if PASSWORD in each] == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"http://:{PASSWORD}@h/0",
+        f"//:{PASSWORD}@h/0",
+        PASSWORD,
+        f"redis://user:{PASSWORD}@h:port/0",
+        f"redis://:{PASSWORD}/with-a-slash@h:6379/0",
+        f"redis://:{PASSWORD}#with-a-hash@h:6379/0",
+        f"redis://[h:{PASSWORD}@h",
+        f"[redis://{PASSWORD}@h]",
+        f"{{{PASSWORD}: h}}",
+    ],
+)
+@pytest.mark.parametrize("layer", ["override", "environment"])
+def test_a_url_that_is_none_is_refused_without_showing_its_password(
+    monkeypatch: pytest.MonkeyPatch, url: str, layer: str
+) -> None:
+    overrides = [f"redis_url={url}"] if layer == "override" else []
+    if layer == "environment":
+        monkeypatch.setenv("MCQUEUE_REDIS_URL", url)
+    message = refusal(None, *overrides)
+    assert message.startswith("settings: redis_url: ")
+    assert PASSWORD not in message
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("redis://127.0.0.1:6379/0", "redis://127.0.0.1:6379/0"),
+        ("redis://user:secret@redis.example/3", "redis://redis.example/3"),
+        ("rediss://:secret@redis.example:6380", "rediss://redis.example:6380"),
+        ("redis://h:1/0?password=secret", "redis://h:1/0"),
+        ("unix:///run/redis.sock", "unix:///run/redis.sock"),
+    ],
+)
+def test_a_message_says_where_redis_is_and_nothing_more(url: str, place: str) -> None:
+    assert load_settings(None, [f"redis_url={url}"]).redis_place == place
+
+
+@pytest.mark.parametrize(
+    ("overrides", "served"),
+    [
+        (["hf_model_id=HuggingFaceTB/SmolLM2-135M"], "smollm2-135m"),
+        (["hf_model_id=/models/My Model"], "my-model"),
+        (["hf_model_id=org/a", "model=b"], "b"),
+    ],
+)
+def test_a_model_is_served_under_its_own_name_or_the_last_part_of_where_it_lies(
+    overrides: list[str], served: str
+) -> None:
+    assert load_settings(None, overrides).served_model == served
+
+
+def test_an_engine_uses_as_many_gpus_as_tensor_times_pipeline_parallel() -> None:
+    assert load_settings().gpus_per_worker == 1
+    both = ["vllm_args.tensor_parallel_size=2", "vllm_args.pipeline_parallel_size=3"]
+    assert load_settings(None, both[:1]).gpus_per_worker == 2
+    assert load_settings(None, both).gpus_per_worker == 6
+
+
+def test_settings_are_read_once_and_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MCQUEUE_BATCH_SIZE", "8")
+    found = load_settings()
+    monkeypatch.setenv("MCQUEUE_BATCH_SIZE", "9")
+    assert found.batch_size == 8
+    with pytest.raises(ValidationError, match="frozen"):
+        found.batch_size = 9
+
+
+def test_loading_leaves_the_environment_as_it_was(deploy: Path) -> None:
+    before = dict(os.environ)
+    load_settings(deploy, ["batch_size=3"])
+    assert dict(os.environ) == before
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs" / "deploy").glob("*.yaml")), ids=lambda path: path.name)
+def test_every_shipped_deploy_file_can_be_loaded(path: Path) -> None:
+    assert load_settings(path) != Settings(), "it would change nothing"

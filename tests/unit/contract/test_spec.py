@@ -1,0 +1,125 @@
+"""A run's identity: what changes it, and what does not."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from contract import Mode, Normalization, Prompt, RunSpec
+from contract.spec import run_id_for, slug
+from tests.support import make_spec
+
+CHANGES: list[tuple[str, Any]] = [
+    ("questions_digest", "0" * 64),
+    ("model", "another-model"),
+    ("mode", Mode.LETTER),
+    ("normalization", Normalization.CHARACTER),
+    ("normalization", Normalization.BYTE),
+    ("prompt", Prompt(name="question", text="Q: {{ question }}\nA:")),
+    ("prompt", Prompt(name="renamed", text=make_spec().prompt.text)),
+    ("delimiter", ""),
+    ("use_context_field", True),
+    ("seed", 1),
+]
+
+
+def test_a_fingerprint_changes_with_every_field() -> None:
+    fingerprints = [make_spec().fingerprint(), *(make_spec(**{field: value}).fingerprint() for field, value in CHANGES)]
+    assert len(set(fingerprints)) == len(CHANGES) + 1
+    assert {field for field, _ in CHANGES} == set(RunSpec.model_fields), "a new field needs a row in CHANGES"
+
+
+@given(st.text(), st.text(min_size=1), st.text(), st.integers(0, 2**63))
+@examples(deadline=None)
+def test_a_fingerprint_is_the_same_for_the_same_thing_and_survives_the_ledger(
+    name: str, template: str, delimiter: str, seed: int
+) -> None:
+    def made() -> RunSpec:
+        return make_spec(prompt=Prompt(name=name, text=template), delimiter=delimiter, seed=seed)
+
+    assert re.fullmatch("[0-9a-f]{64}", made().fingerprint())
+    assert made().fingerprint() == made().fingerprint()
+    assert RunSpec.model_validate_json(made().model_dump_json()).fingerprint() == made().fingerprint()
+
+
+def test_a_default_that_is_written_out_has_the_same_fingerprint() -> None:
+    written = make_spec(normalization="none", delimiter=" ", use_context_field=False, seed=0)
+    assert written.fingerprint() == make_spec().fingerprint()
+
+
+@pytest.mark.parametrize("normalization", [Normalization.CHARACTER, Normalization.BYTE])
+def test_only_likelihood_can_be_normalized(normalization: Normalization) -> None:
+    assert make_spec(mode=Mode.LIKELIHOOD, normalization=normalization).normalization is normalization
+    with pytest.raises(
+        ValidationError, match=f"normalization {normalization} only means something with mode likelihood"
+    ):
+        make_spec(mode=Mode.LETTER, normalization=normalization)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"questions_digest": "abc"},
+        {"questions_digest": "G" * 64},
+        {"model": ""},
+        {"mode": "guess"},
+        {"normalization": "word"},
+        {"seed": -1},
+        {"prompt": {"name": "empty", "text": ""}},
+        {"batch_size": 8},
+    ],
+    ids=str,
+)
+def test_a_spec_that_means_nothing_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        make_spec(**changes)
+
+
+def test_a_changed_template_is_another_version_and_a_renamed_one_is_not() -> None:
+    version = Prompt(name="a", text="Question: {{ question }}").version
+    assert version == "b8a32c3d"
+    assert Prompt(name="b", text="Question: {{ question }}").version == version
+    assert Prompt(name="a", text="Question: {{ question }} ").version != version
+
+
+def test_a_run_id_is_a_readable_name_and_eight_digits_of_the_fingerprint() -> None:
+    spec = make_spec()
+    assert run_id_for("My Questions", spec) == f"my-questions-{spec.fingerprint()[:8]}"
+
+
+def test_asking_again_gives_the_same_run_id_and_a_deliberate_repeat_its_own() -> None:
+    spec = make_spec()
+    ids = [run_id_for("test", spec, repeat) for repeat in (1, 2, 3)]
+    assert ids == [run_id_for("test", spec), f"{ids[0]}-2", f"{ids[0]}-3"]
+    assert run_id_for("test", make_spec(seed=1)) not in ids
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("HuggingFaceTB/SmolLM2-135M Instruct", "huggingfacetb-smollm2-135m-instruct"),
+        ("already-safe_1.5", "already-safe_1.5"),
+        ("two  spaces -- and: colons", "two-spaces-and-colons"),
+        ("../../etc/passwd", "etc-passwd"),
+        ("--.hidden.--", "hidden"),
+        ("Größe", "gr-e"),
+        ("模型", "unnamed"),
+        ("", "unnamed"),
+    ],
+)
+def test_a_slug_keeps_what_is_safe_in_a_queue_name_and_a_path(text: str, expected: str) -> None:
+    assert slug(text) == expected
+
+
+@given(st.text())
+@examples(deadline=None)
+def test_a_slug_is_safe_whatever_it_was_made_of_and_a_slug_of_itself(text: str) -> None:
+    made = slug(text)
+    assert re.fullmatch(r"[a-z0-9_]([a-z0-9._-]*[a-z0-9_])?", made)
+    assert slug(made) == made

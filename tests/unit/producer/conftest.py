@@ -1,0 +1,66 @@
+"""What the producer's tests share: small question files, and a ledger and a broker in memory."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.memory import MemoryLedger
+from producer.broker import MemoryBroker
+from producer.session import Session
+
+WriteRows = Callable[..., Path]
+
+
+@pytest.fixture(autouse=True)
+def _own_surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Each test in its own folder, without settings from outside, and with the logging it found."""
+    for name in [each for each in os.environ if each.startswith("MCQUEUE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    handlers, level = logging.root.handlers[:], logging.root.level
+    yield
+    logging.root.handlers[:] = handlers
+    logging.root.setLevel(level)
+
+
+@pytest.fixture
+def write_rows(tmp_path: Path) -> WriteRows:
+    """Writes rows as JSON Lines; strings go in as they are."""
+
+    def write(*rows: Any, name: str = "questions.jsonl") -> Path:
+        path = tmp_path / name
+        path.write_text("".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def five(write_rows: WriteRows) -> Path:
+    """A file of five good questions, q0 to q4; B is always right, q4 has no key."""
+    rows = [{"id": f"q{n}", "question": f"Question {n}?", "choices": ["no", "yes"], "answer": "B"} for n in range(4)]
+    subjects = ["red", "red", "blue", None]
+    keyed = [{**row, "subject": subject} for row, subject in zip(rows, subjects, strict=True)]
+    return write_rows(*keyed, {"id": "q4", "question": "Question 4?", "choices": ["a", "b", "c", "d"], "answer": None})
+
+
+@pytest.fixture
+def ledger() -> MemoryLedger:
+    return MemoryLedger()
+
+
+@pytest.fixture
+def broker(ledger: MemoryLedger) -> MemoryBroker:
+    return MemoryBroker(ledger, batch_size=2)
+
+
+@pytest.fixture
+def session(ledger: MemoryLedger, broker: MemoryBroker) -> Session:
+    return Session(own_ledger=ledger, own_broker=broker)

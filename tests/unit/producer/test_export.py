@@ -1,0 +1,205 @@
+"""results.csv, results.jsonl and summary.json."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from contract.errors import InputError, RedisUnreachable, UnknownRun
+from contract.fleet import WorkerRecord, WorkerState
+from contract.ledger import Run
+from contract.memory import MemoryLedger
+from contract.question import Question
+from contract.spec import Mode, Prompt, RunSpec
+from contract.verdict import Failure, Outcome, Passage, Verdict
+from producer.columns import COLUMNS
+from producer.export import export
+
+# The design's line, so that a column that moves is noticed.
+DESIGN = (
+    "run_id, question_id, subject, outcome, correct, answer, choice, choice_text, confidence, margin, choice_scores, "
+    "raw_text, rule, mode, model, retrieved_ids, retrieval_scores, retrieval_hit, truncated, prompt_tokens, "
+    "completion_tokens, attempts, error_type, error_message, batch_id, batch_size, worker, queued_ms, latency_ms, "
+    "settled_at, metadata"
+)
+QUESTIONS = (
+    Question(id="a", question="q", choices=("x", "=1+1"), answer="B", subject="s", metadata={"level": 3}),
+    Question(id="b", question="q", choices=("x", "y"), answer="B", subject="s"),
+    Question(id="c", question="q", choices=("x", "y")),
+    Question(id="d", question="q", choices=("x", "y"), answer="A", subject="t"),
+    Question(id="e", question="q", choices=("x", "y"), answer="A"),
+)
+VERDICTS = (
+    Verdict(
+        question_id="a",
+        outcome=Outcome.CORRECT,
+        choice="B",
+        choice_scores={"A": float("-inf"), "B": -1.23456789},
+        confidence=0.123456789,
+        margin=float("inf"),
+        rule="argmax",
+        passages=(Passage(id="p1", score=0.51234567, text="t"), Passage(id="p2", score=0.25, text="t")),
+        prompt_tokens=11,
+        completion_tokens=2,
+        queued_ms=1.23456,
+        latency_ms=500,
+        worker="w1",
+        batch_id="b1",
+        batch_size=2,
+        settled_at=1_700_000_000.5,
+    ),
+    Verdict(question_id="b", outcome=Outcome.UNANSWERED, raw_text='+ "quoted",\nsecond line', settled_at=1_700_000_002),
+    Verdict(
+        question_id="c", outcome=Outcome.ANSWERED, choice="A", worker="w0", prompt_tokens=5, settled_at=1_700_000_001
+    ),
+    Verdict(question_id="d", outcome=Outcome.FAILED, attempts=3, error=Failure(type="RequestRejected", message="long")),
+)
+
+
+@pytest.fixture
+def filled(ledger: MemoryLedger) -> MemoryLedger:
+    spec = RunSpec(
+        questions_digest="0" * 64,
+        model="m",
+        mode=Mode.LIKELIHOOD,
+        prompt=Prompt(name="question", text="{{ question }}"),
+    )
+    ledger.open_run(Run(run_id="run-1", spec=spec, source="q.json", questions=5, chance=0.5, created_at=1.0))
+    ledger.add_questions("run-1", QUESTIONS)
+    ledger.commit("run-1", VERDICTS)
+    return ledger
+
+
+def rows_of(directory: Path) -> list[dict[str, str]]:
+    with (directory / "results.csv").open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_columns_are_those_of_the_design() -> None:
+    assert ", ".join(COLUMNS) == DESIGN
+
+
+def test_every_question_is_a_row_in_the_order_of_the_input(filled: MemoryLedger, tmp_path: Path) -> None:
+    export(filled, "run-1", tmp_path)
+
+    rows = rows_of(tmp_path)
+    assert [row["question_id"] for row in rows] == ["a", "b", "c", "d", "e"]
+    assert [row["outcome"] for row in rows] == ["correct", "unanswered", "answered", "failed", "unsettled"]
+    assert [row["correct"] for row in rows] == ["true", "false", "", "", ""], "failed is not wrong, no key is neither"
+
+
+def test_cells_are_rounded_compact_and_faithful(filled: MemoryLedger, tmp_path: Path) -> None:
+    export(filled, "run-1", tmp_path)
+
+    first, second, _, failed, unsettled = rows_of(tmp_path)
+    assert first == {
+        "run_id": "run-1",
+        "question_id": "a",
+        "subject": "s",
+        "outcome": "correct",
+        "correct": "true",
+        "answer": "B",
+        "choice": "B",
+        "choice_text": "=1+1",
+        "confidence": "0.123457",
+        "margin": "inf",
+        "choice_scores": '{"A":"-inf","B":-1.234568}',
+        "raw_text": "",
+        "rule": "argmax",
+        "mode": "likelihood",
+        "model": "m",
+        "retrieved_ids": '["p1","p2"]',
+        "retrieval_scores": "[0.512346,0.25]",
+        "retrieval_hit": "",
+        "truncated": "false",
+        "prompt_tokens": "11",
+        "completion_tokens": "2",
+        "attempts": "1",
+        "error_type": "",
+        "error_message": "",
+        "batch_id": "b1",
+        "batch_size": "2",
+        "worker": "w1",
+        "queued_ms": "1.235",
+        "latency_ms": "500.0",
+        "settled_at": "2023-11-14T22:13:20.500Z",
+        "metadata": '{"level":3}',
+    }
+    assert second["raw_text"] == '+ "quoted",\nsecond line'
+    assert (failed["error_type"], failed["error_message"], failed["attempts"]) == ("RequestRejected", "long", "3")
+    assert {name for name, cell in unsettled.items() if cell} == {
+        "run_id", "question_id", "outcome", "answer", "mode", "model"
+    }  # fmt: skip
+
+
+def test_json_lines_carry_the_whole_question_and_verdict(filled: MemoryLedger, tmp_path: Path) -> None:
+    done = export(filled, "run-1", tmp_path, ("jsonl",))
+
+    assert [path.name for path in done.files] == ["results.jsonl", "summary.json"]
+    lines = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
+    assert [line["question"]["id"] for line in lines] == ["a", "b", "c", "d", "e"]
+    assert Verdict.model_validate(lines[0]["verdict"]) == VERDICTS[0]
+    assert lines[4]["verdict"] is None
+
+
+def test_the_summary_says_what_was_asked_and_what_came_of_it(filled: MemoryLedger, tmp_path: Path) -> None:
+    live = WorkerRecord(name="w1", model="m", state=WorkerState.READY, engine={"name": "simulated"})
+
+    export(filled, "run-1", tmp_path, live=[live])
+
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["spec"]["prompt"]["text"] == "{{ question }}"
+    assert (summary["total"], summary["settled"], summary["unsettled"], summary["without_key"]) == (5, 4, 1, 1)
+    assert (summary["accuracy_all"]["right"], summary["accuracy_all"]["of"]) == (1, 3)
+    assert summary["accuracy_answered"]["of"] == 1
+    assert {name: each["total"] for name, each in summary["by_subject"].items()} == {"": 2, "s": 2, "t": 1}
+    assert summary["tokens"] == {"prompt": 16, "completion": 2}
+    assert summary["workers"] == ["w0", "w1"]
+    assert (summary["wall_s"], summary["questions_per_s"]) == (2.0, 2.0), "from the first call's start"
+    assert summary["environment"]["engines"][0]["engine"] == {"name": "simulated"}
+    assert summary["environment"]["packages"]["celery"]
+
+
+def test_an_export_that_fails_leaves_the_old_files(filled: MemoryLedger, tmp_path: Path) -> None:
+    (tmp_path / "results.csv").write_text("old")
+
+    def broken(run_id: str) -> Iterator[tuple[Question, Verdict | None]]:
+        yield QUESTIONS[0], None
+        raise RedisUnreachable("gone")
+
+    filled.results = broken  # type: ignore[method-assign]
+    with pytest.raises(RedisUnreachable):
+        export(filled, "run-1", tmp_path)
+
+    assert [path.name for path in tmp_path.iterdir()] == ["results.csv"]
+    assert (tmp_path / "results.csv").read_text() == "old"
+
+
+def test_a_full_disk_is_one_clear_error(filled: MemoryLedger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(InputError, match=r"No space left on device; older files there are unchanged.*--out"):
+        export(filled, "run-1", tmp_path)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_is_one_clear_error(filled: MemoryLedger, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(InputError, match="cannot be written"):
+        export(filled, "run-1", tmp_path / "file" / "run-1")
+
+
+def test_an_unknown_run_is_not_exported(filled: MemoryLedger, tmp_path: Path) -> None:
+    with pytest.raises(UnknownRun):
+        export(filled, "run-2", tmp_path / "out")
+
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,320 @@
+"""The command line as a person meets it: output, remarks, exit codes."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from contract.fleet import WorkerRecord, WorkerState
+from contract.memory import MemoryLedger
+from contract.verdict import Outcome, Verdict
+from producer import finish
+from producer.broker import MemoryBroker
+from producer.cli import main
+from producer.session import Session
+
+WriteRows = Callable[..., Path]
+
+
+class Producer:
+    """Calls the command line on a ledger in memory."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def __call__(self, *words: object, exit_code: int = 0, text: str | None = None) -> Result:
+        # A session keeps what it opened, a process has one each: every call gets its own.
+        session = Session(own_ledger=self.session.ledger, own_broker=self.session.broker)
+        result = CliRunner().invoke(main, [str(word) for word in words], obj=session, input=text)
+        assert result.exit_code == exit_code, result.output
+        return result
+
+    def json(self, *words: object, exit_code: int = 0) -> Any:
+        return json.loads(self(*words, "--json", exit_code=exit_code).stdout)
+
+
+@pytest.fixture
+def producer(session: Session) -> Producer:
+    return Producer(session)
+
+
+def settle(ledger: MemoryLedger, run_id: str, outcome: Outcome = Outcome.CORRECT, but: Outcome | None = None) -> None:
+    """Settle all of the run, its first question as `but`."""
+    outcomes = [but or outcome] + [outcome] * 99
+    ids = list(ledger.unsettled(run_id))
+    verdicts = [
+        Verdict(question_id=each, outcome=came, choice="B", choice_scores={"A": -2.0, "B": -1.0}, rule="argmax")
+        for each, came in zip(ids, outcomes, strict=False)
+    ]
+    ledger.commit(run_id, verdicts)
+
+
+def test_enqueue_says_what_it_did_and_what_to_do_next(producer: Producer, five: Path) -> None:
+    result = producer("enqueue", five)
+
+    assert "new: 5 questions sent in 3 messages" in result.stdout
+    assert "5 read + 0 skipped = 5 rows" in result.stdout
+    assert "5, 1 without a key; chance 0.450" in result.stdout
+    assert "score.smollm2-135m-instruct: 3 messages waiting" in result.stdout
+    assert "none live; start one: python -m workers up" in result.stdout
+    assert "next" in result.stdout
+    assert "python -m producer watch questions-" in result.stdout
+    assert "5 questions checked" in result.stderr
+
+
+def test_enqueue_again_resumes(producer: Producer, five: Path, broker: MemoryBroker) -> None:
+    producer("enqueue", five)
+    broker.messages.pop()
+
+    assert "resumed: 5 of 5 unsettled, 1 sent again in 1 message" in producer("enqueue", five).stdout
+
+
+def test_enqueue_again_after_the_end_says_so(producer: Producer, five: Path, ledger: MemoryLedger) -> None:
+    run_id = producer.json("enqueue", five)["run_id"]
+    settle(ledger, run_id)
+
+    result = producer("enqueue", five)
+
+    assert "already settled: nothing was sent" in result.stdout
+    assert f"python -m producer export {run_id}" in result.stdout
+
+
+def test_enqueue_as_json(producer: Producer, five: Path) -> None:
+    found = producer.json("enqueue", five, "--limit", 3, "--run", "mine")
+
+    assert found["run_id"].startswith("mine-")
+    assert (found["state"], found["questions"], found["sent"], found["messages"]) == ("new", 3, 3, 2)
+
+
+def test_a_dry_run_shows_the_first_prompt_and_writes_nothing(
+    producer: Producer, five: Path, ledger: MemoryLedger
+) -> None:
+    result = producer("enqueue", five, "--dry-run", "--set", "mode=letter")
+
+    assert "nothing was written" in result.stdout
+    assert "A. no\n" in result.stdout
+    assert ledger.runs() == []
+    assert producer.json("enqueue", five, "--dry-run")["prompt"] == "Question: Question 0?\nAnswer:"
+
+
+def test_fresh_asks_once_more(producer: Producer, five: Path) -> None:
+    first = producer.json("enqueue", five)["run_id"]
+
+    assert producer.json("enqueue", five, "--fresh")["run_id"] == f"{first}-2"
+
+
+def test_a_bad_file_enqueues_nothing(producer: Producer, write_rows: WriteRows, ledger: MemoryLedger) -> None:
+    good = {"question": "q", "choices": ["a", "b"], "answer": "A"}
+
+    result = producer("enqueue", write_rows(good, {**good, "answer": "Z"}), exit_code=1)
+
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ")
+    assert "questions.jsonl:2: field 'answer': 'Z' names no choice" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert ledger.runs() == []
+
+
+def test_skipped_rows_are_counted_and_kept(producer: Producer, write_rows: WriteRows) -> None:
+    good = {"question": "q", "choices": ["a", "b"], "answer": "A"}
+
+    result = producer("enqueue", write_rows(good, {**good, "answer": "Z"}), "--skip-bad")
+
+    assert "1 read + 1 skipped = 2 rows" in result.stdout
+    (path,) = Path("results").glob("*/rejected.jsonl")
+    assert str(path) in result.stdout
+    assert json.loads(path.read_text())["line"] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (["enqueue", "nowhere.json"], "nowhere.json: no such file."),
+        (["enqueue", "{five}", "--set", "mod=letter"], "Did you mean 'mode'?"),
+        (["enqueue", "{five}", "--config", "nowhere.yaml"], "nowhere.yaml: no such configuration file"),
+        (["enqueue", "{five}", "--set", "prompt=nowhere.j2"], "no such prompt template"),
+        (["--redis", "http://here", "enqueue", "{five}"], "expected redis://"),
+        (["--deploy", "nowhere.yaml", "enqueue", "{five}"], "nowhere.yaml: no such configuration file"),
+        (["status"], "There is no run yet. Make one: python -m producer enqueue FILE"),
+        (["status", "nothing"], "No run 'nothing'"),
+        (["watch", "nothing"], "No run 'nothing'"),
+        (["export", "nothing"], "No run 'nothing'"),
+        (["purge", "nothing", "--yes"], "No run 'nothing'"),
+        (["show", "nothing", "q1"], "No run 'nothing'"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_1(
+    producer: Producer, five: Path, words: list[str], wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MCQUEUE_REDIS_URL", "redis://127.0.0.1:6379/0")  # so that --redis is undone afterwards
+
+    result = producer(*(word.replace("{five}", str(five)) for word in words), exit_code=1)
+
+    assert result.stderr.startswith("error: ")
+    assert len(result.stderr.splitlines()) == 1
+    assert wanted in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["enqueue"],
+        ["enqueue", "x.json", "--limit", "0"],
+        ["enqueue", "x.json", "--limit", "1", "--sample", "1"],
+        ["enqueue", "x.json", "--seed", "1"],
+        ["enqueue", "x.json", "--priority", "urgent"],
+        ["export", "--format", "xml"],
+        ["show", "last"],
+        ["nonsense"],
+    ],
+)
+def test_wrong_usage_is_exit_code_2(producer: Producer, words: list[str]) -> None:
+    producer(*words, exit_code=2)
+
+
+def test_a_redis_that_is_not_there_is_one_line(five: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MCQUEUE_REDIS_URL", "")
+
+    result = CliRunner().invoke(main, ["--redis", "redis://:secret@127.0.0.1:1/0", "enqueue", str(five)])
+
+    assert result.exit_code == 1
+    assert "No Redis answers at redis://127.0.0.1:1/0" in result.stderr
+    assert "secret" not in result.stderr
+
+
+def test_a_run_is_named_by_its_beginning_or_as_the_last(producer: Producer, five: Path) -> None:
+    first = producer.json("enqueue", five, "--run", "alpha")["run_id"]
+    second = producer.json("enqueue", five, "--run", "alps")["run_id"]
+
+    assert producer.json("status", "alph")["run_id"] == first
+    assert producer.json("status", "last")["run_id"] == producer.json("status")["run_id"] == second
+    assert f"'alp' is the beginning of 2 runs: {second}, {first}" in producer("status", "alp", exit_code=1).stderr
+
+
+def test_status_shows_counts_accuracy_queue_and_workers(
+    producer: Producer, five: Path, ledger: MemoryLedger, broker: MemoryBroker
+) -> None:
+    run_id = producer.json("enqueue", five)["run_id"]
+    settle(ledger, run_id, but=Outcome.FAILED)
+    broker.live.append(WorkerRecord(name="gpu0", model="smollm2-135m-instruct", state=WorkerState.READY))
+
+    text = producer("status").stdout
+
+    assert "5 of 5 (100.0 %)" in text
+    assert "0.800  95 % interval 0.376 to 0.964 (4 of 5)" in text
+    assert "chance    0.450" in text
+    assert "correct 4 · wrong 0 · unanswered 0 · failed 1" in text
+    assert "1 live: gpu0" in text
+    found = producer.json("status")
+    assert (found["finished"], found["queue_messages"], found["workers"][0]["name"]) == (True, 3, "gpu0")
+
+
+def test_runs_are_listed_newest_first(producer: Producer, five: Path) -> None:
+    assert "There is no run yet" in producer("runs").stderr
+    producer("enqueue", five, "--run", "one")
+    producer("enqueue", five, "--run", "two")
+
+    lines = producer("runs").stdout.splitlines()
+    assert lines[0].split()[0] == "run"
+    assert [line.split("-")[0] for line in lines[1:]] == ["two", "one"]
+    assert [each["total"] for each in producer.json("runs")] == [5, 5]
+
+
+def test_watch_ends_with_a_table_and_exit_code_3_if_some_failed(
+    producer: Producer, five: Path, ledger: MemoryLedger
+) -> None:
+    run_id = producer.json("enqueue", five)["run_id"]
+    settle(ledger, run_id, but=Outcome.FAILED)
+
+    result = producer("watch", exit_code=3)
+
+    assert f"{run_id}: 5/5" in result.stderr
+    assert "failed 1" in result.stdout
+    assert f"python -m producer export {run_id}" in result.stderr
+    assert producer.json("watch", exit_code=3)["outcomes"]["failed"] == 1
+
+
+def test_enqueue_with_watch_exports_and_prints_the_table(producer: Producer, five: Path, ledger: MemoryLedger) -> None:
+    run_id = producer.json("enqueue", five)["run_id"]
+    settle(ledger, run_id)
+
+    result = producer("enqueue", five, "--watch", "--out", "here")
+
+    assert "accuracy  1.000" in result.stdout
+    assert f"here/{run_id}/results.csv" in result.stdout
+    with Path("here", run_id, "results.csv").open() as file:
+        assert len(list(csv.DictReader(file))) == 5
+    assert producer.json("enqueue", five, "--watch", "--out", "here")["run_id"] == run_id
+
+
+def test_an_interrupted_watch_says_how_to_rejoin(
+    producer: Producer, five: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = producer.json("enqueue", five)["run_id"]
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(finish, "watch", interrupt)
+
+    result = producer("watch", exit_code=130)
+    assert f"the run goes on; rejoin with: python -m producer watch {run_id}" in result.stderr
+    producer("enqueue", five, "--watch", exit_code=130)
+
+
+def test_an_interrupted_enqueue_says_that_it_can_be_repeated(
+    producer: Producer, five: Path, ledger: MemoryLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ledger, "add_questions", interrupt)
+
+    assert "goes on where it stopped" in producer("enqueue", five, exit_code=130).stderr
+
+
+def test_export_writes_the_formats_that_were_asked_for(producer: Producer, five: Path, ledger: MemoryLedger) -> None:
+    run_id = producer.json("enqueue", five)["run_id"]
+
+    result = producer("export", "--format", "jsonl", "--format", "csv")
+
+    assert "5 of 5" in result.stdout, "an unfinished run says so"
+    assert sorted(path.name for path in Path("results", run_id).iterdir()) == [
+        "results.csv",
+        "results.jsonl",
+        "summary.json",
+    ]
+    settle(ledger, run_id, but=Outcome.FAILED)
+    assert producer.json("export", exit_code=3)["files"] == [
+        f"results/{run_id}/results.csv",
+        f"results/{run_id}/summary.json",
+    ]
+
+
+def test_show_lists_choices_by_score_and_the_prompt(producer: Producer, five: Path, ledger: MemoryLedger) -> None:
+    run_id = producer.json("enqueue", five)["run_id"]
+    assert "unsettled" in producer("show", "last", "q0").stdout
+    settle(ledger, run_id)
+
+    text = producer("show", "last", "q0").stdout
+
+    assert text.index("B. yes  ← chosen  ← key") < text.index("A. no")
+    assert "Question: Question 0?" in text
+    assert producer.json("show", "last", "q0")["verdict"]["choice"] == "B"
+    assert "has no question 'q9'" in producer("show", "last", "q9", exit_code=1).stderr
+
+
+def test_purge_asks_nobody_where_there_is_nobody(producer: Producer, five: Path, ledger: MemoryLedger) -> None:
+    run_id = producer.json("enqueue", five)["run_id"]
+
+    assert "say --yes" in producer("purge", "last", exit_code=2).stderr
+    assert len(ledger.runs()) == 1
+    assert f"forgot {run_id}" in producer("purge", "last", "--yes").stdout
+    assert ledger.runs() == []

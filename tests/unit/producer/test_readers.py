@@ -1,0 +1,224 @@
+"""Question files of every format, good and bad."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from contract.errors import QuestionFileError
+from contract.question import Question, content_id
+from producer.readers import Row, Source, opened, read_questions
+
+GOOD = {"question": "Which?", "choices": ["x", "y"], "answer": "B"}
+
+
+def rows_of(path: Path) -> list[Row]:
+    return list(read_questions(Source(path, path.name)))
+
+
+def questions_of(path: Path) -> list[Question]:
+    rows = rows_of(path)
+    assert [row.trouble for row in rows if row.trouble] == []
+    return [row.question for row in rows if row.question]
+
+
+def write(folder: Path, name: str, content: str | bytes) -> Path:
+    path = folder / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("q.json", json.dumps([GOOD])),
+        ("q.json", json.dumps({"name": "a set", "questions": [GOOD], "licence": {"id": "CC0"}})),
+        ("q.jsonl", json.dumps(GOOD) + "\n"),
+        ("q.jsonl", "\n" + json.dumps(GOOD) + "\n\n"),
+        ("q.jsonl", b"\xef\xbb\xbf" + json.dumps(GOOD).encode()),
+        ("q.json", b"\xef\xbb\xbf" + json.dumps([GOOD]).encode()),
+        ("q.csv", "question,choice_a,choice_b,answer\nWhich?,x,y,B\n"),
+        ("q.csv", "question,choice0,choice1,answer\r\nWhich?,x,y,1\r\n"),
+        ("q.csv", "Question,A,B,Answer\nWhich?,x,y,y\n"),
+        ("q.csv", b'\xef\xbb\xbfquestion,choices,answer\nWhich?,"[""x"", ""y""]",b\n'),
+        ("q.csv", "question,choice_b,choice_a,choice_c,answer\n\nWhich?,y,x,,B\n"),
+    ],
+)
+def test_every_format_and_spelling_gives_the_same_question(tmp_path: Path, name: str, content: str | bytes) -> None:
+    (question,) = questions_of(write(tmp_path, name, content))
+
+    assert question == Question(id=content_id("Which?", ["x", "y"]), question="Which?", choices=("x", "y"), answer="B")
+
+
+def test_other_fields_are_kept_as_metadata_and_lists_as_json(tmp_path: Path) -> None:
+    row = {
+        **GOOD,
+        "id": 7,
+        "subject": "s",
+        "context": "c",
+        "source": "web",
+        "gold": ["p1", "é"],
+        "metadata": {"level": 3},
+    }
+
+    (question,) = questions_of(write(tmp_path, "q.jsonl", json.dumps(row)))
+
+    assert question.id == "7"
+    assert (question.subject, question.context) == ("s", "c")
+    assert question.metadata == {"source": "web", "gold": '["p1","é"]', "level": 3}
+
+
+def test_other_csv_columns_are_metadata_and_empty_cells_are_nothing(tmp_path: Path) -> None:
+    text = 'id,question,A,B,answer,subject,level,metadata,\nk,"two\nlines",x,y,,,3,"{""by"": ""me""}",\n'
+
+    (question,) = questions_of(write(tmp_path, "q.csv", text))
+
+    assert question.question == "two\nlines"
+    assert (question.answer, question.subject) == (None, None)
+    assert question.metadata == {"level": "3", "by": "me"}
+
+
+def test_a_json_record_knows_the_line_it_starts_on(tmp_path: Path) -> None:
+    text = "[\n" + json.dumps(GOOD, indent=1) + ",\n" + json.dumps(GOOD) + ", " + json.dumps(GOOD) + "\n]\n"
+
+    assert [(row.number, row.line) for row in rows_of(write(tmp_path, "q.json", text))] == [(1, 2), (2, 10), (3, 10)]
+
+
+def test_a_csv_row_after_a_quoted_line_break_knows_its_line(tmp_path: Path) -> None:
+    text = 'question,A,B,answer\n"two\nlines",x,y,A\nlast,x,y\n'
+
+    good, bad = rows_of(write(tmp_path, "q.csv", text))
+
+    assert (good.line, bad.line) == (2, 4)
+    assert "found 3 cells, expected 4" in str(bad.trouble)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "wanted"),
+    [
+        ("q.json", '[\n{"question": "a" "choices": []}]', ["q.json:2:", "',' delimiter", "column 18"]),
+        ("q.json", "[" + json.dumps(GOOD), ["q.json:1:", "ends too early"]),
+        ("q.json", "[" + json.dumps(GOOD) + "] x", ["more after the end", "column"]),
+        ("q.json", '{"question": "q"}', ["'question'", "list of questions"]),
+        ("q.json", "3", ["found '3'", "list of questions"]),
+        ("q.json", "[" * 100_000, ["malformed JSON", "recursion"]),
+        ("q.json", '[{"n": Infinity}]', ["Infinity is no JSON number"]),
+        ("q.json", b'[\n"\xff"]', ["q.json:2:", "0xff", "offset 3", "UTF-8"]),
+        (
+            "q.jsonl",
+            json.dumps(GOOD).encode() + b"\n\xfc\n",
+            ["q.jsonl:2:", "0xfc", f"offset {len(json.dumps(GOOD)) + 1}"],
+        ),
+        ("q.csv", "question,A,B,answer\n".encode("utf-16"), ["q.csv:1:", "0xff", "offset 0", "UTF-8"]),
+        ("q.csv", b"\xef\xbb\xbfquestion,\xe9", ["offset 12"]),
+        ("q.csv", "text,A,B\nq,x,y\n", ["q.csv:1:", "no column 'question'", "text, A, B"]),
+        ("q.csv", "question,A,C\nq,x,y\n", ["A, C leave a gap"]),
+        ("q.csv", "question,choice1,choice2\nq,x,y\n", ["choice1, choice2 leave a gap"]),
+        ("q.csv", "question,answer\nq,x\n", ["no choices among the columns question, answer"]),
+        ("q.csv", "question,A,B,choices\nq,x,y,z\n", ["the choices stand twice"]),
+        ("q.csv", "question,A,a,B\nq,x,y,z\n", ["'A' and 'a' are the same choice"]),
+        ("q.csv", "question,A,B,A\nq,x,y,z\n", ["column 'A' stands twice"]),
+        ("q.csv", 'question,A,B\n"never closed,x,y\n', ["q.csv:2:", "malformed CSV", "double quotes"]),
+        ("q.txt", "hello", ["unknown suffix '.txt'", ".csv, .json, .jsonl"]),
+    ],
+)
+def test_a_file_that_cannot_be_taken_apart_is_refused(
+    tmp_path: Path, name: str, content: str | bytes, wanted: list[str]
+) -> None:
+    with pytest.raises(QuestionFileError) as caught:
+        rows_of(write(tmp_path, name, content))
+
+    for each in wanted:
+        assert each.lower() in str(caught.value).lower()
+
+
+def test_a_missing_file_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
+    write(tmp_path, "questions.json", "[]")
+
+    with pytest.raises(QuestionFileError, match=r"no such file\. Did you mean 'questions.json'"):
+        rows_of(tmp_path / "question.json")
+
+
+def test_a_folder_is_refused_with_a_file_of_it(tmp_path: Path) -> None:
+    write(tmp_path, "a.csv", "")
+
+    with pytest.raises(QuestionFileError, match=r"is a folder.*a\.csv"):
+        rows_of(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("row", "field", "wanted"),
+    [
+        ({"text": "q", "choices": ["x", "y"]}, "question", "missing; found 'text, choices'"),
+        ({**GOOD, "question": " "}, "question", "found ' ', expected text"),
+        ({**GOOD, "question": 5}, "question", "found 5, expected text"),
+        ({**GOOD, "question": "\ud800", "answer": None}, "question", "surrogate"),
+        ({"question": "q"}, "choices", "missing, expected a list"),
+        ({**GOOD, "choices": {"A": "x"}}, "choices", "expected a list"),
+        ({**GOOD, "choices": ["x"]}, "choices", "found 1, expected 2 to 26"),
+        ({**GOOD, "choices": [str(n) for n in range(27)]}, "choices", "found 27, expected 2 to 26"),
+        ({**GOOD, "choices": ["x", ""]}, "choices", "choice 1 is ''"),
+        ({**GOOD, "choices": ["x", 3]}, "choices", "choice 1 is 3"),
+        ({**GOOD, "answer": "Z"}, "answer", "'Z' names no choice"),
+        ({**GOOD, "id": ""}, "id", "1 to 200 characters"),
+        ({**GOOD, "id": "a\nb"}, "id", "control characters"),
+        ({**GOOD, "id": 1.5}, "id", "found 1.5"),
+        ({**GOOD, "subject": 3}, "subject", "found 3"),
+        ({**GOOD, "metadata": [1]}, "metadata", "found [1], expected an object"),
+        ({**GOOD, "source": 1, "metadata": {"source": 2}}, "metadata", "'source' stands in metadata and beside it"),
+        ({"question": "q", "choices": ["x", "y"], "anwser": "A"}, "answer", "missing, but there is 'anwser'"),
+        ({"question": "q", "choices": ["x", "y"], "correct_answer": "A"}, "answer", "'correct_answer'"),
+        ([1, 2], None, "found [1, 2], expected an object"),
+        (
+            '{"question": "b",, }',
+            None,
+            "malformed JSON: Expecting property name enclosed in double quotes at column 18",
+        ),
+        ('{"n": NaN}', None, "NaN is no JSON number"),
+    ],
+)
+def test_a_bad_row_says_line_field_and_what_was_found(
+    tmp_path: Path, row: object, field: str | None, wanted: str
+) -> None:
+    text = row if isinstance(row, str) else json.dumps(row)
+
+    _, bad, last = rows_of(write(tmp_path, "q.jsonl", f"{json.dumps(GOOD)}\n{text}\n{json.dumps(GOOD)}\n"))
+
+    assert last.question is not None, "the rows after it are read"
+    assert bad.trouble is not None
+    assert (bad.trouble.line, bad.trouble.field) == (2, field)
+    assert wanted in str(bad.trouble)
+    assert bad.trouble.hint, "every trouble says what to do"
+
+
+def test_a_csv_cell_of_broken_json_is_refused(tmp_path: Path) -> None:
+    (row,) = rows_of(write(tmp_path, "q.csv", 'question,choices,answer\nq,"[x]",A\n'))
+
+    assert "field 'choices': malformed JSON in the cell" in str(row.trouble)
+
+
+def test_duplicate_choices_are_allowed_while_the_answer_is_clear(tmp_path: Path) -> None:
+    (question,) = questions_of(write(tmp_path, "q.jsonl", json.dumps({**GOOD, "choices": ["x", "x"]})))
+
+    assert question.answer == "B"
+
+
+def test_questions_without_any_key_need_no_answer_field(tmp_path: Path) -> None:
+    (question,) = questions_of(write(tmp_path, "q.jsonl", json.dumps({"question": "q", "choices": ["x", "y"]})))
+
+    assert question.answer is None
+
+
+def test_standard_input_is_json_lines_and_can_be_read_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(json.dumps(GOOD).encode())))
+
+    with opened("-") as source:
+        first, second = list(read_questions(source)), list(read_questions(source))
+
+    assert first == second
+    assert (source.shown, source.stem) == ("<stdin>", "stdin")
+    assert not source.path.exists(), "the copy is gone"

@@ -1,0 +1,130 @@
+"""What a person wants asked: files, overrides, templates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from contract.errors import RunConfigError
+from contract.prompts import render
+from contract.question import Question
+from contract.spec import Mode, Normalization, Prompt
+from producer.runconfig import RunConfig, load_run_config
+from producer.templates import built_in, load_prompt
+
+SHIPPED = sorted((Path(__file__).parents[3] / "configs" / "runs").glob("*.yaml"))
+QUESTION = Question(id="q", question="Is <b> & 1 > 0?", choices=("no", "yes"), context="Given.")
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_every_shipped_run_configuration_makes_a_spec(path: Path) -> None:
+    config = load_run_config(path)
+
+    spec = config.to_spec("0" * 64, load_prompt(config.prompt, config.mode), "served")
+
+    assert spec.model == "served"
+    assert spec.mode == ("letter" if path.stem == "letter" else "likelihood")
+
+
+def test_there_are_run_configurations() -> None:
+    assert {path.stem for path in SHIPPED} >= {"letter", "likelihood", "likelihood-normalized"}
+
+
+def test_set_lies_over_the_file_over_the_defaults(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text("normalization: byte\nseed: 3\n")
+
+    config = load_run_config(path, ["seed=4", "model=m"])
+
+    assert config == RunConfig(model="m", normalization=Normalization.BYTE, seed=4)
+
+
+@pytest.mark.parametrize(
+    ("override", "wanted"),
+    [
+        ("mod=letter", "unknown setting 'mod'. Did you mean 'mode'?"),
+        ("mode=leter", "mode: Input should be 'letter' or 'likelihood', found 'leter'"),
+        ("seed=-1", "seed"),
+        ("seed", "expected name=value"),
+        ("batch_size=8", "'batch_size' belongs to the deployment"),
+        ("vllm_args.dtype=half", "'vllm_args' belongs to the deployment"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_its_remedy(override: str, wanted: str) -> None:
+    with pytest.raises(RunConfigError) as caught:
+        load_run_config(None, [override])
+
+    assert wanted in str(caught.value)
+
+
+def test_normalization_without_likelihood_is_refused() -> None:
+    with pytest.raises(RunConfigError, match="normalization byte only means something with mode likelihood"):
+        load_run_config(None, ["mode=letter", "normalization=byte"])
+
+
+@pytest.mark.parametrize(("mode", "name"), [(Mode.LIKELIHOOD, "question"), (Mode.LETTER, "lettered")])
+def test_without_a_prompt_the_mode_decides(mode: Mode, name: str) -> None:
+    prompt = load_prompt("", mode)
+
+    assert prompt.name == name
+    assert prompt.text == prompt.text.rstrip()
+
+
+def test_the_built_in_prompts_read_as_they_should() -> None:
+    texts = {name: render(load_prompt(name, Mode.LETTER), QUESTION, None) for name in built_in()}
+
+    assert texts == {
+        "question": "Question: Is <b> & 1 > 0?\nAnswer:",
+        "lettered": "Is <b> & 1 > 0?\nA. no\nB. yes\nAnswer:",
+    }
+
+
+def test_the_context_comes_first_where_it_is_wanted() -> None:
+    assert render(load_prompt("question", Mode.LETTER), QUESTION, "Given.").startswith("Context: Given.\nQuestion: ")
+
+
+def test_a_template_of_ones_own_is_named_after_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.j2"
+    path.write_text("{{ question }} =\n\n")
+
+    assert load_prompt(str(path), Mode.LIKELIHOOD) == Prompt(name="mine", text="{{ question }} =")
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("{% if question %}\n{{ question ", "mine.j2:2: not a Jinja template"),
+        ("Q\n{{ questoin }}", "mine.j2:2: unknown variable 'questoin'. Did you mean 'question'?"),
+        ("{{ choices[0].txt }}", "no attribute 'txt'"),
+        ("{{ question.__class__ }}", "cannot be rendered"),
+        ("{{ 1 / 0 }}", "cannot be rendered"),
+        ("  \n", "the template is empty"),
+    ],
+)
+def test_a_template_that_cannot_work_is_refused_with_file_and_line(tmp_path: Path, text: str, wanted: str) -> None:
+    path = tmp_path / "mine.j2"
+    path.write_text(text)
+
+    with pytest.raises(RunConfigError) as caught:
+        load_prompt(str(path), Mode.LIKELIHOOD)
+
+    assert wanted in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"), [("questoin", "Did you mean 'question'? Built in are"), ("no.j2", "no such prompt template")]
+)
+def test_an_unknown_template_is_refused(name: str, wanted: str) -> None:
+    with pytest.raises(RunConfigError) as caught:
+        load_prompt(name, Mode.LIKELIHOOD)
+
+    assert wanted in str(caught.value)
+
+
+def test_a_template_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.j2"
+    path.write_bytes(b"\xff{{ question }}")
+
+    with pytest.raises(RunConfigError, match="byte 0 is not UTF-8"):
+        load_prompt(str(path), Mode.LIKELIHOOD)

@@ -1,0 +1,215 @@
+"""From a file to a run: selection, refusal, resuming."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.errors import QuestionFileError
+from contract.memory import MemoryLedger
+from contract.queue import Priority
+from contract.settings import Settings
+from contract.verdict import Outcome, Verdict
+from producer.broker import MemoryBroker
+from producer.readers import Source
+from producer.runconfig import RunConfig
+from producer.submit import Plan, State, afresh, plan, submit
+from producer.survey import Selection, rejected_rows, survey, taken
+
+WriteRows = Callable[..., Path]
+
+
+def planned(path: Path, selection: Selection | None = None, **options: Any) -> Plan:
+    return plan(Source(path, path.name), RunConfig(), Settings(), selection or Selection(), **options)
+
+
+def ids(path: Path, selection: Selection) -> list[str]:
+    return [question.id for question in taken(survey(Source(path, path.name), selection))]
+
+
+def settle(ledger: MemoryLedger, run_id: str, *question_ids: str) -> None:
+    ledger.commit(run_id, [Verdict(question_id=each, outcome=Outcome.CORRECT) for each in question_ids])
+
+
+def test_a_survey_counts_what_it_found(five: Path) -> None:
+    found = survey(Source(five, five.name))
+
+    assert (found.rows, found.good, found.digest.count, found.digest.without_key) == (5, 5, 5, 1)
+    assert found.digest.chance == pytest.approx((4 * 0.5 + 0.25) / 5)
+
+
+def test_a_limit_takes_the_first_and_reads_no_further(write_rows: WriteRows) -> None:
+    good = [{"id": f"q{n}", "question": "q", "choices": ["a", "b"], "answer": "A"} for n in range(3)]
+    path = write_rows(*good, "not json at all")
+
+    assert ids(path, Selection(limit=3)) == ["q0", "q1", "q2"]
+
+
+def test_a_sample_keeps_the_order_and_follows_its_seed(five: Path) -> None:
+    samples = {seed: ids(five, Selection(sample=3, seed=seed)) for seed in range(20)}
+
+    assert all(len(set(each)) == 3 and each == sorted(each) for each in samples.values())
+    assert ids(five, Selection(sample=3, seed=7)) == samples[7]
+    assert len({tuple(each) for each in samples.values()}) > 1
+    assert ids(five, Selection(sample=99)) == ["q0", "q1", "q2", "q3", "q4"]
+
+
+def test_the_digest_is_of_the_selected_questions_only(five: Path) -> None:
+    digests = {
+        planned(five, selection).spec.questions_digest
+        for selection in (Selection(), Selection(limit=3), Selection(sample=3, seed=1), Selection(limit=5))
+    }
+
+    assert len(digests) == 3, "all five, however asked for, are the same questions"
+
+
+def test_a_duplicate_id_is_refused_with_both_lines(write_rows: WriteRows) -> None:
+    row = {"id": "same", "question": "q", "choices": ["a", "b"], "answer": "A"}
+    path = write_rows(row, {**row, "id": "other"}, row)
+
+    with pytest.raises(QuestionFileError, match=r"jsonl:3: field 'id': 'same' stands on line 1 already"):
+        planned(path)
+
+
+def test_the_same_question_twice_without_ids_is_a_duplicate(write_rows: WriteRows) -> None:
+    row = {"question": "q", "choices": ["a", "b"], "answer": "A"}
+
+    with pytest.raises(QuestionFileError, match="stands on line 1 already"):
+        planned(write_rows(row, row))
+
+
+def test_all_troubles_are_told_at_once_up_to_twenty(write_rows: WriteRows) -> None:
+    path = write_rows(*({"question": f"q{n}", "choices": ["a"]} for n in range(23)))
+
+    with pytest.raises(QuestionFileError) as caught:
+        planned(path)
+
+    lines = str(caught.value).splitlines()
+    assert "23 of 23 rows are bad" in lines[0]
+    assert "--skip-bad" in lines[0]
+    assert len(lines) == 22
+    assert lines[-1].strip() == "… and 3 more."
+
+
+def test_what_stops_the_reading_is_told_after_the_troubles_before_it(tmp_path: Path) -> None:
+    path = tmp_path / "q.json"
+    path.write_text('[{"question": "a"},\n {"question": ]')
+
+    with pytest.raises(QuestionFileError) as caught:
+        planned(path, skip_bad=True)
+
+    assert "reading stopped at line 2, after 1 bad rows" in str(caught.value)
+    assert "field 'choices': missing" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["q.json", "q.jsonl", "q.csv"])
+def test_an_empty_file_is_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text("")
+
+    with pytest.raises(QuestionFileError, match="no question in it"):
+        planned(path)
+
+
+def test_skipped_rows_are_kept_with_line_field_and_reason(write_rows: WriteRows) -> None:
+    good = {"id": "k", "question": "q", "choices": ["a", "b"], "answer": "A"}
+    path = write_rows(good, {**good, "id": "l", "answer": "Z"}, good, "{broken", {**good, "id": "m"})
+
+    found = survey(Source(path, path.name), skip_bad=True)
+
+    assert [question.id for question in taken(found)] == ["k", "m"]
+    assert (found.rows, found.good, len(found.rejected)) == (5, 2, 3)
+    rejected = list(rejected_rows(found))
+    assert [(each["line"], each["field"]) for each in rejected] == [(2, "answer"), (3, "id"), (4, None)]
+    assert rejected[0]["row"]["answer"] == "Z"
+    assert rejected[2]["row"] == "{broken"
+    assert "stands on line 1 already" in rejected[1]["reason"]
+
+
+def test_only_bad_rows_are_refused_even_when_they_may_be_skipped(write_rows: WriteRows) -> None:
+    with pytest.raises(QuestionFileError, match="Every row of it was skipped"):
+        planned(write_rows("{broken"), skip_bad=True)
+
+
+def test_a_new_run_is_written_and_sent(five: Path, ledger: MemoryLedger, broker: MemoryBroker) -> None:
+    done = submit(planned(five), ledger, broker)
+
+    assert (done.state, done.sent, done.messages) == (State.NEW, 5, 3)
+    assert done.run.run_id.startswith("questions-smollm2-135m-instruct-likelihood-")
+    assert list(ledger.unsettled(done.run.run_id)) == ["q0", "q1", "q2", "q3", "q4"]
+    assert [each[2] for each in broker.messages] == [["q0", "q1"], ["q2", "q3"], ["q4"]]
+
+
+def test_the_same_thing_again_resumes_and_sends_only_what_is_lost(
+    five: Path, ledger: MemoryLedger, broker: MemoryBroker
+) -> None:
+    run_id = submit(planned(five), ledger, broker).run.run_id
+    settle(ledger, run_id, "q0")
+    del broker.messages[1]
+
+    again = submit(planned(five), ledger, broker)
+
+    assert (again.state, again.run.run_id, again.unsettled) == (State.RESUMED, run_id, 4)
+    assert (again.sent, again.messages) == (2, 1)
+    assert len(ledger.runs()) == 1
+
+
+def test_a_settled_run_is_left_alone(five: Path, ledger: MemoryLedger, broker: MemoryBroker) -> None:
+    run_id = submit(planned(five), ledger, broker).run.run_id
+    settle(ledger, run_id, "q0", "q1", "q2", "q3", "q4")
+    broker.messages.clear()
+
+    again = submit(planned(five), ledger, broker)
+
+    assert (again.state, again.sent) == (State.SETTLED, 0)
+    assert broker.messages == []
+
+
+def test_a_run_killed_half_way_is_completed(five: Path, ledger: MemoryLedger, broker: MemoryBroker) -> None:
+    ready = planned(five)
+    ledger.open_run(ready.run())
+    ledger.add_questions(ready.run_id, list(taken(ready.survey))[:2])
+    settle(ledger, ready.run_id, "q0")
+
+    done = submit(planned(five), ledger, broker)
+
+    assert (done.state, done.unsettled, done.sent) == (State.RESUMED, 4, 4)
+    assert [question.id for question, _ in ledger.results(done.run.run_id)] == ["q0", "q1", "q2", "q3", "q4"]
+
+
+def test_asking_afresh_takes_the_next_free_number(five: Path, ledger: MemoryLedger, broker: MemoryBroker) -> None:
+    first = submit(afresh(planned(five), ledger), ledger, broker).run.run_id
+    second = submit(afresh(planned(five), ledger), ledger, broker).run.run_id
+    third = submit(afresh(planned(five), ledger), ledger, broker).run.run_id
+
+    assert (second, third) == (f"{first}-2", f"{first}-3")
+
+
+def test_a_name_of_ones_own_stands_before_the_fingerprint(five: Path) -> None:
+    ready = planned(five, name="My Run")
+
+    assert ready.run_id == f"my-run-{ready.spec.fingerprint()[:8]}"
+
+
+def test_a_priority_reaches_the_messages(five: Path, ledger: MemoryLedger, broker: MemoryBroker) -> None:
+    submit(planned(five), ledger, broker)
+    urgent = submit(planned(five, name="urgent"), ledger, broker, Priority.HIGH)
+
+    assert broker.messages[0][1] == urgent.run.run_id
+
+
+@pytest.mark.parametrize("rewrite", [("Question 0?", "Question zero?"), ('"answer": "B"', '"answer": "Z"')])
+def test_a_file_that_changed_meanwhile_leaves_nothing_behind(
+    five: Path, ledger: MemoryLedger, broker: MemoryBroker, rewrite: tuple[str, str]
+) -> None:
+    ready = planned(five)
+    five.write_text(five.read_text().replace(*rewrite))
+
+    with pytest.raises(QuestionFileError, match="changed while it was read"):
+        submit(ready, ledger, broker)
+
+    assert ledger.runs() == []
+    assert broker.messages == []

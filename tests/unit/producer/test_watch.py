@@ -1,0 +1,240 @@
+"""Staying with a run: pace, remarks, healing, an absent Redis."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pytest
+from rich.console import Console
+
+from contract.errors import LedgerError, RedisUnreachable, UnknownRun
+from contract.fleet import WorkerRecord, WorkerState
+from contract.ledger import Counts, Run
+from contract.memory import MemoryLedger
+from contract.settings import Settings
+from contract.verdict import Outcome, Verdict
+from producer.broker import MemoryBroker
+from producer.progress import BarScreen, LineScreen, Pace, Snapshot, screen_for
+from producer.readers import Source
+from producer.runconfig import RunConfig
+from producer.submit import plan, submit
+from producer.survey import Selection
+from producer.watch import Clock, watch
+
+
+class Screen:
+    """Remembers what was shown and said."""
+
+    def __init__(self) -> None:
+        self.snapshots: list[Snapshot] = []
+        self.said: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def show(self, snapshot: Snapshot) -> None:
+        self.snapshots.append(snapshot)
+
+    def say(self, message: str) -> None:
+        self.said.append(message)
+
+
+class Script:
+    """A clock that runs through its sleeps, and does what is due at each time."""
+
+    def __init__(self, events: dict[float, Callable[[], object]], end: float = 300) -> None:
+        self.time = 0.0
+        self._events = dict(events)
+        self._end = end
+
+    def clock(self) -> Clock:
+        return Clock(now=lambda: self.time, sleep=self.sleep)
+
+    def sleep(self, seconds: float) -> None:
+        self.time += seconds
+        assert self.time < self._end, "the watch does not end"
+        for due in [each for each in self._events if each <= self.time]:
+            self._events.pop(due)()
+
+
+@pytest.fixture
+def run(five: Path, ledger: MemoryLedger, broker: MemoryBroker) -> Run:
+    ready = plan(Source(five, five.name), RunConfig(), Settings(), Selection())
+    return submit(ready, ledger, broker).run
+
+
+def settle(ledger: MemoryLedger, run: Run, count: int = 5) -> None:
+    ids = list(ledger.unsettled(run.run_id))[:count]
+    ledger.commit(run.run_id, [Verdict(question_id=each, outcome=Outcome.CORRECT) for each in ids])
+
+
+def worker(model: str) -> WorkerRecord:
+    return WorkerRecord(name="w", model=model, state=WorkerState.READY)
+
+
+def test_a_watch_ends_when_the_run_is_settled(ledger: MemoryLedger, broker: MemoryBroker, run: Run) -> None:
+    broker.live.append(worker(run.spec.model))
+    screen = Screen()
+
+    script = Script({3: lambda: settle(ledger, run, 2), 6: lambda: settle(ledger, run)})
+    counts = watch(ledger, broker, run.run_id, screen, clock=script.clock())
+
+    assert counts.finished
+    assert [each.counts.settled for each in screen.snapshots][-2:] == [2, 5]
+    assert screen.said == []
+
+
+def test_a_settled_run_is_shown_once(ledger: MemoryLedger, broker: MemoryBroker, run: Run) -> None:
+    settle(ledger, run)
+    screen = Screen()
+
+    watch(ledger, broker, run.run_id, screen, clock=Script({}).clock())
+
+    assert len(screen.snapshots) == 1
+
+
+def test_absent_workers_are_mentioned_after_ten_seconds_and_then_once_a_minute(
+    ledger: MemoryLedger, broker: MemoryBroker, run: Run
+) -> None:
+    broker.live.append(worker("another"))
+    screen = Screen()
+
+    watch(ledger, broker, run.run_id, screen, clock=Script({80: lambda: settle(ledger, run)}).clock())
+
+    assert len(screen.said) == 2
+    assert screen.said[0] == ("No worker has served 'smollm2-135m-instruct' for 10 s. Start one: python -m workers up")
+    assert "for 70 s" in screen.said[1]
+
+
+def test_lost_questions_are_sent_again_after_two_looks(ledger: MemoryLedger, broker: MemoryBroker, run: Run) -> None:
+    broker.live.append(worker(run.spec.model))
+    broker.messages.clear()
+    screen = Screen()
+
+    watch(ledger, broker, run.run_id, screen, clock=Script({9: lambda: settle(ledger, run)}).clock())
+
+    assert screen.said == ["Stalled: 5 questions were in no message; sent again in 3."]
+    assert len(broker.messages) == 3
+
+
+def test_one_look_at_nothing_queued_is_no_stall(ledger: MemoryLedger, broker: MemoryBroker, run: Run) -> None:
+    broker.live.append(worker(run.spec.model))
+    under_way = broker.messages[:]
+    broker.messages.clear()
+    screen = Screen()
+
+    events: dict[float, Callable[[], object]] = {
+        1: lambda: broker.messages.extend(under_way),
+        9: lambda: settle(ledger, run),
+    }
+    watch(ledger, broker, run.run_id, screen, clock=Script(events).clock())
+
+    assert screen.said == []
+
+
+def test_a_redis_that_goes_away_is_waited_for(
+    ledger: MemoryLedger, broker: MemoryBroker, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.live.append(worker(run.spec.model))
+    away = False
+    counts = ledger.counts
+
+    def sometimes(run_id: str) -> Counts:
+        if away:
+            raise RedisUnreachable("No Redis answers at redis://here (refused).", hint="Start one.")
+        return counts(run_id)
+
+    def set_away(value: bool) -> None:
+        nonlocal away
+        away = value
+
+    monkeypatch.setattr(ledger, "counts", sometimes)
+    screen = Screen()
+    events: dict[float, Callable[[], object]] = {
+        2: lambda: set_away(True),
+        7: lambda: set_away(False),
+        9: lambda: settle(ledger, run),
+    }
+    watch(ledger, broker, run.run_id, screen, clock=Script(events).clock())
+
+    assert screen.said == [
+        "No Redis answers at redis://here (refused). Trying again until it does.",
+        "Redis is back after 5 s.",
+    ]
+
+
+def test_a_purged_run_ends_the_watch(ledger: MemoryLedger, broker: MemoryBroker, run: Run) -> None:
+    with pytest.raises(UnknownRun):
+        watch(ledger, broker, run.run_id, Screen(), clock=Script({2: lambda: ledger.purge(run.run_id)}).clock())
+
+
+def test_questions_that_nobody_writes_end_the_watch(ledger: MemoryLedger, broker: MemoryBroker, run: Run) -> None:
+    short = run.model_copy(update={"run_id": "short"})
+    ledger.open_run(short)
+    broker.live.append(worker(run.spec.model))
+
+    with pytest.raises(LedgerError, match="5 of 5 questions of short were never written"):
+        watch(ledger, broker, "short", Screen(), clock=Script({}).clock())
+
+
+def test_the_pace_is_over_the_window_and_over_all() -> None:
+    pace = Pace(window_s=10)
+    assert (pace.lately, pace.mean) == (0.0, 0.0)
+
+    for second in range(101):
+        pace.observe(second, 0 if second < 50 else (second - 50) * 4)
+
+    assert pace.lately == pytest.approx(4.0)
+    assert pace.mean == pytest.approx(2.0)
+
+
+def snapshot(settled: int = 0, lately: float = 0.0) -> Snapshot:
+    outcomes = {Outcome.CORRECT: settled - 1, Outcome.FAILED: 1} if settled else {}
+    return Snapshot("run-1", Counts(total=1000, todo=1000 - settled, outcomes=outcomes), lately, 2.5, 1)
+
+
+@pytest.mark.parametrize(
+    ("shown", "wanted"),
+    [
+        (snapshot(), "run-1: 0/1,000 · 0.0/s now, 2.5/s mean"),
+        (snapshot(), "no accuracy yet · 1 worker · 6:40 left"),
+        (snapshot(500, 10.0), "correct 499 · wrong 0 · unanswered 0 · failed 1 · accuracy 0.998"),
+        (snapshot(500, 10.0), "0:50 left"),
+        (snapshot(500, 0.01), "13:53:20 left"),
+    ],
+)
+def test_a_line_says_how_the_run_stands(shown: Snapshot, wanted: str) -> None:
+    assert wanted in shown.line()
+
+
+def test_lines_come_seconds_apart_and_the_last_one_always() -> None:
+    out = io.StringIO()
+    with LineScreen(Console(file=out, width=40)) as screen:
+        for settled in (10, 20, 1000):
+            screen.show(snapshot(settled))
+
+    lines = out.getvalue().splitlines()
+    assert [line.split()[2] for line in lines] == ["10/1,000", "1,000/1,000"]
+
+
+def test_a_terminal_gets_a_bar_and_anything_else_lines() -> None:
+    out = io.StringIO()
+    terminal = Console(file=out, force_terminal=True, width=100)
+
+    assert isinstance(screen_for(Console(file=io.StringIO())), LineScreen)
+    with screen_for(terminal) as screen:
+        assert isinstance(screen, BarScreen)
+        screen.say("a remark")
+        screen.show(snapshot(500, 10.0))
+
+    assert "a remark" in out.getvalue()
+    assert "500/1,000" in out.getvalue()

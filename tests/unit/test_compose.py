@@ -1,0 +1,199 @@
+"""compose.yaml, the Dockerfile and configs/ promise things to each other and to the settings. No Docker is needed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import yaml
+
+from contract.settings import OTHER_VARIABLES, PREFIX, Settings, load_settings
+from demo.valkey import CONFIGURATION
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY_FILES = sorted((ROOT / "configs" / "deploy").glob("*.yaml"))
+
+Service = dict[str, Any]
+SERVICES = cast("dict[str, Service]", yaml.safe_load((ROOT / "compose.yaml").read_text())["services"])
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+WORKERS = ("worker-cpu", "worker-gpu")
+
+
+def bare(value: str) -> str:
+    """`value` as compose reads it where nobody set a variable: `${NAME:-default}` is its default."""
+    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value)
+
+
+def stages() -> dict[str, str]:
+    """The Dockerfile's stages by name, each with the lines of the stages it is built from."""
+    found: dict[str, str] = {}
+    for block in re.split(r"(?m)^(?=FROM )", DOCKERFILE)[1:]:
+        parent, name = re.findall(r"FROM (\S+) AS (\S+)", block)[0]
+        found[name] = found.get(parent, "") + block
+    return found
+
+
+def environment(service: Service) -> dict[str, str]:
+    return {name: bare(value or "") for name, value in service.get("environment", {}).items()}
+
+
+def host_paths(service: Service) -> list[str]:
+    """What a service mounts from this repository; named volumes are not."""
+    sources = [bare(each).split(":")[0] for each in service.get("volumes", ())]
+    return [each for each in sources if each.startswith(".")]
+
+
+def redis_configuration() -> dict[str, str]:
+    lines = (line.partition("#")[0].split(maxsplit=1) for line in (ROOT / "configs/redis.conf").read_text().split("\n"))
+    return {line[0]: line[1].strip() for line in lines if line}
+
+
+def seconds(text: str) -> float:
+    """A compose duration of one unit."""
+    number, unit = re.findall(r"^(\d+)(s|m)$", text)[0]
+    return float(number) * {"s": 1, "m": 60}[unit]
+
+
+@pytest.mark.parametrize("name", [name for name, service in SERVICES.items() if "build" in service])
+def test_every_image_of_ours_is_a_target_of_the_dockerfile(name: str) -> None:
+    service = SERVICES[name]
+    assert service["build"]["target"] in stages()
+    assert service["image"] == f"mcqueue:{service['build']['target']}"
+
+
+@pytest.mark.parametrize("target", ["base", "cpu", "gpu"])
+def test_no_image_runs_as_root_and_every_one_ends_on_sigterm(target: str) -> None:
+    stage = stages()[target]
+    users = re.findall(r"(?m)^USER (\S+)", stage)
+    assert users[-1] == "1000:1000"
+    assert re.findall(r"(?m)^STOPSIGNAL (\S+)", stage) == ["SIGTERM"]
+
+
+@pytest.mark.parametrize("target", ["base", "cpu"])
+def test_only_the_gpu_image_has_a_compiler(target: str) -> None:
+    assert not re.search(r"g\+\+ |gcc|clang|build-essential", re.sub(r"(?m)^#.*", "", stages()[target]))
+
+
+def test_the_cpu_image_does_without_a_compiler_at_run_time() -> None:
+    assert "ENV TORCH_COMPILE_DISABLE=1" in stages()["cpu"]
+
+
+def test_everything_copied_into_an_image_exists_and_is_let_through() -> None:
+    let_through = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+    for name in let_through:
+        assert (ROOT / name).exists(), name
+    copied = [word for line in re.findall(r"(?m)^COPY (.+)$", DOCKERFILE) for word in line.split()[:-1] if word != "."]
+    assert copied
+    for name in copied:
+        assert (ROOT / name).is_file(), name
+        assert any(name == each or name.startswith(f"{each}/") for each in let_through), name
+
+
+@pytest.mark.parametrize("name", WORKERS)
+def test_a_worker_image_starts_the_launcher_and_says_when_it_is_ready(name: str) -> None:
+    stage = stages()[SERVICES[name]["build"]["target"]]
+    assert 'ENTRYPOINT ["python", "-m", "workers"]' in stage
+    assert 'CMD ["up", ' in stage
+    assert re.search(r"(?m)^HEALTHCHECK ", stage)
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_every_mounted_file_exists(name: str) -> None:
+    for path in host_paths(SERVICES[name]):
+        if path != "./results":  # git keeps the folder itself out
+            assert (ROOT / path).exists(), path
+
+
+def test_redis_keeps_what_it_is_given() -> None:
+    configuration = redis_configuration()
+    assert configuration["appendonly"] == "yes"
+    assert configuration["appendfsync"] == "everysec"
+    assert configuration["maxmemory-policy"] == "noeviction"
+    sources = dict(each.split(":")[:2] for each in SERVICES["redis"]["volumes"])
+    assert sources["redis"] == "/data"
+    assert sources["./configs/redis.conf"] in SERVICES["redis"]["command"]
+
+
+def test_redis_in_a_container_is_configured_as_the_embedded_one() -> None:
+    configuration = redis_configuration()
+    for name, value in CONFIGURATION.items():
+        assert configuration[name] == (" ".join(value) if isinstance(value, list) else value)
+
+
+def test_redis_is_pinned_and_says_when_it_answers() -> None:
+    assert re.fullmatch(r"[\w/]+:\d+\.\d+\.\d+", SERVICES["redis"]["image"])
+    assert "cli ping" in SERVICES["redis"]["healthcheck"]["test"][1]
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_nothing_is_published_beyond_loopback(name: str) -> None:
+    for port in SERVICES[name].get("ports", ()):
+        assert bare(port).startswith("127.0.0.1:")
+
+
+@pytest.mark.parametrize("name", [name for name in SERVICES if name != "redis"])
+def test_everything_waits_for_redis_and_finds_it(name: str) -> None:
+    assert SERVICES[name]["depends_on"] == {"redis": {"condition": "service_healthy"}}
+    assert environment(SERVICES[name])["MCQUEUE_REDIS_URL"] == "redis://redis:6379/0"
+
+
+def test_flower_asks_for_a_password_and_only_shows() -> None:
+    flower = environment(SERVICES["flower"])
+    assert re.fullmatch(r"\S+:\S+", flower["FLOWER_BASIC_AUTH"])
+    assert flower["FLOWER_READ_ONLY"] == "true"
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_no_secret_is_an_argument(name: str) -> None:
+    arguments = " ".join(SERVICES[name].get("entrypoint", []) + SERVICES[name].get("command", []))
+    assert "://" not in arguments
+    assert "auth" not in arguments
+
+
+def test_the_gpu_worker_reserves_every_gpu() -> None:
+    reserved = SERVICES["worker-gpu"]["deploy"]["resources"]["reservations"]["devices"]
+    assert reserved == [{"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}]
+    assert "deploy" not in SERVICES["worker-cpu"]
+
+
+@pytest.mark.parametrize("name", WORKERS)
+def test_a_worker_is_given_longer_to_stop_than_it_takes_to_drain(name: str) -> None:
+    settings = load_settings(ROOT / environment(SERVICES[name])["MCQUEUE_CONFIG"])
+    assert seconds(SERVICES[name]["stop_grace_period"]) > settings.drain_timeout_s
+
+
+@pytest.mark.parametrize("name", WORKERS)
+def test_a_workers_models_outlive_its_container(name: str) -> None:
+    assert "models:/models" in SERVICES[name]["volumes"]
+    assert "XDG_CACHE_HOME=/models" in stages()[SERVICES[name]["build"]["target"]]
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_every_variable_of_ours_is_a_known_setting(name: str) -> None:
+    for variable in environment(SERVICES[name]):
+        if variable.startswith(PREFIX) and variable not in OTHER_VARIABLES:
+            assert variable.removeprefix(PREFIX).split("__")[0].lower() in Settings.model_fields
+
+
+@pytest.mark.parametrize("name", ["producer", *WORKERS])
+def test_the_named_deploy_file_is_one_that_is_mounted(name: str) -> None:
+    assert ROOT / environment(SERVICES[name])["MCQUEUE_CONFIG"] in DEPLOY_FILES
+    assert "./configs:/app/configs:ro" in SERVICES[name]["volumes"]
+
+
+def test_without_gpus_the_producer_asks_the_model_that_the_worker_serves() -> None:
+    files = {environment(SERVICES[name])["MCQUEUE_CONFIG"] for name in ("producer", "worker-cpu")}
+    assert len(files) == 1
+
+
+@pytest.mark.parametrize("path", DEPLOY_FILES, ids=lambda path: path.name)
+def test_every_deploy_file_loads_and_its_batches_can_be_full(path: Path) -> None:
+    settings = load_settings(path)
+    assert settings.engine == "vllm"
+    assert settings.batch_size % settings.question_batch_size == 0
+
+
+def test_only_what_is_asked_for_starts_beside_redis_and_flower() -> None:
+    assert {name for name, service in SERVICES.items() if "profiles" not in service} == {"redis", "flower"}

@@ -1,0 +1,179 @@
+"""Who may import whom. The whole code is read, function bodies included; nothing of it is run but for the last test."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import lru_cache
+from graphlib import CycleError, TopologicalSorter
+from typing import NamedTuple
+
+import pytest
+
+from tests.support import ROOT
+
+PACKAGES = ("contract", "producer", "workers")
+#: From the bottom up: a module imports only what stands before it.
+CONTRACT_ORDER = (
+    "errors",
+    "question",
+    "spec",
+    "verdict",
+    "layers",
+    "settings",
+    "keys",
+    "prompts",
+    "ledger",
+    "memory",
+    "queue",
+    "fleet",
+    "audit",
+)
+#: Standing beside the order: it says nothing of questions, and imports nothing of ours.
+CONTRACT_BESIDE = ("logs",)
+BROKER = {"celery", "kombu", "redis"}
+FREE_OF_BROKER = ("workers.scoring", "workers.pipeline", "workers.gathering", "workers.engines", "workers.gpus")
+HEAVY = {"vllm", "torch", "transformers"}
+HEAVY_AT = {"workers.engines.vllm", "workers.engines.packaged"}
+
+
+class Import(NamedTuple):
+    """One imported module, as named, and where."""
+
+    target: str
+    #: Not inside a function: it happens when the module is imported.
+    at_import: bool
+    #: Only for the type checker.
+    typing_only: bool = False
+
+
+def imports_of(source: str, modules: frozenset[str] = frozenset()) -> list[Import]:
+    """Every import in `source`; `from package import name` means the submodule where `modules` has one."""
+    return list(_walk(ast.parse(source), modules, at_import=True, typing_only=False))
+
+
+def _walk(node: ast.AST, modules: frozenset[str], *, at_import: bool, typing_only: bool) -> Iterator[Import]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import):
+            yield from (Import(each.name, at_import, typing_only) for each in child.names)
+        elif isinstance(child, ast.ImportFrom):
+            assert child.level == 0, f"line {child.lineno}: relative imports are not used here"
+            for each in child.names:
+                submodule = f"{child.module}.{each.name}"
+                yield Import(submodule if submodule in modules else str(child.module), at_import, typing_only)
+        else:
+            function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            guard = isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING")
+            yield from _walk(child, modules, at_import=at_import and not function, typing_only=typing_only or guard)
+
+
+@lru_cache(maxsize=1)
+def house() -> dict[str, list[Import]]:
+    """Every module of ours with its imports."""
+    sources = {}
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*.py"):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            sources[".".join(parts).removesuffix(".__init__")] = path.read_text(encoding="utf-8")
+    modules = frozenset(sources)
+    return {name: imports_of(source, modules) for name, source in sources.items()}
+
+
+def inside(module: str, packages: tuple[str, ...] | set[str]) -> bool:
+    return any(module == each or module.startswith(f"{each}.") for each in packages)
+
+
+def offenders(importers: tuple[str, ...], forbidden: set[str]) -> list[str]:
+    """`importer → target` for each import that must not be."""
+    return [
+        f"{name} → {each.target}"
+        for name, imported in house().items()
+        if inside(name, importers)
+        for each in imported
+        if inside(each.target, forbidden)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("import a.b, c", [Import("a.b", True), Import("c", True)]),
+        ("from a import b", [Import("a.b", True)]),
+        ("from a import other", [Import("a", True)]),
+        ("try:\n  import a\nexcept ImportError:\n  import c", [Import("a", True), Import("c", True)]),
+        ("class A:\n  import a", [Import("a", True)]),
+        ("def f():\n  if x:\n    import a", [Import("a", False)]),
+        ("class A:\n  async def f(self):\n    from a import b", [Import("a.b", False)]),
+        ("if TYPE_CHECKING:\n  import a", [Import("a", True, True)]),
+        ("if typing.TYPE_CHECKING:\n  from a import b", [Import("a.b", True, True)]),
+    ],
+)
+def test_the_walk_finds_every_import_and_knows_when_it_happens(source: str, expected: list[Import]) -> None:
+    assert imports_of(source, frozenset({"a", "a.b", "c"})) == expected
+
+
+def test_the_walk_reads_the_whole_house() -> None:
+    assert {"contract", "contract.ledger", "producer.cli", "workers.app", "workers.engines.vllm"} <= house().keys()
+    assert Import("contract.errors", at_import=True) in house()["contract.ledger"]
+
+
+def test_producer_and_workers_never_import_each_other() -> None:
+    assert offenders(("producer",), {"workers"}) + offenders(("workers",), {"producer"}) == []
+
+
+def test_the_contract_imports_neither_side() -> None:
+    assert offenders(("contract",), {"producer", "workers"}) == []
+
+
+def test_no_package_imports_tests_demo_or_benchmarks() -> None:
+    assert offenders(PACKAGES, {"tests", "demo", "benchmarks", "scripts"}) == []
+
+
+@pytest.mark.parametrize("module", FREE_OF_BROKER)
+def test_scoring_and_engines_know_neither_celery_nor_redis(module: str) -> None:
+    assert [name for name in house() if inside(name, (module,))], "the rule speaks of a module that is gone"
+    assert offenders((module,), BROKER) == []
+
+
+def test_the_heavy_libraries_are_imported_in_two_modules_and_only_inside_functions() -> None:
+    found = [(name, each) for name, imported in house().items() for each in imported if inside(each.target, HEAVY)]
+    assert {name for name, _ in found} <= HEAVY_AT
+    assert [f"{name} → {each.target}" for name, each in found if each.at_import] == []
+    assert "workers.engines.vllm" in {name for name, _ in found}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_modules_of_a_package_import_each_other_in_a_circle(package: str) -> None:
+    graph = {
+        name: {
+            each.target
+            for each in imported
+            if each.at_import and not each.typing_only and inside(each.target, (package,)) and each.target != name
+        }
+        for name, imported in house().items()
+        if inside(name, (package,))
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as trouble:
+        pytest.fail(" → ".join(reversed(trouble.args[1])))
+
+
+def test_inside_the_contract_nothing_imports_what_is_built_upon_it() -> None:
+    modules = {name.removeprefix("contract.") for name in house() if name.startswith("contract.")}
+    assert modules == {*CONTRACT_ORDER, *CONTRACT_BESIDE}, "a new module needs its place in CONTRACT_ORDER"
+    upward = []
+    for height, module in enumerate(CONTRACT_ORDER):
+        below = {f"contract.{each}" for each in CONTRACT_ORDER[:height]}
+        targets = {each.target for each in house()[f"contract.{module}"] if inside(each.target, ("contract",))}
+        upward += [f"{module} → {each}" for each in sorted(targets - below)]
+    assert upward == []
+    assert offenders(tuple(f"contract.{each}" for each in CONTRACT_BESIDE), set(PACKAGES)) == []
+
+
+def test_both_sides_can_be_imported_without_torch_or_vllm() -> None:
+    code = "import sys, contract, producer.cli, workers.app, workers.cli; print(*{'torch', 'vllm'} & set(sys.modules))"
+    fresh = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (fresh.returncode, fresh.stdout.strip()) == (0, ""), fresh.stderr

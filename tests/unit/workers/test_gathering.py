@@ -1,0 +1,135 @@
+"""When a batch leaves, by a clock that the test holds."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workers.gathering import Gathering
+
+
+def gathering(batch_size: int = 8, batch_timeout_s: float = 1.0, batches_in_flight: int = 2) -> Gathering[str]:
+    return Gathering(batch_size, batch_timeout_s, batches_in_flight)
+
+
+def test_a_full_batch_leaves_at_once() -> None:
+    waiting = gathering(batch_size=8)
+    waiting.add("a", 4, now_s=0.0)
+    assert waiting.take(0.0) is None
+    waiting.add("b", 4, now_s=0.1)
+    batch = waiting.take(0.1)
+    assert batch is not None
+    assert (batch.items, batch.questions, batch.flush) == (["a", "b"], 8, "size")
+
+
+def test_a_single_message_leaves_when_its_time_is_up_and_not_before() -> None:
+    waiting = gathering(batch_timeout_s=0.05)
+    waiting.add("a", 1, now_s=10.0)
+    assert waiting.due_in_s(10.0) == pytest.approx(0.05)
+    assert waiting.take(10.049) is None
+    batch = waiting.take(10.05)
+    assert batch is not None
+    assert (batch.items, batch.flush) == (["a"], "timeout")
+    assert batch.waited_s == pytest.approx(0.05)
+
+
+def test_the_deadline_is_the_age_of_the_oldest_and_later_arrivals_do_not_move_it() -> None:
+    waiting = gathering(batch_timeout_s=1.0)
+    waiting.add("old", 1, now_s=0.0)
+    waiting.add("new", 1, now_s=0.9)
+    assert waiting.due_in_s(0.9) == pytest.approx(0.1)
+    batch = waiting.take(1.0)
+    assert batch is not None
+    assert batch.items == ["old", "new"]
+
+
+def test_no_more_batches_run_than_are_allowed_and_the_next_leaves_when_one_ends() -> None:
+    waiting = gathering(batch_size=1, batches_in_flight=2)
+    for name in "abc":
+        waiting.add(name, 1, now_s=0.0)
+    assert waiting.take(0.0) is not None
+    assert waiting.take(0.0) is not None
+    assert waiting.take(5.0) is None
+    assert waiting.due_in_s(5.0) is None
+    waiting.done(1)
+    third = waiting.take(5.0)
+    assert third is not None
+    assert third.items == ["c"]
+
+
+def test_while_the_engine_is_busy_small_messages_grow_into_full_batches() -> None:
+    waiting = gathering(batch_size=8, batch_timeout_s=0.1, batches_in_flight=1)
+    waiting.add("first", 1, now_s=0.0)
+    assert waiting.take(0.1) is not None
+    for number in range(8):
+        waiting.add(str(number), 1, now_s=0.2 + number)
+    assert waiting.take(20.0) is None
+    waiting.done(1)
+    batch = waiting.take(20.0)
+    assert batch is not None
+    assert (batch.questions, batch.flush) == (8, "size")
+
+
+def test_messages_are_never_cut() -> None:
+    waiting = gathering(batch_size=8)
+    waiting.add("a", 6, now_s=0.0)
+    waiting.add("b", 6, now_s=0.0)
+    batch = waiting.take(0.0)
+    assert batch is not None
+    assert batch.items == ["a"]
+
+
+def test_a_message_larger_than_a_batch_still_leaves_alone() -> None:
+    waiting = gathering(batch_size=8)
+    waiting.add("big", 20, now_s=0.0)
+    waiting.add("small", 1, now_s=0.0)
+    batch = waiting.take(0.0)
+    assert batch is not None
+    assert batch.items == ["big"]
+
+
+def test_consumption_stops_at_what_the_running_batches_and_one_more_can_use() -> None:
+    waiting = gathering(batch_size=8, batches_in_flight=2)
+    for number in range(6):
+        assert waiting.has_room()
+        waiting.add(str(number), 4, now_s=0.0)
+        waiting.take(0.0)
+    assert not waiting.has_room()
+    waiting.done(8)
+    assert waiting.has_room()
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 40), st.floats(0, 5)), max_size=60),
+    st.integers(1, 32),
+    st.integers(1, 4),
+)
+def test_every_message_leaves_exactly_once_in_order(
+    arrivals: list[tuple[int, float]], batch_size: int, in_flight: int
+) -> None:
+    waiting: Gathering[int] = Gathering(batch_size, 1.0, in_flight)
+    now_s = 0.0
+    left: list[int] = []
+    running: list[int] = []
+
+    def take_all() -> None:
+        while (batch := waiting.take(now_s)) is not None:
+            left.extend(batch.items)
+            running.append(batch.questions)
+            assert len(running) <= in_flight
+            assert batch.questions <= batch_size or len(batch.items) == 1
+
+    for number, (questions, pause_s) in enumerate(arrivals):
+        now_s += pause_s
+        waiting.add(number, questions, now_s)
+        take_all()
+        if running:
+            waiting.done(running.pop())
+            take_all()
+    while running or waiting.due_in_s(now_s) is not None:
+        now_s += 1.0
+        if running:
+            waiting.done(running.pop())
+        take_all()
+    assert left == list(range(len(arrivals)))

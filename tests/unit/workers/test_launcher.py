@@ -1,0 +1,57 @@
+"""What the launcher decides; that it does it is shown in tests/acceptance."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from contract.errors import EXIT_RETRY
+from workers.gpus import Group
+from workers.launcher import after_exit, worker_command, worker_environment
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "was_ready", "steady", "failures", "action", "pause_s"),
+    [
+        (0, True, True, 0, "stop", 0.0),  # shut down on request
+        (1, False, False, 0, "give up", 0.0),  # a setting or model that a person must mend
+        (1, True, False, 0, "restart", 1.0),  # a crash in mid-run
+        (-9, True, True, 0, "restart", 1.0),  # killed after steady work
+        (-9, True, False, 3, "restart", 8.0),  # killed again and again
+        (-9, True, False, 9, "restart", 30.0),  # pauses stop growing
+        (-9, False, False, 3, "restart", 8.0),
+        (-9, False, False, 4, "give up", 0.0),  # five boots, never ready
+        (EXIT_RETRY, False, False, 40, "restart", 30.0),  # Redis is away: however long it takes
+    ],
+)
+def test_what_follows_an_exit(
+    exit_code: int, was_ready: bool, steady: bool, failures: int, action: str, pause_s: float
+) -> None:
+    decision = after_exit(exit_code, was_ready, steady, failures)
+    assert (decision.action, decision.pause_s) == (action, pause_s)
+
+
+def test_the_pin_is_in_the_environment_before_python_starts() -> None:
+    environment = worker_environment(
+        Group("gpu2-3", ("2", "3")), Path("x.yaml"), ["batch_size=8"], {"CUDA_VISIBLE_DEVICES": "0,1,2,3", "HOME": "/h"}
+    )
+    assert environment["CUDA_VISIBLE_DEVICES"] == "2,3"
+    assert environment["HOME"] == "/h"
+    assert environment["MCQUEUE_CONFIG"] == str(Path("x.yaml").resolve())
+    assert json.loads(environment["MCQUEUE_OVERRIDES"]) == {"batch_size": 8}
+
+
+def test_a_cpu_worker_sees_no_gpu_even_where_there_is_one() -> None:
+    assert worker_environment(Group("cpu0", (), cpu_threads=2), None, [], {"X": "1"}) == {
+        "X": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+        "OMP_NUM_THREADS": "2",
+        "MCQUEUE_WORKER_NAME": "cpu0",
+    }
+
+
+def test_the_worker_is_an_ordinary_celery_worker() -> None:
+    words = " ".join(worker_command("gpu0@host", 2))
+    assert "celery -q -A workers.app worker --pool threads -c 2 -n gpu0@host" in words

@@ -1,0 +1,137 @@
+"""The heart, with engines made for the purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from contract import Mode, Outcome, Prompt, Question, load_settings
+from contract.errors import EngineDead, EngineError, EngineOutOfMemory
+from contract.verdict import Failure
+from tests.support import make_question, make_questions, make_spec
+from workers.engines.base import Completion, Engine, Request
+from workers.pipeline import Item, score_batch
+
+
+class KeyEngine(Engine):
+    """Finds the continuation `right` likeliest; fails as told; remembers its calls."""
+
+    def __init__(self, right: str = "", poison: str = "", error: type[EngineError] = EngineError, room: int = 10**6):
+        super().__init__(load_settings())
+        self.calls: list[int] = []
+        self._right, self._poison, self._error, self._room = right, poison, error, room
+
+    def start(self) -> None: ...
+
+    def describe(self) -> dict[str, Any]:
+        return {}
+
+    def close(self) -> None: ...
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        self.calls.append(len(requests))
+        if len(requests) > self._room:
+            raise EngineOutOfMemory("too many at once")
+        if self._poison and any(self._poison in each.prompt for each in requests):
+            raise self._error("poisoned")
+        return [
+            Completion(
+                logprobs=tuple(-0.1 if text.strip() == self._right else -5.0 for text in each.continuations),
+                prompt_tokens=7,
+            )
+            for each in requests
+        ]
+
+
+def items(questions: Sequence[Question], **spec: object) -> list[Item]:
+    made = make_spec((), **spec)
+    return [Item(question, made) for question in questions]
+
+
+def test_all_questions_of_a_batch_go_into_one_call() -> None:
+    engine = KeyEngine()
+    verdicts = score_batch(items(make_questions(20)), engine)
+    assert engine.calls == [20]
+    assert [verdict.question_id for verdict in verdicts] == [f"q{number}" for number in range(20)]
+
+
+def test_runs_with_different_specs_share_a_call() -> None:
+    engine = KeyEngine(right="B")
+    letters = items([make_question(1, answer="B")], mode=Mode.LETTER)
+    choices = items([make_question(2, choices=("B", "x"), answer="A")])
+    verdicts = score_batch(letters + choices, engine)
+    assert engine.calls == [2]
+    assert [verdict.outcome for verdict in verdicts] == [Outcome.CORRECT, Outcome.CORRECT]
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"), [("A", Outcome.CORRECT), ("B", Outcome.WRONG), (None, Outcome.ANSWERED)]
+)
+def test_the_outcome_compares_choice_and_key(answer: str | None, outcome: Outcome) -> None:
+    question = make_question(1, choices=("yes", "no"), answer=answer)
+    (verdict,) = score_batch(items([question]), KeyEngine(right="yes"))
+    assert (verdict.choice, verdict.outcome, verdict.prompt_tokens) == ("A", outcome, 7)
+    assert verdict.latency_ms > 0
+
+
+def test_a_poison_question_fails_alone_and_its_company_is_scored() -> None:
+    questions = [*make_questions(9), make_question(9, question="poison?"), *make_questions(15)[10:]]
+    verdicts = score_batch(items(questions), KeyEngine(poison="poison"))
+    failed = [verdict for verdict in verdicts if verdict.outcome is Outcome.FAILED]
+    assert [verdict.question_id for verdict in failed] == ["q9"]
+    assert failed[0].error == Failure(type="EngineError", message="poisoned")
+
+
+def test_out_of_memory_is_answered_with_smaller_calls() -> None:
+    engine = KeyEngine(room=3)
+    verdicts = score_batch(items(make_questions(10)), engine)
+    assert all(verdict.outcome is not Outcome.FAILED for verdict in verdicts)
+    assert engine.calls[0] == 10
+
+
+def test_a_dead_engine_is_nobodys_verdict() -> None:
+    with pytest.raises(EngineDead):
+        score_batch(items(make_questions(3)), KeyEngine(poison="What", error=EngineDead))
+
+
+def test_a_question_whose_prompt_cannot_be_rendered_fails_alone() -> None:
+    broken = make_spec(prompt=Prompt(name="broken", text="{{ question }} {{ choices[3].text }}"))
+    both = [Item(make_question(1, choices=("a", "b"), answer="A"), broken), Item(make_question(2), broken)]
+    first, second = score_batch(both, KeyEngine())
+    assert first.outcome is Outcome.FAILED
+    assert first.error is not None
+    assert second.outcome is not Outcome.FAILED
+
+
+def test_a_rejected_request_is_failed_with_the_engines_reason() -> None:
+    class Rejecting(KeyEngine):
+        def generate(self, requests: Sequence[Request]) -> list[Completion]:
+            return [Completion(error=Failure(type="RequestRejected", message="too long")) for _ in requests]
+
+    (verdict,) = score_batch(items(make_questions(1)), Rejecting())
+    assert (verdict.outcome, verdict.error) == (
+        Outcome.FAILED,
+        Failure(type="RequestRejected", message="too long"),
+    )
+
+
+def test_an_empty_batch_asks_nothing() -> None:
+    engine = KeyEngine()
+    assert score_batch([], engine) == []
+    assert engine.calls == []
+
+
+def test_the_context_is_shown_only_where_the_spec_says_so() -> None:
+    prompt = Prompt(name="p", text="{% if context %}{{ context }} {% endif %}{{ question }}")
+    seen: list[str] = []
+
+    class Seeing(KeyEngine):
+        def generate(self, requests: Sequence[Request]) -> list[Completion]:
+            seen.extend(each.prompt for each in requests)
+            return super().generate(requests)
+
+    question = make_question(1, question="Q?", context="C.")
+    score_batch(items([question], prompt=prompt) + items([question], prompt=prompt, use_context_field=True), Seeing())
+    assert seen == ["Q?", "C. Q?"]

@@ -1,0 +1,73 @@
+"""The scoring modes, without an engine: what is asked, and what is read."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from contract import Mode, Normalization, Prompt
+from tests.support import make_question, make_spec
+from workers.engines.base import Completion
+from workers.scoring import MODES, Reading
+from workers.scoring.base import compare
+
+LETTERED = Prompt(name="lettered", text="{{ question }}")
+
+
+def reading(mode: Mode, *logprobs: float, normalization: Normalization = Normalization.NONE) -> Reading:
+    question = make_question(1, choices=("a", "bb", "cccc", "dddddddd"))
+    spec = make_spec(mode=mode, normalization=normalization)
+    return MODES[mode].read(question, [Completion(logprobs=logprobs)], spec)
+
+
+def test_likelihood_asks_for_every_choice_behind_one_space() -> None:
+    question = make_question(1, choices=("Paris", "Rome"))
+    (request,) = MODES[Mode.LIKELIHOOD].ask(question, "Answer:", make_spec())
+    assert request.prompt == "Answer:"
+    assert request.continuations == (" Paris", " Rome")
+
+
+def test_letter_asks_for_the_labels_and_for_no_more_than_there_are_choices() -> None:
+    question = make_question(1, choices=("Paris", "Rome", "Oslo"), answer="C")
+    (request,) = MODES[Mode.LETTER].ask(question, "Answer:", make_spec(mode=Mode.LETTER))
+    assert request.continuations == (" A", " B", " C")
+
+
+@pytest.mark.parametrize(
+    ("normalization", "chosen", "rule"),
+    [(Normalization.NONE, "A", "sum"), (Normalization.CHARACTER, "D", "per-character")],
+)
+def test_normalisation_divides_by_the_length_of_the_choice(
+    normalization: Normalization, chosen: str, rule: str
+) -> None:
+    found = reading(Mode.LIKELIHOOD, -2.0, -4.0, -6.0, -8.0, normalization=normalization)
+    assert (found.choice, found.rule) == (chosen, rule)
+
+
+def test_bytes_and_characters_differ_where_text_is_not_ascii() -> None:
+    question = make_question(1, choices=("ää", "xxx"), answer="A")
+    spec = make_spec(normalization=Normalization.BYTE)
+    found = MODES[Mode.LIKELIHOOD].read(question, [Completion(logprobs=(-4.0, -3.0))], spec)
+    assert found.choice_scores == {"A": -1.0, "B": -1.0}
+
+
+def test_the_letters_mass_tells_how_much_the_model_meant_a_label() -> None:
+    found = reading(Mode.LETTER, *(math.log(share) for share in (0.4, 0.2, 0.1, 0.05)))
+    assert found.choice == "A"
+    assert found.label_mass == pytest.approx(0.75)
+    assert found.confidence == pytest.approx(0.4 / 0.75)
+    assert found.margin == pytest.approx(math.log(2))
+
+
+def test_of_equal_scores_the_first_label_wins() -> None:
+    assert compare({"A": -1.0, "B": -1.0}, rule="sum").choice == "A"
+
+
+def test_very_unlikely_choices_still_have_a_confidence() -> None:
+    assert compare({"A": -1000.0, "B": -1001.0}, rule="sum").confidence == pytest.approx(1 / (1 + math.exp(-1)))
+
+
+def test_an_engine_that_answers_nan_has_not_answered() -> None:
+    with pytest.raises(ValueError, match="NaN"):
+        reading(Mode.LIKELIHOOD, -1.0, math.nan, -2.0, -3.0)

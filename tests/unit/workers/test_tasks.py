@@ -1,0 +1,172 @@
+"""A batch between ledger and engine, on the ledger in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import pytest
+
+from contract import Ledger, MemoryLedger, Outcome, Run, load_settings
+from contract.errors import EngineDead, RedisUnreachable
+from contract.ledger import Committed
+from contract.queue import MESSAGE_VERSION
+from contract.verdict import Verdict
+from tests.support import SIMULATED_MODEL, make_questions, open_run
+from workers.aggregator import Batch, Held, Settlement
+from workers.engines.base import Completion, Request
+from workers.engines.simulated import SimulatedEngine
+from workers.tasks import BatchScorer
+
+SETTINGS = load_settings(None, ["engine=simulated", f"model={SIMULATED_MODEL}", "max_attempts=4"])
+
+
+class CountingEngine(SimulatedEngine):
+    """The simulated engine, with its calls counted and a death on demand."""
+
+    def __init__(self) -> None:
+        super().__init__(SETTINGS)
+        self.start()
+        self.calls: list[int] = []
+        self.dies_at: Callable[[Sequence[Request]], bool] = lambda _: False
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        self.calls.append(len(requests))
+        if self.dies_at(requests):
+            raise EngineDead("gone")
+        return super().generate(requests)
+
+
+def message(run: Run, *question_ids: str, version: int = MESSAGE_VERSION) -> Held:
+    """A question batch as the aggregator would hold it; what Celery does with the request is not looked at here."""
+    return Held(cast(Any, None), run.run_id, question_ids, published_at=0.0, version=version, arrived_at=0.0)
+
+
+def batch_of(*held: Held) -> Batch:
+    return Batch(1, list(held), sum(len(each.question_ids) for each in held), "size", 0.0)
+
+
+@pytest.fixture
+def engine() -> CountingEngine:
+    return CountingEngine()
+
+
+@pytest.fixture
+def books() -> MemoryLedger:
+    return MemoryLedger()
+
+
+def score(books: Ledger, engine: CountingEngine, *held: Held) -> Batch:
+    batch = batch_of(*held)
+    BatchScorer(SETTINGS, books, engine, "w@host").run(batch)
+    return batch
+
+
+def verdict_of(books: Ledger, run: Run, question_id: str) -> Verdict:
+    verdict = books.result(run.run_id, question_id)[1]
+    assert verdict is not None
+    return verdict
+
+
+def test_messages_are_acknowledged_once_their_verdicts_stand(books: MemoryLedger, engine: CountingEngine) -> None:
+    run = open_run(books, make_questions(6))
+    batch = score(books, engine, message(run, "q0", "q1", "q2"), message(run, "q3", "q4", "q5"))
+    assert engine.calls == [6]
+    assert books.counts(run.run_id).finished
+    assert [held.settlement for held in batch.held] == [Settlement.ACKNOWLEDGE] * 2
+    verdict = verdict_of(books, run, "q4")
+    assert (verdict.worker, verdict.batch_id, verdict.batch_size, verdict.attempts) == ("w@host", "w@host/1", 6, 1)
+    assert verdict.settled_at > 0
+
+
+def test_settled_questions_are_not_asked_again(books: MemoryLedger, engine: CountingEngine) -> None:
+    run = open_run(books, make_questions(4))
+    score(books, engine, message(run, "q0", "q1"))
+    batch = score(books, engine, message(run, "q0", "q1", "q2"))
+    assert engine.calls == [2, 1]
+    assert "2 settled before" in batch.held[0].summary
+
+
+def test_a_question_that_came_in_two_messages_is_asked_once(books: MemoryLedger, engine: CountingEngine) -> None:
+    run = open_run(books, make_questions(2))
+    batch = score(books, engine, message(run, "q0", "q1"), message(run, "q1"))
+    assert engine.calls == [2]
+    assert all(held.settlement is Settlement.ACKNOWLEDGE for held in batch.held)
+
+
+def test_runs_share_a_batch_and_keep_their_books_apart(books: MemoryLedger, engine: CountingEngine) -> None:
+    one = open_run(books, make_questions(2), name="one")
+    two = open_run(books, make_questions(3), name="two")
+    score(books, engine, message(one, "q0", "q1"), message(two, "q0", "q1", "q2"))
+    assert engine.calls == [5]
+    assert (books.counts(one.run_id).settled, books.counts(two.run_id).settled) == (2, 3)
+
+
+def test_a_purged_run_is_dropped_and_its_company_scored(books: MemoryLedger, engine: CountingEngine) -> None:
+    gone = open_run(books, make_questions(2), name="gone")
+    here = open_run(books, make_questions(2), name="here")
+    books.purge(gone.run_id)
+    batch = score(books, engine, message(gone, "q0"), message(here, "q0", "q1"))
+    assert engine.calls == [2]
+    assert [held.settlement for held in batch.held] == [Settlement.ACKNOWLEDGE] * 2
+
+
+def test_a_dead_engine_sends_every_message_back_and_ends_the_worker(
+    books: MemoryLedger, engine: CountingEngine
+) -> None:
+    run = open_run(books, make_questions(3))
+    engine.dies_at = lambda _: True
+    batch = score(books, engine, message(run, "q0", "q1", "q2"))
+    assert batch.fatal == "gone"
+    assert batch.held[0].settlement is Settlement.REQUEUE
+    assert books.counts(run.run_id).todo == 3
+
+
+def test_a_question_whose_company_keeps_dying_is_begun_alone_and_convicted(
+    books: MemoryLedger, engine: CountingEngine
+) -> None:
+    run = open_run(books, make_questions(4))
+    engine.dies_at = lambda requests: any("What is 2 plus 2" in each.prompt for each in requests)
+    for _ in range(12):
+        if books.counts(run.run_id).finished:
+            break
+        score(books, engine, message(run, "q0", "q1", "q2", "q3"))
+    convicted = verdict_of(books, run, "q2")
+    assert convicted.outcome is Outcome.FAILED
+    assert convicted.error is not None
+    assert convicted.error.type == "TooManyAttempts"
+    assert books.counts(run.run_id).of(Outcome.FAILED) == 1
+    assert books.counts(run.run_id).finished
+
+
+@pytest.mark.parametrize(
+    ("spec", "version", "failure"),
+    [({"model": "another"}, MESSAGE_VERSION, "WrongModel"), ({}, MESSAGE_VERSION + 1, "MessageTooNew")],
+)
+def test_what_this_worker_must_not_score_is_failed_with_the_reason(
+    books: MemoryLedger, engine: CountingEngine, spec: dict[str, object], version: int, failure: str
+) -> None:
+    run = open_run(books, make_questions(1), "test", **spec)
+    score(books, engine, message(run, "q0", version=version))
+    verdict = verdict_of(books, run, "q0")
+    assert verdict.error is not None
+    assert verdict.error.type == failure
+    assert engine.calls == []
+
+
+def test_scored_work_waits_for_a_ledger_that_is_away(engine: CountingEngine) -> None:
+    class Away(MemoryLedger):
+        refusals = 2
+
+        def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> Committed:
+            if self.refusals:
+                self.refusals -= 1
+                raise RedisUnreachable("away")
+            return super().commit(run_id, verdicts)
+
+    books = Away()
+    run = open_run(books, make_questions(2))
+    batch = score(books, engine, message(run, "q0", "q1"))
+    assert engine.calls == [2]
+    assert books.counts(run.run_id).finished
+    assert batch.held[0].settlement is Settlement.ACKNOWLEDGE
