@@ -15,10 +15,11 @@ from typing import Any, cast
 import redis
 from celery import Celery
 from kombu import Connection
+from kombu.exceptions import BatchPublishError, OperationalError
 
 from contract import keys
-from contract.errors import RedisUnreachable
-from contract.ledger import chunks
+from contract.errors import LedgerError, LedgerFull, RedisUnreachable
+from contract.ledger import chunks, translating
 from contract.settings import Settings
 
 __all__ = [
@@ -112,11 +113,20 @@ def publish(
                     kwargsrepr="",
                 )
                 sent += 1
-    except app.connection_for_write().connection_errors as trouble:
-        raise RedisUnreachable(
-            f"Redis went away while question batches were sent ({trouble}).", hint="Repeat the command: it resumes."
-        ) from None
+    except (BatchPublishError, OperationalError, redis.RedisError, OSError) as trouble:
+        raise _why_not_sent(trouble.__cause__ or trouble) from None
     return sent
+
+
+def _why_not_sent(cause: BaseException) -> LedgerError:
+    """kombu wraps what happened: a broken pipeline in BatchPublishError, no connection in OperationalError."""
+    if isinstance(cause, redis.OutOfMemoryError):
+        return LedgerFull(f"Redis became full while question batches were sent: {cause}.")
+    if isinstance(cause, redis.ResponseError):
+        return LedgerError(f"Redis refuses question batches: {cause}.")
+    return RedisUnreachable(
+        f"Redis went away while question batches were sent ({cause}).", hint="Repeat the command: it resumes."
+    )
 
 
 def queue_length(client: redis.Redis, model: str) -> int:
@@ -148,18 +158,26 @@ def restore_held(settings: Settings, worker: str) -> int:
     """Put the messages that dead worker `worker` held back on their queues; return how many there were.
 
     kombu's own restore with this worker's books and no visibility timeout. Only for a worker that is known to be
-    dead: a live one would have its messages executed twice.
+    dead: a live one would have its messages executed twice. Raises LedgerError.
     """
     url, books = settings.redis_url.get_secret_value(), keys.unacked_options(worker)
-    with redis.Redis.from_url(url, decode_responses=True) as client:
-        held = cast(int, client.hlen(keys.unacked(worker)))
-        # A worker killed while it restored left its lock behind, and kombu would give up without a word. The lock only
-        # saves work: each message is put back by a transaction of its own, once whoever tries.
-        client.delete(books["unacked_mutex_key"])
-    if held:
-        with Connection(url, transport_options={**books, "visibility_timeout": 0}) as connection:
-            connection.default_channel.qos.restore_visible(num=None, interval=1)
+    with translating(settings.redis_place):
+        with redis.Redis.from_url(url, decode_responses=True) as client:
+            held = cast(int, client.hlen(keys.unacked(worker)))
+            # A worker killed while it restored left its lock behind, and kombu would give up without a word. The lock
+            # only saves work: each message is put back by a transaction of its own, once whoever tries.
+            client.delete(books["unacked_mutex_key"])
+        if held:
+            _restore(url, {**books, "visibility_timeout": 0})
     return held
+
+
+def _restore(url: str, options: dict[str, Any]) -> None:
+    try:
+        with Connection(url, transport_options=options) as connection:
+            connection.default_channel.qos.restore_visible(num=None, interval=1)
+    except OperationalError as trouble:
+        raise trouble.__cause__ or trouble from None
 
 
 def _list_items(client: redis.Redis, name: str) -> Iterator[Mapping[str, Any]]:

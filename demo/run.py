@@ -46,7 +46,8 @@ def main() -> int:
     options = parser.parse_args()
     os.chdir(ROOT)
     os.environ.setdefault(CONFIG_VARIABLE, str(DEPLOY))
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell started us with SIGINT ignored
+        signal.signal(number, signal.default_int_handler)
     try:
         prepare(MODEL)
         with redis_url() as url:

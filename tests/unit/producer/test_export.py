@@ -165,6 +165,40 @@ def test_the_summary_says_what_was_asked_and_what_came_of_it(filled: MemoryLedge
     assert summary["environment"]["packages"]["celery"]
 
 
+def test_the_summary_says_how_much_the_subjects_and_the_confidences_tell(filled: MemoryLedger, tmp_path: Path) -> None:
+    summary = export(filled, "run-1", tmp_path).summary
+
+    # With key and verdict: a right and b unanswered in s, d failed in t; the questions without a subject have neither.
+    assert summary["macro_accuracy"] == {"value": 0.25, "subjects": 2}, "(1/2 + 0/1) / 2"
+    # Two subjects, four equally likely resamples: (s, s) 2/4, (s, t) and (t, s) 1/3, (t, t) 0/2.
+    assert summary["accuracy_cluster_interval"] == {
+        "clusters": 2, "low": 0.0, "high": 0.5, "resamples": 10_000, "seed": 0
+    }  # fmt: skip
+    assert summary["rates"] == {"of": 4, "unanswered": 0.25, "failed": 0.25, "truncated": 0.0}
+    calibration = summary["calibration"]
+    assert (calibration["of"], calibration["ece"]) == (1, 0.876543), "right, claiming 0.123457"
+    assert (calibration["brier_of"], calibration["brier"]) == (1, 0.0), "minus infinity against a score is 0 against 1"
+    assert calibration["bins"][1] == {"low": 0.1, "high": 0.2, "count": 1, "confidence": 0.123457, "accuracy": 1.0}
+    assert json.loads((tmp_path / "summary.json").read_text())["calibration"] == calibration
+
+
+def test_without_subjects_the_summary_says_why_there_is_no_interval_over_them(
+    ledger: MemoryLedger, filled: MemoryLedger, tmp_path: Path
+) -> None:
+    run = filled.run("run-1").model_copy(update={"run_id": "run-2", "questions": 1})
+    ledger.open_run(run)
+    ledger.add_questions("run-2", [QUESTIONS[4]])
+    ledger.commit("run-2", [Verdict(question_id="e", outcome=Outcome.CORRECT, choice="A")])
+
+    summary = export(ledger, "run-2", tmp_path).summary
+
+    assert summary["accuracy_all"]["value"] == 1.0
+    assert (summary["macro_accuracy"], summary["by_subject"]) == (None, {})
+    interval = summary["accuracy_cluster_interval"]
+    assert (interval["clusters"], interval["low"], interval["high"]) == (0, None, None)
+    assert "at least two subjects" in interval["note"]
+
+
 def test_an_export_that_fails_leaves_the_old_files(filled: MemoryLedger, tmp_path: Path) -> None:
     (tmp_path / "results.csv").write_text("old")
 

@@ -72,3 +72,17 @@ def test_counters_give_the_same_tally_where_all_have_keys() -> None:
 
 def test_nothing_settled_is_no_accuracy() -> None:
     assert Tally().to_json()["accuracy_all"] is None
+
+
+def test_rates_are_of_all_that_is_settled_with_a_key_or_without() -> None:
+    found = Tally()
+    for outcome in (Outcome.CORRECT, Outcome.UNANSWERED, Outcome.FAILED):
+        found.add(KEYED, Verdict(question_id="k", outcome=outcome, truncated=outcome is Outcome.CORRECT))
+    found.add(KEYLESS, Verdict(question_id="l", outcome=Outcome.FAILED))
+    found.add(KEYLESS, None)
+
+    assert found.rates() == {"of": 4, "unanswered": 0.25, "failed": 0.5, "truncated": 0.25}
+
+
+def test_rates_of_nothing_are_none() -> None:
+    assert Tally().rates() == {"of": 0, "unanswered": None, "failed": None, "truncated": None}

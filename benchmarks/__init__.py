@@ -1,0 +1,1 @@
+"""Programs that measure. Each prints a table and writes benchmarks/recorded/<name>.json with machine, versions."""

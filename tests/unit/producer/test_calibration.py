@@ -1,0 +1,168 @@
+"""Calibration: ECE, its histogram and the Brier score, against numpy and against sums done by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+from scipy.special import softmax
+
+from contract.question import Question
+from contract.verdict import Outcome, Verdict
+from producer.stats import Calibration
+from producer.stats.calibration import EDGES, probabilities
+
+QUESTION = Question(id="q", question="q", choices=("a", "b", "c"), answer="B")
+
+
+def answered(confidence: float | None, *, right: bool, scores: dict[str, float] | None = None) -> Verdict:
+    outcome = Outcome.CORRECT if right else Outcome.WRONG
+    return Verdict(question_id="q", outcome=outcome, confidence=confidence, choice_scores=scores or {})
+
+
+def calibrated(*verdicts: Verdict, question: Question = QUESTION) -> Calibration:
+    found = Calibration()
+    for verdict in verdicts:
+        found.add(question, verdict)
+    return found
+
+
+def logs(*shares: float) -> dict[str, float]:
+    return dict(zip("ABC", map(math.log, shares), strict=True))
+
+
+def test_ece_by_hand() -> None:
+    found = calibrated(
+        answered(0.95, right=True),
+        answered(0.91, right=False),
+        answered(0.35, right=True),
+        answered(0.40, right=False),
+    )
+
+    # Bin 0.9 to 1.0: accuracy 1/2, mean confidence 0.93, gap 0.43. Bin 0.3 to 0.4, which holds its upper bound:
+    # accuracy 1/2, mean confidence 0.375, gap 0.125. ECE = 2/4 · 0.43 + 2/4 · 0.125 = 0.2775.
+    assert found.ece() == pytest.approx(0.2775)
+    bins = found.to_json()["bins"]
+    assert bins[3] == {"low": 0.3, "high": 0.4, "count": 2, "confidence": 0.375, "accuracy": 0.5}
+    assert bins[9] == {"low": 0.9, "high": 1.0, "count": 2, "confidence": 0.93, "accuracy": 0.5}
+    assert bins[0] == {"low": 0.0, "high": 0.1, "count": 0, "confidence": None, "accuracy": None}
+
+
+def test_brier_by_hand() -> None:
+    found = calibrated(
+        answered(None, right=True, scores=logs(0.2, 0.7, 0.1)),
+        answered(None, right=False, scores=logs(0.6, 0.3, 0.1)),
+    )
+
+    # B is the key. 0.2² + (0.7 - 1)² + 0.1² = 0.04 + 0.09 + 0.01 = 0.14, and 0.6² + (0.3 - 1)² + 0.1² = 0.36 + 0.49 +
+    # 0.01 = 0.86; their mean is 0.5.
+    assert found.brier() == pytest.approx(0.5)
+    assert found.ece() is None, "nobody claimed anything"
+
+
+@pytest.mark.parametrize(
+    ("scores", "brier"),
+    [
+        ({"A": -math.inf, "B": -1.0, "C": -math.inf}, 0.0),
+        ({"A": -1.0, "B": -math.inf, "C": -math.inf}, 2.0),
+        ({"A": -700.0, "B": -700.0, "C": -700.0}, 2 / 3),  # (1/3)² + (2/3)² + (1/3)² = 6/9
+    ],
+    ids=["sure and right", "sure and wrong", "no idea"],
+)
+def test_the_brier_score_goes_from_0_to_2(scores: dict[str, float], brier: float) -> None:
+    assert calibrated(answered(None, right=True, scores=scores)).brier() == pytest.approx(brier)
+
+
+@pytest.mark.parametrize("edge", EDGES[1:])
+def test_a_bin_holds_its_upper_bound(edge: float) -> None:
+    (filled,) = [each for each in calibrated(answered(edge, right=True)).to_json()["bins"] if each["count"]]
+
+    assert filled["high"] == edge
+
+
+def test_a_confidence_of_0_is_in_the_first_bin() -> None:
+    assert calibrated(answered(0.0, right=False)).bins[0].count == 1
+
+
+@pytest.mark.parametrize("outcome", [Outcome.UNANSWERED, Outcome.FAILED, Outcome.ANSWERED])
+def test_only_answers_that_can_be_checked_are_in_it(outcome: Outcome) -> None:
+    verdict = Verdict(question_id="q", outcome=outcome, confidence=0.5, choice_scores=logs(0.2, 0.7, 0.1))
+
+    found = calibrated(verdict)
+
+    assert (found.of, found.distributions) == (0, 0)
+
+
+def test_questions_without_a_key_are_not_in_it() -> None:
+    keyless = Question(id="q", question="q", choices=("a", "b", "c"))
+
+    assert calibrated(answered(0.5, right=True), question=keyless) == Calibration()
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        {},
+        {"A": -1.0, "B": -1.0},
+        {"A": -1.0, "B": math.nan, "C": -1.0},
+        {"A": -1.0, "B": math.inf, "C": -1.0},
+        dict.fromkeys("ABC", -math.inf),
+    ],
+    ids=["none", "one missing", "NaN", "infinite", "nothing is possible"],
+)
+def test_scores_that_are_no_distribution_are_left_out_of_brier(scores: dict[str, float]) -> None:
+    found = calibrated(answered(0.5, right=True, scores=scores))
+
+    assert (found.of, found.distributions, found.brier()) == (1, 0, None)
+
+
+def test_a_confidence_that_is_no_number_is_left_out_of_ece() -> None:
+    assert calibrated(answered(math.nan, right=True)).of == 0
+
+
+def test_nothing_has_no_calibration() -> None:
+    content = Calibration().to_json()
+
+    assert (content["ece"], content["brier"], content["of"], content["brier_of"]) == (None, None, 0, 0)
+
+
+claims = st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=60)
+triples = st.lists(st.floats(-50, 0), min_size=3, max_size=3)
+
+
+@given(claims)
+@examples(deadline=None)
+def test_ece_is_numpys_and_between_0_and_1(claimed: list[tuple[float, bool]]) -> None:
+    found = calibrated(*(answered(confidence, right=right) for confidence, right in claimed)).ece()
+
+    confidences, rights = np.array([each[0] for each in claimed]), np.array([each[1] for each in claimed])
+    into = np.digitize(confidences, EDGES[1:-1], right=True)
+    gaps = [
+        (into == at).mean() * abs(rights[into == at].mean() - confidences[into == at].mean()) for at in np.unique(into)
+    ]
+    assert found is not None
+    assert 0 <= found <= 1
+    assert found == pytest.approx(sum(gaps), abs=1e-12)
+
+
+@given(st.lists(triples, min_size=1, max_size=20))
+@examples(deadline=None)
+def test_brier_is_scipys_softmax_against_the_key_and_between_0_and_2(scored: list[list[float]]) -> None:
+    found = calibrated(
+        *(answered(None, right=True, scores=dict(zip("ABC", each, strict=True))) for each in scored)
+    ).brier()
+
+    expected = ((softmax(np.array(scored), axis=1) - np.array([0, 1, 0])) ** 2).sum(axis=1).mean()
+    assert found is not None
+    assert 0 <= found <= 2
+    assert found == pytest.approx(expected, abs=1e-12)
+
+
+@given(triples)
+@examples(deadline=None)
+def test_probabilities_sum_to_one(scores: list[float]) -> None:
+    assert sum(probabilities("ABC", dict(zip("ABC", scores, strict=True))).values()) == pytest.approx(1.0)

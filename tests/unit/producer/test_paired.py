@@ -1,0 +1,121 @@
+"""Two runs question by question: the difference, McNemar's test, and what could have been found."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+from scipy.stats import binom, bootstrap, norm
+
+from producer.stats import Pairs
+
+
+def test_the_difference_is_b_minus_a() -> None:
+    pairs = Pairs(both=5, only_a=1, only_b=3, neither=1)
+
+    assert (pairs.of, pairs.discordant) == (10, 4)
+    assert (pairs.accuracy_a.value, pairs.accuracy_b.value) == (0.6, 0.8)
+    assert pairs.difference == pytest.approx(0.2)
+
+
+def test_mcnemar_by_hand() -> None:
+    # Six discordant pairs, one of them for A: twice the chance of at most one head in six throws, 2 · (1 + 6) / 64.
+    assert Pairs(both=10, only_a=1, only_b=5, neither=4).p_value() == pytest.approx(14 / 64)
+
+
+def test_mcnemar_does_not_care_which_run_is_called_a() -> None:
+    assert Pairs(10, 2, 9, 4).p_value() == pytest.approx(Pairs(10, 9, 2, 4).p_value())
+
+
+def test_runs_that_never_disagree_do_not_differ() -> None:
+    pairs = Pairs(both=3, only_a=0, only_b=0, neither=2)
+
+    assert (pairs.p_value(), pairs.difference, pairs.detectable()) == (1.0, 0.0, None)
+    assert (pairs.interval().low, pairs.interval().high) == (0.0, 0.0)
+
+
+def test_the_interval_is_that_of_scipy_drawing_the_pairs_themselves() -> None:
+    pairs = Pairs(both=120, only_a=20, only_b=35, neither=25)
+    differences = np.repeat([0, -1, 1], [pairs.both + pairs.neither, pairs.only_a, pairs.only_b])
+
+    theirs = bootstrap(
+        (differences,), np.mean, method="percentile", n_resamples=20_000, batch=1000, rng=1
+    ).confidence_interval
+    ours = pairs.interval()
+
+    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.006)
+
+
+def test_the_detectable_difference_is_that_of_a_known_example() -> None:
+    # The usual example of Connor's formula, discordant shares 0.45 and 0.05: ψ = 0.5, δ = 0.4, n = 22.8, rounded up 23.
+    # With 23 pairs, of which half are discordant, it must be found that slightly less than 0.4 is detectable.
+    assert Pairs(both=11, only_a=11, only_b=12, neither=12).detectable() == pytest.approx(connor(46, 0.5), rel=1e-9)
+    assert needed(0.5, 0.4) == pytest.approx(22.8, abs=0.05)
+    assert connor(needed(0.5, 0.4), 0.5) == pytest.approx(0.4)
+
+
+def test_the_exact_test_finds_the_detectable_difference_four_times_of_five() -> None:
+    pairs = Pairs(both=600, only_a=100, only_b=100, neither=200)
+    delta, psi = pairs.detectable(), 0.2
+    assert delta is not None
+
+    # The discordant pairs are Binomial(1000, 0.2), those for B among them Binomial(that, (ψ + δ) / 2ψ).
+    power = 0.0
+    for discordant in range(120, 290):
+        at_most = binom.ppf(0.025, discordant, 0.5) - 1  # the greatest count with a two-sided p of at most 0.05
+        share_b = (psi + delta) / (2 * psi)
+        found = binom.cdf(at_most, discordant, share_b) + binom.sf(discordant - at_most - 1, discordant, share_b)
+        power += binom.pmf(discordant, 1000, psi) * found
+    assert power == pytest.approx(0.80, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [Pairs(1, 1, 1, 0), Pairs(100, 1, 0, 0)],
+    ids=["fewer than four pairs", "a difference would exceed the discordance"],
+)
+def test_with_too_little_to_go_by_nothing_is_detectable(pairs: Pairs) -> None:
+    assert pairs.detectable() is None
+    assert pairs.to_json()["minimum_detectable_effect"]["value"] is None
+
+
+tables = st.tuples(*[st.integers(0, 200)] * 4).filter(any).map(lambda cells: Pairs(*cells))
+
+
+@given(tables)
+@examples(deadline=None)
+def test_the_interval_contains_the_difference(pairs: Pairs) -> None:
+    found = pairs.interval()
+
+    assert -1 <= found.low <= pairs.difference + 1e-12
+    assert pairs.difference - 1e-12 <= found.high <= 1
+
+
+@given(tables)
+@examples(deadline=None)
+def test_p_is_a_probability_and_the_detectable_difference_is_possible(pairs: Pairs) -> None:
+    assert 0 < pairs.p_value() <= 1
+    smallest = pairs.detectable()
+    if smallest is not None:
+        psi = pairs.discordant / pairs.of
+        assert 0 < smallest <= psi
+        assert needed(psi, smallest) == pytest.approx(pairs.of), "so many pairs are what it needs"
+
+
+def needed(psi: float, delta: float) -> float:
+    """Connor's number of pairs."""
+    z_alpha, z_beta = norm.ppf(0.975), norm.ppf(0.8)
+    return float(((z_alpha * math.sqrt(psi) + z_beta * math.sqrt(psi - delta**2)) / delta) ** 2)
+
+
+def connor(n: float, psi: float) -> float:
+    """The difference for which `needed` is `n`, by bisection."""
+    low, high = 1e-9, psi
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if needed(psi, middle) > n else (low, middle)
+    return low
