@@ -38,7 +38,7 @@ def send_missing(
 def looks_stalled(ledger: RedisLedger, run: Run) -> bool:
     """Whether `run` has unsettled questions that no message can be carrying any more.
 
-    Cheap enough to ask every second: a few counts, no message is read.
+    Cheap enough to ask every second: while messages wait it costs a few counts, and only held ones are ever read.
     """
     with translating("the audit's Redis"):
         if queue_length(ledger.client, run.spec.model):

