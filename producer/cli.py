@@ -11,6 +11,7 @@ import click
 from contract import logs
 from contract.settings import PREFIX
 from producer.columns import iso
+from producer.compare import compare
 from producer.enqueue import enqueue
 from producer.export import FORMATS
 from producer.finish import export_and_tell, finish, stay, tell
@@ -49,6 +50,7 @@ def main(ctx: click.Context, redis: str | None, deploy: Path | None) -> None:
 
 
 main.add_command(enqueue)
+main.add_command(compare)
 
 
 @main.command()

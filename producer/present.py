@@ -20,7 +20,7 @@ from contract.question import Question
 from contract.verdict import Outcome, Verdict
 from producer.broker import Broker
 from producer.columns import iso
-from producer.stats import Share, Tally
+from producer.stats import Calibration, Share, Tally
 from producer.watch import START_WORKERS
 
 __all__ = [
@@ -85,6 +85,7 @@ def result_lines(run: Run, tally: Tally, files: Iterable[Path] = ()) -> Lines:
         ("run", run.run_id),
         *_accuracy_lines(tally),
         ("chance", f"{run.chance:.3f}"),
+        *_calibration_lines(tally.calibration),
         ("outcomes", outcome_line(tally)),
     ]
     if tally.keyless.total():
@@ -100,6 +101,12 @@ def _accuracy_lines(tally: Tally) -> Lines:
         return [("accuracy", "none yet")]
     lines = [("accuracy", _share(over_all, "of all; unanswered and failed ones count as not right"))]
     return lines + ([("", _share(over_answered, "of those answered"))] if over_answered else [])
+
+
+def _calibration_lines(calibration: Calibration) -> Lines:
+    figures = {"ECE": calibration.ece(), "Brier": calibration.brier()}
+    known = [f"{name} {value:.3f}" for name, value in figures.items() if value is not None]
+    return [("calibration", " · ".join(known))] if known else []
 
 
 def _share(share: Share, what: str) -> str:

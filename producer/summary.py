@@ -15,11 +15,12 @@ from contract.ledger import Run
 from contract.question import Question
 from contract.verdict import Verdict
 from producer.columns import iso
-from producer.stats import Tally
+from producer.stats import Tally, cluster_interval, macro
 
 __all__ = ["Summary"]
 
 PACKAGES = ("mcqueue", "celery", "redis", "pydantic")
+FEW_SUBJECTS = "none: it needs at least two subjects with settled questions that have a key"
 
 
 @dataclass
@@ -60,6 +61,7 @@ class Summary:
     def to_json(self, live: Iterable[WorkerRecord] = ()) -> dict[str, Any]:
         """The summary's content. `live` are the workers whose engines are described in it."""
         spec = self.run.spec
+        by_subject = self._by_subject()
         return {
             "run_id": self.run.run_id,
             "source": self.run.source,
@@ -68,7 +70,10 @@ class Summary:
             "fingerprint": spec.fingerprint(),
             **self.tally.to_json(),
             "chance": round(self.run.chance, 6),
-            "by_subject": self._by_subject(),
+            **self._over_subjects(by_subject),
+            "rates": self.tally.rates(),
+            "calibration": self.tally.calibration.to_json(),
+            "by_subject": by_subject,
             "tokens": {"prompt": self.prompt_tokens, "completion": self.completion_tokens},
             **self._times(),
             "workers": sorted(self.workers),
@@ -80,6 +85,17 @@ class Summary:
         if set(self.subjects) <= {""}:
             return {}
         return {name: self.subjects[name].to_json() for name in sorted(self.subjects)}
+
+    def _over_subjects(self, by_subject: dict[str, Any]) -> dict[str, Any]:
+        """Figures whose unit is the subject; questions without one are together one, where others have one."""
+        found = [self.subjects[name].over_all() for name in by_subject]
+        shares = [each for each in found if each is not None]
+        mean, interval = macro(shares), cluster_interval(shares)
+        between = interval.to_json() if interval else {"low": None, "high": None, "note": FEW_SUBJECTS}
+        return {
+            "macro_accuracy": None if mean is None else {"value": round(mean, 6), "subjects": len(shares)},
+            "accuracy_cluster_interval": {"clusters": len(shares), **between},
+        }
 
     def _times(self) -> dict[str, Any]:
         """`wall_s` runs from the start of the first generate call to the last verdict, by the workers' clocks."""

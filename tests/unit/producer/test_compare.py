@@ -81,7 +81,7 @@ def test_the_figures_are_those_of_the_pairs_with_a_key(ran: Ran, compare: Compar
     # Four discordant pairs, one of them for A: 2 · (1 + 4) / 16.
     assert found["mcnemar"] == {"p_value": pytest.approx(10 / 16), "discordant": 4}
     assert found["minimum_detectable_effect"]["power"] == 0.8
-    assert found["differences"] == {"model": {"a": "small", "b": "large"}}
+    assert found["spec_differences"] == {"model": {"a": "small", "b": "large"}}
     assert [each["id"] for each in found["flips"]] == ["q1", "q2", "q3", "q4"]
     assert found["flips"][3] == {
         "id": "q4",
@@ -103,7 +103,9 @@ def test_a_person_sees_the_same_and_the_first_questions_that_flipped(ran: Ran, c
     assert "A           0.333  95 % interval 0.097 to 0.700 (2 of 6)  one" in text
     assert "differ in   model: 'small' → 'large'" in text
     assert "pairs       6: both right 1 · only A 1 · only B 3 · neither 1" in text
-    assert "difference  +0.333  95 % interval -0.333 to +1.000 (B minus A)" in text
+    # Six draws of -1, 0 and 1 with chances 1/6, 2/6 and 3/6: their sum is at most -3 in 0.9 %, at most -2 in 3.3 %,
+    # at most 4 in 92.2 % and at most 5 in 98.4 % of the cases. Hence -2/6 and 5/6.
+    assert "difference  +0.333  95 % interval -0.333 to +0.833 (B minus A)" in text
     assert "McNemar     p = 0.62 (exact, two-sided, 4 discordant pairs)" in text
     assert "failed      in A or B: 1 pair, counted as not right" in text
     assert "no key      1 question, in no figure" in text
@@ -218,5 +220,5 @@ def test_a_long_value_is_shown_by_its_beginning(ran: Ran, compare: Compare) -> N
     text = compare("one", "two").stdout
 
     assert "prompt.version: " in text
-    assert "long long …" in text
-    assert "long " * 50 in json.loads(compare("one", "two", "--json").stdout)["differences"]["prompt.text"]["b"]
+    assert "long long…" in text
+    assert "long " * 50 in json.loads(compare("one", "two", "--json").stdout)["spec_differences"]["prompt.text"]["b"]

@@ -50,12 +50,15 @@ def test_the_interval_is_that_of_scipy_drawing_the_pairs_themselves() -> None:
     assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.006)
 
 
-def test_the_detectable_difference_is_that_of_a_known_example() -> None:
-    # The usual example of Connor's formula, discordant shares 0.45 and 0.05: ψ = 0.5, δ = 0.4, n = 22.8, rounded up 23.
-    # With 23 pairs, of which half are discordant, it must be found that slightly less than 0.4 is detectable.
-    assert Pairs(both=11, only_a=11, only_b=12, neither=12).detectable() == pytest.approx(connor(46, 0.5), rel=1e-9)
-    assert needed(0.5, 0.4) == pytest.approx(22.8, abs=0.05)
-    assert connor(needed(0.5, 0.4), 0.5) == pytest.approx(0.4)
+def test_the_detectable_difference_by_hand() -> None:
+    # ψ = 0.5, n = 100: √0.5 · (1.95996 · 10 + 0.84162 · √(100 + 0.70833 - 3.84146)) / 100.70833 = 0.195776
+    assert Pairs(both=25, only_a=20, only_b=30, neither=25).detectable() == pytest.approx(0.195776, abs=1e-6)
+
+
+def test_the_number_of_pairs_that_the_tests_check_against_is_connors() -> None:
+    # The example of the sample size calculators, discordant shares 0.45 and 0.05: ((1.95996 · √0.5 + 0.84162 ·
+    # √(0.5 - 0.16)) / 0.4)² = (1.87664 / 0.4)² = 22.01, so 23 pairs.
+    assert needed(0.5, 0.4) == pytest.approx(22.01, abs=0.005)
 
 
 def test_the_exact_test_finds_the_detectable_difference_four_times_of_five() -> None:
@@ -110,12 +113,3 @@ def needed(psi: float, delta: float) -> float:
     """Connor's number of pairs."""
     z_alpha, z_beta = norm.ppf(0.975), norm.ppf(0.8)
     return float(((z_alpha * math.sqrt(psi) + z_beta * math.sqrt(psi - delta**2)) / delta) ** 2)
-
-
-def connor(n: float, psi: float) -> float:
-    """The difference for which `needed` is `n`, by bisection."""
-    low, high = 1e-9, psi
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if needed(psi, middle) > n else (low, middle)
-    return low

@@ -1,4 +1,4 @@
-"""How right the model was, as pure functions of questions and verdicts.
+"""How the questions of a run ended, and how right the model was.
 
 Two shares, always side by side: over **all** questions that have a key and a verdict, where unanswered and failed
 ones count as not right; and over the **answered** ones among them. Questions without a key are in neither.
@@ -14,65 +14,39 @@ from typing import Any
 from contract.ledger import Counts
 from contract.question import Question
 from contract.verdict import Outcome, Verdict
+from producer.stats.calibration import Calibration
+from producer.stats.proportion import Share, share
 
-__all__ = ["Share", "Tally", "share", "tally"]
-
-CONFIDENCE = 0.95
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """`right` of `of`, with the 95 % Wilson interval from `low` to `high`."""
-
-    right: int
-    of: int
-    low: float
-    high: float
-
-    @property
-    def value(self) -> float:
-        """The share, 0 to 1."""
-        return self.right / self.of
-
-    def to_json(self) -> dict[str, Any]:
-        """For summary.json."""
-        return {
-            "value": round(self.value, 6),
-            "low": round(self.low, 6),
-            "high": round(self.high, 6),
-            "right": self.right,
-            "of": self.of,
-        }
-
-
-def share(right: int, of: int) -> Share | None:
-    """`right` of `of` with its interval; None of nothing."""
-    if not of:
-        return None
-    from scipy.stats import binomtest  # a second to import: only where a number is shown
-
-    interval = binomtest(right, of).proportion_ci(CONFIDENCE, method="wilson")
-    return Share(right, of, float(interval.low), float(interval.high))
+__all__ = ["Tally", "tally"]
 
 
 @dataclass
 class Tally:
-    """Outcomes counted, those of questions with and without a key apart."""
+    """Outcomes counted, those of questions with and without a key apart, and what was claimed beside them."""
 
     keyed: Counter[Outcome] = field(default_factory=Counter)
     keyless: Counter[Outcome] = field(default_factory=Counter)
     unsettled: int = 0
+    #: Verdicts that say `truncated`.
+    truncated: int = 0
+    calibration: Calibration = field(default_factory=Calibration)
 
     def add(self, question: Question, verdict: Verdict | None) -> None:
         """Count one question."""
         if verdict is None:
             self.unsettled += 1
-        else:
-            (self.keyless if question.answer is None else self.keyed)[verdict.outcome] += 1
+            return
+        (self.keyless if question.answer is None else self.keyed)[verdict.outcome] += 1
+        self.truncated += verdict.truncated
+        self.calibration.add(question, verdict)
 
     @classmethod
     def of_counts(cls, counts: Counts) -> Tally:
-        """From the ledger's counters, which cannot tell an unanswered or failed question without a key from others."""
+        """From the ledger's counters.
+
+        They cannot tell an unanswered or failed question without a key from others, and know neither truncation nor
+        confidence.
+        """
         keyed = Counter(counts.outcomes)
         keyless = Counter({Outcome.ANSWERED: keyed.pop(Outcome.ANSWERED, 0)})
         return cls(keyed, keyless, counts.total - counts.settled)
@@ -99,6 +73,16 @@ class Tally:
         """Share of right ones among those where the model chose."""
         right = self.keyed[Outcome.CORRECT]
         return share(right, right + self.keyed[Outcome.WRONG])
+
+    def rates(self) -> dict[str, Any]:
+        """Shares of unanswered, failed and truncated ones among all `of` with a verdict, with a key or without."""
+        counted = {
+            "unanswered": self.count(Outcome.UNANSWERED),
+            "failed": self.count(Outcome.FAILED),
+            "truncated": self.truncated,
+        }
+        shares = {name: round(n / self.settled, 6) if self.settled else None for name, n in counted.items()}
+        return {"of": self.settled, **shares}
 
     def to_json(self) -> dict[str, Any]:
         """For summary.json and `--json`."""

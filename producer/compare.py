@@ -1,0 +1,220 @@
+"""`python -m producer compare`: two settled runs over the same questions, paired question by question."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import click
+
+from contract.errors import InputError
+from contract.ledger import Ledger, Run
+from contract.question import Question
+from contract.spec import RunSpec
+from contract.verdict import Outcome, Verdict
+from producer.options import as_json
+from producer.present import Lines, echo_json, echo_lines, echo_table, number
+from producer.session import Session
+from producer.stats import Pairs, Share
+from producer.stats.paired import ALPHA, POWER
+
+__all__ = ["Comparison", "Flip", "compare", "differences", "pair_up"]
+
+#: Characters of a spec's value that a person is shown; programs get all of it.
+MOST_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """A question that exactly one of the runs got right."""
+
+    id: str
+    subject: str | None
+    answer: str | None
+    outcome_a: Outcome
+    choice_a: str | None
+    outcome_b: Outcome
+    choice_b: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What two runs came to, pair by pair. Failed and unanswered questions count as not right."""
+
+    a: Run
+    b: Run
+    pairs: Pairs
+    flips: list[Flip] = field(repr=False)
+    #: Pairs of which one or both failed: the model was not heard, and the table takes it for not right.
+    either_failed: int
+    #: Questions without a key; they are in no figure.
+    without_key: int
+
+    def to_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "a": _side(self.a, self.pairs.accuracy_a),
+            "b": _side(self.b, self.pairs.accuracy_b),
+            "spec_differences": {
+                name: {"a": a, "b": b} for name, (a, b) in differences(self.a.spec, self.b.spec).items()
+            },
+            "chance": round(self.a.chance, 6),
+            **self.pairs.to_json(),
+            "either_failed": self.either_failed,
+            "without_key": self.without_key,
+            "flips": [asdict(each) for each in self.flips],
+        }
+
+
+@click.command()
+@click.argument("name_a", metavar="A")
+@click.argument("name_b", metavar="B")
+@click.option(
+    "--flips", type=click.IntRange(min=0), default=10, metavar="N", help="Show the first N that flipped.  [default: 10]"
+)
+@as_json
+@click.pass_obj
+def compare(session: Session, name_a: str, name_b: str, flips: int, as_json: bool) -> None:
+    """Compare the settled runs A and B over the same questions: is B better, and how sure is that?
+
+    Differences are B minus A. With --json all questions that flipped are listed.
+    """
+    found = pair_up(session.ledger, session.run(name_a), session.run(name_b))
+    if as_json:
+        echo_json(found.to_json())
+        return
+    echo_lines(_lines(found, flips))
+    if shown := found.flips[:flips]:
+        click.echo()
+        echo_table(("question", "subject", "key", "A", "B"), map(_row, shown))
+
+
+def pair_up(ledger: Ledger, a: Run, b: Run) -> Comparison:
+    """The comparison of `a` and `b`, one pass over both. Raises InputError for runs that cannot be compared."""
+    if a.spec.questions_digest != b.spec.questions_digest:
+        raise _different_questions(ledger, a, b)
+    for run in (a, b):
+        _refuse_unsettled(ledger, run)
+    kinds: Counter[tuple[bool, bool]] = Counter()
+    flips: list[Flip] = []
+    either_failed = without_key = 0
+    for question, of_a, of_b in _paired(ledger, a, b):
+        if question.answer is None:
+            without_key += 1
+            continue
+        right = (of_a.outcome is Outcome.CORRECT, of_b.outcome is Outcome.CORRECT)
+        kinds[right] += 1
+        either_failed += Outcome.FAILED in (of_a.outcome, of_b.outcome)
+        if right[0] != right[1]:
+            flips.append(_flip(question, of_a, of_b))
+    if not kinds:
+        raise InputError(f"None of the {number(without_key, 'question')} has a key: neither run can be right or wrong.")
+    pairs = Pairs(kinds[True, True], kinds[True, False], kinds[False, True], kinds[False, False])
+    return Comparison(a, b, pairs, flips, either_failed, without_key)
+
+
+def differences(a: RunSpec, b: RunSpec) -> dict[str, tuple[Any, Any]]:
+    """Fields whose values differ, nested ones as `prompt.text`, each with both values; None where one has it not."""
+    fields_a, fields_b = _fields(a), _fields(b)
+    both = {name: (fields_a.get(name), fields_b.get(name)) for name in {**fields_a, **fields_b}}
+    return {name: (one, other) for name, (one, other) in both.items() if one != other}
+
+
+def _fields(spec: RunSpec) -> dict[str, Any]:
+    return {**_flat(spec.model_dump(mode="json")), "prompt.version": spec.prompt.version}
+
+
+def _flat(content: Mapping[str, Any], start: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in content.items():
+        flat |= _flat(value, f"{start}{name}.") if isinstance(value, dict) else {f"{start}{name}": value}
+    return flat
+
+
+def _paired(ledger: Ledger, a: Run, b: Run) -> Iterator[tuple[Question, Verdict, Verdict]]:
+    """Both verdicts of each question. Equal digests mean equal questions in equal order."""
+    for (question, of_a), (same, of_b) in zip(ledger.results(a.run_id), ledger.results(b.run_id), strict=True):
+        assert question.id == same.id, "the digest covers the order"
+        assert of_a is not None, "a settled run has all verdicts"
+        assert of_b is not None, "a settled run has all verdicts"
+        yield question, of_a, of_b
+
+
+def _flip(question: Question, a: Verdict, b: Verdict) -> Flip:
+    return Flip(question.id, question.subject, question.answer, a.outcome, a.choice, b.outcome, b.choice)
+
+
+def _refuse_unsettled(ledger: Ledger, run: Run) -> None:
+    counts = ledger.counts(run.run_id)
+    if not counts.finished:
+        raise InputError(
+            f"Run {run.run_id} is not settled: {counts.settled:,} of {counts.total:,} questions have a verdict.",
+            hint=f"Stay with it until it is: python -m producer watch {run.run_id}",
+        )
+
+
+def _different_questions(ledger: Ledger, a: Run, b: Run) -> InputError:
+    ids_a = {question.id for question, _ in ledger.results(a.run_id)}
+    shared = sum(question.id in ids_a for question, _ in ledger.results(b.run_id))
+    how = f"of {a.questions:,} and {b.questions:,} ids they share {shared:,}"
+    if shared == a.questions == b.questions:
+        how += ", whose content or order differs"
+    return InputError(
+        f"Runs {a.run_id} and {b.run_id} asked different questions: {how}.",
+        hint="Enqueue the very same file for both, with the same --limit or --sample.",
+    )
+
+
+def _side(run: Run, accuracy: Share) -> dict[str, Any]:
+    return {"run_id": run.run_id, "accuracy_all": accuracy.to_json()}
+
+
+def _lines(found: Comparison, flips: int) -> Lines:
+    pairs = found.pairs
+    interval = pairs.interval()
+    table = f"both right {pairs.both:,} · only A {pairs.only_a:,} · only B {pairs.only_b:,} · neither {pairs.neither:,}"
+    difference = f"{pairs.difference:+.3f}  95 % interval {interval.low:+.3f} to {interval.high:+.3f} (B minus A)"
+    lines = [
+        ("A", _accuracy(found.a, pairs.accuracy_a)),
+        ("B", _accuracy(found.b, pairs.accuracy_b)),
+        ("chance", f"{found.a.chance:.3f}"),
+        ("differ in", "\n".join(_changes(found)) or "nothing: the same was asked twice"),
+        ("pairs", f"{pairs.of:,}: {table}"),
+        ("difference", difference),
+        ("McNemar", f"p = {pairs.p_value():.2g} (exact, two-sided, {number(pairs.discordant, 'discordant pair')})"),
+        ("detectable", _detectable(pairs)),
+    ]
+    if found.either_failed:
+        lines.append(("failed", f"in A or B: {number(found.either_failed, 'pair')}, counted as not right"))
+    if found.without_key:
+        lines.append(("no key", f"{number(found.without_key, 'question')}, in no figure"))
+    return [*lines, ("flipped", f"{pairs.discordant:,}, shown {min(flips, pairs.discordant):,}")]
+
+
+def _accuracy(run: Run, accuracy: Share) -> str:
+    interval = f"95 % interval {accuracy.low:.3f} to {accuracy.high:.3f}"
+    return f"{accuracy.value:.3f}  {interval} ({accuracy.right:,} of {accuracy.of:,})  {run.run_id}"
+
+
+def _changes(found: Comparison) -> Iterator[str]:
+    for name, (a, b) in differences(found.a.spec, found.b.spec).items():
+        yield f"{name}: {_shown(a)} → {_shown(b)}"
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
+
+
+def _detectable(pairs: Pairs) -> str:
+    smallest = pairs.detectable()
+    if smallest is None:
+        return "no difference: too few discordant pairs"
+    return f"{smallest:.3f} or more ({100 * POWER:.0f} % power at level {ALPHA}, so many pairs, so many discordant)"
+
+
+def _row(flip: Flip) -> tuple[str, ...]:
+    a, b = f"{flip.choice_a or '-'} {flip.outcome_a}", f"{flip.choice_b or '-'} {flip.outcome_b}"
+    return flip.id, flip.subject or "", flip.answer or "", a, b

@@ -1,0 +1,119 @@
+"""Whether the model's confidence can be believed: expected calibration error, its histogram, and the Brier score.
+
+Both are taken over the questions that have a key and that the model answered. Unanswered and failed ones claim
+nothing, so they are in neither. The probabilities are shares among the given choices: where scores were divided by
+the choice's length, they are flatter than what the model said.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from contract.question import Question
+from contract.verdict import Outcome, Verdict
+
+__all__ = ["EDGES", "Bin", "Calibration", "probabilities"]
+
+BINS = 10
+#: Bounds of the bins. Each bin holds its upper bound; the first one also 0.
+EDGES = tuple(at / BINS for at in range(BINS + 1))
+_ANSWERED = frozenset({Outcome.CORRECT, Outcome.WRONG})
+
+
+@dataclass(slots=True)
+class Bin:
+    """Answers whose confidence lies between two neighbouring edges."""
+
+    count: int = 0
+    right: int = 0
+    #: Sum of their confidences.
+    claimed: float = 0.0
+
+    @property
+    def gap(self) -> float:
+        """How far the mean confidence is from the accuracy, times the answers in the bin."""
+        return abs(self.claimed - self.right)
+
+    def to_json(self) -> dict[str, Any]:
+        """Mean confidence and accuracy; null in an empty bin."""
+        confidence, accuracy = (self.claimed / self.count, self.right / self.count) if self.count else (None, None)
+        return {"count": self.count, "confidence": _rounded(confidence), "accuracy": _rounded(accuracy)}
+
+
+@dataclass(slots=True)
+class Calibration:
+    """Sums from which the figures follow, whatever the number of questions."""
+
+    bins: list[Bin] = field(default_factory=lambda: [Bin() for _ in range(BINS)])
+    #: Answers with a probability for each choice, and the sum of their squared distances from the key.
+    distributions: int = 0
+    distance: float = 0.0
+
+    def add(self, question: Question, verdict: Verdict) -> None:
+        """Count one question. What has no confidence, or no score for some choice, is left out of that figure."""
+        if question.answer is None or verdict.outcome not in _ANSWERED:
+            return
+        if verdict.confidence is not None and 0.0 <= verdict.confidence <= 1.0:
+            into = self.bins[max(0, bisect_left(EDGES, verdict.confidence) - 1)]
+            into.count += 1
+            into.right += verdict.outcome is Outcome.CORRECT
+            into.claimed += verdict.confidence
+        if shares := probabilities(question.labels, verdict.choice_scores):
+            self.distributions += 1
+            self.distance += sum((p - (label == question.answer)) ** 2 for label, p in shares.items())
+
+    @property
+    def of(self) -> int:
+        """Answers with a confidence."""
+        return sum(each.count for each in self.bins)
+
+    def ece(self) -> float | None:
+        """Expected calibration error, 0 (as right as it claims) to 1; None of nothing.
+
+        ECE = Σ_b n_b/n · |accuracy_b - mean confidence_b| over ten bins of equal width, by the confidence in the
+        chosen choice (`Verdict.confidence`). Source: Guo et al., "On calibration of modern neural networks", ICML
+        2017, equation 3. With few questions per bin it comes out too high.
+        """
+        return sum(each.gap for each in self.bins) / self.of if self.of else None
+
+    def brier(self) -> float | None:
+        """Brier score of the whole distribution, 0 (sure and right) to 2 (sure and wrong); None of nothing.
+
+        Brier = 1/n · Σ_questions Σ_choices (p - y)², y being 1 for the key and 0 for the others, p as in
+        `probabilities`. Source: G. W. Brier, "Verification of forecasts expressed in terms of probability", Monthly
+        Weather Review 78 (1950), whose score this is; what halves it for two classes is another convention.
+        """
+        return self.distance / self.distributions if self.distributions else None
+
+    def to_json(self) -> dict[str, Any]:
+        """For summary.json. `of` answers are in the bins, `brier_of` in the Brier score."""
+        bounded = zip(pairwise(EDGES), self.bins, strict=True)
+        return {
+            "ece": _rounded(self.ece()),
+            "of": self.of,
+            "brier": _rounded(self.brier()),
+            "brier_of": self.distributions,
+            "bins": [{"low": low, "high": high, **each.to_json()} for (low, high), each in bounded],
+        }
+
+
+def probabilities(labels: Sequence[str], scores: Mapping[str, float]) -> dict[str, float]:
+    """Softmax of `scores` over `labels`: p_i = exp(s_i) / Σ_j exp(s_j).
+
+    Empty where a label has no score or the scores are no distribution: NaN, infinite, or all minus infinity.
+    """
+    wanted = [scores.get(label, math.nan) for label in labels]
+    if not all(score < math.inf for score in wanted) or max(wanted) == -math.inf:
+        return {}
+    weights = [math.exp(score - max(wanted)) for score in wanted]
+    total = sum(weights)
+    return {label: weight / total for label, weight in zip(labels, weights, strict=True)}
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)

@@ -1,0 +1,123 @@
+"""Two runs over the same questions, A and B, question by question. Differences are B minus A."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+from producer.stats.bootstrap import RESAMPLES, SEED, Interval, percentiles
+from producer.stats.proportion import Share, share
+
+__all__ = ["ALPHA", "POWER", "Pairs"]
+
+#: Two-sided level of the test, and the chance to find a difference that the detectable one is worked out for.
+ALPHA = 0.05
+POWER = 0.80
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """The contingency table: how many questions both, one or neither of the runs got right; at least one in all."""
+
+    both: int
+    only_a: int
+    only_b: int
+    neither: int
+
+    @property
+    def of(self) -> int:
+        """All pairs."""
+        return self.both + self.only_a + self.only_b + self.neither
+
+    @property
+    def discordant(self) -> int:
+        """Pairs of which exactly one is right."""
+        return self.only_a + self.only_b
+
+    @property
+    def accuracy_a(self) -> Share:
+        """Share that A got right; whatever has no answer counts as not right."""
+        return self._share(self.both + self.only_a)
+
+    @property
+    def accuracy_b(self) -> Share:
+        """Share that B got right; whatever has no answer counts as not right."""
+        return self._share(self.both + self.only_b)
+
+    @property
+    def difference(self) -> float:
+        """Accuracy of B minus accuracy of A, which is (only B - only A) / of."""
+        return (self.only_b - self.only_a) / self.of
+
+    def interval(self) -> Interval:
+        """Interval of the difference: pairs are drawn with replacement, as many as there are.
+
+        All that a pair adds to the difference is -1, 0 or 1, so that drawing pairs is drawing how many there are of
+        each kind, from a multinomial distribution.
+        """
+        import numpy as np  # late, like scipy: most commands show no interval
+
+        kinds = [self.only_a / self.of, self.only_b / self.of, (self.both + self.neither) / self.of]
+        drawn = np.random.default_rng(SEED).multinomial(self.of, kinds, size=RESAMPLES)
+        return percentiles((drawn[:, 1] - drawn[:, 0]) / self.of)
+
+    def p_value(self) -> float:
+        """McNemar's test in its exact form, two-sided: are A and B equally likely to be the one that is right?
+
+        Under that assumption `only_b` of the `discordant` pairs is Binomial(discordant, 1/2). Without discordant pairs
+        it is 1. Source: Q. McNemar, "Note on the sampling error of the difference between correlated proportions or
+        percentages", Psychometrika 12 (1947).
+        """
+        if not self.discordant:
+            return 1.0
+        from scipy.stats import binomtest
+
+        return float(binomtest(self.only_b, self.discordant, 0.5).pvalue)
+
+    def detectable(self) -> float | None:
+        """The smallest true difference that the test finds with 80 % power at a level of 0.05, with so many pairs.
+
+        Of n pairs a share ψ is discordant; with z_α = Φ⁻¹(1 - 0.05/2) and z_β = Φ⁻¹(0.80) a difference δ needs
+        n = (z_α √ψ + z_β √(ψ - δ²))² / δ² pairs (R. J. Connor, "Sample size for testing differences in proportions for
+        the paired-sample design", Biometrics 43 (1987), page 209). Solved for δ:
+        δ = √ψ (z_α √n + z_β √(n + z_β² - z_α²)) / (n + z_β²).
+
+        None where no difference could be found: with fewer than four pairs, or with so few discordant ones that δ would
+        be greater than ψ, which no difference is. ψ is the observed one, so this speaks of runs that disagree as often
+        as these two. It is an approximation by the normal distribution; the exact test finds slightly less.
+        """
+        z_alpha, z_beta = NormalDist().inv_cdf(1 - ALPHA / 2), NormalDist().inv_cdf(POWER)
+        n, discordance = self.of, self.discordant / self.of
+        under_root = n + z_beta**2 - z_alpha**2
+        if under_root < 0:
+            return None
+        factor = (z_alpha * math.sqrt(n) + z_beta * math.sqrt(under_root)) / (n + z_beta**2)
+        delta = math.sqrt(discordance) * factor
+        return delta if 0 < delta <= discordance else None
+
+    def to_json(self) -> dict[str, Any]:
+        """All figures, for `compare --json`."""
+        detectable = self.detectable()
+        return {
+            "pairs": self.of,
+            "contingency": {
+                "both": self.both,
+                "only_a": self.only_a,
+                "only_b": self.only_b,
+                "neither": self.neither,
+            },
+            "difference": {"value": round(self.difference, 6), **self.interval().to_json()},
+            "mcnemar": {"p_value": self.p_value(), "discordant": self.discordant},
+            "minimum_detectable_effect": {
+                "value": None if detectable is None else round(detectable, 6),
+                "power": POWER,
+                "alpha": ALPHA,
+            },
+        }
+
+    def _share(self, right: int) -> Share:
+        found = share(right, self.of)
+        assert found is not None, "there is at least one pair"
+        return found
