@@ -6,7 +6,7 @@ BIN      = $(VENV)/bin
 ARGS    ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo redis test unit integration acceptance check bench clean
+.PHONY: help setup demo redis test unit integration acceptance check clean
 
 help: ## What there is to make
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from celery import Celery
 
+from contract import keys
 from contract.fleet import Fleet
 from contract.ledger import RedisLedger, Run, translating
 from contract.queue import Priority, held_question_ids, publish, queue_length, queued_question_ids
 
-__all__ = ["looks_stalled", "missing", "send_missing"]
+__all__ = ["heal", "looks_stalled", "missing", "send_missing"]
 
 
 def missing(ledger: RedisLedger, run: Run) -> list[str]:
@@ -21,7 +22,7 @@ def missing(ledger: RedisLedger, run: Run) -> list[str]:
     A message on its way from the queue into a worker's hands while this looks can be reported as missing; sent twice,
     it costs a look at the ledger.
     """
-    with translating("the audit's Redis"):
+    with translating(ledger.place):
         accounted = queued_question_ids(ledger.client, run.spec.model, run.run_id)
         accounted |= held_question_ids(ledger.client, Fleet(ledger.client).names(), run.run_id)
     return [each for each in ledger.unsettled(run.run_id) if each not in accounted]
@@ -35,13 +36,25 @@ def send_missing(
     return len(lost), publish(app, run.spec.model, run.run_id, lost, batch_size, priority) if lost else 0
 
 
+def heal(
+    ledger: RedisLedger, app: Celery, run: Run, batch_size: int, priority: Priority = Priority.NORMAL
+) -> tuple[int, int]:
+    """`send_missing`, unless somebody else is at it just now or the run is still being written."""
+    with translating(ledger.place):
+        if not ledger.counts(run.run_id).written or not Fleet(ledger.client).claim(keys.audit_lock(run.run_id)):
+            return 0, 0
+    return send_missing(ledger, app, run, batch_size, priority)
+
+
 def looks_stalled(ledger: RedisLedger, run: Run) -> bool:
     """Whether `run` has unsettled questions that no message can be carrying any more.
 
     Cheap enough to ask every second: while messages wait it costs a few counts, and only held ones are ever read.
+    A run that is still being written is not stalled.
     """
-    with translating("the audit's Redis"):
+    with translating(ledger.place):
         if queue_length(ledger.client, run.spec.model):
             return False
         held = (held_question_ids(ledger.client, [name], run.run_id) for name in Fleet(ledger.client).names())
-        return not any(held) and ledger.counts(run.run_id).todo > 0
+        counts = ledger.counts(run.run_id)
+        return counts.todo > 0 and counts.written and not any(held)

@@ -6,7 +6,8 @@
     │   ├── SettingsError           configs/deploy/*.yaml, --set, environment
     │   ├── RunConfigError          configs/runs/*.yaml
     │   ├── ModelNotFound           no such folder, package or hub id
-    │   └── PlanError               GPU groups that cannot be
+    │   ├── PlanError               GPU groups that cannot be
+    │   └── NameTaken               retryable: a worker's name is another living worker's
     ├── LedgerError             the truth cannot be read or written
     │   ├── RedisUnreachable        retryable
     │   ├── LedgerFull              retryable once there is room
@@ -28,6 +29,7 @@ from pathlib import Path
 from typing import ClassVar
 
 __all__ = [
+    "EXIT_ENGINE",
     "EXIT_RETRY",
     "EngineDead",
     "EngineError",
@@ -37,6 +39,7 @@ __all__ = [
     "LedgerFull",
     "McqueueError",
     "ModelNotFound",
+    "NameTaken",
     "PlanError",
     "QuestionFileError",
     "RedisUnreachable",
@@ -51,6 +54,8 @@ __all__ = [
 
 #: Exit code of a process that could not go on now but may later (EX_TEMPFAIL of sysexits.h): start it again.
 EXIT_RETRY = 75
+#: Exit code of a worker whose engine did not boot (EX_SOFTWARE): start it again, but not for ever.
+EXIT_ENGINE = 70
 
 
 class McqueueError(Exception):
@@ -108,6 +113,12 @@ class ModelNotFound(InputError):
 
 class PlanError(InputError):
     """The wanted GPU groups do not fit the GPUs that are there."""
+
+
+class NameTaken(InputError):
+    """Another living worker has this name."""
+
+    retryable = True
 
 
 class LedgerError(McqueueError):

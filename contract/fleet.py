@@ -6,18 +6,21 @@ live workers must never share one.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import time
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, cast
 
 import psutil
 import redis
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 from contract import keys
-from contract.errors import InputError
+from contract.errors import NameTaken
+from contract.ledger import lua, translating
 
 __all__ = ["LEASE_S", "Fleet", "WorkerRecord", "WorkerState"]
 
@@ -36,77 +39,113 @@ class WorkerState(StrEnum):
 class WorkerRecord(BaseModel):
     """What a worker says about itself."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="ignore")  # a newer worker may say more
 
     name: str
     model: str
     state: WorkerState
     gpus: str = ""
     host: str = Field(default_factory=socket.gethostname)
+    #: Where `pid` means something: host, boot, and process namespace, as containers may share a host name.
+    place: str = Field(default_factory=lambda: process_place())
     pid: int = Field(default_factory=os.getpid)
-    #: Start of the process by its own host's clock: a reused process id is not the same worker.
-    process_started: float = Field(default_factory=lambda: round(psutil.Process().create_time(), 2))
+    #: Start of the process in clock ticks since boot: a reused process id is not the same worker.
+    process_started: int = Field(default_factory=lambda: process_start(os.getpid()) or 0)
     #: What the engine says it is, e.g. version, dtype, cache size.
     engine: dict[str, Any] = Field(default_factory=dict)
     batch_size: int = 0
     settled: int = 0
     seen_at: float = 0.0
 
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def owner(self) -> str:
+        """The one process that this record is about."""
+        return f"{self.place}/{self.pid}/{self.process_started}"
+
     def died_here(self) -> bool:
-        """Whether the process ran on this host and is gone."""
-        if self.host != socket.gethostname():
-            return False
-        try:
-            process = psutil.Process(self.pid)
-            started = round(process.create_time(), 2)
-            return bool(started != self.process_started or process.status() == psutil.STATUS_ZOMBIE)
-        except psutil.NoSuchProcess:
-            return True
+        """Whether the process ran where we can see it, and is gone."""
+        return self.place == process_place() and process_start(self.pid) != self.process_started
+
+
+def process_place() -> str:
+    """Where process ids are ours to look at: host, boot and process namespace."""
+    parts = [socket.gethostname()]
+    with contextlib.suppress(OSError):
+        parts += [
+            Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+            str(Path("/proc/self/ns/pid").readlink()),
+        ]
+    return "/".join(parts)
+
+
+def process_start(pid: int) -> int | None:
+    """When process `pid` started, in ticks that no clock change touches; None if it is gone, zombies included."""
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        stat = Path(f"/proc/{pid}/stat")
+        if stat.exists():
+            return int(stat.read_text().rpartition(")")[2].split()[19])  # field 22 of proc(5), `starttime`
+        return int(process.create_time())
+    except (psutil.NoSuchProcess, OSError, IndexError):
+        return None
 
 
 class Fleet:
-    """The workers' records in Redis."""
+    """The workers' records in Redis. Redis errors come as LedgerError."""
 
-    def __init__(self, client: redis.Redis) -> None:
+    def __init__(self, client: redis.Redis, place: str = "redis") -> None:
         self._redis = client
+        self._place = place
+        self._hold = lua(client, "hold")
 
     def join(self, record: WorkerRecord) -> None:
-        """Take the name. Raises InputError while another live worker has it."""
-        if self._redis.set(keys.worker(record.name), record.model_dump_json(), nx=True, ex=LEASE_S):
-            self.beat(record)
-            return
+        """Take the name. Raises NameTaken while another live worker has it."""
         there = self.get(record.name)
-        if there and (there.host, there.pid) != (record.host, record.pid) and not there.died_here():
-            raise InputError(
-                f"A worker named {record.name!r} is alive (pid {there.pid} on {there.host}).",
+        dead = there.owner if there and there.died_here() else ""
+        if not self._held(record, dead):
+            there = self.get(record.name)
+            who = f"pid {there.pid} on {there.host}" if there else "it has just ended"
+            raise NameTaken(
+                f"A worker named {record.name!r} is alive ({who}).",
                 hint=f"Choose another -n NAME; if it just died elsewhere, wait {LEASE_S} s.",
             )
-        self.beat(record)
 
     def beat(self, record: WorkerRecord) -> None:
-        """Renew the lease and the record."""
-        fresh = record.model_copy(update={"seen_at": time.time()})
-        pipeline = self._redis.pipeline(transaction=True)
-        pipeline.sadd(keys.workers(), record.name)
-        pipeline.set(keys.worker(record.name), fresh.model_dump_json(), ex=LEASE_S)
-        pipeline.execute()
+        """Renew the lease and the record. Raises NameTaken if the name went to another worker meanwhile."""
+        if not self._held(record, ""):
+            raise NameTaken(f"The name {record.name!r} went to another worker while this one did not beat.")
 
-    def leave(self, name: str) -> None:
-        """Give the name back after a clean end. The name stays on the list while kombu may hold messages for it."""
-        self._redis.delete(keys.worker(name))
+    def leave(self, record: WorkerRecord) -> None:
+        """Give the name back after a clean end. It stays on the list while kombu may hold messages for it."""
+        there = self.get(record.name)
+        if there and there.owner == record.owner:
+            with translating(self._place):
+                self._redis.delete(keys.worker(record.name))
 
     def forget(self, name: str) -> None:
         """Take the name off the list: nothing is held under it any more."""
-        self._redis.srem(keys.workers(), name)
+        with translating(self._place):
+            self._redis.srem(keys.workers(), name)
+
+    def _held(self, record: WorkerRecord, dead_owner: str) -> bool:
+        fresh = record.model_copy(update={"seen_at": time.time()}).model_dump_json()
+        with translating(self._place):
+            books = [keys.worker(record.name), keys.workers()]
+            return bool(self._hold(books, [record.name, record.owner, fresh, str(LEASE_S), dead_owner]))
 
     def get(self, name: str) -> WorkerRecord | None:
         """The record of `name`, if it beat lately."""
-        found = cast("str | None", self._redis.get(keys.worker(name)))
+        with translating(self._place):
+            found = cast("str | None", self._redis.get(keys.worker(name)))
         return WorkerRecord.model_validate_json(found) if found else None
 
     def names(self) -> list[str]:
         """Every worker that may hold messages, alive or not."""
-        return sorted(cast("set[str]", self._redis.smembers(keys.workers())))
+        with translating(self._place):
+            return sorted(cast("set[str]", self._redis.smembers(keys.workers())))
 
     def alive(self) -> list[WorkerRecord]:
         """Records of the workers that beat lately and whose process, where it can be seen, is there."""
@@ -120,4 +159,5 @@ class Fleet:
 
     def claim(self, lock: str) -> bool:
         """Whether this caller, and no other for the next seconds, may do the chore that `lock` names."""
-        return bool(self._redis.set(lock, "1", nx=True, ex=LEASE_S))
+        with translating(self._place):
+            return bool(self._redis.set(lock, "1", nx=True, ex=LEASE_S))

@@ -27,7 +27,7 @@ from contract.settings import Settings
 from contract.spec import RunSpec
 from contract.verdict import Outcome, Verdict
 
-__all__ = ["Begun", "Committed", "Counts", "Ledger", "RedisLedger", "Run", "chunks", "connect"]
+__all__ = ["Begun", "Committed", "Counts", "Ledger", "RedisLedger", "Run", "chunks", "connect", "lua", "translating"]
 
 T = TypeVar("T")
 #: Rows per round trip where many are read or written: a few hundred kilobytes at a time.
@@ -66,6 +66,11 @@ class Counts(BaseModel):
     def settled(self) -> int:
         """Questions with a verdict."""
         return sum(self.outcomes.values())
+
+    @property
+    def written(self) -> bool:
+        """Whether the producer has written every question of the run."""
+        return self.settled + self.todo >= self.total
 
     @property
     def finished(self) -> bool:
@@ -166,9 +171,19 @@ def connect(settings: Settings) -> redis.Redis:
         health_check_interval=10,
         retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=3),
     )
-    with translating(settings.redis_place):
-        client.ping()
+    try:
+        with translating(settings.redis_place):
+            client.ping()
+    except LedgerError:
+        client.close()
+        raise
     return client
+
+
+def lua(client: redis.Redis, name: str) -> Script:
+    """The atomic step in `contract/lua/<name>.lua`."""
+    text = resources.files("contract").joinpath("lua", f"{name}.lua").read_text(encoding="utf-8")
+    return client.register_script(text)
 
 
 @contextmanager
@@ -195,14 +210,19 @@ class RedisLedger(Ledger):
     def __init__(self, client: redis.Redis, place: str = "redis") -> None:
         self._redis = client
         self._place = place
-        self._add = self._script("add")
-        self._begin = self._script("begin")
-        self._commit = self._script("commit")
+        self._add = lua(self._redis, "add")
+        self._begin = lua(self._redis, "begin")
+        self._commit = lua(self._redis, "commit")
 
     @classmethod
     def connect(cls, settings: Settings) -> RedisLedger:
         """A ledger on the Redis that `settings` name. Raises RedisUnreachable."""
         return cls(connect(settings), settings.redis_place)
+
+    @property
+    def place(self) -> str:
+        """Where it is kept, fit for a message."""
+        return self._place
 
     @property
     def client(self) -> redis.Redis:
@@ -287,7 +307,15 @@ class RedisLedger(Ledger):
         arguments: list[str] = [run_id]
         for verdict in verdicts:
             arguments += (verdict.question_id, verdict.model_dump_json(exclude_defaults=True), verdict.outcome.value)
-        books = [names.meta, names.verdicts, names.todo, names.counts, names.attempts, keys.open_runs()]
+        books = [
+            names.meta,
+            names.questions,
+            names.verdicts,
+            names.todo,
+            names.counts,
+            names.attempts,
+            keys.open_runs(),
+        ]
         with translating(self._place):
             found = self._commit(books, arguments)
             if found is None:
@@ -340,10 +368,6 @@ class RedisLedger(Ledger):
         known = cast("list[str]", self._redis.zrevrange(keys.runs(), 0, 99))
         hint = nearest(run_id, known) or "`python -m producer runs` lists them."
         raise UnknownRun(f"No run {run_id!r} in the ledger at {self._place}.", hint=hint)
-
-    def _script(self, name: str) -> Script:
-        text = resources.files("contract").joinpath("lua", f"{name}.lua").read_text(encoding="utf-8")
-        return self._redis.register_script(text)
 
 
 def _verdict(body: str | None) -> Verdict | None:

@@ -88,7 +88,8 @@ class MemoryLedger(Ledger):
             books = self._books(run_id)
             before = len(books.verdicts)
             for each in verdicts:
-                books.verdicts.setdefault(each.question_id, each)
+                if each.question_id in books.questions:
+                    books.verdicts.setdefault(each.question_id, each)
             return Committed(new=len(books.verdicts) - before, left=len(books.todo()))
 
     def results(self, run_id: str) -> Iterator[tuple[Question, Verdict | None]]:

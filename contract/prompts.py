@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -9,13 +11,20 @@ from jinja2 import StrictUndefined, Template, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from contract.errors import RunConfigError
+from contract.order import arrangements, seed_for
 from contract.question import Question
-from contract.spec import Prompt
+from contract.spec import FewShot, Mode, Prompt, RunSpec, Selection
 
-__all__ = ["VARIABLES", "Choice", "environment", "render"]
+__all__ = ["JUDGE_VARIABLES", "VARIABLES", "Choice", "build_prompt", "environment", "examples", "prompts_of", "render"]
 
 #: What a template may refer to.
 VARIABLES = ("question", "choices", "context")
+#: What a judge's template may refer to besides: the model's free answer, and the text of the right choice.
+JUDGE_VARIABLES = ("response", "reference")
+
+
+#: Between a solved example and what follows it.
+BETWEEN = "\n\n"
 
 
 class Choice(NamedTuple):
@@ -32,15 +41,15 @@ def environment() -> ImmutableSandboxedEnvironment:
     return ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True)
 
 
-def render(prompt: Prompt, question: Question, context: str | None) -> str:
+def render(prompt: Prompt, question: Question, context: str | None, **judged: str) -> str:
     """The text that the model sees before the choice it is to continue with.
 
-    `context` is given by the caller, who knows whether the spec wants it shown. Raises RunConfigError for a template
-    that fails on this question.
+    `context` is given by the caller, who knows whether the spec wants it shown; `judged` are the variables that only
+    a judge's template has. Raises RunConfigError for a template that fails on this question.
     """
     choices = [Choice(label, text) for label, text in zip(question.labels, question.choices, strict=True)]
     try:
-        return _compiled(prompt.text).render(question=question.question, choices=choices, context=context)
+        return _compiled(prompt.text).render(question=question.question, choices=choices, context=context, **judged)
     except (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as trouble:
         raise RunConfigError(
             f"prompt {prompt.name!r} cannot be rendered for question {question.id!r}: {trouble}.",
@@ -51,3 +60,36 @@ def render(prompt: Prompt, question: Question, context: str | None) -> str:
 @lru_cache(maxsize=64)
 def _compiled(text: str) -> Template:
     return environment().from_string(text)
+
+
+def build_prompt(question: Question, spec: RunSpec) -> str:
+    """The text before the model's own. `question` has its choices in the order in which they are shown."""
+    shots = examples(question, spec.few_shot, seed_for(question, spec, "examples")) if spec.few_shot else []
+    return "".join(_solved(shot, spec) + BETWEEN for shot in shots) + _unsolved(question, spec)
+
+
+def prompts_of(question: Question, spec: RunSpec) -> list[str]:
+    """Every prompt that `question`, as it was enqueued, is asked with: one per order of its choices."""
+    return [build_prompt(each.question, spec) for each in arrangements(question, spec)]
+
+
+def examples(question: Question, few_shot: FewShot, seed: int) -> Sequence[Question]:
+    """The examples that `question` is shown: never itself, neither by id nor by text."""
+    pool = [each for each in few_shot.pool if each.id != question.id and each.question != question.question]
+    if few_shot.selection is Selection.SEEDED:
+        return random.Random(seed).sample(pool, few_shot.k)
+    return pool[: few_shot.k]
+
+
+def _unsolved(question: Question, spec: RunSpec) -> str:
+    return render(spec.prompt, question, question.context if spec.use_context_field else None)
+
+
+def _solved(example: Question, spec: RunSpec) -> str:
+    """As the model is to answer: by the choice's text where only texts are weighed or written, else by its label."""
+    if example.answer is None:
+        raise ValueError(f"example {example.id} has no answer")
+    by_text = spec.mode in {Mode.LIKELIHOOD, Mode.JUDGE}
+    return (
+        _unsolved(example, spec) + spec.delimiter + (example.choice_text(example.answer) if by_text else example.answer)
+    )

@@ -155,21 +155,21 @@ def held_question_ids(client: redis.Redis, workers: Iterable[str], run_id: str) 
 
 
 def restore_held(settings: Settings, worker: str) -> int:
-    """Put the messages that dead worker `worker` held back on their queues; return how many there were.
+    """Put the messages that dead worker `worker` held back on their queues; return how many went back.
 
-    kombu's own restore with this worker's books and no visibility timeout. Only for a worker that is known to be
+    kombu's own restore with this worker's books and no visibility timeout: one far below zero, as the dead worker's
+    clock may have been ahead. Only for a worker that is known to be
     dead: a live one would have its messages executed twice. Raises LedgerError.
     """
     url, books = settings.redis_url.get_secret_value(), keys.unacked_options(worker)
-    with translating(settings.redis_place):
-        with redis.Redis.from_url(url, decode_responses=True) as client:
-            held = cast(int, client.hlen(keys.unacked(worker)))
-            # A worker killed while it restored left its lock behind, and kombu would give up without a word. The lock
-            # only saves work: each message is put back by a transaction of its own, once whoever tries.
-            client.delete(books["unacked_mutex_key"])
+    with translating(settings.redis_place), redis.Redis.from_url(url, decode_responses=True) as client:
+        held = cast(int, client.hlen(keys.unacked(worker)))
+        # A worker killed while it restored left its lock behind, and kombu would give up without a word. The lock
+        # only saves work: each message is put back by a transaction of its own, once whoever tries.
+        client.delete(books["unacked_mutex_key"])
         if held:
-            _restore(url, {**books, "visibility_timeout": 0})
-    return held
+            _restore(url, {**books, "visibility_timeout": -(10**9)})
+        return held - cast(int, client.hlen(keys.unacked(worker)))
 
 
 def _restore(url: str, options: dict[str, Any]) -> None:

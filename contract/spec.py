@@ -10,7 +10,22 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-__all__ = ["Mode", "Normalization", "Prompt", "RunSpec", "run_id_for", "slug"]
+from contract.question import Question
+
+__all__ = [
+    "ChatTemplate",
+    "FewShot",
+    "Judge",
+    "Mode",
+    "Normalization",
+    "Prompt",
+    "RunSpec",
+    "Sampling",
+    "Selection",
+    "mode_conflict",
+    "run_id_for",
+    "slug",
+]
 
 
 class Mode(StrEnum):
@@ -18,6 +33,14 @@ class Mode(StrEnum):
 
     LETTER = "letter"
     LIKELIHOOD = "likelihood"
+    GENERATE = "generate"
+    VOTE = "vote"
+    JUDGE = "judge"
+
+    @property
+    def writes(self) -> bool:
+        """Whether the model writes text, rather than having given continuations weighed."""
+        return self in {Mode.GENERATE, Mode.VOTE, Mode.JUDGE}
 
 
 class Normalization(StrEnum):
@@ -42,6 +65,68 @@ class Prompt(BaseModel):
         return hashlib.sha256(self.text.encode()).hexdigest()[:8]
 
 
+class ChatTemplate(StrEnum):
+    """Whether a prompt is put into the model's own chat template."""
+
+    #: Where the model has one.
+    AUTO = "auto"
+    NEVER = "never"
+    #: And a model without one is refused.
+    ALWAYS = "always"
+
+
+class Sampling(BaseModel):
+    """How text is drawn from the model, in vLLM's words."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    max_tokens: int = Field(default=256, ge=1)
+    temperature: float = Field(default=0.0, ge=0, le=2)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    #: Texts per question; more than one only for `vote`.
+    samples: int = Field(default=1, ge=1, le=256)
+    stop: tuple[str, ...] = ()
+
+
+class Selection(StrEnum):
+    """Which examples a question is shown."""
+
+    #: The first k of the pool, the same for all.
+    FIXED = "fixed"
+    #: Drawn from the pool by the run's seed and the question's id.
+    SEEDED = "seeded"
+
+
+class FewShot(BaseModel):
+    """Solved examples before each question. The pool travels in the spec: it can change every answer."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    k: int = Field(ge=1, le=64)
+    selection: Selection = Selection.FIXED
+    pool: tuple[Question, ...]
+
+    @model_validator(mode="after")
+    def _pool_is_large_enough(self) -> Self:
+        # One more than k: a question that is itself in the pool is never shown to itself.
+        if len(self.pool) <= self.k:
+            raise ValueError(f"{self.k} examples need a pool of at least {self.k + 1}, found {len(self.pool)}")
+        if any(each.answer is None for each in self.pool):
+            raise ValueError("every example needs an answer")
+        return self
+
+
+class Judge(BaseModel):
+    """How the model's free answer is graded against the reference (`judge` only)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    prompt: Prompt
+    max_tokens: int = Field(default=256, ge=1)
+    #: Times the judge is asked again after an answer that is not the JSON asked for.
+    retries: int = Field(default=2, ge=0, le=10)
+
+
 class RunSpec(BaseModel):
     """Everything that can change an answer. Two runs with equal fingerprints ask the very same thing."""
 
@@ -59,17 +144,49 @@ class RunSpec(BaseModel):
     #: Whether `Question.context` is shown to the model.
     use_context_field: bool = False
     seed: int = Field(default=0, ge=0)
+    chat_template: ChatTemplate = ChatTemplate.NEVER
+    #: Only with a mode that writes.
+    sampling: Sampling | None = None
+    few_shot: FewShot | None = None
+    #: Show each question's choices in an order of its own, drawn by the seed.
+    shuffle: bool = False
+    #: Ask each question once per rotation of its choices; it is correct only if every rotation is.
+    circular: bool = False
+    judge: Judge | None = None
+    #: The run whose stored texts were read again, where no model was asked.
+    rescored_from: str = ""
 
     @model_validator(mode="after")
-    def _normalization_needs_likelihood(self) -> Self:
-        if self.mode is not Mode.LIKELIHOOD and self.normalization is not Normalization.NONE:
-            raise ValueError(f"normalization {self.normalization} only means something with mode likelihood")
+    def _parts_fit_the_mode(self) -> Self:
+        wrong = mode_conflict(self.mode, self.normalization, self.sampling)
+        if wrong:
+            raise ValueError(wrong)
+        if self.mode.writes != (self.sampling is not None):
+            raise ValueError(f"mode {self.mode} {'needs' if self.mode.writes else 'takes no'} sampling")
+        if (self.mode is Mode.JUDGE) != (self.judge is not None):
+            raise ValueError(f"mode {self.mode} {'needs' if self.mode is Mode.JUDGE else 'takes no'} judge")
+        if self.shuffle and self.circular:
+            raise ValueError("shuffle and circular exclude each other: circular asks in every rotation")
         return self
 
     def fingerprint(self) -> str:
         """SHA-256 over the canonical JSON of all fields, as 64 hex digits."""
         canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def mode_conflict(mode: Mode, normalization: Normalization, sampling: Sampling | None) -> str:
+    """What in these does not go together, or an empty string."""
+    if mode is not Mode.LIKELIHOOD and normalization is not Normalization.NONE:
+        return f"normalization {normalization} only means something with mode likelihood"
+    if sampling is not None and mode is Mode.VOTE:
+        if sampling.samples < 2:
+            return "mode vote needs samples of at least 2"
+        if sampling.temperature == 0:
+            return "mode vote needs a temperature above 0: without it all samples are the same"
+    if sampling is not None and mode is not Mode.VOTE and sampling.samples > 1:
+        return f"samples above 1 only mean something with mode vote, not {mode}"
+    return ""
 
 
 def slug(text: str) -> str:

@@ -64,9 +64,18 @@ class Verdict(BaseModel):
     rule: str = ""
     passages: tuple[Passage, ...] = ()
     retrieval_hit: bool | None = None
+    #: The model ran into `max_tokens` before it was done.
     truncated: bool = False
+    #: Rotations in which the choice was right, and rotations asked (`circular`).
+    rotations_right: int = 0
+    rotations: int = 0
+    #: What the judge wrote (`judge`).
+    judge_reason: str = ""
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    #: Prompt tokens over all prefills, and how many of them came from the engine's prefix cache.
+    prefill_tokens: int = 0
+    cached_tokens: int = 0
     attempts: int = 1
     error: Failure | None = None
     batch_id: str = ""

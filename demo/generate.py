@@ -1,10 +1,11 @@
 """Make the demo: questions about the chemical elements, and passages that answer them.
 
 `elements.csv` holds plain facts anyone can check. From it come `questions.jsonl`,
-with four choices each, and `corpus.jsonl`, one passage per element. Everything is
-drawn from one seed, so anybody can make the same bytes again:
+with four choices each, `examples.jsonl`, a few others to show solved before a
+question, and `corpus.jsonl`, one passage per element. Everything is drawn from one
+seed, so anybody can make the same bytes again:
 
-    python demo/generate.py            write both files
+    python demo/generate.py            write the files
     python demo/generate.py --check    exit 1 if the files differ from these facts
 """
 
@@ -19,6 +20,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 LABELS = "ABCD"
+EXAMPLES = 12
 NEAREST = 6  # how many of the nearest wrong answers to draw three distractors from
 NATURAL = 94  # elements up to plutonium occur in nature; the others are little known
 CLEAR_CATEGORIES = {"alkali metal", "alkaline earth metal", "halogen", "noble gas"}
@@ -372,6 +374,11 @@ def make_passage(facts: Facts, seed: int) -> Row:
     return {"id": passage_id(facts), "title": facts["name"], "text": " ".join(filter(None, parts))}
 
 
+def is_plain(question: Question) -> bool:
+    """Whether its label is not also a choice: "B" could mean the second choice, or boron."""
+    return question.answer not in question.choices
+
+
 def as_lines(rows: list[Row]) -> bytes:
     """The bytes of a file with one JSON object per line."""
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
@@ -380,8 +387,12 @@ def as_lines(rows: list[Row]) -> bytes:
 def make_files(seed: int) -> dict[Path, bytes]:
     """Everything this script makes."""
     elements = read_elements()
+    questions = make_questions(elements, seed)
+    asked = {question.id for question in questions}
+    others = [each for each in make_questions(elements, seed + 1) if each.id not in asked and is_plain(each)]
     return {
-        HERE / "questions.jsonl": as_lines([asdict(question) for question in make_questions(elements, seed)]),
+        HERE / "questions.jsonl": as_lines([asdict(question) for question in questions]),
+        HERE / "examples.jsonl": as_lines([asdict(question) for question in others[:EXAMPLES]]),
         HERE / "corpus.jsonl": as_lines([make_passage(facts, seed) for facts in elements]),
     }
 

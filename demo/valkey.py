@@ -64,11 +64,13 @@ def _end_orphan(pid_file: Path) -> None:
     """End the server that a killed owner of the folder left running on it."""
     try:
         orphan = psutil.Process(int(pid_file.read_text()))
-        if "valkey" in orphan.name():
+        if "valkey" in orphan.name() and Path(orphan.cwd()) == pid_file.parent:
             orphan.terminate()
             orphan.wait(timeout=10)
-    except (OSError, ValueError, psutil.NoSuchProcess):
+    except (OSError, ValueError, psutil.NoSuchProcess, psutil.AccessDenied):
         return
+    except psutil.TimeoutExpired:
+        raise OSError(f"process {orphan.pid} still serves {pid_file.parent} and does not end; kill it.") from None
 
 
 def main() -> int:

@@ -24,6 +24,9 @@ class Broker(Protocol):
     def send_missing(self, run: Run, priority: Priority) -> tuple[int, int]:
         """Send what is unsettled and in no message; return (questions, messages)."""
 
+    def heal(self, run: Run, priority: Priority) -> tuple[int, int]:
+        """The same for a stalled run, unless somebody else is at it."""
+
     def looks_stalled(self, run: Run) -> bool:
         """Whether there are unsettled questions that no message can be carrying."""
 
@@ -41,7 +44,7 @@ class RedisBroker:
         self._settings = settings
         self._ledger = ledger
         self._app = make_celery(settings)
-        self._fleet = Fleet(ledger.client)
+        self._fleet = Fleet(ledger.client, ledger.place)
 
     def publish(self, run: Run, question_ids: Iterable[str], priority: Priority) -> int:
         """Send the questions; return the number of messages."""
@@ -51,6 +54,10 @@ class RedisBroker:
     def send_missing(self, run: Run, priority: Priority) -> tuple[int, int]:
         """Send what is unsettled and in no message; return (questions, messages)."""
         return audit.send_missing(self._ledger, self._app, run, self._settings.question_batch_size, priority)
+
+    def heal(self, run: Run, priority: Priority) -> tuple[int, int]:
+        """The same for a stalled run, unless somebody else is at it."""
+        return audit.heal(self._ledger, self._app, run, self._settings.question_batch_size, priority)
 
     def looks_stalled(self, run: Run) -> bool:
         """Whether there are unsettled questions that no message can be carrying."""
@@ -63,8 +70,7 @@ class RedisBroker:
 
     def workers(self, model: str) -> list[WorkerRecord]:
         """Live workers that serve `model`."""
-        with translating(self._settings.redis_place):
-            return [record for record in self._fleet.alive() if record.model == model]
+        return [record for record in self._fleet.alive() if record.model == model]
 
     def close(self) -> None:
         """Give the connections back."""
@@ -93,6 +99,10 @@ class MemoryBroker:
         queued = {each for _, run_id, ids in self.messages if run_id == run.run_id for each in ids}
         lost = [each for each in self.ledger.unsettled(run.run_id) if each not in queued]
         return len(lost), self.publish(run, lost, priority)
+
+    def heal(self, run: Run, priority: Priority) -> tuple[int, int]:
+        """The same: there is nobody else."""
+        return self.send_missing(run, priority)
 
     def looks_stalled(self, run: Run) -> bool:
         """Whether there are unsettled questions and no message."""

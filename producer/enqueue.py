@@ -10,7 +10,7 @@ import click
 
 from contract import keys
 from contract.ledger import Run
-from contract.prompts import render
+from contract.prompts import prompts_of
 from contract.queue import Priority
 from producer.export import write_rejected
 from producer.finish import finish
@@ -150,7 +150,7 @@ def _echo_dry_run(planned: Plan, how: _How) -> None:
     run = planned.run()
     first = planned.survey.digest.first
     assert first is not None, "a survey without a question is refused"
-    prompt = render(run.spec.prompt, first, first.context if run.spec.use_context_field else None)
+    prompt = prompts_of(first, run.spec)[0]
     if how.as_json:
         spec = run.spec.model_dump(mode="json")
         chance = round(run.chance, 6)

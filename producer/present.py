@@ -15,7 +15,7 @@ from rich.text import Text
 
 from contract import keys
 from contract.ledger import Counts, Run
-from contract.prompts import render
+from contract.prompts import prompts_of
 from contract.question import Question
 from contract.verdict import Outcome, Verdict
 from producer.broker import Broker
@@ -162,7 +162,7 @@ def question_json(run: Run, question: Question, verdict: Verdict | None) -> dict
         "run_id": run.run_id,
         "question": question.model_dump(mode="json"),
         "verdict": verdict.model_dump(mode="json") if verdict else None,
-        "prompt": _prompt(run, question),
+        "prompts": prompts_of(question, run.spec),
     }
 
 
@@ -177,7 +177,7 @@ def question_lines(run: Run, question: Question, verdict: Verdict | None) -> Lin
         marks = f"{'  ← chosen' if label == chosen else ''}{'  ← key' if label == question.answer else ''}"
         lines.append(("" if at else "choices", f"{score}  {label}. {question.choice_text(label)}{marks}"))
     lines += [("outcome", "unsettled")] if verdict is None else _verdict_lines(verdict)
-    return [*lines, ("prompt", _prompt(run, question))]
+    return [*lines, *(("prompt", prompt) for prompt in prompts_of(question, run.spec))]
 
 
 def _verdict_lines(verdict: Verdict) -> Lines:
@@ -187,6 +187,8 @@ def _verdict_lines(verdict: Verdict) -> Lines:
         ("outcome", f"{verdict.outcome} · attempts {verdict.attempts}"),
         ("rule", verdict.rule),
         ("raw text", repr(verdict.raw_text) if verdict.raw_text else ""),
+        ("judge", verdict.judge_reason),
+        ("rotations", f"right in {verdict.rotations_right} of {verdict.rotations}" if verdict.rotations else ""),
         ("times", times + settled_at),
         ("by", f"{verdict.worker} · batch {verdict.batch_id} of {verdict.batch_size}" if verdict.worker else ""),
         ("error", f"{verdict.error.type}: {verdict.error.message}" if verdict.error else ""),
@@ -194,7 +196,3 @@ def _verdict_lines(verdict: Verdict) -> Lines:
     if verdict.confidence is not None:
         lines.insert(1, ("confidence", f"{verdict.confidence:.6f}"))
     return [line for line in lines if line[1]]
-
-
-def _prompt(run: Run, question: Question) -> str:
-    return render(run.spec.prompt, question, question.context if run.spec.use_context_field else None)

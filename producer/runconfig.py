@@ -11,9 +11,59 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from contract.errors import RunConfigError
 from contract.layers import explain, merge, parse_overrides, read_yaml
 from contract.settings import Settings
-from contract.spec import Mode, Normalization, Prompt, RunSpec
+from contract.spec import ChatTemplate, FewShot, Judge, Mode, Normalization, RunSpec, Sampling, Selection, mode_conflict
+from producer.readers import opened, read_questions
+from producer.templates import load_prompt
 
-__all__ = ["RunConfig", "load_run_config"]
+__all__ = ["FewShotConfig", "JudgeConfig", "RunConfig", "load_run_config"]
+
+
+class FewShotConfig(BaseModel):
+    """Solved examples before each question; none with k = 0."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    k: int = Field(default=0, ge=0, le=64)
+    #: Question file that the examples are taken from: a dev split, never the questions that are asked.
+    file: str = ""
+    selection: Selection = Selection.FIXED
+
+    @model_validator(mode="after")
+    def _examples_come_from_a_file(self) -> Self:
+        if self.k and not self.file:
+            raise ValueError("k examples need a file to come from: set few_shot.file")
+        return self
+
+    def load(self) -> FewShot | None:
+        """The examples with their pool. Raises QuestionFileError for a bad row, RunConfigError for too few."""
+        if not self.k:
+            return None
+        pool = []
+        with opened(self.file) as source:
+            for row in read_questions(source):
+                if row.trouble is not None:
+                    raise row.trouble
+                if row.question is not None:
+                    pool.append(row.question)
+        try:
+            return FewShot(k=self.k, selection=self.selection, pool=tuple(pool))
+        except ValidationError as trouble:
+            raise RunConfigError(explain(trouble, FewShot, f"few_shot, examples from {self.file}")) from None
+
+
+class JudgeConfig(BaseModel):
+    """How free answers are graded (`judge` only)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    prompt: str = "grade"
+    max_tokens: int = Field(default=256, ge=1)
+    retries: int = Field(default=2, ge=0, le=10)
+
+    def load(self) -> Judge:
+        """The judge with its template's text."""
+        prompt = load_prompt(self.prompt, Mode.JUDGE, grades=True)
+        return Judge(prompt=prompt, max_tokens=self.max_tokens, retries=self.retries)
 
 
 class RunConfig(BaseModel):
@@ -31,24 +81,45 @@ class RunConfig(BaseModel):
     delimiter: str = " "
     use_context_field: bool = False
     seed: int = Field(default=0, ge=0)
+    #: None: as the model is made (auto) where it writes, never where continuations are weighed.
+    chat_template: ChatTemplate | None = None
+    sampling: Sampling = Sampling()
+    few_shot: FewShotConfig = FewShotConfig()
+    shuffle: bool = False
+    circular: bool = False
+    judge: JudgeConfig = JudgeConfig()
 
     @model_validator(mode="after")
-    def _normalization_needs_likelihood(self) -> Self:
-        if self.mode is not Mode.LIKELIHOOD and self.normalization is not Normalization.NONE:
-            raise ValueError(f"normalization {self.normalization} only means something with mode likelihood")
+    def _parts_fit_the_mode(self) -> Self:
+        wrong = mode_conflict(self.mode, self.normalization, self.sampling)
+        if wrong:
+            raise ValueError(wrong)
+        if not self.mode.writes and "sampling" in self.model_fields_set:
+            raise ValueError(f"sampling means nothing with mode {self.mode}: no text is drawn")
+        if self.mode is not Mode.JUDGE and "judge" in self.model_fields_set:
+            raise ValueError(f"judge means nothing with mode {self.mode}")
+        if self.shuffle and self.circular:
+            raise ValueError("shuffle and circular exclude each other: circular asks in every rotation")
         return self
 
-    def to_spec(self, questions_digest: str, prompt: Prompt, served_model: str) -> RunSpec:
-        """The spec of asking the questions of that digest."""
+    def to_spec(self, questions_digest: str, served_model: str) -> RunSpec:
+        """The spec of asking the questions of that digest; reads the files that the configuration names."""
+        auto = ChatTemplate.AUTO if self.mode.writes else ChatTemplate.NEVER
         return RunSpec(
             questions_digest=questions_digest,
             model=self.model or served_model,
             mode=self.mode,
             normalization=self.normalization,
-            prompt=prompt,
+            prompt=load_prompt(self.prompt, self.mode),
             delimiter=self.delimiter,
             use_context_field=self.use_context_field,
             seed=self.seed,
+            chat_template=self.chat_template or auto,
+            sampling=self.sampling if self.mode.writes else None,
+            few_shot=self.few_shot.load(),
+            shuffle=self.shuffle,
+            circular=self.circular,
+            judge=self.judge.load() if self.mode is Mode.JUDGE else None,
         )
 
 

@@ -21,7 +21,6 @@ from producer.broker import Broker
 from producer.readers import Source
 from producer.runconfig import RunConfig
 from producer.survey import Digest, Selection, Survey, changed, survey, taken
-from producer.templates import load_prompt
 
 __all__ = ["Plan", "State", "Submitted", "afresh", "plan", "submit"]
 
@@ -99,9 +98,10 @@ def plan(
 
     `name` is what the run is called; without one it is made of file, model and mode.
     """
-    prompt = load_prompt(config.prompt, config.mode)
+    # Templates and examples are checked before a long file is read; the digest is known only after.
+    draft = config.to_spec("0" * 64, settings.served_model)
     found = survey(source, selection, skip_bad=skip_bad)
-    spec = config.to_spec(found.digest.hexdigest(), prompt, settings.served_model)
+    spec = draft.model_copy(update={"questions_digest": found.digest.hexdigest()})
     return Plan(slug(name or f"{source.stem}-{spec.model}-{spec.mode}"), spec, found)
 
 

@@ -33,6 +33,10 @@ class Summary:
     subjects: defaultdict[str, Tally] = field(default_factory=lambda: defaultdict(Tally))
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    prefill_tokens: int = 0
+    cached_tokens: int = 0
+    rotations: int = 0
+    rotations_right: int = 0
     workers: set[str] = field(default_factory=set)
     #: Start of the first generate call, first and last verdict, in seconds since the epoch.
     started_at: float = float("inf")
@@ -51,6 +55,10 @@ class Summary:
     def _add(self, verdict: Verdict) -> None:
         self.prompt_tokens += verdict.prompt_tokens
         self.completion_tokens += verdict.completion_tokens
+        self.prefill_tokens += verdict.prefill_tokens
+        self.cached_tokens += verdict.cached_tokens
+        self.rotations += verdict.rotations
+        self.rotations_right += verdict.rotations_right
         if verdict.worker:
             self.workers.add(verdict.worker)
         if verdict.settled_at:
@@ -74,11 +82,30 @@ class Summary:
             "rates": self.tally.rates(),
             "calibration": self.tally.calibration.to_json(),
             "by_subject": by_subject,
-            "tokens": {"prompt": self.prompt_tokens, "completion": self.completion_tokens},
+            **self._rotations(),
+            "tokens": self._tokens(),
             **self._times(),
             "workers": sorted(self.workers),
             "environment": _environment(live),
             "exported_at": iso(time.time()),
+        }
+
+    def _rotations(self) -> dict[str, Any]:
+        """With `circular`: accuracy over single rotations, beside the one that wants all of a question's right."""
+        if not self.rotations:
+            return {}
+        share = round(self.rotations_right / self.rotations, 6)
+        return {"rotation_accuracy": {"value": share, "right": self.rotations_right, "of": self.rotations}}
+
+    def _tokens(self) -> dict[str, Any]:
+        """`prefill` are the prompt tokens of all prefills; `cache_hit_rate` is the share that the prefix cache had."""
+        rate = round(self.cached_tokens / self.prefill_tokens, 6) if self.prefill_tokens else None
+        return {
+            "prompt": self.prompt_tokens,
+            "completion": self.completion_tokens,
+            "prefill": self.prefill_tokens,
+            "cached": self.cached_tokens,
+            "cache_hit_rate": rate,
         }
 
     def _by_subject(self) -> dict[str, Any]:

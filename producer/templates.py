@@ -9,14 +9,20 @@ from pathlib import Path
 from jinja2 import TemplateSyntaxError, meta, nodes
 
 from contract.errors import RunConfigError, nearest
-from contract.prompts import VARIABLES, environment, render
+from contract.prompts import JUDGE_VARIABLES, VARIABLES, environment, render
 from contract.question import Question
 from contract.spec import Mode, Prompt
 
 __all__ = ["DEFAULTS", "built_in", "load_prompt"]
 
 #: The built-in template that a mode is asked with unless the run says otherwise.
-DEFAULTS = {Mode.LIKELIHOOD: "question", Mode.LETTER: "lettered"}
+DEFAULTS = {
+    Mode.LIKELIHOOD: "question",
+    Mode.LETTER: "lettered",
+    Mode.GENERATE: "reasoned",
+    Mode.VOTE: "reasoned",
+    Mode.JUDGE: "open",
+}
 SUFFIX = ".j2"
 _TRIAL = Question(id="a trial", question="Which one?", choices=("this", "that"), context="Some context.")
 
@@ -27,8 +33,10 @@ def built_in() -> dict[str, Traversable]:
     return {each.name.removesuffix(SUFFIX): each for each in folder.iterdir() if each.name.endswith(SUFFIX)}
 
 
-def load_prompt(name: str, mode: Mode) -> Prompt:
+def load_prompt(name: str, mode: Mode, *, grades: bool = False) -> Prompt:
     """The template called `name`: a built-in one, the path of a .j2 file, or, when empty, the default of `mode`.
+
+    One that `grades` is a judge's, and has the judge's variables besides.
 
     White space at the file's end is dropped, so that a prompt ends where the choice continues it. Raises RunConfigError
     with file and line for a template that cannot be used.
@@ -36,12 +44,13 @@ def load_prompt(name: str, mode: Mode) -> Prompt:
     name = name or DEFAULTS[mode]
     shipped = built_in()
     if name in shipped:
-        return Prompt(name=name, text=_checked(shipped[name].read_text(encoding="utf-8"), f"{name}{SUFFIX}"))
+        text = shipped[name].read_text(encoding="utf-8")
+        return Prompt(name=name, text=_checked(text, f"{name}{SUFFIX}", grades=grades))
     if not name.endswith(SUFFIX):
         known = ", ".join(sorted(shipped))
         hint = f"{nearest(name, list(shipped))} Built in are {known}; a path ends in {SUFFIX}.".strip()
         raise RunConfigError(f"prompt {name!r} is not known.", hint=hint)
-    return Prompt(name=Path(name).name.removesuffix(SUFFIX), text=_checked(_read(Path(name)), name))
+    return Prompt(name=Path(name).name.removesuffix(SUFFIX), text=_checked(_read(Path(name)), name, grades=grades))
 
 
 def _read(path: Path) -> str:
@@ -55,7 +64,7 @@ def _read(path: Path) -> str:
         raise RunConfigError(f"{path}: cannot be read: {trouble.strerror}.") from None
 
 
-def _checked(text: str, shown: str) -> str:
+def _checked(text: str, shown: str, *, grades: bool) -> str:
     text = text.rstrip()
     if not text:
         raise RunConfigError(f"{shown}: the template is empty.", hint="See producer/prompts/ for one that works.")
@@ -66,15 +75,16 @@ def _checked(text: str, shown: str) -> str:
             f"{shown}:{trouble.lineno}: not a Jinja template: {(trouble.message or '').rstrip('.')}.",
             hint="Correct that line.",
         ) from None
-    _refuse_unknown_variables(tree, shown)
+    judged = dict.fromkeys(JUDGE_VARIABLES, "some text") if grades else {}
+    _refuse_unknown_variables(tree, shown, [*VARIABLES, *judged])
     for context in (None, _TRIAL.context):
-        render(Prompt(name=shown, text=text), _TRIAL, context)
+        render(Prompt(name=shown, text=text), _TRIAL, context, **judged)
     return text
 
 
-def _refuse_unknown_variables(tree: nodes.Template, shown: str) -> None:
-    unknown = meta.find_undeclared_variables(tree) - set(VARIABLES)
+def _refuse_unknown_variables(tree: nodes.Template, shown: str, known: list[str]) -> None:
+    unknown = meta.find_undeclared_variables(tree) - set(known)
     for node in tree.find_all(nodes.Name):
         if node.name in unknown:
-            hint = f"{nearest(node.name, list(VARIABLES))} There are {', '.join(VARIABLES)}.".strip()
+            hint = f"{nearest(node.name, known)} There are {', '.join(known)}.".strip()
             raise RunConfigError(f"{shown}:{node.lineno}: unknown variable {node.name!r}.", hint=hint)

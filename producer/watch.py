@@ -116,7 +116,7 @@ class _Watcher:
         self.stalls = self.stalls + 1 if self.broker.looks_stalled(self.run) else 0
         if self.stalls >= 2:
             self.stalls = 0
-            questions, messages = self.broker.send_missing(self.run, self.priority)
+            questions, messages = self.broker.heal(self.run, self.priority)
             if questions:
                 self.screen.say(f"Stalled: {questions:,} questions were in no message; sent again in {messages:,}.")
 

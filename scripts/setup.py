@@ -76,8 +76,8 @@ def digest(variant: str) -> str:
 
 def install(target: Path, variant: str) -> None:
     """Create `target` where it is missing and install the pins of `variant` into it."""
-    if not (target / "bin" / "python").exists():
-        venv.create(target, with_pip=True)
+    if not (target / "bin" / "pip").exists():
+        venv.create(target, with_pip=True, clear=True)
     requirements = ROOT / "requirements"
     _pip(target, "install", "-r", str(requirements / "base.txt"), "-r", str(requirements / "dev.txt"))
     if variant == "cpu":

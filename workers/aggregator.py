@@ -28,9 +28,12 @@ from contract.errors import EXIT_RETRY
 from contract.settings import Settings
 from workers.gathering import Flush, Gathered, Gathering
 
-__all__ = ["Aggregator", "Batch", "Held", "Settlement"]
+__all__ = ["Aggregator", "Batch", "Held", "Settlement", "stop", "stopping"]
 
 log = logging.getLogger(__name__)
+
+#: Its messages come again at once: not in a hot loop.
+FAILED_BATCH_PAUSE_S = 1.0
 
 
 class Settlement(enum.Enum):
@@ -81,11 +84,16 @@ class Aggregator(Task):  # type: ignore[misc]  # celery ships no types
         """Score `batch` and set each message's `settlement` and `summary`. Runs in a pool thread; must not raise."""
         raise NotImplementedError
 
+    def reconnected(self) -> None:
+        """The connection to the broker is a new one. Called in the event loop; must not block."""
+
     def Strategy(self, task: Task, app: Any, consumer: Any) -> Callable[..., None]:  # noqa: N802 - Celery's name
         """Celery's seam, called at every (re)connect: what was gathered stays, timers and channel are new."""
         gatherer: _Gatherer | None = getattr(self, "_gatherer", None)
         if gatherer is None:
             gatherer = self._gatherer = _Gatherer(self, consumer.pool)
+        else:
+            self.reconnected()
         gatherer.attach(task, app, consumer)
         return gatherer.on_message
 
@@ -148,10 +156,10 @@ class _Gatherer:
         self._pump()
 
     def _pump(self) -> None:
-        while not _stopping() and (gathered := self._gathering.take(time.monotonic())):
+        while not stopping() and (gathered := self._gathering.take(time.monotonic())):
             self._dispatch(gathered)
         due_in_s = self._gathering.due_in_s(time.monotonic())
-        if self._timer is None and due_in_s is not None and not _stopping():
+        if self._timer is None and due_in_s is not None and not stopping():
             self._timer = self._consumer.timer.call_after(due_in_s, self._tick)
 
     def _tick(self) -> None:
@@ -170,11 +178,16 @@ class _Gatherer:
             self._task.run_batch(batch)
         except Exception:
             log.exception("batch %d failed", batch.number)
+            time.sleep(FAILED_BATCH_PAUSE_S)
         return batch
 
     def _settle(self, batch: Batch) -> None:
-        """Still in the pool thread: each acknowledgement is one hop to the event loop."""
+        """Still in the pool thread: each acknowledgement is one hop to the event loop, in no particular order.
+
+        The message leaves our books first: requeued, it may come again before the event loop gets to `_finish`.
+        """
         for held in batch.held:
+            self._held.pop(held.request.id, None)
             if held.settlement is Settlement.ACKNOWLEDGE:
                 held.request.acknowledge()
             else:
@@ -183,12 +196,11 @@ class _Gatherer:
 
     def _finish(self, batch: Batch) -> None:
         for held in batch.held:
-            self._held.pop(held.request.id, None)
             state.task_ready(held.request)
         self._gathering.done(batch.questions)
-        if batch.fatal and not _stopping():
+        if batch.fatal and not stopping():
             log.critical("%s This worker ends; its messages go back to the queue.", batch.fatal)
-            state.should_stop = EXIT_RETRY
+            stop(EXIT_RETRY)
         self._pump()
 
 
@@ -208,5 +220,12 @@ def _read(request: Request) -> Held:
         raise InvalidTaskError(f"not a question batch: {trouble!r}") from None
 
 
-def _stopping() -> bool:
-    return any(flag not in (None, False) for flag in (state.should_stop, state.should_terminate))
+def stopping() -> bool:
+    """Whether this worker was told to end. The flags hold exit codes, and 0 is one."""
+    return any(flag is not None and flag is not False for flag in (state.should_stop, state.should_terminate))
+
+
+def stop(exit_code: int) -> None:
+    """End this worker after the running batches, from any thread."""
+    if not stopping():
+        state.should_stop = exit_code

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 import warnings
 from typing import Any
@@ -15,15 +16,15 @@ from typing import Any
 from celery import signals
 from celery.concurrency import get_implementation
 from celery.concurrency.thread import TaskPool
-from celery.exceptions import SecurityWarning
+from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 
 from contract import logs
-from contract.errors import EXIT_RETRY, McqueueError, RedisUnreachable, SettingsError
+from contract.errors import EXIT_ENGINE, EXIT_RETRY, InputError, McqueueError, SettingsError
 from contract.fleet import WorkerState
 from contract.keys import unacked_options
 from contract.queue import TASK_NAME, make_celery
 from contract.settings import Settings, load_settings
-from workers.aggregator import Aggregator, Batch
+from workers.aggregator import Aggregator, Batch, stop, stopping
 from workers.worker import Worker
 
 __all__ = ["app"]
@@ -52,6 +53,9 @@ class Score(Aggregator):
     def run_batch(self, batch: Batch) -> None:
         self.worker.run_batch(batch)
 
+    def reconnected(self) -> None:
+        self.worker.reconnected()
+
 
 class Lifecycle:
     """Celery's signals, and what happens at each."""
@@ -71,29 +75,39 @@ class Lifecycle:
 
     def log_our_way(self, **_: Any) -> None:
         """The launcher says whose lines these are; a worker started by hand has a terminal of its own."""
-        level = logging.getLevelName(os.environ.get("MCQUEUE_LOG_LEVEL", "info").upper())
-        logs.set_up(os.environ.get("MCQUEUE_WORKER_NAME", ""), level=level)
+        logs.set_up(os.environ.get("MCQUEUE_WORKER_NAME", ""), level=_log_level())
 
     def own_books(self, sender: str, conf: Any, **_: Any) -> None:
         """Give this worker its own record of held messages, before any connection is made."""
         # Celery warns root because of pickle; this app reads JSON and nothing else.
         warnings.filterwarnings("ignore", category=SecurityWarning)
+        warnings.filterwarnings("ignore", category=CPendingDeprecationWarning)  # about a setting that we do set
         conf.broker_transport_options = {**conf.broker_transport_options, **unacked_options(sender)}
 
     def boot(self, sender: Any, **_: Any) -> None:
-        """Be ready for messages, or end with one line and an exit code that says whether trying again can help."""
-        self.log_our_way()  # Celery sets logging up only after this
+        """Be ready for messages, or end with one line and an exit code that says whether trying again can help.
+
+        Celery's own signal handlers come only after this, so SIGTERM gets one that frees the engine.
+        """
+        signal.signal(signal.SIGTERM, _exit)
+        booted = False
         try:
+            self.log_our_way()  # Celery sets logging up only after this
             _refuse_other_pools(sender.pool_cls)
-            self._worker = self._task.worker = Worker(settings, app, sender.hostname)
+            self._worker = self._task.worker = Worker(
+                settings, app, sender.hostname, stopping=stopping, on_name_lost=lambda: stop(EXIT_RETRY)
+            )
             self._worker.boot()
-        except RedisUnreachable as trouble:
-            self._give_up(trouble, EXIT_RETRY)
+            booted = True
         except McqueueError as trouble:
-            self._give_up(trouble, 1)
+            log.error("error: %s", trouble)
+            sys.exit(_exit_code(trouble))
         except Exception:
             log.exception("the worker cannot boot")
-            sys.exit(1)
+            sys.exit(EXIT_ENGINE)
+        finally:
+            if not booted:
+                self.close()
 
     def ready(self, **_: Any) -> None:
         """Celery takes messages now."""
@@ -110,10 +124,24 @@ class Lifecycle:
         if self._worker is not None:
             self._worker.close()
 
-    def _give_up(self, trouble: McqueueError, exit_code: int) -> None:
-        log.error("error: %s", trouble)
-        self.close()
-        sys.exit(exit_code)
+
+def _log_level() -> int:
+    word = os.environ.get("MCQUEUE_LOG_LEVEL", "info").upper()
+    levels = logging.getLevelNamesMapping()
+    if word not in levels:
+        raise SettingsError(f"environment: MCQUEUE_LOG_LEVEL {word!r}: expected one of {', '.join(levels)}.")
+    return levels[word]
+
+
+def _exit(*_: Any) -> None:
+    sys.exit(0)
+
+
+def _exit_code(trouble: McqueueError) -> int:
+    """What a launcher should make of it: mend it first, try later, or try a few times."""
+    if trouble.retryable:
+        return EXIT_RETRY
+    return 1 if isinstance(trouble, InputError) else EXIT_ENGINE
 
 
 def _refuse_other_pools(pool: Any) -> None:

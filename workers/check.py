@@ -99,7 +99,7 @@ def _redis(settings: Settings) -> Iterator[Finding]:
         client = connect(settings)
         yield Finding("ok", "Redis", f"{settings.redis_place} answers")
         yield from _redis_configuration(client)
-        workers = [f"{each.name} ({each.state}, {each.model})" for each in Fleet(client).alive()]
+        workers = [f"{each.name} ({each.state}, {each.model})" for each in Fleet(client, settings.redis_place).alive()]
         yield Finding("ok", "workers", ", ".join(workers) or "none alive")
         yield Finding("ok", "queue", f"{queue_length(client, settings.served_model)} messages wait")
     except (McqueueError, RedisError) as trouble:

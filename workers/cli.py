@@ -72,12 +72,15 @@ def run(config: Path | None, overrides: tuple[str, ...], gpus: str | None, name:
     settings = load_settings(config, overrides)
     chosen = tuple(each for each in (gpus or "").split(",") if each)
     group = (
-        plan_groups([chosen], visible_gpus(), gpus_per_worker=len(chosen))[0]
+        plan_groups([chosen], visible_gpus(), gpus_per_worker=settings.gpus_per_worker)[0]
         if chosen
         else Group("cpu0", (), cpu_threads=_cpu_cores())
     )
     node = f"{name or group.name}@{socket.gethostname()}"
-    environment = worker_environment(group, config, overrides, os.environ)
+    environment = {
+        **worker_environment(group, config, overrides, os.environ),
+        "MCQUEUE_WORKER_NAME": name or group.name,
+    }
     os.execve(sys.executable, worker_command(node, settings.batches_in_flight), environment)
 
 

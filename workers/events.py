@@ -79,7 +79,7 @@ class BatchEvents:
         dispatcher = getattr(self._local, "dispatcher", None)
         if dispatcher is None:
             dispatcher = self._local.dispatcher = self._app.events.Dispatcher(
-                self._app.connection_for_write(),
+                self._app.connection_for_write(transport_options={"max_retries": 1}),  # a verdict must not wait for it
                 hostname=self._hostname,
                 enabled=True,
                 buffer_group=["task"],

@@ -1,6 +1,7 @@
 """What every worker does on the side: beat, put dead workers' messages back, and look for what the broker lost.
 
-Every worker does it for all, so it works whether workers were launched together, by hand, or on other hosts.
+Every worker does it for all, so it works whether workers were launched together, by hand, or on other hosts. Heart and
+janitor are two threads, because a long audit must not look like death.
 """
 
 from __future__ import annotations
@@ -10,76 +11,130 @@ import threading
 from collections.abc import Callable
 
 from celery import Celery
-from redis import RedisError
 
 from contract import keys
-from contract.audit import looks_stalled, send_missing
-from contract.errors import McqueueError
+from contract.audit import heal, looks_stalled
+from contract.errors import NameTaken
 from contract.fleet import Fleet, WorkerRecord
-from contract.ledger import RedisLedger
+from contract.ledger import RedisLedger, Run
 from contract.queue import restore_held
 from contract.settings import Settings
 
-__all__ = ["Janitor"]
+__all__ = ["Heart", "Janitor"]
 
 log = logging.getLogger(__name__)
 
 ROUND_S = 2.0
 
 
-class Janitor(threading.Thread):
-    """A thread that makes its round every two seconds until stopped."""
+class _Rounds(threading.Thread):
+    """A thread that makes a round every two seconds until stopped, whatever a round raises."""
 
-    def __init__(self, settings: Settings, app: Celery, record: Callable[[], WorkerRecord]) -> None:
-        super().__init__(name="janitor", daemon=True)
-        self._settings = settings
-        self._app = app
-        self._record = record
-        # A connection of its own: a generate call or a commit in another thread never waits for a round.
-        self._ledger = RedisLedger.connect(settings)
-        self._fleet = Fleet(self._ledger.client)
+    def __init__(self, name: str) -> None:
+        super().__init__(name=name, daemon=True)
         self._stopped = threading.Event()
-        self._stalled: set[str] = set()
 
     def run(self) -> None:
         while not self._stopped.wait(ROUND_S):
             try:
                 self.round()
-            except (McqueueError, RedisError) as trouble:
-                log.warning("round skipped: %s", trouble)
+            except Exception as trouble:  # noqa: BLE001 - one bad round must not be the last
+                log.warning("%s: round skipped: %s: %s", self.name, type(trouble).__name__, trouble)
 
     def stop(self) -> None:
-        """End after the round under way, and give the worker's name back."""
+        """End after the round under way."""
         self._stopped.set()
-        self.join(timeout=10)
-        try:
-            self._fleet.leave(self._record().name)
-        except RedisError as trouble:
-            log.warning("name not given back: %s", trouble)
+        if self.is_alive():
+            self.join(timeout=10)
 
     def round(self) -> None:
-        """Beat, restore, audit."""
-        self._fleet.beat(self._record())
-        for name in self._fleet.dead():
-            self._restore(name)
-        self._audit()
+        """What is done every two seconds."""
+        raise NotImplementedError
 
-    def _restore(self, name: str) -> None:
+
+class Heart(_Rounds):
+    """Renews the worker's lease; `on_name_lost` is called if the name has gone to another worker."""
+
+    def __init__(
+        self, settings: Settings, record: Callable[[], WorkerRecord], on_name_lost: Callable[[], None]
+    ) -> None:
+        super().__init__("heart")
+        ledger = RedisLedger.connect(settings)
+        self._fleet = Fleet(ledger.client, ledger.place)
+        self._record = record
+        self._on_name_lost = on_name_lost
+
+    def round(self) -> None:
+        """Beat."""
+        try:
+            self._fleet.beat(self._record())
+        except NameTaken as trouble:
+            log.critical("%s This worker ends.", trouble)
+            self._stopped.set()
+            self._on_name_lost()
+
+
+class Janitor(_Rounds):
+    """Looks after the messages of the dead, and after those that nobody has any more."""
+
+    def __init__(self, settings: Settings, app: Celery, worker: str) -> None:
+        super().__init__("janitor")
+        self._worker = worker
+        self._restore_own = threading.Event()
+        self._settings = settings
+        self._app = app
+        # A connection of its own: a generate call or a commit in another thread never waits for a round.
+        self._ledger = RedisLedger.connect(settings)
+        self._fleet = Fleet(self._ledger.client, self._ledger.place)
+        self._stalled: set[str] = set()
+
+    def round(self) -> None:
+        """Restore and audit."""
+        restored = sum([self._restore(name) for name in self._fleet.dead()])
+        if self._restore_own.is_set():
+            restored += restore_held(self._settings, self._worker)
+            self._restore_own.clear()  # only now: where Redis is still away, the next round tries again
+        self.audit(thoroughly=restored > 0)
+
+    def restore_own_soon(self) -> None:
+        """Put back, in the next round, all that stands in this worker's own books.
+
+        A connection that broke between kombu's noting a message and handing it over leaves one that is held by a live
+        worker and known to nobody. What the worker does hold comes again as well, and only renews its delivery.
+        """
+        self._restore_own.set()
+
+    def audit(self, *, thoroughly: bool) -> None:
+        """Send again what is in no message: by a full look after a worker died, else where a run is stalled."""
+        stalled: set[str] = set()
+        for run_id in self._ledger.open_runs():
+            try:
+                run = self._ledger.run(run_id)
+                if run.spec.model == self._settings.served_model and self._needs_healing(run, thoroughly, stalled):
+                    self._heal(run)
+            except Exception as trouble:  # noqa: BLE001 - a run that this version cannot read is not the others' trouble
+                log.warning("run %s: audit skipped: %s: %s", run_id, type(trouble).__name__, trouble)
+        self._stalled = stalled
+
+    def _restore(self, name: str) -> int:
         if not self._ledger.client.exists(keys.unacked(name)):
             self._fleet.forget(name)
-        elif self._fleet.claim(keys.restore_lock(name)):
-            messages = restore_held(self._settings, name)
-            log.warning("worker %s is gone: %d of its messages are back on the queue", name, messages)
+            return 0
+        if not self._fleet.claim(keys.restore_lock(name)):
+            return 0
+        messages = restore_held(self._settings, name)
+        log.warning("worker %s is gone: %d of its messages are back on the queue", name, messages)
+        return messages
 
-    def _audit(self) -> None:
-        """Send again what is stalled in two rounds in a row; once may be a message on its way."""
-        stalled = set()
-        for run_id in self._ledger.open_runs():
-            run = self._ledger.run(run_id)
-            if run.spec.model != self._settings.served_model or not looks_stalled(self._ledger, run):
-                continue
-            stalled.add(run_id)
-            if run_id in self._stalled and self._fleet.claim(keys.audit_lock(run_id)):
-                questions, messages = send_missing(self._ledger, self._app, run, self._settings.question_batch_size)
-                log.warning("run %s: %d questions were in no message; sent again in %d", run_id, questions, messages)
-        self._stalled = stalled
+    def _needs_healing(self, run: Run, thoroughly: bool, stalled: set[str]) -> bool:
+        """Stalled in two rounds in a row: once may be a message on its way."""
+        if thoroughly:
+            return True
+        if looks_stalled(self._ledger, run):
+            stalled.add(run.run_id)
+        return run.run_id in stalled and run.run_id in self._stalled
+
+    def _heal(self, run: Run) -> None:
+        questions, messages = heal(self._ledger, self._app, run, self._settings.question_batch_size)
+        if questions:
+            log.warning("run %s: %d questions were in no message; sent again in %d", run.run_id, questions, messages)

@@ -39,6 +39,11 @@ STEADY_S = 60.0
 GIVE_UP_AFTER = 5
 POLL_S = 0.2
 TAIL_LINES = 20
+TAIL_BYTES = 20_000
+
+
+#: Whose death the children follow.
+_LAUNCHER = os.getpid()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,8 @@ def after_exit(exit_code: int, was_ready: bool, steady: bool, failures: int) -> 
     """What to do about a child that ended by itself; `failures` are the earlier ones in a row.
 
     Exit 0 was asked for (remote shutdown): leave it. Exit 1 before it was ready is a person's to mend: give up.
-    Everything else, a crash or "not now", is tried again after 1, 2, 4 … 30 s, five times if it never gets ready.
+    Everything else is tried again after 1, 2, 4 … 30 s: "not now" for ever, a crash or an engine that does not boot
+    five times if it never gets ready.
     """
     if exit_code == 0:
         return After("stop")
@@ -100,7 +106,9 @@ class Child:
     def last_lines(self) -> str:
         """The end of its log, to show what it died of."""
         try:
-            lines = self.log_path.read_text(errors="replace").splitlines()
+            with self.log_path.open("rb") as log_file:
+                log_file.seek(max(0, log_file.seek(0, os.SEEK_END) - TAIL_BYTES))
+                lines = log_file.read().decode(errors="replace").splitlines()
         except OSError:
             return ""
         return "\n".join(f"    {line}" for line in lines[-TAIL_LINES:])
@@ -122,7 +130,10 @@ class Supervisor:
 
     def run(self) -> int:
         """Start, watch, drain. Returns the exit code: 0 after a drain, 1 if a group was given up."""
-        self.log_folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.log_folder.mkdir(parents=True, exist_ok=True)
+        except OSError as trouble:
+            raise SettingsError(f"--logs {self.log_folder}: {trouble.strerror}.", hint="Name a folder.") from None
         self.children = [Child(group, self.log_folder / f"{group.name}.log") for group in self.groups]
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
@@ -211,11 +222,19 @@ class Supervisor:
         for child in living:
             _signal(child, signal.SIGTERM)
         asked, until = self._stop_signals, time.monotonic() + self.settings.drain_timeout_s
-        while any(child.process and child.process.poll() is None for child in living):
+        while living := [child for child in living if not self._has_ended(child)]:
             if self._stop_signals > asked or time.monotonic() > until:
                 self.announce("not waiting any longer")
                 return
             time.sleep(POLL_S)
+
+    def _has_ended(self, child: Child) -> bool:
+        """Whether it has; if so, what it left of its process group ends now, while the group's number is its own."""
+        if child.process is None or child.process.poll() is None:
+            return child.process is None
+        self._kill(child)
+        child.process = None
+        return True
 
     def _kill_all(self) -> None:
         for child in self.children:
@@ -240,6 +259,8 @@ def _die_with_parent() -> None:
     """In the child, before exec: if the launcher is killed, the kernel sends SIGTERM (prctl PR_SET_PDEATHSIG)."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGTERM)
+        if os.getppid() != _LAUNCHER:  # it was killed before that
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _signal(child: Child, number: signal.Signals) -> None:
@@ -253,4 +274,7 @@ def _gpus(child: Child) -> str:
 
 
 def _meaning(exit_code: int) -> str:
-    return f"signal {signal.Signals(-exit_code).name}" if exit_code < 0 else f"exit code {exit_code}"
+    if exit_code >= 0:
+        return f"exit code {exit_code}"
+    known = {each.value: each.name for each in signal.Signals}
+    return f"signal {known.get(-exit_code, -exit_code)}"

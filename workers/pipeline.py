@@ -1,21 +1,26 @@
-"""The heart: questions in, verdicts out, one generate call for all of them. Knows neither Celery nor Redis."""
+"""The heart: questions in, verdicts out, one generate call for all of them. Knows neither Celery nor Redis.
+
+A mode that must ask again (`judge`) gets further calls, each again one for the whole batch.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
-from contract.errors import EngineDead, EngineError
-from contract.prompts import render
+from contract.errors import EngineDead
+from contract.order import Arrangement, arrangements
+from contract.prompts import build_prompt
 from contract.question import Question
 from contract.spec import RunSpec
 from contract.verdict import Failure, Outcome, Verdict
 from workers.engines.base import Completion, Engine, Request
-from workers.scoring import MODES, Reading
+from workers.scoring import MODES, Further, Reading
 
-__all__ = ["Item", "failed", "score_batch"]
+__all__ = ["Item", "failed", "outcome_of", "score_batch"]
 
 log = logging.getLogger(__name__)
 
@@ -31,20 +36,18 @@ class Item:
 def score_batch(items: Sequence[Item], engine: Engine) -> list[Verdict]:
     """One verdict per item, in order, from one generate call.
 
-    What cannot be scored becomes a verdict with outcome `failed` and the reason. Raises EngineDead, and nothing else
-    that an engine can raise: a call that fails is split until the culprit stands alone.
+    What cannot be scored becomes a verdict with outcome `failed` and the reason: a call that fails is split until the
+    culprit stands alone. Only EngineDead is raised.
     """
     started = time.monotonic()
-    asked = [_ask(item) for item in items]
-    flat = [request for requests in asked if isinstance(requests, list) for request in requests]
-    completions = iter(_generate(engine, flat))
-    verdicts = []
-    for item, requests in zip(items, asked, strict=True):
-        if isinstance(requests, Failure):
-            verdicts.append(failed(item.question, requests))
-        else:
-            verdicts.append(_verdict(item, [next(completions) for _ in requests]))
+    interviews = [[_Interview(item.spec, each) for each in arrangements(item.question, item.spec)] for item in items]
+    everybody = [interview for of_item in interviews for interview in of_item]
+    while waiting := [interview for interview in everybody if interview.requests]:
+        completions = iter(_generate(engine, [request for interview in waiting for request in interview.requests]))
+        for interview in waiting:
+            interview.hear([next(completions) for _ in interview.requests])
     latency_ms = (time.monotonic() - started) * 1000
+    verdicts = [_verdict(item.question, of_item) for item, of_item in zip(items, interviews, strict=True)]
     return [verdict.model_copy(update={"latency_ms": latency_ms}) for verdict in verdicts]
 
 
@@ -53,25 +56,66 @@ def failed(question: Question, failure: Failure) -> Verdict:
     return Verdict(question_id=question.id, outcome=Outcome.FAILED, error=failure)
 
 
-def _ask(item: Item) -> list[Request] | Failure:
-    context = item.question.context if item.spec.use_context_field else None
-    try:
-        prompt = render(item.spec.prompt, item.question, context)
-        return MODES[item.spec.mode].ask(item.question, prompt, item.spec)
-    except Exception as trouble:  # noqa: BLE001 - one question's trouble must not cost its batch
-        log.warning("question %s cannot be asked: %s", item.question.id, trouble)
-        return Failure(type=type(trouble).__name__, message=str(trouble))
+def outcome_of(question: Question, reading: Reading) -> Outcome:
+    """What a reading amounts to, given the question's key."""
+    if reading.judged_correct is not None:
+        return Outcome.CORRECT if reading.judged_correct else Outcome.WRONG
+    if reading.choice is None:
+        return Outcome.UNANSWERED
+    if question.answer is None:
+        return Outcome.ANSWERED
+    return Outcome.CORRECT if reading.choice == question.answer else Outcome.WRONG
+
+
+@dataclass(slots=True)
+class _Interview:
+    """One question in one order of its choices, until there is a reading or a failure."""
+
+    spec: RunSpec
+    arrangement: Arrangement
+    requests: list[Request] = field(default_factory=list)
+    reading: Reading | None = None
+    failure: Failure | None = None
+    heard: list[Completion] = field(default_factory=list)
+    _read: Callable[[Sequence[Completion]], Reading | Further] | None = None
+
+    def __post_init__(self) -> None:
+        question, mode = self.arrangement.question, MODES[self.spec.mode]
+        try:
+            self.requests = mode.ask(question, build_prompt(question, self.spec), self.spec)
+            self._read = lambda completions: mode.read(question, completions, self.spec)
+        except Exception as trouble:  # noqa: BLE001 - one question's trouble must not cost its batch
+            self._fail("asked", trouble)
+
+    def hear(self, completions: list[Completion]) -> None:
+        """Take in the answers to `requests`; afterwards there are others, or none."""
+        self.requests = []
+        self.heard += completions
+        self.failure = next((each.error for each in completions if each.error), None)
+        if self.failure is not None or self._read is None:
+            return
+        try:
+            found = self._read(completions)
+        except Exception as trouble:  # noqa: BLE001 - an unreadable answer is this question's failure alone
+            self._fail("read", trouble)
+            return
+        if isinstance(found, Further):
+            self.requests, self._read = found.requests, found.read
+        else:
+            self.reading = found
+
+    def _fail(self, what: str, trouble: Exception) -> None:
+        log.warning("question %s cannot be %s: %s", self.arrangement.question.id, what, trouble)
+        self.failure = Failure(type=type(trouble).__name__, message=str(trouble))
 
 
 def _generate(engine: Engine, requests: list[Request]) -> list[Completion]:
     """One call; if it fails as a whole, its halves, down to the request that cannot be answered."""
-    if not requests:
-        return []
     try:
         return engine.generate(requests)
     except EngineDead:
         raise
-    except EngineError as trouble:
+    except Exception as trouble:  # noqa: BLE001 - whatever a call raises, only its culprit pays
         if len(requests) == 1:
             return [Completion(error=Failure(type=type(trouble).__name__, message=str(trouble)))]
         log.warning("a call of %d requests failed, halving it: %s", len(requests), trouble)
@@ -79,33 +123,64 @@ def _generate(engine: Engine, requests: list[Request]) -> list[Completion]:
         return _generate(engine, requests[:middle]) + _generate(engine, requests[middle:])
 
 
-def _verdict(item: Item, completions: list[Completion]) -> Verdict:
-    error = next((each.error for each in completions if each.error), None)
-    if error is not None:
-        return failed(item.question, error)
-    try:
-        reading = MODES[item.spec.mode].read(item.question, completions, item.spec)
-    except Exception as trouble:  # noqa: BLE001 - an unreadable answer is this question's failure alone
-        log.warning("the answer to question %s cannot be read: %s", item.question.id, trouble)
-        return failed(item.question, Failure(type=type(trouble).__name__, message=str(trouble)))
-    return Verdict(
-        question_id=item.question.id,
-        outcome=_outcome(item.question, reading),
-        choice=reading.choice,
-        choice_scores=reading.choice_scores,
+def _verdict(question: Question, interviews: Sequence[_Interview]) -> Verdict:
+    failure = next((each.failure for each in interviews if each.failure), None)
+    heard = [completion for each in interviews for completion in each.heard]
+    if failure is not None:
+        verdict = failed(question, failure)
+    else:
+        verdict = _combined(question, [_in_original_labels(each) for each in interviews])
+    return verdict.model_copy(
+        update={
+            "prompt_tokens": sum(each.prompt_tokens for each in heard),
+            "completion_tokens": sum(text.tokens for each in heard for text in each.texts),
+            "prefill_tokens": sum(each.prefill_tokens for each in heard),
+            "cached_tokens": sum(each.cached_tokens for each in heard),
+        }
+    )
+
+
+def _in_original_labels(interview: _Interview) -> Reading:
+    """The reading with the labels of the question as it was enqueued."""
+    reading, original = interview.reading, interview.arrangement.original
+    if reading is None:
+        raise RuntimeError("an interview without requests, reading or failure")
+    return Reading(
+        choice=reading.choice and original(reading.choice),
+        rule=reading.rule,
+        choice_scores={original(label): score for label, score in sorted(reading.choice_scores.items())},
         confidence=reading.confidence,
         margin=reading.margin,
         label_mass=reading.label_mass,
         raw_text=reading.raw_text,
-        rule=reading.rule,
-        prompt_tokens=sum(each.prompt_tokens for each in completions),
-        completion_tokens=0,
+        truncated=reading.truncated,
+        judged_correct=reading.judged_correct,
+        judge_reason=reading.judge_reason,
     )
 
 
-def _outcome(question: Question, reading: Reading) -> Outcome:
-    if reading.choice is None:
-        return Outcome.UNANSWERED
-    if question.answer is None:
-        return Outcome.ANSWERED
-    return Outcome.CORRECT if reading.choice == question.answer else Outcome.WRONG
+def _combined(question: Question, readings: Sequence[Reading]) -> Verdict:
+    """One reading as it is; several rotations as their most frequent choice, correct only if all of them are."""
+    outcomes = [outcome_of(question, each) for each in readings]
+    choices = Counter(each.choice for each in readings if each.choice is not None)
+    choice = choices.most_common(1)[0][0] if choices else None
+    shown = next((each for each in readings if each.choice == choice), readings[0])
+    outcome = outcomes[readings.index(shown)]
+    right = outcomes.count(Outcome.CORRECT)
+    if outcome is Outcome.CORRECT and right < len(readings):
+        outcome = Outcome.WRONG
+    return Verdict(
+        question_id=question.id,
+        outcome=outcome,
+        choice=choice,
+        choice_scores=dict(sorted(shown.choice_scores.items())),
+        confidence=shown.confidence,
+        margin=shown.margin,
+        label_mass=shown.label_mass,
+        raw_text=shown.raw_text,
+        rule=shown.rule,
+        truncated=any(each.truncated for each in readings),
+        rotations_right=right if len(readings) > 1 else 0,
+        rotations=len(readings) if len(readings) > 1 else 0,
+        judge_reason=shown.judge_reason,
+    )

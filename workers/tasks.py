@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from contract.errors import EngineDead, LedgerError, UnknownRun
@@ -41,8 +41,16 @@ class _Work:
 class BatchScorer:
     """Everything that a batch needs, without Celery: so it runs, and is tested, on a MemoryLedger as well."""
 
-    def __init__(self, settings: Settings, ledger: Ledger, engine: Engine, worker: str) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        ledger: Ledger,
+        engine: Engine,
+        worker: str,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.settled = 0
+        self._stopping = stopping
         self._settings = settings
         self._ledger = ledger
         self._engine = engine
@@ -149,7 +157,10 @@ class BatchScorer:
         return {(work.held.run_id, verdict.question_id): verdict.outcome for work, verdict in verdicts}
 
     def _commit_one_run(self, run_id: str, verdicts: list[Verdict]) -> None:
-        """Commit, however long Redis is away: scored work is not thrown away for a restart of the server."""
+        """Commit, however long Redis is away: scored work is not thrown away for a restart of the server.
+
+        Only when this worker is told to stop meanwhile, it gives up; the questions stay unsettled and are asked again.
+        """
         pause_s = 0.1
         while True:
             try:
@@ -157,7 +168,7 @@ class BatchScorer:
             except UnknownRun:
                 log.warning("run %s was purged: %d verdicts are dropped", run_id, len(verdicts))
             except LedgerError as trouble:
-                if not trouble.retryable:
+                if not trouble.retryable or self._stopping():
                     raise
                 log.warning("%d verdicts wait for the ledger: %s", len(verdicts), trouble)
                 time.sleep(pause_s)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from typing import Any
 
 from celery import Celery
 
-from contract.fleet import Fleet, WorkerRecord, WorkerState
+from contract.errors import LedgerError
+from contract.fleet import LEASE_S, Fleet, WorkerRecord, WorkerState
 from contract.ledger import RedisLedger
 from contract.queue import TASK_NAME, restore_held
 from contract.settings import Settings
 from workers.aggregator import Batch
 from workers.engines import make_engine
 from workers.events import BatchEvents
-from workers.janitor import Janitor
+from workers.janitor import Heart, Janitor
 from workers.tasks import BatchScorer
 
 __all__ = ["Worker"]
@@ -26,23 +28,36 @@ log = logging.getLogger(__name__)
 class Worker:
     """What a worker process has besides Celery. Making one connects to Redis and raises RedisUnreachable."""
 
-    def __init__(self, settings: Settings, app: Celery, name: str) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        app: Celery,
+        name: str,
+        *,
+        stopping: Callable[[], bool],
+        on_name_lost: Callable[[], None],
+    ) -> None:
         self.name = name
         self.state = WorkerState.BOOTING
         self._settings = settings
         self._ledger = RedisLedger.connect(settings)
         self._engine = make_engine(settings)
         self._engine_is: dict[str, Any] = {}
-        self._scorer = BatchScorer(settings, self._ledger, self._engine, name)
+        self._fleet = Fleet(self._ledger.client, self._ledger.place)
+        self._scorer = BatchScorer(settings, self._ledger, self._engine, name, stopping)
         self._events = BatchEvents(app, name, TASK_NAME)
-        self._janitor = Janitor(settings, app, self.record)
+        self._heart = Heart(settings, self.record, on_name_lost)
+        self._janitor = Janitor(settings, app, name)
 
     def boot(self) -> None:
         """Take the name, put back what an earlier worker of that name held, boot the engine. Raises McqueueError."""
-        Fleet(self._ledger.client).join(self.record())
+        had_predecessor = self.name in self._fleet.names()
+        self._fleet.join(self.record())
+        self._heart.start()
         messages = restore_held(self._settings, self.name)
         if messages:
             log.warning("an earlier worker of this name held %d messages; they are back on the queue", messages)
+        self._janitor.audit(thoroughly=had_predecessor)
         self._janitor.start()
         log.info("booting %s with %s", self._settings.engine, self._settings.hf_model_id)
         self._engine.start()
@@ -59,11 +74,19 @@ class Worker:
         """Score `batch`, from any pool thread."""
         self._scorer.run(batch, self._events)
 
+    def reconnected(self) -> None:
+        """The broker was away: what it had in our name then may never have reached us."""
+        self._janitor.restore_own_soon()
+
     def close(self) -> None:
         """Free the engine and the name."""
         self._engine.close()
-        if self._janitor.is_alive():
-            self._janitor.stop()
+        self._janitor.stop()
+        self._heart.stop()
+        try:
+            self._fleet.leave(self.record())
+        except LedgerError as trouble:
+            log.warning("the name is not given back, and is free again in %d s: %s", LEASE_S, trouble)
 
     def record(self) -> WorkerRecord:
         """What the fleet may know of this worker now."""

@@ -1,21 +1,24 @@
 -- Settle questions: first write wins, and the counters move in the same step.
--- KEYS  1 meta  2 verdicts  3 todo  4 counts  5 attempts  6 open runs
+-- KEYS  1 meta  2 questions  3 verdicts  4 todo  5 counts  6 attempts  7 open runs
 -- ARGV  1 run id, then triples: question id, Verdict as JSON, outcome
 -- Returns false for a purged run, else {newly settled, still unsettled}.
+-- A verdict of a question that the run does not have is dropped: the run was purged and is being written anew.
 if redis.call('EXISTS', KEYS[1]) == 0 then
   return false
 end
 local new = 0
 for i = 2, #ARGV, 3 do
-  if redis.call('HSETNX', KEYS[2], ARGV[i], ARGV[i + 1]) == 1 then
-    redis.call('SREM', KEYS[3], ARGV[i])
-    redis.call('HINCRBY', KEYS[4], ARGV[i + 2], 1)
-    redis.call('HDEL', KEYS[5], ARGV[i])
-    new = new + 1
+  if redis.call('HEXISTS', KEYS[2], ARGV[i]) == 1 then
+    if redis.call('HSETNX', KEYS[3], ARGV[i], ARGV[i + 1]) == 1 then
+      redis.call('HINCRBY', KEYS[5], ARGV[i + 2], 1)
+      new = new + 1
+    end
+    redis.call('SREM', KEYS[4], ARGV[i])
+    redis.call('HDEL', KEYS[6], ARGV[i])
   end
 end
-local left = redis.call('SCARD', KEYS[3])
+local left = redis.call('SCARD', KEYS[4])
 if left == 0 then
-  redis.call('SREM', KEYS[6], ARGV[1])
+  redis.call('SREM', KEYS[7], ARGV[1])
 end
 return {new, left}

@@ -16,8 +16,8 @@ import pytest
 import redis
 
 from contract import RedisLedger, keys
-from contract.errors import InputError
-from contract.fleet import LEASE_S, Fleet, WorkerRecord, WorkerState
+from contract.errors import NameTaken
+from contract.fleet import LEASE_S, Fleet, WorkerRecord, WorkerState, process_start
 from tests.support import wait_until
 
 
@@ -54,7 +54,7 @@ def record(name: str, **more: object) -> WorkerRecord:
 
 def record_of(child: subprocess.Popen[bytes], name: str) -> WorkerRecord:
     """What a worker in `child` would say of itself."""
-    return record(name, pid=child.pid, process_started=round(psutil.Process(child.pid).create_time(), 2))
+    return record(name, pid=child.pid, process_started=process_start(child.pid))
 
 
 def names(fleet: Fleet) -> list[str]:
@@ -90,18 +90,18 @@ def test_a_beat_renews_the_lease(fleet: Fleet, client: redis.Redis) -> None:
 def test_a_worker_that_leaves_gives_its_name_back_but_stays_listed_until_it_is_forgotten(fleet: Fleet) -> None:
     for name in ("gpu1", "gpu0"):
         fleet.join(record(name))
-    fleet.leave("gpu0")
+    fleet.leave(record("gpu0"))
     assert (names(fleet), fleet.dead(), fleet.names()) == (["gpu1"], ["gpu0"], ["gpu0", "gpu1"])
     assert fleet.get("gpu0") is None
     fleet.forget("gpu0")
     assert (fleet.dead(), fleet.names()) == ([], ["gpu1"])
-    fleet.join(record("gpu0", host="elsewhere"))
+    fleet.join(record("gpu0", host="elsewhere", place="elsewhere"))
     assert names(fleet) == ["gpu0", "gpu1"]
 
 
 def test_the_name_of_a_live_worker_is_refused_with_who_has_it(fleet: Fleet, child: subprocess.Popen[bytes]) -> None:
     fleet.join(record_of(child, "gpu0"))
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(NameTaken) as caught:
         fleet.join(record("gpu0"))
     assert str(caught.value).startswith(f"A worker named 'gpu0' is alive (pid {child.pid} on ")
     assert "Choose another -n NAME" in str(caught.value)
@@ -111,8 +111,8 @@ def test_the_name_of_a_live_worker_is_refused_with_who_has_it(fleet: Fleet, chil
 
 
 def test_a_live_worker_on_another_host_keeps_its_name(fleet: Fleet) -> None:
-    fleet.join(record("gpu0", host="elsewhere", pid=1))
-    with pytest.raises(InputError, match=r"pid 1 on elsewhere"):
+    fleet.join(record("gpu0", host="elsewhere", place="elsewhere", pid=1))
+    with pytest.raises(NameTaken, match=r"pid 1 on elsewhere"):
         fleet.join(record("gpu0"))
 
 
@@ -143,13 +143,32 @@ def test_a_worker_that_was_killed_and_not_yet_buried_is_dead_too(fleet: Fleet, c
 
 
 def test_a_reused_process_id_is_not_the_same_worker(fleet: Fleet) -> None:
-    fleet.join(record("gpu0", process_started=1.0))
+    fleet.join(record("gpu0", process_started=1))
     assert fleet.dead() == ["gpu0"]
+
+
+def test_a_beat_that_finds_the_name_taken_says_so_and_changes_nothing(fleet: Fleet, client: redis.Redis) -> None:
+    fleet.join(record("gpu0"))
+    client.delete(keys.worker("gpu0"))  # its lease ran out while it was stopped
+    fleet.join(record("gpu0", place="elsewhere", pid=1))
+    with pytest.raises(NameTaken, match="went to another worker"):
+        fleet.beat(record("gpu0"))
+    fleet.leave(record("gpu0"))
+    found = fleet.get("gpu0")
+    assert found is not None
+    assert found.pid == 1
+
+
+def test_equal_process_ids_in_two_containers_are_two_workers(fleet: Fleet) -> None:
+    fleet.join(record("gpu0", place="host/boot/pid:[1]"))
+    with pytest.raises(NameTaken):
+        fleet.join(record("gpu0", place="host/boot/pid:[2]"))
+    assert names(fleet) == ["gpu0"]
 
 
 @pytest.mark.usefixtures("_short_leases")
 def test_a_worker_elsewhere_is_dead_when_its_lease_runs_out_and_its_name_free(fleet: Fleet) -> None:
-    fleet.join(record("gpu0", host="elsewhere", pid=1))
+    fleet.join(record("gpu0", host="elsewhere", place="elsewhere", pid=1))
     assert names(fleet) == ["gpu0"]
     wait_until(lambda: fleet.dead() == ["gpu0"], "the lease to run out", timeout_s=5)
     assert names(fleet) == []
@@ -163,8 +182,8 @@ def test_of_two_that_join_at_once_under_one_name_one_is_refused(fleet: Fleet) ->
     def joined(name: str, host: str) -> bool:
         together.wait()
         try:
-            fleet.join(record(name, host=host))
-        except InputError:
+            fleet.join(record(name, host=host, place=host))
+        except NameTaken:
             return False
         return True
 

@@ -14,6 +14,7 @@ import redis
 
 from contract import Counts, Ledger, Mode, Outcome, RedisLedger, Run, Settings, Verdict, load_settings
 from contract.errors import LedgerError, LedgerFull, RedisUnreachable, RunConflict, UnknownRun
+from contract.ledger import Committed
 from tests.support import make_question, make_questions, make_spec, open_run
 
 
@@ -395,3 +396,21 @@ def test_refused_credentials_are_no_outage_and_are_not_shown(redis_url: str, mon
     assert not caught.value.retryable
     assert "refuses the credentials" in str(caught.value)
     assert "hunter2" not in str(caught.value)
+
+
+def test_a_verdict_of_a_question_that_the_run_does_not_have_changes_nothing(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(2))
+    assert ledger.commit(run.run_id, [verdict("stranger")]) == Committed(new=0, left=2)
+    assert (ledger.counts(run.run_id).settled, ledger.counts(run.run_id).todo) == (0, 2)
+
+
+def test_a_run_purged_and_written_anew_while_a_batch_was_in_flight_still_finishes(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(2))
+    ledger.begin(run.run_id, ["q0", "q1"])
+    ledger.purge(run.run_id)
+    ledger.open_run(run)
+    ledger.commit(run.run_id, [verdict("q0")])  # late, and before the body is written again
+    ledger.add_questions(run.run_id, make_questions(2))
+    assert not ledger.counts(run.run_id).finished
+    ledger.commit(run.run_id, [verdict("q0"), verdict("q1")])
+    assert ledger.counts(run.run_id).finished

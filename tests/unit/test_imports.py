@@ -24,6 +24,7 @@ CONTRACT_ORDER = (
     "layers",
     "settings",
     "keys",
+    "order",
     "prompts",
     "ledger",
     "memory",

@@ -4,30 +4,58 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from contract.settings import Settings
+from contract.spec import ChatTemplate, Sampling
 from contract.verdict import Failure
 
-__all__ = ["Completion", "Engine", "Request"]
+__all__ = ["Completion", "Engine", "GenerateRequest", "Request", "ScoreRequest", "Text"]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ScoreRequest:
     """Ask how likely each of `continuations` is after `prompt`.
 
-    A continuation carries its own leading space. How it is computed is the engine's business, as long as it is exact:
-    continuations of one token each cost one prefill together, longer ones cost one each.
+    A continuation carries its own leading space; where the chat template is used it begins the model's turn, and
+    loses it. How it is computed is the engine's business, as long as it is exact: continuations of one token each
+    cost one prefill together, longer ones cost one each.
     """
 
     prompt: str
     continuations: tuple[str, ...]
+    chat: ChatTemplate = ChatTemplate.NEVER
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateRequest:
+    """Ask for `sampling.samples` texts after `prompt`; the same seed gives the same texts."""
+
+    prompt: str
+    sampling: Sampling
+    seed: int = 0
+    chat: ChatTemplate = ChatTemplate.NEVER
+    #: JSON schema that the text must follow, where the engine can hold the model to one.
+    json_schema: str = ""
+
+
+Request = ScoreRequest | GenerateRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """One text that the model wrote."""
+
+    text: str
+    tokens: int
+    #: It ended at `max_tokens`, not by itself.
+    truncated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """The answer to one Request: either log-probabilities, or the reason why there are none.
+    """The answer to one request: log-probabilities, or texts, or the reason why there are none.
 
     `logprobs[i]` is the natural log of the probability of `continuations[i]` after the prompt, summed over its tokens,
     taken from the model's full distribution (no temperature, no masking).
@@ -36,10 +64,12 @@ class Completion:
     logprobs: tuple[float, ...] = ()
     #: Tokens of each continuation.
     token_counts: tuple[int, ...] = ()
+    texts: tuple[Text, ...] = field(default=())
     #: Tokens of the prompt, once.
     prompt_tokens: int = 0
-    #: Tokens that the engine had to process for this request, over all of its prefills.
+    #: Tokens that all prefills of this request hold, and how many of them came from the prefix cache.
     prefill_tokens: int = 0
+    cached_tokens: int = 0
     error: Failure | None = None
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from contract.errors import EngineDead, EngineError
 from contract.verdict import Failure
-from workers.engines.base import Completion, Engine, Request
+from workers.engines.base import Completion, Engine, GenerateRequest, Request, Text
 
 __all__ = ["SimulatedEngine"]
 
@@ -52,12 +52,23 @@ class SimulatedEngine(Engine):
         if reject and reject in request.prompt:
             return Completion(error=Failure(type="RequestRejected", message="simulated rejection"))
         words = len(request.prompt.split())
+        if isinstance(request, GenerateRequest):
+            return Completion(texts=_texts(request), prompt_tokens=words, prefill_tokens=words)
         return Completion(
             logprobs=tuple(_logprob(request.prompt, each) for each in request.continuations),
             token_counts=tuple(len(each.split()) for each in request.continuations),
             prompt_tokens=words,
             prefill_tokens=words,
         )
+
+
+def _texts(request: GenerateRequest) -> tuple[Text, ...]:
+    """`The answer is X.`, X one of the first four labels, drawn by prompt, seed and sample."""
+    drawn = (
+        hashlib.blake2b(f"{request.prompt}{request.seed}{i}".encode()).digest()[0]
+        for i in range(request.sampling.samples)
+    )
+    return tuple(Text(f"The answer is {'ABCD'[byte % 4]}.", tokens=4) for byte in drawn)
 
 
 def _logprob(prompt: str, continuation: str) -> float:

@@ -34,32 +34,21 @@ from contract.errors import (
 from contract.settings import Settings
 from contract.verdict import Failure
 from workers.engines.base import Completion, Engine, Request
+from workers.engines.encoding import PromptEncoder
 from workers.engines.packaged import resolve
+from workers.engines.plan import Plan, Prefill, make_plan
 
 __all__ = ["VllmEngine"]
 
 log = logging.getLogger(__name__)
 
 NOT_INSTALLED = "not installed"
-#: vLLM's limit on `logprob_token_ids`.
-MAX_TOKENS_AT_ONCE = 128
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Prefill:
-    """One request to vLLM: `token_ids`, and which continuations of its Request it answers."""
-
-    token_ids: list[int]
-    #: Of the tokens in `next_ids`, how likely is each after `token_ids`? Empty for a whole continuation.
-    next_ids: tuple[int, ...] = ()
-    #: Where the continuation starts in `token_ids`; only with empty `next_ids`.
-    start: int = 0
 
 
 class _Call:
     """One `generate` of one caller: prefills in, outputs out."""
 
-    def __init__(self, prefills: list[_Prefill]) -> None:
+    def __init__(self, prefills: list[Prefill]) -> None:
         self.prefills = prefills
         self.outputs: list[Any] = [None] * len(prefills)
         self.failure: EngineError | None = None
@@ -89,7 +78,7 @@ class VllmEngine(Engine):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self._owner: _Owner | None = None
-        self._tokenizer_lock = threading.Lock()
+        self.encoder: PromptEncoder
 
     def start(self) -> None:
         model = resolve(self.settings.hf_model_id)
@@ -98,21 +87,16 @@ class VllmEngine(Engine):
         self._owner = owner
         owner.start()
         owner.await_boot(self.settings.server_startup_timeout)
+        self.encoder = PromptEncoder(owner.engine.tokenizer)
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        owner = self._running()
-        plans = self._plan(requests, owner.engine.tokenizer, owner.engine.model_config.max_model_len)
-        call = _Call([prefill for plan in plans if isinstance(plan, _Plan) for prefill in plan.prefills])
-        if call.prefills:
-            owner.submit(call)
-            call.wait()
-        outputs = iter(call.outputs)
-        return [
-            plan.read([next(outputs) for _ in plan.prefills])
-            if isinstance(plan, _Plan)
-            else Completion(error=Failure(type=type(plan).__name__, message=str(plan)))
-            for plan in plans
+        limit = self._running().engine.model_config.max_model_len
+        plans = [
+            each if isinstance(each, RequestRejected) else make_plan(request, each, limit)
+            for request, each in zip(requests, self.encoder.encode(requests), strict=True)
         ]
+        outputs = iter(self._ask([prefill for plan in plans for prefill in _prefills(plan)]))
+        return [_read(plan, [next(outputs) for _ in _prefills(plan)]) for plan in plans]
 
     def describe(self) -> dict[str, Any]:
         config = self._running().engine.vllm_config
@@ -143,67 +127,29 @@ class VllmEngine(Engine):
             raise EngineDead("The engine was not started.")
         return self._owner
 
-    def _plan(self, requests: Sequence[Request], tokenizer: Any, limit: int) -> list[_Plan | RequestRejected]:
-        texts = [text for each in requests for text in (each.prompt, *(each.prompt + c for c in each.continuations))]
-        with self._tokenizer_lock:  # fast tokenizers refuse to be borrowed twice
-            encoded = iter(tokenizer(texts)["input_ids"]) if texts else iter(())
-        plans: list[_Plan | RequestRejected] = []
-        for each in requests:
-            prompt = next(encoded)
-            wholes = [next(encoded) for _ in each.continuations]
-            tails = [_continuation_ids(prompt, whole) for whole in wholes]
-            plans.append(_Plan.make(prompt, tails, limit))
-        return plans
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Plan:
-    """The cheapest exact set of prefills for one Request."""
-
-    prompt_tokens: int
-    tails: list[list[int]]
-    prefills: list[_Prefill]
-
-    @classmethod
-    def make(cls, prompt: list[int], tails: list[list[int]], limit: int) -> _Plan | RequestRejected:
-        """Single tokens share one prefill of the prompt; longer continuations take one each.
-
-        `limit` is the model's context in tokens; one of them is vLLM's, which generates at least one.
-        """
-        longest = max(map(len, tails))
-        if len(prompt) + longest + 1 > limit:
-            return RequestRejected(
-                f"Prompt of {len(prompt)} tokens and longest choice of {longest} exceed the context of {limit}.",
-                hint="Raise vllm_args.max_model_len if the model allows it, or shorten the prompt.",
-            )
-        if not prompt or any(not tail for tail in tails):
-            return RequestRejected("The prompt or a choice has no tokens.", hint="Check the prompt template.")
-        singles = sorted({tail[0] for tail in tails if len(tail) == 1})
-        shared = [
-            _Prefill(prompt, next_ids=tuple(singles[i : i + MAX_TOKENS_AT_ONCE]))
-            for i in range(0, len(singles), MAX_TOKENS_AT_ONCE)
+    def _ask(self, prefills: list[Prefill]) -> list[Any]:
+        """vLLM's outputs; what cannot be trusted, because its continuation came from the cache, is computed again."""
+        outputs = self._running().call(prefills)
+        again = [
+            i
+            for i, prefill in enumerate(prefills)
+            if not isinstance(outputs[i], RequestRejected) and not prefill.is_trustworthy(outputs[i])
         ]
-        own = [_Prefill(prompt + tail, start=len(prompt)) for tail in tails if len(tail) > 1]
-        return cls(len(prompt), tails, shared + own)
+        recomputed = self._running().call([dataclasses.replace(prefills[i], use_cache=False) for i in again])
+        for i, output in zip(again, recomputed, strict=True):
+            outputs[i] = output
+        return outputs
 
-    def read(self, outputs: list[Any]) -> Completion:
-        """The Completion that vLLM's outputs, in the order of `prefills`, amount to."""
-        shared = [each for each in self.prefills if each.next_ids]
-        next_logprobs: dict[int, float] = {}
-        for prefill, output in zip(shared, outputs, strict=False):
-            found = output.outputs[0].logprobs[0]
-            next_logprobs |= {token: found[token].logprob for token in prefill.next_ids}
-        wholes = iter(outputs[len(shared) :])
-        logprobs = [
-            next_logprobs[tail[0]] if len(tail) == 1 else _tail_logprob(next(wholes), self.prompt_tokens, tail)
-            for tail in self.tails
-        ]
-        return Completion(
-            logprobs=tuple(logprobs),
-            token_counts=tuple(map(len, self.tails)),
-            prompt_tokens=self.prompt_tokens,
-            prefill_tokens=sum(len(each.token_ids) for each in self.prefills),
-        )
+
+def _prefills(plan: Plan | RequestRejected) -> Sequence[Prefill]:
+    return () if isinstance(plan, RequestRejected) else plan.prefills
+
+
+def _read(plan: Plan | RequestRejected, outputs: list[Any]) -> Completion:
+    rejected = next((each for each in (plan, *outputs) if isinstance(each, RequestRejected)), None)
+    if isinstance(plan, RequestRejected) or rejected is not None:
+        return Completion(error=Failure(type="RequestRejected", message=str(rejected)))
+    return plan.read(outputs)
 
 
 class _Owner(threading.Thread):
@@ -230,12 +176,16 @@ class _Owner(threading.Thread):
         if self._boot_failure is not None:
             raise self._boot_failure
 
-    def submit(self, call: _Call) -> None:
-        """Hand over a call. Raises EngineDead."""
+    def call(self, prefills: list[Prefill]) -> list[Any]:
+        """vLLM's outputs for `prefills`, in order. From any thread. Raises EngineDead or EngineOutOfMemory."""
+        if not prefills:
+            return []
+        call = _Call(prefills)
         with self._gate:
             if self._dead is not None:
                 raise self._dead
             self._inbox.put(call)
+        return call.wait()
 
     def stop(self) -> None:
         """End the thread and the engine; calls under way raise EngineDead."""
@@ -257,7 +207,7 @@ class _Owner(threading.Thread):
             from vllm.v1.engine.llm_engine import LLMEngine
 
             self.engine = LLMEngine.from_engine_args(EngineArgs(**self._arguments))
-        except Exception as trouble:
+        except BaseException as trouble:
             log.debug("boot failed", exc_info=True)
             self._boot_failure = EngineError(
                 f"vLLM cannot serve {self._arguments['model']}: {_first_line(trouble)}",
@@ -270,7 +220,7 @@ class _Owner(threading.Thread):
                 if self._pending:
                     self._step()
             self._die(EngineDead("The engine was closed."))
-        except Exception as trouble:
+        except BaseException as trouble:
             log.debug("engine failed", exc_info=True)
             self._die(EngineDead(f"The engine failed: {_first_line(trouble)}"))
         finally:
@@ -293,8 +243,11 @@ class _Owner(threading.Thread):
         for slot, prefill in enumerate(call.prefills):
             name = f"{next(self._ids)}"
             self._pending[name] = (call, slot)
-            prompt = {"prompt_token_ids": prefill.token_ids}
-            self.engine.add_request(name, prompt, _sampling(prefill))
+            try:
+                self.engine.add_request(name, {"prompt_token_ids": prefill.token_ids}, _sampling(prefill))
+            except ValueError as trouble:  # what vLLM's own validation refuses, this request alone
+                del self._pending[name]
+                call.deliver(slot, RequestRejected(_first_line(trouble)))
 
     def _step(self) -> None:
         try:
@@ -369,28 +322,26 @@ def _engine_arguments(settings: Settings, model: str) -> dict[str, Any]:
     return {"disable_log_stats": True, "use_tqdm_on_load": False, **settings.vllm_args, "model": model}
 
 
-def _sampling(prefill: _Prefill) -> Any:
+def _sampling(prefill: Prefill) -> Any:
     from vllm import SamplingParams
-    from vllm.sampling_params import RequestOutputKind
+    from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
+    if prefill.generate is not None:
+        wanted, schema = prefill.generate.sampling, prefill.generate.json_schema
+        return SamplingParams(
+            n=wanted.samples,
+            max_tokens=wanted.max_tokens,
+            temperature=wanted.temperature,
+            top_p=wanted.top_p,
+            stop=list(wanted.stop),
+            seed=prefill.generate.seed,
+            structured_outputs=StructuredOutputsParams(json=schema) if schema else None,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )
     common = {"max_tokens": 1, "temperature": 0.0, "detokenize": False, "output_kind": RequestOutputKind.FINAL_ONLY}
     if prefill.next_ids:
         return SamplingParams(logprob_token_ids=list(prefill.next_ids), **common)
-    return SamplingParams(prompt_logprobs=0, **common)
-
-
-def _continuation_ids(prompt: list[int], whole: list[int]) -> list[int]:
-    """Tokens of the continuation: those of prompt and continuation together, past as many as the prompt alone has.
-
-    The convention of lm-evaluation-harness (`lm_eval/api/model.py`, `_encode_pair`): prompt and continuation are
-    tokenised as one text, so that a space at the boundary is neither lost nor doubled.
-    """
-    return whole[len(prompt) :]
-
-
-def _tail_logprob(output: Any, start: int, tail: list[int]) -> float:
-    rows = output.prompt_logprobs[start:]
-    return float(sum(row[token].logprob for row, token in zip(rows, tail, strict=True)))
+    return SamplingParams(prompt_logprobs=0, skip_reading_prefix_cache=not prefill.use_cache, **common)
 
 
 def _is_out_of_memory(trouble: BaseException) -> bool:

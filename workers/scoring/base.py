@@ -1,17 +1,17 @@
-"""What a scoring mode is: two pure functions around one generate call."""
+"""What a scoring mode is: two pure functions around a generate call."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from contract.question import Question
 from contract.spec import RunSpec
 from workers.engines.base import Completion, Request
 
-__all__ = ["Reading", "ScoringMode", "compare"]
+__all__ = ["Further", "Reading", "ScoringMode", "compare"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,19 +19,31 @@ class Reading:
     """What a mode read from the completions; the fields are Verdict's."""
 
     choice: str | None
-    choice_scores: dict[str, float]
-    confidence: float | None
-    margin: float | None
     rule: str
+    choice_scores: dict[str, float] = field(default_factory=dict)
+    confidence: float | None = None
+    margin: float | None = None
     label_mass: float | None = None
     raw_text: str = ""
+    truncated: bool = False
+    #: Whether it is right, where that is not decided by comparing `choice` with the key.
+    judged_correct: bool | None = None
+    judge_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Further:
+    """More to ask before there is a reading: requests for the batch's next generate call, and who reads them."""
+
+    requests: list[Request]
+    read: Callable[[Sequence[Completion]], Reading | Further]
 
 
 class ScoringMode(NamedTuple):
     """`ask` turns a question and its rendered prompt into requests, `read` turns their completions into a reading."""
 
     ask: Callable[[Question, str, RunSpec], list[Request]]
-    read: Callable[[Question, Sequence[Completion], RunSpec], Reading]
+    read: Callable[[Question, Sequence[Completion], RunSpec], Reading | Further]
 
 
 def compare(scores: dict[str, float], rule: str, label_mass: float | None = None) -> Reading:
@@ -47,9 +59,9 @@ def compare(scores: dict[str, float], rule: str, label_mass: float | None = None
     share = 1.0 / sum(math.exp(score - scores[best]) for score in scores.values())
     return Reading(
         choice=best,
+        rule=rule,
         choice_scores=scores,
         confidence=share,
         margin=scores[best] - scores[second],
-        rule=rule,
         label_mass=label_mass,
     )

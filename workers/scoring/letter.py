@@ -1,7 +1,8 @@
 """Mode `letter`: which label does the model write next?
 
 score(label) = log P(delimiter + label | prompt), the prompt showing the labelled choices. One prefill per question,
-whatever the number of choices. The scoring of Hendrycks et al., "Measuring Massive Multitask Language Understanding"
+whatever the number of choices, as long as every label is one token; the engine weighs longer labels as it does full
+choices, and the rule says so. The scoring of Hendrycks et al., "Measuring Massive Multitask Language Understanding"
 (2021), section 4. `label_mass`, the sum of P over the labels, says how much the model meant to answer with a label
 at all: near zero, the choice is noise.
 """
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 
 from contract.question import Question
 from contract.spec import RunSpec
-from workers.engines.base import Completion, Request
+from workers.engines.base import Completion, Request, ScoreRequest
 from workers.scoring.base import Reading, compare
 
 __all__ = ["ask", "read"]
@@ -21,10 +22,12 @@ __all__ = ["ask", "read"]
 
 def ask(question: Question, prompt: str, spec: RunSpec) -> list[Request]:
     """One request: the labels as continuations of the prompt."""
-    return [Request(prompt, tuple(spec.delimiter + label for label in question.labels))]
+    return [ScoreRequest(prompt, tuple(spec.delimiter + label for label in question.labels), spec.chat_template)]
 
 
 def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -> Reading:  # noqa: ARG001
     """The likeliest label."""
-    scores = dict(zip(question.labels, completions[0].logprobs, strict=True))
-    return compare(scores, rule="next-token", label_mass=sum(math.exp(score) for score in scores.values()))
+    (completion,) = completions
+    scores = dict(zip(question.labels, completion.logprobs, strict=True))
+    rule = "next-token" if set(completion.token_counts) == {1} else "label-likelihood"
+    return compare(scores, rule=rule, label_mass=sum(math.exp(score) for score in scores.values()))

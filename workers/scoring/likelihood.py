@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from contract.question import Question
 from contract.spec import Normalization, RunSpec
-from workers.engines.base import Completion, Request
+from workers.engines.base import Completion, Request, ScoreRequest
 from workers.scoring.base import Reading, compare
 
 __all__ = ["ask", "read"]
@@ -26,7 +26,7 @@ LENGTH: dict[Normalization, Callable[[str], int]] = {
 
 def ask(question: Question, prompt: str, spec: RunSpec) -> list[Request]:
     """One request: the choices as continuations of the prompt."""
-    return [Request(prompt, tuple(spec.delimiter + choice for choice in question.choices))]
+    return [ScoreRequest(prompt, tuple(spec.delimiter + choice for choice in question.choices), spec.chat_template)]
 
 
 def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -> Reading:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from contract import Mode, Normalization, Prompt, RunSpec
-from contract.spec import run_id_for, slug
-from tests.support import make_spec
+from contract.spec import ChatTemplate, FewShot, Judge, Sampling, Selection, run_id_for, slug
+from tests.support import make_questions, make_spec
 
 CHANGES: list[tuple[str, Any]] = [
     ("questions_digest", "0" * 64),
@@ -26,13 +26,60 @@ CHANGES: list[tuple[str, Any]] = [
     ("delimiter", ""),
     ("use_context_field", True),
     ("seed", 1),
+    ("chat_template", ChatTemplate.AUTO),
+    ("few_shot", FewShot(k=1, pool=tuple(make_questions(2)))),
+    ("few_shot", FewShot(k=1, pool=tuple(make_questions(2)), selection=Selection.SEEDED)),
+    ("shuffle", True),
+    ("circular", True),
+    ("rescored_from", "another-run"),
+]
+#: Fields that only some modes take: what is changed, over what.
+WRITES = {"mode": Mode.GENERATE, "sampling": Sampling()}
+JUDGED = {
+    "mode": Mode.JUDGE,
+    "sampling": Sampling(),
+    "judge": Judge(prompt=Prompt(name="grade", text="{{ response }}")),
+}
+MORE_CHANGES: list[dict[str, Any]] = [
+    WRITES,
+    {**WRITES, "sampling": Sampling(max_tokens=7)},
+    {**WRITES, "sampling": Sampling(temperature=0.5)},
+    {**WRITES, "sampling": Sampling(stop=("x",))},
+    JUDGED,
+    {**JUDGED, "judge": Judge(prompt=Prompt(name="grade", text="other"))},
 ]
 
 
 def test_a_fingerprint_changes_with_every_field() -> None:
-    fingerprints = [make_spec().fingerprint(), *(make_spec(**{field: value}).fingerprint() for field, value in CHANGES)]
-    assert len(set(fingerprints)) == len(CHANGES) + 1
-    assert {field for field, _ in CHANGES} == set(RunSpec.model_fields), "a new field needs a row in CHANGES"
+    changes: list[dict[str, Any]] = [{field: value} for field, value in CHANGES] + MORE_CHANGES
+    fingerprints = [make_spec().fingerprint(), *(make_spec((), **change).fingerprint() for change in changes)]
+    assert len(set(fingerprints)) == len(changes) + 1
+    changed = {field for change in changes for field in change}
+    assert changed == set(RunSpec.model_fields), "a new field needs a row in CHANGES"
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"mode": Mode.GENERATE}, "generate needs sampling"),
+        ({"sampling": Sampling()}, "likelihood takes no sampling"),
+        ({**WRITES, "mode": Mode.JUDGE}, "judge needs judge"),
+        ({**JUDGED, "mode": Mode.GENERATE}, "generate takes no judge"),
+        ({"shuffle": True, "circular": True}, "exclude each other"),
+        ({"mode": Mode.VOTE, "sampling": Sampling(temperature=0.5)}, "samples of at least 2"),
+        ({"mode": Mode.VOTE, "sampling": Sampling(samples=3)}, "temperature above 0"),
+        ({**WRITES, "sampling": Sampling(samples=3)}, "only mean something with mode vote"),
+    ],
+)
+def test_parts_that_do_not_fit_the_mode_are_refused(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValidationError, match=says):
+        make_spec((), **changes)
+
+
+@pytest.mark.parametrize(("pool", "says"), [(2, "a pool of at least 3"), (0, "a pool of at least 3")])
+def test_a_pool_without_an_example_to_spare_is_refused(pool: int, says: str) -> None:
+    with pytest.raises(ValidationError, match=says):
+        FewShot(k=2, pool=tuple(make_questions(pool)))
 
 
 @given(st.text(), st.text(min_size=1), st.text(), st.integers(0, 2**63))

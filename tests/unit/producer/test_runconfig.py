@@ -12,19 +12,22 @@ from contract.question import Question
 from contract.spec import Mode, Normalization, Prompt
 from producer.runconfig import RunConfig, load_run_config
 from producer.templates import built_in, load_prompt
+from tests.support import ROOT
 
 SHIPPED = sorted((Path(__file__).parents[3] / "configs" / "runs").glob("*.yaml"))
 QUESTION = Question(id="q", question="Is <b> & 1 > 0?", choices=("no", "yes"), context="Given.")
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_every_shipped_run_configuration_makes_a_spec(path: Path) -> None:
+def test_every_shipped_run_configuration_makes_a_spec(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)  # the files they name count from there
     config = load_run_config(path)
 
-    spec = config.to_spec("0" * 64, load_prompt(config.prompt, config.mode), "served")
+    spec = config.to_spec("0" * 64, "served")
 
     assert spec.model == "served"
-    assert spec.mode == ("letter" if path.stem == "letter" else "likelihood")
+    by_name = {"letter", "generate", "vote", "judge"}
+    assert spec.mode == (path.stem if path.stem in by_name else "likelihood")
 
 
 def test_there_are_run_configurations() -> None:
@@ -44,7 +47,7 @@ def test_set_lies_over_the_file_over_the_defaults(tmp_path: Path) -> None:
     ("override", "wanted"),
     [
         ("mod=letter", "unknown setting 'mod'. Did you mean 'mode'?"),
-        ("mode=leter", "mode: Input should be 'letter' or 'likelihood', found 'leter'"),
+        ("mode=leter", "mode: Input should be 'letter', 'likelihood', 'generate', 'vote' or 'judge', found 'leter'"),
         ("seed=-1", "seed"),
         ("seed", "expected name=value"),
         ("batch_size=8", "'batch_size' belongs to the deployment"),
@@ -72,8 +75,9 @@ def test_without_a_prompt_the_mode_decides(mode: Mode, name: str) -> None:
 
 
 def test_the_built_in_prompts_read_as_they_should() -> None:
-    texts = {name: render(load_prompt(name, Mode.LETTER), QUESTION, None) for name in built_in()}
+    texts = {name: render(load_prompt(name, Mode.LETTER), QUESTION, None) for name in ("question", "lettered")}
 
+    assert set(built_in()) == {"question", "lettered", "reasoned", "open", "grade"}
     assert texts == {
         "question": "Question: Is <b> & 1 > 0?\nAnswer:",
         "lettered": "Is <b> & 1 > 0?\nA. no\nB. yes\nAnswer:",

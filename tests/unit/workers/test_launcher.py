@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from contract.errors import EXIT_RETRY
+from contract.errors import EXIT_ENGINE, EXIT_RETRY
 from workers.gpus import Group
 from workers.launcher import after_exit, worker_command, worker_environment
 
@@ -23,6 +23,8 @@ from workers.launcher import after_exit, worker_command, worker_environment
         (-9, True, False, 9, "restart", 30.0),  # pauses stop growing
         (-9, False, False, 3, "restart", 8.0),
         (-9, False, False, 4, "give up", 0.0),  # five boots, never ready
+        (EXIT_ENGINE, False, False, 0, "restart", 1.0),  # memory not free yet, say
+        (EXIT_ENGINE, False, False, 4, "give up", 0.0),
         (EXIT_RETRY, False, False, 40, "restart", 30.0),  # Redis is away: however long it takes
     ],
 )

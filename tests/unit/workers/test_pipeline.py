@@ -11,7 +11,7 @@ from contract import Mode, Outcome, Prompt, Question, load_settings
 from contract.errors import EngineDead, EngineError, EngineOutOfMemory
 from contract.verdict import Failure
 from tests.support import make_question, make_questions, make_spec
-from workers.engines.base import Completion, Engine, Request
+from workers.engines.base import Completion, Engine, Request, ScoreRequest
 from workers.pipeline import Item, score_batch
 
 
@@ -42,6 +42,7 @@ class KeyEngine(Engine):
                 prompt_tokens=7,
             )
             for each in requests
+            if isinstance(each, ScoreRequest)
         ]
 
 

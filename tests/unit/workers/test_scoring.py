@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from contract import Mode, Normalization, Prompt
+from contract import Mode, Normalization, Prompt, Question, RunSpec
 from tests.support import make_question, make_spec
-from workers.engines.base import Completion
+from workers.engines.base import Completion, ScoreRequest
 from workers.scoring import MODES, Reading
 from workers.scoring.base import compare
 
@@ -18,12 +18,19 @@ LETTERED = Prompt(name="lettered", text="{{ question }}")
 def reading(mode: Mode, *logprobs: float, normalization: Normalization = Normalization.NONE) -> Reading:
     question = make_question(1, choices=("a", "bb", "cccc", "dddddddd"))
     spec = make_spec(mode=mode, normalization=normalization)
-    return MODES[mode].read(question, [Completion(logprobs=logprobs)], spec)
+    return read(mode, question, spec, *logprobs)
+
+
+def read(mode: Mode, question: Question, spec: RunSpec, *logprobs: float) -> Reading:
+    found = MODES[mode].read(question, [Completion(logprobs=logprobs, token_counts=(1,) * len(logprobs))], spec)
+    assert isinstance(found, Reading)
+    return found
 
 
 def test_likelihood_asks_for_every_choice_behind_one_space() -> None:
     question = make_question(1, choices=("Paris", "Rome"))
     (request,) = MODES[Mode.LIKELIHOOD].ask(question, "Answer:", make_spec())
+    assert isinstance(request, ScoreRequest)
     assert request.prompt == "Answer:"
     assert request.continuations == (" Paris", " Rome")
 
@@ -31,6 +38,7 @@ def test_likelihood_asks_for_every_choice_behind_one_space() -> None:
 def test_letter_asks_for_the_labels_and_for_no_more_than_there_are_choices() -> None:
     question = make_question(1, choices=("Paris", "Rome", "Oslo"), answer="C")
     (request,) = MODES[Mode.LETTER].ask(question, "Answer:", make_spec(mode=Mode.LETTER))
+    assert isinstance(request, ScoreRequest)
     assert request.continuations == (" A", " B", " C")
 
 
@@ -48,7 +56,7 @@ def test_normalisation_divides_by_the_length_of_the_choice(
 def test_bytes_and_characters_differ_where_text_is_not_ascii() -> None:
     question = make_question(1, choices=("ää", "xxx"), answer="A")
     spec = make_spec(normalization=Normalization.BYTE)
-    found = MODES[Mode.LIKELIHOOD].read(question, [Completion(logprobs=(-4.0, -3.0))], spec)
+    found = read(Mode.LIKELIHOOD, question, spec, -4.0, -3.0)
     assert found.choice_scores == {"A": -1.0, "B": -1.0}
 
 

@@ -1,0 +1,54 @@
+"""In which orders a question's choices are shown, and what a label stands for in each.
+
+`shuffle`: one order per question, drawn by the run's seed. `circular`: every rotation once, the evaluation of Liu et
+al., "MMBench: Is Your Multi-modal Model an All-around Player?" (2023), section 4.3: a model that likes a position
+cannot be right in all of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from dataclasses import dataclass
+
+from contract.question import LABELS, Question
+from contract.spec import RunSpec
+
+__all__ = ["Arrangement", "arrangements", "seed_for"]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """A question with its choices in some order; `order[i]` is the original place of the choice shown at place i."""
+
+    question: Question
+    order: tuple[int, ...]
+
+    def original(self, label: str) -> str:
+        """The original label of the choice that is shown as `label`."""
+        return LABELS[self.order[LABELS.index(label)]]
+
+
+def arrangements(question: Question, spec: RunSpec) -> list[Arrangement]:
+    """The orders in which `spec` wants the question asked."""
+    places = list(range(len(question.choices)))
+    if spec.circular:
+        return [_arranged(question, places[i:] + places[:i]) for i in places]
+    if spec.shuffle:
+        random.Random(seed_for(question, spec, "order")).shuffle(places)
+    return [_arranged(question, places)]
+
+
+def _arranged(question: Question, places: list[int]) -> Arrangement:
+    answer = question.answer and LABELS[places.index(LABELS.index(question.answer))]
+    choices = tuple(question.choices[place] for place in places)
+    return Arrangement(question.model_copy(update={"choices": choices, "answer": answer}), tuple(places))
+
+
+def seed_for(question: Question, spec: RunSpec, purpose: str) -> int:
+    """A seed of 31 bits that depends on the run's seed, the question and the purpose, and on nothing else.
+
+    So a question is asked the same way whatever batch it is in.
+    """
+    digest = hashlib.sha256(f"{spec.seed}\x1f{purpose}\x1f{question.id}".encode()).digest()
+    return int.from_bytes(digest[:4]) >> 1

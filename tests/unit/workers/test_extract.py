@@ -1,0 +1,269 @@
+"""Which choice a written answer names. The table in tests/data/extraction.tsv says what a careful reader reads."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from tests.support import ROOT
+from workers.scoring.extract import Extraction, extract
+from workers.scoring.extract.cues import CUES, Cue
+from workers.scoring.extract.rules import EXPLICIT, IMPLICIT
+
+CITIES = ("Berlin", "Madrid", "Paris", "Rome")
+PLANETS = ("Mercury", "Venus", "Earth", "Mars", "Jupiter", "Saturn", "Uranus", "Neptune", "Pluto", "Ceres")
+GERMS = ("S. aureus", "E. coli", "K. pneumoniae", "C. difficile", "S. enterica")
+BLOOD = ("O", "A", "B", "AB")
+
+
+class Row(NamedTuple):
+    """One labelled output of the table."""
+
+    text: str
+    choices: list[str]
+    expected: str | None
+    failure_class: str
+
+
+def _row(line: str) -> Row:
+    text, choices, expected, failure_class = line.split("\t")
+    unescaped = re.sub(r"\\(.)", lambda found: {"n": "\n", "t": "\t", "\\": "\\"}[found[1]], text)
+    return Row(unescaped, json.loads(choices), expected or None, failure_class)
+
+
+TABLE = [
+    _row(line) for line in (ROOT / "tests/data/extraction.tsv").read_text(encoding="utf-8").rstrip("\n").split("\n")[1:]
+]
+CLASSES = sorted({row.failure_class for row in TABLE})
+
+
+def label(text: str, choices: tuple[str, ...] = CITIES) -> str | None:
+    return extract(text, choices).label
+
+
+# --- the table ------------------------------------------------------------------------------------------------------
+
+
+def test_the_table_is_large_enough_to_mean_something() -> None:
+    chains = [row for row in TABLE if row.failure_class == "chain-of-thought"]
+    assert len(TABLE) >= 250
+    assert sum(row.expected is None for row in TABLE) >= 60
+    assert sum(row.text.count("\n") >= 2 for row in chains) >= 40
+    assert Counter((row.text, *row.choices) for row in TABLE).most_common(1)[0][1] == 1, "a row stands there twice"
+
+
+@pytest.mark.parametrize("failure_class", CLASSES)
+def test_no_output_of_this_class_is_read_as_a_choice_that_it_does_not_name(failure_class: str) -> None:
+    """A wrong label is worse than none: there may not be one."""
+    read = [(row, extract(row.text, row.choices)) for row in TABLE if row.failure_class == failure_class]
+    wrong = [f"{row.text!r}: {found}" for row, found in read if found.label not in {None, row.expected}]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_of_all_outputs_at_least_99_in_100_are_read_right() -> None:
+    missed = [row for row in TABLE if label(row.text, tuple(row.choices)) != row.expected]
+    print("\n".join(f"{row.failure_class}: {row.text!r} is {row.expected}" for row in missed))  # noqa: T201
+    assert len(missed) <= len(TABLE) / 100
+
+
+# --- one sentence per class -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        (r"We get \boxed{\text{C}}", "boxed"),
+        ("<answer>(C) Paris</answer>", "answer-tag"),
+        ("So the correct answer is (C).", "answer-statement"),
+        ("(C) is correct.", "judged-label"),
+        ("The city on the Seine, in short **C**", "bold-label"),
+        ("C) Paris, on the Seine", "leading-label"),
+        ("France is meant.\n\n(C)", "lone-label"),
+        ("The city meant here must lie in France, as the Seine does (option C).", "lone-label"),
+        ("Option 3", "number"),
+        ("Paris.", "option-text"),
+    ],
+)
+def test_each_rule_reads_its_example_and_says_its_name(text: str, rule: str) -> None:
+    assert extract(text, CITIES) == Extraction("C", rule)
+    assert rule in {each.name for each in (*EXPLICIT, *IMPLICIT)}
+
+
+@pytest.mark.parametrize("cue", CUES, ids=lambda cue: cue.example.splitlines()[0])
+def test_each_cue_announces_its_example(cue: Cue) -> None:
+    assert cue.pattern.search(cue.example.lower())
+    assert extract(cue.example, CITIES) == Extraction("C", "answer-statement")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", Extraction(None, "none")),
+        ("I cannot answer this.", Extraction(None, "none")),
+        ("The answer is A or B.", Extraction(None, "ambiguous", ("A", "B"))),
+        ("A. Paris", Extraction(None, "ambiguous", ("A", "C"))),
+        ("The answer is A. Wait, that's wrong.", Extraction(None, "retracted", ("A",))),
+        ("The answer is E.", Extraction(None, "no-such-choice")),
+        ("<think>The answer is C.", Extraction(None, "unfinished-reasoning")),
+    ],
+)
+def test_without_a_choice_the_rule_says_why(text: str, expected: Extraction) -> None:
+    assert extract(text, CITIES) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The answer is A. Wait, no, the answer is C.",
+        r"\boxed{A} is wrong after all. The answer is C.",
+        "I'd choose B. Hmm, let me reconsider. I'd choose C.",
+        "Answer: A\nCorrection: C.",
+        "The answer is Berlin. No, the answer is Paris.",
+    ],
+)
+def test_the_last_statement_wins(text: str) -> None:
+    assert label(text) == "C"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["<think>A? The answer is B.</think>{}", "A? B?</think>{}", "<reasoning>A</reasoning>{}", "[THINK]A[/THINK]{}"],
+)
+def test_reasoning_is_not_an_answer(text: str) -> None:
+    assert label(text.format("The answer is C.")) == "C"
+    assert label(text.format("")) is None
+
+
+def test_of_channels_only_the_final_one_is_read() -> None:
+    analysis = "<|channel|>analysis<|message|>The answer is A.<|end|>"
+    assert label(f"{analysis}<|start|>assistant<|channel|>final<|message|>The answer is C.<|return|>") == "C"
+    assert extract(analysis, CITIES).rule == "unfinished-reasoning"
+
+
+@pytest.mark.parametrize("text", ["A cat sat", "A", "The answer is a", "So a cat.", "This is a question."])
+def test_an_article_is_not_the_first_choice(text: str) -> None:
+    assert label(f"{text} but the answer is C.") == "C"
+    assert label(text) == ("A" if text == "A" else None)
+
+
+@pytest.mark.parametrize("text", ["I think so", "I, for one, doubt it.", "I'd pass", "As I see it, nobody knows."])
+def test_a_pronoun_is_not_the_ninth_choice(text: str) -> None:
+    assert label(text, PLANETS) is None
+    assert label("The answer is I.", PLANETS) == "I"
+
+
+@pytest.mark.parametrize(
+    "text", ["The answer is A. I think I.", "The answer is A. So E, too.", "The answer is A.\n\nE A A"]
+)
+def test_a_stray_letter_that_no_choice_has_takes_nothing_back(text: str) -> None:
+    assert label(text) == "A"
+    assert label(text.removeprefix("The answer is A.")) is None
+
+
+@pytest.mark.parametrize("text", ["Vitamin C", "Hepatitis B", "a grade A", "plan B", "The answer is Vitamin C.", "C++"])
+def test_a_letter_that_belongs_to_a_noun_is_no_label(text: str) -> None:
+    assert label(text) is None
+
+
+@pytest.mark.parametrize(("text", "expected"), [("The answer is E. coli.", "B"), ("C. difficile", "D"), ("(E)", "E")])
+def test_an_abbreviated_name_is_a_choice_and_no_label(text: str, expected: str) -> None:
+    assert label(text, GERMS) == expected
+
+
+def test_where_choices_are_letters_only_a_sign_tells_label_from_text() -> None:
+    assert extract("The answer is B.", BLOOD) == Extraction(None, "ambiguous", ("B", "C"))
+    assert label("The answer is (B).", BLOOD) == "B"
+    assert label("B) A", BLOOD) == "B"
+    assert label("The answer is AB.", BLOOD) == "D"
+
+
+@pytest.mark.parametrize(
+    "text", ["A and B are wrong.", "Both A and C are correct.", "A, B", "The answers are A and D."]
+)
+def test_a_statement_about_several_choices_names_none(text: str) -> None:
+    assert label(text) is None
+
+
+def test_a_choice_inside_a_longer_choice_is_not_meant() -> None:
+    assert label("The answer is New York.", ("York", "New York")) == "B"
+    assert label("The answer is York.", ("York", "New York")) == "A"
+    assert label("York or New York", ("York", "New York")) is None
+
+
+def test_a_number_is_a_position_only_where_no_choice_is_a_number() -> None:
+    assert label("The answer is 2.") == "B"
+    assert label("The answer is 2.", ("3", "5", "7", "2")) == "D"
+    assert label("The answer is 2.", ("Two", "Three", "Four")) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["C\n\nQuestion: Next?\nAnswer: A", "C<|im_end|>B", "C\nUser: And now?\nThe answer is A."]
+)
+def test_what_the_model_makes_up_after_its_answer_is_not_read(text: str) -> None:
+    assert label(text) == "C"
+
+
+# --- properties -----------------------------------------------------------------------------------------------------
+
+_PIECES = (
+    "A B C D E I a c ( ) . , : ? ** \\boxed{ } <think> </think> the answer is Answer: not or and option 2 Paris Rome "
+    "wait, so it's correct wrong if 答案是 \n"
+)
+TEXTS = st.text() | st.lists(st.sampled_from(_PIECES.split(" ")), max_size=12).map(" ".join)
+
+
+@given(TEXTS, st.lists(st.text(min_size=1), min_size=2, max_size=26))
+@examples(deadline=None)
+def test_a_label_is_always_one_of_the_question(text: str, choices: list[str]) -> None:
+    found = extract(text, choices)
+    known = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[: len(choices)]
+    assert found.label is None or found.label in known
+    assert set(found.candidates) <= set(known)
+    assert (found.label is None) == (found.rule not in {each.name for each in (*EXPLICIT, *IMPLICIT)})
+
+
+@given(TEXTS, st.text(" \n\t\r", max_size=5))
+@examples(deadline=None)
+def test_blanks_at_the_end_change_nothing(text: str, blanks: str) -> None:
+    assert extract(text + blanks, CITIES) == extract(text, CITIES)
+
+
+_WORDS = (
+    "France lies in western Europe and the river runs through its largest city many people visit every year geography "
+    "is taught at school maps show borders mountains a an island I we they think read"
+)
+PROSE = st.lists(st.sampled_from(_WORDS.split()), min_size=1, max_size=30).map(lambda words: f"See {' '.join(words)}.")
+
+
+@given(PROSE, PROSE, st.sampled_from("ABCD"))
+@examples(deadline=None)
+def test_prose_around_a_clear_answer_does_not_hide_it(before: str, after: str, letter: str) -> None:
+    assert label(f"{before} The answer is {letter}. {after}") == letter
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "answer is ",
+        "the answer to ",
+        "((((A",
+        "**A** not ",
+        "\\boxed{{",
+        "<think>",
+        "A or ",
+        " ",
+        "so A ",
+        "Berlin ",
+        "答案是",
+    ],
+)
+def test_a_hundred_kilobytes_of_anything_are_read(piece: str) -> None:
+    """Under a second each; pytest's own limit would show a text that takes quadratic time."""
+    assert label(piece * (100_000 // len(piece)) + "\n\nThe answer is C.") in {"C", None}

@@ -1,0 +1,212 @@
+"""The modes that write, few-shot, and the order of choices: from question to verdict, with scripted engines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from contract import Mode, Outcome, Prompt, Question, Verdict, load_settings
+from contract.order import arrangements
+from contract.prompts import build_prompt, examples
+from contract.spec import ChatTemplate, FewShot, Judge, Sampling, Selection
+from tests.support import make_question, make_questions, make_spec
+from workers.engines.base import Completion, Engine, GenerateRequest, Request, ScoreRequest, Text
+from workers.pipeline import Item, score_batch
+
+LETTERED = Prompt(
+    name="lettered", text="{{ question }}\n{% for c in choices %}{{ c.label }}. {{ c.text }}\n{% endfor %}Answer:"
+)
+GRADE = Prompt(name="grade", text="{{ question }} | {{ reference }} | {{ response }}")
+CAPITAL = make_question(1, question="Capital of Italy?", choices=("Paris", "Rome", "Oslo", "Bern"), answer="B")
+
+
+class Writer(Engine):
+    """Writes what `says` makes of a request; remembers all requests, call by call."""
+
+    def __init__(self, says: Callable[[GenerateRequest], Sequence[str]]) -> None:
+        super().__init__(load_settings())
+        self.calls: list[list[Request]] = []
+        self._says = says
+
+    def start(self) -> None: ...
+
+    def describe(self) -> dict[str, Any]:
+        return {}
+
+    def close(self) -> None: ...
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        self.calls.append(list(requests))
+        return [self._answer(each) for each in requests]
+
+    def _answer(self, request: Request) -> Completion:
+        if isinstance(request, ScoreRequest):
+            # Likes whatever is shown in the first place.
+            return Completion(
+                logprobs=tuple(-float(i) for i in range(len(request.continuations))), token_counts=(1,) * 4
+            )
+        return Completion(texts=tuple(Text(each, tokens=3) for each in self._says(request)), prompt_tokens=5)
+
+
+def ask(engine: Engine, question: Question = CAPITAL, **spec: object) -> Verdict:
+    (verdict,) = score_batch([Item(question, make_spec((), **{"prompt": LETTERED, **spec}))], engine)
+    return verdict
+
+
+def test_generate_reads_the_choice_by_a_named_rule_and_keeps_the_text() -> None:
+    verdict = ask(Writer(lambda _: ["It is in Lazio. Answer: B"]), mode=Mode.GENERATE, sampling=Sampling())
+    assert (verdict.outcome, verdict.choice) == (Outcome.CORRECT, "B")
+    assert verdict.raw_text == "It is in Lazio. Answer: B"
+    assert verdict.rule not in {"", "none"}
+    assert verdict.completion_tokens == 3
+
+
+def test_a_text_that_names_no_choice_is_unanswered_and_never_a_guess() -> None:
+    verdict = ask(Writer(lambda _: ["I would rather not say."]), mode=Mode.GENERATE, sampling=Sampling())
+    assert (verdict.outcome, verdict.choice) == (Outcome.UNANSWERED, None)
+
+
+def test_vote_takes_the_majority_and_its_share_as_confidence() -> None:
+    engine = Writer(lambda _: ["Answer: B", "Answer: A", "hm", "Answer: B"])
+    verdict = ask(engine, mode=Mode.VOTE, sampling=Sampling(samples=4, temperature=0.7))
+    assert (verdict.outcome, verdict.choice, verdict.confidence, verdict.margin) == (Outcome.CORRECT, "B", 0.5, 0.25)
+    assert verdict.choice_scores == {"A": 0.25, "B": 0.5, "C": 0.0, "D": 0.0}
+    assert json.loads(verdict.raw_text) == ["Answer: B", "Answer: A", "hm", "Answer: B"]
+
+
+def test_of_equal_votes_the_choice_named_first_wins() -> None:
+    engine = Writer(lambda _: ["Answer: C", "Answer: B"])
+    assert ask(engine, mode=Mode.VOTE, sampling=Sampling(samples=2, temperature=1.0)).choice == "C"
+
+
+def judged(*grades: str, answer: str = "It is Rome.") -> tuple[Verdict, Writer]:
+    left = list(grades)
+    engine = Writer(lambda request: [left.pop(0) if "|" in request.prompt else answer])
+    open_prompt = Prompt(name="open", text="{{ question }}")
+    judge = Judge(prompt=GRADE, retries=2)
+    return ask(engine, mode=Mode.JUDGE, sampling=Sampling(), judge=judge, prompt=open_prompt), engine
+
+
+def test_the_judge_sees_question_reference_and_answer_and_decides() -> None:
+    verdict, engine = judged('{"correct": true, "reason": "the same city"}')
+    assert (verdict.outcome, verdict.judge_reason, verdict.rule) == (Outcome.CORRECT, "the same city", "judge")
+    assert verdict.raw_text == "It is Rome."
+    (grading,) = engine.calls[1]
+    assert grading.prompt == "Capital of Italy? | Rome | It is Rome."
+
+
+def test_the_judge_may_say_wrong_whatever_the_text_names() -> None:
+    verdict, _ = judged('```json\n{"correct": false, "reason": "no"}\n```')
+    assert (verdict.outcome, verdict.choice) == (Outcome.WRONG, "B")
+
+
+def test_a_judge_is_told_what_was_wrong_and_asked_again() -> None:
+    verdict, engine = judged("Yes!", '{"correct": "maybe"}', '{"correct": true, "reason": "fine"}')
+    assert verdict.outcome is Outcome.CORRECT
+    assert len(engine.calls) == 4
+    assert "Your answer was: Yes!" in engine.calls[2][0].prompt
+
+
+def test_a_judge_that_never_answers_makes_the_question_failed_not_wrong() -> None:
+    verdict, _ = judged("no", "no", "no")
+    assert verdict.outcome is Outcome.FAILED
+    assert verdict.error is not None
+    assert verdict.error.type == "JudgeSilent"
+
+
+def test_all_gradings_of_a_batch_go_into_one_call() -> None:
+    engine = Writer(lambda request: ['{"correct": true, "reason": ""}' if "|" in request.prompt else "Rome"])
+    spec = make_spec(mode=Mode.JUDGE, sampling=Sampling(), judge=Judge(prompt=GRADE))
+    score_batch([Item(each, spec) for each in make_questions(5)], engine)
+    assert [len(call) for call in engine.calls] == [5, 5]
+
+
+def test_a_question_is_sampled_with_the_same_seed_in_whatever_batch_it_is() -> None:
+    spec = make_spec(mode=Mode.GENERATE, sampling=Sampling())
+    engine = Writer(lambda _: ["Answer: A"])
+    questions = make_questions(4)
+    score_batch([Item(each, spec) for each in questions], engine)
+    score_batch([Item(questions[2], spec)], engine)
+    together, alone = engine.calls
+    assert together[2] == alone[0]
+    assert len({each.seed for each in together if isinstance(each, GenerateRequest)}) == 4
+
+
+def test_the_chat_template_is_used_as_the_spec_says() -> None:
+    engine = Writer(lambda _: ["Answer: A"])
+    ask(engine, mode=Mode.GENERATE, sampling=Sampling(), chat_template=ChatTemplate.AUTO)
+    assert engine.calls[0][0].chat is ChatTemplate.AUTO
+
+
+def test_a_model_that_likes_the_first_place_is_caught_by_circular() -> None:
+    verdict = ask(Writer(lambda _: []), mode=Mode.LETTER, circular=True)
+    assert (verdict.rotations, verdict.rotations_right) == (4, 1)
+    assert verdict.outcome is not Outcome.CORRECT
+
+
+def test_a_model_that_knows_is_right_in_every_rotation() -> None:
+    def knows(request: GenerateRequest) -> list[str]:
+        (line,) = [line for line in request.prompt.splitlines() if line.endswith(". Rome")]
+        return [f"Answer: {line[0]}"]
+
+    verdict = ask(Writer(knows), mode=Mode.GENERATE, sampling=Sampling(), circular=True)
+    assert (verdict.outcome, verdict.choice, verdict.rotations_right, verdict.rotations) == (Outcome.CORRECT, "B", 4, 4)
+
+
+def test_shuffled_choices_are_read_back_into_their_original_labels() -> None:
+    chosen = set()
+    for number in range(40):
+        question = CAPITAL.model_copy(update={"id": f"q{number}"})
+        verdict = ask(Writer(lambda _: []), question, mode=Mode.LETTER, shuffle=True)
+        (arrangement,) = arrangements(question, make_spec(mode=Mode.LETTER, shuffle=True))
+        assert verdict.choice == arrangement.original("A")
+        assert (verdict.outcome is Outcome.CORRECT) == (arrangement.question.choices[0] == "Rome")
+        assert list(verdict.choice_scores) == ["A", "B", "C", "D"]
+        chosen.add(verdict.choice)
+    assert chosen == {"A", "B", "C", "D"}
+
+
+def test_an_order_depends_on_seed_and_question_alone() -> None:
+    def orders(seed: int) -> list[tuple[int, ...]]:
+        spec = make_spec(mode=Mode.LETTER, shuffle=True, seed=seed)
+        return [arrangements(each, spec)[0].order for each in make_questions(20)]
+
+    assert orders(1) == orders(1) != orders(2)
+
+
+POOL = tuple(make_questions(6))
+
+
+def test_examples_come_solved_before_the_question() -> None:
+    spec = make_spec(few_shot=FewShot(k=2, pool=POOL))
+    prompt = build_prompt(make_question(50), spec)
+    assert prompt == (
+        "Question: What is 0 plus 0?\nAnswer: 0\n\nQuestion: What is 1 plus 1?\nAnswer: 3\n\n"
+        "Question: What is 50 plus 50?\nAnswer:"
+    )
+
+
+def test_examples_of_a_lettered_prompt_are_solved_by_their_letter() -> None:
+    spec = make_spec(mode=Mode.LETTER, prompt=LETTERED, few_shot=FewShot(k=1, pool=POOL))
+    assert "Answer: A\n\n" in build_prompt(make_question(50), spec)
+
+
+@pytest.mark.parametrize("selection", list(Selection))
+def test_a_question_is_never_shown_to_itself(selection: Selection) -> None:
+    few_shot = FewShot(k=5, selection=selection, pool=POOL)
+    for seed, question in enumerate(POOL):
+        shown = examples(question, few_shot, seed)
+        assert len(shown) == 5
+        assert question not in shown
+    twin = POOL[0].model_copy(update={"id": "under another id"})
+    assert POOL[0] not in examples(twin, few_shot, 1)
+
+
+def test_seeded_examples_differ_from_question_to_question_and_repeat_for_one() -> None:
+    spec = make_spec(few_shot=FewShot(k=2, selection=Selection.SEEDED, pool=POOL))
+    prompts = [build_prompt(make_question(number), spec).rpartition("Question:")[0] for number in range(50, 60)]
+    assert len(set(prompts)) > 1
+    assert prompts == [build_prompt(make_question(n), spec).rpartition("Question:")[0] for n in range(50, 60)]

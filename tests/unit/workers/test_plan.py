@@ -1,0 +1,166 @@
+"""How a request becomes prefills, and how vLLM's outputs are read: the arithmetic, without vLLM."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+
+import pytest
+
+from contract.errors import ModelNotFound, RequestRejected
+from contract.spec import ChatTemplate, Sampling
+from workers.engines.base import GenerateRequest, ScoreRequest
+from workers.engines.encoding import Encoded, PromptEncoder
+from workers.engines.packaged import resolve
+from workers.engines.plan import Plan, make_plan
+
+PROMPT = [1, 2, 3]
+
+
+def plan(*tails: list[int], limit: int = 100) -> Plan:
+    made = planned(*tails, limit=limit)
+    assert not isinstance(made, RequestRejected)
+    return made
+
+
+def planned(*tails: list[int], limit: int) -> Plan | RequestRejected:
+    return make_plan(ScoreRequest("p", tuple("c" for _ in tails)), Encoded("p", PROMPT, list(tails)), limit)
+
+
+def next_token(**logprobs: float) -> SimpleNamespace:
+    """vLLM's output for a prefill that asked for next tokens."""
+    row = {int(token.removeprefix("t")): SimpleNamespace(logprob=value) for token, value in logprobs.items()}
+    return SimpleNamespace(outputs=[SimpleNamespace(logprobs=[row])], num_cached_tokens=0)
+
+
+def whole(*logprobs: float, tail: list[int]) -> SimpleNamespace:
+    """vLLM's output for a prefill of prompt and continuation; the prompt's own rows must not count."""
+    rows = [None, {2: SimpleNamespace(logprob=-99.0)}, {3: SimpleNamespace(logprob=-99.0)}]
+    rows += [{token: SimpleNamespace(logprob=value)} for token, value in zip(tail, logprobs, strict=True)]
+    return SimpleNamespace(prompt_logprobs=rows, num_cached_tokens=2)
+
+
+def test_single_tokens_share_one_prefill_of_the_prompt() -> None:
+    made = plan([10], [11], [12], [13])
+    assert [(prefill.token_ids, prefill.next_ids) for prefill in made.prefills] == [(PROMPT, (10, 11, 12, 13))]
+    completion = made.read([next_token(t10=-1.0, t11=-2.0, t12=-3.0, t13=-4.0)])
+    assert completion.logprobs == (-1.0, -2.0, -3.0, -4.0)
+    assert completion.prefill_tokens == 3
+
+
+def test_longer_continuations_take_one_prefill_each_and_sum_their_own_tokens() -> None:
+    made = plan([10, 11], [12, 13, 14])
+    assert [prefill.token_ids for prefill in made.prefills] == [[1, 2, 3, 10, 11], [1, 2, 3, 12, 13, 14]]
+    completion = made.read([whole(-1.0, -2.0, tail=[10, 11]), whole(-0.5, -0.5, -0.5, tail=[12, 13, 14])])
+    assert completion.logprobs == pytest.approx((-3.0, -1.5))
+    assert completion.token_counts == (2, 3)
+    assert completion.prefill_tokens == 11
+
+
+def test_short_and_long_continuations_mix_in_the_order_asked() -> None:
+    made = plan([10, 11], [12], [13])
+    completion = made.read([next_token(t12=-7.0, t13=-8.0), whole(-1.0, -1.0, tail=[10, 11])])
+    assert completion.logprobs == (-2.0, -7.0, -8.0)
+
+
+def test_a_prompt_that_does_not_fit_is_rejected_with_the_counts_and_never_cut() -> None:
+    rejected = planned([10, 11], limit=5)
+    assert isinstance(rejected, RequestRejected)
+    assert "Prompt of 3 tokens and longest choice of 2 exceed the context of 5" in str(rejected)
+    plan([10, 11], limit=6)
+
+
+def test_single_token_choices_need_room_for_the_prompt_and_one_more() -> None:
+    plan([10], [11], limit=4)
+    assert isinstance(planned([10], [11], limit=3), RequestRejected)
+
+
+def test_what_came_from_the_cache_beyond_the_prompt_is_not_trusted() -> None:
+    (prefill,) = plan([10, 11]).prefills
+    assert prefill.is_trustworthy(SimpleNamespace(num_cached_tokens=2))
+    # The prompt's last token predicts the continuation's first: it must be computed, not cached.
+    assert not prefill.is_trustworthy(SimpleNamespace(num_cached_tokens=3))
+    (shared,) = plan([10], [11]).prefills
+    assert shared.is_trustworthy(SimpleNamespace(num_cached_tokens=3))
+
+
+def test_cached_and_prefilled_tokens_are_counted_over_all_prefills() -> None:
+    completion = plan([10, 11], [12, 13]).read([whole(-1.0, -1.0, tail=[10, 11]), whole(-1.0, -1.0, tail=[12, 13])])
+    assert (completion.prefill_tokens, completion.cached_tokens, completion.prompt_tokens) == (10, 4, 3)
+
+
+def test_texts_come_in_the_order_of_samples_and_say_whether_they_were_cut() -> None:
+    request = GenerateRequest("p", Sampling(samples=2, temperature=0.5))
+    made = make_plan(request, Encoded("p", PROMPT, []), 10)
+    assert not isinstance(made, RequestRejected)
+    second = SimpleNamespace(index=1, text="b", token_ids=[1, 2], finish_reason="length")
+    first = SimpleNamespace(index=0, text="a", token_ids=[1], finish_reason="stop")
+    completion = made.read([SimpleNamespace(outputs=[second, first], num_cached_tokens=0)])
+    assert [(each.text, each.tokens, each.truncated) for each in completion.texts] == [("a", 1, False), ("b", 2, True)]
+
+
+class WordTokenizer:
+    """One token per word, 1 before every text; a chat template that wraps the message in brackets."""
+
+    bos_token_id = 1
+
+    def __init__(self, chat_template: str | None = None) -> None:
+        self.chat_template = chat_template
+        self._ids: dict[str, int] = {"<s>": 1}
+
+    def __call__(self, texts: list[str], *, add_special_tokens: bool) -> dict[str, list[list[int]]]:
+        words = [re.findall(r" ?[^ ]+", text) for text in texts]
+        ids = [[self._ids.setdefault(word, len(self._ids) + 1) for word in each] for each in words]
+        return {"input_ids": [[1, *each] if add_special_tokens else each for each in ids]}
+
+    def apply_chat_template(self, messages: list[dict[str, str]], **_: object) -> str:
+        return f"[ {messages[0]['content']} ]"
+
+
+def encoded(chat_template: str | None, chat: ChatTemplate, prompt: str = "What is it?") -> Encoded | RequestRejected:
+    request = ScoreRequest(prompt, (" one thing", " two"), chat)
+    return PromptEncoder(WordTokenizer(chat_template)).encode([request])[0]
+
+
+def test_a_base_models_prompt_begins_with_one_bos_and_choices_follow_with_their_space() -> None:
+    found = encoded(None, ChatTemplate.AUTO)
+    assert isinstance(found, Encoded)
+    assert found.text == "What is it?"
+    assert found.prompt.count(1) == 1
+    assert [len(tail) for tail in found.tails] == [2, 1]
+
+
+def test_a_template_that_writes_bos_itself_does_not_double_it() -> None:
+    found = encoded(None, ChatTemplate.NEVER, prompt="<s> What is it?")
+    assert isinstance(found, Encoded)
+    assert found.prompt.count(1) == 1
+
+
+def test_a_chat_model_is_asked_in_its_own_template_and_choices_begin_its_turn() -> None:
+    found = encoded("some template", ChatTemplate.AUTO)
+    assert isinstance(found, Encoded)
+    assert found.text == "[ What is it? ]"
+    assert 1 not in found.prompt
+
+
+def test_never_and_always_override_what_is_detected() -> None:
+    never = encoded("some template", ChatTemplate.NEVER)
+    assert isinstance(never, Encoded)
+    assert never.text == "What is it?"
+    assert isinstance(encoded(None, ChatTemplate.ALWAYS), RequestRejected)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("/no/such/folder", "no folder /no/such/folder"),
+        ("smollm2-135m", "neither a folder.*Did you mean 'smollm2-135m-instruct'"),
+    ],
+)
+def test_a_model_that_does_not_exist_is_named_with_the_nearest(name: str, says: str) -> None:
+    with pytest.raises(ModelNotFound, match=says):
+        resolve(name)
+
+
+def test_a_hub_id_is_passed_on() -> None:
+    assert resolve("Qwen/Qwen2.5-1.5B-Instruct") == "Qwen/Qwen2.5-1.5B-Instruct"

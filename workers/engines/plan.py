@@ -1,0 +1,134 @@
+"""The cheapest exact set of prefills for a request, and how their outputs are read. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from contract.errors import RequestRejected
+from workers.engines.base import Completion, GenerateRequest, Request, Text
+from workers.engines.encoding import Encoded
+
+__all__ = ["Plan", "Prefill", "ScorePlan", "TextPlan", "make_plan"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prefill:
+    """One request to vLLM."""
+
+    token_ids: list[int]
+    #: How likely is each of these after `token_ids`?
+    next_ids: tuple[int, ...] = ()
+    #: Without `next_ids`: how likely are the tokens of `token_ids` from here on?
+    start: int = 0
+    #: Instead of either: write.
+    generate: GenerateRequest | None = None
+    #: Whether cached blocks may stand in for computing them again.
+    use_cache: bool = True
+
+    def is_trustworthy(self, output: Any) -> bool:
+        """Whether the output's log-probabilities were computed, not left over from a cached block.
+
+        vLLM answers `prompt_logprobs` with leftovers for positions whose keys and values came from the prefix cache.
+        The first token of the continuation is predicted by the last of the prompt, so that one must be computed too.
+        """
+        return self.start == 0 or (output.num_cached_tokens or 0) < self.start
+
+
+class Plan(Protocol):
+    """What is asked of vLLM for one request."""
+
+    @property
+    def prefills(self) -> Sequence[Prefill]:
+        """In the order in which `read` wants their outputs."""
+
+    def read(self, outputs: Sequence[Any]) -> Completion:
+        """The completion that vLLM's outputs amount to."""
+
+
+def make_plan(request: Request, encoded: Encoded, limit: int) -> Plan | RequestRejected:
+    """The plan for `request`; `limit` is the model's context in tokens.
+
+    A request that does not fit is rejected with the counts, and never cut.
+    """
+    if not encoded.prompt or any(not tail for tail in encoded.tails):
+        return RequestRejected("The prompt or a choice has no tokens.", hint="Check the prompt template.")
+    prompt = len(encoded.prompt)
+    hint = "Raise vllm_args.max_model_len if the model allows it, or shorten the prompt."
+    if isinstance(request, GenerateRequest):
+        if prompt >= limit:
+            return RequestRejected(f"Prompt of {prompt} tokens fills the context of {limit}.", hint=hint)
+        return TextPlan(encoded.prompt, request)
+    longest = max(map(len, encoded.tails))
+    # vLLM generates one token, whether it is wanted or not; a single-token choice needs no other.
+    if prompt + (longest if longest > 1 else 0) + 1 > limit:
+        return RequestRejected(
+            f"Prompt of {prompt} tokens and longest choice of {longest} exceed the context of {limit}.", hint=hint
+        )
+    return ScorePlan.make(encoded.prompt, encoded.tails)
+
+
+@dataclass(frozen=True, slots=True)
+class ScorePlan:
+    """Continuations of a single token share one prefill of the prompt; longer ones take one each."""
+
+    prompt_tokens: int
+    tails: list[list[int]]
+    prefills: Sequence[Prefill]
+
+    @classmethod
+    def make(cls, prompt: list[int], tails: list[list[int]]) -> ScorePlan:
+        """The prefills: shared ones first."""
+        # At most 26 choices, so always within vLLM's limit of 128 tokens at once.
+        singles = tuple(sorted({tail[0] for tail in tails if len(tail) == 1}))
+        shared = [Prefill(prompt, next_ids=singles)] if singles else []
+        own = [Prefill(prompt + tail, start=len(prompt)) for tail in tails if len(tail) > 1]
+        return cls(len(prompt), tails, shared + own)
+
+    def read(self, outputs: Sequence[Any]) -> Completion:
+        """Log-probabilities in the order of the continuations."""
+        wholes: Iterator[Any] = iter(outputs)
+        next_token = next(wholes).outputs[0].logprobs[0] if self.prefills[0].next_ids else {}
+        logprobs = [
+            next_token[tail[0]].logprob if len(tail) == 1 else _tail_logprob(next(wholes), self.prompt_tokens, tail)
+            for tail in self.tails
+        ]
+        return Completion(
+            logprobs=tuple(logprobs),
+            token_counts=tuple(map(len, self.tails)),
+            prompt_tokens=self.prompt_tokens,
+            prefill_tokens=sum(len(each.token_ids) for each in self.prefills),
+            cached_tokens=_cached(outputs),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TextPlan:
+    """One prefill, and as many texts as are asked for."""
+
+    prompt: list[int]
+    request: GenerateRequest
+
+    @property
+    def prefills(self) -> Sequence[Prefill]:
+        return [Prefill(self.prompt, generate=self.request)]
+
+    def read(self, outputs: Sequence[Any]) -> Completion:
+        """The texts, in vLLM's order of samples."""
+        written = sorted(outputs[0].outputs, key=lambda each: each.index)
+        return Completion(
+            texts=tuple(Text(each.text, len(each.token_ids), each.finish_reason == "length") for each in written),
+            prompt_tokens=len(self.prompt),
+            prefill_tokens=len(self.prompt),
+            cached_tokens=_cached(outputs),
+        )
+
+
+def _tail_logprob(output: Any, start: int, tail: list[int]) -> float:
+    rows = output.prompt_logprobs[start:]
+    return float(sum(row[token].logprob for row, token in zip(rows, tail, strict=True)))
+
+
+def _cached(outputs: Sequence[Any]) -> int:
+    return sum(output.num_cached_tokens or 0 for output in outputs)

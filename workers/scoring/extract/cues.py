@@ -1,0 +1,174 @@
+"""What announces an answer, in the languages that models answer in. All patterns are for lower-case text."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from workers.scoring.extract.patterns import compact, compiled
+
+__all__ = ["CUES", "FILLERS", "Cue"]
+
+
+class Cue(NamedTuple):
+    """Words after which an answer stands."""
+
+    #: A text in which this cue announces C.
+    example: str
+    words: str
+    #: Said so clearly that a small letter, a number or the text of a choice may follow.
+    clear: bool = False
+    #: The sentence that follows may end with the choice: "Answer: The capital is Paris."
+    sentence: bool = False
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """The words as a regular expression."""
+        return compiled(self.words)
+
+
+#: No letter before and behind a word; scripts without spaces need none.
+_OPEN, _SHUT = r"(?<![a-zß-ӿ])", r"(?:(?<![a-zß-ӿ])|(?![a-zß-ӿ]))"
+
+#: What an answer is called, what may stand between that and the answer beside `:`, `=` and the like, and whether the
+#: answer may follow directly, as where the verb comes last.
+_LANGUAGES: tuple[tuple[str, str, bool], ...] = (
+    (r"antwort(?:möglichkeit)?|lösung", r"ist|lautet|wäre|war", False),  # German
+    (r"réponse|reponse|solution", r"est(?: donc)?|serait|était", False),  # French
+    (  # Spanish, Portuguese, Italian, Catalan
+        r"respuesta|resposta|risposta|solución|solução|soluzione|gabarito"
+        r"|(?:opción|opção|opzione|alternativa) corr?ec?tt?[ao]",
+        r"es|sería|é|seria|è|e'|sarebbe|és",
+        False,
+    ),
+    (r"răspuns(?:ul)?", r"este|e", False),  # Romanian
+    (r"antwoord|svar(?:et)?", r"is|luidt|är|er", False),  # Dutch, Swedish, Danish, Norwegian
+    (  # Polish, Czech, Slovak, Slovene, Croatian
+        r"odpowiedź|odpowiedz|odpověď|odpoveď|odgovor|rješenje",
+        r"to|jest(?: to)?|brzmi|je(?: to)?",
+        False,
+    ),
+    (r"vastaus|vastus|válasz|megoldás|atbilde|atsakymas", r"on|az?|ir|yra", False),  # Finnic, Hungarian, Baltic
+    (r"ответ(?:ом)?|відповідь|отговор(?:ът)?|одговор", r"это|является|будет|це|е|је", False),  # Slavic in Cyrillic
+    (r"απάντηση", r"είναι", False),  # Greek
+    (r"cevap|cevabı|yanıt|yanıtı", "", True),  # Turkish
+    (r"jawaban(?:nya)?|jawapan(?:nya)?", r"adalah|ialah|yaitu", False),  # Indonesian, Malay
+    (r"đáp án|câu trả lời|phương án đúng", r"(?:chính )?là", True),  # Vietnamese
+    (r"jibu|sagot", r"ni|ay", False),  # Swahili, Filipino
+    (  # Chinese
+        r"(?:答案|正确选项|正確選項|正确的选项|正解)(?:应该|應該|应当|就)?",
+        r"是|为|為|应为|應為|选|選|应选|选择",
+        False,
+    ),
+    (r"(?:故|因此|所以|应该|应|應|我|综上|本题)(?:本题)?(?:应)?(?:选择|選擇|选|選)", "", True),  # "hence choose"
+    (r"答え|正解|回答|解答|正答", r"は", False),  # Japanese
+    (r"정답|답|답변|해답", r"은|는|이", False),  # Korean
+    (r"الجواب|الإجابة|الاجابة|جواب|پاسخ", r"هي|هو", True),  # Arabic, Persian, Urdu
+    (r"התשובה|תשובה", r"היא|הוא", True),  # Hebrew
+    (  # Hindi, Bengali, Tamil, Telugu, Gujarati, Punjabi, Kannada, Malayalam
+        r"उत्तर|जवाब|सही विकल्प|উত্তর|பதில்|விடை|సమాధానం|జవాబు|જવાબ|ਜਵਾਬ|ಉತ್ತರ|ഉത്തരം",
+        r"है|हैं|হল|হলো|হচ্ছে|છે",
+        True,
+    ),
+    (r"คำตอบ(?:ที่ถูกต้อง|ที่ถูก)?", r"คือ|เป็น", True),  # Thai
+)
+_NOT = r"(?:non|nicht|não|nao|nie|niet|không|ikke|inte|nunca|bukan|tidak|değil|ليست|ليس|נה|לא|नहीं)(?!\w)"
+_POINTS = r"\s?(?:[:=|→]|-(?=\s))"
+
+
+def _announced(nouns: str, verbs: str, direct: bool) -> str:
+    """A noun, up to two adjectives of three letters or more, and a verb or a colon; or nothing, if `direct`."""
+    ways = [_POINTS, *([rf"\s?(?:{verbs}){_SHUT}"] if verbs else []), *([""] if direct else [])]
+    return rf"(?:{nouns})[\"')]{{0,2}}(?:\s(?!{_NOT})[^\W\d_]{{3,15}}){{0,2}}[\"']?(?:{'|'.join(ways)})"
+
+
+_NOUNS_ANYWHERE = "|".join(_announced(*language) for language in _LANGUAGES)
+_NOUN = compact(r"""
+    (?:answers?(?: (?:choice|option|letter|key))?|ans|solution
+    |(?:correct|right|best|final|appropriate|accurate|suitable|likely|only|selected|chosen|remaining|true|valid)
+    (?: answer)?(?: options?| choices?| letter| one| response| selection| alternative| pick| guess)
+    |my (?:choice|pick|guess|selection|vote|response)
+    |final_answer|correct_answer|answer_choice|(?<=[\"'])(?:choice|option|label)(?=[\"']))
+""")
+#: "The answer, I believe, is", "the answer to this question is"; but not "the answer that might be".
+_ASIDE = compact(r"""
+    (?:,[^,.;:!?\n]{1,60},
+    |\s(?:to|for|here|among|in|from|given|based|according|that|which
+    |of (?:these|those|the (?:question|options|choices|following)))\b
+    (?:(?!\b(?:if|whether|not|why|how|might|could|may|would|can)\b)[^.,;:!?\n]){0,80}?)
+""")
+_IS = compact(r"""
+    (?:is|was|are|be|being|remains|becomes|(?:would|will|should|must|has to|have to|seems to|appears to) be)(?![\w'])
+""")
+_SURE = r"(?:definitely|clearly|obviously|certainly|surely|probably|likely|presumably|yes|ok|okay|evidently)"
+_HENCE = r"(?:so|therefore|thus|hence|ergo|consequently|accordingly|in conclusion|in summary|to conclude|overall)"
+_IT_IS = r"(?:(?:it|that|this)(?:'s| is)|(?:it|that|this) (?:must|has to|should|would|can only) be)"
+
+CUES: tuple[Cue, ...] = (
+    Cue(
+        "The correct answer to this question is C",
+        rf"(?<![a-z\d]){_NOUN}[\"')]{{0,2}}{_ASIDE}?[\"']?(?:\s?(?<!\w){_IS}|{_POINTS})",
+        clear=True,
+        sentence=True,
+    ),
+    Cue(
+        "Reasons.\n\n# Final answer\n\nc",
+        r"""
+        (?:^|\n)[#\s]{0,6}(?:the |my )?(?:final |correct )?(?:answer|antwort|réponse|respuesta)\n|\bans\.
+        |(?:^|\n)(?:choice|option selected|selection|verdict|conclusion|result)\s?:
+        """,
+        clear=True,
+    ),
+    Cue("Die richtige Antwort lautet c.", rf"{_OPEN}(?:{_NOUNS_ANYWHERE})", clear=True),
+    Cue(
+        "I would choose option C, I believe.",
+        r"""
+        (?:\bi|\bwe|\blet's|\bi'm|\bi am)(?:'d| would| will|'ll| shall| should)?
+        (?: (?:have to|must|also|still|therefore))?(?: choose| chose| select| selected| pick| picked| go with| go for
+        | going with| going for| answer| opt for| vote for|(?<!let's) say(?: that)?| guess(?: that)?| settle on
+        | conclude(?: that)?| meant?)\b
+        """,
+        clear=True,
+    ),
+    Cue(
+        "I think it's C.",
+        rf"\b(?:i|we) (?:think|believe|guess|suspect|say|feel)(?: that)?(?: {_IT_IS}| the answer is)?(?!\w)",
+    ),
+    Cue(
+        "Je choisis la réponse C, parce que …",
+        r"""
+        \b(?:ich (?:wähle|nehme)|je choisis|elijo|escolho|scelgo|wybieram|я выбираю|richtig ist
+        |ist (?:daher |also |somit )?(?:die )?(?:richtige |korrekte )?antwort)\b
+        """,
+    ),
+    Cue(
+        "Paris is in France. Therefore it must be C.",
+        rf"""
+        (?<![\w-]){_HENCE}\b(?! (?:is|are|was|does|do|can|could|will|would)\b)[,:]?
+        (?: (?:{_IT_IS}|we (?:choose|have|get|pick)))?(?!\w)
+        """,
+    ),
+    Cue("I looked. It's C.", rf"\b{_IT_IS}(?!\w)"),
+    Cue("Let me see. Definitely C!", rf"(?:^|[\n.!?]\s?)(?:{_SURE}|choose|select|pick)\b,?"),
+    Cue("This leaves only option C.", r"\b(?:leaves|leaving|left)(?: us)?(?: with)?\b|(?:^|\n)→"),
+    Cue(
+        "I say A. No, wait: C.",
+        r"\b(?:(?:actually|i meant|i mean|make that|correction|no)[,:]|(?<=- )sorry,|wait[,:.])(?: no[,:])?(?!\w)",
+    ),
+    Cue(
+        "x = 21, which corresponds to option C.",
+        r"\bwhich (?:is|corresponds to|matches|means)(?= (?:option|choice|answer)\b)",
+    ),
+)
+
+#: Words between a cue and the answer that it announces.
+FILLERS = compiled(rf"""
+    (?:\s|[\"':,=]|\.{{2,3}}|-(?=\s)|(?:
+    options?|choices?|answers?|letters?|number|the|either|both|between|that|it is|it's|is|definitely|clearly
+    |therefore|thus|indeed|certainly|obviously|probably|most likely|likely|simply|just|only|still|actually|in fact
+    |then|now|again|also|hence|to be|possibly
+    |die|der|das|buchstabe|antwort|daher|somit|la|le|l'|lettre|réponse|donc|opción|letra|inciso|alternativa|opção
+    |lettera|opzione|het|de|optie|letter|wariant|вариант|буква|под буквой|η|το|pilihan|opsi|câu|phương án
+    |opțiunea|varianta){_SHUT}
+    |选项|選項|विकल्प|گزینه|الخيار|الحرف|ข้อ|ตัวเลือก|옵션|보기|也|就){{0,14}}
+""")

@@ -1,0 +1,87 @@
+"""Rules for answers that are announced as such."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from workers.scoring.extract.answer import Answer, is_taken_back, stated
+from workers.scoring.extract.cues import CUES
+from workers.scoring.extract.patterns import compiled
+from workers.scoring.extract.plain import lowered
+from workers.scoring.extract.targets import Claim, Place, read_target
+from workers.scoring.extract.words import JUDGED_RIGHT
+
+__all__ = ["answer_statement", "answer_tag", "boxed", "judged_label"]
+
+_MOST = 200
+_BOX = re.compile(r"\\(?:boxed|fbox) ?\{((?:[^{}\n]|\{[^{}\n]{0,200}\}){0,300})\}")
+_TAG = re.compile(r"<(answer|final_answer|choice|solution)>([^<>]{0,500})</\1>", re.IGNORECASE)
+
+
+def _last(pattern: re.Pattern[str], text: str) -> Iterable[re.Match[str]]:
+    """The matches that can matter where the last word stands: a text in a loop announces ten thousand answers."""
+    return deque(pattern.finditer(text), maxlen=_MOST)
+
+
+def boxed(answer: Answer) -> Iterator[Claim]:
+    """`\\boxed{C}`, `\\boxed{(C) Paris}`, `\\fbox{Paris}`."""
+    for box in _last(_BOX, answer.text):
+        yield from _enclosed(answer, box, 1, "boxed")
+
+
+def answer_tag(answer: Answer) -> Iterator[Claim]:
+    """`<answer>C</answer>`."""
+    for tag in _last(_TAG, answer.text):
+        yield from _enclosed(answer, tag, 2, "answer-tag")
+
+
+def _enclosed(answer: Answer, found: re.Match[str], group: int, rule: str) -> Iterator[Claim]:
+    content = found[group].strip()
+    place = Place(content, lowered(content), answer.options)
+    claim = read_target(place, rule) or stated(place)
+    if claim is not None:
+        yield replace(claim, start=found.start(), end=found.end())
+
+
+def answer_statement(answer: Answer) -> Iterator[Claim]:
+    """`The answer is C`, `Antwort: C`, `正解はC`, `I would choose option C`, `So it's C`, `C is the correct answer`."""
+    for cue in CUES:
+        for found in _last(cue.pattern, answer.lower):
+            if is_taken_back(answer.lower, found.start()):
+                continue
+            place = answer.place(found.end(), clear=cue.clear)
+            claim = read_target(place, "answer-statement")
+            if claim is None and cue.sentence:
+                claim = stated(place)
+            if claim is not None:
+                yield claim
+    yield from (claim for claim, only in _judged(answer) if only)
+
+
+_LABEL_SUBJECT = compiled(r"""
+    (?:^|[\n.,;:!?(\"']\s?|(?<![a-z])(?:option|choice|answer|letter|antwort|that|only|believe|think|so|hence|thus
+    |therefore|la|el|lettre|opción|alternativa)\s)[(\"']{0,2}([a-z])(?![\w'])
+""")
+
+
+def _judged(answer: Answer) -> Iterator[tuple[Claim, bool]]:
+    """Every label called right, and whether it is called *the* answer."""
+    for found in _last(_LABEL_SUBJECT, answer.lower):
+        label = answer.text[found.start(1)]
+        if label not in answer.options.labels:
+            continue
+        own = answer.options.follows(answer.place(0).said(found.end(1)), label)
+        verdict = JUDGED_RIGHT.match(answer.lower, found.end(1)) or JUDGED_RIGHT.match(answer.lower, found.end(1) + own)
+        if verdict is None or answer.lower[verdict.end() :][:1] == "?":
+            continue
+        if not is_taken_back(answer.lower, found.start(1)):
+            yield Claim("answer-statement", (label,), found.start(1), verdict.end()), bool(verdict["only"])
+
+
+def judged_label(answer: Answer) -> Iterator[Claim]:
+    """`(C) is correct.`, `I believe C is right`."""
+    for claim, _ in _judged(answer):
+        yield replace(claim, rule="judged-label")

@@ -1,0 +1,80 @@
+"""From a model's text to the choice it names, or to the reason why none can be read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from workers.scoring.extract.answer import Answer
+from workers.scoring.extract.options import Options
+from workers.scoring.extract.rules import EXPLICIT, IMPLICIT
+from workers.scoring.extract.spoken import spoken
+from workers.scoring.extract.targets import Claim
+from workers.scoring.extract.words import RETRACTED
+
+__all__ = ["Extraction", "extract"]
+
+#: How much is read after the last answer to see whether it is taken back.
+_REACH = 3000
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """What was read from a text, and by which rule.
+
+    Without a label, `rule` says why: `none` (nothing to read), `ambiguous` (several answers, named in `candidates`),
+    `retracted` (the last answer was taken back and no other given), `no-such-choice` (the answer names no choice),
+    `unfinished-reasoning` (the model was cut off while it still reasoned).
+    """
+
+    label: str | None
+    rule: str
+    candidates: tuple[str, ...] = ()
+
+
+def extract(text: str, choices: Sequence[str]) -> Extraction:
+    """The choice that `text` names, as a label from A.
+
+    `extract("I'd say A. No, wait, the answer is **C**.", ["Berlin", "Rome", "Paris"])` is
+    `Extraction("C", "answer-statement")`.
+    """
+    said = spoken(text)
+    if said is None:
+        return Extraction(None, "unfinished-reasoning")
+    answer = Answer.of(said, Options.of(choices))
+    claims = sorted((claim for rule in EXPLICIT for claim in rule.read(answer)), key=lambda claim: claim.start)
+    if claims:
+        return _last_word(claims, answer)
+    for rule in IMPLICIT:
+        if found := list(rule.read(answer)):
+            retracted = _is_retracted(found[0], answer.lower[found[0].end :][:_REACH])
+            return Extraction(None, "retracted", found[0].labels) if retracted else _only(found)
+    return Extraction(None, "none")
+
+
+def _last_word(claims: list[Claim], answer: Answer) -> Extraction:
+    """The last claim, if it stands."""
+    last = claims[-1]
+    listed = {label for claim in claims for label in claim.labels}
+    if len(last.labels) == 1 and len(claims) == len(listed) == len(answer.options.labels) > 2:
+        return Extraction(None, "ambiguous", tuple(sorted(listed)))
+    if _is_retracted(last, answer.lower[last.end : last.end + _REACH]):
+        return Extraction(None, "retracted", last.labels)
+    return _only([last])
+
+
+def _is_retracted(claim: Claim, behind: str) -> bool:
+    if RETRACTED.search(behind):
+        return True
+    letter = claim.labels[0].lower() if claim.labels else ""
+    return bool(letter and re.search(rf"(?:answer|it) (?:is|was) not (?:option )?[(\"']?{letter}(?!\w)", behind))
+
+
+def _only(claims: list[Claim]) -> Extraction:
+    labels = tuple(sorted({label for claim in claims for label in claim.labels}))
+    if not labels:
+        return Extraction(None, "no-such-choice")
+    if len(labels) > 1:
+        return Extraction(None, "ambiguous", labels)
+    return Extraction(labels[0], claims[-1].rule)

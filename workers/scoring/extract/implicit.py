@@ -1,0 +1,177 @@
+"""Rules for answers that are given without being announced. Each must find one label only."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator
+
+from workers.scoring.extract.answer import Answer, stated
+from workers.scoring.extract.patterns import compiled, past
+from workers.scoring.extract.plain import folded, lowered
+from workers.scoring.extract.targets import Claim, Place, enumerated, read_label, read_number
+from workers.scoring.extract.words import HESITANT, REFUSED
+
+__all__ = ["bold_label", "leading_label", "lone_label", "number", "option_text"]
+
+#: How much of a line around a bold label is read, and how many bold passages are, from the last back.
+_REACH, _MOST = 300, 100
+
+#: What may stand before a label that begins a line.
+_LEAD = re.compile(
+    r"[\s>*•#\"'-]{0,6}(?:(?:option|choice|answer|letter|antwort|buchstabe|opción|opção|letra|lettre|lettera|réponse)\s)?",
+    re.IGNORECASE,
+)
+
+
+def _whole_label(text: str, answer: Answer) -> tuple[str, ...]:
+    """The label that is all of `text`, but for a noun before, its own choice behind, and signs around."""
+    place = Place(text, lowered(text), answer.options)
+    at = past(_LEAD, text)
+    label = read_label(place, at)
+    if label is None or place.lower[label.end :].strip(" .:!)]}>\"'*|"):
+        return ()
+    both = {*label.labels, *(() if label.sure else place.options.having(place.lower[at : at + 1]))}
+    return tuple(sorted(both))
+
+
+_ANNOUNCES_LIST = re.compile(r":$|\b(?:options|choices|list|each|one by one|step)\b")
+_LINE_MARK = re.compile(r"[\s>*(\[\"'-]{0,6}([A-Z])(?!\w)")
+
+
+def _opens_list(label: str, above: str) -> bool:
+    """Whether the last line with this label goes on with, or begins, a list of the choices that was cut off."""
+    mark = _LINE_MARK.match(above)
+    follows = mark is not None and ord(mark[1]) == ord(label) - 1
+    return follows or (label == "A" and _ANNOUNCES_LIST.search(lowered(above)) is not None)
+
+
+_BOLD = re.compile(r"\*\*\s?([^*\n]{1,300}?)\s?\*\*|__([^_\n]{1,300})__")
+_WORD = re.compile(r"[^\W\d_]{2}")
+
+
+def bold_label(answer: Answer) -> Iterator[Claim]:
+    """`It can only be the **C**`, or a last line `**C) Paris**`; what heads a line is an option under discussion."""
+    marked = answer.marked
+    for found in deque(_BOLD.finditer(marked), maxlen=_MOST):
+        label = _whole_label(found[1] or found[2], answer)
+        before = marked[max(0, found.start() - _REACH) : found.start()].split("\n")
+        behind, *below = marked[found.end() : found.end() + _REACH].split("\n")
+        in_sentence = _WORD.search(before[-1]) and not HESITANT.search(lowered(before[-1] + found[0] + behind))
+        alone = not (before[-1] + behind).strip(" .*_#>-") and not below
+        above = next((line for line in reversed(before[:-1]) if line), "")
+        if label and (in_sentence or (alone and not _opens_list(label[0], above))):
+            yield Claim("bold-label", label, found.start(), found.end())
+
+
+_LETTER = re.compile(r"[(\[\"']{0,2}[A-Za-z]")
+_AFTER_LETTER = re.compile(
+    r"\s?$|\s?\n|[)\]}>\"']{0,2}(?:[.:!,;)\]]|\s-\s|\s\(|\s(?:because|since|as|given|is correct)\b)"
+)
+#: `A) Berlin: …` may be the first of a list that was cut off; `A) Berlin.` is none.
+_AFTER_FIRST = re.compile(r"[)\]\"']{0,2}(?:\s?$|\s?\n(?!\n?[-*•])|[.,;!]|\s(?:because|since|as)\b)")
+_DISCUSSED = re.compile(
+    r"\b(?:wrong|incorrect|false|not (?:correct|right|the)|eliminat\w*|ruled out|falsch|faux|incorrecta)\b"
+)
+_BARE_LABEL = re.compile(r"(?<![\w'.])[A-Z](?![\w'])")
+
+
+def leading_label(answer: Answer) -> Iterator[Claim]:
+    """`C`, `C) Paris`, `C, because …`, `Option C: …`; not the first line of a list, nor of an analysis."""
+    if whole := _whole_label(answer.text, answer):
+        yield Claim("leading-label", whole, 0, len(answer.text))
+        return
+    at = past(_LEAD, answer.text)
+    label = read_label(answer.place(at), at)
+    if label is None or not label.labels:
+        return
+    end, first = past(_LETTER, answer.text, at), label.labels[0]
+    own = end + answer.options.follows(answer.lower[end:].partition("\n")[0], first)
+    if _leads_on(answer, end, own, first) and not _is_listed(answer, end, first):
+        yield Claim("leading-label", label.labels, at, label.end)
+
+
+def _leads_on(answer: Answer, end: int, own: int, label: str) -> bool:
+    """Whether the text goes on as after an answer, behind the label at `end` and its choice at `own`."""
+    line = answer.text[own:].partition("\n")[0]
+    if _DISCUSSED.search(lowered(line)) and not _BARE_LABEL.search(line):
+        return False
+    if own == end:  # "I, for one, …" begins like "C, because …"
+        return _AFTER_LETTER.match(answer.lower, end) is not None and (
+            label != "I" or answer.text[end : end + 1] in ")]"
+        )
+    return label != "A" or _AFTER_FIRST.match(answer.lower, own) is not None
+
+
+def _is_listed(answer: Answer, end: int, label: str) -> bool:
+    """Whether the text goes on with the next label: `C) … D) …`, `Option C … Option D …`."""
+    named = re.match(r"\W{0,6}(?:option|choice) ", answer.lower)
+    again = named and re.search(rf"\b(?:option|choice) {chr(ord(label) + 1).lower()}\b", answer.lower)
+    return bool(again) or enumerated(answer.text, end, label)
+
+
+_MENTION = compiled(r"""
+    [(\[](?P<bracketed>[A-Z])[)\]]|\b(?:[Oo]ption|[Cc]hoice|[Aa]nswer|[Ll]etter) (?P<named>[A-Z])(?!\w)
+    |(?:^|\n)[*-]?\s?(?P<listed>[A-Z])[.):]
+""")
+
+
+def lone_label(answer: Answer) -> Iterator[Claim]:
+    """A last line that is only a label: `…\\n\\n(C)`; or the only label of the text at the end: `It's Paris (C).`"""
+    *lines, last = [line for line in answer.text.split("\n") if line] or [""]
+    label = _whole_label(last, answer)
+    if not label or last.endswith(":"):
+        yield from _lone_mention(answer, last)
+    elif not _opens_list(label[0], lines[-1] if lines else ""):
+        yield Claim("lone-label", label, len(answer.text) - len(last), len(answer.text))
+
+
+def _lone_mention(answer: Answer, last: str) -> Iterator[Claim]:
+    mentioned = {found[found.lastgroup or 0] for found in _MENTION.finditer(answer.text)}
+    label, found = next(iter(mentioned), ""), deque(_MENTION.finditer(last), maxlen=1)
+    if len(mentioned) != 1 or not found or found[0]["listed"] or label not in answer.options.labels:
+        return
+    if HESITANT.search(lowered(last)) or REFUSED.search(answer.lower):
+        return
+    before, behind = folded(last[: found[0].start()]), last[found[0].end() :]
+    own = answer.options.text(label)
+    if re.fullmatch(r"\)?[.!]?", behind) or (own and before.endswith(own) and not behind[0].isalnum()):
+        yield Claim("lone-label", (label,), len(answer.text) - len(behind), len(answer.text))
+
+
+def number(answer: Answer) -> Iterator[Claim]:
+    """A position alone, or with its choice: `3`, `Option 3`, `3) Paris`; not where a choice is a number."""
+    at = past(_LEAD, answer.text)
+    claim = read_number(answer.place(at), at)
+    if claim is None or not claim.labels:
+        return
+    behind = answer.place(0).said(claim.end)
+    own = answer.options.follows(behind, claim.labels[0])
+    if not behind[own:].strip(" .:!)"):
+        yield claim
+
+
+def option_text(answer: Answer) -> Iterator[Claim]:
+    """`Paris`, `"Paris."`, `It's Paris.`, `Yes, because …`; a line of its own or the one sentence there is."""
+    if whole := answer.options.having(folded(answer.text)):
+        yield Claim("option-text", whole, 0, len(answer.text))
+    elif not REFUSED.search(answer.lower):
+        lines = [line for line in answer.text.split("\n") if line]
+        yield from _own_line(lines, answer) if len(lines) > 1 else _one_sentence(answer)
+
+
+def _own_line(lines: list[str], answer: Answer) -> Iterator[Claim]:
+    """The first or the last line, if it is a choice and no other line is another."""
+    named = [answer.options.having(folded(line)) for line in lines]
+    if (named[0] or named[-1]) and len({labels for labels in named if labels}) == 1:
+        yield Claim("option-text", named[0] or named[-1], 0, len(answer.text))
+
+
+def _one_sentence(answer: Answer) -> Iterator[Claim]:
+    place = answer.place(0)
+    labels, length = answer.options.beginning(place.said(0))
+    behind = place.said(0)[length:]
+    if labels and behind.startswith((",", ".", "!")) and not any(answer.options.mentioned(behind)):
+        yield Claim("option-text", labels, 0, length)
+    elif (claim := stated(place)) and not answer.lower[claim.end :].strip(" .,!:;)]}'\""):
+        yield claim

@@ -1,0 +1,136 @@
+"""The question's choices, as an answer may name them: by label, by number or by text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from contract.question import LABELS
+from workers.scoring.extract.patterns import past
+from workers.scoring.extract.plain import folded
+from workers.scoring.extract.words import ENDS, GOES_ON
+
+__all__ = ["Options"]
+
+_COUNTED = re.compile(
+    r"\d|\b(?:[ivx]{1,4}|zero|one|two|three|four|five|six|seven|eight|nine|ten|first|second|third|fourth)\b"
+)
+_ARTICLE = re.compile(r"(?:the|an?) (?=\S)")
+_BEFORE_TEXT = re.compile(r"[ .,:;)\]}(\[{|\-→=]{0,6}")
+_CLOSED = re.compile(r"[.)\]]|\s?(?:$|\n)")
+_FORMULA = frozenset("+-*/^=×·÷<>≤≥%")
+
+
+@dataclass(frozen=True)
+class Options:
+    """The choices of one question, folded for comparison."""
+
+    labels: str
+    texts: tuple[str, ...]
+
+    @classmethod
+    def of(cls, choices: Sequence[str]) -> Options:
+        """Options with labels from A."""
+        return cls(LABELS[: len(choices)], tuple(folded(choice) for choice in choices))
+
+    @cached_property
+    def numbered(self) -> bool:
+        """Whether a number can only mean a position: no choice is a number or speaks of one."""
+        return not any(_COUNTED.search(text) for text in self.texts)
+
+    def text(self, label: str) -> str:
+        """Folded text of the choice `label`."""
+        return self.texts[self.labels.index(label)]
+
+    def having(self, text: str) -> tuple[str, ...]:
+        """Labels of the choices that read exactly `text` (folded)."""
+        return tuple(label for label, own in zip(self.labels, self.texts, strict=True) if own and own == text)
+
+    def beginning(self, said: str) -> tuple[tuple[str, ...], int]:
+        """The longest choice that `said` (lower case) begins with and then ends or goes on as an answer does.
+
+        Returns its labels, several where choices read alike, and its length.
+        """
+        lengths = {text: _prefix(said, text) for text in self.texts}
+        fitting = {n for n in lengths.values() if n and (ENDS.match(said, n) or GOES_ON.match(said, n))}
+        if not fitting:
+            return (), 0
+        longest = max(fitting)
+        exact = self.having(said[:longest])
+        return exact or tuple(each for each in self.labels if lengths[self.text(each)] == longest), longest
+
+    def follows(self, said: str, label: str) -> int:
+        """How far the text of `label`, or a beginning of it of two words, stands at the start of `said`; else 0."""
+        own = self.text(label)
+        start = past(_BEFORE_TEXT, said)
+        length = _prefix(said[start:], own)
+        if length:
+            return start + length
+        line = said[start:].partition("\n")[0].rstrip(" .)")
+        return start + len(line) if " " in line and own.startswith(line) else 0
+
+    def contradicts(self, said: str, label: str) -> tuple[str, ...]:
+        """Labels of the choice whose whole text stands where the text of `label` should: `A) Paris`."""
+        start = past(_BEFORE_TEXT, said)
+        for text in self.texts:
+            length = start + len(text)
+            if text and text != self.text(label) and said.startswith(text, start) and _CLOSED.match(said, length):
+                return self.having(text)
+        return ()
+
+    def abbreviates(self, label: str, word: str) -> bool:
+        """Whether a choice speaks of `label. word`: with `E. coli` among the choices, `E. coli` is no label."""
+        return any(f"{label.lower()}. {word}" in text for text in self.texts)
+
+    def mentioned(self, said: str) -> Iterator[tuple[int, int, str]]:
+        """Start, end and folded text of every choice in `said` (lower case) that is no part of a longer one."""
+        spans = sorted(
+            (found for text in set(self.texts) if text for found in _occurrences(said, text)),
+            key=lambda span: (span[0], -span[1]),
+        )
+        covered = 0
+        for start, end, text in spans:
+            if end > covered:
+                yield start, end, text
+            covered = max(covered, end)
+
+
+def _prefix(said: str, text: str) -> int:
+    """Length of `text` at the start of `said`, give or take an article; 0 where it does not stand there."""
+    start, bare = past(_ARTICLE, said), text[past(_ARTICLE, text) :]
+    for skipped, wanted in ((0, text), (start, bare), (0, bare)):
+        end = skipped + len(wanted)
+        if wanted and said.startswith(wanted, skipped) and _boundary(said, end):
+            return end
+    return 0
+
+
+def _boundary(said: str, at: int) -> bool:
+    """Whether a word, or a number or formula, ends before `at`."""
+    before, after = said[at - 1], said[at : at + 1]
+    if not after:
+        return True
+    if after.isalnum() or after == "_":
+        return not (before.isalnum() and before.isascii() and after.isascii())
+    behind = said[at + 1 : at + 2]
+    goes_on = after in _FORMULA or (after in ".," and behind.isdigit()) or (after == " " and behind in _FORMULA)
+    return not (before.isdigit() and goes_on)
+
+
+def _occurrences(said: str, text: str) -> Iterator[tuple[int, int, str]]:
+    at = said.find(text)
+    while at >= 0:
+        if _opens(said, at) and _boundary(said, at + len(text)):
+            yield at, at + len(text), text
+        at = said.find(text, at + 1)
+
+
+def _opens(said: str, at: int) -> bool:
+    if at == 0 or not (said[at].isalnum()):
+        return True
+    before = said[at - 1]
+    if before.isalnum() or before == "_":
+        return not (before.isascii() and said[at].isascii())
+    return not (said[at].isdigit() and before in "+-*/^=.,×·÷<>≤≥")

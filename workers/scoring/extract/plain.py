@@ -1,0 +1,68 @@
+"""One spelling for what can be written in many ways, so that the rules need to know one only."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+__all__ = ["folded", "lowered", "plain", "unemphasized"]
+
+_SPELLINGS = str.maketrans(
+    {
+        **dict.fromkeys("“”„‟«»「」『』`〝〞", '"'),
+        **dict.fromkeys("‘’‚‛ʼ′", "'"),
+        **dict.fromkeys("‐‑‒–—―−", "-"),
+        **dict.fromkeys("⇒➜➔⟶", "→"),
+        **dict.fromkeys("\u00ad\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\ufeff"),
+    }
+)
+_LATEX_FONT = re.compile(
+    r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mathsf|operatorname)\s?\{([^{}]{0,200})\}"
+)
+_LATEX_MARK = re.compile(r"\\[()]|\$")
+_LATEX_SIGN = re.compile(r"\\([%&#_])")
+_LATEX_SPACE = re.compile(r"\\[\[\],;:! ]")
+_HTML = re.compile(r"</?(?:b|i|u|p|em|br|li|ul|strong|code|div|span|center|h[1-6])\s?/?>", re.IGNORECASE)
+_EMPHASIS = re.compile(r"\*{2,3}|__|(?<![\w*])\*(?=[^\s*])|(?<=[^\s*])\*(?![\w*])")
+#: Letters of other alphabets that look like, and stand where, a Latin label does: Cyrillic А, С, Greek Α, Β, Ε.
+#: Cyrillic В is both "B" and the third letter of its alphabet: nobody can know.
+_LOOKALIKE = re.compile(r"(?<!\w)[АСΑΒΕ](?!\w)")
+_LATIN = str.maketrans("АСΑΒΕ", "ACABE")
+
+
+def plain(text: str) -> str:
+    """`text` in one spelling and without markup; emphasis marks stay.
+
+    `“Ｃ”` → `"C"`, `$\\text{C}$` → `C`, `<b>C</b>` → `C`; runs of blanks and empty lines shrink to one.
+    """
+    text = unicodedata.normalize("NFKC", text).translate(_SPELLINGS)
+    for _ in range(2):  # \textbf{\text{C}}
+        text = _LATEX_FONT.sub(r"\1", text)
+    text = _LATEX_MARK.sub("", _LATEX_SPACE.sub(" ", _LATEX_SIGN.sub(r"\1", text)))
+    text = _HTML.sub("", text)
+    text = _LOOKALIKE.sub(lambda found: found[0].translate(_LATIN), text)
+    return _squeezed(text)
+
+
+def unemphasized(text: str) -> str:
+    """`text` without Markdown's bold and italics: `**C**` → `C`."""
+    return _squeezed(_EMPHASIS.sub("", text))
+
+
+def lowered(text: str) -> str:
+    """`text` in lower case, of the same length, so that positions stay true."""
+    lower = text.lower()
+    return lower if len(lower) == len(text) else "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
+
+
+def folded(text: str) -> str:
+    """`text` for comparison: no case, quotes, outer brackets or final punctuation.  `"Paris."` → `paris`."""
+    return unemphasized(plain(text)).casefold().replace('"', "").strip(" '\n").rstrip(" .,;:!?")
+
+
+def _squeezed(text: str) -> str:
+    lines: list[str] = []
+    for line in (" ".join(line.split()) for line in text.splitlines()):
+        if line or (lines and lines[-1]):
+            lines.append(line)
+    return "\n".join(lines).strip()

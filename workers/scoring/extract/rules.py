@@ -1,0 +1,52 @@
+"""The rules by which an answer is read, strongest first.
+
+| rule               | reads                                                          | example                        |
+|--------------------|----------------------------------------------------------------|--------------------------------|
+| `boxed`            | LaTeX's box                                                    | `\\boxed{(C)}`                 |
+| `answer-tag`       | an XML element made for the answer                             | `<answer>(C) Paris</answer>`   |
+| `answer-statement` | words that announce an answer, in some forty languages         | `So the correct answer is (C)` |
+| `judged-label`     | the only label that is called right                            | `(C) is correct.`              |
+| `bold-label`       | the only label in bold                                         | `The Seine, in short **C**`    |
+| `leading-label`    | the label that the text begins with                            | `C) Paris, because …`          |
+| `lone-label`       | a label alone in the last line, or at the end of the only line | `Paris (C)`                    |
+| `number`           | a position instead of a label, where no choice is a number     | `Option 3`                     |
+| `option-text`      | a choice's own text instead of a label                         | `It's Paris.`                  |
+
+The first three are *explicit*: together they are one rule, in which the last word stands ("The answer is A. No, the
+answer is C."), and what they announce may also be a number or the text of a choice. The others are tried one by one;
+each must find one label only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from workers.scoring.extract.answer import Answer
+from workers.scoring.extract.explicit import answer_statement, answer_tag, boxed, judged_label
+from workers.scoring.extract.implicit import bold_label, leading_label, lone_label, number, option_text
+from workers.scoring.extract.targets import Claim
+
+__all__ = ["EXPLICIT", "IMPLICIT", "Rule"]
+
+
+class Rule(NamedTuple):
+    """A named way to read answers off a text."""
+
+    name: str
+    read: Callable[[Answer], Iterator[Claim]]
+
+
+EXPLICIT = (
+    Rule("boxed", boxed),
+    Rule("answer-tag", answer_tag),
+    Rule("answer-statement", answer_statement),
+)
+IMPLICIT = (
+    Rule("judged-label", judged_label),
+    Rule("bold-label", bold_label),
+    Rule("leading-label", leading_label),
+    Rule("lone-label", lone_label),
+    Rule("number", number),
+    Rule("option-text", option_text),
+)

@@ -1,0 +1,73 @@
+"""What a model said to the reader: its text without reasoning, control tokens and made-up next questions."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["spoken"]
+
+_TAG_NAMES = "think|thinking|thought|thoughts|reason|reasoning|reflection|analysis|scratchpad|seed:think"
+_TAG = re.compile(
+    rf"(?P<close></(?:{_TAG_NAMES})>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>|<unused95>)"
+    rf"|<(?:{_TAG_NAMES})>|\[THINK\]|◁think▷|<\|begin_of_thought\|>|<unused94>",
+    re.IGNORECASE,
+)
+#: A "harmony" channel: `<|channel|>final<|message|>…`. Where the control tokens were dropped, their words remain.
+_FINAL_CHANNEL = re.compile(r"<\|channel\|>\s?final[^<\n]{0,40}<\|message\|>")
+_BARE_ANALYSIS = re.compile(r"\s{0,20}analysis(?=[A-Z])")
+_BARE_FINAL = "assistantfinal"
+
+_END = re.compile(
+    r"</s>|<eos>|<end_of_turn>|<\|(?:im_end|eot_id|endoftext|end|return|end_of_text|eom_id)\|>|<｜end▁of▁sentence｜>"
+)
+_CONTROL = re.compile(r"<\|[A-Za-z_]{1,40}\|>|<｜[^<>｜]{1,40}｜>|<(?:bos|s|start_of_turn)>")
+_NEXT_QUESTION = re.compile(
+    r"^[#>*\s]{0,6}(?:(?:(?:next |new )?question(?: \d{1,4})?|q\d{0,4}|user|human|instruction)\s?\*{0,2}\s?:"
+    r"|#{1,4} ?(?:question|user|instruction)\b)",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def spoken(text: str) -> str | None:
+    """`text` as the reader sees it; None where the model never came to the end of its reasoning.
+
+    `<think>A?</think>The answer is C.` → `The answer is C.`; `<think>The answer is C.` → None.
+    """
+    said = _final_channel(text)
+    said = said if said is None else _without_reasoning(said)
+    if said is None:
+        return None
+    said = _CONTROL.sub(" ", _cut(_END, said))
+    return _cut(_NEXT_QUESTION, said)
+
+
+def _final_channel(text: str) -> str | None:
+    if "<|channel|>" in text:
+        ends = [found.end() for found in _FINAL_CHANNEL.finditer(text)]
+        return text[ends[-1] :] if ends else None
+    if _BARE_ANALYSIS.match(text):
+        _, final, said = text.rpartition(_BARE_FINAL)
+        return said if final else None
+    return text
+
+
+def _without_reasoning(text: str) -> str | None:
+    """A lone closing tag ends reasoning that the prompt had opened: all before it goes."""
+    said: list[str] = []
+    since, thinking = 0, False
+    for tag in _TAG.finditer(text):
+        if tag["close"]:
+            said = said if thinking else []
+            since, thinking = tag.end(), False
+        elif not thinking:
+            said.append(text[since : tag.start()])
+            thinking = True
+    return None if thinking else " ".join([*said, text[since:]])
+
+
+def _cut(mark: re.Pattern[str], text: str) -> str:
+    """`text` up to the first `mark` that has something before it."""
+    for found in mark.finditer(text):
+        if text[: found.start()].strip():
+            return text[: found.start()]
+    return text

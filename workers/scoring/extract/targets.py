@@ -1,0 +1,192 @@
+"""What stands at one place of an answer: a label, a number or the text of a choice."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from workers.scoring.extract.cues import FILLERS
+from workers.scoring.extract.options import Options
+from workers.scoring.extract.patterns import compiled, past
+from workers.scoring.extract.words import DENIED_AFTER, ENDS, GOES_ON, OR, RESUMES, VOID
+
+__all__ = ["Claim", "Place", "enumerated", "read_label", "read_number", "read_target"]
+
+#: How far a choice, or what is said of it, is looked for.
+_REACH = 1500
+
+#: A letter that is no part of a word, a name (`C++`, `B12`, `B-cells`) or a formula; Turkish adds its verb: `C'dir`.
+_LABEL = compiled(r"""
+    (?<![A-Za-z\d\u00aa-\u058f°$€+#&@/\\])
+    [(\[{<\"']{0,3}\s?(?P<label>[A-Za-z])(?P<close>(?:\s?[)\]}\"']{1,3})?)
+    (?![^\W\d_\u0590-\uffff]|[\d+#°%&@^]|_\w|'(?![dt][ıiuü]r)\w|-\w|\s?=)
+""")
+_NUMBER = re.compile(r"[(\[\"']{0,2}#?(?P<number>\d{1,2})(?![A-Za-z\d_\u00aa-\u058f%°^/]|[.,]\d)[)\]\"']{0,2}")
+_ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"]
+_ORDINAL = re.compile(rf"(?:the )?(?P<ordinal>{'|'.join(_ORDINALS)}) (?:option|choice|answer|one)\b")
+_NEXT_MARK = re.compile(r"(?:^|\s)[(\[\"'*•-]{0,3} ?([A-Z])[\"']?[.):\]]")
+_NEXT_LINE = re.compile(r"[^\n]{0,300}\n{1,2}[(\[\"'*•-]{0,3} ?([A-Z])(?!\w)")
+_ARTICLE = re.compile(r"[ao] (?=(?:letra|alternativa|opção) |[(\"']?[A-Z](?!\w))")
+_OF_SEVERAL = re.compile(r"\b(?:between|either|both)\b")
+_AFTER_STOP = re.compile(r"\. ?([^\W\d_]\w{0,30})")
+_COUNTER = re.compile(r"번|番|号")
+_IS_JUDGED = re.compile(r" (?:is|was|are|isn't|would|cannot|can't|does|has)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """An answer given at one place of the text. One label: this one; several: one cannot tell; none: no such choice."""
+
+    rule: str
+    labels: tuple[str, ...]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A position in an answer: `text` as written, `lower` of the same length, and the question's options.
+
+    `clear` places are announced so clearly that small letters, numbers and texts of choices may stand there.
+    """
+
+    text: str
+    lower: str
+    options: Options
+    at: int = 0
+    clear: bool = True
+
+    def said(self, at: int) -> str:
+        """The lower-case text from `at`, as far as matters, without quotes."""
+        return self.lower[at : at + _REACH].replace('"', "")
+
+
+def _filled(place: Place) -> int:
+    """Where the words before an answer end. `a` and `o` are articles only where they are small: `é a C`."""
+    at = past(FILLERS, place.lower, place.at)
+    return past(FILLERS, place.lower, past(_ARTICLE, place.text, at))
+
+
+class Label(NamedTuple):
+    """A label as it stands in a text. `sure`: in brackets or before its own choice, so that it is no word or name."""
+
+    labels: tuple[str, ...]
+    sure: bool
+    end: int
+
+
+def read_target(place: Place, rule: str) -> Claim | None:
+    """The answer at `place`, words like "option" or "most likely" skipped; None where there is none to read."""
+    at = _filled(place)
+    label = read_label(place, at)
+    if label is not None and len(label.labels) == 1 and _OF_SEVERAL.search(place.lower, place.at, at):
+        return None
+    if not place.clear:
+        return Claim(rule, label.labels, place.at, label.end) if label else None
+    texts, length = place.options.beginning(place.said(at))
+    if not texts:
+        texts, length = place.options.beginning(place.said(place.at).lstrip(" \n'"))
+    if texts and (length > 1 or label is None):
+        return Claim("option-text", texts, place.at, at + length)
+    if label is not None:
+        meant = set(label.labels) if label.sure else {*label.labels, *texts}
+        return Claim(rule, tuple(sorted(meant)), place.at, label.end)
+    if VOID.match(place.lower, at):
+        return Claim(rule, (), place.at, at)
+    return read_number(place, at)
+
+
+def read_label(place: Place, at: int) -> Label | None:
+    """The label at `at`: `C`, `(C)`, `C) Paris`, `c.`; several for `A or C`; none, but read, for one of no choice.
+
+    None for a word or name (`A cat`, `C. difficile`), and where the label is denied (`C is wrong`) or asked for (`C?`).
+    """
+    found = _LABEL.match(place.text, at)
+    if found is None or DENIED_AFTER.match(place.lower, found.end("label")) or place.text[found.end() :][:1] == "?":
+        return None
+    label, end = found["label"].upper(), found.end()
+    if label not in place.options.labels:
+        return Label((), False, end) if place.clear and _stands(place, found) else None
+    said = place.said(found.end("label"))
+    if length := place.options.follows(said, label):
+        listed = label == "A" and enumerated(place.text, end, label)
+        return None if listed else Label((label,), True, end + length)
+    if others := place.options.contradicts(said, label):
+        return Label((label, *others), True, end)
+    if other := _other(place, end):
+        return Label((label, other), True, end)
+    return Label((label,), _bracketed(found), end) if _stands(place, found) else None
+
+
+def enumerated(text: str, end: int, label: str) -> bool:
+    """Whether the label that ends at `end` begins a list: the next mark, or the next line's, is the next letter."""
+    behind = text[end : end + _REACH]
+    marks = (_NEXT_MARK.search(behind), _NEXT_LINE.match(behind))
+    return any(mark is not None and ord(mark[1]) == ord(label) + 1 for mark in marks)
+
+
+def _bracketed(found: re.Match[str]) -> bool:
+    return any(sign in ")]}" for sign in found["close"])
+
+
+def _other(place: Place, end: int) -> str | None:
+    """The second of two labels: C in `A or maybe (C)`, but not in `A, C is wrong`."""
+    between = OR.match(place.lower, end)
+    found = _LABEL.match(place.text, between.end()) if between else None
+    if found is None or found["label"] not in place.options.labels or _IS_JUDGED.match(place.lower, found.end()):
+        return None
+    stands = ENDS.match(place.lower, found.end()) or OR.match(place.lower, found.end())
+    return found["label"] if stands else None
+
+
+def _stands(place: Place, found: re.Match[str]) -> bool:
+    """Whether a letter is a label by what stands around it."""
+    letter, end = found["label"], found.end()
+    pronoun = letter == "I" and not _bracketed(found) and (not place.clear or place.lower.startswith(",", end))
+    if pronoun or _is_name(place, letter, end):
+        return False
+    ends = bool(ENDS.match(place.lower, end))
+    if letter.isupper() or _bracketed(found):
+        return _bracketed(found) or ends or bool(GOES_ON.match(place.lower, end))
+    if not place.clear:
+        return False
+    before = place.lower[max(0, found.start() - 4) : found.start()].rstrip(" \"'")
+    announced = not before or before[-1] in ":=|→-\n"
+    return ends and (announced or letter not in "aeiouy" or place.lower[end : end + 1] in tuple(".,;:!"))
+
+
+def _is_name(place: Place, letter: str, end: int) -> bool:
+    """Whether the letter and its full stop are part of a name: `E. coli`, `B. Franklin` where a choice says so."""
+    word = _AFTER_STOP.match(place.text, end)
+    if word is None:
+        return False
+    small = word[1][0].islower() and not RESUMES.match(place.lower, word.start(1))
+    return small or place.options.abbreviates(letter, word[1].lower())
+
+
+def read_number(place: Place, at: int) -> Claim | None:
+    """A position in words or digits: `the third option`, `3`. Digits only where no choice is a number."""
+    ordinal = _ORDINAL.match(place.lower, at)
+    if ordinal is not None:
+        number = _ORDINALS.index(ordinal["ordinal"]) + 1
+        return _claim_number(place, (number,), ordinal.end())
+    found = _NUMBER.match(place.lower, at)
+    if found is None or not place.options.numbered:
+        return None
+    between = OR.match(place.lower, found.end())
+    second = _NUMBER.match(place.lower, between.end()) if between else None
+    numbers = tuple(int(each["number"]) for each in (found, second) if each)
+    return _claim_number(place, numbers, found.end())
+
+
+def _claim_number(place: Place, numbers: tuple[int, ...], end: int) -> Claim | None:
+    if not all(1 <= number <= len(place.options.labels) for number in numbers):
+        return None
+    labels = tuple(place.options.labels[number - 1] for number in numbers)
+    said = place.said(end)
+    others = place.options.contradicts(said, labels[0])
+    stands = len(numbers) > 1 or ENDS.match(place.lower, end) or _COUNTER.match(place.lower, end)
+    if not (stands or place.options.follows(said, labels[0])) or DENIED_AFTER.match(place.lower, end):
+        return None
+    return Claim("number", (*labels, *others), place.at, end)

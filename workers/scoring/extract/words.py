@@ -1,0 +1,137 @@
+"""What is said around a label that makes it an answer, or keeps it from being one. All for lower-case text."""
+
+from __future__ import annotations
+
+import re
+
+from workers.scoring.extract.patterns import compiled
+
+__all__ = [
+    "CONDITION",
+    "DENIED_AFTER",
+    "DENIED_BEFORE",
+    "ENDS",
+    "GOES_ON",
+    "HESITANT",
+    "JUDGED_RIGHT",
+    "OR",
+    "REFUSED",
+    "RESUMES",
+    "RETRACTED",
+    "SUPPOSED",
+    "TURNS",
+    "VOID",
+]
+
+# --- right behind an answer -----------------------------------------------------------------------------------------
+
+_EAST_ASIAN_OR_THAI = r"[\u0e00-\u0e7f\u1100-\u11ff\u3040-\u9fff\uac00-\ud7af]"
+_SEMITIC_OR_INDIC = r"[\u0590-\u0dff]"
+
+#: An end, a sign, or a script in which the next word cannot be taken for part of the answer.
+ENDS = compiled(rf"""
+    \s?$|\s?\n|(?:\s?[.,;:!)\]}}\"']|\s?\||>)(?![^\W_]|[\\/])|\s[✓✔✅☑]|[。、।]|-(?=\s|$)|\s[-(\[|]
+    |\s?(?={_EAST_ASIAN_OR_THAI})|\s(?={_SEMITIC_OR_INDIC})
+""")
+#: … or one of the words that explain it.
+GOES_ON = compiled(r"""
+    \s(?:because|since|as|due to|given|which|so|but|and not|not|rather than|instead of|over|based on|here
+    |for the (?:following )?reasons?
+    |is (?:clearly |indeed |definitely )?(?:the )?(?:\w{1,15} )?(?:correct|right|answer|best (?:answer|choice|fit))
+    |weil|denn|da|car|parce|puisque|porque|ya que|pois|perché|poiché|omdat|ponieważ|protože|fordi|eftersom|koska
+    |karena|vì|ist (?:richtig|korrekt)|est (?:correcte?|juste)|es (?:la )?correcta|şık\w{0,8}|seçene\w{0,8}|jest
+    |adalah)\b|'[dt][ıiuü]r\b
+""")
+#: Small words that go on with a sentence after `c.`; any other small word makes `C. difficile` a name.
+RESUMES = compiled(r"""
+    (?:because|since|as|it|this|that|the|they|there|so|in|which|we|you|i|all|both|only|when|if|for|by|at|on|but|and
+    |not)\b
+""")
+#: Between two answers that are both meant: "A or maybe B".
+OR = compiled(r"""
+    [)\]\"']{0,3}(?:,?\s\(?(?:and|or|und|oder|et|ou|y|o|e|u|и|или|і|та|або|ve|veya|dan|atau|en|of|i|lub|a|nebo|och
+    |eller|og|ja|tai|và|hoặc)\s
+    |\s?(?:[&/+]|和|或者|或|与|與|及|、|と|または|や|か|와|과|또는|및|이나|أو|या|और|এবং|বা)\s?
+    |\s(?:as well as|along with|together with|plus)\s|\sو\s?|[,;]\s?|\s?-\s?)
+    (?:(?:maybe|possibly|perhaps|probably|even|else|also|option|choice|answer|the|and|or|both|either)\s){0,3}
+""")
+_ASIDE = r"\s?(?:\([^()\n]{0,80}\)\s?)?"
+#: It is spoken of as wrong.
+DENIED_AFTER = compiled(rf"""
+    [)\]\"'.]{{0,3}}{_ASIDE}(?:
+    (?:is|was|are|were|seems|looks|appears|(?:would|can|could|must|has to|should|have to) be)(?: \w{{1,15}}){{0,2}}
+    (?: not| wrong| incorrect| false| out| eliminated| ruled out| unlikely| impossible| excluded| invalid)\b
+    |(?:is|was|are|were|would|could|does|do|did|ca|wo)n't|cannot\b|(?:does|do|did|would|could|will|can) not\b
+    |ist (?:nicht|falsch)|n'est|est (?:faux|fausse|incorrecte?)|no es|es (?:incorrecta|falsa)|não é|non è
+    |è (?:sbagliata|errata)|가 아|이 아|では(?:な|あり)|じゃな|नहीं|değil|نیست|নয়|✗|✘|❌|✕|不是|不对|错误|是错)
+""")
+#: It is spoken of as right; `only` as *the* answer.
+JUDGED_RIGHT = compiled(rf"""
+    [)\]\"']{{0,3}}{_ASIDE}(?:
+    (?P<only>(?:is|(?:must|should|has to|would|seems to|appears to) be)(?: (?!not\b|never\b)\w{{1,15}}){{0,2}}?
+    (?: the| my| our)(?: \w{{1,15}}){{0,2}}?(?: answer| choice| option| one| fit| match)
+    (?![\w-]| (?:that|which|to|not)\b))
+    |(?:is|must be|seems|seems to be|looks)(?: (?:clearly|indeed|definitely|therefore|also))?(?: correct| right)
+    (?![\w-])
+    |ist (?:die )?(?:richtige?|korrekte?)\b|est (?:la bonne|correcte?|juste)\b
+    |es (?:la )?(?:respuesta |opción )?correcta\b|é (?:a )?correta\b|è (?:la )?(?:risposta )?corretta\b
+    |が正解|が正しい|是正确|是正確|正确|가 정답|이 정답|가 맞)
+""")
+
+# --- before a cue ---------------------------------------------------------------------------------------------------
+
+#: In its sentence: what follows holds under a condition only.
+CONDITION = compiled(r"""
+    \b(?:if|unless|whether|wenn|falls|ob|si|eğer|jika|если|якщо|jeśli|als
+    |sake of|before that|formerly|back then)\b|如果|假如|もし|만약|若
+""")
+#: In its clause: what follows is supposed, another's opinion, or past; or it is another answer than the one given.
+SUPPOSED = compiled(r"""
+    \b(?:suppos\w{1,4}|assum\w{1,4}|imagine|tempting|tempted|mistake|mistakenly|initial|initially|previous|at first
+    |first thought|says|said|told|claims|claimed|heard|argues|let's say
+    |(?:some|many|most|others?|one|you|people|someone|students?|they)\b[^.,;\n]{0,30}?
+    \b(?:says?|thinks?|argues?|believes?|guess|claims?|assumes?|choose|pick|suggests?))\b
+    |\b(?:wrong|incorrect|false|worst|least \w{1,12}|opposite|your|his|her|their|s|first|second|third|suggested
+    |proposed|given|other|another|possible|plausible|tempting|common|popular|obvious|naive|intuitive)\s$
+""")
+#: In its clause: what follows is denied.
+DENIED_BEFORE = compiled(r"""
+    \b(?:not|never|neither|nor|nobody|none|hardly|cannot|no one|no way|(?<!no )(?<!a )(?<!out )doubt|except
+    |anything but|nicht|kein|keine|nie|ne|pas|no(?! doubt| question)|não|non|не|bukan|tidak|không)\b
+    |n't\b|不|没|아니
+""")
+#: Where a sentence turns from what was supposed or denied to what is concluded.
+TURNS = re.compile(r"\b(?:(?<!if )so|therefore|thus|hence|but|however|aber|daher|donc|pero|mas|но)\b|但|所以|因此")
+
+# --- anywhere in a sentence -----------------------------------------------------------------------------------------
+
+#: The sentence only looks at what it mentions.
+HESITANT = compiled(rf"""
+    {DENIED_BEFORE.pattern}|{CONDITION.pattern}|{SUPPOSED.pattern}|\?
+    |\b(?:wrong|incorrect|false|eliminat\w*|ruled? out|unlikely|consider\w*|look\w*|analy\w*|evaluat\w*|examin\w*
+    |check|start\w*|begin\w*|first,|step|tempting|plausible|maybe|perhaps|possibl[ey]|either|both|between|or|let's
+    |let|options|choices|reject\w*|exclud\w*|dismiss\w*|discard\w*|against|avoid\w*|instead|rather|than|another
+    |though|although|however)\b
+""")
+#: The text declines to answer.
+REFUSED = compiled(r"""
+    \b(?:can't|can not|unable|not able|(?:don't|do not|doesn't) know|no idea|not sure|unsure|sorry|apologi\w+
+    |as an ai|not enough|insufficient|unanswerable|ambiguous|no answer
+    |cannot (?:answer|say|tell|decide|determine|choose|know|be determined|help))\b
+""")
+#: Behind a cue: there is no answer.
+VOID = compiled(r"""
+    (?:none|neither|unclear|unknown|undetermined|unanswerable|indeterminate|not (?:given|listed|among|here|there))\b
+""")
+#: Behind the last answer: it is taken back. After `^` only in the same sentence, or at the start of the next.
+RETRACTED = compiled(r"""
+    \b(?:wait|hold on|scratch that|on second thought|hmm+)\b\s?[,.:!\n-]|\bscratch that\b
+    |\blet me (?:re-?consider|re-?think|start over|think again|try again|re-?evaluate|re-?examine)\b
+    |\bi(?: have|'ve)? made (?:a|an) (?:mistake|error)\b|\b(?:not|no longer) sure any ?more\b|\bor (?:is it|not)\b
+    |不对|等等|等一下
+    |^\.{0,3}[,;]? ?(?:
+    (?:though|although|but)\b[^.!?\n]{0,80}\b(?:not (?:\w{1,12} )?sure|unsure|may be|might be|could be|doubt)
+    |(?:just )?kidding|which (?:is|was|i|seems)\b[^.!?\n]{0,30}\b(?:wrong|doubt|incorrect|false))\b
+    |^[^.!?\n]{0,80}[.!?\n]{1,4}\s?(?:no[,.]|nein[,.]|non[,.]
+    |(?:no, )?(?:that|this|it)(?:'s| is| was) (?:wrong|not (?:right|correct)|incorrect))
+""")

@@ -1,0 +1,36 @@
+"""Mode `generate`: the model writes, and named rules read which choice it named (`workers/scoring/extract`).
+
+Where no rule matches, the question is `unanswered`: never a guess. The rule that matched is in the verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from contract.order import seed_for
+from contract.question import Question
+from contract.spec import RunSpec
+from workers.engines.base import Completion, GenerateRequest, Request
+from workers.scoring.base import Reading
+from workers.scoring.extract import extract
+
+__all__ = ["ask", "read", "read_text"]
+
+
+def ask(question: Question, prompt: str, spec: RunSpec) -> list[Request]:
+    """One request for `sampling.samples` texts."""
+    if spec.sampling is None:
+        raise ValueError(f"mode {spec.mode} without sampling")
+    return [GenerateRequest(prompt, spec.sampling, seed_for(question, spec, "sampling"), spec.chat_template)]
+
+
+def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -> Reading:  # noqa: ARG001
+    """The choice that the text names."""
+    (text,) = completions[0].texts
+    return read_text(question, text.text, truncated=text.truncated)
+
+
+def read_text(question: Question, text: str, *, truncated: bool) -> Reading:
+    """The same from a stored text, for reading again with newer rules."""
+    found = extract(text, question.choices)
+    return Reading(choice=found.label, rule=found.rule, raw_text=text, truncated=truncated)

@@ -1,0 +1,97 @@
+"""Mode `judge`: the model answers freely, then grades that answer against the reference.
+
+Two generate calls per batch: all answers, then all gradings. The grading must be one JSON object
+`{"correct": true or false, "reason": "…"}` and nothing else: the engine is asked to hold the model to that schema, and
+after anything else the judge is shown what was wrong with it and asked again, `judge.retries` times. A judge that never
+answers so makes the question `failed`, not wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+
+from contract.order import seed_for
+from contract.prompts import render
+from contract.question import Question
+from contract.spec import Judge, RunSpec, Sampling
+from workers.engines.base import Completion, GenerateRequest, Text
+from workers.scoring.base import Further, Reading
+from workers.scoring.extract import extract
+from workers.scoring.generate import ask
+
+__all__ = ["JudgeSilent", "ask", "read"]
+
+
+class Grade(BaseModel):
+    """What the judge must write."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    correct: bool
+    reason: Annotated[str, StringConstraints(max_length=300)]
+
+
+SCHEMA = json.dumps(Grade.model_json_schema())
+
+
+class JudgeSilent(ValueError):
+    """The judge did not write the JSON it was asked for, however often it was asked."""
+
+
+def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -> Reading | Further:
+    """The grading to ask for; without a key there is nothing to grade against."""
+    (answer,) = completions[0].texts
+    if question.answer is None or spec.judge is None:
+        return _reading(question, answer, None)
+    prompt = render(spec.judge.prompt, question, None, response=answer.text, reference=_reference(question))
+    return _grading(question, answer, spec, spec.judge, prompt, asked=1)
+
+
+def _grading(question: Question, answer: Text, spec: RunSpec, judge: Judge, prompt: str, asked: int) -> Further:
+    def read_grade(completions: Sequence[Completion]) -> Reading | Further:
+        written = completions[0].texts[0].text
+        try:
+            return _reading(question, answer, Grade.model_validate_json(_without_fence(written)))
+        except ValidationError as trouble:
+            if asked > judge.retries:
+                raise JudgeSilent(f"no valid grade in {asked} answers; the last one: {written[:200]!r}") from None
+            again = (
+                f"{prompt}\n\nYour answer was: {written}\nIt is not valid: {_complaint(trouble)}. Write only the JSON."
+            )
+            return _grading(question, answer, spec, judge, again, asked + 1)
+
+    seed = seed_for(question, spec, f"judge {asked}")
+    request = GenerateRequest(prompt, Sampling(max_tokens=judge.max_tokens), seed, spec.chat_template, SCHEMA)
+    return Further([request], read_grade)
+
+
+def _reading(question: Question, answer: Text, grade: Grade | None) -> Reading:
+    found = extract(answer.text, question.choices)
+    return Reading(
+        choice=found.label,
+        rule="judge" if grade else found.rule,
+        raw_text=answer.text,
+        truncated=answer.truncated,
+        judged_correct=grade.correct if grade else None,
+        judge_reason=grade.reason if grade else "",
+    )
+
+
+def _reference(question: Question) -> str:
+    return question.choice_text(question.answer) if question.answer else ""
+
+
+def _without_fence(text: str) -> str:
+    """The inside of a ```json fence, which models put around JSON that they were asked to write bare."""
+    found = re.fullmatch(r"\s*```(?:json)?\s*(.*?)\s*```\s*", text, flags=re.DOTALL)
+    return found.group(1) if found else text.strip()
+
+
+def _complaint(trouble: ValidationError) -> str:
+    first = trouble.errors()[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'JSON'}: {first['msg']}"

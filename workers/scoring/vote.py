@@ -1,0 +1,47 @@
+"""Mode `vote`: several texts per question, each read as in `generate`; the majority is the answer.
+
+Self-consistency, Wang et al., "Self-Consistency Improves Chain of Thought Reasoning in Language Models" (2023).
+`choice_scores` and `confidence` are shares of all samples, unreadable ones included: agreement, not probability.
+Of equal numbers of votes, the choice that was named first wins.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+
+from contract.question import Question
+from contract.spec import RunSpec
+from workers.engines.base import Completion
+from workers.scoring.base import Reading
+from workers.scoring.extract import extract
+from workers.scoring.generate import ask
+
+__all__ = ["ask", "count", "read"]
+
+
+def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -> Reading:  # noqa: ARG001
+    """The choice that most texts name."""
+    texts = completions[0].texts
+    return count(question, [each.text for each in texts], truncated=any(each.truncated for each in texts))
+
+
+def count(question: Question, texts: Sequence[str], *, truncated: bool) -> Reading:
+    """The same from stored texts, for reading again with newer rules."""
+    votes = Counter(label for text in texts if (label := extract(text, question.choices).label) is not None)
+    shares = {label: votes[label] / len(texts) for label in question.labels}
+    raw_text = json.dumps(list(texts), ensure_ascii=False)
+    if not votes:
+        return Reading(choice=None, rule="none", choice_scores=shares, raw_text=raw_text, truncated=truncated)
+    (best, most), *rest = votes.most_common()
+    second = rest[0][1] if rest else 0
+    return Reading(
+        choice=best,
+        rule="majority",
+        choice_scores=shares,
+        confidence=most / len(texts),
+        margin=(most - second) / len(texts),
+        raw_text=raw_text,
+        truncated=truncated,
+    )
