@@ -1,4 +1,4 @@
-"""`python -m workers up|run|check|prepare`."""
+"""`python -m workers up|run|check|prepare`, and `tokens|rescore|stability` to look at a run again."""
 
 from __future__ import annotations
 
@@ -16,9 +16,14 @@ import click
 
 from contract import logs
 from contract.errors import McqueueError
+from contract.ledger import RedisLedger
 from contract.settings import Settings, load_settings
 from workers import check as checks
-from workers.engines.packaged import PACKAGED, prepare
+from workers.again import request_tokens, rescore, stability
+from workers.engines import make_engine
+from workers.engines.encoding import PromptEncoder
+from workers.engines.packaged import PACKAGED, prepare, resolve
+from workers.engines.vllm import prepare_environment
 from workers.gpus import Group, plan_groups, visible_gpus
 from workers.launcher import Supervisor, worker_command, worker_environment
 
@@ -97,6 +102,50 @@ def check(config: Path | None, overrides: tuple[str, ...], as_json: bool) -> Non
         for finding in findings:
             click.echo(f"{finding.level:8}{finding.what:10}{finding.found}" + _remedy(finding))
     sys.exit(1 if any(finding.level == "error" for finding in findings) else 0)
+
+
+@main.command()
+@settings_options
+@click.argument("run_id")
+@click.argument("question_id")
+def tokens(config: Path | None, overrides: tuple[str, ...], run_id: str, question_id: str) -> None:
+    """Print as JSON what the engine is given for a question of RUN_ID: text, token ids, continuations."""
+    settings = load_settings(config, overrides)
+    ledger = RedisLedger.connect(settings)
+    run, (question, _) = ledger.run(run_id), ledger.result(run_id, question_id)
+    model = resolve(settings.hf_model_id)
+    prepare_environment(model)
+    click.echo(json.dumps(list(request_tokens(run, question, PromptEncoder.of_model(model))), indent=2))
+
+
+@main.command(name="rescore")
+@settings_options
+@click.argument("run_id")
+def rescore_run(config: Path | None, overrides: tuple[str, ...], run_id: str) -> None:
+    """Read the stored texts of RUN_ID again with today's rules, into a run of their own; no model is asked."""
+    done = rescore(RedisLedger.connect(load_settings(config, overrides)), run_id)
+    click.echo(f"{done.run.run_id}: {done.questions} questions read again, {done.changed} read otherwise")
+    click.echo(f"compare them: python -m producer compare {run_id} {done.run.run_id}", err=True)
+
+
+@main.command(name="stability")
+@settings_options
+@click.argument("run_id")
+@click.option("--sample", type=click.IntRange(min=1), default=20, show_default=True, help="Questions to ask again.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+def check_stability(config: Path | None, overrides: tuple[str, ...], run_id: str, sample: int, seed: int) -> None:
+    """Ask a sample of RUN_ID again, one question at a time, and report choices that come out otherwise."""
+    settings = load_settings(config, overrides)
+    engine = make_engine(settings)
+    engine.start()
+    try:
+        asked, flips = stability(RedisLedger.connect(settings), run_id, engine, sample, seed)
+    finally:
+        engine.close()
+    for flip in flips:
+        margin = "" if flip.margin is None else f", margin {flip.margin:.4f}"
+        click.echo(f"{flip.question_id}: {flip.in_batch} in its batch, {flip.alone} alone{margin}")
+    click.echo(f"{len(flips)} of {asked} questions came out otherwise alone")
 
 
 @main.command(name="prepare")

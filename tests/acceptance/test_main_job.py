@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from producer.columns import COLUMNS
-from tests.acceptance.conftest import Stack
+from tests.acceptance.conftest import Stack, command
 from tests.support import ROOT, wait_until
 from workers.engines.packaged import prepare
 
@@ -138,6 +138,40 @@ def test_show_prints_the_prompt_and_the_scores(stack: Stack, demo: Path) -> None
     shown = stack.producer("show", demo.name, "symbol-of-erbium").stdout
     assert "What is the chemical symbol of erbium?" in shown
     assert "Answer:" in shown
+
+
+def test_a_model_that_writes_is_read_by_rules_or_left_unanswered(stack: Stack) -> None:
+    quick = ("--limit", "12", "--set", "sampling.max_tokens=48")
+    folder = stack.run_to_results(str(QUESTIONS), "--config", "configs/runs/generate.yaml", *quick)
+    rows = rows_of(folder)
+    assert {row["outcome"] for row in rows} <= {"correct", "wrong", "unanswered"}
+    assert all(row["raw_text"] for row in rows)
+    assert all((row["choice"] == "") == (row["outcome"] == "unanswered") for row in rows)
+    again = command("-m", "workers", "rescore", folder.name, environment=stack.environment)
+    assert "12 questions read again, 0 read otherwise" in again.stdout
+
+
+def test_solved_examples_before_each_question_come_from_the_engines_cache(stack: Stack) -> None:
+    few_shot = ("--config", "configs/runs/few-shot.yaml", "--limit", "24")
+    tokens = summary_of(stack.run_to_results(str(QUESTIONS), *few_shot))["tokens"]
+    assert tokens["cache_hit_rate"] > 0.4
+
+
+def test_scores_of_cached_prompts_equal_those_of_computed_ones(stack: Stack) -> None:
+    """The same run twice: the second finds its prompts in the cache, and must not take leftovers for scores."""
+    few_shot = ("--config", "configs/runs/few-shot.yaml", "--limit", "24", "--fresh", "--run", "cached")
+    first, second = (rows_of(stack.run_to_results(str(QUESTIONS), *few_shot)) for _ in range(2))
+    for one, other in zip(first, second, strict=True):
+        ours, theirs = json.loads(one["choice_scores"]), json.loads(other["choice_scores"])
+        assert ours == pytest.approx(theirs, abs=0.35), one["question_id"]
+
+
+def test_the_tokens_that_the_engine_is_given_can_be_seen(stack: Stack, demo: Path) -> None:
+    shown = command("-m", "workers", "tokens", demo.name, "symbol-of-erbium", environment=stack.environment)
+    (request,) = json.loads(shown.stdout)
+    assert request["text"] == "Question: What is the chemical symbol of erbium?\nAnswer:"
+    assert len(request["continuations"]) == 4
+    assert all(each["text"].startswith(" ") and each["token_ids"] for each in request["continuations"])
 
 
 def test_a_worker_killed_in_mid_run_costs_no_question_and_doubles_none(stack: Stack) -> None:

@@ -37,7 +37,7 @@ CONTRACT_BESIDE = ("logs",)
 BROKER = {"celery", "kombu", "redis"}
 FREE_OF_BROKER = ("workers.scoring", "workers.pipeline", "workers.gathering", "workers.engines", "workers.gpus")
 HEAVY = {"vllm", "torch", "transformers"}
-HEAVY_AT = {"workers.engines.vllm", "workers.engines.packaged"}
+HEAVY_AT = {"workers.engines.vllm", "workers.engines.packaged", "workers.engines.encoding"}
 
 
 class Import(NamedTuple):

@@ -35,6 +35,13 @@ class PromptEncoder:
         self._tokenizer = tokenizer
         self._lock = threading.Lock()
 
+    @classmethod
+    def of_model(cls, model: str) -> PromptEncoder:
+        """The encoder of the model in that folder or under that hub id, without an engine."""
+        from transformers import AutoTokenizer
+
+        return cls(AutoTokenizer.from_pretrained(model))
+
     @property
     def has_chat_template(self) -> bool:
         """Whether the model is a chat model, by its own tokenizer."""

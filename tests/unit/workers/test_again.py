@@ -1,0 +1,132 @@
+"""Looking again at a run: its texts by today's rules, its answers one at a time, its prompts token by token."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from contract import Failure, MemoryLedger, Mode, Outcome, Prompt, Run, Verdict, load_settings
+from contract.errors import RunConfigError
+from contract.order import arrangements
+from contract.spec import Sampling
+from tests.support import make_questions, open_run
+from tests.unit.workers.test_plan import WordTokenizer
+from workers.again import request_tokens, rescore, stability
+from workers.engines.base import Completion, Engine, Request, ScoreRequest
+from workers.engines.encoding import PromptEncoder
+
+LETTERED = Prompt(name="lettered", text="{{ question }}")
+GENERATES = {"mode": Mode.GENERATE, "sampling": Sampling(), "prompt": LETTERED}
+
+
+@pytest.fixture
+def books() -> MemoryLedger:
+    return MemoryLedger()
+
+
+def settle(books: MemoryLedger, run: Run, *verdicts: Verdict) -> None:
+    books.commit(run.run_id, verdicts)
+
+
+def stored(question_id: str, text: str, **more: Any) -> Verdict:
+    """A verdict as rules that read nothing would have left it."""
+    fields = {"question_id": question_id, "outcome": Outcome.UNANSWERED, "raw_text": text, "rule": "none"}
+    return Verdict.model_validate(fields | {"prompt_tokens": 9} | more)
+
+
+def test_stored_texts_are_read_by_todays_rules_into_a_run_of_their_own(books: MemoryLedger) -> None:
+    run = open_run(books, make_questions(3), "old", **GENERATES)
+    gone = stored("q2", "", outcome=Outcome.FAILED, error=Failure(type="RequestRejected", message="too long"))
+    settle(books, run, stored("q0", "The answer is A."), stored("q1", "No idea."), gone)
+    done = rescore(books, run.run_id)
+    assert (done.questions, done.changed) == (3, 1)
+    assert done.run.spec.rescored_from == run.run_id
+    after = {question.id: verdict for question, verdict in books.results(done.run.run_id) if verdict}
+    assert (after["q0"].outcome, after["q0"].choice, after["q0"].prompt_tokens) == (Outcome.CORRECT, "A", 9)
+    assert after["q1"].outcome is Outcome.UNANSWERED
+    assert after["q2"] == gone
+    before = books.result(run.run_id, "q0")[1]
+    assert before is not None
+    assert before.outcome is Outcome.UNANSWERED
+
+
+def test_rescoring_twice_changes_nothing_more(books: MemoryLedger) -> None:
+    run = open_run(books, make_questions(1), "old", **GENERATES)
+    settle(books, run, stored("q0", "The answer is A."))
+    first, second = rescore(books, run.run_id), rescore(books, run.run_id)
+    assert first.run.run_id == second.run.run_id
+    assert books.counts(first.run.run_id).settled == 1
+
+
+def test_votes_are_counted_again(books: MemoryLedger) -> None:
+    spec = {**GENERATES, "mode": Mode.VOTE, "sampling": Sampling(samples=3, temperature=0.5)}
+    run = open_run(books, make_questions(1), "old", **spec)
+    settle(books, run, stored("q0", json.dumps(["Answer: A", "Answer: B", "Answer: A"])))
+    after = books.result(rescore(books, run.run_id).run.run_id, "q0")[1]
+    assert after is not None
+    assert after.choice == "A"
+    assert after.confidence == pytest.approx(2 / 3)
+
+
+def test_a_text_about_shuffled_choices_is_read_in_the_order_that_was_shown(books: MemoryLedger) -> None:
+    run = open_run(books, make_questions(8), "old", shuffle=True, **GENERATES)
+    settle(books, run, *(stored(f"q{n}", "Answer: A") for n in range(8)))
+    for question, verdict in books.results(rescore(books, run.run_id).run.run_id):
+        assert verdict is not None
+        assert verdict.choice == arrangements(question, run.spec)[0].original("A")
+
+
+@pytest.mark.parametrize("spec", [{}, {**GENERATES, "circular": True}])
+def test_a_run_without_readable_texts_is_refused(books: MemoryLedger, spec: dict[str, Any]) -> None:
+    run = open_run(books, make_questions(1), "old", **spec)
+    settle(books, run, stored("q0", "A"))
+    with pytest.raises(RunConfigError, match="keeps no texts"):
+        rescore(books, run.run_id)
+
+
+def test_a_run_that_is_not_finished_is_refused(books: MemoryLedger) -> None:
+    run = open_run(books, make_questions(1), "old", **GENERATES)
+    with pytest.raises(RunConfigError, match="not finished"):
+        rescore(books, run.run_id)
+
+
+class Contrary(Engine):
+    """Chooses the last label, whoever asks."""
+
+    calls: list[int]
+
+    def start(self) -> None: ...
+
+    def describe(self) -> dict[str, Any]:
+        return {}
+
+    def close(self) -> None: ...
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        self.calls.append(len(requests))
+        return [Completion(logprobs=(-4.0, -3.0, -2.0, -1.0)) for each in requests if isinstance(each, ScoreRequest)]
+
+
+def test_stability_asks_one_question_at_a_time_and_reports_what_flipped(books: MemoryLedger) -> None:
+    run = open_run(books, make_questions(10), "old")
+    settle(books, run, *(stored(f"q{n}", "", choice="D" if n % 2 else "A", margin=0.1) for n in range(10)))
+    engine = Contrary(load_settings())
+    engine.calls = []
+    asked, flips = stability(books, run.run_id, engine, sample=10)
+    assert asked == 10
+    assert engine.calls == [1] * 10
+    assert {flip.question_id for flip in flips} == {"q0", "q2", "q4", "q6", "q8"}
+    assert {(flip.in_batch, flip.alone, flip.margin) for flip in flips} == {("A", "D", 0.1)}
+
+
+def test_tokens_are_those_that_the_engine_is_given(books: MemoryLedger) -> None:
+    run = open_run(books, make_questions(1), "old")
+    question = books.result(run.run_id, "q0")[0]
+    (shown,) = request_tokens(run, question, PromptEncoder(WordTokenizer()))
+    assert shown["text"] == "Question: What is 0 plus 0?\nAnswer:"
+    assert shown["token_ids"][0] == WordTokenizer.bos_token_id
+    assert [each["text"] for each in shown["continuations"]] == [" 0", " 1", " 2", " 3"]
+    assert all(len(each["token_ids"]) == 1 for each in shown["continuations"])

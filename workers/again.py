@@ -1,0 +1,133 @@
+"""Looking again at a run: its stored texts by today's rules, its answers one at a time, its prompts token by token."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from contract.errors import RunConfigError
+from contract.ledger import Ledger, Run, chunks
+from contract.order import arrangements
+from contract.prompts import build_prompt
+from contract.question import Question
+from contract.spec import Mode, run_id_for
+from contract.verdict import Outcome, Verdict
+from workers.engines.base import Engine, ScoreRequest
+from workers.engines.encoding import Encoded, PromptEncoder
+from workers.pipeline import Item, outcome_of, score_batch
+from workers.scoring import MODES
+from workers.scoring.generate import read_text
+from workers.scoring.vote import count
+
+__all__ = ["Flip", "Rescored", "request_tokens", "rescore", "stability"]
+
+CHUNK = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Rescored:
+    """A run made from the stored texts of another, and how many of its outcomes or choices are not what they were."""
+
+    run: Run
+    questions: int
+    changed: int
+
+
+def rescore(ledger: Ledger, run_id: str) -> Rescored:
+    """Read the stored texts of a finished run again and write the readings as a run of their own; no model is asked.
+
+    Raises RunConfigError for a run that stores no readable texts, or is not finished.
+    """
+    old = ledger.run(run_id)
+    if old.spec.mode not in {Mode.GENERATE, Mode.VOTE} or old.spec.circular:
+        what = "circular" if old.spec.circular else f"mode {old.spec.mode}"
+        raise RunConfigError(f"Run {run_id} ({what}) keeps no texts to read again.", hint="generate and vote do.")
+    if not ledger.counts(run_id).finished:
+        raise RunConfigError(f"Run {run_id} is not finished.", hint="Wait for it, or purge it.")
+    spec = old.spec.model_copy(update={"rescored_from": run_id})
+    name = run_id.removesuffix(f"-{old.spec.fingerprint()[:8]}")
+    new = old.model_copy(
+        update={"run_id": run_id_for(f"{name}-rescored", spec), "spec": spec, "created_at": time.time()}
+    )
+    ledger.open_run(new)
+    questions = changed = 0
+    for results in chunks(ledger.results(run_id), CHUNK):
+        pairs = [(question, verdict, _read_again(old, question, verdict)) for question, verdict in results if verdict]
+        ledger.add_questions(new.run_id, [question for question, _, _ in pairs])
+        ledger.commit(new.run_id, [after for _, _, after in pairs])
+        questions += len(pairs)
+        changed += sum((before.outcome, before.choice) != (after.outcome, after.choice) for _, before, after in pairs)
+    return Rescored(new, questions, changed)
+
+
+def _read_again(run: Run, question: Question, verdict: Verdict) -> Verdict:
+    """What today's rules make of the stored text. A failure stays one: nothing was said."""
+    if verdict.outcome is Outcome.FAILED:
+        return verdict
+    (arrangement,) = arrangements(question, run.spec)
+    shown = arrangement.question
+    if run.spec.mode is Mode.VOTE:
+        reading = count(shown, json.loads(verdict.raw_text), truncated=verdict.truncated)
+    else:
+        reading = read_text(shown, verdict.raw_text, truncated=verdict.truncated)
+    return verdict.model_copy(
+        update={
+            "outcome": outcome_of(shown, reading),
+            "choice": reading.choice and arrangement.original(reading.choice),
+            "choice_scores": _in_order({arrangement.original(k): v for k, v in reading.choice_scores.items()}),
+            "confidence": reading.confidence,
+            "margin": reading.margin,
+            "rule": reading.rule,
+        }
+    )
+
+
+def _in_order(scores: dict[str, float]) -> dict[str, float]:
+    return dict(sorted(scores.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """A question whose choice is another when it is asked alone."""
+
+    question_id: str
+    in_batch: str | None
+    alone: str | None
+    #: Best score minus second best, in the batch: a near-tie may flip by rounding alone.
+    margin: float | None
+
+
+def stability(ledger: Ledger, run_id: str, engine: Engine, sample: int, seed: int = 0) -> tuple[int, list[Flip]]:
+    """Ask `sample` of the run's settled questions again, one at a time; (asked, those that came out otherwise)."""
+    run = ledger.run(run_id)
+    settled = [(question, verdict) for question, verdict in ledger.results(run_id) if verdict and not verdict.error]
+    drawn = random.Random(seed).sample(settled, min(sample, len(settled)))
+    flips = []
+    for question, before in drawn:
+        (alone,) = score_batch([Item(question, run.spec)], engine)
+        if alone.choice != before.choice:
+            flips.append(Flip(question.id, before.choice, alone.choice, before.margin))
+    return len(drawn), flips
+
+
+def request_tokens(run: Run, question: Question, encoder: PromptEncoder) -> Iterator[dict[str, Any]]:
+    """What the engine is given for `question`: per request the text, its token ids, and those of each continuation."""
+    for arrangement in arrangements(question, run.spec):
+        prompt = build_prompt(arrangement.question, run.spec)
+        requests = MODES[run.spec.mode].ask(arrangement.question, prompt, run.spec)
+        for request, encoded in zip(requests, encoder.encode(requests), strict=True):
+            if not isinstance(encoded, Encoded):
+                yield {"rejected": str(encoded)}
+                continue
+            continuations = request.continuations if isinstance(request, ScoreRequest) else ()
+            yield {
+                "text": encoded.text,
+                "token_ids": encoded.prompt,
+                "continuations": [
+                    {"text": text, "token_ids": tail} for text, tail in zip(continuations, encoded.tails, strict=True)
+                ],
+            }
