@@ -13,7 +13,8 @@ from typing import Any
 from contract.fleet import WorkerRecord
 from contract.ledger import Run
 from contract.question import Question
-from contract.verdict import Verdict
+from contract.spec import Mode
+from contract.verdict import Outcome, Verdict
 from producer.columns import iso
 from producer.stats import Tally, cluster_interval, macro
 
@@ -37,6 +38,9 @@ class Summary:
     cached_tokens: int = 0
     rotations: int = 0
     rotations_right: int = 0
+    #: Judged answers that also name a choice, and those of them where the judge says what comparing with the key says.
+    judged_and_read: int = 0
+    judge_agrees: int = 0
     workers: set[str] = field(default_factory=set)
     #: Start of the first generate call, first and last verdict, in seconds since the epoch.
     started_at: float = float("inf")
@@ -50,6 +54,7 @@ class Summary:
             self.subjects[question.subject or ""].add(question, verdict)
             if verdict is not None:
                 self._add(verdict)
+                self._add_judgement(question, verdict)
             yield question, verdict
 
     def _add(self, verdict: Verdict) -> None:
@@ -65,6 +70,11 @@ class Summary:
             self.started_at = min(self.started_at, verdict.settled_at - verdict.latency_ms / 1000)
             self.first_settled_at = min(self.first_settled_at, verdict.settled_at)
             self.last_settled_at = max(self.last_settled_at, verdict.settled_at)
+
+    def _add_judgement(self, question: Question, verdict: Verdict) -> None:
+        if self.run.spec.mode is Mode.JUDGE and verdict.choice and question.answer:
+            self.judged_and_read += 1
+            self.judge_agrees += (verdict.choice == question.answer) == (verdict.outcome is Outcome.CORRECT)
 
     def to_json(self, live: Iterable[WorkerRecord] = ()) -> dict[str, Any]:
         """The summary's content. `live` are the workers whose engines are described in it."""
@@ -83,6 +93,7 @@ class Summary:
             "calibration": self.tally.calibration.to_json(),
             "by_subject": by_subject,
             **self._rotations(),
+            **self._judge_agreement(),
             "tokens": self._tokens(),
             **self._times(),
             "workers": sorted(self.workers),
@@ -96,6 +107,13 @@ class Summary:
             return {}
         share = round(self.rotations_right / self.rotations, 6)
         return {"rotation_accuracy": {"value": share, "right": self.rotations_right, "of": self.rotations}}
+
+    def _judge_agreement(self) -> dict[str, Any]:
+        """With `judge`: how often it agrees with comparing the choice that the answer names with the key."""
+        if self.run.spec.mode is not Mode.JUDGE:
+            return {}
+        share = round(self.judge_agrees / self.judged_and_read, 6) if self.judged_and_read else None
+        return {"judge_agreement": {"value": share, "agrees": self.judge_agrees, "of": self.judged_and_read}}
 
     def _tokens(self) -> dict[str, Any]:
         """`prefill` are the prompt tokens of all prefills; `cache_hit_rate` is the share that the prefix cache had."""

@@ -1,0 +1,62 @@
+"""What summary.json counts besides accuracy: rotations, the judge, the engine's cache."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from contract import MemoryLedger, Mode, Outcome, Prompt, Verdict
+from contract.spec import Judge, Sampling
+from producer.summary import Summary
+from tests.support import make_questions, open_run
+
+
+def summary_of(*verdicts: Verdict, **spec: Any) -> dict[str, Any]:
+    """The summary of a run whose questions, all with the key A, ended as `verdicts`."""
+    books = MemoryLedger()
+    questions = [each.model_copy(update={"answer": "A"}) for each in make_questions(len(verdicts))]
+    run = open_run(books, questions, "test", **spec)
+    books.commit(run.run_id, [each.model_copy(update={"question_id": f"q{n}"}) for n, each in enumerate(verdicts)])
+    summary = Summary(run)
+    for _ in summary.watching(books.results(run.run_id)):
+        pass
+    return summary.to_json()
+
+
+def verdict(outcome: Outcome, **more: Any) -> Verdict:
+    return Verdict(question_id="", outcome=outcome, **more)
+
+
+def test_circular_runs_tell_the_accuracy_of_single_rotations_beside_that_of_all() -> None:
+    found = summary_of(
+        verdict(Outcome.CORRECT, choice="A", rotations=4, rotations_right=4),
+        verdict(Outcome.WRONG, choice="A", rotations=4, rotations_right=3),
+        circular=True,
+    )
+    assert found["rotation_accuracy"] == {"value": 0.875, "right": 7, "of": 8}
+    assert found["accuracy_all"]["value"] == 0.5
+
+
+def test_judged_runs_tell_how_often_the_judge_agrees_with_the_key() -> None:
+    judge = Judge(prompt=Prompt(name="grade", text="{{ response }}"))
+    found = summary_of(
+        verdict(Outcome.CORRECT, choice="A"),
+        verdict(Outcome.CORRECT, choice="B"),  # the judge is kinder than the key
+        verdict(Outcome.WRONG, choice="C"),
+        verdict(Outcome.CORRECT),  # names no choice: nothing to compare
+        mode=Mode.JUDGE,
+        sampling=Sampling(),
+        judge=judge,
+    )
+    assert found["judge_agreement"] == {"value": 0.666667, "agrees": 2, "of": 3}
+
+
+def test_other_runs_have_neither() -> None:
+    assert not {"rotation_accuracy", "judge_agreement"} & set(summary_of(verdict(Outcome.CORRECT, choice="A")))
+
+
+def test_the_cache_hit_rate_is_the_share_of_all_prefilled_tokens() -> None:
+    found = summary_of(
+        verdict(Outcome.CORRECT, prefill_tokens=300, cached_tokens=200),
+        verdict(Outcome.WRONG, prefill_tokens=100, cached_tokens=100),
+    )
+    assert found["tokens"]["cache_hit_rate"] == 0.75
