@@ -27,10 +27,11 @@ test: setup ## The whole suite
 unit integration acceptance: setup ## One storey of the suite
 	@$(BIN)/python -m pytest tests/$@ $(ARGS)
 
-check: setup ## Lint, format, types, generated demo files
+check: setup ## Lint, format, types, import directions, generated demo files
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/python -m pytest -q tests/unit/test_imports.py
 	@$(BIN)/python demo/generate.py --check
 
 clean: ## Forget environment and local state; results stay
