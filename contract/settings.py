@@ -74,6 +74,9 @@ class Settings(BaseSettings):
     model: str = Field(default="", description="Name the model is served under; from hf_model_id when empty.")
     vllm_args: dict[str, Any] = Field(default_factory=dict)
     simulated: SimulatedSettings = SimulatedSettings()
+    judge_api_key: SecretStr = SecretStr("")
+    judge_concurrency: int = Field(default=16, ge=1, le=256, description="Requests to a judge's server at a time.")
+    judge_timeout_s: float = Field(default=120, gt=0)
     server_startup_timeout: float = Field(default=600, gt=0, description="Seconds an engine may take to boot.")
 
     # Placing

@@ -125,6 +125,17 @@ class Judge(BaseModel):
     max_tokens: int = Field(default=256, ge=1)
     #: Times the judge is asked again after an answer that is not the JSON asked for.
     retries: int = Field(default=2, ge=0, le=10)
+    #: Base URL of an OpenAI-compatible server that grades, and its model; empty: the model that answered.
+    server: str = ""
+    model: str = ""
+
+    @model_validator(mode="after")
+    def _a_server_has_a_model(self) -> Self:
+        if self.server and not self.server.startswith(("http://", "https://")):
+            raise ValueError(f"server: expected http:// or https://, found {self.server!r}")
+        if bool(self.server) != bool(self.model):
+            raise ValueError("judge.server and judge.model belong together: which model of which server grades?")
+        return self
 
 
 class RunSpec(BaseModel):

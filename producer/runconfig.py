@@ -59,11 +59,16 @@ class JudgeConfig(BaseModel):
     prompt: str = "grade"
     max_tokens: int = Field(default=256, ge=1)
     retries: int = Field(default=2, ge=0, le=10)
+    server: str = ""
+    model: str = ""
 
     def load(self) -> Judge:
-        """The judge with its template's text."""
+        """The judge with its template's text. Raises RunConfigError."""
         prompt = load_prompt(self.prompt, Mode.JUDGE, grades=True)
-        return Judge(prompt=prompt, max_tokens=self.max_tokens, retries=self.retries)
+        try:
+            return Judge.model_validate({**self.model_dump(), "prompt": prompt})
+        except ValidationError as trouble:
+            raise RunConfigError(explain(trouble, Judge, "judge")) from None
 
 
 class RunConfig(BaseModel):

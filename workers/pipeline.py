@@ -11,16 +11,16 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from contract.errors import EngineDead
+from contract.errors import EngineDead, EngineError
 from contract.order import Arrangement, arrangements
 from contract.prompts import build_prompt
 from contract.question import Question
-from contract.spec import RunSpec
+from contract.spec import Judge, RunSpec
 from contract.verdict import Failure, Outcome, Verdict
 from workers.engines.base import Completion, Engine, Request
 from workers.scoring import MODES, Further, Reading
 
-__all__ = ["Item", "failed", "outcome_of", "score_batch"]
+__all__ = ["Item", "failed", "no_judges", "outcome_of", "score_batch"]
 
 log = logging.getLogger(__name__)
 
@@ -33,8 +33,15 @@ class Item:
     spec: RunSpec
 
 
-def score_batch(items: Sequence[Item], engine: Engine) -> list[Verdict]:
-    """One verdict per item, in order, from one generate call.
+def no_judges(judge: Judge) -> Engine:
+    """For callers that know no other engine than their own."""
+    raise EngineError(f"no way to the judge at {judge.server}")
+
+
+def score_batch(
+    items: Sequence[Item], engine: Engine, judge_engine: Callable[[Judge], Engine] = no_judges
+) -> list[Verdict]:
+    """One verdict per item, in order, from one generate call. `judge_engine` finds the engine of a judge elsewhere.
 
     What cannot be scored becomes a verdict with outcome `failed` and the reason: a call that fails is split until the
     culprit stands alone. Only EngineDead is raised.
@@ -43,12 +50,24 @@ def score_batch(items: Sequence[Item], engine: Engine) -> list[Verdict]:
     interviews = [[_Interview(item.spec, each) for each in arrangements(item.question, item.spec)] for item in items]
     everybody = [interview for of_item in interviews for interview in of_item]
     while waiting := [interview for interview in everybody if interview.requests]:
-        completions = iter(_generate(engine, [request for interview in waiting for request in interview.requests]))
-        for interview in waiting:
-            interview.hear([next(completions) for _ in interview.requests])
+        for judge, company in _by_judge(waiting):
+            try:
+                asked = judge_engine(judge) if judge else engine
+            except Exception as trouble:  # noqa: BLE001 - a judge that cannot be reached fails its questions alone
+                for interview in company:
+                    interview.fail("judged", trouble)
+            else:
+                _ask(asked, company)
     latency_ms = (time.monotonic() - started) * 1000
     verdicts = [_verdict(item.question, of_item) for item, of_item in zip(items, interviews, strict=True)]
     return [verdict.model_copy(update={"latency_ms": latency_ms}) for verdict in verdicts]
+
+
+def _ask(engine: Engine, interviews: Sequence[_Interview]) -> None:
+    """One call for all that `interviews` have to ask."""
+    completions = iter(_generate(engine, [request for interview in interviews for request in interview.requests]))
+    for interview in interviews:
+        interview.hear([next(completions) for _ in interview.requests])
 
 
 def failed(question: Question, failure: Failure) -> Verdict:
@@ -77,6 +96,8 @@ class _Interview:
     reading: Reading | None = None
     failure: Failure | None = None
     heard: list[Completion] = field(default_factory=list)
+    #: Who is to be asked `requests`; None: the model under test.
+    judge: Judge | None = None
     _read: Callable[[Sequence[Completion]], Reading | Further] | None = None
 
     def __post_init__(self) -> None:
@@ -85,7 +106,7 @@ class _Interview:
             self.requests = mode.ask(question, build_prompt(question, self.spec), self.spec)
             self._read = lambda completions: mode.read(question, completions, self.spec)
         except Exception as trouble:  # noqa: BLE001 - one question's trouble must not cost its batch
-            self._fail("asked", trouble)
+            self.fail("asked", trouble)
 
     def hear(self, completions: list[Completion]) -> None:
         """Take in the answers to `requests`; afterwards there are others, or none."""
@@ -97,16 +118,26 @@ class _Interview:
         try:
             found = self._read(completions)
         except Exception as trouble:  # noqa: BLE001 - an unreadable answer is this question's failure alone
-            self._fail("read", trouble)
+            self.fail("read", trouble)
             return
         if isinstance(found, Further):
-            self.requests, self._read = found.requests, found.read
+            self.requests, self._read, self.judge = found.requests, found.read, found.judge
         else:
             self.reading = found
 
-    def _fail(self, what: str, trouble: Exception) -> None:
+    def fail(self, what: str, trouble: Exception) -> None:
+        """End without a reading."""
+        self.requests = []
         log.warning("question %s cannot be %s: %s", self.arrangement.question.id, what, trouble)
         self.failure = Failure(type=type(trouble).__name__, message=str(trouble))
+
+
+def _by_judge(interviews: Sequence[_Interview]) -> list[tuple[Judge | None, list[_Interview]]]:
+    """Interviews that ask the same engine, together: one call each."""
+    groups: dict[Judge | None, list[_Interview]] = {}
+    for interview in interviews:
+        groups.setdefault(interview.judge, []).append(interview)
+    return list(groups.items())
 
 
 def _generate(engine: Engine, requests: list[Request]) -> list[Completion]:

@@ -12,12 +12,12 @@ from contract.errors import EngineDead, LedgerError, UnknownRun
 from contract.ledger import Ledger
 from contract.queue import MESSAGE_VERSION
 from contract.settings import Settings
-from contract.spec import RunSpec
+from contract.spec import Judge, RunSpec
 from contract.verdict import Failure, Outcome, Verdict
 from workers.aggregator import Batch, Held, Settlement
 from workers.engines.base import Engine
 from workers.events import BatchEvents
-from workers.pipeline import Item, failed, score_batch
+from workers.pipeline import Item, failed, no_judges, score_batch
 
 __all__ = ["BatchScorer"]
 
@@ -48,7 +48,9 @@ class BatchScorer:
         engine: Engine,
         worker: str,
         stopping: Callable[[], bool] = lambda: False,
+        judge_engine: Callable[[Judge], Engine] = no_judges,
     ) -> None:
+        self._judge_engine = judge_engine
         self.settled = 0
         self._stopping = stopping
         self._settings = settings
@@ -124,7 +126,7 @@ class BatchScorer:
         if not works:
             return {}
         started_at = time.time()
-        verdicts = score_batch([work.item for work in works], self._engine)
+        verdicts = score_batch([work.item for work in works], self._engine, self._judge_engine)
         return self._commit(batch, list(zip(works, verdicts, strict=True)), started_at)
 
     def _score_alone(self, batch: Batch, work: _Work) -> dict[tuple[str, str], Outcome]:

@@ -15,7 +15,7 @@ from contract.ledger import RedisLedger
 from contract.queue import TASK_NAME, restore_held
 from contract.settings import Settings
 from workers.aggregator import Batch
-from workers.engines import make_engine
+from workers.engines import JudgeEngines, make_engine
 from workers.events import BatchEvents
 from workers.janitor import Heart, Janitor
 from workers.tasks import BatchScorer
@@ -44,7 +44,8 @@ class Worker:
         self._engine = make_engine(settings)
         self._engine_is: dict[str, Any] = {}
         self._fleet = Fleet(self._ledger.client, self._ledger.place)
-        self._scorer = BatchScorer(settings, self._ledger, self._engine, name, stopping)
+        self._judges = JudgeEngines(settings)
+        self._scorer = BatchScorer(settings, self._ledger, self._engine, name, stopping, self._judges.engine_of)
         self._events = BatchEvents(app, name, TASK_NAME)
         self._heart = Heart(settings, self.record, on_name_lost)
         self._janitor = Janitor(settings, app, name)
@@ -81,6 +82,7 @@ class Worker:
     def close(self) -> None:
         """Free the engine and the name."""
         self._engine.close()
+        self._judges.close()
         self._janitor.stop()
         self._heart.stop()
         try:

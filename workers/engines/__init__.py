@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from importlib import import_module
 from typing import cast
 
 from contract.settings import Settings
+from contract.spec import Judge
 from workers.engines.base import Engine
 
-__all__ = ["ENGINES", "make_engine"]
+__all__ = ["ENGINES", "JudgeEngines", "make_engine"]
 
 ENGINES = {
     "vllm": "workers.engines.vllm:VllmEngine",
@@ -20,3 +22,31 @@ def make_engine(settings: Settings) -> Engine:
     """The engine that `settings.engine` names, not yet started."""
     module, _, name = ENGINES[settings.engine].partition(":")
     return cast("type[Engine]", getattr(import_module(module), name))(settings)
+
+
+class JudgeEngines:
+    """The engines of judges elsewhere, one per server and model, made when first asked for. Thread-safe."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._engines: dict[tuple[str, str], Engine] = {}
+        self._lock = threading.Lock()
+
+    def engine_of(self, judge: Judge) -> Engine:
+        """The started engine of `judge`."""
+        from workers.engines.openai import OpenAiEngine
+
+        with self._lock:
+            key = (judge.server, judge.model)
+            if key not in self._engines:
+                engine = OpenAiEngine(self._settings, *key)
+                engine.start()
+                self._engines[key] = engine
+            return self._engines[key]
+
+    def close(self) -> None:
+        """Let go of all servers."""
+        with self._lock:
+            for engine in self._engines.values():
+                engine.close()
+            self._engines.clear()

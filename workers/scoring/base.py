@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from contract.question import Question
-from contract.spec import RunSpec
+from contract.spec import Judge, RunSpec
 from workers.engines.base import Completion, Request
 
 __all__ = ["Further", "Reading", "ScoringMode", "compare"]
@@ -37,6 +37,8 @@ class Further:
 
     requests: list[Request]
     read: Callable[[Sequence[Completion]], Reading | Further]
+    #: Whose engine is asked; None: the one that was asked before.
+    judge: Judge | None = None
 
 
 class ScoringMode(NamedTuple):

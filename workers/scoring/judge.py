@@ -1,4 +1,5 @@
-"""Mode `judge`: the model answers freely, then grades that answer against the reference.
+"""Mode `judge`: the model answers freely; then it, or the model of another server, grades that answer against the
+reference.
 
 Two generate calls per batch: all answers, then all gradings. The grading must be one JSON object
 `{"correct": true or false, "reason": "…"}` and nothing else: the engine is asked to hold the model to that schema, and
@@ -67,7 +68,7 @@ def _grading(question: Question, answer: Text, spec: RunSpec, judge: Judge, prom
 
     seed = seed_for(question, spec, f"judge {asked}")
     request = GenerateRequest(prompt, Sampling(max_tokens=judge.max_tokens), seed, spec.chat_template, SCHEMA)
-    return Further([request], read_grade)
+    return Further([request], read_grade, judge if judge.server else None)
 
 
 def _reading(question: Question, answer: Text, grade: Grade | None) -> Reading:

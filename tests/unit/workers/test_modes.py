@@ -117,6 +117,18 @@ def test_a_judge_that_never_answers_makes_the_question_failed_not_wrong() -> Non
     assert verdict.error.type == "JudgeSilent"
 
 
+def test_a_judge_that_this_worker_cannot_reach_fails_its_questions_alone() -> None:
+    judge = Judge(prompt=GRADE, server="http://nowhere", model="grader")
+    judged_elsewhere = make_spec(mode=Mode.JUDGE, sampling=Sampling(), judge=judge)
+    own = make_spec(mode=Mode.GENERATE, sampling=Sampling())
+    items = [Item(CAPITAL, judged_elsewhere), Item(make_question(2, question="2?"), own)]
+    lost, scored = score_batch(items, Writer(lambda _: ["Answer: A"]))
+    assert lost.outcome is Outcome.FAILED
+    assert lost.error is not None
+    assert "http://nowhere" in lost.error.message
+    assert scored.error is None
+
+
 def test_all_gradings_of_a_batch_go_into_one_call() -> None:
     engine = Writer(lambda request: ['{"correct": true, "reason": ""}' if "|" in request.prompt else "Rome"])
     spec = make_spec(mode=Mode.JUDGE, sampling=Sampling(), judge=Judge(prompt=GRADE))
