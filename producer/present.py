@@ -193,6 +193,8 @@ def _verdict_lines(verdict: Verdict) -> Lines:
         ("by", f"{verdict.worker} · batch {verdict.batch_id} of {verdict.batch_size}" if verdict.worker else ""),
         ("error", f"{verdict.error.type}: {verdict.error.message}" if verdict.error else ""),
     ]
+    if verdict.label_mass is not None:
+        lines.insert(1, ("label mass", f"{verdict.label_mass:.6f}"))
     if verdict.confidence is not None:
         lines.insert(1, ("confidence", f"{verdict.confidence:.6f}"))
     return [line for line in lines if line[1]]
