@@ -219,6 +219,7 @@ def test_messages_that_went_back_to_the_queue_are_taken_again_by_the_same_worker
         redis_ledger.client.delete(attempts)
         wait_finished(redis_ledger, run)
         wait_nothing_left(redis_ledger)
+    assert len(verdicts(redis_ledger, run)) == 40
 
 
 def test_a_run_that_this_version_cannot_read_is_not_the_others_trouble(
@@ -294,6 +295,7 @@ def test_a_restarted_redis_costs_nothing_and_partial_batches_still_leave(
                 late = open_run(ledger, make_questions(3), name="late")
                 send(app, ledger, late)
                 wait_finished(ledger, late)
+                assert (len(verdicts(ledger, run)), len(verdicts(ledger, late))) == (90, 3)
         ledger.client.close()
 
 
@@ -305,18 +307,7 @@ def test_a_question_that_kills_its_worker_is_convicted_and_its_company_scored(
     run = open_run(redis_ledger, questions)
     send(app, redis_ledger, run)
     monkeypatch.setenv("MCQUEUE_SIMULATED__KILL_TEXT", "poison")
-    up = (
-        "-m",
-        "workers",
-        "up",
-        "--set",
-        "engine=simulated",
-        "--set",
-        f"model={SIMULATED_MODEL}",
-        "--set",
-        "batch_size=12",
-    )
-    with process(*up, "--set", "max_attempts=3", "--logs", str(tmp_path), log=tmp_path / "up.log"):
+    with launched(tmp_path, "batch_size=12", "max_attempts=3"):
         wait_finished(redis_ledger, run, timeout_s=90)
     outcomes = {verdict.question_id: verdict for verdict in verdicts(redis_ledger, run)}
     assert [each.question_id for each in outcomes.values() if each.outcome is Outcome.FAILED] == ["q5"]
@@ -329,34 +320,31 @@ def test_the_launcher_restarts_what_dies_and_leaves_nothing_behind_when_it_ends(
 ) -> None:
     run = open_run(redis_ledger, make_questions(120))
     send(app, redis_ledger, run)
-    up = (
-        "-m",
-        "workers",
-        "up",
-        "--set",
-        "engine=simulated",
-        "--set",
-        f"model={SIMULATED_MODEL}",
-        "--set",
-        "cpu_workers=2",
-    )
-    slow = ("--set", "simulated.call_ms=200", "--set", "batch_size=8", "--logs", str(tmp_path))
-    with process(*up, *slow, log=tmp_path / "up.log") as launcher:
+    with launched(tmp_path, "cpu_workers=2", "simulated.call_ms=200", "batch_size=8") as launcher:
         wait_until(lambda: (tmp_path / "up.log").read_text().count("ready after") == 2, "both workers")
-        first, second = (
-            int(line.split("pid ")[1].split(",")[0]) for line in lines(tmp_path / "up.log", "booting (pid")
-        )
-        os.kill(first, signal.SIGKILL)
+        os.kill(worker_pids(tmp_path)[0], signal.SIGKILL)
         wait_until(lambda: (tmp_path / "up.log").read_text().count("ready after") == 3, "the restart")
         wait_finished(redis_ledger, run, timeout_s=60)
         launcher.send_signal(signal.SIGTERM)
         assert launcher.wait(timeout=30) == 0
-        assert not processes_of_session(second)
+        booted = worker_pids(tmp_path)
+        assert len(booted) == 3
+        assert [each for pid in booted for each in processes_of_session(pid)] == []
     assert "ended with signal SIGKILL" in (tmp_path / "up.log").read_text()
 
 
-def lines(log: Path, having: str) -> list[str]:
-    return [line for line in log.read_text().splitlines() if having in line]
+@contextmanager
+def launched(folder: Path, *settings: str) -> Iterator[subprocess.Popen[bytes]]:
+    """`python -m workers up` with the simulated engine; what it says goes to up.log in `folder`."""
+    chosen = [word for each in ("engine=simulated", f"model={SIMULATED_MODEL}", *settings) for word in ("--set", each)]
+    with process("-m", "workers", "up", *chosen, "--logs", str(folder), log=folder / "up.log") as launcher:
+        yield launcher
+
+
+def worker_pids(folder: Path) -> list[int]:
+    """Process ids of all workers that the launcher booted, in order; each leads a session of its own."""
+    said = (folder / "up.log").read_text().splitlines()
+    return [int(line.split("pid ")[1].split(",")[0]) for line in said if "booting (pid" in line]
 
 
 def run_to_its_end(*command: str, environment: dict[str, str], log: Path) -> tuple[int, str]:

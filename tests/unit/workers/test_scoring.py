@@ -68,6 +68,14 @@ def test_the_letters_mass_tells_how_much_the_model_meant_a_label() -> None:
     assert found.margin == pytest.approx(math.log(2))
 
 
+def test_a_label_of_several_tokens_is_weighed_whole_and_the_rule_says_so() -> None:
+    question, spec = make_question(1), make_spec(mode=Mode.LETTER)
+    completion = Completion(logprobs=(-1.0, -2.0, -3.0, -4.0), token_counts=(1, 2, 1, 1))
+    found = MODES[Mode.LETTER].read(question, [completion], spec)
+    assert isinstance(found, Reading)
+    assert (found.choice, found.rule) == ("A", "label-likelihood")
+
+
 def test_of_equal_scores_the_first_label_wins() -> None:
     assert compare({"A": -1.0, "B": -1.0}, rule="sum").choice == "A"
 
