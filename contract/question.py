@@ -33,6 +33,8 @@ class Question(BaseModel):
     answer: str | None = None
     subject: Text | None = None
     context: Text | None = None
+    #: Ids of the passages that answer it, where the file names them: what retrieval is measured by.
+    gold_passages: Annotated[tuple[NonBlank, ...], Field(strict=False)] = ()
     #: What the file said besides, carried through to the results (source ids, difficulty, …).
     metadata: dict[Text, Scalar] = Field(default_factory=dict)
 

@@ -15,10 +15,13 @@ from contract.question import Question
 __all__ = [
     "ChatTemplate",
     "FewShot",
+    "IndexKind",
     "Judge",
     "Mode",
     "Normalization",
     "Prompt",
+    "Query",
+    "Retrieval",
     "RunSpec",
     "Sampling",
     "Selection",
@@ -138,6 +141,43 @@ class Judge(BaseModel):
         return self
 
 
+class IndexKind(StrEnum):
+    """How passages are found: by words, by vectors, or by both."""
+
+    BM25 = "bm25"
+    DENSE = "dense"
+    HYBRID = "hybrid"
+
+
+class Query(StrEnum):
+    """What is looked up."""
+
+    #: The question alone, so that the options cannot leak into retrieval.
+    QUESTION = "question"
+    QUESTION_AND_CHOICES = "question+choices"
+
+
+class Retrieval(BaseModel):
+    """Which passages a question is shown, and from where."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    #: Name of the index; also names the queue of those who search it.
+    index: Annotated[str, StringConstraints(min_length=1)]
+    #: Digest of its manifest: another corpus or another encoder is another run.
+    index_digest: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    kind: IndexKind
+    retrieval_top_k: int = Field(default=5, ge=1, le=1000)
+    #: Passages with a lower score are not shown. The scale is the index kind's own.
+    retrieval_score_threshold: float | None = None
+    query: Query = Query.QUESTION
+    #: Cross-encoder that orders the `rerank_from` best anew, by id or path; empty: none does.
+    reranker: str = ""
+    rerank_from: int = Field(default=50, ge=1, le=1000)
+    #: Tokens that the passages may take together; None: as many as the model's context leaves.
+    max_context_tokens: int | None = Field(default=None, ge=1)
+
+
 class RunSpec(BaseModel):
     """Everything that can change an answer. Two runs with equal fingerprints ask the very same thing."""
 
@@ -152,8 +192,10 @@ class RunSpec(BaseModel):
     prompt: Prompt
     #: Put before a choice (or label) when it continues the prompt.
     delimiter: str = " "
-    #: Whether `Question.context` is shown to the model.
+    #: Whether `Question.context` is shown to the model; where a question has one, nothing is retrieved for it.
     use_context_field: bool = False
+    #: None: closed book.
+    rag: Retrieval | None = None
     seed: int = Field(default=0, ge=0)
     chat_template: ChatTemplate = ChatTemplate.NEVER
     #: Only with a mode that writes.

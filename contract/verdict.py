@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["Failure", "Outcome", "Passage", "Verdict"]
+__all__ = ["ContextSource", "Failure", "Outcome", "Passage", "Verdict"]
 
 
 class Outcome(StrEnum):
@@ -32,14 +32,32 @@ class Failure(BaseModel):
     message: str
 
 
+class ContextSource(StrEnum):
+    """Where the context in a question's prompt came from."""
+
+    NONE = "none"
+    #: The question's own `context`.
+    QUESTION = "question"
+    RETRIEVED = "retrieved"
+
+
 class Passage(BaseModel):
-    """A retrieved passage as it was shown to the model."""
+    """A retrieved passage."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
 
     id: str
     score: float
     text: str
+    #: From 1, the best.
+    rank: int = Field(default=1, ge=1)
+    #: Id of the document that it was cut from, and that document's path, where the index knows them.
+    document: str = ""
+    path: str = ""
+    #: Hash of the question that it was written for (corpora of reasoning traces).
+    question_hash: str = ""
+    #: Whether the prompt had room for it.
+    shown: bool = True
 
 
 class Verdict(BaseModel):
@@ -62,9 +80,13 @@ class Verdict(BaseModel):
     raw_text: str = ""
     #: Name of the rule that read the choice.
     rule: str = ""
+    context_source: ContextSource = ContextSource.NONE
+    #: Everything that was retrieved, best first, shown or not.
     passages: tuple[Passage, ...] = ()
+    #: Whether a passage that answers the question was shown; None where the question names none, or nothing was
+    #: retrieved.
     retrieval_hit: bool | None = None
-    #: The model ran into `max_tokens` before it was done.
+    #: The model ran into `max_tokens` before it was done, or passages were left out because the prompt had no room.
     truncated: bool = False
     #: Rotations in which the choice was right, and rotations asked (`circular`).
     rotations_right: int = 0

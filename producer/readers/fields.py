@@ -1,6 +1,8 @@
 """Records to questions. A `Layout` says how one family of files names things; ours is the one they are turned into:
 
-{id?, question, choices, answer?, subject?, context?, metadata?}  and any other field, which is kept as metadata
+{id?, question, choices, answer?, subject?, context?, gold_passages?, metadata?}
+
+and any other field, which is kept as metadata.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from producer.readers.record import FieldTrouble, Record, Row, shown_value
 
 __all__ = ["LAYOUTS", "OWN", "Layout", "layout_of", "to_row"]
 
-OWN_FIELDS = frozenset({"id", "question", "choices", "answer", "subject", "context", "metadata"})
+OWN_FIELDS = frozenset({"id", "question", "choices", "answer", "subject", "context", "gold_passages", "metadata"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ def _question(record: Record) -> Question:
             answer=answer,
             subject=own.get("subject"),
             context=own.get("context"),
+            gold_passages=own.get("gold_passages") or (),
             metadata=_metadata(own),
         )
     except ValidationError as trouble:

@@ -21,6 +21,7 @@ CONTRACT_ORDER = (
     "question",
     "spec",
     "verdict",
+    "relevance",
     "layers",
     "settings",
     "keys",

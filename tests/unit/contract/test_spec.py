@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from contract import Mode, Normalization, Prompt, RunSpec
-from contract.spec import ChatTemplate, FewShot, Judge, Sampling, Selection, run_id_for, slug
+from contract.spec import ChatTemplate, FewShot, IndexKind, Judge, Retrieval, Sampling, Selection, run_id_for, slug
 from tests.support import make_questions, make_spec
 
 CHANGES: list[tuple[str, Any]] = [
@@ -25,6 +25,7 @@ CHANGES: list[tuple[str, Any]] = [
     ("prompt", Prompt(name="renamed", text=make_spec().prompt.text)),
     ("delimiter", ""),
     ("use_context_field", True),
+    ("rag", Retrieval(index="facts", index_digest="0" * 64, kind=IndexKind.BM25)),
     ("seed", 1),
     ("chat_template", ChatTemplate.AUTO),
     ("few_shot", FewShot(k=1, pool=tuple(make_questions(2)))),

@@ -1,0 +1,41 @@
+"""Which passages answer a question."""
+
+from __future__ import annotations
+
+import pytest
+
+from contract.relevance import sources_of
+from contract.verdict import Passage
+from tests.support import make_question
+
+PASSAGE = Passage(
+    id="doc7-0002", score=1.0, text="Water boils.", document="doc7", path="notes/water.md", question_hash="ab12"
+)
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"gold_passages": ("other", "doc7-0002")},
+        {"metadata": {"source_chunk_id": "doc7-0002"}},
+        {"metadata": {"source_id": "doc7"}},
+        {"metadata": {"source_id": "doc7-0002"}},
+        {"metadata": {"source_path": "notes/water.md"}},
+        {"metadata": {"question_hash": "ab12"}},
+    ],
+)
+def test_a_passage_answers_the_question_that_names_it_in_any_of_the_known_ways(named: dict[str, object]) -> None:
+    sources = sources_of(make_question(1, **named))
+    assert sources.hit([Passage(id="x", score=2.0, text="no"), PASSAGE]) is True
+    assert sources.hit([Passage(id="x", score=2.0, text="no")]) is False
+    assert sources.hit([]) is False
+
+
+@pytest.mark.parametrize("metadata", [{}, {"source_id": ""}, {"source_path": None}, {"level": "doc7"}])
+def test_a_question_that_names_no_source_is_neither_hit_nor_missed(metadata: dict[str, object]) -> None:
+    assert sources_of(make_question(1, metadata=metadata)).hit([PASSAGE]) is None
+
+
+def test_a_number_as_source_id_is_the_text_of_it() -> None:
+    passage = Passage(id="59", score=1.0, text="")
+    assert sources_of(make_question(1, metadata={"source_id": 59})).hit([passage]) is True
