@@ -7,6 +7,7 @@
     │   ├── RunConfigError          configs/runs/*.yaml
     │   ├── ModelNotFound           no such folder, package or hub id
     │   ├── PlanError               GPU groups that cannot be
+    │   ├── IndexUnusable           an index that is missing, damaged, or made with something else
     │   └── NameTaken               retryable: a worker's name is another living worker's
     ├── LedgerError             the truth cannot be read or written
     │   ├── RedisUnreachable        retryable
@@ -34,6 +35,7 @@ __all__ = [
     "EngineDead",
     "EngineError",
     "EngineOutOfMemory",
+    "IndexUnusable",
     "InputError",
     "LedgerError",
     "LedgerFull",
@@ -113,6 +115,17 @@ class ModelNotFound(InputError):
 
 class PlanError(InputError):
     """The wanted GPU groups do not fit the GPUs that are there."""
+
+
+class IndexUnusable(InputError):
+    """An index is missing, damaged, or not what was asked for. `path` is the folder or the file in it."""
+
+    def __init__(self, message: str, *, path: Path | str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.path = str(path)
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}. {self.hint}".strip()
 
 
 class NameTaken(InputError):

@@ -23,6 +23,7 @@ CONTRACT_ORDER = (
     "verdict",
     "relevance",
     "layers",
+    "index",
     "settings",
     "keys",
     "order",
