@@ -17,7 +17,7 @@ from contract.ledger import Ledger, Run
 from contract.question import Question
 from contract.verdict import Verdict
 from producer.columns import COLUMNS, result_row
-from producer.stats import Tally
+from producer.stats import RetrievalTally, Tally
 from producer.summary import Summary
 
 __all__ = ["FORMATS", "Exported", "export", "write_rejected"]
@@ -31,6 +31,7 @@ class Exported:
 
     files: tuple[Path, ...]
     tally: Tally
+    retrieval: RetrievalTally | None
     summary: dict[str, Any]
 
 
@@ -60,7 +61,7 @@ def export(
         content = summary.to_json(live)
         json.dump(content, summary_file, ensure_ascii=False, indent=2)
         summary_file.write("\n")
-    return Exported((*paths, directory / "summary.json"), summary.tally, content)
+    return Exported((*paths, directory / "summary.json"), summary.tally, summary.retrieval, content)
 
 
 def write_rejected(rows: Iterable[dict[str, Any]], directory: Path) -> Path:

@@ -14,8 +14,9 @@ from producer.export import export
 from producer.options import INTERRUPTED, SOME_FAILED, note, progress_console
 from producer.present import echo_json, echo_lines, result_lines
 from producer.progress import screen_for
+from producer.retrieved import retrieval_lines
 from producer.session import Session
-from producer.stats import tally
+from producer.summary import Summary
 from producer.watch import watch
 
 __all__ = ["export_and_tell", "finish", "stay", "tell"]
@@ -43,19 +44,20 @@ def export_and_tell(session: Session, run: Run, out: Path, formats: Sequence[str
     if as_json:
         echo_json({**done.summary, "files": [str(path) for path in done.files]})
     else:
-        echo_lines(result_lines(run, done.tally, done.files))
+        echo_lines(result_lines(run, done.tally, done.files, retrieval_lines(done.retrieval)))
     _exit_by(done.tally.count(Outcome.FAILED) if not done.tally.unsettled else 0)
 
 
 def tell(session: Session, run: Run, out: Path, *, as_json: bool) -> None:
     """Print how the run came out, with its exported files if there are any; the same exit codes."""
-    found = tally(session.ledger.results(run.run_id))
+    summary = Summary.of(run, session.ledger.results(run.run_id))
+    found = summary.tally
     files = sorted((out / run.run_id).glob("results.*"))
     if as_json:
         content = {"run_id": run.run_id, **found.to_json(), "chance": round(run.chance, 6)}
-        echo_json({**content, "files": [str(path) for path in files]})
+        echo_json({**content, **summary.retrieval_json(), "files": [str(path) for path in files]})
     else:
-        echo_lines(result_lines(run, found, files))
+        echo_lines(result_lines(run, found, files, retrieval_lines(summary.retrieval)))
         if not files:
             note(f"write its results with: python -m producer export {run.run_id}")
     _exit_by(found.count(Outcome.FAILED) if not found.unsettled else 0)

@@ -20,13 +20,14 @@ from contract.question import Question
 from contract.verdict import Outcome, Verdict
 from producer.broker import Broker
 from producer.columns import iso
-from producer.stats import Calibration, Share, Tally
+from producer.stats import Calibration, Mean, Share, Tally
 from producer.watch import START_WORKERS
 
 __all__ = [
     "echo_json",
     "echo_lines",
     "echo_table",
+    "interval",
     "number",
     "outcome_line",
     "question_json",
@@ -79,14 +80,21 @@ def outcome_line(tally: Tally) -> str:
     return " · ".join(shown)
 
 
-def result_lines(run: Run, tally: Tally, files: Iterable[Path] = ()) -> Lines:
-    """How a run came out."""
+def interval(figure: Share | Mean) -> str:
+    """A figure with its interval, and of how many questions it is."""
+    counted = f"{figure.right:,} of {figure.of:,}" if isinstance(figure, Share) else f"mean of {figure.of:,}"
+    return f"{figure.value:.3f}  95 % interval {figure.low:.3f} to {figure.high:.3f} ({counted})"
+
+
+def result_lines(run: Run, tally: Tally, files: Iterable[Path] = (), retrieval: Lines | None = None) -> Lines:
+    """How a run came out; `retrieval` are the lines about that, where the run had it."""
     lines = [
         ("run", run.run_id),
         *_accuracy_lines(tally),
         ("chance", f"{run.chance:.3f}"),
         *_calibration_lines(tally.calibration),
         ("outcomes", outcome_line(tally)),
+        *(retrieval or ()),
     ]
     if tally.keyless.total():
         lines.append(("no key", f"{tally.keyless.total():,} questions, in no accuracy"))
@@ -99,19 +107,14 @@ def _accuracy_lines(tally: Tally) -> Lines:
     over_all, over_answered = tally.over_all(), tally.over_answered()
     if over_all is None:
         return [("accuracy", "none yet")]
-    lines = [("accuracy", _share(over_all, "of all; unanswered and failed ones count as not right"))]
-    return lines + ([("", _share(over_answered, "of those answered"))] if over_answered else [])
+    lines = [("accuracy", f"{interval(over_all)} of all; unanswered and failed ones count as not right")]
+    return lines + ([("", f"{interval(over_answered)} of those answered")] if over_answered else [])
 
 
 def _calibration_lines(calibration: Calibration) -> Lines:
     figures = {"ECE": calibration.ece(), "Brier": calibration.brier()}
     known = [f"{name} {value:.3f}" for name, value in figures.items() if value is not None]
     return [("calibration", " · ".join(known))] if known else []
-
-
-def _share(share: Share, what: str) -> str:
-    counted = f"{share.right:,} of {share.of:,}"
-    return f"{share.value:.3f}  95 % interval {share.low:.3f} to {share.high:.3f} ({counted}) {what}"
 
 
 def status_json(run: Run, counts: Counts, broker: Broker) -> dict[str, Any]:

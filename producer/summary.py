@@ -16,7 +16,7 @@ from contract.question import Question
 from contract.spec import Mode
 from contract.verdict import Outcome, Verdict
 from producer.columns import iso
-from producer.stats import Tally, cluster_interval, macro
+from producer.stats import RetrievalTally, Tally, cluster_interval, macro
 
 __all__ = ["Summary"]
 
@@ -32,6 +32,8 @@ class Summary:
     tally: Tally = field(default_factory=Tally)
     #: By subject; questions without one are under the empty name.
     subjects: defaultdict[str, Tally] = field(default_factory=lambda: defaultdict(Tally))
+    #: None where the run had no retrieval.
+    retrieval: RetrievalTally | None = None
     prompt_tokens: int = 0
     completion_tokens: int = 0
     prefill_tokens: int = 0
@@ -47,11 +49,25 @@ class Summary:
     first_settled_at: float = float("inf")
     last_settled_at: float = 0.0
 
+    def __post_init__(self) -> None:
+        if self.run.spec.rag is not None:
+            self.retrieval = RetrievalTally.of(self.run.spec.rag)
+
+    @classmethod
+    def of(cls, run: Run, results: Iterable[tuple[Question, Verdict | None]]) -> Summary:
+        """The summary of all `results`."""
+        summary = cls(run)
+        for _ in summary.watching(results):
+            pass
+        return summary
+
     def watching(self, results: Iterable[tuple[Question, Verdict | None]]) -> Iterator[tuple[Question, Verdict | None]]:
         """`results`, each taken into account as it passes."""
         for question, verdict in results:
             self.tally.add(question, verdict)
             self.subjects[question.subject or ""].add(question, verdict)
+            if self.retrieval is not None:
+                self.retrieval.add(question, verdict)
             if verdict is not None:
                 self._add(verdict)
                 self._add_judgement(question, verdict)
@@ -94,12 +110,17 @@ class Summary:
             "by_subject": by_subject,
             **self._rotations(),
             **self._judge_agreement(),
+            **self.retrieval_json(),
             "tokens": self._tokens(),
             **self._times(),
             "workers": sorted(self.workers),
             "environment": _environment(live),
             "exported_at": iso(time.time()),
         }
+
+    def retrieval_json(self) -> dict[str, Any]:
+        """With retrieval: what it did."""
+        return {"retrieval": self.retrieval.to_json()} if self.retrieval else {}
 
     def _rotations(self) -> dict[str, Any]:
         """With `circular`: accuracy over single rotations, beside the one that wants all of a question's right."""

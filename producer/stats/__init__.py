@@ -2,8 +2,20 @@
 
 from producer.stats.bootstrap import Interval, cluster_interval, macro
 from producer.stats.calibration import Calibration
-from producer.stats.outcomes import Tally, tally
+from producer.stats.outcomes import Tally
 from producer.stats.paired import Pairs
-from producer.stats.proportion import Share, share
+from producer.stats.proportion import Mean, Share, share
+from producer.stats.retrieval import RetrievalTally
 
-__all__ = ["Calibration", "Interval", "Pairs", "Share", "Tally", "cluster_interval", "macro", "share", "tally"]
+__all__ = [
+    "Calibration",
+    "Interval",
+    "Mean",
+    "Pairs",
+    "RetrievalTally",
+    "Share",
+    "Tally",
+    "cluster_interval",
+    "macro",
+    "share",
+]

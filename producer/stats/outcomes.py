@@ -7,7 +7,6 @@ ones count as not right; and over the **answered** ones among them. Questions wi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +16,7 @@ from contract.verdict import Outcome, Verdict
 from producer.stats.calibration import Calibration
 from producer.stats.proportion import Share, share
 
-__all__ = ["Tally", "tally"]
+__all__ = ["Tally"]
 
 
 @dataclass
@@ -96,11 +95,3 @@ class Tally:
             "accuracy_all": over_all.to_json() if over_all else None,
             "accuracy_answered": over_answered.to_json() if over_answered else None,
         }
-
-
-def tally(results: Iterable[tuple[Question, Verdict | None]]) -> Tally:
-    """All of `results` counted."""
-    found = Tally()
-    for question, verdict in results:
-        found.add(question, verdict)
-    return found

@@ -2,44 +2,51 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
+from scipy.stats import binomtest
 
 from contract.ledger import Counts
 from contract.question import Question
 from contract.verdict import Outcome, Verdict
-from producer.stats import Tally, share, tally
+from producer.stats import Tally, share
+from producer.stats.proportion import Sum
 
 KEYED = Question(id="k", question="q", choices=("a", "b"), answer="A")
 KEYLESS = Question(id="l", question="q", choices=("a", "b"))
 
 
-def wilson(right: int, of: int) -> tuple[float, float]:
-    z = 1.959963984540054
-    p = right / of
-    middle = p + z * z / (2 * of)
-    spread = z * math.sqrt(p * (1 - p) / of + z * z / (4 * of * of))
-    return (middle - spread) / (1 + z * z / of), (middle + spread) / (1 + z * z / of)
-
-
 @pytest.mark.parametrize(("right", "of"), [(0, 1), (1, 1), (7, 10), (36, 160), (5000, 10000)])
-def test_the_interval_is_wilsons(right: int, of: int) -> None:
+def test_the_interval_is_scipys_for_wilson(right: int, of: int) -> None:
     found = share(right, of)
 
     assert found is not None
     assert found.value == right / of
-    assert (found.low, found.high) == pytest.approx(wilson(right, of), abs=1e-9)
+    theirs = binomtest(right, of).proportion_ci(0.95, method="wilson")
+    assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
 
 
 def test_a_share_of_nothing_is_none() -> None:
     assert share(0, 0) is None
 
 
+def test_a_mean_of_shares_has_the_interval_of_a_share_with_that_value() -> None:
+    values = Sum()
+    for each in (1.0, 0.5, 0.0, 0.5):
+        values.add(each)
+
+    found, of_four = values.mean(), share(2, 4)
+    assert found is not None
+    assert of_four is not None
+    assert (found.value, found.of, found.low, found.high) == (0.5, 4, of_four.low, of_four.high)
+    assert Sum().mean() is None
+
+
 def test_unanswered_and_failed_count_over_all_and_not_over_answered() -> None:
     outcomes = [Outcome.CORRECT] * 3 + [Outcome.WRONG] * 2 + [Outcome.UNANSWERED] * 1 + [Outcome.FAILED] * 4
 
-    found = tally((KEYED, Verdict(question_id="k", outcome=outcome)) for outcome in outcomes)
+    found = Tally()
+    for outcome in outcomes:
+        found.add(KEYED, Verdict(question_id="k", outcome=outcome))
 
     over_all, over_answered = found.over_all(), found.over_answered()
     assert over_all is not None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from contract import MemoryLedger, Mode, Outcome, Prompt, Verdict
-from contract.spec import Judge, Sampling
+from contract.spec import IndexKind, Judge, Retrieval, Sampling
+from contract.verdict import ContextSource, Passage
 from producer.summary import Summary
 from tests.support import make_questions, open_run
 
@@ -16,10 +17,7 @@ def summary_of(*verdicts: Verdict, **spec: Any) -> dict[str, Any]:
     questions = [each.model_copy(update={"answer": "A"}) for each in make_questions(len(verdicts))]
     run = open_run(books, questions, "test", **spec)
     books.commit(run.run_id, [each.model_copy(update={"question_id": f"q{n}"}) for n, each in enumerate(verdicts)])
-    summary = Summary(run)
-    for _ in summary.watching(books.results(run.run_id)):
-        pass
-    return summary.to_json()
+    return Summary.of(run, books.results(run.run_id)).to_json()
 
 
 def verdict(outcome: Outcome, **more: Any) -> Verdict:
@@ -60,3 +58,17 @@ def test_the_cache_hit_rate_is_the_share_of_all_prefilled_tokens() -> None:
         verdict(Outcome.WRONG, prefill_tokens=100, cached_tokens=100),
     )
     assert found["tokens"]["cache_hit_rate"] == 0.75
+
+
+def test_runs_with_retrieval_tell_what_it_did_and_others_say_nothing_of_it() -> None:
+    rag = Retrieval(index="facts", index_digest="0" * 64, kind=IndexKind.BM25, retrieval_top_k=2)
+    shown = (Passage(id="p", score=1.0, text="It is 0."),)
+    searched = verdict(Outcome.CORRECT, choice="A", context_source=ContextSource.RETRIEVED, passages=shown)
+
+    found = summary_of(searched, verdict(Outcome.FAILED), rag=rag)["retrieval"]
+
+    assert found["context_sources"]["retrieved"] == 1
+    assert found["failed"] == 1
+    # The choices of q0 are 0 to 3, and the first is right.
+    assert (found["answer_in_context"]["value"], found["wrong_choice_in_context"]["value"]) == (1, 0)
+    assert "retrieval" not in summary_of(searched)

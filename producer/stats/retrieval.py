@@ -1,0 +1,198 @@
+"""What retrieval did in a run: whether it found the passages that answer, and what they were worth to the model.
+
+Two things are measured apart. **Finding** looks at everything that was retrieved, best first, and asks where the
+passages stand that the question's file names (`contract/relevance.py`). **Showing** looks at those that the prompt had
+room for. Questions that show their own context, and those whose retrieval failed, are in neither: a retrieval that
+failed is an error, not a passage missed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from contract.question import Question
+from contract.relevance import Sources, sources_of
+from contract.spec import Retrieval
+from contract.verdict import ContextSource, Outcome, Passage, Verdict
+from producer.stats.mentions import mentions
+from producer.stats.proportion import Mean, Share, Sum, share
+
+__all__ = ["DEPTHS", "RetrievalTally", "average_precision"]
+
+#: Depths at which recall is told, as far as the run retrieved, besides all that it retrieved.
+DEPTHS = (1, 3, 5, 10)
+
+
+@dataclass(slots=True)
+class RetrievalTally:
+    """Counts and sums from which the figures follow, whatever the number of questions."""
+
+    depths: tuple[int, ...]
+    #: Where the context of all settled questions came from, failed retrievals left out.
+    context_sources: Counter[ContextSource] = field(default_factory=Counter)
+    #: Questions that failed before they had a context.
+    failed: int = 0
+    #: Passages retrieved and shown, and questions for whose passages the prompt had not room enough.
+    retrieved: int = 0
+    shown: int = 0
+    cut: int = 0
+    #: Questions that name their source, and depth → those with one of the named passages so far up.
+    sourced: int = 0
+    any_within: Counter[int] = field(default_factory=Counter)
+    #: Depth → share of the named passages so far up.
+    share_within: dict[int, Sum] = field(default_factory=dict)
+    reciprocal_ranks: Sum = field(default_factory=Sum)
+    precisions: Sum = field(default_factory=Sum)
+    #: (a right passage was shown, the answer is right) → questions.
+    answers: Counter[tuple[bool, bool]] = field(default_factory=Counter)
+    #: Questions with a key, those whose right choice stands in a shown passage, and the share of their wrong ones that
+    #: does.
+    keyed: int = 0
+    right_in_context: int = 0
+    wrong_in_context: Sum = field(default_factory=Sum)
+
+    @classmethod
+    def of(cls, rag: Retrieval) -> RetrievalTally:
+        """Nothing counted yet, for a run that retrieves as `rag` says."""
+        top_k = rag.retrieval_top_k
+        depths = (*(depth for depth in DEPTHS if depth < top_k), top_k)
+        return cls(depths, share_within={depth: Sum() for depth in depths})
+
+    @property
+    def searched(self) -> int:
+        """Questions for which passages were retrieved."""
+        return self.context_sources[ContextSource.RETRIEVED]
+
+    def add(self, question: Question, verdict: Verdict | None) -> None:
+        """Count one question; nothing is known of one without a verdict."""
+        if verdict is None:
+            return
+        if verdict.outcome is Outcome.FAILED and verdict.context_source is ContextSource.NONE:
+            self.failed += 1
+            return
+        self.context_sources[verdict.context_source] += 1
+        if verdict.context_source is not ContextSource.RETRIEVED:
+            return
+        shown = [each for each in verdict.passages if each.shown]
+        self.retrieved += len(verdict.passages)
+        self.shown += len(shown)
+        self.cut += len(shown) < len(verdict.passages)
+        if sources := sources_of(question):
+            self._add_ranks(sources, verdict.passages)
+            self.precisions.add(average_precision([sources.answered_by(each) for each in shown]))
+        # A question on which the model was not heard says nothing of what a passage was worth.
+        heard = question.answer is not None and verdict.outcome is not Outcome.FAILED
+        if heard and verdict.retrieval_hit is not None:
+            self.answers[verdict.retrieval_hit, verdict.outcome is Outcome.CORRECT] += 1
+        self._add_wording(question, shown)
+
+    def _add_ranks(self, sources: Sources, passages: Sequence[Passage]) -> None:
+        ranks = [rank for rank, each in enumerate(passages, 1) if sources.answered_by(each)]
+        self.sourced += 1
+        self.reciprocal_ranks.add(1 / ranks[0] if ranks else 0.0)
+        for depth in self.depths:
+            self.any_within[depth] += bool(ranks) and ranks[0] <= depth
+            if sources.passages:
+                found = sources.passages.intersection(each.id for each in passages[:depth])
+                self.share_within[depth].add(len(found) / len(sources.passages))
+
+    def _add_wording(self, question: Question, shown: Iterable[Passage]) -> None:
+        if question.answer is None:
+            return
+        found = mentions(question.choices, [each.text for each in shown])
+        right = found.pop(question.labels.index(question.answer))
+        self.keyed += 1
+        self.right_in_context += right
+        self.wrong_in_context.add(sum(found) / len(found))
+
+    def recall_any(self) -> dict[int, Share]:
+        """Depth k → share of questions with at least one passage that answers among the first k.
+
+        Of the questions that name their source in whatever way: by passage, document, path or question hash.
+        """
+        found = {depth: share(self.any_within[depth], self.sourced) for depth in self.depths}
+        return {depth: each for depth, each in found.items() if each}
+
+    def recall_share(self) -> dict[int, Mean]:
+        """Depth k → mean share of a question's named passages that is among the first k: recall@k in the strict sense.
+
+        Only of questions that name passages by their ids. How many passages of a document or a path answer, nobody
+        said, so that there is no whole to be a share of. For both see Manning, Raghavan and Schütze, "Introduction to
+        information retrieval" (2008), section 8.4.
+        """
+        found = {depth: each.mean() for depth, each in self.share_within.items()}
+        return {depth: each for depth, each in found.items() if each}
+
+    def mrr(self) -> Mean | None:
+        """Mean reciprocal rank of the first passage that answers; 0 for a question with none among those retrieved.
+
+        Source: E. M. Voorhees, "The TREC-8 question answering track report" (1999).
+        """
+        return self.reciprocal_ranks.mean()
+
+    def context_precision(self) -> Mean | None:
+        """Mean over the questions of `average_precision` of what was shown."""
+        return self.precisions.mean()
+
+    def accuracy(self, *, hit: bool) -> Share | None:
+        """Share of right answers where a passage that answers was shown (`hit`), or where none of those shown does.
+
+        Of questions that name their source, have a key, and on which the model was heard; unanswered is not right.
+        """
+        right = self.answers[hit, True]
+        return share(right, right + self.answers[hit, False])
+
+    def answer_in_context(self) -> Share | None:
+        """Share of questions whose right choice stands, word for word, in a passage shown."""
+        return share(self.right_in_context, self.keyed)
+
+    def wrong_choice_in_context(self) -> Mean | None:
+        """Mean share of a question's wrong choices that stand there: what the figure above is to be held against."""
+        return self.wrong_in_context.mean()
+
+    def to_json(self) -> dict[str, Any]:
+        """For summary.json. A figure without any question that it could be of is null, or empty."""
+        return {
+            "context_sources": {each.value: self.context_sources[each] for each in ContextSource},
+            "failed": self.failed,
+            "passages": {
+                "of": self.searched,
+                "mean_retrieved": self._per_question(self.retrieved),
+                "mean_shown": self._per_question(self.shown),
+                "questions_without_room_for_all": self.cut,
+            },
+            "recall_any": {str(depth): each.to_json() for depth, each in self.recall_any().items()},
+            "recall_share": {str(depth): each.to_json() for depth, each in self.recall_share().items()},
+            "mrr": _json(self.mrr()),
+            "context_precision": _json(self.context_precision()),
+            "accuracy_with_right_passage": _json(self.accuracy(hit=True)),
+            "accuracy_without_right_passage": _json(self.accuracy(hit=False)),
+            "answer_in_context": _json(self.answer_in_context()),
+            "wrong_choice_in_context": _json(self.wrong_choice_in_context()),
+        }
+
+    def _per_question(self, count: int) -> float | None:
+        return round(count / self.searched, 6) if self.searched else None
+
+
+def average_precision(relevant: Sequence[bool]) -> float:
+    """How far up the relevant ones of a ranking stand: 1 if all of them come first, 0 if there is none.
+
+    (Σ_k precision@k · v_k) / (Σ_k v_k), where v_k is 1 if the passage of rank k is relevant, and precision@k is the
+    share of relevant ones among the first k. That is the context precision of RAGAS (docs.ragas.io, "Context
+    precision"), whose v_k a language model judges and here the question's file says; unlike the average precision of
+    information retrieval it asks nothing of passages that were not retrieved.
+    """
+    found, total = 0, 0.0
+    for rank, hit in enumerate(relevant, 1):
+        if hit:
+            found += 1
+            total += found / rank
+    return total / found if found else 0.0
+
+
+def _json(figure: Share | Mean | None) -> dict[str, Any] | None:
+    return figure.to_json() if figure else None
