@@ -17,7 +17,8 @@ from contract import keys
 from contract.ledger import Counts, Run
 from contract.prompts import prompts_of
 from contract.question import Question
-from contract.verdict import Outcome, Verdict
+from contract.relevance import Sources, sources_of
+from contract.verdict import ContextSource, Outcome, Verdict
 from producer.broker import Broker
 from producer.columns import iso
 from producer.stats import Calibration, Mean, Share, Tally
@@ -179,7 +180,10 @@ def question_lines(run: Run, question: Question, verdict: Verdict | None) -> Lin
         score = f"{scores[label]:>12.6f}" if label in scores else f"{'':>12}"
         marks = f"{'  ← chosen' if label == chosen else ''}{'  ← key' if label == question.answer else ''}"
         lines.append(("" if at else "choices", f"{score}  {label}. {question.choice_text(label)}{marks}"))
-    lines += [("outcome", "unsettled")] if verdict is None else _verdict_lines(verdict)
+    if verdict is None:
+        lines.append(("outcome", "unsettled"))
+    else:
+        lines += _verdict_lines(verdict) + _passage_lines(sources_of(question), verdict)
     return [*lines, *(("prompt", prompt) for prompt in prompts_of(question, run.spec))]
 
 
@@ -191,6 +195,7 @@ def _verdict_lines(verdict: Verdict) -> Lines:
         ("rule", verdict.rule),
         ("raw text", repr(verdict.raw_text) if verdict.raw_text else ""),
         ("judge", verdict.judge_reason),
+        ("context", _context(verdict)),
         ("rotations", f"right in {verdict.rotations_right} of {verdict.rotations}" if verdict.rotations else ""),
         ("times", times + settled_at),
         ("by", f"{verdict.worker} · batch {verdict.batch_id} of {verdict.batch_size}" if verdict.worker else ""),
@@ -201,3 +206,23 @@ def _verdict_lines(verdict: Verdict) -> Lines:
     if verdict.confidence is not None:
         lines.insert(1, ("confidence", f"{verdict.confidence:.6f}"))
     return [line for line in lines if line[1]]
+
+
+def _context(verdict: Verdict) -> str:
+    if verdict.context_source is ContextSource.NONE:
+        return ""
+    hit = {True: "a right passage was shown", False: "no right passage was shown", None: ""}[verdict.retrieval_hit]
+    return " · ".join(filter(None, (verdict.context_source, hit)))
+
+
+def _passage_lines(sources: Sources, verdict: Verdict) -> Lines:
+    """Each retrieved passage with what its question's file says of it, and its text below."""
+    lines: Lines = []
+    for each in verdict.passages:
+        parts = [f"{each.rank}.  {each.score:.6f}  {each.id}"]
+        parts += [f"document {each.document}"] if each.document else []
+        parts += [f"path {each.path}"] if each.path else []
+        parts.append("shown" if each.shown else "not shown")
+        mark = "  ← answers" if sources.answered_by(each) else ""
+        lines.append(("" if lines else "passages", f"{' · '.join(parts)}{mark}\n{each.text}"))
+    return lines

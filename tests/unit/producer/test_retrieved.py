@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from contract.memory import MemoryLedger
+from contract.question import Question
 from contract.spec import IndexKind, Retrieval
 from contract.verdict import ContextSource, Failure, Outcome, Passage, Verdict
+from producer.cli import main
 from producer.retrieved import retrieval_lines
+from producer.session import Session
 from producer.stats import RetrievalTally
-from tests.support import make_question
+from tests.support import make_question, open_run
 
 RAG = Retrieval(index="facts", index_digest="0" * 64, kind=IndexKind.BM25, retrieval_top_k=3)
 
@@ -57,3 +68,85 @@ def test_every_figure_comes_with_what_it_is_of() -> None:
 
 def test_figures_of_no_question_are_not_shown() -> None:
     assert retrieval_lines(RetrievalTally.of(RAG)) == [("retrieval", "passages for 0 questions")]
+
+
+SETTLED = Verdict(
+    question_id="q1",
+    outcome=Outcome.CORRECT,
+    choice="B",
+    context_source=ContextSource.RETRIEVED,
+    passages=(
+        Passage(id="water-0003", score=7.25, rank=1, text="One and one\nis 3.", document="water", path="water.md"),
+        Passage(id="fire-0001", score=-0.5, rank=2, text="Fire burns.", shown=False),
+    ),
+    retrieval_hit=True,
+    truncated=True,
+)
+
+
+@pytest.fixture
+def settled(ledger: MemoryLedger) -> str:
+    """The id of a run whose only question, q1, was retrieved for."""
+    asked = [make_question(1, gold_passages=("water-0003",))]
+    run_id = open_run(ledger, asked, rag=RAG.model_dump()).run_id
+    ledger.commit(run_id, [SETTLED])
+    return run_id
+
+
+def producer(session: Session, *words: str) -> str:
+    result = CliRunner().invoke(main, words, obj=session)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_show_lists_every_passage_with_its_text_and_whether_the_model_saw_it(settled: str, session: Session) -> None:
+    lines = producer(session, "show", settled, "q1").splitlines()
+
+    at = next(number for number, line in enumerate(lines) if line.startswith("passages"))
+    assert [line.strip() for line in lines[at : at + 5]] == [
+        "passages  1.  7.250000  water-0003 · document water · path water.md · shown  ← answers",
+        "One and one",
+        "is 3.",
+        "2.  -0.500000  fire-0001 · not shown",
+        "Fire burns.",
+    ]
+    assert "context   retrieved · a right passage was shown" in lines
+
+
+def test_show_gives_programs_the_passages_with_rank_score_and_text(settled: str, session: Session) -> None:
+    found = json.loads(producer(session, "show", settled, "q1", "--json"))["verdict"]
+
+    assert (found["context_source"], found["retrieval_hit"]) == ("retrieved", True)
+    assert found["passages"][1] == {
+        "id": "fire-0001",
+        "score": -0.5,
+        "text": "Fire burns.",
+        "rank": 2,
+        "document": "",
+        "path": "",
+        "question_hash": "",
+        "shown": False,
+    }
+
+
+def test_a_runs_end_tells_what_retrieval_did(settled: str, session: Session) -> None:
+    text = producer(session, "watch", settled)
+
+    assert "retrieval   passages for 1 question · 1.0 shown each · not room enough for all in 1" in text
+    assert "hit         1.000  95 % interval 0.207 to 1.000 (1 of 1) accuracy where a right passage was shown" in text
+    assert json.loads(producer(session, "watch", settled, "--json"))["retrieval"]["mrr"]["value"] == 1
+
+
+def test_an_export_keeps_all_of_it(settled: str, session: Session) -> None:
+    text = producer(session, "export", settled, "--format", "csv", "--format", "jsonl")
+    folder = Path("results") / settled
+
+    with (folder / "results.csv").open(newline="", encoding="utf-8") as file:
+        row = next(csv.DictReader(file))
+    columns = ("retrieved_ids", "retrieval_scores", "retrieval_hit", "truncated")
+    assert [row[each] for each in columns] == ['["water-0003","fire-0001"]', "[7.25,-0.5]", "true", "true"]
+    line = json.loads((folder / "results.jsonl").read_text())
+    assert Verdict.model_validate(line["verdict"]) == SETTLED
+    assert Question.model_validate(line["question"]).gold_passages == ("water-0003",)
+    assert json.loads((folder / "summary.json").read_text())["retrieval"]["recall_any"]["1"]["value"] == 1
+    assert "passages for 1 question" in text
