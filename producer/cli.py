@@ -15,6 +15,7 @@ from producer.compare import compare
 from producer.enqueue import enqueue
 from producer.export import FORMATS
 from producer.finish import export_and_tell, finish, stay, tell
+from producer.index import index
 from producer.options import Commands, as_json, folder, note, run_argument
 from producer.present import (
     echo_json,
@@ -51,6 +52,7 @@ def main(ctx: click.Context, redis: str | None, deploy: Path | None) -> None:
 
 main.add_command(enqueue)
 main.add_command(compare)
+main.add_command(index)
 
 
 @main.command()

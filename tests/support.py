@@ -17,9 +17,13 @@ from pathlib import Path
 import psutil
 
 from contract import Ledger, Mode, Prompt, Question, Run, RunSpec
+from contract.index import DEFAULT_ENCODER, PASSAGES, PLAN, Bm25Options, Chunking, DenseOptions, IndexPlan, can_answer
 from contract.settings import OVERRIDES_VARIABLE
-from contract.spec import run_id_for
+from contract.spec import IndexKind, run_id_for
+from producer.corpus.document import Document
+from producer.corpus.store import store_passages
 from workers.launcher import worker_command
+from workers.retrieval.build import build_index
 
 ROOT = Path(__file__).resolve().parent.parent
 SIMULATED_MODEL = "simulated-model"
@@ -67,6 +71,39 @@ def open_run(ledger: Ledger, questions: Sequence[Question], name: str = "test", 
     ledger.open_run(run)
     ledger.add_questions(run.run_id, questions)
     return run
+
+
+def build_test_index(
+    folder: Path,
+    texts: Sequence[str],
+    kind: str = "bm25",
+    *,
+    bm25: Bm25Options | None = None,
+    dense: DenseOptions | None = None,
+    encoder_id: str = DEFAULT_ENCODER,
+) -> Path:
+    """An index in `folder` over passages `p0`, `p1`, … with these texts, built in this process."""
+    folder.mkdir(parents=True, exist_ok=True)
+    documents = [Document(f"p{number}", text, "", "", "made up", number) for number, text in enumerate(texts)]
+    stored = store_passages(documents, Chunking(), folder / PASSAGES, folder)
+    words, vectors = (can_answer(IndexKind(kind), asked) for asked in (IndexKind.BM25, IndexKind.DENSE))
+    plan = IndexPlan(
+        name=folder.name,
+        kind=IndexKind(kind),
+        corpus_digest=stored.digest,
+        chunking=Chunking(),
+        counts=stored.counts,
+        bm25=(bm25 or Bm25Options()) if words else None,
+        dense=(dense or DenseOptions()) if vectors else None,
+        encoder_id=encoder_id if vectors else None,
+    )
+    (folder / PLAN).write_text(plan.model_dump_json())
+    build_index(folder, _unheard)
+    return folder
+
+
+def _unheard(**event: object) -> None:
+    """Progress of a build that nobody watches."""
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 30.0) -> None:

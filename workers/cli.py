@@ -26,6 +26,7 @@ from workers.engines.packaged import PACKAGED, prepare, resolve
 from workers.engines.vllm import prepare_environment
 from workers.gpus import Group, plan_groups, visible_gpus
 from workers.launcher import Supervisor, worker_command, worker_environment
+from workers.retrieval.build import build_index
 
 __all__ = ["main"]
 
@@ -156,6 +157,22 @@ def prepare_model(model: str) -> None:
         click.echo(prepare(model))
     except McqueueError as trouble:
         click.echo(f"error: {trouble}", err=True)
+        sys.exit(1)
+
+
+@main.command(name="index-build", hidden=True)
+@click.argument("folder", type=click.Path(path_type=Path))
+def build_planned_index(folder: Path) -> None:
+    """Build the index that the plan in FOLDER asks for. `python -m producer index` runs this and reads what it prints:
+    a line of JSON for every step, note and error."""
+
+    def tell(**event: object) -> None:
+        click.echo(json.dumps(event))
+
+    try:
+        build_index(folder, tell)
+    except McqueueError as trouble:
+        tell(error=str(trouble))
         sys.exit(1)
 
 

@@ -37,7 +37,14 @@ CONTRACT_ORDER = (
 #: Standing beside the order: it says nothing of questions, and imports nothing of ours.
 CONTRACT_BESIDE = ("logs",)
 BROKER = {"celery", "kombu", "redis"}
-FREE_OF_BROKER = ("workers.scoring", "workers.pipeline", "workers.gathering", "workers.engines", "workers.gpus")
+FREE_OF_BROKER = (
+    "workers.scoring",
+    "workers.pipeline",
+    "workers.gathering",
+    "workers.engines",
+    "workers.retrieval",
+    "workers.gpus",
+)
 HEAVY = {"vllm", "torch", "transformers"}
 HEAVY_AT = {"workers.engines.vllm", "workers.engines.packaged", "workers.engines.encoding"}
 

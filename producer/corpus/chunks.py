@@ -1,0 +1,65 @@
+"""Cutting a document into passages, without a model: the same document is cut the same way for every kind of index."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from contract.index import Chunking, StoredPassage
+from producer.corpus.document import Document
+
+__all__ = ["cut"]
+
+#: A token: a word, or a punctuation mark. Models make some 1.3 tokens of one, in English.
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+#: An ATX heading and a code fence, as CommonMark has them.
+_HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+
+
+def cut(document: Document, chunking: Chunking) -> Iterator[StoredPassage]:
+    """The passages of `document`: itself, or its chunks, called `<document>#<number>` from 1.
+
+    An id depends on nothing but its own document, so that it stays when others are added.
+    """
+    whole = chunking.tokens is None and not chunking.by_heading
+    for number, text in enumerate(_texts(document.text, chunking), start=1):
+        name = document.id if whole else f"{document.id}#{number}"
+        yield StoredPassage(name, document.id, document.path, document.question_hash, text)
+
+
+def _texts(text: str, chunking: Chunking) -> Iterator[str]:
+    sections = _sections(text) if chunking.by_heading else [text]
+    for section in sections:
+        if chunking.tokens is None:
+            yield section
+        else:
+            yield from _windows(section, chunking.tokens, chunking.overlap)
+
+
+def _windows(text: str, tokens: int, overlap: int) -> Iterator[str]:
+    """Stretches of `tokens` tokens with what stands between them, each repeating `overlap` of the one before."""
+    spans = [match.span() for match in _TOKEN.finditer(text)]
+    for first in range(0, max(1, len(spans) - overlap), tokens - overlap):
+        last = min(first + tokens, len(spans)) - 1
+        yield text[spans[first][0] : spans[last][1]]
+
+
+def _sections(text: str) -> list[str]:
+    """`text` cut before every Markdown heading; a heading without a text of its own stays with what follows."""
+    sections: list[list[str]] = [[]]
+    fence = ""
+    for line in text.splitlines(keepends=True):
+        mark = _FENCE.match(line)
+        if mark and not fence:
+            fence = mark[1]
+        elif mark and mark[1].startswith(fence):
+            fence = ""
+        if not fence and _HEADING.match(line) and _has_body(sections[-1]):
+            sections.append([])
+        sections[-1].append(line)
+    return ["".join(lines).strip() for lines in sections]
+
+
+def _has_body(lines: list[str]) -> bool:
+    return any(line.strip() and not _HEADING.match(line) for line in lines)

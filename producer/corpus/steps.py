@@ -1,0 +1,61 @@
+"""Showing how an index gets on: bars where somebody looks at a terminal, plain lines where nobody does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Self, TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from producer.progress import LINE_EVERY_S
+
+__all__ = ["Steps"]
+
+Item = TypeVar("Item")
+#: Items between two looks at the clock.
+LOOK_EVERY = 256
+
+
+class Steps:
+    """Steps by name, each with how much of it is done."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        columns = (TextColumn("{task.description:8}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self._bars = Progress(*columns, console=console) if console.is_terminal else None
+        self._tasks: dict[str, TaskID] = {}
+        self._next = time.monotonic() + LINE_EVERY_S
+
+    def __enter__(self) -> Self:
+        if self._bars:
+            self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bars:
+            self._bars.stop()
+
+    def counted(self, step: str, items: Iterable[Item]) -> Iterator[Item]:
+        """`items`, shown as they pass."""
+        done = 0
+        for done, item in enumerate(items, start=1):
+            yield item
+            if done % LOOK_EVERY == 0:
+                self.show(step, done, None)
+        self.show(step, done, done)
+
+    def show(self, step: str, done: int, total: int | None) -> None:
+        """Show that `done` of `total` are done; None: nobody knows yet how many there are."""
+        if self._bars:
+            if step not in self._tasks:
+                self._tasks[step] = self._bars.add_task(step, total=total)
+            self._bars.update(self._tasks[step], completed=done, total=total)
+        elif done == total or time.monotonic() >= self._next:
+            self._next = time.monotonic() + LINE_EVERY_S
+            of = f"/{total:,}" if total else ""
+            self._console.print(f"{time.strftime('%H:%M:%S')} {step} {done:,}{of}", markup=False, highlight=False)

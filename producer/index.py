@@ -1,0 +1,201 @@
+"""`python -m producer index`: a corpus into an index that workers can search."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+from pydantic import ValidationError
+
+from contract.errors import InputError
+from contract.index import (
+    DEFAULT_ENCODER,
+    MANIFEST,
+    PASSAGES,
+    PLAN,
+    Bm25Options,
+    Chunking,
+    DenseOptions,
+    IndexPlan,
+    Manifest,
+    Precision,
+    StopWords,
+    Structure,
+    can_answer,
+    read_manifest,
+)
+from contract.spec import IndexKind, slug
+from producer.corpus.read import read_documents
+from producer.corpus.steps import Steps
+from producer.corpus.store import store_passages
+from producer.options import as_json, note, progress_console
+from producer.present import echo_json, echo_lines
+
+__all__ = ["index"]
+
+#: Tokens of a passage that is cut from a text file, unless somebody says otherwise: with the pieces that a model makes
+#: of words, what the packaged encoder reads at most.
+FILE_TOKENS = 180
+
+
+@click.command()
+@click.argument("corpus", type=click.Path(path_type=Path))
+@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="Folder that becomes the index.")
+@click.option("--kind", type=click.Choice(list(IndexKind)), default=IndexKind.BM25, show_default=True)
+@click.option(
+    "--tokens",
+    type=click.IntRange(min=0),
+    help=f"Words and punctuation marks in a passage at most; 0: documents stay whole. "
+    f"[default: {FILE_TOKENS} for a folder of texts, else 0]",
+)
+@click.option("--overlap", type=click.IntRange(min=0), default=0, help="Tokens that a passage repeats of the last.")
+@click.option("--by-heading", is_flag=True, help="Cut at Markdown headings first.")
+@click.option(
+    "--stop-words",
+    type=click.Choice(get_args(StopWords)),
+    default="en",
+    show_default=True,
+    help="Words that BM25 leaves out.",
+)
+@click.option(
+    "--encoder",
+    default=DEFAULT_ENCODER,
+    show_default=True,
+    help="What makes vectors of texts: a packaged encoder, a Hugging Face id, or a folder.",
+)
+@click.option("--structure", type=click.Choice(list(Structure)), default=Structure.EXACT, show_default=True)
+@click.option("--precision", type=click.Choice(list(Precision)), default=Precision.FLOAT32, show_default=True)
+@click.option("--force", is_flag=True, help="Replace OUT even if it is a folder of something else.")
+@as_json
+def index(
+    corpus: Path,
+    out: Path,
+    kind: IndexKind,
+    tokens: int | None,
+    overlap: int,
+    by_heading: bool,
+    stop_words: StopWords,
+    encoder: str,
+    structure: Structure,
+    precision: Precision,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Build an index over CORPUS: JSON Lines, CSV, Parquet, or a folder of .txt and .md files.
+
+    A record has `text`, and where it has them `id`, `path` and `question_hash`. An index that is in OUT already serves
+    until the new one is complete.
+    """
+    _refuse_foreign(out, force=force)
+    if tokens is None:
+        tokens = FILE_TOKENS if corpus.is_dir() else 0
+    chunking = _chunking(tokens, overlap, by_heading=by_heading)
+    words, vectors = can_answer(kind, IndexKind.BM25), can_answer(kind, IndexKind.DENSE)
+    with _unfinished(out) as folder, Steps(progress_console()) as steps:
+        documents = steps.counted("reading", read_documents(corpus))
+        stored = store_passages(documents, chunking, folder / PASSAGES, corpus)
+        plan = IndexPlan(
+            name=slug(out.resolve().name),
+            kind=kind,
+            corpus_digest=stored.digest,
+            chunking=chunking,
+            counts=stored.counts,
+            bm25=Bm25Options(stop_words=stop_words) if words else None,
+            dense=DenseOptions(structure=structure, precision=precision) if vectors else None,
+            encoder_id=encoder if vectors else None,
+        )
+        (folder / PLAN).write_text(plan.model_dump_json(), encoding="utf-8")
+        _build(folder, steps)
+    _tell(out, read_manifest(out), as_json=as_json)
+
+
+def _chunking(tokens: int, overlap: int, *, by_heading: bool) -> Chunking:
+    try:
+        return Chunking(tokens=tokens or None, overlap=overlap, by_heading=by_heading)
+    except ValidationError as trouble:
+        raise click.UsageError(trouble.errors()[0]["msg"].removeprefix("Value error, ")) from None
+
+
+def _refuse_foreign(out: Path, *, force: bool) -> None:
+    """An index may be replaced, and so may nothing; anything else is not ours to delete."""
+    if out.is_file():
+        raise InputError(f"{out} is a file, expected a folder.", hint="Name another folder with -o.")
+    if out.is_dir() and any(out.iterdir()) and not (out / MANIFEST).is_file() and not force:
+        raise InputError(
+            f"{out} holds something, and it is no index.",
+            hint="Name another folder with -o; --force deletes what is in this one.",
+        )
+
+
+@contextmanager
+def _unfinished(out: Path) -> Iterator[Path]:
+    """A folder beside `out` that takes its place when the block is done, and is gone when it fails."""
+    beside = out.resolve()
+    folder = beside.with_name(f".{beside.name}.{os.getpid()}.unfinished")
+    replaced = beside.with_name(f".{beside.name}.{os.getpid()}.replaced")
+    try:
+        folder.mkdir(parents=True)
+        yield folder
+        if beside.exists():
+            beside.rename(replaced)
+        folder.rename(beside)
+    except OSError as trouble:
+        raise InputError(
+            f"{trouble.filename or out}: {trouble.strerror}.", hint="Check path, rights and room."
+        ) from None
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(replaced, ignore_errors=True)
+
+
+def _build(folder: Path, steps: Steps) -> None:
+    """Have the worker side build the search structure: a process of its own, whose lines of JSON say how far it is.
+
+    Raises InputError with what it says went wrong.
+    """
+    command = [sys.executable, "-m", "workers", "index-build", str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, encoding="utf-8") as child:
+        try:
+            assert child.stdout is not None
+            events = [_told(json.loads(line), steps) for line in child.stdout]
+        except BaseException:
+            child.terminate()
+            raise
+    if child.returncode:
+        error = next((each["error"] for each in events if "error" in each), None)
+        hint = "" if error else "Its own message stands above."
+        raise InputError(error or f"Building ended with exit code {child.returncode}.", hint=hint)
+
+
+def _told(event: dict[str, Any], steps: Steps) -> dict[str, Any]:
+    """Show what an event of the builder says: {step, done, total}, {note}, or {error}, which is left for the end."""
+    if "step" in event:
+        steps.show(event["step"], event["done"], event["total"])
+    elif "note" in event:
+        note(event["note"])
+    return event
+
+
+def _tell(out: Path, manifest: Manifest, *, as_json: bool) -> None:
+    if as_json:
+        echo_json({"path": str(out), "digest": manifest.digest, **manifest.model_dump(mode="json")})
+        return
+    plan, encoder = manifest.plan, manifest.encoder
+    lines = [
+        ("index", f"{out} ({plan.kind})"),
+        ("passages", f"{plan.counts.passages:,} of {plan.counts.documents:,} documents"),
+        ("digest", manifest.digest),
+    ]
+    if encoder and plan.dense:
+        lines.append(
+            ("vectors", f"{encoder.id}, {encoder.dimensions} × {plan.dense.precision}, {plan.dense.structure}")
+        )
+    echo_lines(lines)

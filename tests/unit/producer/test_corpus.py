@@ -1,0 +1,179 @@
+"""Corpora: what becomes a passage, how it is called, and what a person reads where one cannot be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from contract.errors import QuestionFileError
+from contract.index import Chunking, StoredPassage
+from producer.corpus.chunks import cut
+from producer.corpus.document import Document
+from producer.corpus.read import read_documents
+from producer.corpus.store import store_passages
+
+ROWS = [
+    {"id": "iron", "text": "Iron rusts.", "path": "metals/iron.md"},
+    {"id": "zinc", "text": "Zinc, however, does not.", "path": ""},
+]
+
+
+def write(path: Path, *lines: Any) -> Path:
+    path.write_text("".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines))
+    return path
+
+
+def document(text: str, name: str = "d") -> Document:
+    return Document(name, text, "", "", "made up", None)
+
+
+def texts(text: str, **chunking: Any) -> list[str]:
+    return [each.text for each in cut(document(text), Chunking(**chunking))]
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
+def test_every_format_says_the_same_documents(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"corpus.{suffix}"
+    if suffix == "jsonl":
+        write(path, *ROWS)
+    elif suffix == "csv":
+        write(path, "id,text,path", "iron,Iron rusts.,metals/iron.md", '"zinc","Zinc, however, does not.",')
+    else:
+        pq.write_table(pa.Table.from_pylist(ROWS), path)
+    found = [{"id": each.id, "text": each.text, "path": each.path} for each in read_documents(path)]
+    assert found == ROWS
+
+
+def test_a_folder_gives_its_texts_by_their_path(tmp_path: Path) -> None:
+    for name in ("b.txt", "a/c.MD", "a/notes.pdf", ".hidden.txt", ".git/d.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"text of {name}\n")
+    found = [(each.id, each.path, each.text) for each in read_documents(tmp_path)]
+    assert found == [("a/c.MD", "a/c.MD", "text of a/c.MD"), ("b.txt", "b.txt", "text of b.txt")]
+
+
+def test_words_of_beir_and_pyserini_and_numbers_as_ids_are_understood(tmp_path: Path) -> None:
+    rows = ({"_id": "x", "title": "T", "text": "one"}, {"id": 7, "contents": "two"})
+    found = list(read_documents(write(tmp_path / "c.jsonl", *rows)))
+    assert [(each.id, each.text) for each in found] == [("x", "one"), ("7", "two")]
+
+
+def test_without_an_id_a_document_is_called_by_its_text(tmp_path: Path) -> None:
+    first = list(read_documents(write(tmp_path / "c.jsonl", {"text": "one"}, {"text": "two"})))
+    again = list(read_documents(write(tmp_path / "c.jsonl", {"text": "zero"}, {"text": "two"})))
+    assert first[1].id == again[1].id
+    assert first[0].id != first[1].id
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"id": "b", "text": " \n"}, "c.jsonl:2: field 'text': the passage is empty. Write its text"),
+        ({"id": "b", "texts": "x"}, "c.jsonl:2: field 'text': missing; found id, texts. Did you mean 'texts'?"),
+        ({"id": "b", "body": "x"}, "c.jsonl:2: field 'text': missing; found id, body. Call the passage's text 'text'."),
+        ({"id": "b", "text": 7}, "c.jsonl:2: field 'text': found 7, expected text."),
+        ({"id": "b", "text": None}, "c.jsonl:2: field 'text': found None, expected text."),
+        ({"id": True, "text": "x"}, "c.jsonl:2: field 'id': found True. An id is text or a whole number"),
+        ({"id": " ", "text": "x"}, "c.jsonl:2: field 'id': found ' '."),
+        ({"id": "b", "text": "x", "path": 7}, "c.jsonl:2: field 'path': found 7, expected text."),
+        ("[1]", "c.jsonl:2: found [1], expected an object."),
+        ("{", "c.jsonl:2: malformed JSON"),
+        ('{"text": "\\ud800"}', "c.jsonl:2: field 'text': half a surrogate pair"),
+    ],
+)
+def test_a_bad_passage_is_told_with_file_line_field_and_remedy(tmp_path: Path, row: Any, message: str) -> None:
+    path = write(tmp_path / "c.jsonl", {"id": "a", "text": "good"}, row)
+    with pytest.raises(QuestionFileError) as trouble:
+        list(read_documents(path))
+    assert str(trouble.value).startswith(f"{tmp_path}/{message}")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("c.csv", "id,text\na,b,c\n", "c.csv:2: found 3 cells, expected 2."),
+        ("c.csv", 'id,text\na,"b\n', "c.csv:2: malformed CSV"),
+        ("c.csv", "id,text\na,\n", "c.csv:2: field 'text': the passage is empty."),
+        ("c.parquet", "no parquet", "c.parquet: malformed Parquet"),
+        ("c.docx", "?", "c.docx: unknown suffix '.docx', expected .csv, .jsonl, .parquet, or a folder"),
+        ("folder/empty.md", "\n", "folder/empty.md: the file is empty."),
+    ],
+)
+def test_a_bad_file_is_told_with_its_path(tmp_path: Path, name: str, content: str, message: str) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(content)
+    with pytest.raises(QuestionFileError) as trouble:
+        list(read_documents(path if path.parent == tmp_path else path.parent))
+    assert str(trouble.value).startswith(f"{tmp_path}/{message}")
+
+
+def test_a_missing_corpus_is_told_with_what_lies_beside_it(tmp_path: Path) -> None:
+    write(tmp_path / "corpus.jsonl", *ROWS)
+    with pytest.raises(QuestionFileError, match=r"no such file or folder\. Did you mean 'corpus\.jsonl'"):
+        list(read_documents(tmp_path / "corpsu.jsonl"))
+
+
+@pytest.mark.parametrize(
+    "rows", [({"id": "a", "text": "x"}, {"id": "a", "text": "y"}), ({"text": "x"}, {"text": "x "})]
+)
+def test_two_documents_of_one_id_are_refused(tmp_path: Path, rows: tuple[Any, ...]) -> None:
+    path = write(tmp_path / "c.jsonl", *rows)
+    with pytest.raises(QuestionFileError, match=r"c\.jsonl:2: field 'id': '.*' stands on line 1 too\. Give every"):
+        store_passages(read_documents(path), Chunking(), tmp_path / "p.arrow", path)
+
+
+def test_a_corpus_without_a_passage_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "c.jsonl")
+    with pytest.raises(QuestionFileError, match="there is no passage in it"):
+        store_passages(read_documents(path), Chunking(), tmp_path / "p.arrow", path)
+
+
+def test_a_document_that_is_not_cut_keeps_its_id() -> None:
+    assert [*cut(document("One. Two.", "iron"), Chunking())] == [StoredPassage("iron", "iron", "", "", "One. Two.")]
+
+
+def test_chunks_hold_so_many_tokens_and_repeat_so_many() -> None:
+    assert texts("a b, c\nd e", tokens=3) == ["a b,", "c\nd e"]
+    assert texts("a b, c\nd e", tokens=3, overlap=1) == ["a b,", ", c\nd", "d e"]
+    assert texts("a b c d e", tokens=3, overlap=2) == ["a b c", "b c d", "c d e"]
+    assert texts("a b", tokens=3, overlap=2) == ["a b"]
+    assert texts("a b c", tokens=3, overlap=1) == ["a b c"]
+
+
+def test_no_chunk_repeats_only_what_stood_before() -> None:
+    for length in range(1, 30):
+        words = [f"w{number}" for number in range(length)]
+        chunks = [chunk.split() for chunk in texts(" ".join(words), tokens=7, overlap=3)]
+        assert [word for number, chunk in enumerate(chunks) for word in chunk[3 if number else 0 :]] == words
+        assert all(len(chunk) <= 7 for chunk in chunks)
+        assert all(len(chunk) > 3 for chunk in chunks[1:])
+
+
+def test_headings_begin_chunks_and_stay_with_their_text() -> None:
+    text = "Before.\n# One\n## Inner\nText 1.\n\n```\n# no heading\n```\n### Two\nText 2.\n#hashtag\n# Three"
+    assert texts(text, by_heading=True) == [
+        "Before.",
+        "# One\n## Inner\nText 1.\n\n```\n# no heading\n```",
+        "### Two\nText 2.\n#hashtag",
+        "# Three",
+    ]
+
+
+def test_a_long_section_is_cut_further() -> None:
+    assert texts("# A\none two three\n# B\nfour", by_heading=True, tokens=3) == ["# A\none", "two three", "# B\nfour"]
+
+
+def test_ids_of_chunks_stay_when_documents_are_added() -> None:
+    chunking = Chunking(tokens=2)
+    alone = [*cut(document("one two three", "old"), chunking)]
+    others = [document("something else entirely", "aaa"), document("one two three", "old"), document("new", "zzz")]
+    together = [passage for each in others for passage in cut(each, chunking)]
+    assert [each.id for each in alone] == ["old#1", "old#2"]
+    assert set(alone) < set(together)
+    assert len({each.id for each in together}) == len(together)

@@ -1,0 +1,114 @@
+"""`python -m producer index`: what becomes of the folder, of an index that is there, and of what cannot be built."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from contract.index import MANIFEST, Chunking, Counts, read_manifest
+from producer.cli import main
+from tests.support import ROOT
+
+
+@pytest.fixture(autouse=True)
+def _workers_can_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The builder is a process of its own, and tests run in a folder of their own."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    return write_corpus(tmp_path, "Iron rusts.", "Zinc does not.")
+
+
+def write_corpus(folder: Path, *texts: str) -> Path:
+    path = folder / "corpus.jsonl"
+    path.write_text("".join(json.dumps({"id": f"p{at}", "text": text}) + "\n" for at, text in enumerate(texts)))
+    return path
+
+
+def index(*words: object, exit_code: int = 0) -> Result:
+    result = CliRunner().invoke(main, ["index", *map(str, words)])
+    assert result.exit_code == exit_code, result.output
+    return result
+
+
+def index_json(*words: object) -> Any:
+    return json.loads(index(*words, "--json").stdout)
+
+
+def beside(folder: Path) -> set[str]:
+    return {each.name for each in folder.iterdir()}
+
+
+def test_a_corpus_becomes_an_index_with_a_manifest(corpus: Path) -> None:
+    told = index_json(corpus, "-o", "indexes/Facts 1")
+    manifest = read_manifest(Path("indexes/Facts 1"))
+    assert told["digest"] == manifest.digest
+    assert (manifest.plan.name, manifest.plan.counts) == ("facts-1", Counts(documents=2, passages=2))
+    assert beside(Path("indexes")) == {"Facts 1"}
+
+
+def test_the_same_corpus_indexed_again_has_the_same_digest_and_another_has_not(tmp_path: Path, corpus: Path) -> None:
+    first, second = index_json(corpus, "-o", "a"), index_json(corpus, "-o", "b")
+    write_corpus(tmp_path, "Iron rusts.", "Zinc does not!")
+    third = index_json(corpus, "-o", "c")
+    assert first["digest"] == second["digest"] != third["digest"]
+
+
+def test_an_index_is_replaced_by_the_new_one(tmp_path: Path, corpus: Path) -> None:
+    index(corpus, "-o", "x")
+    write_corpus(tmp_path, "Iron rusts.")
+    index(corpus, "-o", "x")
+    assert read_manifest(Path("x")).plan.counts.passages == 1
+    assert beside(tmp_path) == {"corpus.jsonl", "x"}
+
+
+@pytest.mark.parametrize(("text", "message"), [("", "field 'text'"), ("the of", "No passage holds a word")])
+def test_an_index_stays_as_it_was_where_the_new_one_cannot_be_built(
+    tmp_path: Path, corpus: Path, text: str, message: str
+) -> None:
+    before = index_json(corpus, "-o", "x")["digest"]
+    write_corpus(tmp_path, text)
+    result = index(corpus, "-o", "x", exit_code=1)
+    assert f"{message}" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert read_manifest(Path("x")).digest == before
+    assert beside(tmp_path) == {"corpus.jsonl", "x"}
+
+
+def test_a_folder_of_something_else_is_deleted_only_by_force(tmp_path: Path, corpus: Path) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter1.tex").touch()
+    result = index(corpus, "-o", "thesis", exit_code=1)
+    assert "thesis holds something, and it is no index. Name another folder" in result.stderr
+    assert beside(tmp_path / "thesis") == {"chapter1.tex"}
+    index(corpus, "-o", "thesis", "--force")
+    assert MANIFEST in beside(tmp_path / "thesis")
+
+
+def test_a_file_is_never_replaced(corpus: Path) -> None:
+    assert "is a file, expected a folder" in index(corpus, "-o", corpus, "--force", exit_code=1).stderr
+
+
+def test_a_folder_of_texts_is_cut_unless_told_otherwise(tmp_path: Path) -> None:
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "long.md").write_text("word " * 400)
+    assert index_json("texts", "-o", "cut")["plan"]["counts"]["passages"] == 3
+    assert index_json("texts", "-o", "whole", "--tokens", 0)["plan"]["counts"]["passages"] == 1
+    index("texts", "-o", "mine", "--tokens", 300, "--overlap", 50, "--by-heading")
+    assert read_manifest(Path("mine")).plan.chunking == Chunking(tokens=300, overlap=50, by_heading=True)
+
+
+def test_an_overlap_as_long_as_the_chunk_is_a_usage_error(corpus: Path) -> None:
+    result = index(corpus, "-o", "x", "--tokens", 5, "--overlap", 5, exit_code=2)
+    assert "overlap 5 must be smaller than tokens (5)" in result.stderr
+
+
+def test_a_missing_corpus_leaves_nothing_behind(tmp_path: Path) -> None:
+    assert "no such file or folder" in index("none.jsonl", "-o", "deep/x", exit_code=1).stderr
+    assert beside(tmp_path / "deep") == set()

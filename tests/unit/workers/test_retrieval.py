@@ -1,0 +1,145 @@
+"""Indexes as they are searched: ranks, ties, odd queries, and what a person reads where an index is not sound."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import bm25s
+import numpy as np
+import pytest
+
+from contract.errors import IndexUnusable, InputError
+from contract.index import MANIFEST, PASSAGES, Bm25Options
+from contract.spec import IndexKind
+from tests.support import build_test_index
+from workers.retrieval.base import best
+from workers.retrieval.load import load_index
+
+WORDS = [
+    f"{first}{last}" for first in ("al", "be", "ci", "do", "em", "fa") for last in ("ra", "to", "mi", "sun", "vex")
+]
+QUERIES = ("alra beto the citomi", "emsun emsun fara", "dovex alra of bera fami cimi", "Favex, and BESUN?")
+TEXTS = [
+    "Iron rusts when it meets water and air.",
+    "Water boils at 100 degrees Celsius.",
+    "Copper conducts electricity well.",
+    "Water freezes at 0 degrees Celsius.",
+]
+
+
+def random_texts(count: int) -> list[str]:
+    """Texts of made-up words whose scores differ: each has a length of its own."""
+    draw = random.Random(7)
+    return [" ".join(draw.choices(WORDS, weights=range(1, len(WORDS) + 1), k=5 + number)) for number in range(count)]
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_test_index(tmp_path_factory.mktemp("indexes") / "small", TEXTS)
+
+
+@pytest.mark.parametrize("stop_words", ["en", "none"])
+def test_bm25_ranks_and_scores_equal_bm25s_run_by_hand(tmp_path: Path, stop_words: str) -> None:
+    texts = [f"the {text}" for text in random_texts(200)]
+    ours = load_index(
+        build_test_index(tmp_path / "x", texts, bm25=Bm25Options.model_validate({"stop_words": stop_words}))
+    )
+
+    language = None if stop_words == "none" else stop_words
+    by_hand = bm25s.BM25()
+    by_hand.index(bm25s.tokenize(texts, stopwords=language, show_progress=False), show_progress=False)
+    asked = bm25s.tokenize(list(QUERIES), stopwords=language, show_progress=False)
+    positions, scores = by_hand.retrieve(asked, k=10, show_progress=False)
+
+    for found, expected, values in zip(ours.search(QUERIES, 10), positions, scores, strict=True):
+        assert [each.id for each in found] == [f"p{position}" for position in expected]
+        assert [each.score for each in found] == pytest.approx(values.tolist())
+
+
+def test_a_passage_comes_with_rank_score_document_and_text(small: Path) -> None:
+    (found,) = load_index(small).search(["Does copper conduct?"], 2)
+    assert [(each.id, each.document, each.rank, each.text) for each in found] == [("p2", "p2", 1, TEXTS[2])]
+    assert found[0].score > 0
+
+
+def test_queries_of_a_batch_are_answered_in_order_and_as_if_each_were_asked_alone(small: Path) -> None:
+    index = load_index(small)
+    queries = ["water", "", "copper", "celsius degrees"]
+    assert index.search(queries, 3) == [index.search([query], 3)[0] for query in queries]
+
+
+@pytest.mark.parametrize("query", ["", "  \n", "zinc", "the of", "?!"])
+def test_a_query_without_a_word_of_the_corpus_finds_nothing(small: Path, query: str) -> None:
+    assert load_index(small).search([query], 5) == [[]]
+
+
+def test_no_queries_find_nothing(small: Path) -> None:
+    assert load_index(small).search([], 5) == []
+
+
+def test_asked_for_more_than_there_are_all_that_share_a_word_come(small: Path) -> None:
+    (found,) = load_index(small).search(["water copper iron"], 1000)
+    assert {each.id for each in found} == {"p0", "p1", "p2", "p3"}
+
+
+def test_equal_scores_come_in_the_passages_order_at_the_edge_too(tmp_path: Path) -> None:
+    index = load_index(build_test_index(tmp_path / "x", ["red blue"] * 5 + ["red red blue"] + ["red blue"] * 5))
+    assert [each.id for each in index.search(["red"], 4)[0]] == ["p5", "p0", "p1", "p2"]
+
+
+def test_the_best_are_those_with_the_highest_scores_and_ties_by_position() -> None:
+    draw = np.random.default_rng(1)
+    for top_k in (1, 3, 50, 99):
+        positions, scores = draw.permutation(50), draw.integers(0, 8, 50).astype(np.float32)
+        expected = sorted(zip(-scores, positions, strict=True))[:top_k]
+        found = best(positions, scores, top_k)
+        assert list(zip(-found.scores, found.positions, strict=True)) == expected
+
+
+def test_nothing_is_not_a_number_of_passages(small: Path) -> None:
+    with pytest.raises(ValueError, match="top_k must be at least 1, found 0"):
+        load_index(small).search(["water"], 0)
+
+
+def test_an_index_by_words_cannot_be_asked_by_vectors(small: Path) -> None:
+    with pytest.raises(IndexUnusable, match=r"is a bm25 index and cannot be searched as dense\. .*--kind dense"):
+        load_index(small).search(["water"], 1, IndexKind.DENSE)
+
+
+def test_passages_without_a_word_cannot_be_indexed_by_words(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="No passage holds a word to search by"):
+        build_test_index(tmp_path / "x", ["the of", "a ?"])
+
+
+@pytest.mark.parametrize("name", [PASSAGES, "bm25/data.csc.index.npy", "bm25/vocab.index.json"])
+def test_a_damaged_file_is_told_with_its_path_and_the_remedy(tmp_path: Path, name: str) -> None:
+    path = build_test_index(tmp_path / "x", TEXTS) / name
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(IndexUnusable, match=r"is damaged, or belongs to another index .* Copy the whole") as trouble:
+        load_index(tmp_path / "x")
+    assert trouble.value.path == str(path)
+
+
+def test_a_missing_file_is_told_with_its_path_and_the_remedy(tmp_path: Path) -> None:
+    path = build_test_index(tmp_path / "x", TEXTS) / PASSAGES
+    path.unlink()
+    with pytest.raises(IndexUnusable, match=r"is missing\. Copy the whole index folder again") as trouble:
+        load_index(tmp_path / "x")
+    assert trouble.value.path == str(path)
+
+
+def test_passages_of_another_index_are_refused(tmp_path: Path) -> None:
+    other = build_test_index(tmp_path / "other", TEXTS[:2]) / PASSAGES
+    mine = build_test_index(tmp_path / "mine", TEXTS) / PASSAGES
+    mine.write_bytes(other.read_bytes())
+    with pytest.raises(IndexUnusable, match="belongs to another index"):
+        load_index(tmp_path / "mine")
+
+
+def test_a_folder_without_a_manifest_is_not_loaded(tmp_path: Path) -> None:
+    (build_test_index(tmp_path / "x", TEXTS) / MANIFEST).unlink()
+    with pytest.raises(IndexUnusable, match=r"holds no manifest\.json"):
+        load_index(tmp_path / "x")

@@ -1,0 +1,62 @@
+"""Search by words: BM25 as bm25s computes it, Lucene's variant with k1 = 1.5 and b = 0.75.
+
+X. H. Lù, BM25S: Orders of magnitude faster lexical search via eager sparse scoring, 2024, arXiv:2407.03618.
+A word is two or more letters or digits, in lower case; nothing is stemmed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from contract.errors import InputError
+from contract.index import Bm25Options
+from workers.retrieval.base import Ranking, Searcher, best
+
+__all__ = ["Bm25Searcher", "build_bm25"]
+
+
+def build_bm25(texts: Iterable[str], options: Bm25Options, folder: Path) -> None:
+    """Write the search structure over `texts` to `folder`. Raises InputError if no word is left in any of them."""
+    import bm25s
+
+    words = _tokenize(texts, options, return_ids=True)
+    if not words.vocab:
+        raise InputError(
+            f"No passage holds a word to search by (stop words: {options.stop_words}).",
+            hint="Build it with --stop-words none, or with --kind dense.",
+        )
+    index = bm25s.BM25()
+    index.index(words, show_progress=False)
+    index.save(folder, show_progress=False)
+
+
+def _tokenize(texts: Iterable[str], options: Bm25Options, *, return_ids: bool) -> Any:
+    import bm25s
+
+    stop_words = None if options.stop_words == "none" else options.stop_words
+    return bm25s.tokenize(texts, stopwords=stop_words, return_ids=return_ids, show_progress=False)
+
+
+class Bm25Searcher(Searcher):
+    """A structure of `build_bm25`, memory-mapped."""
+
+    def __init__(self, folder: Path, options: Bm25Options) -> None:
+        import bm25s
+
+        self._options = options
+        self._index = bm25s.BM25.load(folder, mmap=True, show_progress=False)
+        self._positions = np.arange(self._index.scores["num_docs"])
+
+    def find(self, queries: Sequence[str], top_k: int) -> list[Ranking]:
+        """Only passages that share a word with the query: one without scores 0."""
+        return [self._rank(words, top_k) for words in _tokenize(queries, self._options, return_ids=False)]
+
+    def _rank(self, words: Sequence[str], top_k: int) -> Ranking:
+        known = self._index.get_tokens_ids(words)
+        scores = self._index.get_scores_from_ids(known)
+        sharing = np.flatnonzero(scores)
+        return best(self._positions[sharing], scores[sharing], top_k)

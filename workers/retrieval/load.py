@@ -1,0 +1,80 @@
+"""Opening an index that was built before, and making sure that it is what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+
+from contract.errors import IndexUnusable
+from contract.index import PASSAGES, Manifest, read_manifest
+from contract.spec import IndexKind
+from contract.verdict import Passage
+from workers.retrieval.base import Ranking, Retriever, Searcher
+from workers.retrieval.bm25 import Bm25Searcher
+from workers.retrieval.files import BM25_FOLDER, check_files
+from workers.retrieval.passages import Passages
+
+__all__ = ["IndexRetriever", "load_index"]
+
+
+def load_index(path: Path) -> IndexRetriever:
+    """The index in folder `path`, ready to be searched.
+
+    Every file is hashed and compared with the manifest, a second or so per gigabyte.
+    Raises IndexUnusable where files are missing, changed or another index's, or where the encoder is not the one that
+    made the vectors; ModelNotFound where that encoder is not to be had.
+    """
+    manifest = read_manifest(path)
+    check_files(path, manifest.files)
+    return IndexRetriever(path, manifest, Passages(path / PASSAGES), _searchers(path, manifest))
+
+
+def _searchers(path: Path, manifest: Manifest) -> dict[IndexKind, Searcher]:
+    """Every way in which this index can be searched."""
+    searchers: dict[IndexKind, Searcher] = {}
+    if manifest.plan.bm25:
+        searchers[IndexKind.BM25] = Bm25Searcher(path / BM25_FOLDER, manifest.plan.bm25)
+    return searchers
+
+
+class IndexRetriever(Retriever):
+    """An index on the disk. `manifest` says what it is."""
+
+    def __init__(
+        self, path: Path, manifest: Manifest, passages: Passages, searchers: Mapping[IndexKind, Searcher]
+    ) -> None:
+        self.path = path
+        self.manifest = manifest
+        self._passages = passages
+        self._searchers = searchers
+
+    def search(self, queries: Sequence[str], top_k: int, kind: IndexKind | None = None) -> list[list[Passage]]:
+        """See `Retriever.search`."""
+        if top_k < 1:
+            raise ValueError(f"top_k must be at least 1, found {top_k}")
+        searcher = self._searcher(kind or self.manifest.plan.kind)
+        asked = [at for at, query in enumerate(queries) if query.strip()]
+        rankings = searcher.find([queries[at] for at in asked], min(top_k, len(self._passages))) if asked else []
+        found: list[list[Passage]] = [[] for _ in queries]
+        for at, passages in zip(asked, self._read(rankings), strict=True):
+            found[at] = passages
+        return found
+
+    def _searcher(self, kind: IndexKind) -> Searcher:
+        if kind not in self._searchers:
+            own = self.manifest.plan.kind
+            hint = f"Ask for kind {own}, or build it again with --kind {kind} or hybrid."
+            raise IndexUnusable(f"is a {own} index and cannot be searched as {kind}", path=self.path, hint=hint)
+        return self._searchers[kind]
+
+    def _read(self, rankings: Sequence[Ranking]) -> list[list[Passage]]:
+        """What was found, read from the disk in one go."""
+        stored = iter(self._passages[list(chain.from_iterable(each.positions.tolist() for each in rankings))])
+        return [
+            [
+                Passage(**next(stored)._asdict(), score=score, rank=rank)
+                for rank, score in enumerate(ranking.scores.tolist(), start=1)
+            ]
+            for ranking in rankings
+        ]
