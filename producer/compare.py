@@ -15,15 +15,19 @@ from contract.question import Question
 from contract.spec import RunSpec
 from contract.verdict import Outcome, Verdict
 from producer.options import as_json
-from producer.present import Lines, echo_json, echo_lines, echo_table, number
+from producer.present import Lines, difference, echo_json, echo_lines, echo_table, interval, number
+from producer.retrieved import effect_lines
 from producer.session import Session
 from producer.stats import Pairs, Share
+from producer.stats.effect import Effect, RetrievalEffect
 from producer.stats.paired import ALPHA, POWER
 
 __all__ = ["Comparison", "Flip", "compare", "differences", "pair_up"]
 
 #: Characters of a spec's value that a person is shown; programs get all of it.
 MOST_SHOWN = 60
+#: Of the table of flipped questions; the last only where one of the runs had retrieval.
+COLUMNS = ("question", "subject", "key", "A", "B", "retrieval")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,9 @@ class Flip:
     choice_a: str | None
     outcome_b: Outcome
     choice_b: str | None
+    #: Where exactly one of the runs had retrieval: what that did, and whether a passage that answers was shown.
+    retrieval: Effect | None
+    retrieval_hit: bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,8 @@ class Comparison:
     either_failed: int
     #: Questions without a key; they are in no figure.
     without_key: int
+    #: None unless exactly one of the runs had retrieval.
+    retrieval: RetrievalEffect | None
 
     def to_json(self) -> dict[str, Any]:
         """For `--json`."""
@@ -64,8 +73,20 @@ class Comparison:
             **self.pairs.to_json(),
             "either_failed": self.either_failed,
             "without_key": self.without_key,
+            **self._retrieval_json(),
             "flips": [asdict(each) for each in self.flips],
         }
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """What the runs without and with retrieval are called here."""
+        return ("A", "B") if self.a.spec.rag is None else ("B", "A")
+
+    def _retrieval_json(self) -> dict[str, Any]:
+        if self.retrieval is None:
+            return {}
+        without, retrieved = (name.lower() for name in self.names)
+        return {"retrieval": {"without": without, "with": retrieved, **self.retrieval.to_json()}}
 
 
 @click.command()
@@ -79,7 +100,8 @@ class Comparison:
 def compare(session: Session, name_a: str, name_b: str, flips: int, as_json: bool) -> None:
     """Compare the settled runs A and B over the same questions: is B better, and how sure is that?
 
-    Differences are B minus A. With --json all questions that flipped are listed.
+    Differences are B minus A. With --json all questions that flipped are listed. Where one of the two had retrieval, it
+    is told what the passages repaired and what they broke.
     """
     found = pair_up(session.ledger, session.run(name_a), session.run(name_b))
     if as_json:
@@ -88,7 +110,8 @@ def compare(session: Session, name_a: str, name_b: str, flips: int, as_json: boo
     echo_lines(_lines(found, flips))
     if shown := found.flips[:flips]:
         click.echo()
-        echo_table(("question", "subject", "key", "A", "B"), map(_row, shown))
+        columns = COLUMNS if found.retrieval else COLUMNS[:-1]
+        echo_table(columns, (_row(each)[: len(columns)] for each in shown))
 
 
 def pair_up(ledger: Ledger, a: Run, b: Run) -> Comparison:
@@ -97,6 +120,7 @@ def pair_up(ledger: Ledger, a: Run, b: Run) -> Comparison:
         raise _different_questions(ledger, a, b)
     for run in (a, b):
         _refuse_unsettled(ledger, run)
+    effect = RetrievalEffect() if (a.spec.rag is None) != (b.spec.rag is None) else None
     kinds: Counter[tuple[bool, bool]] = Counter()
     flips: list[Flip] = []
     either_failed = without_key = 0
@@ -107,12 +131,14 @@ def pair_up(ledger: Ledger, a: Run, b: Run) -> Comparison:
         right = (of_a.outcome is Outcome.CORRECT, of_b.outcome is Outcome.CORRECT)
         kinds[right] += 1
         either_failed += Outcome.FAILED in (of_a.outcome, of_b.outcome)
+        without, retrieved = (of_a, of_b) if a.spec.rag is None else (of_b, of_a)
+        did = effect.add(without, retrieved) if effect else None
         if right[0] != right[1]:
-            flips.append(_flip(question, of_a, of_b))
+            flips.append(_flip(question, of_a, of_b, did, retrieved.retrieval_hit if effect else None))
     if not kinds:
         raise InputError(f"None of the {number(without_key, 'question')} has a key: neither run can be right or wrong.")
     pairs = Pairs(kinds[True, True], kinds[True, False], kinds[False, True], kinds[False, False])
-    return Comparison(a, b, pairs, flips, either_failed, without_key)
+    return Comparison(a, b, pairs, flips, either_failed, without_key, effect)
 
 
 def differences(a: RunSpec, b: RunSpec) -> dict[str, tuple[Any, Any]]:
@@ -142,8 +168,9 @@ def _paired(ledger: Ledger, a: Run, b: Run) -> Iterator[tuple[Question, Verdict,
         yield question, of_a, of_b
 
 
-def _flip(question: Question, a: Verdict, b: Verdict) -> Flip:
-    return Flip(question.id, question.subject, question.answer, a.outcome, a.choice, b.outcome, b.choice)
+def _flip(question: Question, a: Verdict, b: Verdict, retrieval: Effect | None, hit: bool | None) -> Flip:
+    of_question = question.id, question.subject, question.answer
+    return Flip(*of_question, a.outcome, a.choice, b.outcome, b.choice, retrieval, hit)
 
 
 def _refuse_unsettled(ledger: Ledger, run: Run) -> None:
@@ -173,16 +200,14 @@ def _side(run: Run, accuracy: Share) -> dict[str, Any]:
 
 def _lines(found: Comparison, flips: int) -> Lines:
     pairs = found.pairs
-    interval = pairs.interval()
     table = f"both right {pairs.both:,} · only A {pairs.only_a:,} · only B {pairs.only_b:,} · neither {pairs.neither:,}"
-    difference = f"{pairs.difference:+.3f}  95 % interval {interval.low:+.3f} to {interval.high:+.3f} (B minus A)"
     lines = [
         ("A", _accuracy(found.a, pairs.accuracy_a)),
         ("B", _accuracy(found.b, pairs.accuracy_b)),
         ("chance", f"{found.a.chance:.3f}"),
         ("differ in", "\n".join(_changes(found)) or "nothing: the same was asked twice"),
         ("pairs", f"{pairs.of:,}: {table}"),
-        ("difference", difference),
+        ("difference", f"{difference(pairs)} (B minus A)"),
         ("McNemar", f"p = {pairs.p_value():.2g} (exact, two-sided, {number(pairs.discordant, 'discordant pair')})"),
         ("detectable", _detectable(pairs)),
     ]
@@ -190,12 +215,13 @@ def _lines(found: Comparison, flips: int) -> Lines:
         lines.append(("failed", f"in A or B: {number(found.either_failed, 'pair')}, counted as not right"))
     if found.without_key:
         lines.append(("no key", f"{number(found.without_key, 'question')}, in no figure"))
+    if found.retrieval:
+        lines += effect_lines(found.retrieval, *found.names)
     return [*lines, ("flipped", f"{pairs.discordant:,}, shown {min(flips, pairs.discordant):,}")]
 
 
 def _accuracy(run: Run, accuracy: Share) -> str:
-    interval = f"95 % interval {accuracy.low:.3f} to {accuracy.high:.3f}"
-    return f"{accuracy.value:.3f}  {interval} ({accuracy.right:,} of {accuracy.of:,})  {run.run_id}"
+    return f"{interval(accuracy)}  {run.run_id}"
 
 
 def _changes(found: Comparison) -> Iterator[str]:
@@ -217,4 +243,11 @@ def _detectable(pairs: Pairs) -> str:
 
 def _row(flip: Flip) -> tuple[str, ...]:
     a, b = f"{flip.choice_a or '-'} {flip.outcome_a}", f"{flip.choice_b or '-'} {flip.outcome_b}"
-    return flip.id, flip.subject or "", flip.answer or "", a, b
+    return flip.id, flip.subject or "", flip.answer or "", a, b, _did(flip)
+
+
+def _did(flip: Flip) -> str:
+    if flip.retrieval is None:
+        return ""
+    shown = {True: " · right passage shown", False: " · right passage not shown", None: ""}[flip.retrieval_hit]
+    return f"{flip.retrieval}{shown}"

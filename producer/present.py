@@ -21,10 +21,11 @@ from contract.relevance import Sources, sources_of
 from contract.verdict import ContextSource, Outcome, Verdict
 from producer.broker import Broker
 from producer.columns import iso
-from producer.stats import Calibration, Mean, Share, Tally
+from producer.stats import Calibration, Mean, Pairs, Share, Tally
 from producer.watch import START_WORKERS
 
 __all__ = [
+    "difference",
     "echo_json",
     "echo_lines",
     "echo_table",
@@ -85,6 +86,12 @@ def interval(figure: Share | Mean) -> str:
     """A figure with its interval, and of how many questions it is."""
     counted = f"{figure.right:,} of {figure.of:,}" if isinstance(figure, Share) else f"mean of {figure.of:,}"
     return f"{figure.value:.3f}  95 % interval {figure.low:.3f} to {figure.high:.3f} ({counted})"
+
+
+def difference(pairs: Pairs) -> str:
+    """How much more of the pairs B got right than A, with the interval of that."""
+    bounds = pairs.interval()
+    return f"{pairs.difference:+.3f}  95 % interval {bounds.low:+.3f} to {bounds.high:+.3f}"
 
 
 def result_lines(run: Run, tally: Tally, files: Iterable[Path] = (), retrieval: Lines | None = None) -> Lines:

@@ -1,14 +1,21 @@
-"""What retrieval did, in lines for a person."""
+"""What retrieval did, in one run or beside a run without it, in lines for a person."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from contract.verdict import ContextSource
-from producer.present import Lines, interval, number
-from producer.stats import Mean, RetrievalTally, Share
+from producer.present import Lines, difference, interval, number
+from producer.stats import Mean, Pairs, RetrievalTally, Share
+from producer.stats.effect import RetrievalEffect, Shown
 
-__all__ = ["retrieval_lines"]
+__all__ = ["effect_lines", "retrieval_lines"]
+
+_SHOWN = {
+    Shown.RIGHT: "with a right passage shown",
+    Shown.OTHERS: "without one",
+    Shown.UNKNOWN: "of a question that names no source",
+}
 
 
 def retrieval_lines(found: RetrievalTally | None) -> Lines:
@@ -49,3 +56,36 @@ def _extent(found: RetrievalTally) -> str:
 
 def _by_depth(figures: Mapping[int, Share | Mean]) -> str:
     return " · ".join(f"@{depth} {figure.value:.3f}" for depth, figure in figures.items())
+
+
+def effect_lines(found: RetrievalEffect, without: str, retrieved: str) -> Lines:
+    """What passages changed between the run called `without` and the one called `retrieved`."""
+    everything = found.pairs(*Shown)
+    if everything is None:
+        return [("retrieval", f"{retrieved} had it, but in no pair that can be compared{_left_out(found)}")]
+    kinds = {shown: pairs for shown in Shown if (pairs := found.pairs(shown))}
+    missed, held = everything.neither + everything.only_b, everything.both + everything.only_a
+    repaired = _split({shown: pairs.only_b for shown, pairs in kinds.items()})
+    broken = _split({shown: pairs.only_a for shown, pairs in kinds.items()})
+    apart = [_change(pairs, shown) for shown, pairs in kinds.items()] if len(kinds) > 1 else []
+    return [
+        ("retrieval", f"{retrieved} was shown passages in {number(everything.of, 'pair')}{_left_out(found)}"),
+        ("repaired", f"{everything.only_b:,} of {missed:,} not right in {without}, right in {retrieved}{repaired}"),
+        ("broken", f"{everything.only_a:,} of {held:,} right in {without}, not right in {retrieved}{broken}"),
+        *(("" if at else "apart", change) for at, change in enumerate(apart)),
+    ]
+
+
+def _left_out(found: RetrievalEffect) -> str:
+    parts = ((found.failed, "where A or B failed"), (found.own_context, "with their own context"))
+    return "".join(f" · left out {count:,} {why}" for count, why in parts if count)
+
+
+def _split(counts: Mapping[Shown, int]) -> str:
+    told = [f"{count:,} {_SHOWN[shown]}" for shown, count in counts.items() if count]
+    return f": {', '.join(told)}" if told and counts.keys() != {Shown.UNKNOWN} else ""
+
+
+def _change(pairs: Pairs, shown: Shown) -> str:
+    change = f"{pairs.accuracy_a.value:.3f} → {pairs.accuracy_b.value:.3f}, {difference(pairs)}"
+    return f"{number(pairs.of, 'pair')} {_SHOWN[shown]}: accuracy {change}, p = {pairs.p_value():.2g}"

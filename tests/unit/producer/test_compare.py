@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import zip_longest
 from typing import Any
 
 import pytest
@@ -12,8 +13,8 @@ from click.testing import CliRunner, Result
 from contract.ledger import Run
 from contract.memory import MemoryLedger
 from contract.question import Question
-from contract.spec import Mode, Normalization, Prompt, RunSpec
-from contract.verdict import Outcome, Verdict
+from contract.spec import IndexKind, Mode, Normalization, Prompt, Retrieval, RunSpec
+from contract.verdict import ContextSource, Outcome, Verdict
 from producer.cli import main
 from producer.compare import differences
 from producer.session import Session
@@ -32,6 +33,14 @@ OUTCOMES = {
     "f": Outcome.FAILED,
     "a": Outcome.ANSWERED,
 }
+RAG = Retrieval(index="facts", index_digest="0" * 64, kind=IndexKind.BM25)
+RETRIEVED = {"context_source": ContextSource.RETRIEVED}
+CONTEXTS: dict[str, dict[str, Any]] = {
+    "+": {**RETRIEVED, "retrieval_hit": True},
+    "-": {**RETRIEVED, "retrieval_hit": False},
+    "?": RETRIEVED,
+    "o": {"context_source": ContextSource.QUESTION},
+}
 CHOICES = {Outcome.CORRECT: "A", Outcome.WRONG: "B", Outcome.ANSWERED: "A"}
 Ran = Callable[..., Run]
 Compare = Callable[..., Result]
@@ -39,9 +48,12 @@ Compare = Callable[..., Result]
 
 @pytest.fixture
 def ran(ledger: MemoryLedger) -> Ran:
-    """A run in the ledger, its outcomes given by their first letters; `-` is not settled."""
+    """A run in the ledger, its outcomes given by their first letters; `-` is not settled.
 
-    def make(run_id: str, outcomes: str, questions: list[Question] | None = None, **spec: Any) -> Run:
+    `hits` say what each question was shown: a right passage `+`, others `-`, nobody knows `?`, its own context `o`.
+    """
+
+    def make(run_id: str, outcomes: str, questions: list[Question] | None = None, hits: str = "", **spec: Any) -> Run:
         asked = questions or QUESTIONS
         whole = SPEC.model_copy(update=spec)
         run = Run(run_id=run_id, spec=whole, source="q.json", questions=len(asked), chance=0.5, created_at=1.0)
@@ -50,7 +62,11 @@ def ran(ledger: MemoryLedger) -> Ran:
         ended = [(question.id, OUTCOMES.get(letter)) for question, letter in zip(asked, outcomes, strict=True)]
         ledger.commit(
             run_id,
-            [Verdict(question_id=each, outcome=came, choice=CHOICES.get(came)) for each, came in ended if came],
+            [
+                Verdict(question_id=each, outcome=came, choice=CHOICES.get(came), **CONTEXTS.get(hit, {}))
+                for (each, came), hit in zip_longest(ended, hits)
+                if came
+            ],
         )
         return run
 
@@ -91,7 +107,10 @@ def test_the_figures_are_those_of_the_pairs_with_a_key(ran: Ran, compare: Compar
         "choice_a": None,
         "outcome_b": "correct",
         "choice_b": "A",
+        "retrieval": None,
+        "retrieval_hit": None,
     }
+    assert "retrieval" not in found, "neither run had it"
 
 
 def test_a_person_sees_the_same_and_the_first_questions_that_flipped(ran: Ran, compare: Compare) -> None:
@@ -115,6 +134,112 @@ def test_a_person_sees_the_same_and_the_first_questions_that_flipped(ran: Ran, c
         ["q1", "red", "A", "A", "correct", "B", "wrong"],
         ["q2", "red", "A", "B", "wrong", "A", "correct"],
     ]
+
+
+def keyed(count: int) -> list[Question]:
+    return [Question(id=f"q{n}", question="q", choices=("a", "b"), answer="A") for n in range(count)]
+
+
+def test_what_retrieval_repaired_and_broke_is_told_apart_by_what_was_shown(ran: Ran, compare: Compare) -> None:
+    ran("closed", "wwwwccccwf", keyed(10))
+    ran("rag", "cccwcwwwfc", keyed(10), hits="++-+++--++", rag=RAG)
+
+    lines = compare("closed", "rag").stdout.splitlines()
+
+    # q0 to q2 are repaired, q5 to q7 broken; q8 failed with retrieval, q9 without: neither repaired nor broken.
+    assert "retrieval   B was shown passages in 8 pairs · left out 2 where A or B failed" in lines
+    assert "repaired    3 of 4 not right in A, right in B: 2 with a right passage shown, 1 without one" in lines
+    assert "broken      3 of 4 right in A, not right in B: 1 with a right passage shown, 2 without one" in lines
+    at = next(number for number, line in enumerate(lines) if line.startswith("apart"))
+    # Shown: q0, q1, q3, q4, q5, of which A has two and B three right. Not shown: q2, q6, q7; A has two, B one.
+    assert lines[at].startswith("apart       5 pairs with a right passage shown: accuracy 0.400 → 0.600, +0.200  95 %")
+    assert lines[at + 1].strip().startswith("3 pairs without one: accuracy 0.667 → 0.333, -0.333  95 %")
+    table = [line.rstrip() for line in lines[lines.index("") + 1 :]]
+    assert table[0].split() == ["question", "subject", "key", "A", "B", "retrieval"]
+    assert table[1].endswith("repaired · right passage shown")
+    assert table[3].endswith("repaired · right passage not shown")
+    assert table[4].endswith("broken · right passage shown")
+    assert table[7].split()[-1] == "correct", "A failed: nothing is known of what retrieval did to q9"
+
+
+def test_programs_get_each_kind_of_pair_and_what_became_of_every_flip(ran: Ran, compare: Compare) -> None:
+    ran("closed", "wwwwccccwf", keyed(10))
+    ran("rag", "cccwcwwwfc", keyed(10), hits="++-+++--++", rag=RAG)
+
+    found = json.loads(compare("closed", "rag", "--json").stdout)
+
+    told = found["retrieval"]
+    assert (told["without"], told["with"], told["either_failed"], told["own_context"]) == ("a", "b", 2, 0)
+    assert (told["all"]["repaired"], told["all"]["broken"], told["all"]["pairs"]) == (3, 3, 8)
+    shown = told["right_passage_shown"]
+    assert (shown["repaired"], shown["broken"], shown["pairs"]) == (2, 1, 5)
+    assert shown["contingency"] == {"both": 1, "only_a": 1, "only_b": 2, "neither": 1}
+    assert (shown["accuracy_without"]["value"], shown["accuracy_with"]["value"]) == (0.4, 0.6)
+    assert told["source_not_named"] is None
+    did = {each["id"]: (each["retrieval"], each["retrieval_hit"]) for each in found["flips"]}
+    assert did == {
+        "q0": ("repaired", True),
+        "q1": ("repaired", True),
+        "q2": ("repaired", False),
+        "q5": ("broken", True),
+        "q6": ("broken", False),
+        "q7": ("broken", False),
+        "q9": (None, True),
+    }
+
+
+def test_the_run_with_retrieval_may_be_named_first(ran: Ran, compare: Compare) -> None:
+    ran("rag", "ccw", keyed(3), hits="+++", rag=RAG)
+    ran("closed", "wwc", keyed(3))
+
+    text = compare("rag", "closed").stdout
+
+    assert "retrieval   A was shown passages in 3 pairs" in text
+    assert "repaired    2 of 2 not right in B, right in A: 2 with a right passage shown" in text
+    assert "broken      1 of 1 right in B, not right in A" in text
+    assert "apart" not in text, "there is only one kind"
+    assert json.loads(compare("rag", "closed", "--json").stdout)["retrieval"]["with"] == "a"
+
+
+def test_questions_that_name_no_source_are_not_told_apart(ran: Ran, compare: Compare) -> None:
+    ran("closed", "wwca", [*keyed(3), QUESTIONS[6]])
+    ran("rag", "cwwa", [*keyed(3), QUESTIONS[6]], hits="????", rag=RAG)
+
+    lines = compare("closed", "rag").stdout.splitlines()
+
+    assert "repaired    1 of 2 not right in A, right in B" in lines
+    assert "broken      1 of 1 right in A, not right in B" in lines
+    assert lines[-2].split()[-3:] == ["A", "correct", "repaired"]
+
+
+def test_questions_with_their_own_context_are_no_work_of_retrieval(ran: Ran, compare: Compare) -> None:
+    ran("closed", "wwc", keyed(3))
+    ran("rag", "ccw", keyed(3), hits="+oo", rag=RAG)
+
+    text = compare("closed", "rag").stdout
+
+    assert "B was shown passages in 1 pair · left out 2 with their own context" in text
+    assert "repaired    1 of 1 not right in A" in text
+
+
+def test_two_runs_that_both_retrieve_are_only_compared(ran: Ran, compare: Compare) -> None:
+    ran("five", "wc", keyed(2), hits="+-", rag=RAG)
+    ran("ten", "cc", keyed(2), hits="++", rag=RAG.model_copy(update={"retrieval_top_k": 10}))
+
+    text = compare("five", "ten").stdout
+
+    assert "rag.retrieval_top_k: 5 → 10" in text
+    assert "repaired" not in text
+
+
+def test_where_nothing_was_retrieved_nothing_is_said_of_its_effect(ran: Ran, compare: Compare) -> None:
+    ran("closed", "w", keyed(1))
+    ran("rag", "f", keyed(1), rag=RAG)
+
+    text = compare("closed", "rag").stdout
+
+    assert "retrieval   B had it, but in no pair that can be compared · left out 1 where A or B failed" in text
+    assert "repaired" not in text
 
 
 def test_ten_flips_are_shown_where_nobody_says_how_many(ran: Ran, compare: Compare) -> None:

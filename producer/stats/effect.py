@@ -1,0 +1,88 @@
+"""A run with retrieval beside one without, over the same questions: what the passages repaired, and what they broke."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from contract.verdict import ContextSource, Outcome, Verdict
+from producer.stats.paired import Pairs
+
+__all__ = ["Effect", "RetrievalEffect", "Shown"]
+
+
+class Effect(StrEnum):
+    """What passages did to a question that one of the runs got right."""
+
+    #: Not right without them, right with them.
+    REPAIRED = "repaired"
+    #: Right without them, not right with them.
+    BROKEN = "broken"
+
+
+class Shown(StrEnum):
+    """Whether one of the passages that a question was shown is one that answers it."""
+
+    RIGHT = "right_passage_shown"
+    OTHERS = "right_passage_not_shown"
+    UNKNOWN = "source_not_named"
+
+    @classmethod
+    def by(cls, retrieval_hit: bool | None) -> Shown:
+        """From `Verdict.retrieval_hit`."""
+        return {True: cls.RIGHT, False: cls.OTHERS, None: cls.UNKNOWN}[retrieval_hit]
+
+
+@dataclass(slots=True)
+class RetrievalEffect:
+    """Pairs counted apart by what was shown. Unanswered is not right; where a run failed, nothing can be said."""
+
+    #: (what was shown, right without passages, right with passages) → questions.
+    kinds: Counter[tuple[Shown, bool, bool]] = field(default_factory=Counter)
+    #: Pairs of which one or both failed.
+    failed: int = 0
+    #: Pairs for which nothing was retrieved: the question brought its own context.
+    own_context: int = 0
+
+    def add(self, without: Verdict, retrieved: Verdict) -> Effect | None:
+        """Count one question with a key, by its verdicts without and with retrieval; says what became of it."""
+        if Outcome.FAILED in (without.outcome, retrieved.outcome):
+            self.failed += 1
+            return None
+        if retrieved.context_source is not ContextSource.RETRIEVED:
+            self.own_context += 1
+            return None
+        before, after = (each.outcome is Outcome.CORRECT for each in (without, retrieved))
+        self.kinds[Shown.by(retrieved.retrieval_hit), before, after] += 1
+        return None if before == after else Effect.REPAIRED if after else Effect.BROKEN
+
+    def pairs(self, *shown: Shown) -> Pairs | None:
+        """The pairs of these kinds, A being the run without retrieval and B the one with it; None of none."""
+        both, only_a, only_b, neither = (
+            sum(self.kinds[each, before, after] for each in shown)
+            for before, after in ((True, True), (True, False), (False, True), (False, False))
+        )
+        return Pairs(both, only_a, only_b, neither) if both + only_a + only_b + neither else None
+
+    def to_json(self) -> dict[str, Any]:
+        """For `compare --json`: all pairs, and each kind of them apart; null where there is none of a kind."""
+        kinds = {"all": tuple(Shown), **{each.value: (each,) for each in Shown}}
+        return {
+            **{name: _json(self.pairs(*shown)) for name, shown in kinds.items()},
+            "either_failed": self.failed,
+            "own_context": self.own_context,
+        }
+
+
+def _json(pairs: Pairs | None) -> dict[str, Any] | None:
+    if pairs is None:
+        return None
+    return {
+        "repaired": pairs.only_b,
+        "broken": pairs.only_a,
+        "accuracy_without": pairs.accuracy_a.to_json(),
+        "accuracy_with": pairs.accuracy_b.to_json(),
+        **pairs.to_json(),
+    }
