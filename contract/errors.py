@@ -14,6 +14,7 @@
     │   ├── LedgerFull              retryable once there is room
     │   ├── UnknownRun
     │   └── RunConflict             one run id, two different contents
+    ├── WorkerStays             a worker did not end, or did not come back, in its time
     └── EngineError             the model could not answer
         ├── RequestRejected         this one request, e.g. longer than the model's context
         ├── EngineOutOfMemory       retryable with fewer requests
@@ -50,6 +51,7 @@ __all__ = [
     "RunConflict",
     "SettingsError",
     "UnknownRun",
+    "WorkerStays",
     "nearest",
 ]
 
@@ -161,6 +163,10 @@ class UnknownRun(LedgerError):
 
 class RunConflict(LedgerError):
     """The run id is taken by something else."""
+
+
+class WorkerStays(McqueueError):
+    """A worker that was asked to end is still there, or one that was to come back did not."""
 
 
 class EngineError(McqueueError):

@@ -22,10 +22,12 @@ from contract import keys
 from contract.errors import NameTaken
 from contract.ledger import lua, translating
 
-__all__ = ["LEASE_S", "Fleet", "WorkerRecord", "WorkerState"]
+__all__ = ["LEASE_S", "Fleet", "Wish", "WorkerRecord", "WorkerState"]
 
 #: A worker that has not beaten for this long is taken for dead.
 LEASE_S = 10
+#: A wish that its worker has not read for this long, say because its host is gone, is forgotten.
+WISH_S = 600
 
 
 class WorkerState(StrEnum):
@@ -34,6 +36,15 @@ class WorkerState(StrEnum):
     BOOTING = "booting"
     READY = "ready"
     DRAINING = "draining"
+
+
+class Wish(StrEnum):
+    """What a person may ask of a worker by name."""
+
+    #: End after the running batches, and stay away.
+    DRAIN = "drain"
+    #: The same, and come back as a fresh process.
+    RESTART = "restart"
 
 
 class WorkerRecord(BaseModel):
@@ -55,6 +66,8 @@ class WorkerRecord(BaseModel):
     engine: dict[str, Any] = Field(default_factory=dict)
     batch_size: int = 0
     settled: int = 0
+    #: A launcher looks after it and starts it again.
+    launched: bool = False
     seen_at: float = 0.0
 
     @computed_field  # type: ignore[prop-decorator]
@@ -119,11 +132,30 @@ class Fleet:
             raise NameTaken(f"The name {record.name!r} went to another worker while this one did not beat.")
 
     def leave(self, record: WorkerRecord) -> None:
-        """Give the name back after a clean end. It stays on the list while kombu may hold messages for it."""
+        """Give the name back after a clean end, and whatever was asked of it: that is done.
+
+        It stays on the list while kombu may hold messages for it.
+        """
         there = self.get(record.name)
         if there and there.owner == record.owner:
             with translating(self._place):
-                self._redis.delete(keys.worker(record.name))
+                self._redis.delete(keys.worker(record.name), keys.wish(record.name))
+
+    def ask(self, name: str, wish: Wish) -> None:
+        """Leave a wish for worker `name`, which reads it at its next beat, even if it is away for a while."""
+        with translating(self._place):
+            self._redis.set(keys.wish(name), wish.value, ex=WISH_S)
+
+    def wish(self, name: str) -> Wish | None:
+        """What was asked of worker `name` and is not fulfilled yet."""
+        with translating(self._place):
+            found = cast("str | None", self._redis.get(keys.wish(name)))
+        return Wish(found) if found else None
+
+    def fulfilled(self, name: str) -> None:
+        """Whatever was asked of worker `name` is done."""
+        with translating(self._place):
+            self._redis.delete(keys.wish(name))
 
     def forget(self, name: str) -> None:
         """Take the name off the list: nothing is held under it any more."""

@@ -11,6 +11,7 @@ mcqueue:run:<id>:counts         hash        outcome → number; moves with `verd
 mcqueue:run:<id>:attempts       hash        question id → how often a worker began it
 mcqueue:workers                 set         names of workers that may hold messages
 mcqueue:worker:<name>           string      WorkerRecord as JSON; expires when the worker stops beating
+mcqueue:wish:<name>             string      what a person asked of this worker: drain or restart
 mcqueue:restore:<name>          string      lock: who is putting this dead worker's messages back
 mcqueue:audit:<id>              string      lock: who is sending this run's lost questions again
 score.<model>[\\x06\\x16<n>]      list        Celery messages by priority step (kombu's naming)
@@ -34,6 +35,7 @@ __all__ = [
     "runs",
     "unacked",
     "unacked_options",
+    "wish",
     "worker",
     "workers",
 ]
@@ -86,6 +88,11 @@ def workers() -> str:
 def worker(name: str) -> str:
     """Record and lease of one worker."""
     return f"{PREFIX}:worker:{name}"
+
+
+def wish(name: str) -> str:
+    """What a person asked of worker `name`."""
+    return f"{PREFIX}:wish:{name}"
 
 
 def restore_lock(name: str) -> str:

@@ -49,6 +49,12 @@ class SimulatedSettings(BaseModel):
     crash_text: str = ""
     #: A prompt that contains this text ends the process at once, as a fault in native code would; empty: none does.
     kill_text: str = ""
+    #: A call with a prompt that contains this text never ends; empty: all do.
+    hang_text: str = ""
+    #: A call of more requests runs out of memory; 0: none does.
+    room: int = Field(default=0, ge=0)
+    #: Keep the engine in a process of its own that ignores SIGTERM and outlives a killed worker, as vLLM's core does.
+    core: bool = False
 
 
 class Settings(BaseSettings):
@@ -66,6 +72,9 @@ class Settings(BaseSettings):
     batch_size: int = Field(default=64, ge=1, le=8192, description="Questions that one generate call takes at most.")
     batch_timeout: float = Field(default=0.5, ge=0, le=600, description="Seconds the oldest question waits at most.")
     batches_in_flight: int = Field(default=2, ge=1, le=64, description="Generate calls that overlap.")
+    batch_deadline_s: float = Field(
+        default=1800, gt=0, description="Seconds a generate call may take; then the engine counts as dead."
+    )
     max_attempts: int = Field(default=5, ge=1, description="Starts of a question before it is recorded as failed.")
 
     # The engine
@@ -82,7 +91,9 @@ class Settings(BaseSettings):
     # Placing
     gpu_groups: Literal["auto"] | list[list[int | str]] = "auto"
     cpu_workers: int = Field(default=1, ge=1, description="Workers where there is no GPU.")
-    drain_timeout_s: float = Field(default=60, gt=0)
+    drain_timeout_s: float = Field(
+        default=60, gt=0, description="Seconds running batches have to end; afterwards others ask them again."
+    )
 
     @classmethod
     def settings_customise_sources(

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from celery import Task
+from celery import Task, signals
 from celery.exceptions import InvalidTaskError
 from celery.utils.imports import symbol_by_name
 from celery.worker import state
@@ -228,4 +228,5 @@ def stopping() -> bool:
 def stop(exit_code: int) -> None:
     """End this worker after the running batches, from any thread."""
     if not stopping():
+        signals.worker_shutting_down.send(sender=None, sig="", how="Warm", exitcode=exit_code)  # as Celery's own do
         state.should_stop = exit_code

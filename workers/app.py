@@ -10,6 +10,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 import warnings
 from typing import Any
 
@@ -20,11 +21,12 @@ from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 
 from contract import logs
 from contract.errors import EXIT_ENGINE, EXIT_RETRY, InputError, McqueueError, SettingsError
-from contract.fleet import WorkerState
+from contract.fleet import Wish, WorkerState
 from contract.keys import unacked_options
 from contract.queue import TASK_NAME, make_celery
 from contract.settings import Settings, load_settings
 from workers.aggregator import Aggregator, Batch, stop, stopping
+from workers.ending import end_at_once
 from workers.worker import Worker
 
 __all__ = ["app"]
@@ -95,7 +97,12 @@ class Lifecycle:
             self.log_our_way()  # Celery sets logging up only after this
             _refuse_other_pools(sender.pool_cls)
             self._worker = self._task.worker = Worker(
-                settings, app, sender.hostname, stopping=stopping, on_name_lost=lambda: stop(EXIT_RETRY)
+                settings,
+                app,
+                sender.hostname,
+                stopping=stopping,
+                on_name_lost=lambda: stop(EXIT_RETRY),
+                on_wish=grant,
             )
             self._worker.boot()
             booted = True
@@ -114,15 +121,32 @@ class Lifecycle:
         if self._worker is not None:
             self._worker.ready()
 
-    def drain(self, **_: Any) -> None:
-        """SIGTERM came: running batches end, the rest goes back."""
-        if self._worker is not None:
+    def drain(self, exitcode: int, **_: Any) -> None:
+        """The end begins: running batches have `drain_timeout_s`, the rest goes back."""
+        if self._worker is not None and self._worker.state is not WorkerState.DRAINING:
             self._worker.state = WorkerState.DRAINING
+            patience = threading.Timer(settings.drain_timeout_s, _give_up_waiting, (exitcode,))
+            patience.daemon = True
+            patience.start()
 
     def close(self, **_: Any) -> None:
         """After the last batch."""
         if self._worker is not None:
             self._worker.close()
+
+
+def grant(wish: Wish) -> None:
+    """Do what a person asked of this worker by name."""
+    log.warning("asked to %s", wish)
+    if wish is Wish.DRAIN:
+        os.kill(os.getpid(), signal.SIGTERM)
+    else:
+        stop(EXIT_RETRY)
+
+
+def _give_up_waiting(exit_code: int) -> None:
+    log.critical("the running batches did not end within %g s (drain_timeout_s)", settings.drain_timeout_s)
+    end_at_once(exit_code)
 
 
 def _log_level() -> int:

@@ -1,4 +1,4 @@
-"""`python -m workers up|run|check|prepare`, and `tokens|rescore|stability` to look at a run again."""
+"""`python -m workers up|run|check|prepare`, `drain|restart` by name, and `tokens|rescore|stability` of a run."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ import click
 
 from contract import logs
 from contract.errors import McqueueError
-from contract.ledger import RedisLedger
+from contract.fleet import Fleet
+from contract.ledger import RedisLedger, connect
 from contract.settings import Settings, load_settings
 from workers import check as checks
 from workers.again import request_tokens, rescore, stability
+from workers.byname import drain, restart
 from workers.engines import make_engine
 from workers.engines.encoding import PromptEncoder
 from workers.engines.packaged import PACKAGED, prepare, resolve
@@ -88,6 +90,25 @@ def run(config: Path | None, overrides: tuple[str, ...], gpus: str | None, name:
         "MCQUEUE_WORKER_NAME": name or group.name,
     }
     os.execve(sys.executable, worker_command(node, settings.batches_in_flight), environment)
+
+
+@main.command(name="drain")
+@settings_options
+@click.argument("names", nargs=-1, required=True, metavar="NAME…")
+def drain_workers(config: Path | None, overrides: tuple[str, ...], names: tuple[str, ...]) -> None:
+    """Let workers NAME… (gpu0, or gpu0@host) end after their running batches; their launcher leaves them ended."""
+    settings = load_settings(config, overrides)
+    drain(_fleet(settings), settings, names, click.echo)
+
+
+@main.command(name="restart")
+@settings_options
+@click.argument("names", nargs=-1, metavar="[NAME…]")
+def restart_workers(config: Path | None, overrides: tuple[str, ...], names: tuple[str, ...]) -> None:
+    """Restart workers NAME… one after the other, each once its predecessor is ready; without NAME, all there are."""
+    settings = load_settings(config, overrides)
+    fleet = _fleet(settings)
+    restart(fleet, settings, names or [record.name for record in fleet.alive()], click.echo)
 
 
 @main.command()
@@ -174,6 +195,10 @@ def build_planned_index(folder: Path) -> None:
     except McqueueError as trouble:
         tell(error=str(trouble))
         sys.exit(1)
+
+
+def _fleet(settings: Settings) -> Fleet:
+    return Fleet(connect(settings), settings.redis_place)
 
 
 def _plan(settings: Settings) -> tuple[Group, ...]:

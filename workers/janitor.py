@@ -15,7 +15,7 @@ from celery import Celery
 from contract import keys
 from contract.audit import heal, looks_stalled
 from contract.errors import NameTaken
-from contract.fleet import Fleet, WorkerRecord
+from contract.fleet import Fleet, Wish, WorkerRecord, WorkerState
 from contract.ledger import RedisLedger, Run
 from contract.queue import restore_held
 from contract.settings import Settings
@@ -53,25 +53,41 @@ class _Rounds(threading.Thread):
 
 
 class Heart(_Rounds):
-    """Renews the worker's lease; `on_name_lost` is called if the name has gone to another worker."""
+    """Renews the worker's lease, and reads what people ask of it.
+
+    `on_name_lost` is called if the name has gone to another worker, `on_wish` once for a wish.
+    """
 
     def __init__(
-        self, settings: Settings, record: Callable[[], WorkerRecord], on_name_lost: Callable[[], None]
+        self,
+        settings: Settings,
+        record: Callable[[], WorkerRecord],
+        on_name_lost: Callable[[], None],
+        on_wish: Callable[[Wish], None],
     ) -> None:
         super().__init__("heart")
         ledger = RedisLedger.connect(settings)
         self._fleet = Fleet(ledger.client, ledger.place)
         self._record = record
         self._on_name_lost = on_name_lost
+        self._on_wish = on_wish
+        self._granted: Wish | None = None
 
     def round(self) -> None:
-        """Beat."""
+        """Beat, and listen."""
+        record = self._record()
         try:
-            self._fleet.beat(self._record())
+            self._fleet.beat(record)
         except NameTaken as trouble:
             log.critical("%s This worker ends.", trouble)
             self._stopped.set()
             self._on_name_lost()
+            return
+        wish = self._fleet.wish(record.name)
+        too_early = wish is Wish.RESTART and record.state is WorkerState.BOOTING
+        if wish is not None and wish is not self._granted and not too_early:
+            self._granted = wish
+            self._on_wish(wish)
 
 
 class Janitor(_Rounds):

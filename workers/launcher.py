@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from contract.errors import EXIT_RETRY, SettingsError
+from contract.errors import EXIT_ENGINE, EXIT_RETRY, SettingsError
 from contract.layers import parse_overrides
 from contract.settings import CONFIG_VARIABLE, OVERRIDES_VARIABLE, Settings
 from workers.gpus import Group
@@ -35,8 +35,10 @@ FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
 #: A child that was ready for so long starts from the first pause again.
 STEADY_S = 60.0
-#: Boots in a row that never got ready before the launcher gives the group up.
+#: Boots in a row that failed by themselves before the launcher gives the group up.
 GIVE_UP_AFTER = 5
+#: A boot that ends by one of these was ended from outside; the kernel's out-of-memory killer is taken for such.
+FROM_OUTSIDE = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.SIGQUIT})
 POLL_S = 0.2
 TAIL_LINES = 20
 TAIL_BYTES = 20_000
@@ -54,18 +56,23 @@ class After:
     pause_s: float = 0.0
 
 
-def after_exit(exit_code: int, was_ready: bool, steady: bool, failures: int) -> After:
-    """What to do about a child that ended by itself; `failures` are the earlier ones in a row.
+def boot_failed(exit_code: int, was_ready: bool) -> bool:
+    """Whether the child could not boot, and nobody killed it or told it to come again later."""
+    return not was_ready and exit_code != EXIT_RETRY and exit_code not in FROM_OUTSIDE
 
-    Exit 0 was asked for (remote shutdown): leave it. Exit 1 before it was ready is a person's to mend: give up.
-    Everything else is tried again after 1, 2, 4 … 30 s: "not now" for ever, a crash or an engine that does not boot
-    five times if it never gets ready.
+
+def after_exit(exit_code: int, was_ready: bool, steady: bool, failures: int, failed_boots: int = 0) -> After:
+    """What to do about a child that ended; `failures` and `failed_boots` are the earlier ones in a row.
+
+    Exit 0 was asked for (a drain by name): leave it. Exit 1 before it was ready is a person's to mend: give up.
+    Everything else is tried again after 1, 2, 4 … 30 s: a child that was killed or says "not now" for ever, a boot
+    that fails by itself five times.
     """
     if exit_code == 0:
         return After("stop")
     if exit_code == 1 and not was_ready:
         return After("give up")
-    if not was_ready and exit_code != EXIT_RETRY and failures + 1 >= GIVE_UP_AFTER:
+    if boot_failed(exit_code, was_ready) and failed_boots + 1 >= GIVE_UP_AFTER:
         return After("give up")
     return After("restart", FIRST_PAUSE_S if steady else min(FIRST_PAUSE_S * 2**failures, LONGEST_PAUSE_S))
 
@@ -99,6 +106,8 @@ class Child:
     ready_at: float | None = None
     started_at: float = 0.0
     failures: int = 0
+    failed_boots: int = 0
+    overdue: bool = False
     restart_at: float | None = None
     boots: int = 0
     state: Literal["waiting", "booting", "ready", "stopped", "given up"] = "waiting"
@@ -170,6 +179,7 @@ class Supervisor:
         child.ready_channel = reader
         self._selector.register(reader, selectors.EVENT_READ, child)
         child.state, child.started_at, child.ready_at, child.restart_at = "booting", time.monotonic(), None, None
+        child.overdue = False
         child.boots += 1
         self.announce(f"{node}: booting (pid {child.process.pid}, GPUs {_gpus(child)}, log {child.log_path})")
 
@@ -185,6 +195,7 @@ class Supervisor:
                 self._start(child)
             elif child.state == "booting" and now - child.started_at > self.settings.server_startup_timeout + 30:
                 self.announce(f"{child.group.name}: not up after {now - child.started_at:.0f} s, killed")
+                child.overdue = True
                 self._kill(child)
 
     def _on_ready(self, child: Child) -> None:
@@ -198,9 +209,12 @@ class Supervisor:
         self._kill(child)  # what it left of its process group
         self._close_channel(child)
         child.process = None
+        was_ready = child.ready_at is not None
         steady = child.ready_at is not None and time.monotonic() - child.ready_at > STEADY_S
-        decision = after_exit(exit_code, child.ready_at is not None, steady, child.failures)
+        verdict = EXIT_ENGINE if child.overdue else exit_code  # our own SIGKILL came from no outside
+        decision = after_exit(verdict, was_ready, steady, child.failures, child.failed_boots)
         child.failures = 0 if steady else child.failures + 1
+        child.failed_boots = child.failed_boots + 1 if boot_failed(verdict, was_ready) else 0
         if decision.action == "stop":
             child.state = "stopped"
             self.announce(f"{child.group.name}: ended as asked")
@@ -260,7 +274,7 @@ def _die_with_parent() -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGTERM)
         if os.getppid() != _LAUNCHER:  # it was killed before that
-            os.kill(os.getpid(), signal.SIGTERM)
+            os._exit(EXIT_RETRY)  # no signal to ourselves: here the launcher's own handlers would take it
 
 
 def _signal(child: Child, number: signal.Signals) -> None:

@@ -9,13 +9,15 @@ from typing import Any
 
 from celery import Celery
 
-from contract.errors import LedgerError
-from contract.fleet import LEASE_S, Fleet, WorkerRecord, WorkerState
+from contract.errors import EXIT_RETRY, LedgerError
+from contract.fleet import LEASE_S, Fleet, Wish, WorkerRecord, WorkerState
 from contract.ledger import RedisLedger
 from contract.queue import TASK_NAME, restore_held
 from contract.settings import Settings
 from workers.aggregator import Batch
+from workers.ending import end_at_once
 from workers.engines import JudgeEngines, make_engine
+from workers.engines.guarded import Guarded
 from workers.events import BatchEvents
 from workers.janitor import Heart, Janitor
 from workers.tasks import BatchScorer
@@ -36,24 +38,27 @@ class Worker:
         *,
         stopping: Callable[[], bool],
         on_name_lost: Callable[[], None],
+        on_wish: Callable[[Wish], None],
     ) -> None:
         self.name = name
         self.state = WorkerState.BOOTING
         self._settings = settings
         self._ledger = RedisLedger.connect(settings)
-        self._engine = make_engine(settings)
+        self._engine = Guarded(make_engine(settings), on_hang=lambda: end_at_once(EXIT_RETRY))
         self._engine_is: dict[str, Any] = {}
         self._fleet = Fleet(self._ledger.client, self._ledger.place)
         self._judges = JudgeEngines(settings)
         self._scorer = BatchScorer(settings, self._ledger, self._engine, name, stopping, self._judges.engine_of)
         self._events = BatchEvents(app, name, TASK_NAME)
-        self._heart = Heart(settings, self.record, on_name_lost)
+        self._heart = Heart(settings, self.record, on_name_lost, on_wish)
         self._janitor = Janitor(settings, app, name)
 
     def boot(self) -> None:
         """Take the name, put back what an earlier worker of that name held, boot the engine. Raises McqueueError."""
         had_predecessor = self.name in self._fleet.names()
         self._fleet.join(self.record())
+        if self._fleet.wish(self.name) is Wish.RESTART:
+            self._fleet.fulfilled(self.name)  # by being here
         self._heart.start()
         messages = restore_held(self._settings, self.name)
         if messages:
@@ -100,4 +105,5 @@ class Worker:
             engine=self._engine_is,
             batch_size=self._settings.batch_size,
             settled=self._scorer.settled,
+            launched="MCQUEUE_READY_FD" in os.environ,
         )

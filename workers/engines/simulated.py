@@ -9,24 +9,33 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any
 
-from contract.errors import EngineDead, EngineError
+from contract.errors import EngineDead, EngineError, EngineOutOfMemory
 from contract.verdict import Failure
 from workers.engines.base import Completion, Engine, GenerateRequest, Request, Text
 
-__all__ = ["SimulatedEngine"]
+__all__ = ["CORE", "SimulatedEngine"]
+
+#: What a core runs; its command line is also how to find one.
+CORE = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); simulated_core = True\nwhile True: signal.pause()"
 
 
 class SimulatedEngine(Engine):
     """`Engine` by hash and clock."""
 
     _running = False
+    _core: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         time.sleep(self.settings.simulated.boot_s)
+        if self.settings.simulated.core:
+            self._core = subprocess.Popen([sys.executable, "-S", "-c", CORE], stdin=subprocess.DEVNULL)
         self._running = True
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
@@ -38,7 +47,13 @@ class SimulatedEngine(Engine):
                 os.kill(os.getpid(), signal.SIGKILL)
             if options.crash_text and options.crash_text in request.prompt:
                 raise EngineError("simulated fault")
+            if options.hang_text and options.hang_text in request.prompt:
+                threading.Event().wait()
+        if options.room and len(requests) > options.room:
+            raise EngineOutOfMemory(f"simulated: {len(requests)} requests, room for {options.room}")
         time.sleep((options.call_ms + options.request_ms * len(requests)) / 1000)
+        if self._core is not None and self._core.poll() is not None:
+            raise EngineDead("The simulated engine's core is gone.")
         return [self._complete(request) for request in requests]
 
     def describe(self) -> dict[str, Any]:
@@ -46,6 +61,9 @@ class SimulatedEngine(Engine):
 
     def close(self) -> None:
         self._running = False
+        if self._core is not None:
+            self._core.kill()
+            self._core.wait()
 
     def _complete(self, request: Request) -> Completion:
         reject = self.settings.simulated.reject_text

@@ -22,7 +22,9 @@ from workers.launcher import after_exit, worker_command, worker_environment
         (-9, True, False, 3, "restart", 8.0),  # killed again and again
         (-9, True, False, 9, "restart", 30.0),  # pauses stop growing
         (-9, False, False, 3, "restart", 8.0),
-        (-9, False, False, 4, "give up", 0.0),  # five boots, never ready
+        (-9, False, False, 9, "restart", 30.0),  # killed in every boot: that says nothing of the boots
+        (-15, False, False, 9, "restart", 30.0),
+        (-11, False, False, 4, "give up", 0.0),  # five boots that ended in a fault of their own
         (EXIT_ENGINE, False, False, 0, "restart", 1.0),  # memory not free yet, say
         (EXIT_ENGINE, False, False, 4, "give up", 0.0),
         (EXIT_RETRY, False, False, 40, "restart", 30.0),  # Redis is away: however long it takes
@@ -31,8 +33,13 @@ from workers.launcher import after_exit, worker_command, worker_environment
 def test_what_follows_an_exit(
     exit_code: int, was_ready: bool, steady: bool, failures: int, action: str, pause_s: float
 ) -> None:
-    decision = after_exit(exit_code, was_ready, steady, failures)
+    decision = after_exit(exit_code, was_ready, steady, failures, failed_boots=failures)
     assert (decision.action, decision.pause_s) == (action, pause_s)
+
+
+def test_boots_that_were_killed_do_not_count_as_boots_that_failed() -> None:
+    assert after_exit(EXIT_ENGINE, was_ready=False, steady=False, failures=9, failed_boots=3).action == "restart"
+    assert after_exit(EXIT_ENGINE, was_ready=False, steady=False, failures=9, failed_boots=4).action == "give up"
 
 
 def test_the_pin_is_in_the_environment_before_python_starts() -> None:

@@ -1,0 +1,266 @@
+"""`python -m workers up`: draining and restarting by name, engines that hang or die, and what must not stay behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from celery import Celery
+
+from contract import Outcome, RedisLedger, Settings, keys
+from contract.fleet import Fleet, WorkerState
+from contract.queue import make_celery, publish
+from tests.support import (
+    ROOT,
+    SIMULATED_MODEL,
+    make_question,
+    make_questions,
+    open_run,
+    process,
+    processes_of_session,
+    wait_until,
+    worker,
+)
+from workers.engines.simulated import CORE
+
+
+@pytest.fixture
+def app(settings: Settings) -> Celery:
+    return make_celery(settings)
+
+
+class Launched:
+    """A running `workers up` with the simulated engine."""
+
+    def __init__(self, process: subprocess.Popen[bytes], folder: Path) -> None:
+        self.process = process
+        self._log = folder / "up.log"
+
+    def said(self) -> str:
+        return self._log.read_text()
+
+    def pids(self) -> list[int]:
+        """Of all workers booted so far; each leads a session of its own."""
+        return [int(line.split("pid ")[1].split(",")[0]) for line in self.said().splitlines() if "(pid" in line]
+
+    def wait_ready(self, times: int) -> None:
+        wait_until(lambda: self.said().count("ready after") >= times, f"{times} boots", timeout_s=60)
+
+
+@contextmanager
+def launched(folder: Path, *settings: str) -> Iterator[Launched]:
+    chosen = [word for each in ("engine=simulated", f"model={SIMULATED_MODEL}", *settings) for word in ("--set", each)]
+    with process("-m", "workers", "up", *chosen, "--logs", str(folder), log=folder / "up.log") as launcher:
+        yield Launched(launcher, folder)
+
+
+def workers_command(*words: str, exit_code: int = 0) -> str:
+    """`python -m workers …`, which must end so, and without a traceback; what it said."""
+    done = subprocess.run(
+        [sys.executable, "-m", "workers", *words], cwd=ROOT, capture_output=True, text=True, timeout=90, check=False
+    )
+    assert done.returncode == exit_code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout + done.stderr
+
+
+def names(ledger: RedisLedger) -> list[str]:
+    return [each.name.partition("@")[0] for each in Fleet(ledger.client).alive()]
+
+
+def send(app: Celery, ledger: RedisLedger, count: int, name: str = "test") -> str:
+    run = open_run(ledger, make_questions(count), name=name)
+    publish(app, SIMULATED_MODEL, run.run_id, ledger.unsettled(run.run_id), 4)
+    return run.run_id
+
+
+def wait_finished(ledger: RedisLedger, run_id: str, timeout_s: float = 60.0) -> None:
+    wait_until(lambda: ledger.counts(run_id).finished, f"{run_id} to finish", timeout_s)
+
+
+def begun(ledger: RedisLedger, run_id: str) -> bool:
+    """Whether a worker has begun a question and not settled it."""
+    return bool(ledger.client.hlen(keys.run_keys(run_id).attempts))
+
+
+def attempts(ledger: RedisLedger, run_id: str) -> list[int]:
+    return [verdict.attempts for _, verdict in ledger.results(run_id) if verdict]
+
+
+def test_a_worker_drained_by_name_ends_its_batches_and_is_left_ended(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    with launched(tmp_path, "cpu_workers=2", "batch_size=8", "simulated.call_ms=300") as up:
+        up.wait_ready(2)
+        run_id = send(app, redis_ledger, 160)
+        wait_until(lambda: redis_ledger.counts(run_id).settled > 0, "the first batch")
+        said = workers_command("drain", "cpu0")
+        assert "cpu0@" in said
+        assert "drained" in said
+        assert names(redis_ledger) == ["cpu1"]
+        wait_until(lambda: "cpu0: ended as asked" in up.said(), "the launcher to notice")
+        wait_finished(redis_ledger, run_id)
+        assert up.said().count("booting (pid") == 2
+        assert not redis_ledger.client.keys(keys.wish("*"))
+        workers_command("drain", "cpu1")
+        assert up.process.wait(timeout=30) == 0
+    assert attempts(redis_ledger, run_id) == [1] * 160, "batches in flight were ended, not asked again"
+
+
+def test_a_worker_that_dies_before_it_reads_the_wish_to_drain_does_not_stay(
+    redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    with launched(tmp_path) as up:
+        up.wait_ready(1)
+        (pid,) = up.pids()
+        os.kill(pid, signal.SIGSTOP)
+        with subprocess.Popen([sys.executable, "-m", "workers", "drain", "cpu0"], cwd=ROOT) as asking:
+            wait_until(lambda: bool(redis_ledger.client.keys(keys.wish("*"))), "the wish")
+            os.kill(pid, signal.SIGKILL)
+            assert up.process.wait(timeout=60) == 0
+            assert asking.wait(timeout=30) == 0
+    assert "cpu0: ended as asked" in up.said()
+
+
+def test_workers_restart_one_after_the_other_while_the_run_goes_on(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    fleet = Fleet(redis_ledger.client)
+    with launched(tmp_path, "cpu_workers=2", "batch_size=8", "simulated.call_ms=200") as up:
+        up.wait_ready(2)
+        wait_until(lambda: all(each.state is WorkerState.READY for each in fleet.alive()), "their records")
+        before = {each.name: each.pid for each in fleet.alive()}
+        run_id = send(app, redis_ledger, 400)
+        fewest = 2
+        with subprocess.Popen([sys.executable, "-m", "workers", "restart"], cwd=ROOT, stdout=subprocess.PIPE) as asking:
+            while asking.poll() is None:
+                fewest = min(fewest, [each.state for each in fleet.alive()].count(WorkerState.READY))
+            said = asking.communicate()[0].decode()
+        assert (asking.returncode, said.count("ready again")) == (0, 2)
+        assert fewest == 1, "never both at once"
+        after = {each.name: each.pid for each in fleet.alive()}
+        assert before.keys() == after.keys()
+        assert not set(before.values()) & set(after.values())
+        wait_finished(redis_ledger, run_id)
+    assert attempts(redis_ledger, run_id) == [1] * 400
+
+
+def test_names_that_mean_no_worker_or_one_that_would_not_come_back_are_refused(
+    redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    assert "There is none at all" in workers_command("drain", "gpu0", exit_code=1)
+    with worker(tmp_path / "log", name="gpu0"):
+        assert "Did you mean 'gpu0@test'" in workers_command("drain", "gpu0@tset", exit_code=1)
+        assert "Nobody would start gpu0@test again" in workers_command("restart", exit_code=1)
+        assert names(redis_ledger) == ["gpu0"]
+
+
+def test_a_question_that_hangs_the_engine_is_convicted_and_its_company_scored(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    questions = make_questions(8)
+    questions[5] = make_question(5, question="poison?")
+    run = open_run(redis_ledger, questions)
+    publish(app, SIMULATED_MODEL, run.run_id, redis_ledger.unsettled(run.run_id), 8)
+    chosen = ("batch_size=8", "max_attempts=3", "simulated.hang_text=poison", "batch_deadline_s=1")
+    with launched(tmp_path, *chosen):
+        wait_finished(redis_ledger, run.run_id, timeout_s=120)
+    verdicts = {verdict.question_id: verdict for _, verdict in redis_ledger.results(run.run_id) if verdict}
+    assert [each.question_id for each in verdicts.values() if each.outcome is Outcome.FAILED] == ["q5"]
+    assert verdicts["q5"].error is not None
+    assert verdicts["q5"].error.type == "TooManyAttempts"
+    assert "has not answered a call for 1 s" in (tmp_path / "cpu0.log").read_text()
+
+
+def test_a_drain_does_not_wait_longer_than_it_may_for_a_batch(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    with worker(tmp_path / "log", drain_timeout_s=1, simulated={"hang_text": "plus"}) as slow:
+        run_id = send(app, redis_ledger, 4)
+        wait_until(lambda: begun(redis_ledger, run_id), "the call to begin")
+        slow.send_signal(signal.SIGTERM)
+        assert slow.wait(timeout=20) == 0
+    with worker(tmp_path / "next", name="w1"):
+        wait_finished(redis_ledger, run_id)
+    assert "did not end within 1 s" in (tmp_path / "log").read_text()
+
+
+def cores(worker_pid: int) -> list[int]:
+    """Process ids of the simulated engine cores in the session of a worker, alive or not."""
+    return [each.pid for each in processes_of_session(worker_pid) if CORE in each.cmdline()]
+
+
+def test_an_engine_core_that_is_killed_ends_its_worker_and_the_batch_is_asked_again(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    with launched(tmp_path, "simulated.core=true", "simulated.call_ms=1000", "batch_size=8") as up:
+        up.wait_ready(1)
+        run_id = send(app, redis_ledger, 8)
+        wait_until(lambda: begun(redis_ledger, run_id), "the call to begin")
+        (core,) = cores(up.pids()[0])
+        os.kill(core, signal.SIGKILL)
+        wait_finished(redis_ledger, run_id)
+        assert len(up.pids()) == 2
+    assert attempts(redis_ledger, run_id) == [2] * 8
+
+
+def test_an_engine_core_that_outlives_its_killed_worker_is_ended_by_the_launcher(
+    redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    with launched(tmp_path, "simulated.core=true") as up:
+        up.wait_ready(1)
+        (first,) = up.pids()
+        assert len(cores(first)) == 1
+        os.kill(first, signal.SIGKILL)
+        up.wait_ready(2)
+        assert processes_of_session(first) == []
+        assert names(redis_ledger) == ["cpu0"]
+
+
+def test_a_killed_launcher_leaves_no_process_behind(redis_ledger: RedisLedger, tmp_path: Path) -> None:
+    with launched(tmp_path, "cpu_workers=2", "simulated.core=true") as up:
+        up.wait_ready(2)
+        pids = up.pids()
+        up.process.kill()
+        up.process.wait()
+        wait_until(lambda: not any(processes_of_session(pid) for pid in pids), "the workers to end")
+    assert names(redis_ledger) == []
+
+
+#: A launcher that can be killed before its child asks the kernel to die with it.
+KILLED_IN_BETWEEN = """
+import os, signal, subprocess, time
+from workers import launcher
+
+signal.signal(signal.SIGTERM, lambda *_: None)  # as a launcher does; its child has this until it becomes the worker
+us = os.getpid()
+
+def between_fork_and_exec():
+    print(os.getpid(), flush=True)
+    while os.getppid() == us:
+        time.sleep(0.01)
+    launcher._die_with_parent()
+
+subprocess.Popen(["sleep", "60"], preexec_fn=between_fork_and_exec)
+"""
+
+
+def test_a_child_whose_launcher_died_before_it_could_follow_never_becomes_a_worker() -> None:
+    command = [sys.executable, "-c", KILLED_IN_BETWEEN]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as launcher:
+        assert launcher.stdout is not None
+        child = psutil.Process(int(launcher.stdout.readline()))
+        launcher.kill()
+        launcher.wait()
+        try:
+            child.wait(timeout=10)
+        except psutil.TimeoutExpired:
+            child.kill()
+            pytest.fail("it went on without its launcher")

@@ -1,0 +1,81 @@
+"""A call that is too big is made smaller, and one that never ends is noticed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import pytest
+
+from contract import load_settings
+from contract.errors import EngineError, EngineOutOfMemory
+from tests.support import make_questions
+from workers.engines.base import Completion, Request, ScoreRequest
+from workers.engines.guarded import Guarded
+from workers.engines.simulated import SimulatedEngine
+
+
+class Counting(SimulatedEngine):
+    """The simulated engine, with the sizes of its calls; a request with `too_big` in it never fits."""
+
+    def __init__(self, *overrides: str, too_big: str = "") -> None:
+        super().__init__(load_settings(None, ["engine=simulated", *overrides]))
+        self.calls: list[int] = []
+        self._too_big = too_big
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        self.calls.append(len(requests))
+        if self._too_big and any(self._too_big in each.prompt for each in requests):
+            raise EngineOutOfMemory("too big by itself")
+        return super().generate(requests)
+
+
+def requests(count: int) -> list[ScoreRequest]:
+    return [ScoreRequest(each.question, each.choices) for each in make_questions(count)]
+
+
+def guarded(engine: SimulatedEngine, on_hang: threading.Event | None = None) -> Guarded:
+    found = Guarded(engine, (on_hang or threading.Event()).set)
+    found.start()
+    return found
+
+
+def test_a_call_that_does_not_fit_is_halved_and_the_size_remembered() -> None:
+    engine = Counting("simulated.room=5")
+    door = guarded(engine)
+    asked = requests(16)
+    assert door.generate(asked) == [engine._complete(each) for each in asked]
+    assert engine.calls == [16, 8, 4, 4, 4, 4]
+    engine.calls.clear()
+    door.generate(asked)
+    assert engine.calls == [4, 4, 4, 4]
+    door.close()
+
+
+def test_a_request_that_never_fits_fails_alone_and_teaches_nothing_about_numbers() -> None:
+    engine = Counting(too_big="What is 5 plus 5?")
+    door = guarded(engine)
+    completions = door.generate(requests(16))
+    failed = [number for number, each in enumerate(completions) if each.error]
+    assert failed == [5]
+    assert completions[5].error is not None
+    assert completions[5].error.type == "EngineOutOfMemory"
+    assert engine.calls[-1] == 10, "what follows it goes in one call again"
+    door.close()
+
+
+def test_other_troubles_of_a_call_pass_through() -> None:
+    door = guarded(Counting("simulated.crash_text=plus"))
+    with pytest.raises(EngineError, match="simulated fault"):
+        door.generate(requests(2))
+    door.close()
+
+
+def test_a_call_that_never_ends_is_noticed_and_one_that_ends_is_not() -> None:
+    hung = threading.Event()
+    door = guarded(Counting("simulated.hang_text=What is 3 plus", "batch_deadline_s=0.3"), hung)
+    door.generate(requests(3))
+    assert not hung.wait(0.6), "nothing is running"
+    threading.Thread(target=door.generate, args=(requests(4),), daemon=True).start()
+    assert hung.wait(10)
+    door.close()

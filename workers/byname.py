@@ -1,0 +1,103 @@
+"""Draining and restarting workers by name, from any host that reaches Redis.
+
+A wish lies in Redis until its worker reads it, so none is lost while a connection is broken. A worker that was asked to
+drain ends with exit code 0, which its launcher takes for an end that was wanted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from contract.errors import InputError, WorkerStays, nearest
+from contract.fleet import LEASE_S, Fleet, Wish, WorkerRecord, WorkerState
+from contract.settings import Settings
+
+__all__ = ["drain", "find", "restart"]
+
+LOOK_S = 0.2
+#: Beyond what a worker may take to end: until it reads the wish, and until its lease ends if it was killed meanwhile.
+GRACE_S = 2.0 * LEASE_S
+
+Say = Callable[[str], object]
+
+
+def find(fleet: Fleet, name: str) -> WorkerRecord:
+    """The live worker that `name` means: `gpu0@host`, or `gpu0` where only one host has one. Raises InputError."""
+    alive = fleet.alive()
+    meant = [each for each in alive if each.name == name] or [each for each in alive if _short(each) == name]
+    if len(meant) == 1:
+        return meant[0]
+    if meant:
+        raise InputError(f"{name!r} is on several hosts: {', '.join(each.name for each in meant)}.", hint="Name one.")
+    names = [each.name for each in alive]
+    known = nearest(name, names) or (f"There are: {', '.join(names)}." if names else "There is none at all.")
+    raise InputError(f"No live worker {name!r}.", hint=known)
+
+
+def drain(fleet: Fleet, settings: Settings, names: Sequence[str], say: Say) -> None:
+    """Let the named workers end after their running batches. Raises WorkerStays for one that does not."""
+    chosen = [find(fleet, name) for name in names]
+    for record in chosen:
+        fleet.ask(record.name, Wish.DRAIN)
+        say(f"{record.name}: asked to drain")
+    for record in chosen:
+        _await_end(fleet, settings, record)
+        say(f"{record.name}: drained")
+
+
+def restart(fleet: Fleet, settings: Settings, names: Sequence[str], say: Say) -> None:
+    """Restart the named workers, one after the other: each is ready again before the next one drains.
+
+    Only workers that a launcher looks after come back, so others are refused before anything happens.
+    """
+    chosen = [find(fleet, name) for name in names]
+    alone = [record.name for record in chosen if not record.launched]
+    if alone:
+        raise InputError(
+            f"Nobody would start {', '.join(alone)} again: started without `python -m workers up`.",
+            hint="Drain it and start it by hand.",
+        )
+    for record in chosen:
+        fleet.ask(record.name, Wish.RESTART)
+        say(f"{record.name}: asked to restart")
+        _await_end(fleet, settings, record)
+        ended = time.monotonic()
+        _await_successor(fleet, settings, record)
+        say(f"{record.name}: ready again {time.monotonic() - ended:.1f} s after it ended")
+
+
+def _await_end(fleet: Fleet, settings: Settings, record: WorkerRecord) -> None:
+    _wait(
+        lambda: _is_gone(fleet.get(record.name), record),
+        settings.drain_timeout_s + GRACE_S,
+        f"{record.name} is still there. See its log; its process is {record.pid} on {record.host}.",
+    )
+
+
+def _await_successor(fleet: Fleet, settings: Settings, record: WorkerRecord) -> None:
+    _wait(
+        lambda: _is_ready(fleet.get(record.name), record),
+        settings.server_startup_timeout + GRACE_S,
+        f"{record.name} ended and is not up again. See its log.",
+    )
+
+
+def _is_gone(there: WorkerRecord | None, before: WorkerRecord) -> bool:
+    return there is None or there.owner != before.owner or there.died_here()
+
+
+def _is_ready(there: WorkerRecord | None, before: WorkerRecord) -> bool:
+    return there is not None and there.owner != before.owner and there.state is WorkerState.READY
+
+
+def _wait(condition: Callable[[], bool], timeout_s: float, otherwise: str) -> None:
+    until = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > until:
+            raise WorkerStays(otherwise)
+        time.sleep(LOOK_S)
+
+
+def _short(record: WorkerRecord) -> str:
+    return record.name.partition("@")[0]

@@ -1,0 +1,95 @@
+"""Around any engine: a call that is too big for memory is made smaller, and one that never ends ends the worker."""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
+
+from contract.errors import EngineOutOfMemory
+from contract.verdict import Failure
+from workers.engines.base import Completion, Engine, Request
+
+__all__ = ["Guarded"]
+
+log = logging.getLogger(__name__)
+
+#: How often the watchdog looks, in seconds; more often where deadlines are shorter.
+LOOK_S = 1.0
+
+
+class Guarded(Engine):
+    """`engine` with a memory of what fits, and a deadline of `batch_deadline_s` on every call.
+
+    A hung call cannot be taken back from native code, so `on_hang` is called, from the watchdog's thread, and is
+    expected to end the process.
+    """
+
+    def __init__(self, engine: Engine, on_hang: Callable[[], object]) -> None:
+        super().__init__(engine.settings)
+        self._engine = engine
+        self._on_hang = on_hang
+        self._closed = threading.Event()
+        self._numbers = count()
+        self._running_since: dict[int, float] = {}
+        #: Requests that fit into one call as far as is known; None: all that came so far.
+        self._room: int | None = None
+
+    def start(self) -> None:
+        self._engine.start()
+        threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        done: list[Completion] = []
+        room_before = self._room
+        while len(done) < len(requests):
+            part = requests[len(done) : len(done) + (self._room or len(requests))]
+            try:
+                done += self._call(part)
+            except EngineOutOfMemory as trouble:
+                if len(part) > 1:
+                    self._room = len(part) // 2
+                    log.warning(
+                        "%d requests in a call are too many, %d from now on: %s", len(part), self._room, trouble
+                    )
+                else:  # it was this request's size, and not the number of them
+                    self._room = room_before
+                    done.append(Completion(error=Failure(type=type(trouble).__name__, message=str(trouble))))
+        return done
+
+    def describe(self) -> dict[str, Any]:
+        return self._engine.describe()
+
+    def close(self) -> None:
+        self._closed.set()
+        self._engine.close()
+
+    def _call(self, requests: Sequence[Request]) -> list[Completion]:
+        with self._timed():
+            return self._engine.generate(requests)
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        number = next(self._numbers)
+        self._running_since[number] = time.monotonic()
+        try:
+            yield
+        finally:
+            del self._running_since[number]
+
+    def _watch(self) -> None:
+        deadline_s = self.settings.batch_deadline_s
+        while not self._closed.wait(min(LOOK_S, deadline_s / 4)):
+            oldest = min(self._running_since.copy().values(), default=None)
+            if oldest is not None and time.monotonic() - oldest > deadline_s:
+                log.critical(
+                    "the engine has not answered a call for %g s (batch_deadline_s): it counts as dead", deadline_s
+                )
+                faulthandler.dump_traceback()
+                self._on_hang()
+                return
