@@ -1,7 +1,7 @@
 """What producers and workers have agreed on, and nothing else: words, wire format, ledger, queue."""
 
 from contract.errors import McqueueError
-from contract.ledger import Begun, Counts, Ledger, RedisLedger, Run
+from contract.ledger import Begun, Counts, Ledger, RedisLedger, Run, RunState
 from contract.memory import MemoryLedger
 from contract.question import Question
 from contract.settings import Settings, load_settings
@@ -24,6 +24,7 @@ __all__ = [
     "RedisLedger",
     "Run",
     "RunSpec",
+    "RunState",
     "Settings",
     "Verdict",
     "load_settings",

@@ -13,7 +13,7 @@ from contract.fleet import Fleet
 from contract.ledger import RedisLedger, Run, translating
 from contract.queue import Priority, held_question_ids, publish, queue_length, queued_question_ids
 
-__all__ = ["heal", "looks_stalled", "missing", "send_missing"]
+__all__ = ["go_on", "heal", "looks_stalled", "missing", "send_missing"]
 
 
 def missing(ledger: RedisLedger, run: Run) -> list[str]:
@@ -39,22 +39,38 @@ def send_missing(
 def heal(
     ledger: RedisLedger, app: Celery, run: Run, batch_size: int, priority: Priority = Priority.NORMAL
 ) -> tuple[int, int]:
-    """`send_missing`, unless somebody else is at it just now or the run is still being written."""
+    """`send_missing`, unless somebody else is at it just now or the run is halted or still being written."""
     with translating(ledger.place):
-        if not ledger.counts(run.run_id).written or not Fleet(ledger.client).claim(keys.audit_lock(run.run_id)):
+        counts = ledger.counts(run.run_id)
+        if counts.halted or not counts.written or not Fleet(ledger.client).claim(keys.audit_lock(run.run_id)):
             return 0, 0
     return send_missing(ledger, app, run, batch_size, priority)
+
+
+def go_on(
+    ledger: RedisLedger, app: Celery, run: Run, batch_size: int, priority: Priority = Priority.NORMAL
+) -> tuple[int, int]:
+    """Let a paused or cancelled run go on; publish what is in no message and return (questions, messages).
+
+    That is what workers put aside, of which the books are exact even while its message is being dropped, and whatever
+    else got lost. Killed in between and repeated, it sends the rest.
+    """
+    ledger.resume(run.run_id)
+    aside = list(ledger.take_aside(run.run_id))
+    known = set(aside)
+    ids = aside + [each for each in missing(ledger, run) if each not in known]
+    return len(ids), publish(app, run.spec.model, run.run_id, ids, batch_size, priority) if ids else 0
 
 
 def looks_stalled(ledger: RedisLedger, run: Run) -> bool:
     """Whether `run` has unsettled questions that no message can be carrying any more.
 
     Cheap enough to ask every second: while messages wait it costs a few counts, and only held ones are ever read.
-    A run that is still being written is not stalled.
+    A run that is halted, or still being written, is not stalled.
     """
     with translating(ledger.place):
         if queue_length(ledger.client, run.spec.model):
             return False
         held = (held_question_ids(ledger.client, [name], run.run_id) for name in Fleet(ledger.client).names())
         counts = ledger.counts(run.run_id)
-        return counts.todo > 0 and counts.written and not any(held)
+        return counts.todo > 0 and counts.written and not counts.halted and not any(held)

@@ -13,6 +13,7 @@
     │   ├── RedisUnreachable        retryable
     │   ├── LedgerFull              retryable once there is room
     │   ├── UnknownRun
+    │   ├── RunHalted               paused or cancelled: nothing of it is begun
     │   └── RunConflict             one run id, two different contents
     ├── WorkerStays             a worker did not end, or did not come back, in its time
     └── EngineError             the model could not answer
@@ -49,6 +50,7 @@ __all__ = [
     "RequestRejected",
     "RunConfigError",
     "RunConflict",
+    "RunHalted",
     "SettingsError",
     "UnknownRun",
     "WorkerStays",
@@ -159,6 +161,14 @@ class LedgerFull(LedgerError):
 
 class UnknownRun(LedgerError):
     """No run of that name is in the ledger."""
+
+
+class RunHalted(LedgerError):
+    """The run is paused or cancelled; `state` says which."""
+
+    def __init__(self, message: str, *, state: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.state = state
 
 
 class RunConflict(LedgerError):

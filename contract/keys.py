@@ -1,7 +1,7 @@
 """Every Redis key, one function each. Nobody else spells a key.
 
 mcqueue:runs                    sorted set  run id → creation time (s)
-mcqueue:open                    set         ids of runs that have unsettled questions
+mcqueue:open                    set         ids of runs that have unsettled questions and go on
 mcqueue:run:<id>:meta           string      Run as JSON; its absence means: purged, or never there
 mcqueue:run:<id>:questions      hash        question id → Question as JSON
 mcqueue:run:<id>:order          list        question ids as the file had them
@@ -9,6 +9,8 @@ mcqueue:run:<id>:todo           set         question ids without a verdict
 mcqueue:run:<id>:verdicts       hash        question id → Verdict as JSON; first write wins
 mcqueue:run:<id>:counts         hash        outcome → number; moves with `verdicts`, atomically
 mcqueue:run:<id>:attempts       hash        question id → how often a worker began it
+mcqueue:run:<id>:state          string      `paused` or `cancelled`; its absence means: goes on
+mcqueue:run:<id>:aside          set         unsettled question ids whose message a worker dropped in such a state
 mcqueue:workers                 set         names of workers that may hold messages
 mcqueue:worker:<name>           string      WorkerRecord as JSON; expires when the worker stops beating
 mcqueue:wish:<name>             string      what a person asked of this worker: drain or restart
@@ -48,7 +50,7 @@ PRIORITY_STEPS = (0, 3, 6, 9)
 class RunKeys:
     """The keys of one run."""
 
-    __slots__ = ("attempts", "counts", "meta", "order", "questions", "todo", "verdicts")
+    __slots__ = ("aside", "attempts", "counts", "meta", "order", "questions", "state", "todo", "verdicts")
 
     def __init__(self, run_id: str) -> None:
         base = f"{PREFIX}:run:{run_id}"
@@ -59,6 +61,8 @@ class RunKeys:
         self.verdicts = f"{base}:verdicts"
         self.counts = f"{base}:counts"
         self.attempts = f"{base}:attempts"
+        self.state = f"{base}:state"
+        self.aside = f"{base}:aside"
 
     def all(self) -> list[str]:
         """Every key of the run."""
@@ -76,7 +80,7 @@ def runs() -> str:
 
 
 def open_runs() -> str:
-    """Set of runs with unsettled questions."""
+    """Set of runs with unsettled questions that are neither paused nor cancelled."""
     return f"{PREFIX}:open"
 
 

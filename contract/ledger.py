@@ -10,6 +10,7 @@ import abc
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 from importlib import resources
 from itertools import islice
 from typing import NoReturn, TypeVar, cast
@@ -21,13 +22,26 @@ from redis.commands.core import Script
 from redis.retry import Retry
 
 from contract import keys
-from contract.errors import LedgerError, LedgerFull, RedisUnreachable, RunConflict, UnknownRun, nearest
+from contract.errors import LedgerError, LedgerFull, RedisUnreachable, RunConflict, RunHalted, UnknownRun, nearest
 from contract.question import Question
 from contract.settings import Settings
 from contract.spec import RunSpec
 from contract.verdict import Outcome, Verdict
 
-__all__ = ["Begun", "Committed", "Counts", "Ledger", "RedisLedger", "Run", "chunks", "connect", "lua", "translating"]
+__all__ = [
+    "Begun",
+    "Committed",
+    "Counts",
+    "Ledger",
+    "RedisLedger",
+    "Run",
+    "RunState",
+    "chunks",
+    "connect",
+    "halted",
+    "lua",
+    "translating",
+]
 
 T = TypeVar("T")
 #: Rows per round trip where many are read or written: a few hundred kilobytes at a time.
@@ -49,6 +63,16 @@ class Run(BaseModel):
     created_at: float
 
 
+class RunState(StrEnum):
+    """Whether a run's questions are begun. In any state, what was begun before is settled."""
+
+    RUNNING = "running"
+    #: Nothing is begun until somebody resumes it.
+    PAUSED = "paused"
+    #: The same, and nobody waits for it.
+    CANCELLED = "cancelled"
+
+
 class Counts(BaseModel):
     """How far a run is. `settled` is the sum of the outcomes."""
 
@@ -57,6 +81,7 @@ class Counts(BaseModel):
     total: int
     todo: int
     outcomes: dict[Outcome, int] = Field(default_factory=dict)
+    state: RunState = RunState.RUNNING
 
     def of(self, outcome: Outcome) -> int:
         """Questions that ended as `outcome`."""
@@ -76,6 +101,21 @@ class Counts(BaseModel):
     def finished(self) -> bool:
         """Whether every question of the run has its verdict."""
         return self.settled >= self.total and self.todo == 0
+
+    @property
+    def halted(self) -> bool:
+        """Whether the run is paused or cancelled with questions left."""
+        return self.state is not RunState.RUNNING and not self.finished
+
+    @property
+    def standing(self) -> str:
+        """How the run stands, in one word: `settled`, or its state."""
+        return "settled" if self.finished else self.state.value
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing to wait for: finished, or cancelled."""
+        return self.finished or self.state is RunState.CANCELLED
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +159,7 @@ class Ledger(abc.ABC):
 
     @abc.abstractmethod
     def open_runs(self) -> list[str]:
-        """Ids of the runs that have unsettled questions."""
+        """Ids of the runs that have unsettled questions and are neither paused nor cancelled."""
 
     @abc.abstractmethod
     def counts(self, run_id: str) -> Counts:
@@ -135,6 +175,8 @@ class Ledger(abc.ABC):
 
         A question begun `suspect_from` times already (0: no limit) comes back uncounted, so that the caller can begin
         it alone: it may be what its earlier company died of.
+
+        Raises RunHalted for a paused or cancelled run, having put aside the unsettled ones: drop their message.
         """
 
     @abc.abstractmethod
@@ -150,8 +192,31 @@ class Ledger(abc.ABC):
         """One question with its verdict if it has one. Raises UnknownRun if the run lacks it."""
 
     @abc.abstractmethod
+    def halt(self, run_id: str, state: RunState) -> RunState:
+        """Pause or cancel the run and return what it was; a cancelled run stays cancelled."""
+
+    @abc.abstractmethod
+    def resume(self, run_id: str) -> RunState:
+        """Let the run go on and return what it was. What is in no message for that is left to `take_aside`."""
+
+    @abc.abstractmethod
+    def take_aside(self, run_id: str) -> Iterator[str]:
+        """Unsettled ids that were put aside, in input order, each given out once: send them."""
+
+    @abc.abstractmethod
+    def reopen_failed(self, run_id: str) -> int:
+        """Take failed verdicts back and return how many; their questions are as if never begun. Raises RunHalted."""
+
+    @abc.abstractmethod
     def purge(self, run_id: str) -> None:
         """Forget the run; messages of it that are still under way will be dropped."""
+
+
+def halted(run_id: str, state: str) -> RunHalted:
+    """What is raised where a run in `state` is asked to go on."""
+    return RunHalted(
+        f"Run {run_id} is {state}.", state=state, hint=f"Let it go on with: python -m producer resume {run_id}"
+    )
 
 
 def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
@@ -213,6 +278,9 @@ class RedisLedger(Ledger):
         self._add = lua(self._redis, "add")
         self._begin = lua(self._redis, "begin")
         self._commit = lua(self._redis, "commit")
+        self._halt = lua(self._redis, "halt")
+        self._resume = lua(self._redis, "resume")
+        self._reopen = lua(self._redis, "reopen")
 
     @classmethod
     def connect(cls, settings: Settings) -> RedisLedger:
@@ -242,7 +310,7 @@ class RedisLedger(Ledger):
 
     def add_questions(self, run_id: str, questions: Iterable[Question]) -> int:
         names = keys.run_keys(run_id)
-        books = [names.meta, names.questions, names.order, names.todo, keys.open_runs()]
+        books = [names.meta, names.questions, names.order, names.todo, keys.open_runs(), names.state]
         new = 0
         with translating(self._place):
             for chunk in chunks(questions, CHUNK):
@@ -279,8 +347,10 @@ class RedisLedger(Ledger):
             pipeline = self._redis.pipeline(transaction=True)
             pipeline.scard(names.todo)
             pipeline.hgetall(names.counts)
-            todo, outcomes = pipeline.execute()
-        return Counts(total=total, todo=todo, outcomes={Outcome(name): int(n) for name, n in outcomes.items()})
+            pipeline.get(names.state)
+            todo, outcomes, state = pipeline.execute()
+        by_outcome = {Outcome(name): int(n) for name, n in outcomes.items() if int(n)}
+        return Counts(total=total, todo=todo, outcomes=by_outcome, state=_state(state))
 
     def unsettled(self, run_id: str) -> Iterator[str]:
         names = keys.run_keys(run_id)
@@ -292,11 +362,12 @@ class RedisLedger(Ledger):
     def begin(self, run_id: str, question_ids: Sequence[str], suspect_from: int = 0) -> list[Begun]:
         names = keys.run_keys(run_id)
         with translating(self._place):
-            found = self._begin(
-                [names.meta, names.questions, names.todo, names.attempts], [suspect_from, *question_ids]
-            )
+            books = [names.meta, names.questions, names.todo, names.attempts, names.state, names.aside]
+            found = self._begin(books, [suspect_from, *question_ids])
             if found is None:
                 self._unknown(run_id)
+        if isinstance(found, str):
+            raise halted(run_id, found)
         return [
             Begun(Question.model_validate_json(body), int(attempts), counted=bool(int(counted)))
             for body, attempts, counted in zip(found[0::3], found[1::3], found[2::3], strict=True)
@@ -343,6 +414,60 @@ class RedisLedger(Ledger):
             raise UnknownRun(f"Run {run_id} has no question {question_id!r}.", hint="The ids stand in its results.csv.")
         return Question.model_validate_json(cast(str, body)), _verdict(cast("str | None", verdict))
 
+    def halt(self, run_id: str, state: RunState) -> RunState:
+        names = keys.run_keys(run_id)
+        with translating(self._place):
+            found = self._halt([names.meta, names.state, keys.open_runs()], [run_id, state.value])
+            if found is None:
+                self._unknown(run_id)
+        return _state(found)
+
+    def resume(self, run_id: str) -> RunState:
+        names = keys.run_keys(run_id)
+        with translating(self._place):
+            found = self._resume([names.meta, names.state, names.todo, keys.open_runs()], [run_id])
+            if found is None:
+                self._unknown(run_id)
+        return _state(found)
+
+    def take_aside(self, run_id: str) -> Iterator[str]:
+        names = keys.run_keys(run_id)
+        for ids in self._ids(run_id):
+            with translating(self._place):
+                pipeline = self._redis.pipeline(transaction=True)
+                pipeline.smismember(names.aside, ids)
+                pipeline.smismember(names.todo, ids)
+                pipeline.srem(names.aside, *ids)
+                aside, unsettled, _ = pipeline.execute()
+            yield from (each for each, *both in zip(ids, aside, unsettled, strict=True) if all(both))
+
+    def reopen_failed(self, run_id: str) -> int:
+        names = keys.run_keys(run_id)
+        books = [
+            names.meta,
+            names.state,
+            names.verdicts,
+            names.todo,
+            names.counts,
+            names.attempts,
+            keys.open_runs(),
+        ]
+        reopened = 0
+        for ids in self._ids(run_id):
+            with translating(self._place):
+                bodies = cast("list[str | None]", self._redis.hmget(names.verdicts, ids))
+                arguments = [run_id]
+                for each, body in zip(ids, bodies, strict=True):
+                    if body and Verdict.model_validate_json(body).outcome is Outcome.FAILED:
+                        arguments += (each, body)
+                found = self._reopen(books, arguments) if len(arguments) > 1 else 0
+                if found is None:
+                    self._unknown(run_id)
+            if isinstance(found, str):
+                raise halted(run_id, found)
+            reopened += int(found)
+        return reopened
+
     def purge(self, run_id: str) -> None:
         self.run(run_id)
         with translating(self._place):
@@ -368,6 +493,10 @@ class RedisLedger(Ledger):
         known = cast("list[str]", self._redis.zrevrange(keys.runs(), 0, 99))
         hint = nearest(run_id, known) or "`python -m producer runs` lists them."
         raise UnknownRun(f"No run {run_id!r} in the ledger at {self._place}.", hint=hint)
+
+
+def _state(word: str | None) -> RunState:
+    return RunState(word) if word else RunState.RUNNING
 
 
 def _verdict(body: str | None) -> Verdict | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from contract.errors import RunConflict, UnknownRun, nearest
-from contract.ledger import Begun, Committed, Counts, Ledger, Run
+from contract.ledger import Begun, Committed, Counts, Ledger, Run, RunState, halted
 from contract.question import Question
 from contract.verdict import Outcome, Verdict
 
@@ -21,6 +21,8 @@ class _Books:
     questions: dict[str, Question] = field(default_factory=dict)
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     attempts: Counter[str] = field(default_factory=Counter)
+    state: RunState = RunState.RUNNING
+    aside: set[str] = field(default_factory=set)
 
     def todo(self) -> list[str]:
         return [each for each in self.questions if each not in self.verdicts]
@@ -59,13 +61,15 @@ class MemoryLedger(Ledger):
 
     def open_runs(self) -> list[str]:
         with self._lock:
-            return sorted(run_id for run_id, books in self._runs.items() if books.todo())
+            return sorted(
+                run_id for run_id, books in self._runs.items() if books.state is RunState.RUNNING and books.todo()
+            )
 
     def counts(self, run_id: str) -> Counts:
         with self._lock:
             books = self._books(run_id)
             outcomes: Counter[Outcome] = Counter(verdict.outcome for verdict in books.verdicts.values())
-            return Counts(total=books.run.questions, todo=len(books.todo()), outcomes=dict(outcomes))
+            return Counts(total=books.run.questions, todo=len(books.todo()), outcomes=dict(outcomes), state=books.state)
 
     def unsettled(self, run_id: str) -> Iterator[str]:
         with self._lock:
@@ -74,10 +78,12 @@ class MemoryLedger(Ledger):
     def begin(self, run_id: str, question_ids: Sequence[str], suspect_from: int = 0) -> list[Begun]:
         with self._lock:
             books = self._books(run_id)
+            open_ones = [each for each in question_ids if each in books.questions and each not in books.verdicts]
+            if books.state is not RunState.RUNNING:
+                books.aside.update(open_ones)
+                raise halted(run_id, books.state)
             begun = []
-            for each in question_ids:
-                if each not in books.questions or each in books.verdicts:
-                    continue
+            for each in open_ones:
                 counted = not suspect_from or books.attempts[each] < suspect_from
                 books.attempts[each] += counted
                 begun.append(Begun(books.questions[each], books.attempts[each], counted))
@@ -103,6 +109,40 @@ class MemoryLedger(Ledger):
             if question_id not in books.questions:
                 raise UnknownRun(f"Run {run_id} has no question {question_id!r}.")
             return books.questions[question_id], books.verdicts.get(question_id)
+
+    def halt(self, run_id: str, state: RunState) -> RunState:
+        with self._lock:
+            books = self._books(run_id)
+            was = books.state
+            if was is not RunState.CANCELLED:
+                books.state = state
+            return was
+
+    def resume(self, run_id: str) -> RunState:
+        with self._lock:
+            books = self._books(run_id)
+            was, books.state = books.state, RunState.RUNNING
+            return was
+
+    def take_aside(self, run_id: str) -> Iterator[str]:
+        with self._lock:
+            books = self._books(run_id)
+            taken = [each for each in books.todo() if each in books.aside]
+            books.aside.clear()
+            return iter(taken)
+
+    def reopen_failed(self, run_id: str) -> int:
+        with self._lock:
+            books = self._books(run_id)
+            if books.state is not RunState.RUNNING and books.todo():
+                raise halted(run_id, books.state)
+            failed = [each for each, verdict in books.verdicts.items() if verdict.outcome is Outcome.FAILED]
+            for each in failed:
+                del books.verdicts[each]
+                del books.attempts[each]
+            if failed:
+                books.state = RunState.RUNNING
+            return len(failed)
 
     def purge(self, run_id: str) -> None:
         with self._lock:

@@ -27,6 +27,9 @@ class Broker(Protocol):
     def heal(self, run: Run, priority: Priority) -> tuple[int, int]:
         """The same for a stalled run, unless somebody else is at it."""
 
+    def go_on(self, run: Run, priority: Priority) -> tuple[int, int]:
+        """Let a paused or cancelled run go on: send what is in no message; return (questions, messages)."""
+
     def looks_stalled(self, run: Run) -> bool:
         """Whether there are unsettled questions that no message can be carrying."""
 
@@ -58,6 +61,10 @@ class RedisBroker:
     def heal(self, run: Run, priority: Priority) -> tuple[int, int]:
         """The same for a stalled run, unless somebody else is at it."""
         return audit.heal(self._ledger, self._app, run, self._settings.question_batch_size, priority)
+
+    def go_on(self, run: Run, priority: Priority) -> tuple[int, int]:
+        """Let a paused or cancelled run go on: send what is in no message; return (questions, messages)."""
+        return audit.go_on(self._ledger, self._app, run, self._settings.question_batch_size, priority)
 
     def looks_stalled(self, run: Run) -> bool:
         """Whether there are unsettled questions that no message can be carrying."""
@@ -101,12 +108,21 @@ class MemoryBroker:
         return len(lost), self.publish(run, lost, priority)
 
     def heal(self, run: Run, priority: Priority) -> tuple[int, int]:
-        """The same: there is nobody else."""
-        return self.send_missing(run, priority)
+        """The same, unless the run is halted: there is nobody else."""
+        return (0, 0) if self.ledger.counts(run.run_id).halted else self.send_missing(run, priority)
+
+    def go_on(self, run: Run, priority: Priority) -> tuple[int, int]:
+        """Let a paused or cancelled run go on: send what is in no message; return (questions, messages)."""
+        self.ledger.resume(run.run_id)
+        aside = list(self.ledger.take_aside(run.run_id))
+        messages = self.publish(run, aside, priority)
+        questions, more = self.send_missing(run, priority)
+        return len(aside) + questions, messages + more
 
     def looks_stalled(self, run: Run) -> bool:
         """Whether there are unsettled questions and no message."""
-        return not self.queue_length(run.spec.model) and self.ledger.counts(run.run_id).todo > 0
+        counts = self.ledger.counts(run.run_id)
+        return not self.queue_length(run.spec.model) and counts.todo > 0 and not counts.halted
 
     def queue_length(self, model: str) -> int:
         """Messages that wait for a worker of `model`."""

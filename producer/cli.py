@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import click
@@ -12,6 +11,7 @@ from contract import logs
 from contract.settings import PREFIX
 from producer.columns import iso
 from producer.compare import compare
+from producer.control import cancel, pause, purge, requeue, resume
 from producer.enqueue import enqueue
 from producer.export import FORMATS
 from producer.finish import export_and_tell, finish, stay, tell
@@ -50,9 +50,8 @@ def main(ctx: click.Context, redis: str | None, deploy: Path | None) -> None:
     ctx.call_on_close(session.close)
 
 
-main.add_command(enqueue)
-main.add_command(compare)
-main.add_command(index)
+for command in (enqueue, compare, index, pause, resume, cancel, requeue, purge):
+    main.add_command(command)
 
 
 @main.command()
@@ -81,8 +80,8 @@ def watch_(session: Session, run_name: str, then_export: bool, out: Path, as_jso
     if then_export:
         finish(session, run, out, as_json=as_json)
     else:
-        stay(session, run)
-        tell(session, run, out, as_json=as_json)
+        counts = stay(session, run)
+        tell(session, run, out, counts, as_json=as_json)
 
 
 @main.command("export")
@@ -101,12 +100,18 @@ def export_(session: Session, run_name: str, formats: tuple[str, ...], out: Path
 @click.pass_obj
 def runs(session: Session, as_json: bool) -> None:
     """All runs, newest first."""
-    found = [(run, Tally.of_counts(session.ledger.counts(run.run_id))) for run in session.ledger.runs()]
+    found = [(run, session.ledger.counts(run.run_id)) for run in session.ledger.runs()]
     if as_json:
         echo_json(
             [
-                {"run_id": run.run_id, "created_at": iso(run.created_at), "source": run.source, **tally.to_json()}
-                for run, tally in found
+                {
+                    "run_id": run.run_id,
+                    "created_at": iso(run.created_at),
+                    "source": run.source,
+                    "state": counts.standing,
+                    **Tally.of_counts(counts).to_json(),
+                }
+                for run, counts in found
             ]
         )
         return
@@ -114,12 +119,13 @@ def runs(session: Session, as_json: bool) -> None:
         note("There is no run yet. Make one: python -m producer enqueue FILE")
         return
     rows = []
-    for run, tally in found:
-        share = tally.over_all()
-        settled = f"{tally.settled:,}/{tally.total:,}"
+    for run, counts in found:
+        share = Tally.of_counts(counts).over_all()
+        settled = f"{counts.settled:,}/{counts.total:,}"
         accuracy = f"{share.value:.3f}" if share else "-"
-        rows.append((run.run_id, iso(run.created_at)[:19], settled, accuracy, f"{run.chance:.3f}", run.source))
-    echo_table(("run", "created (UTC)", "settled", "accuracy", "chance", "source"), rows)
+        created = iso(run.created_at)[:19]
+        rows.append((run.run_id, created, counts.standing, settled, accuracy, f"{run.chance:.3f}", run.source))
+    echo_table(("run", "created (UTC)", "state", "settled", "accuracy", "chance", "source"), rows)
 
 
 @main.command()
@@ -135,19 +141,3 @@ def show(session: Session, run_name: str, question_id: str, as_json: bool) -> No
         echo_json(question_json(run, question, verdict))
     else:
         echo_lines(question_lines(run, question, verdict))
-
-
-@main.command()
-@run_argument(required=True)
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.pass_obj
-def purge(session: Session, run_name: str, yes: bool) -> None:
-    """Forget RUN: questions and verdicts leave the ledger. Exported files stay."""
-    run = session.run(run_name)
-    if not yes:
-        if not sys.stdin.isatty():
-            raise click.UsageError("Nobody to ask: say --yes.")
-        settled = session.ledger.counts(run.run_id).settled
-        click.confirm(f"Forget {run.run_id} with {settled:,} of {run.questions:,} verdicts?", abort=True, err=True)
-    session.ledger.purge(run.run_id)
-    click.echo(f"forgot {run.run_id}")

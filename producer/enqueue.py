@@ -14,7 +14,7 @@ from contract.prompts import prompts_of
 from contract.queue import Priority
 from producer.export import write_rejected
 from producer.finish import finish
-from producer.options import as_json, folder, note, to_priority
+from producer.options import as_json, folder, note, priority_option, to_priority
 from producer.present import Lines, echo_json, echo_lines, number, workers_line
 from producer.readers import opened
 from producer.runconfig import load_run_config
@@ -37,12 +37,15 @@ class _How:
     as_json: bool
 
 
+_AGAIN = {State.RESUMED: "resumed", State.REVIVED: "was cancelled, goes on"}
+
+
 @click.command()
 @click.argument("file")
 @click.option("--config", type=click.Path(path_type=Path), help="What is asked: a file of configs/runs/.")
 @click.option("--set", "overrides", multiple=True, metavar="NAME=VALUE", help="Lay one value over the configuration.")
 @click.option("--run", "name", default="", metavar="NAME", help="What the run is called instead of file, model, mode.")
-@click.option("--priority", type=click.Choice(["high", "normal", "low"]), default="normal", show_default=True)
+@priority_option
 @click.option("--limit", type=click.IntRange(min=1), help="Take the first N questions only; the rest is not read.")
 @click.option("--sample", type=click.IntRange(min=1), help="Take N questions at random, in the file's order.")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of --sample. Default: the configuration's seed.")
@@ -69,7 +72,7 @@ def enqueue(
 ) -> None:
     """Enqueue the questions of FILE (.json, .jsonl, .csv; - for JSON Lines on standard input).
 
-    The same questions asked the same way are the same run: enqueuing them again resumes it.
+    The same questions asked the same way are the same run: enqueuing them again resumes it, a cancelled one too.
     """
     if limit and sample:
         raise click.UsageError("--limit and --sample exclude each other.")
@@ -122,9 +125,11 @@ def _echo(planned: Plan, done: Submitted, session: Session, how: _How, rejected:
 def _state(done: Submitted) -> str:
     if done.state is State.SETTLED:
         return "already settled: nothing was sent"
-    if done.state is State.RESUMED:
+    if done.state is State.PAUSED:
+        return f"paused: nothing was sent; let it go on with: python -m producer resume {done.run.run_id}"
+    if done.state in _AGAIN:
         counted = f"{done.unsettled:,} of {done.run.questions:,} unsettled"
-        return f"resumed: {counted}, {done.sent:,} sent again in {number(done.messages, 'message')}"
+        return f"{_AGAIN[done.state]}: {counted}, {done.sent:,} sent again in {number(done.messages, 'message')}"
     return f"new: {number(done.sent, 'question')} sent in {number(done.messages, 'message')}"
 
 

@@ -48,7 +48,7 @@ def export(
     complete: on InputError (no room, no permission) the old ones stand as they were.
     """
     run = ledger.run(run_id)
-    summary = Summary(run)
+    summary = Summary(run, ledger.counts(run_id).state)
     paths = [directory / f"results.{name}" for name in formats]
     with _explaining(directory), ExitStack() as stack:
         writers: list[Write] = [

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from contract.ledger import Run
+from contract.ledger import Counts, Run
 from contract.queue import Priority
 from contract.verdict import Outcome
 from producer.export import export
-from producer.options import INTERRUPTED, SOME_FAILED, note, progress_console
+from producer.options import CANCELLED, INTERRUPTED, SOME_FAILED, note, progress_console
 from producer.present import echo_json, echo_lines, result_lines
 from producer.progress import screen_for
 from producer.retrieved import retrieval_lines
@@ -22,10 +22,10 @@ from producer.watch import watch
 __all__ = ["export_and_tell", "finish", "stay", "tell"]
 
 
-def stay(session: Session, run: Run, priority: Priority = Priority.NORMAL) -> None:
-    """Watch the run on stderr until it is settled; Ctrl-C ends the watching with 130, and nothing else."""
+def stay(session: Session, run: Run, priority: Priority = Priority.NORMAL) -> Counts:
+    """Watch the run on stderr until it is settled or cancelled; Ctrl-C ends the watching with 130, and nothing else."""
     try:
-        watch(session.ledger, session.broker, run.run_id, screen_for(progress_console()), priority=priority)
+        return watch(session.ledger, session.broker, run.run_id, screen_for(progress_console()), priority=priority)
     except KeyboardInterrupt:
         note(f"the run goes on; rejoin with: python -m producer watch {run.run_id}")
         raise click.exceptions.Exit(INTERRUPTED) from None
@@ -33,34 +33,42 @@ def stay(session: Session, run: Run, priority: Priority = Priority.NORMAL) -> No
 
 def finish(session: Session, run: Run, out: Path, *, as_json: bool, priority: Priority = Priority.NORMAL) -> None:
     """Watch the run, export it to `out`/<run> and print how it came out."""
-    stay(session, run, priority)
+    counts = stay(session, run, priority)
     export_and_tell(session, run, out, ("csv",), as_json=as_json)
+    _exit_if_cancelled(counts)
 
 
 def export_and_tell(session: Session, run: Run, out: Path, formats: Sequence[str], *, as_json: bool) -> None:
     """Export the run as it stands and print how it came out; exit with 3 if it is finished with failed questions."""
     live = session.broker.workers(run.spec.model)
     done = export(session.ledger, run.run_id, out / run.run_id, formats, live)
+    state = done.summary["state"]
     if as_json:
         echo_json({**done.summary, "files": [str(path) for path in done.files]})
     else:
-        echo_lines(result_lines(run, done.tally, done.files, retrieval_lines(done.retrieval)))
+        echo_lines(result_lines(run, done.tally, state, done.files, retrieval_lines(done.retrieval)))
     _exit_by(done.tally.count(Outcome.FAILED) if not done.tally.unsettled else 0)
 
 
-def tell(session: Session, run: Run, out: Path, *, as_json: bool) -> None:
-    """Print how the run came out, with its exported files if there are any; the same exit codes."""
-    summary = Summary.of(run, session.ledger.results(run.run_id))
+def tell(session: Session, run: Run, out: Path, counts: Counts, *, as_json: bool) -> None:
+    """Print how the run came out, with its exported files if there are any; the same exit codes, and that of `stay`."""
+    summary = Summary.of(run, counts.state, session.ledger.results(run.run_id))
     found = summary.tally
     files = sorted((out / run.run_id).glob("results.*"))
     if as_json:
-        content = {"run_id": run.run_id, **found.to_json(), "chance": round(run.chance, 6)}
+        content = {"run_id": run.run_id, "state": summary.standing, **found.to_json(), "chance": round(run.chance, 6)}
         echo_json({**content, **summary.retrieval_json(), "files": [str(path) for path in files]})
     else:
-        echo_lines(result_lines(run, found, files, retrieval_lines(summary.retrieval)))
+        echo_lines(result_lines(run, found, summary.standing, files, retrieval_lines(summary.retrieval)))
         if not files:
             note(f"write its results with: python -m producer export {run.run_id}")
+    _exit_if_cancelled(counts)
     _exit_by(found.count(Outcome.FAILED) if not found.unsettled else 0)
+
+
+def _exit_if_cancelled(counts: Counts) -> None:
+    if not counts.finished:
+        raise click.exceptions.Exit(CANCELLED)
 
 
 def _exit_by(failed: int) -> None:

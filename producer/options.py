@@ -1,6 +1,7 @@
 """The command line's frame: errors as one line, exit codes, and the options that several commands share.
 
-Exit codes: 0 done, 1 user error, 2 usage, 3 finished but some questions failed, 130 interrupted.
+Exit codes: 0 done, 1 user error, 2 usage, 3 finished but some questions failed, 4 cancelled before its end,
+130 interrupted.
 """
 
 from __future__ import annotations
@@ -16,18 +17,21 @@ from contract.errors import McqueueError
 from contract.queue import Priority
 
 __all__ = [
+    "CANCELLED",
     "INTERRUPTED",
     "SOME_FAILED",
     "Commands",
     "as_json",
     "folder",
     "note",
+    "priority_option",
     "progress_console",
     "run_argument",
     "to_priority",
 ]
 
 SOME_FAILED = 3
+CANCELLED = 4
 INTERRUPTED = 130
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -74,6 +78,12 @@ def folder(command: Command) -> Command:
     kind = click.Path(file_okay=False, path_type=Path)
     text = "Folder that gets one folder per run."
     return click.option("--out", type=kind, default=Path("results"), show_default=True, help=text)(command)
+
+
+def priority_option(command: Command) -> Command:
+    """`--priority`."""
+    words = click.Choice(["high", "normal", "low"])
+    return click.option("--priority", type=words, default="normal", show_default=True)(command)
 
 
 def run_argument(*, required: bool) -> Callable[[Command], Command]:

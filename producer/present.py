@@ -94,10 +94,14 @@ def difference(pairs: Pairs) -> str:
     return f"{pairs.difference:+.3f}  95 % interval {bounds.low:+.3f} to {bounds.high:+.3f}"
 
 
-def result_lines(run: Run, tally: Tally, files: Iterable[Path] = (), retrieval: Lines | None = None) -> Lines:
-    """How a run came out; `retrieval` are the lines about that, where the run had it."""
+def result_lines(
+    run: Run, tally: Tally, standing: str, files: Iterable[Path] = (), retrieval: Lines | None = None
+) -> Lines:
+    """How a run came out; where it is not settled, that comes first. `retrieval` are the lines about that, if any."""
+    unfinished = f"{standing}, not finished: {run.questions - tally.settled:,} of {run.questions:,} without a verdict"
     lines = [
         ("run", run.run_id),
+        *([] if standing == "settled" else [("state", unfinished)]),
         *_accuracy_lines(tally),
         ("chance", f"{run.chance:.3f}"),
         *_calibration_lines(tally.calibration),
@@ -106,8 +110,6 @@ def result_lines(run: Run, tally: Tally, files: Iterable[Path] = (), retrieval: 
     ]
     if tally.keyless.total():
         lines.append(("no key", f"{tally.keyless.total():,} questions, in no accuracy"))
-    if tally.unsettled:
-        lines.append(("unsettled", f"{tally.unsettled:,} of {tally.total:,}"))
     return lines + [("results" if not at else "", str(path)) for at, path in enumerate(files)]
 
 
@@ -132,6 +134,7 @@ def status_json(run: Run, counts: Counts, broker: Broker) -> dict[str, Any]:
         "source": run.source,
         "model": run.spec.model,
         "mode": run.spec.mode.value,
+        "state": counts.standing,
         **Tally.of_counts(counts).to_json(),
         "finished": counts.finished,
         "chance": round(run.chance, 6),
@@ -145,7 +148,7 @@ def status_lines(run: Run, counts: Counts, broker: Broker) -> Lines:
     """`status` for people."""
     spec = run.spec
     tally = Tally.of_counts(counts)
-    lines = result_lines(run, tally)
+    lines = result_lines(run, tally, counts.standing)
     asked = f"{spec.mode} · normalization {spec.normalization} · prompt {spec.prompt.name} {spec.prompt.version}"
     waiting = broker.queue_length(spec.model)
     lines[1:1] = [
@@ -153,7 +156,7 @@ def status_lines(run: Run, counts: Counts, broker: Broker) -> Lines:
         ("settled", f"{counts.settled:,} of {counts.total:,} ({100 * counts.settled / counts.total:.1f} %)"),
     ]
     return [
-        *(line for line in lines if line[0] != "unsettled"),
+        *lines,
         ("queue", f"{keys.queue_name(spec.model)}: {number(waiting, 'message')} waiting"),
         ("workers", workers_line(run, counts.finished, broker)),
     ]

@@ -127,7 +127,7 @@ class LineScreen:
     def show(self, snapshot: Snapshot) -> None:
         """Show how the run stands, unless a line just came."""
         now = time.monotonic()
-        if now >= self._next or snapshot.counts.finished:
+        if now >= self._next or snapshot.counts.over:
             self._next = now + LINE_EVERY_S
             self.say(snapshot.line())
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from contract.errors import QuestionFileError
-from contract.ledger import Ledger, Run
+from contract.ledger import Ledger, Run, RunState
 from contract.queue import Priority
 from contract.settings import Settings
 from contract.spec import RunSpec, run_id_for, slug
@@ -30,6 +30,10 @@ class State(StrEnum):
 
     NEW = "new"
     RESUMED = "resumed"
+    #: It was cancelled, and goes on now.
+    REVIVED = "revived"
+    #: Nothing was sent: somebody wants it to wait.
+    PAUSED = "paused"
     SETTLED = "settled"
 
 
@@ -125,12 +129,15 @@ def submit(planned: Plan, ledger: Ledger, broker: Broker, priority: Priority = P
         return Submitted(run, State.SETTLED, unsettled=0, sent=0, messages=0)
     if counts.settled + counts.todo < run.questions:
         _write(planned, ledger, run, new=new)
+    if counts.state is RunState.PAUSED:
+        return Submitted(run, State.PAUSED, ledger.counts(run.run_id).todo, sent=0, messages=0)
     if new:
         messages = broker.publish(run, ledger.unsettled(run.run_id), priority)
         return Submitted(run, State.NEW, run.questions, run.questions, messages)
     unsettled = ledger.counts(run.run_id).todo
-    sent, messages = broker.send_missing(run, priority)
-    return Submitted(run, State.RESUMED, unsettled, sent, messages)
+    if counts.state is RunState.CANCELLED:
+        return Submitted(run, State.REVIVED, unsettled, *broker.go_on(run, priority))
+    return Submitted(run, State.RESUMED, unsettled, *broker.send_missing(run, priority))
 
 
 def _write(planned: Plan, ledger: Ledger, run: Run, *, new: bool) -> None:

@@ -11,7 +11,7 @@ from importlib import metadata
 from typing import Any
 
 from contract.fleet import WorkerRecord
-from contract.ledger import Run
+from contract.ledger import Run, RunState
 from contract.question import Question
 from contract.spec import Mode
 from contract.verdict import Outcome, Verdict
@@ -29,6 +29,8 @@ class Summary:
     """Everything that is counted over the questions of a run."""
 
     run: Run
+    #: What it is, should questions turn out to be unsettled.
+    state: RunState = RunState.RUNNING
     tally: Tally = field(default_factory=Tally)
     #: By subject; questions without one are under the empty name.
     subjects: defaultdict[str, Tally] = field(default_factory=lambda: defaultdict(Tally))
@@ -54,9 +56,9 @@ class Summary:
             self.retrieval = RetrievalTally.of(self.run.spec.rag)
 
     @classmethod
-    def of(cls, run: Run, results: Iterable[tuple[Question, Verdict | None]]) -> Summary:
+    def of(cls, run: Run, state: RunState, results: Iterable[tuple[Question, Verdict | None]]) -> Summary:
         """The summary of all `results`."""
-        summary = cls(run)
+        summary = cls(run, state)
         for _ in summary.watching(results):
             pass
         return summary
@@ -92,6 +94,11 @@ class Summary:
             self.judged_and_read += 1
             self.judge_agrees += (verdict.choice == question.answer) == (verdict.outcome is Outcome.CORRECT)
 
+    @property
+    def standing(self) -> str:
+        """`settled` if every question of the run came by with a verdict, else what the run is."""
+        return "settled" if self.tally.settled >= self.run.questions else self.state.value
+
     def to_json(self, live: Iterable[WorkerRecord] = ()) -> dict[str, Any]:
         """The summary's content. `live` are the workers whose engines are described in it."""
         spec = self.run.spec
@@ -99,6 +106,7 @@ class Summary:
         return {
             "run_id": self.run.run_id,
             "source": self.run.source,
+            "state": self.standing,
             "spec": spec.model_dump(mode="json"),
             "prompt_version": spec.prompt.version,
             "fingerprint": spec.fingerprint(),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from contract.errors import LedgerError, RedisUnreachable
-from contract.ledger import Counts, Ledger, Run
+from contract.ledger import Counts, Ledger, Run, RunState
 from contract.queue import Priority
 from producer.broker import Broker
 from producer.progress import Pace, Screen, Snapshot
@@ -42,7 +42,9 @@ def watch(
     priority: Priority = Priority.NORMAL,
     clock: Clock | None = None,
 ) -> Counts:
-    """Show the run on `screen` until it is settled; return its final counts. What got lost is sent at `priority`.
+    """Show the run on `screen` until it is settled or cancelled; return its final counts.
+
+    What got lost is sent at `priority`. A paused run is waited for.
 
     Outlives a Redis that goes away for a while. Raises LedgerError if the run is purged meanwhile, or if questions
     are missing that nobody is writing.
@@ -52,7 +54,7 @@ def watch(
     with screen:
         while True:
             counts = watcher.look(clock.now())
-            if counts is not None and counts.finished:
+            if counts is not None and counts.over:
                 return counts
             clock.sleep(TICK_S)
 
@@ -71,6 +73,7 @@ class _Watcher:
     stall_next: float = 0.0
     stalls: int = 0
     incomplete_since: float | None = None
+    state: RunState = RunState.RUNNING
 
     def look(self, now: float) -> Counts | None:
         """One look; None while Redis does not answer."""
@@ -91,10 +94,18 @@ class _Watcher:
         self.pace.observe(now, counts.settled)
         self.screen.show(Snapshot(self.run.run_id, counts, self.pace.lately, self.pace.mean, workers))
         if not counts.finished:
+            self._mind_halt(counts)
+        if not counts.finished and not counts.halted:
             self._mind_workers(now, workers)
             self._mind_stall(now)
             self._mind_missing(now, counts)
         return counts
+
+    def _mind_halt(self, counts: Counts) -> None:
+        if counts.state is not self.state:
+            resume = f"Let it go on with: python -m producer resume {self.run.run_id}"
+            self.screen.say(f"The run is {counts.state}. {resume}" if counts.halted else "The run goes on.")
+        self.state = counts.state
 
     def _mind_workers(self, now: float, workers: int) -> None:
         if workers:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from contract.errors import EngineDead, LedgerError, UnknownRun
+from contract.errors import EngineDead, LedgerError, RunHalted, UnknownRun
 from contract.ledger import Ledger
 from contract.queue import MESSAGE_VERSION
 from contract.settings import Settings
 from contract.spec import Judge, RunSpec
-from contract.verdict import Failure, Outcome, Verdict
+from contract.verdict import Failure, Verdict
 from workers.aggregator import Batch, Held, Settlement
 from workers.engines.base import Engine
 from workers.events import BatchEvents
@@ -27,6 +28,10 @@ log = logging.getLogger(__name__)
 SUSPECT_FROM = 2
 LONGEST_PAUSE_S = 5.0
 RETRY_PAUSE_S = 1.0
+
+
+#: (run, question) → how it ended here: an outcome, or why it was not begun.
+Endings: TypeAlias = dict[tuple[str, str], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,26 +82,35 @@ class BatchScorer:
                 events.ended(batch)
         self._log(batch)
 
-    def _score(self, batch: Batch) -> dict[tuple[str, str], Outcome]:
-        """Outcome by (run, question) of what this batch settled."""
+    def _score(self, batch: Batch) -> Endings:
+        """What became of the questions that this batch found unsettled."""
+        endings: Endings = {}
         ready: list[_Work] = []
         suspects: list[_Work] = []
         refused: list[tuple[_Work, Verdict]] = []
         for run_id, asked in _by_run(batch).items():
-            for work in self._begin(run_id, asked):
+            try:
+                begun = self._begin(run_id, asked)
+            except RunHalted as halt:
+                endings |= _not_begun(run_id, asked, halt)
+                continue
+            for work in begun:
                 refusal = self._refusal(work)
                 if refusal is not None:
                     refused.append((work, failed(work.item.question, refusal)))
                 else:
                     (ready if work.attempts <= SUSPECT_FROM else suspects).append(work)
-        outcomes = self._commit(batch, refused, time.time())
-        outcomes |= self._score_together(batch, ready)
+        endings |= self._commit(batch, refused, time.time())
+        endings |= self._score_together(batch, ready)
         for suspect in suspects:
-            outcomes |= self._score_alone(batch, suspect)
-        return outcomes
+            endings |= self._score_alone(batch, suspect)
+        return endings
 
     def _begin(self, run_id: str, asked: dict[str, Held]) -> list[_Work]:
-        """The unsettled ones of `asked`. Suspects come with an attempt that is counted when their turn comes."""
+        """The unsettled ones of `asked`. Suspects come with an attempt that is counted when their turn comes.
+
+        Raises RunHalted; the ledger has put them aside then, and their messages are no longer needed.
+        """
         try:
             begun = self._ledger.begin(run_id, list(asked), suspect_from=SUSPECT_FROM)
             spec = self._spec(run_id)
@@ -122,18 +136,22 @@ class BatchScorer:
             return Failure(type="TooManyAttempts", message=message)
         return None
 
-    def _score_together(self, batch: Batch, works: Sequence[_Work]) -> dict[tuple[str, str], Outcome]:
+    def _score_together(self, batch: Batch, works: Sequence[_Work]) -> Endings:
         if not works:
             return {}
         started_at = time.time()
         verdicts = score_batch([work.item for work in works], self._engine, self._judge_engine)
         return self._commit(batch, list(zip(works, verdicts, strict=True)), started_at)
 
-    def _score_alone(self, batch: Batch, work: _Work) -> dict[tuple[str, str], Outcome]:
+    def _score_alone(self, batch: Batch, work: _Work) -> Endings:
         """Begin a suspect by itself, so that the ledger knows whom to blame if this worker dies now."""
         log.warning("question %s was begun %d times: alone now", work.item.question.id, work.attempts - 1)
-        if not self._ledger.begin(work.held.run_id, [work.item.question.id]):
-            return {}
+        run_id, question_id = work.held.run_id, work.item.question.id
+        try:
+            if not self._ledger.begin(run_id, [question_id]):
+                return {}
+        except RunHalted as halt:
+            return _not_begun(run_id, [question_id], halt)
         return self._score_together(batch, [work])
 
     def _completed(self, batch: Batch, work: _Work, verdict: Verdict, started_at: float) -> Verdict:
@@ -148,15 +166,13 @@ class BatchScorer:
             }
         )
 
-    def _commit(
-        self, batch: Batch, verdicts: Sequence[tuple[_Work, Verdict]], started_at: float
-    ) -> dict[tuple[str, str], Outcome]:
+    def _commit(self, batch: Batch, verdicts: Sequence[tuple[_Work, Verdict]], started_at: float) -> Endings:
         by_run: dict[str, list[Verdict]] = defaultdict(list)
         for work, verdict in verdicts:
             by_run[work.held.run_id].append(self._completed(batch, work, verdict, started_at))
         for run_id, of_run in by_run.items():
             self._commit_one_run(run_id, of_run)
-        return {(work.held.run_id, verdict.question_id): verdict.outcome for work, verdict in verdicts}
+        return {(work.held.run_id, verdict.question_id): verdict.outcome.value for work, verdict in verdicts}
 
     def _commit_one_run(self, run_id: str, verdicts: list[Verdict]) -> None:
         """Commit, however long Redis is away: scored work is not thrown away for a restart of the server.
@@ -178,12 +194,12 @@ class BatchScorer:
                 continue
             return
 
-    def _settle_messages(self, batch: Batch, outcomes: dict[tuple[str, str], Outcome]) -> None:
-        """Every question of every message is settled by now, by this batch or before it."""
+    def _settle_messages(self, batch: Batch, endings: Endings) -> None:
+        """Every question of every message is settled by now, by this batch or before it, or put aside in the ledger."""
         for held in batch.held:
-            counts = Counter(outcomes.get((held.run_id, each)) for each in held.question_ids)
+            counts = Counter(endings.get((held.run_id, each)) for each in held.question_ids)
             before = counts.pop(None, 0)
-            parts = [f"{n} {outcome}" for outcome, n in sorted(counts.items(), key=str)]
+            parts = [f"{n} {ending}" for ending, n in sorted(counts.items(), key=str)]
             held.summary = ", ".join(parts + ([f"{before} settled before"] if before else []))
             held.settlement = Settlement.ACKNOWLEDGE
 
@@ -213,6 +229,11 @@ class BatchScorer:
                 "waited_s": batch.waited_s,
             },
         )
+
+
+def _not_begun(run_id: str, question_ids: Iterable[str], halt: RunHalted) -> Endings:
+    log.info("run %s is %s: its questions are not begun", run_id, halt.state)
+    return {(run_id, each): f"not begun: {halt.state}" for each in question_ids}
 
 
 def _by_run(batch: Batch) -> dict[str, dict[str, Held]]:

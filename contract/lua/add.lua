@@ -1,5 +1,5 @@
 -- Write question bodies of one run, each once.
--- KEYS  1 meta  2 questions  3 order  4 todo  5 open runs
+-- KEYS  1 meta  2 questions  3 order  4 todo  5 open runs  6 state
 -- ARGV  1 run id, then pairs: question id, Question as JSON
 -- Returns false for a purged run, else how many were new. Repeating it changes nothing: a killed producer simply
 -- starts over.
@@ -14,7 +14,7 @@ for i = 2, #ARGV, 2 do
     new = new + 1
   end
 end
-if new > 0 then
+if new > 0 and redis.call('EXISTS', KEYS[6]) == 0 then
   redis.call('SADD', KEYS[5], ARGV[1])
 end
 return new

@@ -16,13 +16,13 @@ def test_no_two_keys_are_the_same() -> None:
         names += keys.unacked_options(each).values()
         names += keys.broker_lists(keys.queue_name(each))
     names = [each for each in names if each not in {keys.unacked("a"), keys.unacked("b")}]
-    assert len(names) == len(set(names)) == 3 + 2 * (7 + 3 + 2 + 4)
+    assert len(names) == len(set(names)) == 3 + 2 * (9 + 3 + 2 + 4)
 
 
 def test_the_ledgers_keys_start_with_the_projects_name() -> None:
     assert keys.run_keys("demo-1").all() == [
         f"mcqueue:run:demo-1:{each}"
-        for each in ("attempts", "counts", "meta", "order", "questions", "todo", "verdicts")
+        for each in ("aside", "attempts", "counts", "meta", "order", "questions", "state", "todo", "verdicts")
     ]
     others = [keys.runs(), keys.open_runs(), keys.workers(), keys.worker("w"), keys.restore_lock("w")]
     assert [each for each in others if not each.startswith("mcqueue:")] == []

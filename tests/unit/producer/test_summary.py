@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from contract import MemoryLedger, Mode, Outcome, Prompt, Verdict
+from contract import MemoryLedger, Mode, Outcome, Prompt, RunState, Verdict
 from contract.spec import IndexKind, Judge, Retrieval, Sampling
 from contract.verdict import ContextSource, Passage
 from producer.summary import Summary
@@ -17,7 +17,7 @@ def summary_of(*verdicts: Verdict, **spec: Any) -> dict[str, Any]:
     questions = [each.model_copy(update={"answer": "A"}) for each in make_questions(len(verdicts))]
     run = open_run(books, questions, "test", **spec)
     books.commit(run.run_id, [each.model_copy(update={"question_id": f"q{n}"}) for n, each in enumerate(verdicts)])
-    return Summary.of(run, books.results(run.run_id)).to_json()
+    return Summary.of(run, RunState.RUNNING, books.results(run.run_id)).to_json()
 
 
 def verdict(outcome: Outcome, **more: Any) -> Verdict:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from contract.errors import LedgerError, RedisUnreachable, UnknownRun
 from contract.fleet import WorkerRecord, WorkerState
-from contract.ledger import Counts, Run
+from contract.ledger import Counts, Run, RunState
 from contract.memory import MemoryLedger
 from contract.settings import Settings
 from contract.verdict import Outcome, Verdict
@@ -170,6 +170,36 @@ def test_a_redis_that_goes_away_is_waited_for(
         "No Redis answers at redis://here (refused). Trying again until it does.",
         "Redis is back after 5 s.",
     ]
+
+
+def test_a_paused_run_is_waited_for_without_complaint_and_without_healing(
+    ledger: MemoryLedger, broker: MemoryBroker, run: Run
+) -> None:
+    broker.messages.clear()
+    screen = Screen()
+    events: dict[float, Callable[[], object]] = {
+        120: lambda: ledger.resume(run.run_id),
+        121: lambda: settle(ledger, run),
+    }
+
+    ledger.halt(run.run_id, RunState.PAUSED)
+    counts = watch(ledger, broker, run.run_id, screen, clock=Script(events).clock())
+
+    assert counts.finished
+    assert broker.messages == []
+    assert screen.said == [
+        f"The run is paused. Let it go on with: python -m producer resume {run.run_id}",
+        "The run goes on.",
+    ]
+
+
+def test_a_cancelled_run_ends_the_watch(ledger: MemoryLedger, broker: MemoryBroker, run: Run) -> None:
+    broker.live.append(worker(run.spec.model))
+    events: dict[float, Callable[[], object]] = {3: lambda: ledger.halt(run.run_id, RunState.CANCELLED)}
+
+    counts = watch(ledger, broker, run.run_id, Screen(), clock=Script(events).clock())
+
+    assert (counts.over, counts.finished, counts.standing) == (True, False, "cancelled")
 
 
 def test_a_purged_run_ends_the_watch(ledger: MemoryLedger, broker: MemoryBroker, run: Run) -> None:

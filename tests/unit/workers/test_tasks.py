@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from contract import Ledger, MemoryLedger, Outcome, Run, load_settings
+from contract import Ledger, MemoryLedger, Outcome, Run, RunState, load_settings
 from contract.errors import EngineDead, RedisUnreachable
 from contract.ledger import Committed
 from contract.queue import MESSAGE_VERSION
@@ -109,6 +109,41 @@ def test_a_purged_run_is_dropped_and_its_company_scored(books: MemoryLedger, eng
     batch = score(books, engine, message(gone, "q0"), message(here, "q0", "q1"))
     assert engine.calls == [2]
     assert [held.settlement for held in batch.held] == [Settlement.ACKNOWLEDGE] * 2
+
+
+@pytest.mark.parametrize("state", [RunState.PAUSED, RunState.CANCELLED])
+def test_a_halted_run_is_put_aside_unscored_and_its_company_is_scored(
+    books: MemoryLedger, engine: CountingEngine, state: RunState
+) -> None:
+    halted = open_run(books, make_questions(3), name="halted")
+    other = open_run(books, make_questions(2), name="other")
+    score(books, engine, message(halted, "q0"))
+    books.halt(halted.run_id, state)
+    batch = score(books, engine, message(halted, "q0", "q1", "q2"), message(other, "q0", "q1"))
+    assert engine.calls == [1, 2]
+    assert [held.settlement for held in batch.held] == [Settlement.ACKNOWLEDGE] * 2
+    assert batch.held[0].summary == f"3 not begun: {state}"
+    assert books.counts(halted.run_id).settled == 1
+    books.resume(halted.run_id)
+    assert list(books.take_aside(halted.run_id)) == ["q1", "q2"]
+
+
+def test_a_suspect_whose_run_is_halted_while_its_company_is_scored_is_put_aside(books: MemoryLedger) -> None:
+    engine = CountingEngine()
+    run = open_run(books, make_questions(2))
+    for _ in range(2):
+        books.begin(run.run_id, ["q0"])
+
+    def halt_meanwhile(_: Sequence[Request]) -> bool:
+        books.halt(run.run_id, RunState.PAUSED)
+        return False
+
+    engine.dies_at = halt_meanwhile
+    batch = score(books, engine, message(run, "q0", "q1"))
+    assert engine.calls == [1]
+    assert "1 not begun: paused" in batch.held[0].summary
+    assert books.counts(run.run_id).settled == 1, "what was in flight ended"
+    assert list(books.take_aside(run.run_id)) == ["q0"]
 
 
 def test_a_dead_engine_sends_every_message_back_and_ends_the_worker(

@@ -1,0 +1,28 @@
+-- Take failed verdicts back: their questions are unsettled again, as if never begun.
+-- KEYS  1 meta  2 state  3 verdicts  4 todo  5 counts  6 attempts  7 open runs
+-- ARGV  1 run id, then pairs: question id, its failed Verdict as it was read
+-- Returns false for a purged run, the state of a paused or cancelled one, else how many were taken back. A verdict that
+-- is not the one that was read is left alone: somebody else reopened the question, and it is settled anew.
+if redis.call('EXISTS', KEYS[1]) == 0 then
+  return false
+end
+local state = redis.call('GET', KEYS[2])
+if state and redis.call('SCARD', KEYS[4]) > 0 then
+  return state
+end
+local reopened = 0
+for i = 2, #ARGV, 2 do
+  if redis.call('HGET', KEYS[3], ARGV[i]) == ARGV[i + 1] then
+    redis.call('HDEL', KEYS[3], ARGV[i])
+    redis.call('HINCRBY', KEYS[5], 'failed', -1)
+    redis.call('SADD', KEYS[4], ARGV[i])
+    redis.call('HDEL', KEYS[6], ARGV[i])
+    reopened = reopened + 1
+  end
+end
+if reopened > 0 then
+  -- Halted once, but finished by what was in flight then: there is nothing left for the halt to hold back.
+  redis.call('DEL', KEYS[2])
+  redis.call('SADD', KEYS[7], ARGV[1])
+end
+return reopened

@@ -1,0 +1,175 @@
+"""Pause, resume, cancel, requeue, purge beside a real worker that is in the middle of the run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from celery import Celery
+from click.testing import CliRunner
+
+from contract import Outcome, RedisLedger, Run, RunState, Settings, keys
+from contract.queue import held_question_ids, make_celery, publish, queue_length
+from producer.cli import main
+from tests.support import SIMULATED_MODEL, make_question, make_questions, open_run, wait_until, worker
+
+Verb = Callable[..., str]
+
+
+@pytest.fixture
+def app(settings: Settings) -> Celery:
+    return make_celery(settings)
+
+
+@pytest.fixture
+def verb(redis_url: str) -> Verb:
+    """Runs `python -m producer …` on the test's server and returns what it printed."""
+
+    def call(*words: object, exit_code: int = 0) -> str:
+        result = CliRunner().invoke(main, [str(word) for word in words])
+        assert result.exit_code == exit_code, result.output
+        return result.stdout
+
+    return call
+
+
+def sent(app: Celery, ledger: RedisLedger, count: int, name: str) -> Run:
+    run = open_run(ledger, make_questions(count), name=name)
+    publish(app, SIMULATED_MODEL, run.run_id, ledger.unsettled(run.run_id), batch_size=4)
+    return run
+
+
+def wait_settled(ledger: RedisLedger, run: Run, at_least: int) -> None:
+    wait_until(lambda: ledger.counts(run.run_id).settled >= at_least, f"{at_least} verdicts of {run.run_id}")
+
+
+def wait_nobody_holds(ledger: RedisLedger, run: Run) -> None:
+    wait_until(
+        lambda: (
+            queue_length(ledger.client, SIMULATED_MODEL) == 0
+            and not held_question_ids(ledger.client, ["w0@test"], run.run_id)
+        ),
+        "every message to be gone",
+    )
+
+
+def let_the_audit_pass(app: Celery, ledger: RedisLedger, log: Path) -> None:
+    """Lose a message of another run and see it found: every run was looked at by then."""
+    run = open_run(ledger, make_questions(4), name="lost")
+    wait_until(lambda: ledger.counts(run.run_id).finished, "the audit to find the lost message")
+    assert f"run {run.run_id}: 4 questions were in no message" in log.read_text()
+
+
+def assert_each_settled_once(ledger: RedisLedger, run: Run) -> None:
+    counts = ledger.counts(run.run_id)
+    assert (counts.settled, counts.todo) == (run.questions, 0)
+    assert all(verdict is not None for _, verdict in ledger.results(run.run_id))
+
+
+@pytest.mark.parametrize("state", [RunState.PAUSED, RunState.CANCELLED])
+def test_a_halted_run_stands_still_its_messages_are_gone_and_another_run_goes_on(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path, verb: Verb, state: RunState
+) -> None:
+    halted = sent(app, redis_ledger, 200, "halted")
+    log = tmp_path / "log"
+    with worker(log, batch_size=8, simulated={"call_ms": 60}):
+        wait_settled(redis_ledger, halted, 8)
+        verb("pause" if state is RunState.PAUSED else "cancel", halted.run_id)
+        other = sent(app, redis_ledger, 40, "other")
+        wait_until(lambda: redis_ledger.counts(other.run_id).finished, "the other run")
+        wait_nobody_holds(redis_ledger, halted)
+        stood_at = redis_ledger.counts(halted.run_id)
+        assert 8 <= stood_at.settled < 200
+        let_the_audit_pass(app, redis_ledger, log)
+        assert redis_ledger.counts(halted.run_id) == stood_at
+        sent_again = [line for line in log.read_text().splitlines() if "in no message" in line]
+        assert not any(halted.run_id in line for line in sent_again)
+        assert f"{200 - stood_at.settled} questions sent in" in verb("resume", halted.run_id)
+        wait_until(lambda: redis_ledger.counts(halted.run_id).finished, "the resumed run")
+    assert_each_settled_once(redis_ledger, halted)
+    assert {verdict.attempts for _, verdict in redis_ledger.results(halted.run_id) if verdict} == {1}
+
+
+def test_a_run_paused_and_resumed_all_the_time_loses_and_doubles_nothing(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path, verb: Verb
+) -> None:
+    run = sent(app, redis_ledger, 300, "restless")
+    rounds = 0
+    with worker(tmp_path / "log", batch_size=8, simulated={"call_ms": 40}):
+        while not (before := redis_ledger.counts(run.run_id)).finished:
+            verb("pause", run.run_id)
+            verb("resume", run.run_id)
+            rounds += 1
+            wait_until(lambda seen=before.settled: redis_ledger.counts(run.run_id).settled > seen, "it to go on")  # type: ignore[misc]
+    assert rounds > 5
+    assert_each_settled_once(redis_ledger, run)
+    assert "were in no message" not in (tmp_path / "log").read_text(), "resuming left nothing for the audit to find"
+
+
+def test_a_cancelled_run_is_finished_by_enqueuing_the_same_thing_again(
+    redis_ledger: RedisLedger, tmp_path: Path, verb: Verb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MCQUEUE_MODEL", SIMULATED_MODEL)
+    file = tmp_path / "questions.jsonl"
+    file.write_text("".join(f"{each.model_dump_json()}\n" for each in make_questions(80)))
+    run_id = json.loads(verb("enqueue", file, "--json"))["run_id"]
+    verb("cancel", run_id)
+    with worker(tmp_path / "log", batch_size=16):
+        wait_until(lambda: queue_length(redis_ledger.client, SIMULATED_MODEL) == 0, "the messages to be dropped")
+        assert redis_ledger.counts(run_id).settled == 0
+        assert "was cancelled, goes on: 80 of 80 unsettled, 80 sent again" in verb("enqueue", file)
+        wait_until(lambda: redis_ledger.counts(run_id).finished, "the run")
+    assert_each_settled_once(redis_ledger, redis_ledger.run(run_id))
+
+
+def test_failed_questions_that_are_requeued_are_scored_by_a_worker_that_can(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path, verb: Verb
+) -> None:
+    questions = [make_question(n, question="bad luck" if n % 5 == 0 else "fine") for n in range(40)]
+    run = open_run(redis_ledger, questions)
+    publish(app, SIMULATED_MODEL, run.run_id, redis_ledger.unsettled(run.run_id), batch_size=4)
+    with worker(tmp_path / "cannot", simulated={"reject_text": "bad luck"}):
+        wait_until(lambda: redis_ledger.counts(run.run_id).finished, "the run with failures")
+    assert redis_ledger.counts(run.run_id).of(Outcome.FAILED) == 8
+    before = {q.id: found for q, found in redis_ledger.results(run.run_id)}
+    assert "8 failed verdicts taken back; 8 questions sent in 1 message" in verb("requeue", run.run_id, "--failed")
+    with worker(tmp_path / "can", name="w1"):
+        wait_until(lambda: redis_ledger.counts(run.run_id).finished, "the failed ones")
+    assert_each_settled_once(redis_ledger, run)
+    assert redis_ledger.counts(run.run_id).of(Outcome.FAILED) == 0
+    for question, verdict in redis_ledger.results(run.run_id):
+        earlier = before[question.id]
+        assert earlier is not None
+        assert verdict is not None
+        assert verdict == earlier if earlier.outcome is not Outcome.FAILED else verdict.attempts == 1
+
+
+def test_requeue_beside_a_busy_worker_doubles_nothing(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path, verb: Verb
+) -> None:
+    run = sent(app, redis_ledger, 200, "busy")
+    lists = keys.broker_lists(keys.queue_name(SIMULATED_MODEL))
+    redis_ledger.client.ltrim(lists[2], 0, 19)  # thirty messages are lost
+    with worker(tmp_path / "log", batch_size=8, simulated={"call_ms": 20}):
+        for _ in range(5):
+            verb("requeue", run.run_id)
+        wait_until(lambda: redis_ledger.counts(run.run_id).finished, "the run")
+        wait_nobody_holds(redis_ledger, run)
+    assert_each_settled_once(redis_ledger, run)
+
+
+def test_a_run_purged_under_a_busy_worker_is_gone_and_the_next_one_is_scored(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path, verb: Verb
+) -> None:
+    gone = sent(app, redis_ledger, 200, "gone")
+    with worker(tmp_path / "log", batch_size=8, simulated={"call_ms": 50}):
+        wait_settled(redis_ledger, gone, 8)
+        verb("purge", gone.run_id, "--yes")
+        following = sent(app, redis_ledger, 20, "following")
+        wait_until(lambda: redis_ledger.counts(following.run_id).finished, "the run after it")
+        wait_nobody_holds(redis_ledger, gone)
+    assert list(redis_ledger.client.scan_iter(f"mcqueue:run:{gone.run_id}*")) == []
+    assert [run.run_id for run in redis_ledger.runs()] == [following.run_id]
+    assert "Traceback" not in (tmp_path / "log").read_text()

@@ -1,0 +1,199 @@
+"""Pause, resume, cancel, requeue, purge as a person meets them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from contract.errors import RunHalted
+from contract.memory import MemoryLedger
+from contract.verdict import Outcome, Verdict
+from producer.broker import MemoryBroker
+from producer.options import CANCELLED
+from tests.unit.producer.test_producer_cli import Producer, producer
+
+__all__ = ["producer"]
+
+
+def settle(ledger: MemoryLedger, run_id: str, *ids: str, outcome: Outcome = Outcome.CORRECT) -> None:
+    ledger.commit(run_id, [Verdict(question_id=each, outcome=outcome, choice="B") for each in ids])
+
+
+def drop_all(ledger: MemoryLedger, broker: MemoryBroker) -> None:
+    """What workers do with messages of a halted run."""
+    for _, run_id, ids in broker.messages:
+        with pytest.raises(RunHalted):
+            ledger.begin(run_id, ids)
+    broker.messages.clear()
+
+
+@contextmanager
+def unchanged(ledger: MemoryLedger, run_id: str) -> Iterator[None]:
+    before = ledger.counts(run_id), list(ledger.results(run_id))
+    yield
+    assert (ledger.counts(run_id), list(ledger.results(run_id))) == before
+
+
+@pytest.fixture
+def run_id(producer: Producer, five: Path) -> str:
+    found: str = producer.json("enqueue", five)["run_id"]
+    return found
+
+
+def test_a_paused_run_goes_on_with_what_was_put_aside(
+    producer: Producer, run_id: str, ledger: MemoryLedger, broker: MemoryBroker
+) -> None:
+    settle(ledger, run_id, "q0")
+    assert producer("pause", run_id).stdout == f"{run_id} is paused: 1 of 5 settled\n"
+    assert producer("pause", run_id).stdout == f"{run_id} is paused already: 1 of 5 settled\n"
+    drop_all(ledger, broker)
+    assert producer("resume", run_id).stdout == f"{run_id} was paused, and goes on: 4 questions sent in 2 messages\n"
+    assert [ids for _, _, ids in broker.messages] == [["q1", "q2"], ["q3", "q4"]]
+    again = producer("resume", run_id).stdout
+    assert again == f"{run_id} goes on, as it did: every unsettled question is in a message already, nothing was sent\n"
+
+
+def test_pausing_and_resuming_before_any_worker_looked_sends_nothing_twice(
+    producer: Producer, run_id: str, broker: MemoryBroker
+) -> None:
+    before = broker.messages[:]
+    producer("pause", run_id)
+    producer("resume", run_id)
+    assert broker.messages == before
+
+
+def test_every_view_of_a_run_says_that_it_is_paused(producer: Producer, run_id: str, ledger: MemoryLedger) -> None:
+    settle(ledger, run_id, "q0")
+    producer("pause", run_id)
+    assert "paused, not finished: 4 of 5 without a verdict" in producer("status").stdout
+    assert producer.json("status")["state"] == "paused"
+    assert producer("runs").stdout.splitlines()[1].split()[2] == "paused"
+    assert producer.json("runs")[0]["state"] == "paused"
+    exported = producer.json("export")
+    assert exported["state"] == "paused"
+    assert json.loads(Path(exported["files"][-1]).read_text())["state"] == "paused"
+    assert "paused, not finished: 4 of 5 without a verdict" in producer("export").stdout
+
+
+def test_an_unfinished_export_says_so_and_a_finished_one_does_not(
+    producer: Producer, run_id: str, ledger: MemoryLedger
+) -> None:
+    settle(ledger, run_id, "q0", "q1")
+    assert "running, not finished: 3 of 5 without a verdict" in producer("export").stdout
+    assert producer.json("export")["state"] == "running"
+    settle(ledger, run_id, "q2", "q3", "q4")
+    assert "not finished" not in producer("export").stdout
+    assert producer.json("export")["state"] == "settled"
+
+
+def test_a_watch_ends_at_a_cancelled_run_with_what_there_is_and_an_exit_code_of_its_own(
+    producer: Producer, run_id: str, ledger: MemoryLedger
+) -> None:
+    settle(ledger, run_id, "q0", "q1")
+    assert producer("cancel", run_id).stdout == f"{run_id} is cancelled: 2 of 5 settled\n"
+    watched = producer("watch", exit_code=CANCELLED)
+    assert f"The run is cancelled. Let it go on with: python -m producer resume {run_id}" in watched.stderr
+    assert "cancelled, not finished: 3 of 5 without a verdict" in watched.stdout
+    assert "2 of 2" in watched.stdout, "verdicts stay"
+    assert producer.json("watch", exit_code=CANCELLED)["state"] == "cancelled"
+    exported = producer("watch", "--export", exit_code=CANCELLED)
+    assert "results.csv" in exported.stdout
+
+
+def test_a_cancelled_run_is_taken_up_by_enqueuing_it_again(
+    producer: Producer, run_id: str, five: Path, ledger: MemoryLedger, broker: MemoryBroker
+) -> None:
+    settle(ledger, run_id, "q0")
+    producer("cancel", run_id)
+    drop_all(ledger, broker)
+    said = producer("enqueue", five).stdout
+    assert "was cancelled, goes on: 4 of 5 unsettled, 4 sent again in 2 messages" in said
+    assert ledger.counts(run_id).standing == "running"
+    producer("cancel", run_id)
+    assert producer.json("enqueue", five)["state"] == "revived"
+
+
+def test_a_paused_run_waits_also_when_it_is_enqueued_again(
+    producer: Producer, run_id: str, five: Path, ledger: MemoryLedger, broker: MemoryBroker
+) -> None:
+    producer("pause", run_id)
+    drop_all(ledger, broker)
+    said = producer("enqueue", five).stdout
+    assert f"paused: nothing was sent; let it go on with: python -m producer resume {run_id}" in said
+    assert broker.messages == []
+    assert producer.json("enqueue", five)["state"] == "paused"
+
+
+def test_a_cancelled_run_cannot_be_paused_and_can_be_resumed(producer: Producer, run_id: str) -> None:
+    producer("cancel", run_id)
+    assert producer("cancel", run_id).stdout == f"{run_id} is cancelled already: 0 of 5 settled\n"
+    refused = producer("pause", run_id, exit_code=1).stderr
+    assert refused == f"error: {run_id} is cancelled. Take it up first: python -m producer resume {run_id}\n"
+    assert "was cancelled, and goes on" in producer("resume", run_id).stdout
+
+
+@pytest.mark.parametrize("verb", ["pause", "cancel", "resume"])
+def test_a_settled_run_is_beyond_control(producer: Producer, run_id: str, ledger: MemoryLedger, verb: str) -> None:
+    settle(ledger, run_id, *(f"q{n}" for n in range(5)))
+    with unchanged(ledger, run_id):
+        assert producer(verb, run_id).stdout == f"{run_id} is settled already\n"
+        assert producer.json("watch")["state"] == "settled"
+
+
+def test_requeue_sends_what_is_in_no_message(producer: Producer, run_id: str, broker: MemoryBroker) -> None:
+    broker.messages.pop(0)
+    assert producer("requeue", run_id).stdout == f"{run_id}: 2 questions sent in 1 message\n"
+    again = producer("requeue", run_id).stdout
+    assert again == f"{run_id}: every unsettled question is in a message already, nothing was sent\n"
+
+
+def test_requeue_takes_failed_verdicts_back_only_when_told(
+    producer: Producer, run_id: str, ledger: MemoryLedger, broker: MemoryBroker
+) -> None:
+    broker.messages.clear()
+    settle(ledger, run_id, "q0", "q2", "q4")
+    settle(ledger, run_id, "q1", "q3", outcome=Outcome.FAILED)
+    with unchanged(ledger, run_id):
+        producer("requeue", run_id)
+    said = producer("requeue", run_id, "--failed", "--priority", "high").stdout
+    assert said == f"{run_id}: 2 failed verdicts taken back; 2 questions sent in 1 message\n"
+    assert [ids for _, _, ids in broker.messages] == [["q1", "q3"]]
+    assert ledger.counts(run_id).of(Outcome.FAILED) == 0
+    again = producer("requeue", run_id, "--failed").stdout
+    assert again.startswith(f"{run_id}: 0 failed verdicts taken back; every unsettled question is in a message")
+
+
+@pytest.mark.parametrize("words", [["requeue"], ["requeue", "--failed"]])
+@pytest.mark.parametrize("verb", ["pause", "cancel"])
+def test_a_halted_run_is_not_requeued(
+    producer: Producer, run_id: str, ledger: MemoryLedger, words: list[str], verb: str
+) -> None:
+    settle(ledger, run_id, "q1", outcome=Outcome.FAILED)
+    producer(verb, run_id)
+    with unchanged(ledger, run_id):
+        refused = producer(*words, run_id, exit_code=1).stderr
+    assert f"{run_id} is {'paused' if verb == 'pause' else 'cancelled'}." in refused
+    assert f"python -m producer resume {run_id}" in refused
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume", "cancel", "requeue"])
+def test_a_run_that_is_not_there_is_told(producer: Producer, run_id: str, verb: str) -> None:
+    assert "No run 'nothing'" in producer(verb, "nothing", exit_code=1).stderr
+    producer(verb, exit_code=2)
+
+
+def test_purge_asks_and_takes_no_for_an_answer(
+    producer: Producer, run_id: str, ledger: MemoryLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("producer.control.someone_to_ask", lambda: True)
+    settle(ledger, run_id, "q0")
+    refused = producer("purge", run_id, exit_code=1, text="n\n")
+    assert f"Forget {run_id} with 1 of 5 verdicts? [y/N]" in refused.stderr
+    assert [run.run_id for run in ledger.runs()] == [run_id]
+    assert f"forgot {run_id}" in producer("purge", run_id, text="y\n").stdout
+    assert ledger.runs() == []
+    assert "No run" in producer("purge", run_id, "--yes", exit_code=1).stderr
