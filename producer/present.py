@@ -219,7 +219,7 @@ def _verdict_lines(verdict: Verdict) -> Lines:
 
 
 def _context(verdict: Verdict) -> str:
-    if verdict.context_source is ContextSource.NONE:
+    if verdict.context_source is ContextSource.NONE and verdict.retrieval_hit is None:
         return ""
     hit = {True: "a right passage was shown", False: "no right passage was shown", None: ""}[verdict.retrieval_hit]
     return " · ".join(filter(None, (verdict.context_source, hit)))
@@ -232,7 +232,7 @@ def _passage_lines(sources: Sources, verdict: Verdict) -> Lines:
         parts = [f"{each.rank}.  {each.score:.6f}  {each.id}"]
         parts += [f"document {each.document}"] if each.document else []
         parts += [f"path {each.path}"] if each.path else []
-        parts.append("shown" if each.shown else "not shown")
+        parts.append("shown" if each.shown else "no room for it")
         mark = "  ← answers" if sources.answered_by(each) else ""
         lines.append(("" if lines else "passages", f"{' · '.join(parts)}{mark}\n{each.text}"))
     return lines

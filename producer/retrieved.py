@@ -48,9 +48,9 @@ def _extent(found: RetrievalTally) -> str:
     if own := found.context_sources[ContextSource.QUESTION]:
         parts.append(f"{own:,} with their own context")
     if none := found.context_sources[ContextSource.NONE]:
-        parts.append(f"{none:,} without context")
+        parts.append(f"none to show for {none:,}")
     if found.failed:
-        parts.append(f"failed for {found.failed:,}")
+        parts.append(f"{found.failed:,} failed without passages")
     return " · ".join(parts)
 
 

@@ -43,7 +43,7 @@ class RetrievalEffect:
     kinds: Counter[tuple[Shown, bool, bool]] = field(default_factory=Counter)
     #: Pairs of which one or both failed.
     failed: int = 0
-    #: Pairs for which nothing was retrieved: the question brought its own context.
+    #: Pairs for which nothing was looked for: the question brought its own context.
     own_context: int = 0
 
     def add(self, without: Verdict, retrieved: Verdict) -> Effect | None:
@@ -51,7 +51,7 @@ class RetrievalEffect:
         if Outcome.FAILED in (without.outcome, retrieved.outcome):
             self.failed += 1
             return None
-        if retrieved.context_source is not ContextSource.RETRIEVED:
+        if retrieved.context_source is ContextSource.QUESTION:
             self.own_context += 1
             return None
         before, after = (each.outcome is Outcome.CORRECT for each in (without, retrieved))

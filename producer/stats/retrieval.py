@@ -2,8 +2,8 @@
 
 Two things are measured apart. **Finding** looks at everything that was retrieved, best first, and asks where the
 passages stand that the question's file names (`contract/relevance.py`). **Showing** looks at those that the prompt had
-room for. Questions that show their own context, and those whose retrieval failed, are in neither: a retrieval that
-failed is an error, not a passage missed.
+room for. Questions that show their own context, and those that failed before anything was retrieved, are in neither:
+an error is not a passage missed. A search that found nothing is.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class RetrievalTally:
     """Counts and sums from which the figures follow, whatever the number of questions."""
 
     depths: tuple[int, ...]
-    #: Where the context of all settled questions came from, failed retrievals left out.
+    #: Where the context in the prompts came from; `none` where nothing was found, or nothing had room.
     context_sources: Counter[ContextSource] = field(default_factory=Counter)
-    #: Questions that failed before they had a context.
+    #: Questions that failed without passages: retrieval itself did, or whoever should have used it.
     failed: int = 0
     #: Passages retrieved and shown, and questions for whose passages the prompt had not room enough.
     retrieved: int = 0
@@ -63,18 +63,19 @@ class RetrievalTally:
 
     @property
     def searched(self) -> int:
-        """Questions for which passages were retrieved."""
-        return self.context_sources[ContextSource.RETRIEVED]
+        """Questions for which passages were looked for."""
+        return self.context_sources[ContextSource.RETRIEVED] + self.context_sources[ContextSource.NONE]
 
     def add(self, question: Question, verdict: Verdict | None) -> None:
         """Count one question; nothing is known of one without a verdict."""
         if verdict is None:
             return
-        if verdict.outcome is Outcome.FAILED and verdict.context_source is ContextSource.NONE:
+        own = verdict.context_source is ContextSource.QUESTION
+        if verdict.outcome is Outcome.FAILED and not own and not verdict.passages:
             self.failed += 1
             return
         self.context_sources[verdict.context_source] += 1
-        if verdict.context_source is not ContextSource.RETRIEVED:
+        if own:
             return
         shown = [each for each in verdict.passages if each.shown]
         self.retrieved += len(verdict.passages)
@@ -157,7 +158,7 @@ class RetrievalTally:
         """For summary.json. A figure without any question that it could be of is null, or empty."""
         return {
             "context_sources": {each.value: self.context_sources[each] for each in ContextSource},
-            "failed": self.failed,
+            "failed_without_passages": self.failed,
             "passages": {
                 "of": self.searched,
                 "mean_retrieved": self._per_question(self.retrieved),

@@ -44,7 +44,7 @@ def searched(asked: Question, found: Sequence[Passage], outcome: Outcome = Outco
     return Verdict(
         question_id=asked.id,
         outcome=outcome,
-        context_source=ContextSource.RETRIEVED,
+        context_source=ContextSource.RETRIEVED if any(each.shown for each in found) else ContextSource.NONE,
         passages=tuple(found),
         retrieval_hit=sources_of(asked).hit([each for each in found if each.shown]),
     )
@@ -167,7 +167,7 @@ def test_a_retrieval_that_failed_is_counted_apart_and_misses_nothing() -> None:
     found.add(asked, Verdict(question_id="q", outcome=Outcome.FAILED, error=error))
 
     content = found.to_json()
-    assert content["failed"] == 1
+    assert content["failed_without_passages"] == 1
     assert content["context_sources"] == {"none": 0, "question": 0, "retrieved": 0}
     assert (content["recall_any"], content["recall_share"]) == ({}, {})
     assert (content["mrr"], content["context_precision"], content["answer_in_context"]) == (None, None, None)
@@ -203,6 +203,8 @@ def test_a_search_that_found_nothing_is_a_miss() -> None:
     assert [each.value for each in found.recall_any().values()] == [0, 0, 0]
     assert (value(found.mrr()), value(found.context_precision())) == (0, 0)
     assert value(found.accuracy(hit=False)) == 0
+    assert found.to_json()["context_sources"] == {"none": 1, "question": 0, "retrieved": 0}
+    assert found.to_json()["passages"]["of"] == 1
 
 
 def test_intervals_stand_beside_every_figure() -> None:

@@ -51,7 +51,7 @@ def test_every_figure_comes_with_what_it_is_of() -> None:
 
     extent = "passages for 2 questions · 2.0 shown each · not room enough for all in 2"
     assert lines[:3] == [
-        ("retrieval", f"{extent} · 1 with their own context · failed for 1"),
+        ("retrieval", f"{extent} · 1 with their own context · 1 failed without passages"),
         ("recall", "@1 0.000 · @3 1.000  a right passage in the first k, of 2"),
         ("", "@1 0.000 · @3 0.500  mean share of the right passages there, of 2"),
     ]
@@ -107,7 +107,7 @@ def test_show_lists_every_passage_with_its_text_and_whether_the_model_saw_it(set
         "passages  1.  7.250000  water-0003 · document water · path water.md · shown  ← answers",
         "One and one",
         "is 3.",
-        "2.  -0.500000  fire-0001 · not shown",
+        "2.  -0.500000  fire-0001 · no room for it",
         "Fire burns.",
     ]
     assert "context   retrieved · a right passage was shown" in lines

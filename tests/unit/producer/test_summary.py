@@ -68,7 +68,7 @@ def test_runs_with_retrieval_tell_what_it_did_and_others_say_nothing_of_it() -> 
     found = summary_of(searched, verdict(Outcome.FAILED), rag=rag)["retrieval"]
 
     assert found["context_sources"]["retrieved"] == 1
-    assert found["failed"] == 1
+    assert found["failed_without_passages"] == 1
     # The choices of q0 are 0 to 3, and the first is right.
     assert (found["answer_in_context"]["value"], found["wrong_choice_in_context"]["value"]) == (1, 0)
     assert "retrieval" not in summary_of(searched)
