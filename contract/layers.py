@@ -81,14 +81,21 @@ def _explain_one(entry: dict[str, Any], model: type[BaseModel], source: str) -> 
         known = _known_names(model, entry["loc"][:-1])
         return f"{source}: unknown setting {name!r}. {nearest(str(entry['loc'][-1]), known)}".rstrip()
     message = str(entry["msg"]).removeprefix("Value error, ")
-    secret = bool(entry["loc"]) and _is_secret(model, str(entry["loc"][0]))
+    secret = bool(entry["loc"]) and _is_secret(model, entry["loc"])
     found = "" if secret or entry["type"] in {"missing", "value_error"} else f", found {entry['input']!r}"
     return f"{source}: {name or 'configuration'}: {message}{found}."
 
 
-def _is_secret(model: type[BaseModel], name: str) -> bool:
-    field = model.model_fields.get(name)
-    return field is not None and field.annotation in {SecretStr, SecretBytes}
+def _is_secret(model: type[BaseModel], path: tuple[Any, ...]) -> bool:
+    """Whether what stands at `path` is a secret, or holds one."""
+    fields = model.model_fields
+    annotations = [fields[name].annotation for name in map(str, path[:1] or fields) if name in fields]
+    return any(
+        _is_secret(each, path[1:])
+        if isinstance(each, type) and issubclass(each, BaseModel)
+        else each in {SecretStr, SecretBytes}
+        for each in annotations
+    )
 
 
 def _known_names(model: type[BaseModel], path: tuple[Any, ...]) -> list[str]:

@@ -22,7 +22,7 @@ from contract.errors import SettingsError, nearest
 from contract.layers import explain, merge, parse_overrides, read_yaml
 from contract.spec import slug
 
-__all__ = ["CONFIG_VARIABLE", "OVERRIDES_VARIABLE", "Settings", "SimulatedSettings", "load_settings"]
+__all__ = ["CONFIG_VARIABLE", "OVERRIDES_VARIABLE", "OpenAiSettings", "Settings", "SimulatedSettings", "load_settings"]
 
 PREFIX = "MCQUEUE_"
 #: Path of the deploy file, for commands that take no --config (`celery -A workers.app …`).
@@ -57,6 +57,41 @@ class SimulatedSettings(BaseModel):
     core: bool = False
 
 
+class OpenAiSettings(BaseModel):
+    """A server that speaks OpenAI's protocol, and how hard it may be asked."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str = Field(default="", description="Base URL; without a path, /v1 is meant. Empty with boot_local.")
+    model: str = Field(default="", description="The model's name there.")
+    api_key: SecretStr = SecretStr("")
+    concurrency: int = Field(default=64, ge=1, le=1024, description="Requests at a time.")
+    requests_per_minute: float = Field(default=0, ge=0, description="The server's rate limit; 0: none.")
+    timeout_s: float = Field(default=120, gt=0, description="Seconds that one request may take.")
+    max_retries: int = Field(default=5, ge=0, le=100, description="Of a request that may pass: 429, 5xx, time-outs.")
+
+    @field_validator("url")
+    @classmethod
+    def _is_a_url_without_secrets(cls, value: str) -> str:
+        parts = urlsplit(value)
+        if value and (parts.scheme not in {"http", "https"} or not parts.hostname):
+            raise ValueError(f"expected http://host or https://host, found {value!r}")
+        if parts.username or parts.password:
+            raise ValueError("a URL is shown in logs: give the key as openai.api_key, not inside the URL")
+        return value
+
+    @model_validator(mode="after")
+    def _a_server_has_a_model(self) -> Self:
+        if bool(self.url) != bool(self.model):
+            raise ValueError("url and model belong together: which model of which server?")
+        return self
+
+    @property
+    def base_url(self) -> str:
+        """What paths like /chat/completions are put behind."""
+        return self.url.rstrip("/") if urlsplit(self.url).path.strip("/") else f"{self.url.rstrip('/')}/v1"
+
+
 class Settings(BaseSettings):
     """Everything a deployment decides."""
 
@@ -78,10 +113,13 @@ class Settings(BaseSettings):
     max_attempts: int = Field(default=5, ge=1, description="Starts of a question before it is recorded as failed.")
 
     # The engine
-    engine: Literal["vllm", "simulated"] = "vllm"
+    engine: Literal["vllm", "openai", "simulated"] = "vllm"
     hf_model_id: str = Field(default="smollm2-135m-instruct", min_length=1)
     model: str = Field(default="", description="Name the model is served under; from hf_model_id when empty.")
     vllm_args: dict[str, Any] = Field(default_factory=dict)
+    openai: OpenAiSettings = OpenAiSettings()
+    boot_local: bool = Field(default=False, description="With engine openai: start `vllm serve` and ask that.")
+    local_host: str = Field(default="127.0.0.1", description="Address that `vllm serve` listens on.")
     simulated: SimulatedSettings = SimulatedSettings()
     judge_api_key: SecretStr = SecretStr("")
     judge_concurrency: int = Field(default=16, ge=1, le=256, description="Requests to a judge's server at a time.")
@@ -138,10 +176,23 @@ class Settings(BaseSettings):
             raise ValueError("gpu_groups: expected groups like [[0], [1, 2]], found an empty one")
         return self
 
+    @model_validator(mode="after")
+    def _one_server_to_ask(self) -> Self:
+        if self.engine != "openai" and self.boot_local:
+            raise ValueError("boot_local means nothing with engine vllm, which runs inside the worker: engine: openai")
+        if self.engine == "openai" and self.boot_local == bool(self.openai.url):
+            raise ValueError("engine openai asks one server: either openai.url and openai.model, or boot_local: true")
+        return self
+
     @property
     def served_model(self) -> str:
         """Name that runs ask for and that the queue is called after."""
-        return self.model or slug(Path(self.hf_model_id).name)
+        return self.model or slug(Path(self.openai.model or self.hf_model_id).name)
+
+    @property
+    def runs_the_model(self) -> bool:
+        """Whether the model is on the worker's own GPUs or cores, rather than on a server or nowhere."""
+        return self.engine == "vllm" or self.boot_local
 
     @property
     def gpus_per_worker(self) -> int:

@@ -7,7 +7,6 @@ process group of its own, because vLLM's engine core outlives a killed parent an
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import logging
 import os
@@ -26,6 +25,7 @@ from contract.errors import EXIT_ENGINE, EXIT_RETRY, SettingsError
 from contract.layers import parse_overrides
 from contract.settings import CONFIG_VARIABLE, OVERRIDES_VARIABLE, Settings
 from workers.gpus import Group
+from workers.parent import follower
 
 __all__ = ["Child", "Supervisor", "after_exit", "worker_command", "worker_environment"]
 
@@ -42,10 +42,6 @@ FROM_OUTSIDE = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -sig
 POLL_S = 0.2
 TAIL_LINES = 20
 TAIL_BYTES = 20_000
-
-
-#: Whose death the children follow.
-_LAUNCHER = os.getpid()
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +169,7 @@ class Supervisor:
                 stderr=subprocess.STDOUT,
                 pass_fds=(writer,),
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=follower(),
             )
         os.close(writer)
         child.ready_channel = reader
@@ -267,14 +263,6 @@ class Supervisor:
             self._selector.unregister(child.ready_channel)
             os.close(child.ready_channel)
             child.ready_channel = -1
-
-
-def _die_with_parent() -> None:
-    """In the child, before exec: if the launcher is killed, the kernel sends SIGTERM (prctl PR_SET_PDEATHSIG)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGTERM)
-        if os.getppid() != _LAUNCHER:  # it was killed before that
-            os._exit(EXIT_RETRY)  # no signal to ourselves: here the launcher's own handlers would take it
 
 
 def _signal(child: Child, number: signal.Signals) -> None:

@@ -46,7 +46,7 @@ FREE_OF_BROKER = (
     "workers.gpus",
 )
 HEAVY = {"vllm", "torch", "transformers"}
-HEAVY_AT = {"workers.engines.vllm", "workers.engines.packaged", "workers.engines.encoding"}
+HEAVY_AT = {f"workers.engines.{name}" for name in ("vllm", "packaged", "encoding", "arguments")}
 
 
 class Import(NamedTuple):

@@ -6,7 +6,7 @@ import threading
 from importlib import import_module
 from typing import cast
 
-from contract.settings import Settings
+from contract.settings import OpenAiSettings, Settings
 from contract.spec import Judge
 from workers.engines.base import Engine
 
@@ -14,6 +14,7 @@ __all__ = ["ENGINES", "JudgeEngines", "make_engine"]
 
 ENGINES = {
     "vllm": "workers.engines.vllm:VllmEngine",
+    "openai": "workers.engines.openai:OpenAiEngine",
     "simulated": "workers.engines.simulated:SimulatedEngine",
 }
 
@@ -39,10 +40,19 @@ class JudgeEngines:
         with self._lock:
             key = (judge.server, judge.model)
             if key not in self._engines:
-                engine = OpenAiEngine(self._settings, *key)
+                engine = OpenAiEngine(self._settings, self._server_of(judge))
                 engine.start()
                 self._engines[key] = engine
             return self._engines[key]
+
+    def _server_of(self, judge: Judge) -> OpenAiSettings:
+        return OpenAiSettings(
+            url=judge.server,
+            model=judge.model,
+            api_key=self._settings.judge_api_key,
+            concurrency=self._settings.judge_concurrency,
+            timeout_s=self._settings.judge_timeout_s,
+        )
 
     def close(self) -> None:
         """Let go of all servers."""

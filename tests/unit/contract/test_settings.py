@@ -145,7 +145,7 @@ def test_the_projects_other_variables_are_no_settings_and_no_mistakes(
         ("batch_timeout=-1", "batch_timeout: Input should be greater than or equal to 0, found -1"),
         ("question_batch_size=2.5", "question_batch_size: Input should be a valid integer"),
         ("enable_batching=perhaps", "enable_batching: Input should be a valid boolean"),
-        ("engine=vlm", "engine: Input should be 'vllm' or 'simulated', found 'vlm'"),
+        ("engine=vlm", "engine: Input should be 'vllm', 'openai' or 'simulated', found 'vlm'"),
         ("hf_model_id=", "hf_model_id: String should have at least 1 character, found ''"),
         ("vllm_args=3", "vllm_args: Input should be a valid dictionary, found 3"),
         ("simulated.boot_s=soon", "simulated.boot_s: Input should be a valid number"),

