@@ -6,7 +6,7 @@ BIN      = $(VENV)/bin
 ARGS    ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo redis test unit integration acceptance check clean
+.PHONY: help setup tools demo redis test unit integration acceptance check clean
 
 help: ## What there is to make
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -14,7 +14,10 @@ help: ## What there is to make
 setup: ## The environment: pinned packages in .venv
 	@$(PYTHON) scripts/setup.py --venv $(VENV) --variant $(VARIANT)
 
-demo: setup ## The main job, from nothing to results/…/results.csv (ARGS=--fresh: ask again)
+tools: ## Chromium and Prometheus from Debian's packages, for the tests that look at pages and rules
+	@$(PYTHON) scripts/tools.py
+
+demo: setup ## The main job, from nothing to results/…/results.csv and report.html (ARGS=--fresh: ask again)
 	@$(BIN)/python -m demo.run $(ARGS)
 
 redis: setup ## An embedded Valkey until Ctrl-C, for machines without a Redis

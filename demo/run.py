@@ -3,7 +3,7 @@
     python -m demo.run [--fresh] [--stay]
 
 Starts an embedded Valkey (or uses MCQUEUE_REDIS_URL), one worker per GPU (or one on the CPU) and Flower; enqueues the
-demo questions, shows the progress, writes results/<run>/, and ends every process that it started.
+demo questions, shows the progress, writes results/<run>/ with a report, and ends every process that it started.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ QUESTIONS = Path("demo/questions.jsonl")
 RUN_CONFIG = Path("configs/runs/likelihood.yaml")
 DEPLOY = Path("configs/deploy/laptop.yaml")
 MODEL = "smollm2-135m-instruct"
+#: Exit codes of a producer that wrote results: done, and done with some questions failed.
+WITH_RESULTS = frozenset({0, 3})
 #: Longer than the worker's own patience in draining.
 STOP_WITHIN_S = 75.0
 
@@ -81,9 +83,9 @@ def job(*, fresh: bool, stay: bool) -> int:
     run = json.loads(enqueued.stdout)
     if run["unsettled"] == 0 and not stay:
         say(f"Run {run['run_id']} is settled already; its results again (make demo ARGS=--fresh asks anew).\n")
-        return subprocess.run(producer("export", run["run_id"]), check=False).returncode
+        return report(run["run_id"], subprocess.run(producer("export", run["run_id"]), check=False).returncode)
     with worker_and_flower() as worker:
-        exit_code = watch(run["run_id"], worker)
+        exit_code = report(run["run_id"], watch(run["run_id"], worker))
         if stay:
             say("Worker and Flower stay up. Ctrl-C ends them.")
             worker.wait()
@@ -102,6 +104,13 @@ def watch(run_id: str, worker: subprocess.Popen[bytes]) -> int:
     finally:
         end([watching], within_s=2.0)  # a Ctrl-C in the terminal has reached it as well
     return watching.returncode
+
+
+def report(run_id: str, exit_code: int) -> int:
+    """Write report.html beside the results, where there are any; the job's exit code so far, or the report's."""
+    if exit_code not in WITH_RESULTS:
+        return exit_code
+    return subprocess.run(producer("report", run_id), check=False).returncode or exit_code
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from producer.present import (
     status_json,
     status_lines,
 )
+from producer.report import report
 from producer.session import Session
 from producer.stats import Tally
 
@@ -50,7 +51,7 @@ def main(ctx: click.Context, redis: str | None, deploy: Path | None) -> None:
     ctx.call_on_close(session.close)
 
 
-for command in (enqueue, compare, index, pause, resume, cancel, requeue, purge):
+for command in (enqueue, compare, report, index, pause, resume, cancel, requeue, purge):
     main.add_command(command)
 
 

@@ -20,7 +20,7 @@ from producer.columns import COLUMNS, result_row
 from producer.stats import RetrievalTally, Tally
 from producer.summary import Summary
 
-__all__ = ["FORMATS", "Exported", "export", "write_rejected"]
+__all__ = ["FORMATS", "Exported", "explaining", "export", "replacing", "write_rejected"]
 
 Write = Callable[[Question, Verdict | None], object]
 
@@ -50,11 +50,11 @@ def export(
     run = ledger.run(run_id)
     summary = Summary(run, ledger.counts(run_id).state)
     paths = [directory / f"results.{name}" for name in formats]
-    with _explaining(directory), ExitStack() as stack:
+    with explaining(directory), ExitStack() as stack:
         writers: list[Write] = [
-            FORMATS[name](stack.enter_context(_replacing(path)), run) for name, path in zip(formats, paths, strict=True)
+            FORMATS[name](stack.enter_context(replacing(path)), run) for name, path in zip(formats, paths, strict=True)
         ]
-        summary_file = stack.enter_context(_replacing(directory / "summary.json"))
+        summary_file = stack.enter_context(replacing(directory / "summary.json"))
         for question, verdict in summary.watching(ledger.results(run_id)):
             for write in writers:
                 write(question, verdict)
@@ -67,7 +67,7 @@ def export(
 def write_rejected(rows: Iterable[dict[str, Any]], directory: Path) -> Path:
     """Write the rows that were left out into `directory`/rejected.jsonl. Raises InputError if that cannot be."""
     path = directory / "rejected.jsonl"
-    with _explaining(directory), _replacing(path) as file:
+    with explaining(directory), replacing(path) as file:
         for row in rows:
             file.write(json.dumps(row, ensure_ascii=True) + "\n")
     return path
@@ -91,7 +91,7 @@ FORMATS: dict[str, Callable[[TextIO, Run], Write]] = {"csv": _csv, "jsonl": _jso
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[TextIO]:
+def replacing(path: Path) -> Iterator[TextIO]:
     """A file that takes the place of `path` if the block ends well, and vanishes if not."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
@@ -106,7 +106,8 @@ def _replacing(path: Path) -> Iterator[TextIO]:
 
 
 @contextmanager
-def _explaining(directory: Path) -> Iterator[None]:
+def explaining(directory: Path) -> Iterator[None]:
+    """Raise what the file system says while results are written as InputError."""
     try:
         yield
     except OSError as trouble:

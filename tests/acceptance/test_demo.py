@@ -24,6 +24,7 @@ def test_it_ends_every_process_that_it_started(redis_url: str, tmp_path: Path) -
     assert "accuracy" in text
     assert "95 % interval" in text
     assert "results.csv" in text
+    assert "report.html" in text
     assert len(offspring) >= 2
     assert not [each for each in offspring if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
 

@@ -1,0 +1,49 @@
+"""`python -m producer report`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from contract.ledger import Run
+from producer.export import explaining, replacing
+from producer.options import as_json, folder
+from producer.present import echo_json, echo_lines
+from producer.session import Session
+
+__all__ = ["report"]
+
+#: Characters of a file name that is made of several runs.
+LONGEST_NAME = 200
+
+
+@click.command()
+@click.argument("run_names", metavar="RUN…", nargs=-1)
+@folder
+@as_json
+@click.pass_obj
+def report(session: Session, run_names: tuple[str, ...], out: Path, as_json: bool) -> None:
+    """Write one HTML file about RUN (default: the newest) as it stands; of several runs, the first beside the others.
+
+    The file needs no network and no other file: it can be mailed, put on a server, or printed.
+    """
+    from producer.report.page import build  # late: no other command needs the template engine's loader
+
+    runs = list({run.run_id: run for run in map(session.run, run_names or ("last",))}.values())
+    live = [each for model in {run.spec.model for run in runs} for each in session.broker.workers(model)]
+    path = out / runs[0].run_id / file_name(runs)
+    page = build(session.ledger, runs, live)
+    with explaining(path.parent), replacing(path) as file:
+        file.write(page)
+    if as_json:
+        echo_json({"run_ids": [run.run_id for run in runs], "files": [str(path)]})
+    else:
+        echo_lines([("report", str(path))])
+
+
+def file_name(runs: Sequence[Run]) -> str:
+    """`report.html`, or `report-with-OTHER.html` where other runs stand beside the first one."""
+    others = "+".join(run.run_id for run in runs[1:])
+    return f"report-with-{others[:LONGEST_NAME]}.html" if others else "report.html"

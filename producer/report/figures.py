@@ -1,0 +1,177 @@
+"""The charts of a run: each a picture, a caption that says how it was made, and its numbers as a table."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from contract.question import LABELS
+from producer.report.measures import Measures, Spread, steps, throughput
+from producer.report.svg import Axis, Canvas, Plot
+from producer.stats import Calibration
+from producer.stats.calibration import EDGES
+
+__all__ = ["Figure", "batch_sizes", "calibration_curve", "confidence_histogram", "latency", "places", "rate_over_time"]
+
+PIECES = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A chart and what belongs to it. `rows` are the numbers that it is drawn from."""
+
+    title: str
+    caption: str
+    picture: Canvas
+    header: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    #: (class of the colour, what it stands for).
+    legend: tuple[tuple[str, str], ...] = ()
+
+
+def calibration_curve(calibration: Calibration) -> Figure | None:
+    """Accuracy over claimed confidence, a dot per bin, as large as the bin is full."""
+    if not calibration.of:
+        return None
+    picture = Plot(
+        "Accuracy by confidence; the dashed diagonal is perfect calibration",
+        Axis("confidence in the chosen answer", 0, 1, percent=True),
+        Axis("accuracy", 0, 1, percent=True),
+    )
+    picture.line(picture.across(0), picture.down(0), picture.across(1), picture.down(1), "dashed")
+    filled = [each for each in calibration.bins if each.count]
+    dots = [(picture.across(each.claimed / each.count), picture.down(each.right / each.count)) for each in filled]
+    picture.polyline(dots, "curve")
+    rows = []
+    for each, dot in zip(filled, dots, strict=True):
+        claimed, right = each.claimed / each.count, each.right / each.count
+        radius = 3 + 9 * math.sqrt(each.count / calibration.of)
+        picture.circle(*dot, radius, "right", f"{each.count:,} answers: {claimed:.1%} claimed, {right:.1%} right")
+        rows.append((f"{claimed:.3f}", f"{right:.3f}", f"{each.count:,}"))
+    ece, brier = calibration.ece(), calibration.brier()
+    known = f"Expected calibration error {ece:.3f}" + (f", Brier score {brier:.3f}." if brier is not None else ".")
+    caption = f"{known} Ten bins of equal width; a dot's area shows how many answers are in it."
+    return Figure("Calibration", caption, picture, ("mean confidence", "accuracy", "answers"), rows)
+
+
+def confidence_histogram(calibration: Calibration) -> Figure | None:
+    """How sure the model was, right and wrong answers on top of each other."""
+    if not calibration.of:
+        return None
+    tallest = max(each.count for each in calibration.bins)
+    picture = Plot(
+        "Answers by confidence, right ones below, wrong ones on top",
+        Axis("confidence in the chosen answer", 0, 1, percent=True),
+        Axis("answers", 0, tallest, whole=True),
+    )
+    rows = []
+    for low, high, each in zip(EDGES, EDGES[1:], calibration.bins, strict=False):
+        span, wrong = f"{low:.0%} to {high:.0%}", each.count - each.right
+        picture.bar(low, high, 0, each.right, "right", f"{span}: {each.right:,} right")
+        picture.bar(low, high, each.right, each.count, "wrong", f"{span}: {wrong:,} wrong")
+        rows.append((span, f"{each.right:,}", f"{wrong:,}"))
+    caption = f"{calibration.of:,} answers that have a confidence."
+    legend = (("right", "right"), ("wrong", "wrong"))
+    return Figure("Confidence", caption, picture, ("confidence", "right", "wrong"), rows, legend)
+
+
+def places(measures: Measures) -> Figure | None:
+    """Whether the model likes a position: where keys stand, and where chosen answers stand."""
+    keys, chosen = measures.key_places, measures.chosen_places
+    if not keys:
+        return None
+    shown = range(max(*keys, *chosen) + 1)
+    of = keys.total()
+    tallest = max(*keys.values(), *chosen.values()) / of
+    picture = Plot(
+        "Share of keys and of chosen answers by position",
+        Axis("position as shown to the model", -0.5, len(shown) - 0.5),
+        Axis("share", 0, tallest, percent=True),
+        name_ticks=False,
+    )
+    rows = []
+    for at in shown:
+        key, choice = keys[at] / of, chosen[at] / of
+        picture.bar(at - 0.4, at, 0, key, "neutral", f"{LABELS[at]}: {key:.1%} of the keys")
+        picture.bar(at, at + 0.4, 0, choice, "right", f"{LABELS[at]}: {choice:.1%} of the chosen answers")
+        picture.mark(at, LABELS[at])
+        rows.append((LABELS[at], f"{key:.3f}", f"{choice:.3f}"))
+    caption = f"{of:,} answered questions with a key. Equal columns mean no liking for a position."
+    legend = (("neutral", "keys"), ("right", "chosen"))
+    return Figure("Position bias", caption, picture, ("position", "keys", "chosen"), rows, legend)
+
+
+def latency(measures: Measures) -> Figure | None:
+    """How long the generate calls took that questions waited for; the slowest per cent is in the last column."""
+    call, queued = Spread.of_values(measures.latency_ms), Spread.of_values(measures.queued_ms)
+    if call is None or queued is None:
+        return None
+    width = steps(0.0, max(call.p99, 1e-3), PIECES)
+    most = math.ceil(max(call.p99, 1e-3) / width)
+    pieces = Counter(min(int(value / width), most - 1) for value in measures.latency_ms)
+    picture = Plot(
+        "Questions by duration of their generate call",
+        Axis("generate call in ms", 0, most * width),
+        Axis("questions", 0, max(pieces.values()), whole=True),
+    )
+    for at, count in pieces.items():
+        span = f"{at * width:,.4g} to {(at + 1) * width:,.4g} ms"
+        picture.bar(at * width, (at + 1) * width, 0, count, "right", f"{span}: {count:,}")
+    rows = [
+        (name, *(f"{value:,.1f}" for value in (each.median, each.p90, each.p99, each.largest)))
+        for name, each in (("generate call", call), ("before it, in queue and aggregator", queued))
+    ]
+    caption = "As long as each question waited for its call; the last column holds all above the 99th percentile."
+    return Figure("Latency", caption, picture, ("ms", "median", "90 %", "99 %", "largest"), rows)
+
+
+def batch_sizes(measures: Measures) -> Figure | None:
+    """How full the generate calls were."""
+    sizes = Counter(measures.batch_sizes.values())
+    if not sizes:
+        return None
+    largest = max(sizes)
+    width = max(1, math.ceil(largest / PIECES))
+    pieces: Counter[int] = Counter()
+    for size, count in sizes.items():
+        pieces[(size - 1) // width] += count
+    picture = Plot(
+        "Batches by number of questions",
+        Axis("questions in a batch", 0, (max(pieces) + 1) * width, whole=True),
+        Axis("batches", 0, max(pieces.values()), whole=True),
+    )
+    for at, count in pieces.items():
+        low, high = at * width, (at + 1) * width
+        span = f"{high}" if width == 1 else f"{low + 1} to {high}"
+        picture.bar(low, high, 0, count, "right", f"{span} questions: {count:,}")
+    batches = sizes.total()
+    mean = sum(size * count for size, count in sizes.items()) / batches
+    caption = f"{batches:,} batches with {mean:,.1f} questions in the mean, the largest with {largest:,}."
+    rows = [(f"{size:,}", f"{sizes[size]:,}") for size in sorted(sizes)]
+    return Figure("Batch sizes", caption, picture, ("questions", "batches"), rows)
+
+
+def rate_over_time(measures: Measures, started_at: float) -> Figure | None:
+    """Questions per second from the first generate call to the last verdict."""
+    width_s, pieces = throughput(measures.settled_at, started_at)
+    if not pieces:
+        return None
+    rates = [count / width_s for count in pieces]
+    picture = Plot(
+        "Questions per second over time",
+        Axis("seconds since the first generate call", 0, len(pieces) * width_s),
+        Axis("questions/s", 0, max(rates)),
+    )
+    for at, rate in enumerate(rates):
+        tip = f"{at * width_s:,.4g} to {(at + 1) * width_s:,.4g} s: {rate:,.1f}/s"
+        picture.bar(at * width_s, (at + 1) * width_s, 0, rate, "right", tip)
+    caption = f"Verdicts per {width_s:,.4g} s, by the workers' clocks."
+    rows = [(f"{at * width_s:,.4g}", f"{rate:,.1f}") for at, rate in enumerate(rates)]
+    return Figure("Throughput", caption, picture, ("from second", "questions/s"), rows)
+
+
+def known(figures: Sequence[Figure | None]) -> list[Figure]:
+    """Those that there is something to draw of."""
+    return [each for each in figures if each is not None]

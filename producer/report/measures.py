@@ -1,0 +1,120 @@
+"""What a report shows of a run beyond its summary, counted while the results stream by."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from contract.ledger import Run
+from contract.order import arrangements
+from contract.question import LABELS, Question
+from contract.spec import RunSpec
+from contract.verdict import Outcome, Verdict
+
+__all__ = ["Measures", "Spread", "steps", "throughput"]
+
+#: Stands where a question was settled without a choice.
+NO_CHOICE = "none"
+_JUDGED = frozenset({Outcome.CORRECT, Outcome.WRONG})
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How values lie: so many, and the ones that 50, 90 and 99 % of them do not exceed."""
+
+    of: int
+    median: float
+    p90: float
+    p99: float
+    largest: float
+
+    @classmethod
+    def of_values(cls, values: Sequence[float]) -> Spread | None:
+        """By nearest rank; None of nothing."""
+        ranked = sorted(values)
+        if not ranked:
+            return None
+        median, p90, p99 = (ranked[max(0, math.ceil(share * len(ranked)) - 1)] for share in (0.50, 0.90, 0.99))
+        return cls(len(ranked), median, p90, p99, ranked[-1])
+
+
+@dataclass
+class Measures:
+    """Counters that see each question once."""
+
+    run: Run
+    #: (label of the key, label chosen or NO_CHOICE) of questions with a key to which the model was heard.
+    confusion: Counter[tuple[str, str]] = field(default_factory=Counter)
+    #: Place at which the key stood, and at which the chosen one stood, in the order that the model was shown.
+    key_places: Counter[int] = field(default_factory=Counter)
+    chosen_places: Counter[int] = field(default_factory=Counter)
+    #: Milliseconds per question that was asked.
+    latency_ms: array[float] = field(default_factory=lambda: array("d"))
+    queued_ms: array[float] = field(default_factory=lambda: array("d"))
+    #: Batch → its number of questions.
+    batch_sizes: dict[str, int] = field(default_factory=dict)
+    #: Seconds since the epoch, one per verdict.
+    settled_at: array[float] = field(default_factory=lambda: array("d"))
+    #: By type of error: how many, and the first one's question and message.
+    failures: Counter[str] = field(default_factory=Counter)
+    failure_examples: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    def add(self, question: Question, verdict: Verdict | None) -> None:
+        """Count one question."""
+        if verdict is None:
+            return
+        self._add_choice(question, verdict)
+        self._add_times(verdict)
+        if verdict.error is not None:
+            self.failures[verdict.error.type] += 1
+            self.failure_examples.setdefault(verdict.error.type, (question.id, verdict.error.message))
+
+    def _add_choice(self, question: Question, verdict: Verdict) -> None:
+        if question.answer is None or verdict.outcome is Outcome.FAILED:
+            return
+        chosen = verdict.choice if verdict.choice in question.labels else None
+        self.confusion[question.answer, chosen or NO_CHOICE] += 1
+        if chosen is None or verdict.outcome not in _JUDGED:
+            return
+        if not self.run.spec.circular:
+            self.key_places[place_shown(question, self.run.spec, question.answer)] += 1
+            self.chosen_places[place_shown(question, self.run.spec, chosen)] += 1
+
+    def _add_times(self, verdict: Verdict) -> None:
+        if verdict.settled_at:
+            self.settled_at.append(verdict.settled_at)
+        if verdict.latency_ms > 0:
+            self.latency_ms.append(verdict.latency_ms)
+            self.queued_ms.append(verdict.queued_ms)
+        if verdict.batch_id:
+            self.batch_sizes[verdict.batch_id] = verdict.batch_size
+
+
+def place_shown(question: Question, spec: RunSpec, label: str) -> int:
+    """Where the choice stood that the file calls `label`, from 0; the first order where there are several."""
+    at = LABELS.index(label)
+    return arrangements(question, spec)[0].order.index(at) if spec.shuffle else at
+
+
+def steps(low: float, high: float, most: int) -> float:
+    """A round width (1, 2 or 5 times a power of ten) that cuts `low` to `high` into at most `most` pieces."""
+    rough = (high - low) / most
+    if rough <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(rough))
+    return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * (1 - 1e-9))
+
+
+def throughput(settled_at: Sequence[float], started_at: float, most: int = 40) -> tuple[float, list[int]]:
+    """(seconds per piece, verdicts in each piece) from `started_at` to the last verdict."""
+    if not settled_at:
+        return 1.0, []
+    start = min(started_at, min(settled_at))
+    width_s = steps(0.0, max(max(settled_at) - start, 1e-3), most)
+    pieces = [0] * (int((max(settled_at) - start) / width_s) + 1)
+    for at in settled_at:
+        pieces[int((at - start) / width_s)] += 1
+    return width_s, pieces

@@ -1,0 +1,172 @@
+"""From runs to the page: gathers each run in one pass, then fills the template."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from contract.errors import InputError
+from contract.fleet import WorkerRecord
+from contract.ledger import Ledger, Run
+from contract.verdict import Outcome
+from producer.columns import iso
+from producer.compare import Comparison, differences, pair_up
+from producer.report import figures
+from producer.report.figures import Figure
+from producer.report.measures import NO_CHOICE, Measures
+from producer.report.table import PER_PARCEL, Table
+from producer.stats import Share, Tally
+from producer.stats.paired import ALPHA, POWER
+from producer.summary import Summary
+
+__all__ = ["Against", "Part", "build"]
+
+#: Flipped questions that a comparison lists; all are found by the table's filter.
+MOST_FLIPS = 20
+
+
+@dataclass(frozen=True)
+class Part:
+    """One run, counted."""
+
+    run: Run
+    summary: Summary
+    measures: Measures
+    #: summary.json's content.
+    content: dict[str, Any]
+
+    @property
+    def tally(self) -> Tally:
+        return self.summary.tally
+
+    @cached_property
+    def accuracy(self) -> Share | None:
+        return self.tally.over_all()
+
+    @property
+    def against_chance(self) -> str:
+        """What the interval says about guessing."""
+        found, chance = self.accuracy, self.run.chance
+        if found is None:
+            return ""
+        if found.low > chance:
+            return "above guessing"
+        return "below guessing" if found.high < chance else "not distinguishable from guessing"
+
+    @cached_property
+    def subjects(self) -> list[tuple[str, Share]]:
+        """Subjects with keys, the best first; empty where the questions name none."""
+        if set(self.summary.subjects) <= {""}:
+            return []
+        shares = [(name, tally.over_all()) for name, tally in self.summary.subjects.items()]
+        found = [(name, share) for name, share in shares if share is not None]
+        return sorted(found, key=lambda each: (-each[1].value, each[0]))
+
+    @cached_property
+    def answers(self) -> list[Figure]:
+        """What the model's answers are like."""
+        calibration = self.tally.calibration
+        return figures.known(
+            [
+                figures.calibration_curve(calibration),
+                figures.confidence_histogram(calibration),
+                figures.places(self.measures),
+            ]
+        )
+
+    @cached_property
+    def speed(self) -> list[Figure]:
+        """How the run went."""
+        started_at = self.summary.started_at
+        return figures.known(
+            [
+                figures.rate_over_time(self.measures, started_at),
+                figures.latency(self.measures),
+                figures.batch_sizes(self.measures),
+            ]
+        )
+
+    @cached_property
+    def confusion_labels(self) -> tuple[list[str], list[str]]:
+        """Labels of the confusion's rows and of its columns."""
+        keys, chosen = ({pair[side] for pair in self.measures.confusion} for side in (0, 1))
+        labels = sorted((keys | chosen) - {NO_CHOICE})
+        return labels, labels + ([NO_CHOICE] if NO_CHOICE in chosen else [])
+
+    def keys_of(self, label: str) -> int:
+        """Questions in the confusion whose key is `label`."""
+        return sum(count for (key, _), count in self.measures.confusion.items() if key == label)
+
+    @property
+    def spec(self) -> str:
+        return json.dumps(self.content["spec"], ensure_ascii=False, indent=2)
+
+
+@dataclass(frozen=True)
+class Against:
+    """The first run beside another one: the pairs, or why there are none."""
+
+    a: Run
+    b: Run
+    found: Comparison | None
+    refusal: str = ""
+
+    @property
+    def changes(self) -> list[tuple[str, Any, Any]]:
+        return [(name, *both) for name, both in differences(self.a.spec, self.b.spec).items()]
+
+
+def build(ledger: Ledger, runs: Sequence[Run], live: Sequence[WorkerRecord] = ()) -> str:
+    """The whole page. `live` are the workers whose engines are described in it."""
+    table = Table()
+    parts = [_part(ledger, number, run, table, live) for number, run in enumerate(runs)]
+    table.close()
+    script = _asset("table.js")
+    environment = Environment(
+        loader=PackageLoader("producer.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.lstrip_blocks = True
+    return environment.get_template("report.html.j2").render(
+        parts=parts,
+        comparisons=[_against(ledger, runs[0], other) for other in runs[1:]],
+        table=table,
+        per_parcel=PER_PARCEL,
+        run_ids=[run.run_id for run in runs],
+        style=_asset("style.css"),
+        script=script,
+        script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii"),
+        outcomes=list(Outcome),
+        alpha=ALPHA,
+        power=POWER,
+        most_flips=MOST_FLIPS,
+        iso=iso,
+        now=time.time(),
+    )
+
+
+def _part(ledger: Ledger, number: int, run: Run, table: Table, live: Sequence[WorkerRecord]) -> Part:
+    summary, measures = Summary(run), Measures(run)
+    for question, verdict in summary.watching(ledger.results(run.run_id)):
+        measures.add(question, verdict)
+        table.add(number, run, question, verdict)
+    return Part(run, summary, measures, summary.to_json([each for each in live if each.model == run.spec.model]))
+
+
+def _against(ledger: Ledger, a: Run, b: Run) -> Against:
+    try:
+        return Against(a, b, pair_up(ledger, a, b))
+    except InputError as trouble:
+        return Against(a, b, None, str(trouble))
+
+
+def _asset(name: str) -> str:
+    return resources.files("producer.report").joinpath("templates", name).read_text(encoding="utf-8")

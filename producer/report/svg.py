@@ -1,0 +1,119 @@
+"""Drawing: a canvas with axes that becomes inline SVG. Colours are classes, so that a page's style decides on them.
+
+Not a plotting library: its SVG would carry fixed colours and its own fonts, and follow neither dark mode nor print.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from xml.etree import ElementTree
+
+from markupsafe import Markup
+
+from producer.report.measures import steps
+
+__all__ = ["Axis", "Canvas", "Plot"]
+
+#: Units of the view box: about pixels on a wide screen, and still readable where a phone shrinks them.
+WIDTH, HEIGHT = 440, 260
+LEFT, RIGHT, TOP, BOTTOM = 62, 20, 14, 44
+
+
+class Canvas:
+    """An SVG image with a text for those who do not see it."""
+
+    def __init__(self, title: str, width: int = WIDTH, height: int = HEIGHT) -> None:
+        self._root = ElementTree.Element(
+            "svg", {"viewBox": f"0 0 {width} {height}", "role": "img", "aria-label": title, "class": "chart"}
+        )
+
+    def line(self, x1: float, y1: float, x2: float, y2: float, kind: str) -> None:
+        """A straight line of the class `kind`."""
+        self._add("line", kind, x1=x1, y1=y1, x2=x2, y2=y2)
+
+    def rect(self, x: float, y: float, width: float, height: float, kind: str, tip: str = "") -> None:
+        """A box of the class `kind`; `tip` shows where a mouse rests on it."""
+        self._add("rect", kind, tip, x=x, y=y, width=max(0.0, width), height=max(0.0, height))
+
+    def circle(self, x: float, y: float, radius: float, kind: str, tip: str = "") -> None:
+        """A dot of the class `kind`."""
+        self._add("circle", kind, tip, cx=x, cy=y, r=radius)
+
+    def polyline(self, points: Sequence[tuple[float, float]], kind: str) -> None:
+        """A line through `points`."""
+        self._add("polyline", kind, points=" ".join(f"{x:.2f},{y:.2f}" for x, y in points))
+
+    def text(self, x: float, y: float, text: str, kind: str, turned: bool = False) -> None:
+        """`text` with its anchor, which the class decides on, at the point; `turned` reads upwards."""
+        turn = {"transform": f"rotate(-90 {x:.2f} {y:.2f})"} if turned else {}
+        element = self._add("text", kind, x=x, y=y, **turn)
+        element.text = text
+
+    def _add(self, tag: str, kind: str, tip: str = "", **attributes: float | str) -> ElementTree.Element:
+        plain = {name: each if isinstance(each, str) else f"{each:.2f}" for name, each in attributes.items()}
+        element = ElementTree.SubElement(self._root, tag, {"class": kind, **plain})
+        if tip:
+            ElementTree.SubElement(element, "title").text = tip
+        return element
+
+    def __html__(self) -> Markup:
+        return Markup(ElementTree.tostring(self._root, encoding="unicode"))  # ElementTree has escaped it
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A stretch of numbers with its name; `percent` writes 0.5 as 50 %."""
+
+    name: str
+    low: float
+    high: float
+    percent: bool = False
+    whole: bool = False
+
+    def share(self, value: float) -> float:
+        """Where `value` lies, 0 at the low end and 1 at the high end."""
+        return (value - self.low) / (self.high - self.low)
+
+    def ticks(self) -> Iterator[tuple[float, str]]:
+        """Round values with their labels."""
+        width = steps(self.low, self.high, 6)
+        width = max(1.0, width) if self.whole else width
+        for at in range(math.ceil(self.low / width - 1e-9), math.floor(self.high / width + 1e-9) + 1):
+            value = at * width
+            yield value, f"{100 * value:.0f} %" if self.percent else f"{value:,.6g}"
+
+
+class Plot(Canvas):
+    """A canvas with two axes; coordinates are values."""
+
+    def __init__(self, title: str, x: Axis, y: Axis, *, name_ticks: bool = True) -> None:
+        super().__init__(title)
+        self._x, self._y = x, y
+        for value, label in y.ticks():
+            self.line(LEFT, self.down(value), WIDTH - RIGHT, self.down(value), "grid")
+            self.text(LEFT - 6, self.down(value) + 4, label, "tick end")
+        for value, label in x.ticks() if name_ticks else ():
+            self.text(self.across(value), HEIGHT - BOTTOM + 16, label, "tick middle")
+        self.line(LEFT, HEIGHT - BOTTOM, WIDTH - RIGHT, HEIGHT - BOTTOM, "axis")
+        self.text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, x.name, "name middle")
+        self.text(13, (TOP + HEIGHT - BOTTOM) / 2, y.name, "name middle", turned=True)
+
+    def across(self, value: float) -> float:
+        """From a value of x to the canvas."""
+        return LEFT + self._x.share(value) * (WIDTH - LEFT - RIGHT)
+
+    def down(self, value: float) -> float:
+        """From a value of y to the canvas."""
+        return HEIGHT - BOTTOM - self._y.share(value) * (HEIGHT - TOP - BOTTOM)
+
+    def bar(self, low: float, high: float, start: float, end: float, kind: str, tip: str) -> None:
+        """A column from `low` to `high` across, from `start` up to `end`."""
+        left, right = self.across(low), self.across(high)
+        gap = min(1.0, (right - left) / 8)
+        self.rect(left + gap, self.down(end), right - left - 2 * gap, self.down(start) - self.down(end), kind, tip)
+
+    def mark(self, x: float, label: str) -> None:
+        """A label under the axis."""
+        self.text(self.across(x), HEIGHT - BOTTOM + 16, label, "tick middle")

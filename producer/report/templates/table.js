@@ -1,0 +1,183 @@
+"use strict";
+// The table of questions. Texts go into the page as text nodes only: no question can become markup.
+(async () => {
+  const PER_PAGE = 50;
+  const [RUN, ID, SUBJECT, OUTCOME, KEY, CHOICE, CONFIDENCE, LATENCY, QUESTION, CHOICES] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
+  const COLUMNS = [
+    ["question", QUESTION], ["id", ID], ["subject", SUBJECT], ["outcome", OUTCOME], ["key", KEY], ["chosen", CHOICE],
+    ["confidence", CONFIDENCE], ["latency ms", LATENCY],
+  ];
+  const LABELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+  const at = (id) => document.getElementById(id);
+  const index = at("index");
+  const runs = JSON.parse(index.dataset.runs);
+  const perParcel = Number(index.dataset.perParcel);
+  const parcels = document.getElementsByClassName("parcel");
+
+  async function unpack(element) {
+    const bytes = Uint8Array.from(atob(element.textContent), (each) => each.charCodeAt(0));
+    const plain = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+    return new Response(plain).json();
+  }
+
+  function make(tag, text, properties) {
+    const element = Object.assign(document.createElement(tag), properties);
+    if (text !== undefined && text !== null) element.textContent = text;
+    return element;
+  }
+
+  const rows = await unpack(index);
+  rows.forEach((row, number) => {
+    row.number = number;
+    row.haystack = [row[ID], row[SUBJECT], row[QUESTION], ...row[CHOICES]].join("\n").toLowerCase();
+  });
+  if (runs.length > 1) COLUMNS.splice(1, 0, ["run", RUN]);
+  const state = { page: 0, sort: null, falling: false };
+
+  const outcomes = new Map();
+  for (const row of rows) {
+    const seen = outcomes.get(row[ID]) ?? new Set();
+    outcomes.set(row[ID], seen.add(row[OUTCOME]));
+  }
+  for (const [id, column] of [["outcome", OUTCOME], ["subject", SUBJECT]]) {
+    const counts = new Map();
+    for (const row of rows) counts.set(row[column], (counts.get(row[column]) ?? 0) + 1);
+    for (const [value, count] of [...counts].sort()) {
+      at(id).append(make("option", `${value || "(none)"} (${count})`, { value: `=${value}` }));
+    }
+  }
+
+  function found() {
+    const words = at("search").value.toLowerCase().split(/\s+/).filter(Boolean);
+    const [run, outcome, subject] = ["run", "outcome", "subject"].map((id) => at(id).value);
+    const kept = rows.filter((row) =>
+      (run === "" || row[RUN] === Number(run)) &&
+      (outcome === "" || `=${row[OUTCOME]}` === outcome) &&
+      (subject === "" || `=${row[SUBJECT]}` === subject) &&
+      (!at("differing").checked || outcomes.get(row[ID]).size > 1) &&
+      words.every((word) => row.haystack.includes(word)));
+    if (state.sort === null) return kept;
+    const sign = state.falling ? -1 : 1;
+    const missing = (value) => value === null || value === "";
+    return kept.sort((a, b) => {
+      const [one, other] = [a[state.sort], b[state.sort]];
+      if (missing(one) || missing(other)) return missing(one) - missing(other);
+      return sign * (one < other ? -1 : one > other ? 1 : 0);
+    });
+  }
+
+  function heads() {
+    at("heads").replaceChildren(...COLUMNS.map(([name, column]) => {
+      const head = make("th", null, { scope: "col", className: name.split(" ")[0] });
+      const sorted = state.sort === column;
+      if (sorted) head.setAttribute("aria-sort", state.falling ? "descending" : "ascending");
+      const button = make("button", name + (sorted ? (state.falling ? " ↓" : " ↑") : ""), { type: "button" });
+      button.addEventListener("click", () => {
+        state.falling = sorted && !state.falling;
+        state.sort = column;
+        state.page = 0;
+        show();
+        at("heads").children[COLUMNS.findIndex((each) => each[1] === column)].firstChild.focus();
+      });
+      head.append(button);
+      return head;
+    }));
+  }
+
+  function cell(row, name, column) {
+    const value = row[column];
+    if (column === QUESTION) {
+      const button = make("button", value, { type: "button", className: "open" });
+      button.setAttribute("aria-expanded", "false");
+      button.addEventListener("click", () => toggle(row, button));
+      const made = make("td");
+      made.append(button);
+      return made;
+    }
+    const shown = column === RUN ? runs[value] : column === CONFIDENCE && typeof value === "number" ? value.toFixed(3) : value;
+    const made = make("td", shown ?? "");
+    made.dataset.name = name;
+    if (column === OUTCOME) made.className = `outcome ${value}`;
+    return made;
+  }
+
+  async function toggle(row, button) {
+    const line = button.closest("tr");
+    if (button.getAttribute("aria-expanded") === "true") {
+      button.setAttribute("aria-expanded", "false");
+      line.nextElementSibling.remove();
+      return;
+    }
+    button.setAttribute("aria-expanded", "true");
+    const place = make("tr", null, { className: "detail" });
+    const inside = make("td", "…", { colSpan: COLUMNS.length });
+    place.append(inside);
+    line.after(place);
+    const details = await unpack(parcels[Math.floor(row.number / perParcel)]);
+    inside.replaceChildren(...parts(row, details[row.number % perParcel]));
+  }
+
+  function* parts(row, detail) {
+    yield make("p", row[QUESTION], { className: "text" });
+    if (detail.context) {
+      yield make("h3", "Context");
+      yield make("p", detail.context, { className: "text" });
+    }
+    yield make("h3", "Choices");
+    yield choices(row, detail.scores ?? {});
+    if (detail.raw) {
+      yield make("h3", "What the model wrote");
+      yield make("pre", detail.raw, { tabIndex: 0 });
+    }
+    if (detail.passages) {
+      yield make("h3", "Passages");
+      for (const [id, score, text] of detail.passages) yield make("p", `[${id}, score ${score}] ${text}`, { className: "text" });
+    }
+    yield make("h3", "Prompt");
+    for (const prompt of detail.prompts) yield make("pre", prompt, { tabIndex: 0 });
+    const facts = make("dl", null, { className: "facts" });
+    for (const [name, value] of [...(detail.facts ?? []), ...Object.entries(detail.metadata ?? {})]) {
+      facts.append(make("dt", name), make("dd", value));
+    }
+    yield facts;
+  }
+
+  function choices(row, scores) {
+    const table = make("table", null, { className: "choices" });
+    row[CHOICES].forEach((text, place) => {
+      const label = LABELS[place];
+      const marks = [label === row[KEY] ? "key" : "", label === row[CHOICE] ? "chosen" : ""].filter(Boolean).join(", ");
+      const line = make("tr", null, { className: label === row[CHOICE] ? "chosen" : "" });
+      line.append(make("td", label), make("td", text), make("td", scores[label] ?? "", { className: "number" }), make("td", marks));
+      table.append(line);
+    });
+    return table;
+  }
+
+  function show() {
+    const kept = found();
+    const pages = Math.max(1, Math.ceil(kept.length / PER_PAGE));
+    state.page = Math.min(state.page, pages - 1);
+    const start = state.page * PER_PAGE;
+    at("rows").replaceChildren(...kept.slice(start, start + PER_PAGE).map((row) => {
+      const line = make("tr");
+      line.append(...COLUMNS.map(([name, column]) => cell(row, name, column)));
+      return line;
+    }));
+    heads();
+    at("found").textContent = `${kept.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")} questions`;
+    at("page").textContent = `page ${state.page + 1} of ${pages}`;
+    at("previous").disabled = state.page === 0;
+    at("next").disabled = state.page === pages - 1;
+  }
+
+  function again() {
+    state.page = 0;
+    show();
+  }
+  at("filters").addEventListener("input", again);
+  at("filters").addEventListener("submit", (event) => event.preventDefault());
+  at("previous").addEventListener("click", () => { state.page -= 1; show(); });
+  at("next").addEventListener("click", () => { state.page += 1; show(); });
+  show();
+})();

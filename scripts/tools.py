@@ -1,0 +1,40 @@
+"""Get the two programs that no Python package brings, for the tests of pages and of Prometheus' rules.
+
+    python scripts/tools.py
+
+Chromium and Prometheus come from Debian's packages, where this is a Debian and we may install; elsewhere they stay
+missing, this says so, and the tests that need them are skipped with that reason.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+#: Program → the Debian package that has it.
+PACKAGES = {"chromium": "chromium", "promtool": "prometheus"}
+
+
+def main() -> int:
+    missing = sorted({package for program, package in PACKAGES.items() if shutil.which(program) is None})
+    if not missing:
+        return 0
+    if shutil.which("apt-get") is None or os.geteuid() != 0:
+        print(f"Not here, and not ours to install: {', '.join(missing)}; tests that need them are skipped.")
+        return 0
+    print(f"Installing {', '.join(missing)} from Debian", flush=True)
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for command in (["update"], ["install", "--yes", "--no-install-recommends", *missing]):
+        done = subprocess.run(
+            ["apt-get", "-qq", *command], env=environment, stdout=subprocess.DEVNULL, timeout=600, check=False
+        )
+        if done.returncode != 0:
+            print(f"apt-get {command[0]} ended with {done.returncode}; tests that need {', '.join(missing)} are skipped.")
+            return 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,237 @@
+"""The report as a file: what is in it, that nothing in it can break out, and that it asks for nothing."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import zlib
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from contract.ledger import Run
+from contract.memory import MemoryLedger
+from contract.question import Question
+from contract.verdict import Failure, Outcome, Passage, Verdict
+from producer.cli import main
+from producer.report.measures import Measures, Spread, steps, throughput
+from producer.report.table import PER_PARCEL
+from producer.session import Session
+from tests.support import make_questions, open_run
+
+HOSTILE = "</script></style><script>alert(1)</script><img src=x onerror=alert(2)>\"'&lt;{{ 7*7 }}{% raw %}\u2028]]>"
+Report = Callable[..., Result]
+
+
+class Page(HTMLParser):
+    """Tags and texts of a page, and what it would load."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\s+", " ", " ".join(self.words))
+
+    def scripts(self, kind: str) -> int:
+        return sum(tag == "script" and attributes.get("type", "code") == kind for tag, attributes in self.tags)
+
+
+def unpack(html: str) -> tuple[list[Any], list[Any]]:
+    """The table's rows and details, as the page's script unpacks them."""
+    parcels = re.findall(r'<script type="text/plain"[^>]*>([A-Za-z0-9+/=]*)</script>', html)
+    rows, *details = (json.loads(zlib.decompress(base64.b64decode(each))) for each in parcels)
+    return rows, [each for parcel in details for each in parcel]
+
+
+def settle(ledger: MemoryLedger, run: Run, right: Callable[[int], bool] = lambda n: n % 2 == 0) -> None:
+    """Verdicts for all questions of the run; question `n` is right where `right` says so."""
+    questions = [question for question, _ in ledger.results(run.run_id)]
+    for number, question in enumerate(questions):
+        choice = question.answer if right(number) else next(x for x in question.labels if x != question.answer)
+        verdict = Verdict(
+            question_id=question.id,
+            outcome=Outcome.CORRECT if right(number) else Outcome.WRONG,
+            choice=choice,
+            confidence=0.65,
+            choice_scores=dict.fromkeys(question.labels, -1.0),
+            batch_id=f"w/{number // 4}",
+            batch_size=4,
+            worker="w",
+            latency_ms=100.0 + number,
+            queued_ms=5.0,
+            settled_at=1000.0 + number,
+        )
+        ledger.commit(run.run_id, [verdict])
+
+
+@pytest.fixture
+def report(session: Session) -> Report:
+    def call(*arguments: str) -> Result:
+        return CliRunner().invoke(main, ["report", *arguments], obj=session)
+
+    return call
+
+
+def test_the_report_of_a_run_shows_accuracy_interval_chance_figures_and_how_it_was_asked(
+    ledger: MemoryLedger, report: Report
+) -> None:
+    run = open_run(ledger, make_questions(20))
+    settle(ledger, run)
+    done = report()
+    path = Path("results") / run.run_id / "report.html"
+    assert done.exit_code == 0, done.output
+    assert done.stdout == f"report  {path}\n"
+    page = Page(path.read_text(encoding="utf-8"))
+    assert "50.0 %" in page.text
+    assert "95 % interval 29.9 to 70.1 %" in page.text
+    assert "above guessing: chance is 25.0 %" in page.text
+    for title in ("Calibration", "Confidence", "Position bias", "Confusion of labels", "Throughput", "Latency"):
+        assert title in page.text
+    assert {"even", "odd"} <= set(page.words)
+    assert run.spec.fingerprint() in page.text
+    assert sum(tag == "svg" and "aria-label" in attributes for tag, attributes in page.tags) == 6
+
+
+def test_the_report_asks_for_nothing_outside_itself(ledger: MemoryLedger, report: Report) -> None:
+    run = open_run(ledger, make_questions(4))
+    settle(ledger, run)
+    report()
+    html = (Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")
+    loading = {name for _, attributes in Page(html).tags for name in attributes} & {"src", "srcset", "action"}
+    assert loading == set()
+    assert all(attributes["href"].startswith("#") for _, attributes in Page(html).tags if attributes.get("href"))  # type: ignore[union-attr]
+    assert "url(" not in html
+    assert "@import" not in html
+    assert "default-src 'none'" in html
+
+
+def test_no_text_of_a_run_can_break_the_page(ledger: MemoryLedger, report: Report) -> None:
+    question = Question(
+        id=f"q {HOSTILE}",
+        question=HOSTILE,
+        choices=(HOSTILE, "b"),
+        answer="A",
+        subject=HOSTILE,
+        context=HOSTILE,
+        metadata={HOSTILE: HOSTILE},
+    )
+    run = open_run(ledger, [question, make_questions(2)[1]]).model_copy(update={"source": HOSTILE})
+    verdict = Verdict(
+        question_id=question.id,
+        outcome=Outcome.FAILED,
+        raw_text=HOSTILE,
+        worker=HOSTILE,
+        batch_id=HOSTILE,
+        batch_size=1,
+        passages=(Passage(id=HOSTILE, score=float("nan"), text=HOSTILE),),
+        choice_scores={"A": float("-inf")},
+        error=Failure(type=HOSTILE, message=HOSTILE),
+    )
+    ledger.commit(run.run_id, [verdict])
+    assert report().exit_code == 0
+    html = (Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")
+    page = Page(html)
+    assert (page.scripts("code"), page.scripts("text/plain")) == (1, 2)
+    assert not any(tag == "img" for tag, _ in page.tags)
+    assert HOSTILE.replace("\u2028", " ") in page.text, "shown as it is"
+    rows, details = unpack(html)
+    assert rows[0][1:3] == [question.id, HOSTILE]
+    assert details[0]["passages"] == [[HOSTILE, "nan", HOSTILE]]
+    assert details[0]["prompts"] == [f"Question: {HOSTILE}\nAnswer:"]
+    assert details[0]["scores"] == {"A": "-inf"}
+
+
+def test_the_table_holds_every_question_with_prompt_and_scores(ledger: MemoryLedger, report: Report) -> None:
+    run = open_run(ledger, make_questions(PER_PARCEL + 3))
+    settle(ledger, run)
+    report()
+    html = (Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")
+    rows, details = unpack(html)
+    assert [row[1] for row in rows] == [f"q{n}" for n in range(PER_PARCEL + 3)]
+    assert len(details) == len(rows)
+    assert details[PER_PARCEL + 1]["prompts"][0].startswith(f"Question: {rows[PER_PARCEL + 1][8]}")
+
+
+def test_several_runs_stand_beside_the_first_one_paired(ledger: MemoryLedger, report: Report) -> None:
+    questions = make_questions(20)
+    a, b = open_run(ledger, questions, "a"), open_run(ledger, questions, "b", seed=7)
+    settle(ledger, a)
+    settle(ledger, b, right=lambda n: n % 4 != 1)
+    done = report(a.run_id, b.run_id, "--json")
+    (path,) = json.loads(done.stdout)["files"]
+    assert path == f"results/{a.run_id}/report-with-{b.run_id}.html"
+    page = Page(Path(path).read_text(encoding="utf-8"))
+    assert "Difference +25.0 percentage points" in page.text
+    assert "20 pairs" in page.text
+    assert "1 field" in page.text, "they differ in the seed"
+
+
+def test_runs_that_cannot_be_paired_are_reported_with_the_reason(ledger: MemoryLedger, report: Report) -> None:
+    a, b = open_run(ledger, make_questions(4), "a"), open_run(ledger, make_questions(6), "b")
+    done = report(a.run_id, b.run_id)
+    assert done.exit_code == 0
+    text = Path(f"results/{a.run_id}/report-with-{b.run_id}.html").read_text(encoding="utf-8")
+    assert "asked different questions" in text
+
+
+def test_a_run_without_any_verdict_says_so_and_draws_nothing(ledger: MemoryLedger, report: Report) -> None:
+    run = open_run(ledger, make_questions(3))
+    assert report().exit_code == 0
+    page = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
+    assert "3 of 3 questions have no verdict yet" in page.text
+    assert not any(tag == "figure" for tag, _ in page.tags)
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(ledger: MemoryLedger, report: Report, tmp_path: Path) -> None:
+    open_run(ledger, make_questions(3))
+    (tmp_path / "file").write_text("")
+    done = report("--out", "file")
+    assert done.exit_code != 0
+    assert "Traceback" not in done.output
+
+
+def test_positions_are_those_that_the_model_was_shown(ledger: MemoryLedger) -> None:
+    questions = make_questions(40)
+    run = open_run(ledger, questions, shuffle=True)
+    settle(ledger, run, right=lambda _: True)
+    measures = Measures(run)
+    for question, verdict in ledger.results(run.run_id):
+        measures.add(question, verdict)
+    assert measures.key_places == measures.chosen_places
+    assert [measures.key_places[at] for at in range(4)] != [10, 10, 10, 10], "in the file the key walks"
+    assert measures.confusion == {(label, label): 10 for label in "ABCD"}
+
+
+def test_a_spread_is_by_nearest_rank() -> None:
+    assert Spread.of_values([float(n) for n in range(1, 101)]) == Spread(100, 50.0, 90.0, 99.0, 100.0)
+    assert Spread.of_values([3.0]) == Spread(1, 3.0, 3.0, 3.0, 3.0)
+    assert Spread.of_values([]) is None
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "most", "width"), [(0, 1, 6, 0.2), (0, 97, 10, 10), (0, 1, 1, 1), (5, 5, 3, 1)]
+)
+def test_steps_are_round(low: float, high: float, most: int, width: float) -> None:
+    assert steps(low, high, most) == pytest.approx(width)
+
+
+def test_throughput_counts_every_verdict_once_from_the_first_call() -> None:
+    width_s, pieces = throughput([10.0, 10.2, 14.9, 15.0], started_at=9.0, most=10)
+    assert sum(pieces) == 4
+    assert width_s == 1.0
+    assert pieces[1] == 2
