@@ -31,7 +31,9 @@ def main() -> int:
             ["apt-get", "-qq", *command], env=environment, stdout=subprocess.DEVNULL, timeout=600, check=False
         )
         if done.returncode != 0:
-            print(f"apt-get {command[0]} ended with {done.returncode}; tests that need {', '.join(missing)} are skipped.")
+            print(
+                f"apt-get {command[0]} ended with {done.returncode}; tests that need {', '.join(missing)} are skipped."
+            )
             return 0
     return 0
 

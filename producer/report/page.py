@@ -20,11 +20,13 @@ from contract.ledger import Ledger, Run
 from contract.verdict import Outcome
 from producer.columns import iso
 from producer.compare import Comparison, differences, pair_up
+from producer.present import Lines
 from producer.report import figures
 from producer.report.figures import Figure
 from producer.report.measures import NO_CHOICE, Measures
 from producer.report.table import PER_PARCEL, Table
-from producer.stats import Share, Tally
+from producer.retrieved import effect_lines, retrieval_lines
+from producer.stats import Mean, Share, Tally
 from producer.stats.paired import ALPHA, POWER
 from producer.summary import Summary
 
@@ -70,6 +72,29 @@ class Part:
         shares = [(name, tally.over_all()) for name, tally in self.summary.subjects.items()]
         found = [(name, share) for name, share in shares if share is not None]
         return sorted(found, key=lambda each: (-each[1].value, each[0]))
+
+    @cached_property
+    def retrieval(self) -> list[tuple[str, Share | Mean]]:
+        """What retrieval found and what it was worth; figures of no question at all are left out."""
+        found = self.summary.retrieval
+        if found is None:
+            return []
+        figures_of: list[tuple[str, Share | Mean | None]] = [
+            *((f"recall@{k}: a right passage in the first {k}", each) for k, each in found.recall_any().items()),
+            *((f"recall@{k}: share of the right ones there", each) for k, each in found.recall_share().items()),
+            ("MRR of the first right passage", found.mrr()),
+            ("context precision", found.context_precision()),
+            ("accuracy where a right passage was shown", found.accuracy(hit=True)),
+            ("accuracy where none was", found.accuracy(hit=False)),
+            ("right choice's text in a passage shown", found.answer_in_context()),
+            ("wrong choice's text in one", found.wrong_choice_in_context()),
+        ]
+        return [(name, each) for name, each in figures_of if each is not None]
+
+    @property
+    def retrieval_extent(self) -> Lines:
+        """How much was retrieved, in words."""
+        return retrieval_lines(self.summary.retrieval)[:1]
 
     @cached_property
     def answers(self) -> list[Figure]:
@@ -121,6 +146,12 @@ class Against:
     refusal: str = ""
 
     @property
+    def effect(self) -> Lines:
+        """What passages repaired and broke, where exactly one of the runs had them."""
+        found = self.found
+        return effect_lines(found.retrieval, *found.names) if found and found.retrieval else []
+
+    @property
     def changes(self) -> list[tuple[str, Any, Any]]:
         return [(name, *both) for name, both in differences(self.a.spec, self.b.spec).items()]
 
@@ -154,7 +185,7 @@ def build(ledger: Ledger, runs: Sequence[Run], live: Sequence[WorkerRecord] = ()
 
 
 def _part(ledger: Ledger, number: int, run: Run, table: Table, live: Sequence[WorkerRecord]) -> Part:
-    summary, measures = Summary(run), Measures(run)
+    summary, measures = Summary(run, ledger.counts(run.run_id).state), Measures(run)
     for question, verdict in summary.watching(ledger.results(run.run_id)):
         measures.add(question, verdict)
         table.add(number, run, question, verdict)

@@ -23,6 +23,7 @@ __all__ = ["PER_PARCEL", "Table"]
 
 #: Opened rows in one parcel: unpacking it must not be felt.
 PER_PARCEL = 100
+_HIT = {True: "a right passage was shown", False: "no right passage was shown", None: ""}
 
 
 class Table:
@@ -71,7 +72,10 @@ def _detail(run: Run, question: Question, verdict: Verdict | None) -> dict[str, 
     if verdict is not None:
         detail |= {
             "scores": {label: _finite(score) for label, score in verdict.choice_scores.items()},
-            "passages": [[each.id, _finite(each.score), each.text] for each in verdict.passages],
+            "passages": [
+                [f"{each.rank}. {each.id}, score {each.score:.6g}{'' if each.shown else ', no room for it'}", each.text]
+                for each in verdict.passages
+            ],
             "raw": verdict.raw_text,
             "facts": _facts(verdict),
         }
@@ -87,7 +91,9 @@ def _facts(verdict: Verdict) -> list[tuple[str, str]]:
         "margin": "" if verdict.margin is None else f"{verdict.margin:.4f} nats",
         "label mass": "" if verdict.label_mass is None else f"{verdict.label_mass:.6f}",
         "rotations": f"right in {verdict.rotations_right} of {verdict.rotations}" if verdict.rotations else "",
-        "retrieval": "" if verdict.retrieval_hit is None else ("hit" if verdict.retrieval_hit else "missed"),
+        "retrieval": {True: "a right passage was shown", False: "no right passage was shown", None: ""}[
+            verdict.retrieval_hit
+        ],
         "truncated": "yes" if verdict.truncated else "",
         "tokens": f"{verdict.prompt_tokens:,} prompt, {verdict.completion_tokens:,} completion",
         "times": f"queued {verdict.queued_ms:,.1f} ms, generate call {verdict.latency_ms:,.1f} ms",

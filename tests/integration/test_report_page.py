@@ -122,7 +122,7 @@ def test_a_row_opens_by_keyboard_and_shows_prompt_passages_choices_and_scores(pa
     detail = page.locator(".detail")
     detail.locator("h3").first.wait_for()
     text = detail.inner_text()
-    for expected in ("[p227, score 1.5] passage 227", "Question: What is 227 plus 227?", "-inf", "key, chosen"):
+    for expected in ("[1. p227, score 1.5] passage 227", "Question: What is 227 plus 227?", "-inf", "key, chosen"):
         assert expected in text
     page.keyboard.press("Enter")
     assert detail.count() == 0

@@ -131,7 +131,7 @@
     }
     if (detail.passages) {
       yield make("h3", "Passages");
-      for (const [id, score, text] of detail.passages) yield make("p", `[${id}, score ${score}] ${text}`, { className: "text" });
+      for (const [name, text] of detail.passages) yield make("p", `[${name}] ${text}`, { className: "text" });
     }
     yield make("h3", "Prompt");
     for (const prompt of detail.prompts) yield make("pre", prompt, { tabIndex: 0 });

@@ -17,7 +17,8 @@ from click.testing import CliRunner, Result
 from contract.ledger import Run
 from contract.memory import MemoryLedger
 from contract.question import Question
-from contract.verdict import Failure, Outcome, Passage, Verdict
+from contract.spec import IndexKind, Retrieval
+from contract.verdict import ContextSource, Failure, Outcome, Passage, Verdict
 from producer.cli import main
 from producer.report.measures import Measures, Spread, steps, throughput
 from producer.report.table import PER_PARCEL
@@ -151,7 +152,7 @@ def test_no_text_of_a_run_can_break_the_page(ledger: MemoryLedger, report: Repor
     assert HOSTILE.replace("\u2028", " ") in page.text, "shown as it is"
     rows, details = unpack(html)
     assert rows[0][1:3] == [question.id, HOSTILE]
-    assert details[0]["passages"] == [[HOSTILE, "nan", HOSTILE]]
+    assert details[0]["passages"] == [[f"1. {HOSTILE}, score nan", HOSTILE]]
     assert details[0]["prompts"] == [f"Question: {HOSTILE}\nAnswer:"]
     assert details[0]["scores"] == {"A": "-inf"}
 
@@ -179,6 +180,33 @@ def test_several_runs_stand_beside_the_first_one_paired(ledger: MemoryLedger, re
     assert "Difference +25.0 percentage points" in page.text
     assert "20 pairs" in page.text
     assert "1 field" in page.text, "they differ in the seed"
+
+
+def test_with_retrieval_it_shows_what_was_found_and_what_passages_changed(ledger: MemoryLedger, report: Report) -> None:
+    questions = [
+        each.model_copy(update={"metadata": {"source_id": f"p{n}"}}) for n, each in enumerate(make_questions(20))
+    ]
+    rag = Retrieval(index="elements", index_digest="0" * 64, kind=IndexKind.BM25, retrieval_top_k=3)
+    closed, opened = open_run(ledger, questions, "closed"), open_run(ledger, questions, "open", rag=rag)
+    settle(ledger, closed)
+    for number, question in enumerate(questions):
+        right = number % 4 != 1
+        verdict = Verdict(
+            question_id=question.id,
+            outcome=Outcome.CORRECT if right else Outcome.WRONG,
+            choice=question.answer if right else "ABCD"[(number + 1) % 4],
+            context_source=ContextSource.RETRIEVED,
+            passages=(Passage(id=f"p{number}" if right else "other", score=2.0, text="a passage"),),
+            retrieval_hit=right,
+        )
+        ledger.commit(opened.run_id, [verdict])
+    assert report(closed.run_id, opened.run_id).exit_code == 0
+    page = Page(Path(f"results/{closed.run_id}/report-with-{opened.run_id}.html").read_text(encoding="utf-8"))
+    assert "recall@1: a right passage in the first 1 75.0 %" in page.text
+    assert "accuracy where a right passage was shown 100.0 %" in page.text
+    assert "accuracy where none was 0.0 %" in page.text
+    assert "repaired 5 of 10 not right" in page.text
+    assert "broken 0 of 10 right" in page.text
 
 
 def test_runs_that_cannot_be_paired_are_reported_with_the_reason(ledger: MemoryLedger, report: Report) -> None:
