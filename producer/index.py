@@ -49,7 +49,9 @@ FILE_TOKENS = 180
 @click.command()
 @click.argument("corpus", type=click.Path(path_type=Path))
 @click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="Folder that becomes the index.")
-@click.option("--kind", type=click.Choice(list(IndexKind)), default=IndexKind.BM25, show_default=True)
+@click.option(
+    "--kind", type=click.Choice([each.value for each in IndexKind]), default=IndexKind.BM25.value, show_default=True
+)
 @click.option(
     "--tokens",
     type=click.IntRange(min=0),
@@ -71,21 +73,31 @@ FILE_TOKENS = 180
     show_default=True,
     help="What makes vectors of texts: a packaged encoder, a Hugging Face id, or a folder.",
 )
-@click.option("--structure", type=click.Choice(list(Structure)), default=Structure.EXACT, show_default=True)
-@click.option("--precision", type=click.Choice(list(Precision)), default=Precision.FLOAT32, show_default=True)
+@click.option(
+    "--structure",
+    type=click.Choice([each.value for each in Structure]),
+    default=Structure.EXACT.value,
+    show_default=True,
+)
+@click.option(
+    "--precision",
+    type=click.Choice([each.value for each in Precision]),
+    default=Precision.FLOAT32.value,
+    show_default=True,
+)
 @click.option("--force", is_flag=True, help="Replace OUT even if it is a folder of something else.")
 @as_json
 def index(
     corpus: Path,
     out: Path,
-    kind: IndexKind,
+    kind: str,
     tokens: int | None,
     overlap: int,
     by_heading: bool,
     stop_words: StopWords,
     encoder: str,
-    structure: Structure,
-    precision: Precision,
+    structure: str,
+    precision: str,
     force: bool,
     as_json: bool,
 ) -> None:
@@ -98,18 +110,18 @@ def index(
     if tokens is None:
         tokens = FILE_TOKENS if corpus.is_dir() else 0
     chunking = _chunking(tokens, overlap, by_heading=by_heading)
-    words, vectors = can_answer(kind, IndexKind.BM25), can_answer(kind, IndexKind.DENSE)
+    words, vectors = (can_answer(IndexKind(kind), asked) for asked in (IndexKind.BM25, IndexKind.DENSE))
     with _unfinished(out) as folder, Steps(progress_console()) as steps:
         documents = steps.counted("reading", read_documents(corpus))
         stored = store_passages(documents, chunking, folder / PASSAGES, corpus)
         plan = IndexPlan(
             name=slug(out.resolve().name),
-            kind=kind,
+            kind=IndexKind(kind),
             corpus_digest=stored.digest,
             chunking=chunking,
             counts=stored.counts,
             bm25=Bm25Options(stop_words=stop_words) if words else None,
-            dense=DenseOptions(structure=structure, precision=precision) if vectors else None,
+            dense=DenseOptions(structure=Structure(structure), precision=Precision(precision)) if vectors else None,
             encoder_id=encoder if vectors else None,
         )
         (folder / PLAN).write_text(plan.model_dump_json(), encoding="utf-8")

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from contract.errors import ModelNotFound, nearest
 
-__all__ = ["PACKAGED", "PackagedModel", "cache_folder", "prepare", "resolve"]
+__all__ = ["PACKAGED", "PackagedModel", "cache_folder", "folder_or_hub_id", "prepare", "resolve"]
 
 
 @dataclass(frozen=True)
@@ -53,23 +53,28 @@ def resolve(hf_model_id: str) -> str:
     """
     if hf_model_id in PACKAGED:
         return str(prepare(hf_model_id))
-    folder = Path(hf_model_id).expanduser()
+    return folder_or_hub_id(hf_model_id, "hf_model_id", list(PACKAGED))
+
+
+def folder_or_hub_id(name: str, setting: str, packaged: list[str]) -> str:
+    """The absolute path of the model folder that `name` is, or `name` where it can only be a hub id.
+
+    Raises ModelNotFound, which speaks of `setting` and of the `packaged` models, where it can be neither.
+    """
+    folder = Path(name).expanduser()
     if folder.is_dir():
         if not (folder / "config.json").is_file():
-            raise ModelNotFound(
-                f"hf_model_id: {folder} holds no config.json.", hint="Name a Hugging Face model folder."
-            )
+            raise ModelNotFound(f"{setting}: {folder} holds no config.json.", hint="Name a Hugging Face model folder.")
         return str(folder.resolve())
-    looks_like_path = hf_model_id.startswith(("/", "./", "../", "~")) or hf_model_id.count("/") > 1
+    looks_like_path = name.startswith(("/", "./", "../", "~")) or name.count("/") > 1
     if looks_like_path:
-        raise ModelNotFound(f"hf_model_id: no folder {folder}.", hint="Check the path.")
-    if "/" not in hf_model_id:
-        hint = nearest(hf_model_id, list(PACKAGED)) or f"Packaged models: {', '.join(PACKAGED)}."
+        raise ModelNotFound(f"{setting}: no folder {folder}.", hint="Check the path.")
+    if "/" not in name:
+        hint = nearest(name, packaged) or f"Packaged models: {', '.join(packaged)}."
         raise ModelNotFound(
-            f"hf_model_id: {hf_model_id!r} is neither a folder, nor a packaged model, nor a hub id (owner/name).",
-            hint=hint,
+            f"{setting}: {name!r} is neither a folder, nor a packaged model, nor a hub id (owner/name).", hint=hint
         )
-    return hf_model_id
+    return name
 
 
 def cache_folder() -> Path:

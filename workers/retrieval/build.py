@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
-from contract.index import MANIFEST, PASSAGES, PLAN, Encoder, IndexPlan, Manifest
+from contract.index import MANIFEST, PASSAGES, PLAN, DenseOptions, Encoder, IndexPlan, Manifest
 from workers.retrieval.bm25 import build_bm25
-from workers.retrieval.files import BM25_FOLDER, digests
+from workers.retrieval.dense import VectorIndex
+from workers.retrieval.encoder import TextEncoder
+from workers.retrieval.files import BM25_FOLDER, DENSE_FILE, digests
 from workers.retrieval.passages import Passages
 
 __all__ = ["Report", "build_index"]
@@ -23,6 +26,8 @@ class Report(Protocol):
 
 #: Passages between two reports.
 REPORT_EVERY = 1000
+#: Passages encoded between two reports; among these, the encoder sorts by length.
+ENCODED_AT_ONCE = 1024
 
 
 def build_index(folder: Path, report: Report) -> Manifest:
@@ -35,10 +40,30 @@ def build_index(folder: Path, report: Report) -> Manifest:
     encoder: Encoder | None = None
     if plan.bm25:
         build_bm25(_told("words", passages, report), plan.bm25, folder / BM25_FOLDER)
+    if plan.dense and plan.encoder_id:
+        encoder = _build_dense(passages, plan.encoder_id, plan.dense, folder / DENSE_FILE, report)
     manifest = Manifest(plan=plan, encoder=encoder, files=digests(folder), created_at=datetime.now(UTC))
     (folder / MANIFEST).write_text(manifest.model_dump_json(indent=2) + "\n", encoding="utf-8")
     (folder / PLAN).unlink()
     return manifest
+
+
+def _build_dense(passages: Passages, encoder_id: str, options: DenseOptions, path: Path, report: Report) -> Encoder:
+    encoder = TextEncoder(encoder_id)
+    vectors = VectorIndex.empty(encoder.info.dimensions, options)
+    texts, too_long = passages.texts(), 0
+    report(step="vectors", done=0, total=len(passages))
+    while block := list(islice(texts, ENCODED_AT_ONCE)):
+        too_long += encoder.too_long(block)
+        vectors.add(encoder.passages(block))
+        report(step="vectors", done=len(vectors), total=len(passages))
+    if too_long:
+        report(
+            note=f"{too_long:,} of {len(passages):,} passages are longer than the {encoder.max_tokens} tokens that "
+            f"{encoder_id} reads: it finds them by their beginning alone. Shorter --tokens cut them."
+        )
+    vectors.write(path)
+    return encoder.info
 
 
 def _told(step: str, passages: Passages, report: Report) -> Iterator[str]:

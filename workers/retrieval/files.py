@@ -8,17 +8,18 @@ from pathlib import Path
 from contract.errors import IndexUnusable
 from contract.index import MANIFEST, PLAN
 
-__all__ = ["BM25_FOLDER", "DENSE_FILE", "check_files", "digests"]
+__all__ = ["BM25_FOLDER", "DENSE_FILE", "check_files", "digests", "sha256_of"]
 
 BM25_FOLDER = "bm25"
 DENSE_FILE = "dense.faiss"
+_REMEDY = "Copy the whole index folder again, or build it again with python -m producer index."
 
 
 def digests(folder: Path) -> dict[str, str]:
     """SHA-256 of every file in `folder` by its path there, manifest and plan left out."""
     files = sorted(each for each in folder.rglob("*") if each.is_file())
     names = [each.relative_to(folder).as_posix() for each in files]
-    return {name: _sha256(folder / name) for name in names if name not in {MANIFEST, PLAN}}
+    return {name: sha256_of(folder / name) for name in names if name not in {MANIFEST, PLAN}}
 
 
 def check_files(folder: Path, expected: dict[str, str]) -> None:
@@ -26,7 +27,7 @@ def check_files(folder: Path, expected: dict[str, str]) -> None:
     for name, digest in expected.items():
         path = folder / name
         try:
-            found = _sha256(path)
+            found = sha256_of(path)
         except FileNotFoundError:
             raise IndexUnusable("is missing", path=path, hint=_REMEDY) from None
         except OSError as trouble:
@@ -36,9 +37,7 @@ def check_files(folder: Path, expected: dict[str, str]) -> None:
             raise IndexUnusable(message, path=path, hint=_REMEDY)
 
 
-_REMEDY = "Copy the whole index folder again, or build it again with python -m producer index --force."
-
-
-def _sha256(path: Path) -> str:
+def sha256_of(path: Path) -> str:
+    """SHA-256 of the file's bytes, as 64 hex digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

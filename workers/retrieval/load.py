@@ -7,12 +7,15 @@ from itertools import chain
 from pathlib import Path
 
 from contract.errors import IndexUnusable
-from contract.index import PASSAGES, Manifest, read_manifest
+from contract.index import PASSAGES, Encoder, Manifest, read_manifest
 from contract.spec import IndexKind
 from contract.verdict import Passage
 from workers.retrieval.base import Ranking, Retriever, Searcher
 from workers.retrieval.bm25 import Bm25Searcher
-from workers.retrieval.files import BM25_FOLDER, check_files
+from workers.retrieval.dense import DenseSearcher, VectorIndex
+from workers.retrieval.encoder import TextEncoder
+from workers.retrieval.files import BM25_FOLDER, DENSE_FILE, check_files
+from workers.retrieval.hybrid import HybridSearcher
 from workers.retrieval.passages import Passages
 
 __all__ = ["IndexRetriever", "load_index"]
@@ -35,7 +38,26 @@ def _searchers(path: Path, manifest: Manifest) -> dict[IndexKind, Searcher]:
     searchers: dict[IndexKind, Searcher] = {}
     if manifest.plan.bm25:
         searchers[IndexKind.BM25] = Bm25Searcher(path / BM25_FOLDER, manifest.plan.bm25)
+    if manifest.plan.dense and manifest.encoder:
+        vectors = VectorIndex.read(path / DENSE_FILE, manifest.plan.dense)
+        searchers[IndexKind.DENSE] = DenseSearcher(vectors, _encoder(path, manifest.encoder))
+    if len(searchers) > 1:
+        searchers[IndexKind.HYBRID] = HybridSearcher(tuple(searchers.values()))
     return searchers
+
+
+def _encoder(path: Path, expected: Encoder) -> TextEncoder:
+    """The encoder that made the vectors, on the CPU: it must not take a GPU's memory from a model."""
+    encoder = TextEncoder(expected.id, device="cpu")
+    for what, found, wanted in (
+        ("weights", encoder.info.weights_sha256, expected.weights_sha256),
+        ("dimensions", encoder.info.dimensions, expected.dimensions),
+    ):
+        if found != wanted:
+            message = f"was made with another encoder {expected.id!r}: its {what} were {wanted}, here they are {found}"
+            hint = "Install the encoder that it was made with, or build the index again with python -m producer index."
+            raise IndexUnusable(message, path=path, hint=hint)
+    return encoder
 
 
 class IndexRetriever(Retriever):

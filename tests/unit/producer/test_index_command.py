@@ -46,7 +46,7 @@ def beside(folder: Path) -> set[str]:
 
 
 def test_a_corpus_becomes_an_index_with_a_manifest(corpus: Path) -> None:
-    told = index_json(corpus, "-o", "indexes/Facts 1")
+    told = index_json(corpus, "-o", "indexes/Facts 1", "--kind", "bm25", "--stop-words", "none")
     manifest = read_manifest(Path("indexes/Facts 1"))
     assert told["digest"] == manifest.digest
     assert (manifest.plan.name, manifest.plan.counts) == ("facts-1", Counts(documents=2, passages=2))

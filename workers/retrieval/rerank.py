@@ -1,0 +1,67 @@
+"""What was found, put in order anew by a model that reads query and passage together (a cross-encoder)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from contract.errors import ModelNotFound
+from contract.spec import IndexKind
+from contract.verdict import Passage
+from workers.engines.packaged import folder_or_hub_id
+from workers.retrieval.base import Retriever
+from workers.retrieval.encoder import sentence_transformers_loaded
+
+__all__ = ["CrossEncoder", "RerankingRetriever"]
+
+
+class CrossEncoder:
+    """Scores pairs of query and passage, on the CPU. Thread-safe."""
+
+    def __init__(self, model_id: str) -> None:
+        """Load the model: a Hugging Face id or a folder. Raises ModelNotFound where it is not to be had."""
+        model = folder_or_hub_id(model_id, "reranker", [])
+        library = sentence_transformers_loaded()
+        try:
+            self._model = library.CrossEncoder(model, device="cpu", local_files_only=Path(model).is_dir())
+        except (OSError, ValueError) as trouble:
+            first = str(trouble).splitlines()[0]
+            raise ModelNotFound(
+                f"reranker: {model} cannot be loaded: {first}", hint="Check its name and the network."
+            ) from None
+        self._lock = threading.Lock()
+
+    def scores(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """How well each pair's second text answers its first; greater is better."""
+        if not pairs:
+            return []
+        with self._lock:
+            found = self._model.predict(list(pairs), convert_to_numpy=True, show_progress_bar=False)
+        return [float(score) for score in np.asarray(found)]
+
+
+class RerankingRetriever(Retriever):
+    """Has `retriever` find `rerank_from` passages, and gives the best of them by `cross_encoder`, with its scores."""
+
+    def __init__(self, retriever: Retriever, cross_encoder: CrossEncoder, rerank_from: int) -> None:
+        self._retriever = retriever
+        self._cross_encoder = cross_encoder
+        self._rerank_from = rerank_from
+
+    def search(self, queries: Sequence[str], top_k: int, kind: IndexKind | None = None) -> list[list[Passage]]:
+        """See `Retriever.search`; equal scores stay in the order in which they were found."""
+        found = self._retriever.search(queries, max(top_k, self._rerank_from), kind)
+        pairs = [(query, each.text) for query, passages in zip(queries, found, strict=True) for each in passages]
+        scores = iter(self._cross_encoder.scores(pairs))
+        return [_in_order([(next(scores), each) for each in passages], top_k) for passages in found]
+
+
+def _in_order(scored: list[tuple[float, Passage]], top_k: int) -> list[Passage]:
+    ordered = sorted(scored, key=lambda pair: -pair[0])[:top_k]
+    return [
+        passage.model_copy(update={"score": score, "rank": rank})
+        for rank, (score, passage) in enumerate(ordered, start=1)
+    ]
