@@ -11,7 +11,9 @@ from celery import Celery
 from contract import keys
 from contract.fleet import Fleet
 from contract.ledger import RedisLedger, Run, translating
-from contract.queue import Priority, held_question_ids, publish, queue_length, queued_question_ids
+from contract.priority import Priority
+from contract.queue import held_question_ids, publish, queue_length, queued_question_ids
+from contract.sending import sole_sender_or_none
 
 __all__ = ["go_on", "heal", "looks_stalled", "missing", "send_missing"]
 
@@ -36,15 +38,17 @@ def send_missing(
     return len(lost), publish(app, run.spec.model, run.run_id, lost, batch_size, priority) if lost else 0
 
 
-def heal(
-    ledger: RedisLedger, app: Celery, run: Run, batch_size: int, priority: Priority = Priority.NORMAL
-) -> tuple[int, int]:
-    """`send_missing`, unless somebody else is at it just now or the run is halted or still being written."""
+def heal(ledger: RedisLedger, app: Celery, run: Run, batch_size: int) -> tuple[int, int]:
+    """`send_missing` at the run's own priority.
+
+    Not while somebody is sending it or just looked, and not while it is halted or still being written.
+    """
     with translating(ledger.place):
         counts = ledger.counts(run.run_id)
         if counts.halted or not counts.written or not Fleet(ledger.client).claim(keys.audit_lock(run.run_id)):
             return 0, 0
-    return send_missing(ledger, app, run, batch_size, priority)
+    with sole_sender_or_none(ledger, run.run_id) as sender:
+        return send_missing(ledger, app, run, batch_size, run.priority) if sender else (0, 0)
 
 
 def go_on(

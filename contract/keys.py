@@ -15,7 +15,8 @@ mcqueue:workers                 set         names of workers that may hold messa
 mcqueue:worker:<name>           string      WorkerRecord as JSON; expires when the worker stops beating
 mcqueue:wish:<name>             string      what a person asked of this worker: drain or restart
 mcqueue:restore:<name>          string      lock: who is putting this dead worker's messages back
-mcqueue:audit:<id>              string      lock: who is sending this run's lost questions again
+mcqueue:audit:<id>              string      lock: this run was just looked through for lost questions
+mcqueue:sending:<id>            string      lock: who is sending questions of this run
 score.<model>[\\x06\\x16<n>]      list        Celery messages by priority step (kombu's naming)
 unacked:<worker>                hash        delivery tag → message that this worker holds (kombu)
 unacked_index:<worker>          sorted set  delivery tag → delivery time (kombu)
@@ -35,6 +36,7 @@ __all__ = [
     "restore_lock",
     "run_keys",
     "runs",
+    "sending",
     "unacked",
     "unacked_options",
     "wish",
@@ -105,8 +107,13 @@ def restore_lock(name: str) -> str:
 
 
 def audit_lock(run_id: str) -> str:
-    """Lock around sending again what run `run_id` has in no message."""
+    """Lock that spaces the looks for what run `run_id` has in no message."""
     return f"{PREFIX}:audit:{run_id}"
+
+
+def sending(run_id: str) -> str:
+    """Lock around sending questions of run `run_id`."""
+    return f"{PREFIX}:sending:{run_id}"
 
 
 def queue_name(model: str) -> str:

@@ -23,6 +23,7 @@ from redis.retry import Retry
 
 from contract import keys
 from contract.errors import LedgerError, LedgerFull, RedisUnreachable, RunConflict, RunHalted, UnknownRun, nearest
+from contract.priority import Priority
 from contract.question import Question
 from contract.settings import Settings
 from contract.spec import RunSpec
@@ -61,6 +62,8 @@ class Run(BaseModel):
     #: Mean over the questions of one in so many choices: what guessing scores.
     chance: float
     created_at: float
+    #: At which its questions were first sent, and at which lost ones are sent again.
+    priority: Priority = Priority.NORMAL
 
 
 class RunState(StrEnum):

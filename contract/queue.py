@@ -9,7 +9,6 @@ import base64
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from enum import IntEnum
 from typing import Any, cast
 
 import redis
@@ -20,12 +19,12 @@ from kombu.exceptions import BatchPublishError, OperationalError
 from contract import keys
 from contract.errors import LedgerError, LedgerFull, RedisUnreachable
 from contract.ledger import chunks, translating
+from contract.priority import Priority
 from contract.settings import Settings
 
 __all__ = [
     "MESSAGE_VERSION",
     "TASK_NAME",
-    "Priority",
     "held_question_ids",
     "make_celery",
     "publish",
@@ -39,14 +38,6 @@ TASK_NAME = "mcqueue.score"
 MESSAGE_VERSION = 1
 #: Messages of a broker list read at a time.
 READ_CHUNK = 2000
-
-
-class Priority(IntEnum):
-    """Which messages a worker takes first; the values are kombu's steps, where 0 is the most urgent."""
-
-    HIGH = 0
-    NORMAL = 6
-    LOW = 9
 
 
 def make_celery(settings: Settings) -> Celery:

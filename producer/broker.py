@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from contract import audit
 from contract.fleet import Fleet, WorkerRecord
 from contract.ledger import Ledger, RedisLedger, Run, chunks, translating
-from contract.queue import Priority, make_celery, publish, queue_length
+from contract.priority import Priority
+from contract.queue import make_celery, publish, queue_length
+from contract.sending import SoleSender, sole_sender
 from contract.settings import Settings
 
 __all__ = ["Broker", "MemoryBroker", "RedisBroker"]
@@ -24,8 +27,11 @@ class Broker(Protocol):
     def send_missing(self, run: Run, priority: Priority) -> tuple[int, int]:
         """Send what is unsettled and in no message; return (questions, messages)."""
 
-    def heal(self, run: Run, priority: Priority) -> tuple[int, int]:
-        """The same for a stalled run, unless somebody else is at it."""
+    def heal(self, run: Run) -> tuple[int, int]:
+        """The same for a stalled run at its own priority, unless somebody else is at it."""
+
+    def sole_sender(self, run_id: str) -> AbstractContextManager[SoleSender]:
+        """The right to send the run's questions, as soon as nobody else has it."""
 
     def go_on(self, run: Run, priority: Priority) -> tuple[int, int]:
         """Let a paused or cancelled run go on: send what is in no message; return (questions, messages)."""
@@ -58,9 +64,13 @@ class RedisBroker:
         """Send what is unsettled and in no message; return (questions, messages)."""
         return audit.send_missing(self._ledger, self._app, run, self._settings.question_batch_size, priority)
 
-    def heal(self, run: Run, priority: Priority) -> tuple[int, int]:
-        """The same for a stalled run, unless somebody else is at it."""
-        return audit.heal(self._ledger, self._app, run, self._settings.question_batch_size, priority)
+    def heal(self, run: Run) -> tuple[int, int]:
+        """The same for a stalled run at its own priority, unless somebody else is at it."""
+        return audit.heal(self._ledger, self._app, run, self._settings.question_batch_size)
+
+    def sole_sender(self, run_id: str) -> AbstractContextManager[SoleSender]:
+        """The right to send the run's questions, as soon as nobody else has it."""
+        return sole_sender(self._ledger, run_id)
 
     def go_on(self, run: Run, priority: Priority) -> tuple[int, int]:
         """Let a paused or cancelled run go on: send what is in no message; return (questions, messages)."""
@@ -107,9 +117,13 @@ class MemoryBroker:
         lost = [each for each in self.ledger.unsettled(run.run_id) if each not in queued]
         return len(lost), self.publish(run, lost, priority)
 
-    def heal(self, run: Run, priority: Priority) -> tuple[int, int]:
+    def heal(self, run: Run) -> tuple[int, int]:
         """The same, unless the run is halted: there is nobody else."""
-        return (0, 0) if self.ledger.counts(run.run_id).halted else self.send_missing(run, priority)
+        return (0, 0) if self.ledger.counts(run.run_id).halted else self.send_missing(run, run.priority)
+
+    def sole_sender(self, run_id: str) -> AbstractContextManager[SoleSender]:  # noqa: ARG002 - of any run
+        """There is nobody else."""
+        return nullcontext(SoleSender())
 
     def go_on(self, run: Run, priority: Priority) -> tuple[int, int]:
         """Let a paused or cancelled run go on: send what is in no message; return (questions, messages)."""

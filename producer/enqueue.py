@@ -10,8 +10,8 @@ import click
 
 from contract import keys
 from contract.ledger import Run
+from contract.priority import Priority
 from contract.prompts import prompts_of
-from contract.queue import Priority
 from producer.export import write_rejected
 from producer.finish import finish
 from producer.options import as_json, folder, note, priority_option, to_priority
@@ -99,7 +99,7 @@ def _carry_out(planned: Plan, session: Session, how: _How) -> None:
     if not (how.as_json and how.watch):
         _echo(planned, done, session, how, rejected)
     if how.watch:
-        finish(session, done.run, how.out, as_json=how.as_json, priority=how.priority)
+        finish(session, done.run, how.out, as_json=how.as_json)
 
 
 def _echo(planned: Plan, done: Submitted, session: Session, how: _How, rejected: Path | None) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from contract.ledger import Counts, Run
-from contract.queue import Priority
 from contract.verdict import Outcome
 from producer.export import export
 from producer.options import CANCELLED, INTERRUPTED, SOME_FAILED, note, progress_console
@@ -22,18 +21,18 @@ from producer.watch import watch
 __all__ = ["export_and_tell", "finish", "stay", "tell"]
 
 
-def stay(session: Session, run: Run, priority: Priority = Priority.NORMAL) -> Counts:
+def stay(session: Session, run: Run) -> Counts:
     """Watch the run on stderr until it is settled or cancelled; Ctrl-C ends the watching with 130, and nothing else."""
     try:
-        return watch(session.ledger, session.broker, run.run_id, screen_for(progress_console()), priority=priority)
+        return watch(session.ledger, session.broker, run.run_id, screen_for(progress_console()))
     except KeyboardInterrupt:
         note(f"the run goes on; rejoin with: python -m producer watch {run.run_id}")
         raise click.exceptions.Exit(INTERRUPTED) from None
 
 
-def finish(session: Session, run: Run, out: Path, *, as_json: bool, priority: Priority = Priority.NORMAL) -> None:
+def finish(session: Session, run: Run, out: Path, *, as_json: bool) -> None:
     """Watch the run, export it to `out`/<run> and print how it came out."""
-    counts = stay(session, run, priority)
+    counts = stay(session, run)
     export_and_tell(session, run, out, ("csv",), as_json=as_json)
     _exit_if_cancelled(counts)
 

@@ -14,7 +14,7 @@ import click
 from rich.console import Console
 
 from contract.errors import McqueueError
-from contract.queue import Priority
+from contract.priority import Priority
 
 __all__ = [
     "CANCELLED",

@@ -14,7 +14,8 @@ from typing import Any
 
 from contract.errors import QuestionFileError
 from contract.ledger import Ledger, Run, RunState
-from contract.queue import Priority
+from contract.priority import Priority
+from contract.sending import SoleSender
 from contract.settings import Settings
 from contract.spec import RunSpec, run_id_for, slug
 from producer.broker import Broker
@@ -52,7 +53,7 @@ class Plan:
         """The run's id."""
         return run_id_for(self.name, self.spec, self.repeat)
 
-    def run(self) -> Run:
+    def run(self, priority: Priority = Priority.NORMAL) -> Run:
         """The run as the ledger keeps it."""
         return Run(
             run_id=self.run_id,
@@ -61,6 +62,7 @@ class Plan:
             questions=self.survey.digest.count,
             chance=self.survey.digest.chance,
             created_at=time.time(),
+            priority=priority,
         )
 
 
@@ -120,30 +122,32 @@ def afresh(planned: Plan, ledger: Ledger) -> Plan:
 def submit(planned: Plan, ledger: Ledger, broker: Broker, priority: Priority = Priority.NORMAL) -> Submitted:
     """Write what the ledger lacks of the run, and send what the queue lacks of it.
 
-    Raises QuestionFileError if the file is not what it was when it was planned.
+    Another producer or a worker that is sending the same run is waited for. Raises QuestionFileError if the file is
+    not what it was when it was planned.
     """
-    run = planned.run()
-    new = ledger.open_run(run)
-    counts = ledger.counts(run.run_id)
-    if counts.finished:
-        return Submitted(run, State.SETTLED, unsettled=0, sent=0, messages=0)
-    if counts.settled + counts.todo < run.questions:
-        _write(planned, ledger, run, new=new)
-    if counts.state is RunState.PAUSED:
-        return Submitted(run, State.PAUSED, ledger.counts(run.run_id).todo, sent=0, messages=0)
-    if new:
-        messages = broker.publish(run, ledger.unsettled(run.run_id), priority)
-        return Submitted(run, State.NEW, run.questions, run.questions, messages)
-    unsettled = ledger.counts(run.run_id).todo
-    if counts.state is RunState.CANCELLED:
-        return Submitted(run, State.REVIVED, unsettled, *broker.go_on(run, priority))
-    return Submitted(run, State.RESUMED, unsettled, *broker.send_missing(run, priority))
+    run = planned.run(priority)
+    with broker.sole_sender(run.run_id) as sender:
+        new = ledger.open_run(run)
+        counts = ledger.counts(run.run_id)
+        if counts.finished:
+            return Submitted(run, State.SETTLED, unsettled=0, sent=0, messages=0)
+        if counts.settled + counts.todo < run.questions:
+            _write(planned, ledger, run, sender, new=new)
+        if counts.state is RunState.PAUSED:
+            return Submitted(run, State.PAUSED, ledger.counts(run.run_id).todo, sent=0, messages=0)
+        if new:
+            messages = broker.publish(run, sender.passing(ledger.unsettled(run.run_id)), priority)
+            return Submitted(run, State.NEW, run.questions, run.questions, messages)
+        unsettled = ledger.counts(run.run_id).todo
+        if counts.state is RunState.CANCELLED:
+            return Submitted(run, State.REVIVED, unsettled, *broker.go_on(run, priority))
+        return Submitted(run, State.RESUMED, unsettled, *broker.send_missing(run, priority))
 
 
-def _write(planned: Plan, ledger: Ledger, run: Run, *, new: bool) -> None:
+def _write(planned: Plan, ledger: Ledger, run: Run, sender: SoleSender, *, new: bool) -> None:
     again = Digest()
     try:
-        ledger.add_questions(run.run_id, again.watching(taken(planned.survey)))
+        ledger.add_questions(run.run_id, sender.passing(again.watching(taken(planned.survey))))
         if again.hexdigest() != planned.spec.questions_digest:
             raise changed(planned.survey.source)
     except QuestionFileError:

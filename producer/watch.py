@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from contract.errors import LedgerError, RedisUnreachable
 from contract.ledger import Counts, Ledger, Run, RunState
-from contract.queue import Priority
 from producer.broker import Broker
 from producer.progress import Pace, Screen, Snapshot
 
@@ -39,18 +38,17 @@ def watch(
     run_id: str,
     screen: Screen,
     *,
-    priority: Priority = Priority.NORMAL,
     clock: Clock | None = None,
 ) -> Counts:
     """Show the run on `screen` until it is settled or cancelled; return its final counts.
 
-    What got lost is sent at `priority`. A paused run is waited for.
+    What got lost is sent again. A paused run is waited for.
 
     Outlives a Redis that goes away for a while. Raises LedgerError if the run is purged meanwhile, or if questions
     are missing that nobody is writing.
     """
     clock = clock or Clock()
-    watcher = _Watcher(ledger, broker, ledger.run(run_id), screen, priority)
+    watcher = _Watcher(ledger, broker, ledger.run(run_id), screen)
     with screen:
         while True:
             counts = watcher.look(clock.now())
@@ -65,7 +63,6 @@ class _Watcher:
     broker: Broker
     run: Run
     screen: Screen
-    priority: Priority
     pace: Pace = field(default_factory=Pace)
     away_since: float | None = None
     no_worker_since: float | None = None
@@ -127,7 +124,7 @@ class _Watcher:
         self.stalls = self.stalls + 1 if self.broker.looks_stalled(self.run) else 0
         if self.stalls >= 2:
             self.stalls = 0
-            questions, messages = self.broker.heal(self.run, self.priority)
+            questions, messages = self.broker.heal(self.run)
             if questions:
                 self.screen.say(f"Stalled: {questions:,} questions were in no message; sent again in {messages:,}.")
 

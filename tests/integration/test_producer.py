@@ -139,6 +139,18 @@ def test_an_enqueue_killed_while_it_writes_completes_when_repeated(
     assert json.loads(producer("enqueue", "q.jsonl", "--json").stdout)["sent"] == 0
 
 
+def test_two_producers_of_the_same_run_at_once_send_every_question_once(
+    command: Callable[..., subprocess.Popen[str]], ledger: RedisLedger, tmp_path: Path
+) -> None:
+    write_questions(tmp_path / "q.jsonl", 10_000)
+    both = [command("enqueue", "q.jsonl", "--json") for _ in range(2)]
+    said = [json.loads(each.communicate(timeout=120)[0]) for each in both]
+    assert said[0]["run_id"] == said[1]["run_id"]
+    assert sorted(each["sent"] for each in said) == [0, 10_000]
+    assert said[0]["messages"] + said[1]["messages"] == 625
+    assert sum(ledger.client.llen(name) for name in keys.broker_lists(keys.queue_name(MODEL))) == 625
+
+
 def test_a_watch_heals_a_stall_and_sees_the_run_to_its_end(
     producer: Call, command: Callable[..., subprocess.Popen[str]], ledger: RedisLedger, tmp_path: Path
 ) -> None:

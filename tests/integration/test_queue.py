@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -27,10 +27,10 @@ from contract import Outcome, RedisLedger, Run, Settings, Verdict, keys, load_se
 from contract.audit import heal, looks_stalled, missing, send_missing
 from contract.errors import LedgerError, LedgerFull, RedisUnreachable
 from contract.fleet import Fleet, WorkerRecord, WorkerState
+from contract.priority import Priority
 from contract.queue import (
     MESSAGE_VERSION,
     TASK_NAME,
-    Priority,
     held_question_ids,
     make_celery,
     publish,
@@ -38,6 +38,7 @@ from contract.queue import (
     queued_question_ids,
     restore_held,
 )
+from contract.sending import sole_sender
 from demo.valkey import free_port
 from tests.support import ROOT, SIMULATED_MODEL, make_questions, open_run
 
@@ -387,6 +388,44 @@ def test_a_run_that_is_still_being_written_is_neither_stalled_nor_healed(
     assert heal(redis_ledger, app, half, batch_size=2) == (4, 2)
     client.delete(*keys.broker_lists(QUEUE))
     assert heal(redis_ledger, app, half, batch_size=2) == (0, 0), "somebody healed it just now"
+
+
+def test_what_is_healed_keeps_the_priority_of_its_run(
+    redis_ledger: RedisLedger, app: Celery, client: redis.Redis
+) -> None:
+    run = open_run(redis_ledger, make_questions(2)).model_copy(update={"run_id": "low", "priority": Priority.LOW})
+    redis_ledger.open_run(run)
+    redis_ledger.add_questions("low", make_questions(2))
+    assert redis_ledger.run("low").priority is Priority.LOW
+    assert heal(redis_ledger, app, redis_ledger.run("low"), batch_size=2) == (2, 1)
+    assert [message.ids for message in messages_in(client, keys.broker_lists(QUEUE)[3])] == [["q0", "q1"]]
+
+
+def test_nothing_is_healed_while_a_producer_is_sending_and_no_two_send_at_once(
+    redis_ledger: RedisLedger, app: Celery, client: redis.Redis
+) -> None:
+    run = open_run(redis_ledger, make_questions(2))
+    with ThreadPoolExecutor(1) as pool, ExitStack() as later:
+        with sole_sender(redis_ledger, run.run_id):
+            assert looks_stalled(redis_ledger, run), "written, and not yet sent"
+            assert heal(redis_ledger, app, run, batch_size=2) == (0, 0)
+            second = pool.submit(later.enter_context, sole_sender(redis_ledger, run.run_id))
+            time.sleep(0.3)
+            assert not second.done()
+            client.delete(keys.sending(run.run_id))  # as it runs out when its holder was killed
+            second.result(timeout=5)
+        assert client.exists(keys.sending(run.run_id)), "the first gives back only what is its own"
+
+
+def test_a_sender_that_works_for_long_keeps_its_right(
+    redis_ledger: RedisLedger, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("contract.sending.LEASE_S", 0.4)
+    with sole_sender(redis_ledger, "run") as sender:
+        for _ in sender.passing(range(10)):
+            time.sleep(0.1)
+            assert client.exists(keys.sending("run"))
+    assert not client.exists(keys.sending("run"))
 
 
 @pytest.mark.parametrize("look", [missing, looks_stalled])

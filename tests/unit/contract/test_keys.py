@@ -5,7 +5,7 @@ from __future__ import annotations
 from kombu.transport.redis import Channel
 
 from contract import keys
-from contract.queue import Priority
+from contract.priority import Priority
 
 
 def test_no_two_keys_are_the_same() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from contract.errors import QuestionFileError
 from contract.memory import MemoryLedger
-from contract.queue import Priority
+from contract.priority import Priority
 from contract.settings import Settings
 from contract.verdict import Outcome, Verdict
 from producer.broker import MemoryBroker

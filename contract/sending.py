@@ -1,0 +1,84 @@
+"""One sender at a time for each run, so that what one is about to send, no other sends as well."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import redis
+from redis.exceptions import LockError, LockNotOwnedError
+from redis.lock import Lock
+
+from contract import keys
+from contract.fleet import LEASE_S
+from contract.ledger import RedisLedger, translating
+
+__all__ = ["SoleSender", "sole_sender", "sole_sender_or_none"]
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class SoleSender:
+    """The right to send a run's questions. It runs out by itself ten seconds after its holder's last sign of life."""
+
+    def __init__(self, lock: Lock | None = None) -> None:
+        """Without a lock: nobody else could send."""
+        self._lock = lock
+        self._renew_at = 0.0
+
+    def passing(self, items: Iterable[T]) -> Iterator[T]:
+        """`items` as they are; whoever takes them is alive, and keeps the right."""
+        for item in items:
+            if self._lock is not None and time.monotonic() >= self._renew_at:
+                self._renew(self._lock)
+            yield item
+
+    def _renew(self, lock: Lock) -> None:
+        self._renew_at = time.monotonic() + LEASE_S / 4
+        # Lost after a long sleep: others may send the same by now, which costs a look at the ledger each.
+        with contextlib.suppress(LockNotOwnedError, redis.ConnectionError, redis.TimeoutError):
+            lock.reacquire()
+
+
+@contextmanager
+def sole_sender(ledger: RedisLedger, run_id: str) -> Iterator[SoleSender]:
+    """Wait until nobody else is sending questions of `run_id`, and be the one who does. Raises LedgerError."""
+    lock = _lock(ledger, run_id)
+    with translating(ledger.place):
+        if not lock.acquire(blocking=False):
+            log.warning("another process is sending questions of %s; waiting for it", run_id)
+            lock.acquire()
+    with _released(lock) as sender:
+        yield sender
+
+
+@contextmanager
+def sole_sender_or_none(ledger: RedisLedger, run_id: str) -> Iterator[SoleSender | None]:
+    """The same without waiting: None while somebody else is sending."""
+    lock = _lock(ledger, run_id)
+    with translating(ledger.place):
+        free = lock.acquire(blocking=False)
+    if not free:
+        yield None
+        return
+    with _released(lock) as sender:
+        yield sender
+
+
+def _lock(ledger: RedisLedger, run_id: str) -> Lock:
+    return Lock(ledger.client, keys.sending(run_id), timeout=LEASE_S, sleep=0.1, thread_local=False)
+
+
+@contextmanager
+def _released(lock: Lock) -> Iterator[SoleSender]:
+    try:
+        yield SoleSender(lock)
+    finally:
+        with contextlib.suppress(LockError, redis.RedisError):  # then it runs out
+            lock.release()
