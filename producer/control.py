@@ -59,7 +59,8 @@ def resume(session: Session, run_name: str, priority: str) -> None:
     if counts.finished:
         click.echo(f"{run.run_id} is settled already")
         return
-    questions, messages = session.broker.go_on(run, to_priority(priority))
+    with session.broker.sole_sender(run.run_id):
+        questions, messages = session.broker.go_on(run, to_priority(priority))
     was = f"was {counts.state}, and goes on" if counts.halted else "goes on, as it did"
     click.echo(f"{run.run_id} {was}: {_sent(questions, messages)}")
 
@@ -75,8 +76,9 @@ def requeue(session: Session, run_name: str, failed: bool, priority: str) -> Non
     counts = session.ledger.counts(run.run_id)
     if counts.halted:
         raise halted(run.run_id, counts.state)
-    reopened = session.ledger.reopen_failed(run.run_id) if failed else 0
-    questions, messages = session.broker.send_missing(run, to_priority(priority))
+    with session.broker.sole_sender(run.run_id):
+        reopened = session.ledger.reopen_failed(run.run_id) if failed else 0
+        questions, messages = session.broker.send_missing(run, to_priority(priority))
     taken_back = f"{number(reopened, 'failed verdict')} taken back; " if failed else ""
     click.echo(f"{run.run_id}: {taken_back}{_sent(questions, messages)}")
 
