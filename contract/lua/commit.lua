@@ -7,15 +7,24 @@ if redis.call('EXISTS', KEYS[1]) == 0 then
   return false
 end
 local new = 0
+local ended = {}
+local settled = {}
 for i = 2, #ARGV, 3 do
   if redis.call('HEXISTS', KEYS[2], ARGV[i]) == 1 then
     if redis.call('HSETNX', KEYS[3], ARGV[i], ARGV[i + 1]) == 1 then
-      redis.call('HINCRBY', KEYS[5], ARGV[i + 2], 1)
+      ended[ARGV[i + 2]] = (ended[ARGV[i + 2]] or 0) + 1
       new = new + 1
     end
-    redis.call('SREM', KEYS[4], ARGV[i])
-    redis.call('HDEL', KEYS[6], ARGV[i])
+    settled[#settled + 1] = ARGV[i]
   end
+end
+for outcome, count in pairs(ended) do
+  redis.call('HINCRBY', KEYS[5], outcome, count)
+end
+for first = 1, #settled, 1000 do  -- Lua hands over some 8,000 arguments at most
+  local ids = {unpack(settled, first, math.min(first + 999, #settled))}
+  redis.call('SREM', KEYS[4], unpack(ids))
+  redis.call('HDEL', KEYS[6], unpack(ids))
 end
 local left = redis.call('SCARD', KEYS[4])
 if left == 0 then

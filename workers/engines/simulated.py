@@ -51,7 +51,8 @@ class SimulatedEngine(Engine):
                 threading.Event().wait()
         if options.room and len(requests) > options.room:
             raise EngineOutOfMemory(f"simulated: {len(requests)} requests, room for {options.room}")
-        time.sleep((options.call_ms + options.request_ms * len(requests)) / 1000)
+        if took_ms := options.call_ms + options.request_ms * len(requests):
+            time.sleep(took_ms / 1000)
         if self._core is not None and self._core.poll() is not None:
             raise EngineDead("The simulated engine's core is gone.")
         return [self._complete(request) for request in requests]
@@ -73,7 +74,7 @@ class SimulatedEngine(Engine):
         if isinstance(request, GenerateRequest):
             return Completion(texts=_texts(request), prompt_tokens=words, prefill_tokens=words)
         return Completion(
-            logprobs=tuple(_logprob(request.prompt, each) for each in request.continuations),
+            logprobs=_logprobs(request.prompt, request.continuations),
             token_counts=tuple(len(each.split()) for each in request.continuations),
             prompt_tokens=words,
             prefill_tokens=words,
@@ -89,7 +90,12 @@ def _texts(request: GenerateRequest) -> tuple[Text, ...]:
     return tuple(Text(f"The answer is {'ABCD'[byte % 4]}.", tokens=4) for byte in drawn)
 
 
-def _logprob(prompt: str, continuation: str) -> float:
-    """A number between -10 and 0 that depends on nothing but its arguments."""
-    digest = hashlib.blake2b(f"{prompt}\x1f{continuation}".encode(), digest_size=8).digest()
-    return -10 * int.from_bytes(digest) / 2**64
+def _logprobs(prompt: str, continuations: Sequence[str]) -> tuple[float, ...]:
+    """Numbers between -10 and 0, each of which depends on nothing but the prompt and its continuation."""
+    before = hashlib.blake2b(f"{prompt}\x1f".encode(), digest_size=8)
+    found = []
+    for continuation in continuations:
+        whole = before.copy()
+        whole.update(continuation.encode())
+        found.append(-10 * int.from_bytes(whole.digest()) / 2**64)
+    return tuple(found)

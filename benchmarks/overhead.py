@@ -1,0 +1,139 @@
+"""What the queue itself costs: real producer, server, Celery worker and ledger, around an engine that takes no time.
+
+    python -m benchmarks.overhead [--questions N] [--million] [--out FOLDER]
+
+| row | measured |
+|---|---|
+| enqueue | `producer enqueue` of a JSON Lines file, the whole command: start, validation, writing, publishing |
+| score | from the first verdict to the last, one worker, `letter`, 16 questions per message; CPU of the worker |
+| export | `producer export` to CSV, the whole command |
+| first verdict | from the call that enqueues one question to its verdict in the ledger, on a warm idle worker |
+
+CPU is that of every process but the server. `--million` asks a million questions and compares the worker's CPU per
+question in the last tenth of the run with that in the first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+from benchmarks.record import add_out, print_table, write
+from benchmarks.stand import (
+    Stand,
+    Worker,
+    cpu_s,
+    made_up_questions,
+    producer,
+    server_memory_bytes,
+    settled,
+    stand,
+    wait_until_settled,
+    worker,
+)
+from producer.broker import RedisBroker
+from producer.readers import Source
+from producer.runconfig import load_run_config
+from producer.submit import plan, submit
+from producer.survey import Selection
+
+#: Batches as configs/deploy/gpu.yaml has them.
+SETTINGS = {"engine": "simulated", "model": "simulated-model", "question_batch_size": 16, "batch_size": 256}
+RUN = ("--set", "mode=letter")
+FIRST_VERDICTS = 20
+MIB = 1024 * 1024
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--questions", type=int, default=100_000)
+    parser.add_argument("--million", action="store_true", help="the same with a million questions")
+    add_out(parser)
+    options = parser.parse_args()
+    count = 1_000_000 if options.million else options.questions
+    with stand(**SETTINGS) as at:
+        rows = list(measure(at, count))
+    print_table(f"{count:,} questions", rows)
+    command = f"python -m benchmarks.overhead {'--million' if options.million else f'--questions {count}'}"
+    print(write("overhead-million" if options.million else "overhead", command, rows, folder=options.out))
+    return 0
+
+
+def measure(at: Stand, count: int) -> Iterator[dict[str, Any]]:
+    """One row per part of the way."""
+    file = made_up_questions(at.folder / "questions.jsonl", count)
+    empty_bytes = server_memory_bytes(at.ledger.client)
+    enqueued = producer(at, "enqueue", str(file), *RUN, "--json")
+    run_id = json.loads(enqueued.stdout)["run_id"]
+    yield row("enqueue", count, enqueued.wall_s, enqueued.cpu_s, peak_rss_mib=enqueued.peak_rss_bytes / MIB)
+    queued_bytes = server_memory_bytes(at.ledger.client) - empty_bytes
+    with worker(at) as scoring:
+        yield score(at, run_id, count, scoring)
+        settled_bytes = server_memory_bytes(at.ledger.client) - empty_bytes
+        exported = producer(at, "export", run_id, "--out", str(at.folder / "results"))
+        yield row("export", count, exported.wall_s, exported.cpu_s, peak_rss_mib=exported.peak_rss_bytes / MIB)
+        yield first_verdict(at)
+    yield {"part": "server", "queued_bytes_each": queued_bytes / count, "settled_bytes_each": settled_bytes / count}
+
+
+def score(at: Stand, run_id: str, count: int, scoring: Worker) -> dict[str, Any]:
+    """The run through one worker, watched in tenths; the first questions warm it up and are not counted."""
+    marks = []
+    for tenth in range(11):
+        wait_until_settled(at, run_id, scoring, max(1, count * tenth // 10))
+        marks.append((settled(at, run_id), time.monotonic(), cpu_s(scoring.process)))
+    (first, began, cpu_began), (last, ended, cpu_ended) = marks[0], marks[-1]
+    each_us = [1e6 * (later[2] - earlier[2]) / (later[0] - earlier[0]) for earlier, later in pairwise(marks)]
+    return row(
+        "score",
+        last - first,
+        ended - began,
+        cpu_ended - cpu_began,
+        worker_rss_mib=scoring.process.memory_info().rss / MIB,
+        last_tenth_to_first=each_us[-1] / each_us[0],
+        cpu_us_by_tenth=[round(each, 1) for each in each_us],
+    )
+
+
+def first_verdict(at: Stand) -> dict[str, Any]:
+    """Single questions on an idle worker, one after another."""
+    broker = RedisBroker(at.settings, at.ledger)
+    waits_ms = []
+    for number in range(FIRST_VERDICTS):
+        file = made_up_questions(at.folder / "one.jsonl", 1)
+        asked = load_run_config(None, ["mode=letter", f"seed={number}"])
+        planned = plan(Source(file, str(file)), asked, at.settings, Selection())
+        started = time.monotonic()
+        run_id = submit(planned, at.ledger, broker).run.run_id
+        while not settled(at, run_id):
+            time.sleep(0.001)
+        waits_ms.append(1000 * (time.monotonic() - started))
+    broker.close()
+    return {
+        "part": "first verdict",
+        "median_ms": statistics.median(waits_ms),
+        "slowest_ms": max(waits_ms),
+        "batch_timeout_ms": 1000 * at.settings.batch_timeout,
+    }
+
+
+def row(part: str, count: int, wall_s: float, spent_s: float, **more: Any) -> dict[str, Any]:
+    """Rate and cost of `count` questions."""
+    return {
+        "part": part,
+        "questions": count,
+        "wall_s": wall_s,
+        "questions_per_s": count / wall_s,
+        "cpu_us_per_question": 1e6 * spent_s / count,
+        **more,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
