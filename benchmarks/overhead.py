@@ -44,7 +44,12 @@ from producer.submit import plan, submit
 from producer.survey import Selection
 
 #: Batches as configs/deploy/gpu.yaml has them.
-SETTINGS = {"engine": "simulated", "model": "simulated-model", "question_batch_size": 16, "batch_size": 256}
+SETTINGS: dict[str, Any] = {
+    "engine": "simulated",
+    "model": "simulated-model",
+    "question_batch_size": 16,
+    "batch_size": 256,
+}
 RUN = ("--set", "mode=letter")
 FIRST_VERDICTS = 20
 MIB = 1024 * 1024

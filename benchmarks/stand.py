@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import psutil
 import redis
@@ -174,4 +174,4 @@ def cpu_s(process: psutil.Process) -> float:
 
 def server_memory_bytes(client: redis.Redis) -> int:
     """What the server's data takes, by its own account."""
-    return int(cast("dict[str, Any]", client.info("memory"))["used_memory"])
+    return int(client.info("memory")["used_memory"])

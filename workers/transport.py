@@ -74,7 +74,10 @@ class QoS(redis.QoS):  # type: ignore[misc]  # kombu ships no types
 
 
 class Channel(redis.Channel):  # type: ignore[misc]
-    """Kombu's channel with one client for all its commands but BRPOP, which has its own already."""
+    """Kombu's channel with one client for all its commands but BRPOP, which has its own already.
+
+    The client outlives the channel: what it brought can still be acknowledged.
+    """
 
     QoS = QoS
     _commands: Any = None
@@ -86,10 +89,6 @@ class Channel(redis.Channel):  # type: ignore[misc]
         if client is None and self._commands is None:
             self._commands = self._create_client()
         yield client or self._commands
-
-    def _disconnect_pools(self) -> None:
-        self._commands = self._take = None  # clients of the old pool
-        super()._disconnect_pools()
 
     def _brpop_read(self, **options: Any) -> Any:
         delivered = super()._brpop_read(**options)

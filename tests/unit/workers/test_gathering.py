@@ -133,3 +133,15 @@ def test_every_message_leaves_exactly_once_in_order(
             waiting.done(running.pop())
         take_all()
     assert left == list(range(len(arrivals)))
+
+
+def test_room_is_told_in_items_as_large_as_the_largest_so_far() -> None:
+    gathering: Gathering[str] = Gathering(batch_size=16, batch_timeout_s=1.0, batches_in_flight=1)
+    assert gathering.room_for_items() == 32  # nothing seen yet: items of one question
+    gathering.add("small", 4, now_s=0.0)
+    assert gathering.room_for_items() == 7
+    gathering.add("large", 10, now_s=0.0)
+    assert gathering.room_for_items() == 2  # 18 questions: a second large one still begins within them
+    gathering.add("large", 10, now_s=0.0)
+    gathering.add("large", 10, now_s=0.0)
+    assert gathering.room_for_items() == 0

@@ -1,0 +1,127 @@
+"""What a worker takes from the queue stands on its books, and what it acknowledged does not come again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import redis
+from kombu import Connection, Consumer, Producer, Queue
+
+from contract.keys import broker_lists, unacked_options
+from contract.queue import Priority
+from workers.transport import Transport
+
+QUEUE = Queue("score.test", routing_key="score.test")
+BOOKS = unacked_options("w0@test")
+
+
+@pytest.fixture
+def client(redis_url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(redis_url, decode_responses=True) as found:
+        yield found
+
+
+@contextmanager
+def consuming(redis_url: str, at_most: int) -> Iterator[tuple[Connection, Any, list[Any]]]:
+    """A connection whose consumer holds `at_most` messages; its channel, and the messages as they come."""
+    options = {**BOOKS, "queue_order_strategy": "priority"}
+    taken: list[Any] = []
+    with Connection(redis_url, transport=Transport, transport_options=options) as connection:
+        channel = connection.default_channel
+        channel.basic_qos(0, at_most, False)
+        with Consumer(channel, [QUEUE], on_message=taken.append):
+            yield connection, channel, taken
+
+
+def send(redis_url: str, *bodies: str, priority: Priority = Priority.NORMAL) -> None:
+    with Connection(redis_url) as connection:
+        for body in bodies:
+            Producer(connection).publish(
+                body, routing_key=QUEUE.name, exchange=QUEUE.exchange, declare=[QUEUE], priority=int(priority)
+            )
+
+
+def waiting(client: redis.Redis) -> int:
+    return sum(client.llen(name) for name in broker_lists(QUEUE.name))
+
+
+def held(client: redis.Redis) -> int:
+    number = client.hlen(BOOKS["unacked_key"])
+    assert client.zcard(BOOKS["unacked_index_key"]) == number
+    return number
+
+
+def bodies(messages: list[Any]) -> list[str]:
+    return [message.payload for message in messages]
+
+
+def test_one_look_takes_as_many_waiting_messages_as_there_is_room_for(redis_url: str, client: redis.Redis) -> None:
+    send(redis_url, "1", "2", "3", "4", "5", "6")
+    with consuming(redis_url, at_most=4) as (connection, _, taken):
+        connection.drain_events(timeout=5)
+        assert bodies(taken) == ["1", "2", "3", "4"]
+        assert (held(client), waiting(client)) == (4, 2)
+
+
+def test_the_most_urgent_messages_are_taken_first(redis_url: str) -> None:
+    send(redis_url, "low 1", "low 2", priority=Priority.LOW)
+    send(redis_url, "normal 1", "normal 2")
+    send(redis_url, "high", priority=Priority.HIGH)
+    with consuming(redis_url, at_most=4) as (connection, _, taken):
+        connection.drain_events(timeout=5)
+        assert bodies(taken) == ["high", "normal 1", "normal 2", "low 1"]
+
+
+def test_what_was_taken_together_can_be_restored_by_kombu_in_its_order(redis_url: str, client: redis.Redis) -> None:
+    send(redis_url, "1", "2", "3")
+    with consuming(redis_url, at_most=3) as (connection, channel, _):
+        connection.drain_events(timeout=5)
+        channel.visibility_timeout = -(10**9)  # as for a worker known to be dead
+        channel.qos.restore_visible(num=None, interval=1)
+        assert (held(client), waiting(client)) == (0, 3)
+
+
+def test_messages_that_were_not_acknowledged_go_back_when_the_channel_closes(
+    redis_url: str, client: redis.Redis
+) -> None:
+    send(redis_url, "1", "2", "3")
+    with consuming(redis_url, at_most=3) as (connection, _, taken):
+        connection.drain_events(timeout=5)
+        taken[1].ack()
+    assert (held(client), waiting(client)) == (0, 2)
+
+
+def test_a_message_acknowledged_after_its_channel_closed_does_not_come_again(
+    redis_url: str, client: redis.Redis
+) -> None:
+    send(redis_url, "1")
+    with consuming(redis_url, at_most=1) as (connection, channel, taken):
+        connection.drain_events(timeout=5)
+        channel.do_restore = False  # the connection broke: kombu restores nothing
+        channel.close()
+        assert held(client) == 1
+        taken[0].ack()
+        assert (held(client), waiting(client)) == (0, 0)
+
+
+def test_messages_that_cannot_be_acknowledged_now_are_acknowledged_the_next_time(
+    redis_url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(redis_url, "1", "2")
+    with consuming(redis_url, at_most=2) as (connection, channel, taken):
+        connection.drain_events(timeout=5)
+        with monkeypatch.context() as away:
+            away.setattr(redis.client.Pipeline, "execute", _no_connection)
+            taken[0].ack()
+            channel.qos.write_acknowledgements()
+        assert held(client) == 2
+        taken[1].ack()
+        channel.qos.write_acknowledgements()
+        assert held(client) == 0
+
+
+def _no_connection(*_: object, **__: object) -> None:
+    raise redis.ConnectionError("gone")
