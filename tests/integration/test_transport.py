@@ -11,7 +11,7 @@ import redis
 from kombu import Connection, Consumer, Producer, Queue
 
 from contract.keys import broker_lists, unacked_options
-from contract.queue import Priority
+from contract.priority import Priority
 from workers.transport import Transport
 
 QUEUE = Queue("score.test", routing_key="score.test")
