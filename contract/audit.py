@@ -24,8 +24,10 @@ def missing(ledger: RedisLedger, run: Run) -> list[str]:
     A message on its way from the queue into a worker's hands while this looks can be reported as missing; sent twice,
     it costs a look at the ledger.
     """
+    accounted: set[str] = set()
     with translating(ledger.place):
-        accounted = queued_question_ids(ledger.client, run.spec.model, run.run_id)
+        for queue in keys.route(run.spec):
+            accounted |= queued_question_ids(ledger.client, queue, run.run_id)
         accounted |= held_question_ids(ledger.client, Fleet(ledger.client).names(), run.run_id)
     return [each for each in ledger.unsettled(run.run_id) if each not in accounted]
 
@@ -33,9 +35,9 @@ def missing(ledger: RedisLedger, run: Run) -> list[str]:
 def send_missing(
     ledger: RedisLedger, app: Celery, run: Run, batch_size: int, priority: Priority = Priority.NORMAL
 ) -> tuple[int, int]:
-    """Publish what is `missing`; return (questions, messages) sent."""
+    """Publish what is `missing`, from the start of its way; return (questions, messages) sent."""
     lost = missing(ledger, run)
-    return len(lost), publish(app, run.spec.model, run.run_id, lost, batch_size, priority) if lost else 0
+    return len(lost), publish(app, keys.route(run.spec)[0], run.run_id, lost, batch_size, priority) if lost else 0
 
 
 def heal(ledger: RedisLedger, app: Celery, run: Run, batch_size: int) -> tuple[int, int]:
@@ -63,7 +65,7 @@ def go_on(
     aside = list(ledger.take_aside(run.run_id))
     known = set(aside)
     ids = aside + [each for each in missing(ledger, run) if each not in known]
-    return len(ids), publish(app, run.spec.model, run.run_id, ids, batch_size, priority) if ids else 0
+    return len(ids), publish(app, keys.route(run.spec)[0], run.run_id, ids, batch_size, priority) if ids else 0
 
 
 def looks_stalled(ledger: RedisLedger, run: Run) -> bool:
@@ -73,7 +75,7 @@ def looks_stalled(ledger: RedisLedger, run: Run) -> bool:
     A run that is halted, or still being written, is not stalled.
     """
     with translating(ledger.place):
-        if queue_length(ledger.client, run.spec.model):
+        if any(queue_length(ledger.client, queue) for queue in keys.route(run.spec)):
             return False
         held = (held_question_ids(ledger.client, [name], run.run_id) for name in Fleet(ledger.client).names())
         counts = ledger.counts(run.run_id)

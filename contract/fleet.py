@@ -53,8 +53,11 @@ class WorkerRecord(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")  # a newer worker may say more
 
     name: str
+    #: The model it serves, or the index it searches.
     model: str
     state: WorkerState
+    #: The queue that it takes messages from.
+    queue: str = ""
     gpus: str = ""
     host: str = Field(default_factory=socket.gethostname)
     #: Where `pid` means something: host, boot, and process namespace, as containers may share a host name.

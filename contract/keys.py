@@ -8,7 +8,9 @@ mcqueue:run:<id>:order          list        question ids as the file had them
 mcqueue:run:<id>:todo           set         question ids without a verdict
 mcqueue:run:<id>:verdicts       hash        question id → Verdict as JSON; first write wins
 mcqueue:run:<id>:counts         hash        outcome → number; moves with `verdicts`, atomically
-mcqueue:run:<id>:attempts       hash        question id → how often a worker began it
+mcqueue:run:<id>:attempts       hash        question id → how often a worker began to score it
+mcqueue:run:<id>:lookups        hash        question id → how often a worker began to retrieve for it; until it has
+mcqueue:run:<id>:passages       hash        question id → its passages as JSON; until it is settled
 mcqueue:run:<id>:state          string      `paused` or `cancelled`; its absence means: goes on
 mcqueue:run:<id>:aside          set         unsettled question ids whose message a worker dropped in such a state
 mcqueue:workers                 set         names of workers that may hold messages
@@ -17,6 +19,7 @@ mcqueue:wish:<name>             string      what a person asked of this worker: 
 mcqueue:restore:<name>          string      lock: who is putting this dead worker's messages back
 mcqueue:audit:<id>              string      lock: this run was just looked through for lost questions
 mcqueue:sending:<id>            string      lock: who is sending questions of this run
+retrieve.<index>[\\x06\\x16<n>]   list        Celery messages for those who search that index (kombu's naming)
 score.<model>[\\x06\\x16<n>]      list        Celery messages by priority step (kombu's naming)
 unacked:<worker>                hash        delivery tag → message that this worker holds (kombu)
 unacked_index:<worker>          sorted set  delivery tag → delivery time (kombu)
@@ -25,17 +28,20 @@ unacked_mutex:<worker>          string      lock: who is restoring this worker's
 
 from __future__ import annotations
 
-from contract.spec import slug
+from contract.spec import RunSpec, Stage, slug
 
 __all__ = [
     "PRIORITY_STEPS",
     "audit_lock",
     "broker_lists",
     "open_runs",
-    "queue_name",
+    "queue_of",
     "restore_lock",
+    "retrieve_queue",
+    "route",
     "run_keys",
     "runs",
+    "score_queue",
     "sending",
     "unacked",
     "unacked_options",
@@ -52,7 +58,19 @@ PRIORITY_STEPS = (0, 3, 6, 9)
 class RunKeys:
     """The keys of one run."""
 
-    __slots__ = ("aside", "attempts", "counts", "meta", "order", "questions", "state", "todo", "verdicts")
+    __slots__ = (
+        "aside",
+        "attempts",
+        "counts",
+        "lookups",
+        "meta",
+        "order",
+        "passages",
+        "questions",
+        "state",
+        "todo",
+        "verdicts",
+    )
 
     def __init__(self, run_id: str) -> None:
         base = f"{PREFIX}:run:{run_id}"
@@ -65,6 +83,8 @@ class RunKeys:
         self.attempts = f"{base}:attempts"
         self.state = f"{base}:state"
         self.aside = f"{base}:aside"
+        self.lookups = f"{base}:lookups"
+        self.passages = f"{base}:passages"
 
     def all(self) -> list[str]:
         """Every key of the run."""
@@ -116,9 +136,29 @@ def sending(run_id: str) -> str:
     return f"{PREFIX}:sending:{run_id}"
 
 
-def queue_name(model: str) -> str:
+def score_queue(model: str) -> str:
     """Celery queue of the workers that serve `model`."""
-    return f"score.{slug(model)}"
+    return f"{Stage.SCORE}.{slug(model)}"
+
+
+def retrieve_queue(index: str) -> str:
+    """Celery queue of the workers that search `index`."""
+    return f"{Stage.RETRIEVE}.{slug(index)}"
+
+
+def queue_of(stage: Stage, spec: RunSpec) -> str:
+    """The queue where `stage` is done for runs of `spec`. Raises ValueError for a stage that they do not have."""
+    if stage is Stage.SCORE:
+        return score_queue(spec.model)
+    if spec.rag is None:
+        raise ValueError("a run without retrieval has no queue for it")
+    return retrieve_queue(spec.rag.index)
+
+
+def route(spec: RunSpec) -> tuple[str, ...]:
+    """The queues that each question of a run passes through, in order."""
+    stages = (Stage.RETRIEVE, Stage.SCORE) if spec.rag else (Stage.SCORE,)
+    return tuple(queue_of(stage, spec) for stage in stages)
 
 
 def broker_lists(queue: str) -> list[str]:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,7 +16,7 @@ from itertools import islice
 from typing import NoReturn, TypeVar, cast
 
 import redis
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from redis.backoff import ExponentialBackoff
 from redis.commands.core import Script
 from redis.retry import Retry
@@ -26,8 +26,8 @@ from contract.errors import LedgerError, LedgerFull, RedisUnreachable, RunConfli
 from contract.priority import Priority
 from contract.question import Question
 from contract.settings import Settings
-from contract.spec import RunSpec
-from contract.verdict import Outcome, Verdict
+from contract.spec import RunSpec, Stage
+from contract.verdict import Outcome, Passage, Verdict
 
 __all__ = [
     "Begun",
@@ -47,6 +47,7 @@ __all__ = [
 T = TypeVar("T")
 #: Rows per round trip where many are read or written: a few hundred kilobytes at a time.
 CHUNK = 500
+_PASSAGES: TypeAdapter[tuple[Passage, ...]] = TypeAdapter(tuple[Passage, ...])
 
 
 class Run(BaseModel):
@@ -173,14 +174,24 @@ class Ledger(abc.ABC):
         """Ids without a verdict, in input order."""
 
     @abc.abstractmethod
-    def begin(self, run_id: str, question_ids: Sequence[str], suspect_from: int = 0) -> list[Begun]:
-        """Those of `question_ids` that are unsettled, each counted as begun once more.
+    def begin(
+        self, run_id: str, question_ids: Sequence[str], suspect_from: int = 0, stage: Stage = Stage.SCORE
+    ) -> list[Begun]:
+        """Those of `question_ids` that are unsettled, each counted as begun once more in this stage.
 
         A question begun `suspect_from` times already (0: no limit) comes back uncounted, so that the caller can begin
         it alone: it may be what its earlier company died of.
 
         Raises RunHalted for a paused or cancelled run, having put aside the unsettled ones: drop their message.
         """
+
+    @abc.abstractmethod
+    def attach(self, run_id: str, passages: Mapping[str, Sequence[Passage]]) -> None:
+        """Keep what was retrieved, by question id, until the question is settled."""
+
+    @abc.abstractmethod
+    def passages(self, run_id: str, question_ids: Sequence[str]) -> dict[str, tuple[Passage, ...]]:
+        """What was attached, by question id; a question that nothing was retrieved for yet is not in it."""
 
     @abc.abstractmethod
     def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> Committed:
@@ -280,6 +291,7 @@ class RedisLedger(Ledger):
         self._place = place
         self._add = lua(self._redis, "add")
         self._begin = lua(self._redis, "begin")
+        self._attach = lua(self._redis, "attach")
         self._commit = lua(self._redis, "commit")
         self._halt = lua(self._redis, "halt")
         self._resume = lua(self._redis, "resume")
@@ -362,10 +374,13 @@ class RedisLedger(Ledger):
                 open_here = cast("list[int]", self._redis.smismember(names.todo, ids))
             yield from (each for each, is_open in zip(ids, open_here, strict=True) if is_open)
 
-    def begin(self, run_id: str, question_ids: Sequence[str], suspect_from: int = 0) -> list[Begun]:
+    def begin(
+        self, run_id: str, question_ids: Sequence[str], suspect_from: int = 0, stage: Stage = Stage.SCORE
+    ) -> list[Begun]:
         names = keys.run_keys(run_id)
+        attempts = names.attempts if stage is Stage.SCORE else names.lookups
         with translating(self._place):
-            books = [names.meta, names.questions, names.todo, names.attempts, names.state, names.aside]
+            books = [names.meta, names.questions, names.todo, attempts, names.state, names.aside]
             found = self._begin(books, [suspect_from, *question_ids])
             if found is None:
                 self._unknown(run_id)
@@ -375,6 +390,23 @@ class RedisLedger(Ledger):
             Begun(Question.model_validate_json(body), int(attempts), counted=bool(int(counted)))
             for body, attempts, counted in zip(found[0::3], found[1::3], found[2::3], strict=True)
         ]
+
+    def attach(self, run_id: str, passages: Mapping[str, Sequence[Passage]]) -> None:
+        names = keys.run_keys(run_id)
+        arguments: list[str] = []
+        for question_id, found in passages.items():
+            arguments += (question_id, _PASSAGES.dump_json(tuple(found), exclude_defaults=True).decode())
+        with translating(self._place):
+            if self._attach([names.meta, names.todo, names.passages, names.lookups], arguments) is None:
+                self._unknown(run_id)
+
+    def passages(self, run_id: str, question_ids: Sequence[str]) -> dict[str, tuple[Passage, ...]]:
+        if not question_ids:
+            return {}
+        with translating(self._place):
+            found = cast("list[str | None]", self._redis.hmget(keys.run_keys(run_id).passages, list(question_ids)))
+        there = zip(question_ids, found, strict=True)
+        return {each: _PASSAGES.validate_json(body) for each, body in there if body is not None}
 
     def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> Committed:
         names = keys.run_keys(run_id)
@@ -389,6 +421,8 @@ class RedisLedger(Ledger):
             names.counts,
             names.attempts,
             keys.open_runs(),
+            names.passages,
+            names.lookups,
         ]
         with translating(self._place):
             found = self._commit(books, arguments)

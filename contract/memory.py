@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from contract.errors import RunConflict, UnknownRun, nearest
 from contract.ledger import Begun, Committed, Counts, Ledger, Run, RunState, halted
 from contract.question import Question
-from contract.verdict import Outcome, Verdict
+from contract.spec import Stage
+from contract.verdict import Outcome, Passage, Verdict
 
 __all__ = ["MemoryLedger"]
 
@@ -20,7 +21,8 @@ class _Books:
     run: Run
     questions: dict[str, Question] = field(default_factory=dict)
     verdicts: dict[str, Verdict] = field(default_factory=dict)
-    attempts: Counter[str] = field(default_factory=Counter)
+    attempts: dict[Stage, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    passages: dict[str, tuple[Passage, ...]] = field(default_factory=dict)
     state: RunState = RunState.RUNNING
     aside: set[str] = field(default_factory=set)
 
@@ -75,19 +77,35 @@ class MemoryLedger(Ledger):
         with self._lock:
             return iter(self._books(run_id).todo())
 
-    def begin(self, run_id: str, question_ids: Sequence[str], suspect_from: int = 0) -> list[Begun]:
+    def begin(
+        self, run_id: str, question_ids: Sequence[str], suspect_from: int = 0, stage: Stage = Stage.SCORE
+    ) -> list[Begun]:
         with self._lock:
             books = self._books(run_id)
+            attempts = books.attempts[stage]
             open_ones = [each for each in question_ids if each in books.questions and each not in books.verdicts]
             if books.state is not RunState.RUNNING:
                 books.aside.update(open_ones)
                 raise halted(run_id, books.state)
             begun = []
             for each in open_ones:
-                counted = not suspect_from or books.attempts[each] < suspect_from
-                books.attempts[each] += counted
-                begun.append(Begun(books.questions[each], books.attempts[each], counted))
+                counted = not suspect_from or attempts[each] < suspect_from
+                attempts[each] += counted
+                begun.append(Begun(books.questions[each], attempts[each], counted))
             return begun
+
+    def attach(self, run_id: str, passages: Mapping[str, Sequence[Passage]]) -> None:
+        with self._lock:
+            books = self._books(run_id)
+            for each, found in passages.items():
+                books.attempts[Stage.RETRIEVE].pop(each, None)
+                if each in books.questions and each not in books.verdicts:
+                    books.passages[each] = tuple(found)
+
+    def passages(self, run_id: str, question_ids: Sequence[str]) -> dict[str, tuple[Passage, ...]]:
+        with self._lock:
+            books = self._books(run_id)
+            return {each: books.passages[each] for each in question_ids if each in books.passages}
 
     def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> Committed:
         with self._lock:
@@ -96,6 +114,7 @@ class MemoryLedger(Ledger):
             for each in verdicts:
                 if each.question_id in books.questions:
                     books.verdicts.setdefault(each.question_id, each)
+                    books.passages.pop(each.question_id, None)
             return Committed(new=len(books.verdicts) - before, left=len(books.todo()))
 
     def results(self, run_id: str) -> Iterator[tuple[Question, Verdict | None]]:
@@ -139,7 +158,7 @@ class MemoryLedger(Ledger):
             failed = [each for each, verdict in books.verdicts.items() if verdict.outcome is Outcome.FAILED]
             for each in failed:
                 del books.verdicts[each]
-                del books.attempts[each]
+                books.attempts[Stage.SCORE].pop(each, None)
             if failed:
                 books.state = RunState.RUNNING
             return len(failed)

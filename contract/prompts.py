@@ -13,9 +13,22 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from contract.errors import RunConfigError
 from contract.order import arrangements, seed_for
 from contract.question import Question
-from contract.spec import FewShot, Mode, Prompt, RunSpec, Selection
+from contract.spec import FewShot, Mode, Prompt, Query, RunSpec, Selection
+from contract.verdict import ContextSource, Passage
 
-__all__ = ["JUDGE_VARIABLES", "VARIABLES", "Choice", "build_prompt", "environment", "examples", "prompts_of", "render"]
+__all__ = [
+    "JUDGE_VARIABLES",
+    "VARIABLES",
+    "Choice",
+    "build_prompt",
+    "context_source",
+    "environment",
+    "examples",
+    "prompts_of",
+    "query_of",
+    "render",
+    "wants_passages",
+]
 
 #: What a template may refer to.
 VARIABLES = ("question", "choices", "context")
@@ -25,6 +38,7 @@ JUDGE_VARIABLES = ("response", "reference")
 
 #: Between a solved example and what follows it.
 BETWEEN = "\n\n"
+BETWEEN_PASSAGES = "\n"
 
 
 class Choice(NamedTuple):
@@ -72,15 +86,32 @@ def _compiled(text: str) -> Template:
     return template
 
 
-def build_prompt(question: Question, spec: RunSpec) -> str:
+def context_source(question: Question, spec: RunSpec, passages: Sequence[Passage] = ()) -> ContextSource:
+    """Where the context of the question's prompt comes from. Its own goes before what was retrieved."""
+    if spec.use_context_field and question.context:
+        return ContextSource.QUESTION
+    return ContextSource.RETRIEVED if any(each.shown for each in passages) else ContextSource.NONE
+
+
+def wants_passages(question: Question, spec: RunSpec) -> bool:
+    """Whether something has to be retrieved before `question` may be asked."""
+    return spec.rag is not None and context_source(question, spec) is ContextSource.NONE
+
+
+def query_of(question: Question, query: Query) -> str:
+    """What is looked up for `question`."""
+    return "\n".join((question.question, *(question.choices if query is Query.QUESTION_AND_CHOICES else ())))
+
+
+def build_prompt(question: Question, spec: RunSpec, passages: Sequence[Passage] = ()) -> str:
     """The text before the model's own. `question` has its choices in the order in which they are shown."""
     shots = examples(question, spec.few_shot, seed_for(question, spec, "examples")) if spec.few_shot else []
-    return "".join(_solved(shot, spec) + BETWEEN for shot in shots) + _unsolved(question, spec)
+    return "".join(_solved(shot, spec) + BETWEEN for shot in shots) + _unsolved(question, spec, passages)
 
 
-def prompts_of(question: Question, spec: RunSpec) -> list[str]:
+def prompts_of(question: Question, spec: RunSpec, passages: Sequence[Passage] = ()) -> list[str]:
     """Every prompt that `question`, as it was enqueued, is asked with: one per order of its choices."""
-    return [build_prompt(each.question, spec) for each in arrangements(question, spec)]
+    return [build_prompt(each.question, spec, passages) for each in arrangements(question, spec)]
 
 
 def examples(question: Question, few_shot: FewShot, seed: int) -> Sequence[Question]:
@@ -91,8 +122,11 @@ def examples(question: Question, few_shot: FewShot, seed: int) -> Sequence[Quest
     return pool[: few_shot.k]
 
 
-def _unsolved(question: Question, spec: RunSpec) -> str:
-    return render(spec.prompt, question, question.context if spec.use_context_field else None)
+def _unsolved(question: Question, spec: RunSpec, passages: Sequence[Passage] = ()) -> str:
+    source = context_source(question, spec, passages)
+    if source is ContextSource.RETRIEVED:
+        return render(spec.prompt, question, BETWEEN_PASSAGES.join(each.text for each in passages if each.shown))
+    return render(spec.prompt, question, question.context if source is ContextSource.QUESTION else None)
 
 
 def _solved(example: Question, spec: RunSpec) -> str:

@@ -9,7 +9,7 @@ import base64
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import redis
 from celery import Celery
@@ -24,25 +24,36 @@ from contract.settings import Settings
 
 __all__ = [
     "MESSAGE_VERSION",
-    "TASK_NAME",
+    "QuestionBatch",
     "held_question_ids",
     "make_celery",
     "publish",
     "queue_length",
     "queued_question_ids",
     "restore_held",
+    "send",
+    "task_name",
 ]
 
-TASK_NAME = "mcqueue.score"
 #: Raised when a worker of today could misread the message.
 MESSAGE_VERSION = 1
 #: Messages of a broker list read at a time.
 READ_CHUNK = 2000
 
 
+class QuestionBatch(NamedTuple):
+    """A question batch as it is sent."""
+
+    run_id: str
+    question_ids: list[str]
+    priority: Priority
+    #: When the questions first set out; what follows a first stage carries it on.
+    published_at: float
+
+
 def make_celery(settings: Settings) -> Celery:
     """The Celery app of both sides. Reasons for each setting: README, "How Celery is used"."""
-    queue = keys.queue_name(settings.served_model)
+    queue = keys.score_queue(settings.served_model)
     app = Celery("mcqueue", broker=settings.redis_url.get_secret_value(), set_as_current=False)
     app.conf.update(
         task_serializer="json",
@@ -74,33 +85,44 @@ def make_celery(settings: Settings) -> Celery:
     return app
 
 
+def task_name(queue: str) -> str:
+    """The task that the messages of `queue` are for: `mcqueue.score` or `mcqueue.retrieve`."""
+    return f"mcqueue.{queue.partition('.')[0]}"
+
+
 def publish(
     app: Celery,
-    model: str,
+    queue: str,
     run_id: str,
     question_ids: Iterable[str],
     batch_size: int,
     priority: Priority = Priority.NORMAL,
 ) -> int:
-    """Send question batches of `batch_size` ids and return how many were sent.
+    """Send question batches of `batch_size` ids to `queue` and return how many were sent; raises as `send` does."""
+    batches = (QuestionBatch(run_id, ids, priority, time.time()) for ids in chunks(question_ids, batch_size))
+    return send(app, queue, batches)
+
+
+def send(app: Celery, queue: str, batches: Iterable[QuestionBatch]) -> int:
+    """Send `batches` to `queue` and return how many were sent.
 
     Sends are pipelined (`Producer.batch`). An error leaves it unknown what was sent: the audit tells, and anything
-    sent twice meets a settled question.
+    sent twice meets a settled question. Raises LedgerError.
     """
     sent = 0
-    queue = keys.queue_name(model)
+    task = task_name(queue)
     try:
         with app.producer_pool.acquire(block=True) as producer, producer.batch(max_size=1000):
-            for ids in chunks(question_ids, batch_size):
+            for batch in batches:
                 app.send_task(
-                    TASK_NAME,
-                    (run_id, ids),
-                    {"published_at": time.time(), "version": MESSAGE_VERSION},
+                    task,
+                    (batch.run_id, batch.question_ids),
+                    {"published_at": batch.published_at, "version": MESSAGE_VERSION},
                     queue=queue,
-                    priority=int(priority),
+                    priority=int(batch.priority),
                     producer=producer,
                     retry=False,
-                    argsrepr=f"{run_id}: {len(ids)} questions",
+                    argsrepr=f"{batch.run_id}: {len(batch.question_ids)} questions",
                     kwargsrepr="",
                 )
                 sent += 1
@@ -120,18 +142,18 @@ def _why_not_sent(cause: BaseException) -> LedgerError:
     )
 
 
-def queue_length(client: redis.Redis, model: str) -> int:
-    """Messages that wait for a worker of `model`."""
+def queue_length(client: redis.Redis, queue: str) -> int:
+    """Messages that wait on `queue`."""
     pipeline = client.pipeline(transaction=True)
-    for name in keys.broker_lists(keys.queue_name(model)):
+    for name in keys.broker_lists(queue):
         pipeline.llen(name)
     return sum(pipeline.execute())
 
 
-def queued_question_ids(client: redis.Redis, model: str, run_id: str) -> set[str]:
-    """Ids of `run_id` in messages that wait for a worker of `model`."""
+def queued_question_ids(client: redis.Redis, queue: str, run_id: str) -> set[str]:
+    """Ids of `run_id` in messages that wait on `queue`."""
     found: set[str] = set()
-    for name in keys.broker_lists(keys.queue_name(model)):
+    for name in keys.broker_lists(queue):
         found.update(_ids_in(_list_items(client, name), run_id))
     return found
 

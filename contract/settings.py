@@ -126,6 +126,9 @@ class Settings(BaseSettings):
     judge_timeout_s: float = Field(default=120, gt=0)
     server_startup_timeout: float = Field(default=600, gt=0, description="Seconds an engine may take to boot.")
 
+    # Retrieval
+    indexes: list[Path] = Field(default_factory=list, description="Folders of indexes; each gets a worker of its own.")
+
     # Placing
     gpu_groups: Literal["auto"] | list[list[int | str]] = "auto"
     cpu_workers: int = Field(default=1, ge=1, description="Workers where there is no GPU.")

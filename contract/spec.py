@@ -25,6 +25,7 @@ __all__ = [
     "RunSpec",
     "Sampling",
     "Selection",
+    "Stage",
     "mode_conflict",
     "run_id_for",
     "slug",
@@ -176,6 +177,13 @@ class Retrieval(BaseModel):
     rerank_from: int = Field(default=50, ge=1, le=1000)
     #: Tokens that the passages may take together; None: as many as the model's context leaves.
     max_context_tokens: int | None = Field(default=None, ge=1)
+
+
+class Stage(StrEnum):
+    """What is done for a question, each by workers of its own."""
+
+    RETRIEVE = "retrieve"
+    SCORE = "score"
 
 
 class RunSpec(BaseModel):

@@ -86,7 +86,7 @@ class Verdict(BaseModel):
     #: Whether a passage that answers the question was shown; None where the question names none, or nothing was
     #: retrieved.
     retrieval_hit: bool | None = None
-    #: The model ran into `max_tokens` before it was done, or passages were left out because the prompt had no room.
+    #: The model ran into `max_tokens` before it was done.
     truncated: bool = False
     #: Rotations in which the choice was right, and rotations asked (`circular`).
     rotations_right: int = 0
@@ -109,3 +109,8 @@ class Verdict(BaseModel):
     latency_ms: float = 0.0
     #: Seconds since the epoch, by the worker's clock.
     settled_at: float = 0.0
+
+    @property
+    def passages_left_out(self) -> int:
+        """Passages that were retrieved and not shown, because the prompt had no room."""
+        return sum(not each.shown for each in self.passages)

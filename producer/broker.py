@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from contract import audit
+from contract import audit, keys
 from contract.fleet import Fleet, WorkerRecord
 from contract.ledger import Ledger, RedisLedger, Run, chunks, translating
 from contract.priority import Priority
@@ -39,11 +39,11 @@ class Broker(Protocol):
     def looks_stalled(self, run: Run) -> bool:
         """Whether there are unsettled questions that no message can be carrying."""
 
-    def queue_length(self, model: str) -> int:
-        """Messages that wait for a worker of `model`."""
+    def queue_length(self, queue: str) -> int:
+        """Messages that wait on `queue`."""
 
-    def workers(self, model: str) -> list[WorkerRecord]:
-        """Live workers that serve `model`."""
+    def workers(self, queue: str) -> list[WorkerRecord]:
+        """Live workers that take messages from `queue`."""
 
 
 class RedisBroker:
@@ -58,7 +58,7 @@ class RedisBroker:
     def publish(self, run: Run, question_ids: Iterable[str], priority: Priority) -> int:
         """Send the questions; return the number of messages."""
         size = self._settings.question_batch_size
-        return publish(self._app, run.spec.model, run.run_id, question_ids, size, priority)
+        return publish(self._app, keys.route(run.spec)[0], run.run_id, question_ids, size, priority)
 
     def send_missing(self, run: Run, priority: Priority) -> tuple[int, int]:
         """Send what is unsettled and in no message; return (questions, messages)."""
@@ -80,14 +80,14 @@ class RedisBroker:
         """Whether there are unsettled questions that no message can be carrying."""
         return audit.looks_stalled(self._ledger, run)
 
-    def queue_length(self, model: str) -> int:
-        """Messages that wait for a worker of `model`."""
+    def queue_length(self, queue: str) -> int:
+        """Messages that wait on `queue`."""
         with translating(self._settings.redis_place):
-            return queue_length(self._ledger.client, model)
+            return queue_length(self._ledger.client, queue)
 
-    def workers(self, model: str) -> list[WorkerRecord]:
-        """Live workers that serve `model`."""
-        return [record for record in self._fleet.alive() if record.model == model]
+    def workers(self, queue: str) -> list[WorkerRecord]:
+        """Live workers that take messages from `queue`."""
+        return [record for record in self._fleet.alive() if record.queue == queue]
 
     def close(self) -> None:
         """Give the connections back."""
@@ -101,13 +101,13 @@ class MemoryBroker:
 
     ledger: Ledger
     batch_size: int = 16
-    #: (model, run id, question ids), most urgent first.
+    #: (queue, run id, question ids), most urgent first.
     messages: list[tuple[str, str, list[str]]] = field(default_factory=list)
     live: list[WorkerRecord] = field(default_factory=list)
 
     def publish(self, run: Run, question_ids: Iterable[str], priority: Priority) -> int:
         """Put the questions into messages; return their number."""
-        new = [(run.spec.model, run.run_id, ids) for ids in chunks(question_ids, self.batch_size)]
+        new = [(keys.route(run.spec)[0], run.run_id, ids) for ids in chunks(question_ids, self.batch_size)]
         self.messages = [*new, *self.messages] if priority is Priority.HIGH else [*self.messages, *new]
         return len(new)
 
@@ -136,12 +136,12 @@ class MemoryBroker:
     def looks_stalled(self, run: Run) -> bool:
         """Whether there are unsettled questions and no message."""
         counts = self.ledger.counts(run.run_id)
-        return not self.queue_length(run.spec.model) and counts.todo > 0 and not counts.halted
+        return not any(map(self.queue_length, keys.route(run.spec))) and counts.todo > 0 and not counts.halted
 
-    def queue_length(self, model: str) -> int:
-        """Messages that wait for a worker of `model`."""
-        return sum(each[0] == model for each in self.messages)
+    def queue_length(self, queue: str) -> int:
+        """Messages that wait on `queue`."""
+        return sum(each[0] == queue for each in self.messages)
 
-    def workers(self, model: str) -> list[WorkerRecord]:
-        """Live workers that serve `model`."""
-        return [record for record in self.live if record.model == model]
+    def workers(self, queue: str) -> list[WorkerRecord]:
+        """Live workers that take messages from `queue`."""
+        return [record for record in self.live if record.queue == queue]

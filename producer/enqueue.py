@@ -8,14 +8,14 @@ from typing import Any
 
 import click
 
-from contract import keys
 from contract.ledger import Run
 from contract.priority import Priority
-from contract.prompts import prompts_of
+from contract.prompts import prompts_of, wants_passages
+from contract.verdict import Passage
 from producer.export import write_rejected
 from producer.finish import finish
 from producer.options import as_json, folder, note, priority_option, to_priority
-from producer.present import Lines, echo_json, echo_lines, number, workers_line
+from producer.present import Lines, echo_json, echo_lines, number, queue_lines, queues_json, workers_line
 from producer.readers import opened
 from producer.runconfig import load_run_config
 from producer.session import Session
@@ -23,6 +23,10 @@ from producer.submit import Plan, State, Submitted, afresh, plan, submit
 from producer.survey import Selection, rejected_rows
 
 __all__ = ["enqueue"]
+
+
+#: Stands in a dry run's prompt for what is retrieved later.
+UNKNOWN_PASSAGES = Passage(id="", score=0.0, text="‹the passages that are found for it›")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,7 @@ _AGAIN = {State.RESUMED: "resumed", State.REVIVED: "was cancelled, goes on"}
 @click.option("--limit", type=click.IntRange(min=1), help="Take the first N questions only; the rest is not read.")
 @click.option("--sample", type=click.IntRange(min=1), help="Take N questions at random, in the file's order.")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of --sample. Default: the configuration's seed.")
+@click.option("--no-rag", is_flag=True, help="Retrieve nothing, whatever the configuration says: closed book.")
 @click.option("--skip-bad", is_flag=True, help="Go on without the bad rows; they go to RESULTS/<run>/rejected.jsonl.")
 @click.option("--fresh", is_flag=True, help="Ask the same thing once more, as a run of its own.")
 @click.option("--dry-run", is_flag=True, help="Check everything and show the first prompt; write nothing.")
@@ -66,6 +71,7 @@ def enqueue(
     limit: int | None,
     sample: int | None,
     seed: int | None,
+    no_rag: bool,
     skip_bad: bool,
     priority: str,
     **rest: Any,
@@ -78,7 +84,7 @@ def enqueue(
         raise click.UsageError("--limit and --sample exclude each other.")
     if seed is not None and not sample:
         raise click.UsageError("--seed belongs to --sample. The run's own seed is --set seed=N.")
-    asked = load_run_config(config, overrides)
+    asked = load_run_config(config, (*overrides, "rag.enabled=false") if no_rag else overrides)
     selection = Selection(limit, sample, asked.seed if seed is None else seed)
     with opened(file) as source:
         planned = plan(source, asked, session.settings, selection, name=name, skip_bad=skip_bad)
@@ -103,10 +109,8 @@ def _carry_out(planned: Plan, session: Session, how: _How) -> None:
 
 
 def _echo(planned: Plan, done: Submitted, session: Session, how: _How, rejected: Path | None) -> None:
-    waiting = session.broker.queue_length(done.run.spec.model)
-    queue = keys.queue_name(done.run.spec.model)
     if how.as_json:
-        more = {"rejected": str(rejected) if rejected else None, "queue": queue, "queue_messages": waiting}
+        more = {"rejected": str(rejected) if rejected else None, "queues": queues_json(done.run, session.broker)}
         echo_json({**done.to_json(), **_rows_json(planned), **more})
         return
     settled = done.state is State.SETTLED
@@ -114,7 +118,7 @@ def _echo(planned: Plan, done: Submitted, session: Session, how: _How, rejected:
         ("run", done.run.run_id),
         ("state", _state(done)),
         *_row_lines(planned, done.run, rejected),
-        ("queue", f"{queue}: {number(waiting, 'message')} waiting"),
+        *queue_lines(done.run, session.broker),
         ("workers", workers_line(done.run, settled, session.broker)),
     ]
     if not how.watch:
@@ -155,7 +159,8 @@ def _echo_dry_run(planned: Plan, how: _How) -> None:
     run = planned.run()
     first = planned.survey.digest.first
     assert first is not None, "a survey without a question is refused"
-    prompt = prompts_of(first, run.spec)[0]
+    passages = (UNKNOWN_PASSAGES,) if wants_passages(first, run.spec) else ()
+    prompt = prompts_of(first, run.spec, passages)[0]
     if how.as_json:
         spec = run.spec.model_dump(mode="json")
         chance = round(run.chance, 6)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from contract import keys
 from contract.ledger import Counts, Run
 from contract.verdict import Outcome
 from producer.export import export
@@ -39,7 +40,7 @@ def finish(session: Session, run: Run, out: Path, *, as_json: bool) -> None:
 
 def export_and_tell(session: Session, run: Run, out: Path, formats: Sequence[str], *, as_json: bool) -> None:
     """Export the run as it stands and print how it came out; exit with 3 if it is finished with failed questions."""
-    live = session.broker.workers(run.spec.model)
+    live = [worker for queue in keys.route(run.spec) for worker in session.broker.workers(queue)]
     done = export(session.ledger, run.run_id, out / run.run_id, formats, live)
     state = done.summary["state"]
     if as_json:

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from contract import keys
+from contract.fleet import WorkerRecord
 from contract.ledger import Counts, Run
 from contract.prompts import prompts_of
 from contract.question import Question
@@ -34,6 +35,8 @@ __all__ = [
     "outcome_line",
     "question_json",
     "question_lines",
+    "queue_lines",
+    "queues_json",
     "result_lines",
     "status_json",
     "status_lines",
@@ -138,9 +141,8 @@ def status_json(run: Run, counts: Counts, broker: Broker) -> dict[str, Any]:
         **Tally.of_counts(counts).to_json(),
         "finished": counts.finished,
         "chance": round(run.chance, 6),
-        "queue": keys.queue_name(run.spec.model),
-        "queue_messages": broker.queue_length(run.spec.model),
-        "workers": [each.model_dump(mode="json", exclude={"engine"}) for each in broker.workers(run.spec.model)],
+        "queues": queues_json(run, broker),
+        "workers": [each.model_dump(mode="json", exclude={"engine"}) for each in _workers(run, broker)],
     }
 
 
@@ -150,24 +152,41 @@ def status_lines(run: Run, counts: Counts, broker: Broker) -> Lines:
     tally = Tally.of_counts(counts)
     lines = result_lines(run, tally, counts.standing)
     asked = f"{spec.mode} · normalization {spec.normalization} · prompt {spec.prompt.name} {spec.prompt.version}"
-    waiting = broker.queue_length(spec.model)
     lines[1:1] = [
         ("asked", f"{run.source} · {asked}"),
         ("settled", f"{counts.settled:,} of {counts.total:,} ({100 * counts.settled / counts.total:.1f} %)"),
     ]
     return [
         *lines,
-        ("queue", f"{keys.queue_name(spec.model)}: {number(waiting, 'message')} waiting"),
+        *queue_lines(run, broker),
         ("workers", workers_line(run, counts.finished, broker)),
     ]
 
 
+def queues_json(run: Run, broker: Broker) -> dict[str, int]:
+    """Messages that wait on each of the run's queues."""
+    return {queue: broker.queue_length(queue) for queue in keys.route(run.spec)}
+
+
+def queue_lines(run: Run, broker: Broker) -> Lines:
+    """The same for people."""
+    return [("queue", f"{queue}: {number(n, 'message')} waiting") for queue, n in queues_json(run, broker).items()]
+
+
 def workers_line(run: Run, finished: bool, broker: Broker) -> str:
-    """Who serves the run's model, and what to do where nobody does."""
-    live = broker.workers(run.spec.model)
-    if live:
-        return f"{len(live)} live: {', '.join(each.name for each in live)}"
-    return "none live" if finished else f"none live; start one: {START_WORKERS}"
+    """Who works on the run, and what to do where nobody takes from one of its queues."""
+    live = _workers(run, broker)
+    if not live:
+        return "none live" if finished else f"none live; start one: {START_WORKERS}"
+    names = f"{len(live)} live: {', '.join(each.name for each in live)}"
+    unserved = [queue for queue in keys.route(run.spec) if not broker.workers(queue)]
+    if finished or not unserved:
+        return names
+    return f"{names}; nobody takes from {' and '.join(unserved)}, start: {START_WORKERS}"
+
+
+def _workers(run: Run, broker: Broker) -> list[WorkerRecord]:
+    return [worker for queue in keys.route(run.spec) for worker in broker.workers(queue)]
 
 
 def question_json(run: Run, question: Question, verdict: Verdict | None) -> dict[str, Any]:
@@ -176,7 +195,7 @@ def question_json(run: Run, question: Question, verdict: Verdict | None) -> dict
         "run_id": run.run_id,
         "question": question.model_dump(mode="json"),
         "verdict": verdict.model_dump(mode="json") if verdict else None,
-        "prompts": prompts_of(question, run.spec),
+        "prompts": prompts_of(question, run.spec, verdict.passages if verdict else ()),
     }
 
 
@@ -194,7 +213,8 @@ def question_lines(run: Run, question: Question, verdict: Verdict | None) -> Lin
         lines.append(("outcome", "unsettled"))
     else:
         lines += _verdict_lines(verdict) + _passage_lines(sources_of(question), verdict)
-    return [*lines, *(("prompt", prompt) for prompt in prompts_of(question, run.spec))]
+    prompts = prompts_of(question, run.spec, verdict.passages if verdict else ())
+    return [*lines, *(("prompt", prompt) for prompt in prompts)]
 
 
 def _verdict_lines(verdict: Verdict) -> Lines:

@@ -9,13 +9,27 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from contract.errors import RunConfigError
+from contract.index import can_answer, read_manifest
 from contract.layers import explain, merge, parse_overrides, read_yaml
 from contract.settings import Settings
-from contract.spec import ChatTemplate, FewShot, Judge, Mode, Normalization, RunSpec, Sampling, Selection, mode_conflict
+from contract.spec import (
+    ChatTemplate,
+    FewShot,
+    IndexKind,
+    Judge,
+    Mode,
+    Normalization,
+    Query,
+    Retrieval,
+    RunSpec,
+    Sampling,
+    Selection,
+    mode_conflict,
+)
 from producer.readers import opened, read_questions
 from producer.templates import load_prompt
 
-__all__ = ["FewShotConfig", "JudgeConfig", "RunConfig", "load_run_config"]
+__all__ = ["FewShotConfig", "JudgeConfig", "RagConfig", "RunConfig", "load_run_config"]
 
 
 class FewShotConfig(BaseModel):
@@ -71,6 +85,47 @@ class JudgeConfig(BaseModel):
             raise RunConfigError(explain(trouble, Judge, "judge")) from None
 
 
+class RagConfig(BaseModel):
+    """Where the context of a prompt comes from."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    #: Whether passages are retrieved.
+    enabled: bool = False
+    #: Folder of the index; its manifest is read here, its passages where the retrieval workers are.
+    index: str = ""
+    #: None: the index's own.
+    kind: IndexKind | None = None
+    retrieval_top_k: int = Field(default=5, ge=1, le=1000)
+    retrieval_score_threshold: float | None = None
+    query: Query = Query.QUESTION
+    #: Show a question its own `context`, and retrieve nothing for it. Works without an index too.
+    use_context_field: bool = False
+    max_context_tokens: int | None = Field(default=None, ge=1)
+    reranker: str = ""
+    rerank_from: int = Field(default=50, ge=1, le=1000)
+
+    @model_validator(mode="after")
+    def _retrieval_has_an_index(self) -> Self:
+        if self.enabled and not self.index:
+            raise ValueError("retrieval needs an index: set rag.index to the folder that `producer index` made")
+        return self
+
+    def load(self) -> Retrieval | None:
+        """What is asked of the index. Raises IndexUnusable, RunConfigError."""
+        if not self.enabled:
+            return None
+        manifest = read_manifest(Path(self.index))
+        kind = self.kind or manifest.plan.kind
+        if not can_answer(manifest.plan.kind, kind):
+            raise RunConfigError(
+                f"rag.kind: {self.index} is a {manifest.plan.kind} index and cannot be searched as {kind}.",
+                hint="Leave rag.kind out, or build a hybrid index.",
+            )
+        asked = self.model_dump(exclude={"enabled", "index", "kind", "use_context_field"})
+        return Retrieval(index=manifest.plan.name, index_digest=manifest.digest, kind=kind, **asked)
+
+
 class RunConfig(BaseModel):
     """Everything about a run that a person may choose; what it leaves open is filled in by `to_spec`."""
 
@@ -84,7 +139,7 @@ class RunConfig(BaseModel):
     prompt: str = ""
     #: Put between the prompt and a choice (`likelihood`) or label (`letter`).
     delimiter: str = " "
-    use_context_field: bool = False
+    rag: RagConfig = RagConfig()
     seed: int = Field(default=0, ge=0)
     #: None: as the model is made (auto) where it writes, never where continuations are weighed.
     chat_template: ChatTemplate | None = None
@@ -117,7 +172,8 @@ class RunConfig(BaseModel):
             normalization=self.normalization,
             prompt=load_prompt(self.prompt, self.mode),
             delimiter=self.delimiter,
-            use_context_field=self.use_context_field,
+            use_context_field=self.rag.use_context_field,
+            rag=self.rag.load(),
             seed=self.seed,
             chat_template=self.chat_template or auto,
             sampling=self.sampling if self.mode.writes else None,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from contract import keys
 from contract.errors import LedgerError, RedisUnreachable
 from contract.ledger import Counts, Ledger, Run, RunState
 from producer.broker import Broker
@@ -84,12 +85,12 @@ class _Watcher:
 
     def _look(self, now: float) -> Counts:
         counts = self.ledger.counts(self.run.run_id)
-        workers = len(self.broker.workers(self.run.spec.model))
+        workers = {queue: len(self.broker.workers(queue)) for queue in keys.route(self.run.spec)}
         if self.away_since is not None:
             self.screen.say(f"Redis is back after {now - self.away_since:.0f} s.")
             self.away_since = None
         self.pace.observe(now, counts.settled)
-        self.screen.show(Snapshot(self.run.run_id, counts, self.pace.lately, self.pace.mean, workers))
+        self.screen.show(Snapshot(self.run.run_id, counts, self.pace.lately, self.pace.mean, sum(workers.values())))
         if not counts.finished:
             self._mind_halt(counts)
         if not counts.finished and not counts.halted:
@@ -104,8 +105,9 @@ class _Watcher:
             self.screen.say(f"The run is {counts.state}. {resume}" if counts.halted else "The run goes on.")
         self.state = counts.state
 
-    def _mind_workers(self, now: float, workers: int) -> None:
-        if workers:
+    def _mind_workers(self, now: float, workers: Mapping[str, int]) -> None:
+        unserved = [queue for queue, number in workers.items() if not number]
+        if not unserved:
             self.no_worker_since = None
             return
         if self.no_worker_since is None:
@@ -114,8 +116,8 @@ class _Watcher:
         if now >= self.no_worker_next:
             self.no_worker_next = now + NO_WORKER_EVERY_S
             absent_s = now - self.no_worker_since
-            model = self.run.spec.model
-            self.screen.say(f"No worker has served {model!r} for {absent_s:.0f} s. Start one: {START_WORKERS}")
+            queues = " and ".join(unserved)
+            self.screen.say(f"No worker has taken from {queues} for {absent_s:.0f} s. Start one: {START_WORKERS}")
 
     def _mind_stall(self, now: float) -> None:
         if now < self.stall_next:

@@ -51,6 +51,7 @@ class Held:
     run_id: str
     question_ids: Sequence[str]
     published_at: float
+    priority: int
     version: int
     arrived_at: float
     settlement: Settlement = Settlement.REQUEUE
@@ -215,6 +216,7 @@ def _read(request: Request) -> Held:
             run_id=str(run_id),
             question_ids=[str(each) for each in question_ids],
             published_at=float(request.kwargs["published_at"]),
+            priority=int((request.delivery_info or {}).get("priority") or 0),
             version=int(request.kwargs["version"]),
             arrived_at=time.time(),
         )

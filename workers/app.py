@@ -23,7 +23,7 @@ from contract import logs
 from contract.errors import EXIT_ENGINE, EXIT_RETRY, InputError, McqueueError, SettingsError
 from contract.fleet import Wish, WorkerState
 from contract.keys import unacked_options
-from contract.queue import TASK_NAME, make_celery
+from contract.queue import make_celery, task_name
 from contract.settings import Settings, load_settings
 from workers import transport
 from workers.aggregator import Aggregator, Batch, stop, stopping
@@ -47,10 +47,9 @@ transport.use()
 app = make_celery(settings)
 
 
-class Score(Aggregator):
-    """The task behind every question batch."""
+class BatchTask(Aggregator):
+    """The task behind every question batch. It gets its name, `mcqueue.score` say, from the queue that is served."""
 
-    name = TASK_NAME
     settings = settings
     worker: Worker
 
@@ -64,8 +63,7 @@ class Score(Aggregator):
 class Lifecycle:
     """Celery's signals, and what happens at each."""
 
-    def __init__(self, task: Score) -> None:
-        self._task = task
+    def __init__(self) -> None:
         self._worker: Worker | None = None
 
     def connect(self) -> None:
@@ -98,14 +96,20 @@ class Lifecycle:
         try:
             self.log_our_way()  # Celery sets logging up only after this
             _refuse_other_pools(sender.pool_cls)
-            self._worker = self._task.worker = Worker(
+            queue = _own_queue()
+            self._worker = Worker(
                 settings,
                 app,
                 sender.hostname,
+                queue,
                 stopping=stopping,
                 on_name_lost=lambda: stop(EXIT_RETRY),
                 on_wish=grant,
             )
+            # Only the task of this worker's queue: a second one would gather, and gate consumption, beside it.
+            task = BatchTask()
+            task.name, task.worker = task_name(queue), self._worker
+            app.register_task(task)
             self._worker.boot()
             booted = True
         except McqueueError as trouble:
@@ -170,6 +174,14 @@ def _exit_code(trouble: McqueueError) -> int:
     return 1 if isinstance(trouble, InputError) else EXIT_ENGINE
 
 
+def _own_queue() -> str:
+    """The queue that this worker takes from: the settings' model's, or the one given by -Q."""
+    queues = list(app.amqp.queues.consume_from)
+    if len(queues) != 1:
+        raise SettingsError(f"-Q {','.join(queues)}: a worker serves one queue.", hint="Start a worker for each.")
+    return str(queues[0])
+
+
 def _refuse_other_pools(pool: Any) -> None:
     if not issubclass(get_implementation(pool), TaskPool):
         raise SettingsError(
@@ -178,5 +190,4 @@ def _refuse_other_pools(pool: Any) -> None:
         )
 
 
-score = app.register_task(Score())
-Lifecycle(score).connect()
+Lifecycle().connect()

@@ -10,6 +10,7 @@ from typing import Literal, cast
 
 from redis import Redis, RedisError
 
+from contract import keys
 from contract.errors import McqueueError
 from contract.fleet import Fleet
 from contract.ledger import connect
@@ -101,7 +102,7 @@ def _redis(settings: Settings) -> Iterator[Finding]:
         yield from _redis_configuration(client)
         workers = [f"{each.name} ({each.state}, {each.model})" for each in Fleet(client, settings.redis_place).alive()]
         yield Finding("ok", "workers", ", ".join(workers) or "none alive")
-        yield Finding("ok", "queue", f"{queue_length(client, settings.served_model)} messages wait")
+        yield Finding("ok", "queue", f"{queue_length(client, keys.score_queue(settings.served_model))} messages wait")
     except (McqueueError, RedisError) as trouble:
         yield Finding("error", "Redis", str(trouble))
 

@@ -14,11 +14,13 @@ from typing import ParamSpec
 
 import click
 
-from contract import logs
+from contract import keys, logs
 from contract.errors import McqueueError
 from contract.fleet import Fleet
+from contract.index import read_manifest
 from contract.ledger import RedisLedger, connect
 from contract.settings import Settings, load_settings
+from contract.spec import slug
 from workers import check as checks
 from workers.again import request_tokens, rescore, stability
 from workers.byname import drain, restart
@@ -66,7 +68,7 @@ def up(config: Path | None, overrides: tuple[str, ...], log_folder: Path) -> Non
     """Start one worker per GPU group and keep them running. SIGTERM or Ctrl-C drains them."""
     logs.set_up("up")
     settings = load_settings(config, overrides)
-    groups = _plan(settings)
+    groups = (*_plan(settings), *_retrieval_groups(settings))
     supervisor = Supervisor(settings, groups, config, overrides, log_folder, functools.partial(click.echo, err=True))
     sys.exit(supervisor.run())
 
@@ -209,6 +211,13 @@ def _plan(settings: Settings) -> tuple[Group, ...]:
         cpu_workers=settings.cpu_workers,
         cpu_cores=_cpu_cores(),
     )
+
+
+def _retrieval_groups(settings: Settings) -> tuple[Group, ...]:
+    """One worker per index, without a GPU. Raises IndexUnusable."""
+    names = [read_manifest(path).plan.name for path in settings.indexes]
+    threads = max(1, _cpu_cores() // 4)  # the models have the rest
+    return tuple(Group(f"retrieve-{slug(each)}", (), threads, keys.retrieve_queue(each)) for each in names)
 
 
 def _cpu_cores() -> int:

@@ -20,6 +20,8 @@ class Group:
     #: As CUDA_VISIBLE_DEVICES has them; empty for a CPU worker.
     gpus: tuple[str, ...]
     cpu_threads: int | None = None
+    #: The queue it serves; empty: the one of the settings' model.
+    queue: str = ""
 
     def environment(self) -> dict[str, str]:
         """Variables that must be set before the worker's Python starts."""

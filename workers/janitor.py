@@ -93,8 +93,9 @@ class Heart(_Rounds):
 class Janitor(_Rounds):
     """Looks after the messages of the dead, and after those that nobody has any more."""
 
-    def __init__(self, settings: Settings, app: Celery, worker: str) -> None:
+    def __init__(self, settings: Settings, app: Celery, worker: str, queue: str) -> None:
         super().__init__("janitor")
+        self._queue = queue
         self._worker = worker
         self._restore_own = threading.Event()
         self._settings = settings
@@ -126,7 +127,7 @@ class Janitor(_Rounds):
         for run_id in self._ledger.open_runs():
             try:
                 run = self._ledger.run(run_id)
-                if run.spec.model == self._settings.served_model and self._needs_healing(run, thoroughly, stalled):
+                if self._queue in keys.route(run.spec) and self._needs_healing(run, thoroughly, stalled):
                     self._heal(run)
             except Exception as trouble:  # noqa: BLE001 - a run that this version cannot read is not the others' trouble
                 log.warning("run %s: audit skipped: %s: %s", run_id, type(trouble).__name__, trouble)

@@ -73,10 +73,11 @@ def after_exit(exit_code: int, was_ready: bool, steady: bool, failures: int, fai
     return After("restart", FIRST_PAUSE_S if steady else min(FIRST_PAUSE_S * 2**failures, LONGEST_PAUSE_S))
 
 
-def worker_command(node_name: str, concurrency: int) -> list[str]:
+def worker_command(node_name: str, concurrency: int, queue: str = "") -> list[str]:
     """The worker as one would start it by hand."""
     celery = [sys.executable, "-m", "celery", "-q", "-A", "workers.app", "worker", "--pool", "threads"]
-    return [*celery, "-c", str(concurrency), "-n", node_name, "--without-gossip", "--without-mingle"]
+    served = ["-Q", queue] if queue else []
+    return [*celery, "-c", str(concurrency), "-n", node_name, *served, "--without-gossip", "--without-mingle"]
 
 
 def worker_environment(
@@ -162,7 +163,7 @@ class Supervisor:
         environment["MCQUEUE_READY_FD"] = str(writer)
         with child.log_path.open("ab") as output:
             child.process = subprocess.Popen(
-                worker_command(node, self.settings.batches_in_flight),
+                worker_command(node, self.settings.batches_in_flight, child.group.queue),
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,

@@ -14,24 +14,18 @@ from typing import Any
 
 from contract.errors import EngineDead, EngineError
 from contract.order import Arrangement, arrangements
-from contract.prompts import build_prompt
+from contract.prompts import build_prompt, context_source, wants_passages
 from contract.question import Question
+from contract.relevance import sources_of
 from contract.spec import Judge, RunSpec
-from contract.verdict import Failure, Outcome, Verdict
+from contract.verdict import Failure, Outcome, Passage, Verdict
+from workers.budget import fitted
 from workers.engines.base import Completion, Engine, Request
-from workers.scoring import MODES, Further, Reading
+from workers.scoring import MODES, Further, Item, Reading
 
 __all__ = ["Item", "failed", "no_judges", "outcome_of", "score_batch"]
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """A question to be scored as its run's spec says. Items of one batch may belong to different runs."""
-
-    question: Question
-    spec: RunSpec
 
 
 def no_judges(judge: Judge) -> Engine:
@@ -48,7 +42,8 @@ def score_batch(
     culprit stands alone. Only EngineDead is raised.
     """
     started = time.monotonic()
-    interviews = [[_Interview(item.spec, each) for each in arrangements(item.question, item.spec)] for item in items]
+    items = fitted(items, engine)
+    interviews = [_interviews(item) for item in items]
     everybody = [interview for of_item in interviews for interview in of_item]
     while waiting := [interview for interview in everybody if interview.requests]:
         for judge, company in _by_judge(waiting):
@@ -60,7 +55,11 @@ def score_batch(
             else:
                 _ask(asked, company)
     latency_ms = (time.monotonic() - started) * 1000
-    return [_verdict(item.question, of_item, latency_ms) for item, of_item in zip(items, interviews, strict=True)]
+    return [_verdict(item, of_item, latency_ms) for item, of_item in zip(items, interviews, strict=True)]
+
+
+def _interviews(item: Item) -> list[_Interview]:
+    return [_Interview(item.spec, each, item.passages) for each in arrangements(item.question, item.spec)]
 
 
 def _ask(engine: Engine, interviews: Sequence[_Interview]) -> None:
@@ -92,6 +91,7 @@ class _Interview:
 
     spec: RunSpec
     arrangement: Arrangement
+    passages: Sequence[Passage]
     requests: list[Request] = field(default_factory=list)
     reading: Reading | None = None
     failure: Failure | None = None
@@ -103,7 +103,7 @@ class _Interview:
     def __post_init__(self) -> None:
         question, mode = self.arrangement.question, MODES[self.spec.mode]
         try:
-            self.requests = mode.ask(question, build_prompt(question, self.spec), self.spec)
+            self.requests = mode.ask(question, build_prompt(question, self.spec, self.passages), self.spec)
             self._read = lambda completions: mode.read(question, completions, self.spec)
         except Exception as trouble:  # noqa: BLE001 - one question's trouble must not cost its batch
             self.fail("asked", trouble)
@@ -154,23 +154,33 @@ def _generate(engine: Engine, requests: list[Request]) -> list[Completion]:
         return _generate(engine, requests[:middle]) + _generate(engine, requests[middle:])
 
 
-def _verdict(question: Question, interviews: Sequence[_Interview], latency_ms: float) -> Verdict:
+def _verdict(item: Item, interviews: Sequence[_Interview], latency_ms: float) -> Verdict:
     failure = next((each.failure for each in interviews if each.failure), None)
     heard = [completion for each in interviews for completion in each.heard]
     found: dict[str, Any]
     if failure is not None:
         found = {"outcome": Outcome.FAILED, "error": failure}
     else:
-        found = _combined(question, [_in_original_labels(each) for each in interviews])
+        found = _combined(item.question, [_in_original_labels(each) for each in interviews])
     return Verdict(
-        question_id=question.id,
+        question_id=item.question.id,
         latency_ms=latency_ms,
         prompt_tokens=sum(each.prompt_tokens for each in heard),
         completion_tokens=sum(text.tokens for each in heard for text in each.texts),
         prefill_tokens=sum(each.prefill_tokens for each in heard),
         cached_tokens=sum(each.cached_tokens for each in heard),
+        context_source=context_source(item.question, item.spec, item.passages),
+        passages=item.passages,
+        retrieval_hit=_hit(item),
         **found,
     )
+
+
+def _hit(item: Item) -> bool | None:
+    """Whether a passage that answers the question was shown; None where nobody knows, or nothing was looked for."""
+    if not wants_passages(item.question, item.spec):
+        return None
+    return sources_of(item.question).hit(each for each in item.passages if each.shown)
 
 
 def _in_original_labels(interview: _Interview) -> Reading:

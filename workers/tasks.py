@@ -1,26 +1,30 @@
-"""The one task: take a batch's questions from the ledger, have them scored, commit the verdicts."""
+"""What a batch goes through in either stage, and the scoring stage: questions from the ledger, verdicts into it."""
 
 from __future__ import annotations
 
+import abc
 import logging
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from contract import keys
 from contract.errors import EngineDead, LedgerError, RunHalted, UnknownRun
 from contract.ledger import Ledger
-from contract.queue import MESSAGE_VERSION
+from contract.priority import Priority
+from contract.prompts import wants_passages
+from contract.queue import MESSAGE_VERSION, QuestionBatch
 from contract.settings import Settings
-from contract.spec import Judge, RunSpec
+from contract.spec import Judge, RunSpec, Stage
 from contract.verdict import Failure, Verdict
 from workers.aggregator import Batch, Held, Settlement
 from workers.engines.base import Engine
 from workers.events import BatchEvents
 from workers.pipeline import Item, failed, no_judges, score_batch
 
-__all__ = ["BatchScorer"]
+__all__ = ["BatchScorer", "BatchWork", "Endings", "Send", "Work", "send_on"]
 
 log = logging.getLogger(__name__)
 
@@ -30,12 +34,14 @@ LONGEST_PAUSE_S = 5.0
 RETRY_PAUSE_S = 1.0
 
 
-#: (run, question) → how it ended here: an outcome, or why it was not begun.
+#: Sends question batches on to a queue.
+Send: TypeAlias = Callable[[str, Sequence[QuestionBatch]], object]
+#: (run, question) → how it ended here: an outcome, where it went on to, or why it was not begun.
 Endings: TypeAlias = dict[tuple[str, str], str]
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
+class Work:
     """A question of the batch with what its verdict will say about how it came here."""
 
     item: Item
@@ -43,34 +49,36 @@ class _Work:
     attempts: int
 
 
-class BatchScorer:
+class BatchWork(abc.ABC):
     """Everything that a batch needs, without Celery: so it runs, and is tested, on a MemoryLedger as well."""
 
+    stage: Stage
+
     def __init__(
-        self,
-        settings: Settings,
-        ledger: Ledger,
-        engine: Engine,
-        worker: str,
-        stopping: Callable[[], bool] = lambda: False,
-        judge_engine: Callable[[Judge], Engine] = no_judges,
+        self, settings: Settings, ledger: Ledger, worker: str, send: Send, stopping: Callable[[], bool] = lambda: False
     ) -> None:
-        self._judge_engine = judge_engine
         self.settled = 0
         self._stopping = stopping
         self._settings = settings
         self._ledger = ledger
-        self._engine = engine
         self._worker = worker
+        self._send = send
         self._specs: dict[str, RunSpec] = {}
+
+    @abc.abstractmethod
+    def _unfit(self, spec: RunSpec) -> Failure | None:
+        """Why this worker must not do this stage for a run of that spec, if so."""
+
+    @abc.abstractmethod
+    def _together(self, batch: Batch, works: Sequence[Work]) -> Endings:
+        """Do this stage for `works` and say what became of each."""
 
     def run(self, batch: Batch, events: BatchEvents | None = None) -> None:
         """Score `batch`; settle each of its messages."""
         if events:
             events.started(batch)
         try:
-            outcomes = self._score(batch)
-            self._settle_messages(batch, outcomes)
+            self._settle_messages(batch, self._do(batch))
         except EngineDead as trouble:
             batch.fatal = str(trouble)
         except LedgerError as trouble:
@@ -82,12 +90,12 @@ class BatchScorer:
                 events.ended(batch)
         self._log(batch)
 
-    def _score(self, batch: Batch) -> Endings:
+    def _do(self, batch: Batch) -> Endings:
         """What became of the questions that this batch found unsettled."""
         endings: Endings = {}
-        ready: list[_Work] = []
-        suspects: list[_Work] = []
-        refused: list[tuple[_Work, Verdict]] = []
+        ready: list[Work] = []
+        suspects: list[Work] = []
+        refused: list[tuple[Work, Verdict]] = []
         for run_id, asked in _by_run(batch).items():
             try:
                 begun = self._begin(run_id, asked)
@@ -101,60 +109,54 @@ class BatchScorer:
                 else:
                     (ready if work.attempts <= SUSPECT_FROM else suspects).append(work)
         endings |= self._commit(batch, refused, time.time())
-        endings |= self._score_together(batch, ready)
+        if ready:
+            endings |= self._together(batch, ready)
         for suspect in suspects:
-            endings |= self._score_alone(batch, suspect)
+            endings |= self._alone(batch, suspect)
         return endings
 
-    def _begin(self, run_id: str, asked: dict[str, Held]) -> list[_Work]:
+    def _begin(self, run_id: str, asked: dict[str, Held]) -> list[Work]:
         """The unsettled ones of `asked`. Suspects come with an attempt that is counted when their turn comes.
 
         Raises RunHalted; the ledger has put them aside then, and their messages are no longer needed.
         """
         try:
-            begun = self._ledger.begin(run_id, list(asked), suspect_from=SUSPECT_FROM)
+            begun = self._ledger.begin(run_id, list(asked), suspect_from=SUSPECT_FROM, stage=self.stage)
             spec = self._spec(run_id)
         except UnknownRun:
             log.warning("run %s is unknown or purged: %d of its questions are dropped", run_id, len(asked))
             return []
         return [
-            _Work(Item(each.question, spec), asked[each.question.id], each.attempts + (not each.counted))
+            Work(Item(each.question, spec), asked[each.question.id], each.attempts + (not each.counted))
             for each in begun
         ]
 
-    def _refusal(self, work: _Work) -> Failure | None:
-        """Why this worker must not score the question, if so."""
+    def _refusal(self, work: Work) -> Failure | None:
+        """Why this worker must not take the question, if so."""
         spec, version = work.item.spec, work.held.version
         if version > MESSAGE_VERSION:
             message = f"message version {version}, this worker reads up to {MESSAGE_VERSION}: update the worker"
             return Failure(type="MessageTooNew", message=message)
-        if spec.model != self._settings.served_model:
-            message = f"the run asks for {spec.model}, this worker serves {self._settings.served_model}"
-            return Failure(type="WrongModel", message=message)
+        unfit = self._unfit(spec)
+        if unfit is not None:
+            return unfit
         if work.attempts > self._settings.max_attempts:
             message = f"begun {self._settings.max_attempts} times, and every time its worker died or failed"
             return Failure(type="TooManyAttempts", message=message)
         return None
 
-    def _score_together(self, batch: Batch, works: Sequence[_Work]) -> Endings:
-        if not works:
-            return {}
-        started_at = time.time()
-        verdicts = score_batch([work.item for work in works], self._engine, self._judge_engine)
-        return self._commit(batch, list(zip(works, verdicts, strict=True)), started_at)
-
-    def _score_alone(self, batch: Batch, work: _Work) -> Endings:
+    def _alone(self, batch: Batch, work: Work) -> Endings:
         """Begin a suspect by itself, so that the ledger knows whom to blame if this worker dies now."""
         log.warning("question %s was begun %d times: alone now", work.item.question.id, work.attempts - 1)
         run_id, question_id = work.held.run_id, work.item.question.id
         try:
-            if not self._ledger.begin(run_id, [question_id]):
+            if not self._ledger.begin(run_id, [question_id], stage=self.stage):
                 return {}
         except RunHalted as halt:
             return _not_begun(run_id, [question_id], halt)
-        return self._score_together(batch, [work])
+        return self._together(batch, [work])
 
-    def _completed(self, batch: Batch, work: _Work, verdict: Verdict, started_at: float) -> Verdict:
+    def _completed(self, batch: Batch, work: Work, verdict: Verdict, started_at: float) -> Verdict:
         return verdict.model_copy(
             update={
                 "attempts": work.attempts,
@@ -166,7 +168,7 @@ class BatchScorer:
             }
         )
 
-    def _commit(self, batch: Batch, verdicts: Sequence[tuple[_Work, Verdict]], started_at: float) -> Endings:
+    def _commit(self, batch: Batch, verdicts: Sequence[tuple[Work, Verdict]], started_at: float) -> Endings:
         by_run: dict[str, list[Verdict]] = defaultdict(list)
         for work, verdict in verdicts:
             by_run[work.held.run_id].append(self._completed(batch, work, verdict, started_at))
@@ -195,11 +197,11 @@ class BatchScorer:
             return
 
     def _settle_messages(self, batch: Batch, endings: Endings) -> None:
-        """Every question of every message is settled by now, by this batch or before it, or put aside in the ledger."""
+        """Every question of every message is settled by now, was sent on, or is put aside in the ledger."""
         for held in batch.held:
             counts = Counter(endings.get((held.run_id, each)) for each in held.question_ids)
             before = counts.pop(None, 0)
-            parts = [f"{n} {ending}" for ending, n in sorted(counts.items(), key=str)]
+            parts = [f"{n} {ending}" for ending, n in sorted((str(ending), n) for ending, n in counts.items())]
             held.summary = ", ".join(parts + ([f"{before} settled before"] if before else []))
             held.settlement = Settlement.ACKNOWLEDGE
 
@@ -234,6 +236,76 @@ class BatchScorer:
 def _not_begun(run_id: str, question_ids: Iterable[str], halt: RunHalted) -> Endings:
     log.info("run %s is %s: its questions are not begun", run_id, halt.state)
     return {(run_id, each): f"not begun: {halt.state}" for each in question_ids}
+
+
+class BatchScorer(BatchWork):
+    """The scoring stage."""
+
+    stage = Stage.SCORE
+
+    def __init__(
+        self,
+        settings: Settings,
+        ledger: Ledger,
+        engine: Engine,
+        worker: str,
+        send: Send,
+        stopping: Callable[[], bool] = lambda: False,
+        judge_engine: Callable[[Judge], Engine] = no_judges,
+    ) -> None:
+        super().__init__(settings, ledger, worker, send, stopping)
+        self._judge_engine = judge_engine
+        self._engine = engine
+
+    def _unfit(self, spec: RunSpec) -> Failure | None:
+        if spec.model == self._settings.served_model:
+            return None
+        message = f"the run asks for {spec.model}, this worker serves {self._settings.served_model}"
+        return Failure(type="WrongModel", message=message)
+
+    def _together(self, batch: Batch, works: Sequence[Work]) -> Endings:
+        started_at = time.time()
+        works, endings = self._with_passages(works)
+        verdicts = score_batch([work.item for work in works], self._engine, self._judge_engine) if works else []
+        return endings | self._commit(batch, list(zip(works, verdicts, strict=True)), started_at)
+
+    def _with_passages(self, works: Sequence[Work]) -> tuple[list[Work], Endings]:
+        """`works` with what was retrieved for them; a question that still wants passages goes back to get them."""
+        ready: list[Work] = []
+        astray: list[Work] = []
+        for run_id, of_run in _works_by_run(works).items():
+            wanting = [each.item.question.id for each in of_run if wants_passages(each.item.question, each.item.spec)]
+            found = self._ledger.passages(run_id, wanting)
+            for work in of_run:
+                question_id = work.item.question.id
+                if question_id not in wanting:
+                    ready.append(work)
+                elif question_id in found:
+                    ready.append(replace(work, item=replace(work.item, passages=found[question_id])))
+                else:
+                    astray.append(work)
+        return ready, send_on(self._send, astray, Stage.RETRIEVE, "back to retrieval")
+
+
+def send_on(send: Send, works: Sequence[Work], stage: Stage, ending: str) -> Endings:
+    """Send the questions of `works` to `stage`, in messages as they came, and call what became of them `ending`."""
+    by_queue: dict[str, dict[int, QuestionBatch]] = defaultdict(dict)
+    for work in works:
+        held, queue = work.held, keys.queue_of(stage, work.item.spec)
+        message = by_queue[queue].setdefault(
+            id(held), QuestionBatch(held.run_id, [], Priority(held.priority), held.published_at)
+        )
+        message.question_ids.append(work.item.question.id)
+    for queue, messages in by_queue.items():
+        send(queue, list(messages.values()))
+    return {(work.held.run_id, work.item.question.id): ending for work in works}
+
+
+def _works_by_run(works: Sequence[Work]) -> dict[str, list[Work]]:
+    runs: dict[str, list[Work]] = defaultdict(list)
+    for work in works:
+        runs[work.held.run_id].append(work)
+    return runs
 
 
 def _by_run(batch: Batch) -> dict[str, dict[str, Held]]:

@@ -1,4 +1,4 @@
-"""One worker process: its name, its engine, its side jobs, and the order in which they start and end."""
+"""One worker process: its name, its job, its side jobs, and the order in which they start and end."""
 
 from __future__ import annotations
 
@@ -9,18 +9,15 @@ from typing import Any
 
 from celery import Celery
 
-from contract.errors import EXIT_RETRY, LedgerError
+from contract.errors import LedgerError
 from contract.fleet import LEASE_S, Fleet, Wish, WorkerRecord, WorkerState
 from contract.ledger import RedisLedger
-from contract.queue import TASK_NAME, restore_held
+from contract.queue import restore_held, task_name
 from contract.settings import Settings
 from workers.aggregator import Batch
-from workers.ending import end_at_once
-from workers.engines import JudgeEngines, make_engine
-from workers.engines.guarded import Guarded
 from workers.events import BatchEvents
 from workers.janitor import Heart, Janitor
-from workers.tasks import BatchScorer
+from workers.jobs import make_job
 
 __all__ = ["Worker"]
 
@@ -35,6 +32,7 @@ class Worker:
         settings: Settings,
         app: Celery,
         name: str,
+        queue: str,
         *,
         stopping: Callable[[], bool],
         on_name_lost: Callable[[], None],
@@ -43,15 +41,14 @@ class Worker:
         self.name = name
         self.state = WorkerState.BOOTING
         self._settings = settings
+        self._queue = queue
         self._ledger = RedisLedger.connect(settings)
-        self._engine = Guarded(make_engine(settings), on_hang=lambda: end_at_once(EXIT_RETRY))
-        self._engine_is: dict[str, Any] = {}
+        self._job = make_job(settings, self._ledger, app, name, stopping, queue)
+        self._job_is: dict[str, Any] = {}
         self._fleet = Fleet(self._ledger.client, self._ledger.place)
-        self._judges = JudgeEngines(settings)
-        self._scorer = BatchScorer(settings, self._ledger, self._engine, name, stopping, self._judges.engine_of)
-        self._events = BatchEvents(app, name, TASK_NAME)
+        self._events = BatchEvents(app, name, task_name(queue))
         self._heart = Heart(settings, self.record, on_name_lost, on_wish)
-        self._janitor = Janitor(settings, app, name)
+        self._janitor = Janitor(settings, app, name, queue)
 
     def boot(self) -> None:
         """Take the name, put back what an earlier worker of that name held, boot the engine. Raises McqueueError."""
@@ -65,29 +62,27 @@ class Worker:
             log.warning("an earlier worker of this name held %d messages; they are back on the queue", messages)
         self._janitor.audit(thoroughly=had_predecessor)
         self._janitor.start()
-        log.info("booting %s with %s", self._settings.engine, self._settings.hf_model_id)
-        self._engine.start()
-        self._engine_is = self._engine.describe()
+        self._job.start()
+        self._job_is = self._job.describe()
 
     def ready(self) -> None:
         """The engine is up and messages are taken: tell the fleet, and the launcher if there is one."""
         self.state = WorkerState.READY
-        log.info("ready: takes question batches for %s", self._settings.served_model, extra={"action": "ready"})
+        log.info("ready: takes question batches for %s", self._job.name, extra={"action": "ready"})
         if channel := os.environ.get("MCQUEUE_READY_FD"):
             os.write(int(channel), b"ready\n")
 
     def run_batch(self, batch: Batch) -> None:
-        """Score `batch`, from any pool thread."""
-        self._scorer.run(batch, self._events)
+        """Do this worker's job for `batch`, from any pool thread."""
+        self._job.run(batch, self._events)
 
     def reconnected(self) -> None:
         """The broker was away: what it had in our name then may never have reached us."""
         self._janitor.restore_own_soon()
 
     def close(self) -> None:
-        """Free the engine and the name."""
-        self._engine.close()
-        self._judges.close()
+        """Free engine or index, and the name."""
+        self._job.close()
         self._janitor.stop()
         self._heart.stop()
         try:
@@ -99,11 +94,12 @@ class Worker:
         """What the fleet may know of this worker now."""
         return WorkerRecord(
             name=self.name,
-            model=self._settings.served_model,
+            model=self._job.name,
             state=self.state,
+            queue=self._queue,
             gpus=os.environ.get("CUDA_VISIBLE_DEVICES", ""),
-            engine=self._engine_is,
+            engine=self._job_is,
             batch_size=self._settings.batch_size,
-            settled=self._scorer.settled,
+            settled=self._job.settled,
             launched="MCQUEUE_READY_FD" in os.environ,
         )

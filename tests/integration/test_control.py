@@ -17,6 +17,8 @@ from tests.support import SIMULATED_MODEL, make_question, make_questions, open_r
 
 Verb = Callable[..., str]
 
+QUEUE = keys.score_queue(SIMULATED_MODEL)
+
 
 @pytest.fixture
 def app(settings: Settings) -> Celery:
@@ -37,7 +39,7 @@ def verb(redis_url: str) -> Verb:
 
 def sent(app: Celery, ledger: RedisLedger, count: int, name: str) -> Run:
     run = open_run(ledger, make_questions(count), name=name)
-    publish(app, SIMULATED_MODEL, run.run_id, ledger.unsettled(run.run_id), batch_size=4)
+    publish(app, QUEUE, run.run_id, ledger.unsettled(run.run_id), batch_size=4)
     return run
 
 
@@ -48,8 +50,7 @@ def wait_settled(ledger: RedisLedger, run: Run, at_least: int) -> None:
 def wait_nobody_holds(ledger: RedisLedger, run: Run) -> None:
     wait_until(
         lambda: (
-            queue_length(ledger.client, SIMULATED_MODEL) == 0
-            and not held_question_ids(ledger.client, ["w0@test"], run.run_id)
+            queue_length(ledger.client, QUEUE) == 0 and not held_question_ids(ledger.client, ["w0@test"], run.run_id)
         ),
         "every message to be gone",
     )
@@ -117,7 +118,10 @@ def test_a_cancelled_run_is_finished_by_enqueuing_the_same_thing_again(
     run_id = json.loads(verb("enqueue", file, "--json"))["run_id"]
     verb("cancel", run_id)
     with worker(tmp_path / "log", batch_size=16):
-        wait_until(lambda: queue_length(redis_ledger.client, SIMULATED_MODEL) == 0, "the messages to be dropped")
+        wait_until(
+            lambda: queue_length(redis_ledger.client, QUEUE) == 0,
+            "the messages to be dropped",
+        )
         assert redis_ledger.counts(run_id).settled == 0
         assert "was cancelled, goes on: 80 of 80 unsettled, 80 sent again" in verb("enqueue", file)
         wait_until(lambda: redis_ledger.counts(run_id).finished, "the run")
@@ -129,7 +133,7 @@ def test_failed_questions_that_are_requeued_are_scored_by_a_worker_that_can(
 ) -> None:
     questions = [make_question(n, question="bad luck" if n % 5 == 0 else "fine") for n in range(40)]
     run = open_run(redis_ledger, questions)
-    publish(app, SIMULATED_MODEL, run.run_id, redis_ledger.unsettled(run.run_id), batch_size=4)
+    publish(app, QUEUE, run.run_id, redis_ledger.unsettled(run.run_id), batch_size=4)
     with worker(tmp_path / "cannot", simulated={"reject_text": "bad luck"}):
         wait_until(lambda: redis_ledger.counts(run.run_id).finished, "the run with failures")
     assert redis_ledger.counts(run.run_id).of(Outcome.FAILED) == 8
@@ -150,7 +154,7 @@ def test_requeue_beside_a_busy_worker_doubles_nothing(
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path, verb: Verb
 ) -> None:
     run = sent(app, redis_ledger, 200, "busy")
-    lists = keys.broker_lists(keys.queue_name(SIMULATED_MODEL))
+    lists = keys.broker_lists(QUEUE)
     redis_ledger.client.ltrim(lists[2], 0, 19)  # thirty messages are lost
     with worker(tmp_path / "log", batch_size=8, simulated={"call_ms": 20}):
         for _ in range(5):

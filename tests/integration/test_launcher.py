@@ -77,7 +77,7 @@ def names(ledger: RedisLedger) -> list[str]:
 
 def send(app: Celery, ledger: RedisLedger, count: int, name: str = "test") -> str:
     run = open_run(ledger, make_questions(count), name=name)
-    publish(app, SIMULATED_MODEL, run.run_id, ledger.unsettled(run.run_id), 4)
+    publish(app, keys.score_queue(SIMULATED_MODEL), run.run_id, ledger.unsettled(run.run_id), 4)
     return run.run_id
 
 
@@ -168,7 +168,7 @@ def test_a_question_that_hangs_the_engine_is_convicted_and_its_company_scored(
     questions = make_questions(8)
     questions[5] = make_question(5, question="poison?")
     run = open_run(redis_ledger, questions)
-    publish(app, SIMULATED_MODEL, run.run_id, redis_ledger.unsettled(run.run_id), 8)
+    publish(app, keys.score_queue(SIMULATED_MODEL), run.run_id, redis_ledger.unsettled(run.run_id), 8)
     chosen = ("batch_size=8", "max_attempts=3", "simulated.hang_text=poison", "batch_deadline_s=1")
     with launched(tmp_path, *chosen):
         wait_finished(redis_ledger, run.run_id, timeout_s=120)

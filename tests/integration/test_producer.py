@@ -89,7 +89,7 @@ def settle(ledger: RedisLedger, run_id: str, ids: list[str]) -> None:
 
 def lose_messages(client: redis.Redis, keep: int = 0) -> None:
     """Take messages out of the queue as a broker that loses them would."""
-    for name in keys.broker_lists(keys.queue_name(MODEL)):
+    for name in keys.broker_lists(keys.score_queue(MODEL)):
         client.ltrim(name, 0, keep - 1) if keep else client.delete(name)
 
 
@@ -102,7 +102,7 @@ def test_what_is_enqueued_is_in_the_ledger_and_in_the_queue(
 
     ids = [f"q{n}" for n in range(100)]
     assert list(ledger.unsettled(found["run_id"])) == ids
-    assert queued_question_ids(ledger.client, MODEL, found["run_id"]) == set(ids)
+    assert queued_question_ids(ledger.client, keys.score_queue(MODEL), found["run_id"]) == set(ids)
     assert (found["messages"], found["queue_messages"]) == (7, 7)
 
 
@@ -115,7 +115,7 @@ def test_a_lost_message_is_sent_again_and_nothing_else(producer: Call, ledger: R
 
     assert again["state"] == "resumed"
     assert again["queue_messages"] == 4 + again["messages"]
-    assert queued_question_ids(ledger.client, MODEL, run_id) == {f"q{n}" for n in range(100)}
+    assert queued_question_ids(ledger.client, keys.score_queue(MODEL), run_id) == {f"q{n}" for n in range(100)}
 
 
 def test_an_enqueue_killed_while_it_writes_completes_when_repeated(
@@ -135,7 +135,7 @@ def test_an_enqueue_killed_while_it_writes_completes_when_repeated(
     assert (again["run_id"], again["state"], again["sent"]) == (run_id, "resumed", count)
     ids = [question.id for question, _ in ledger.results(run_id)]
     assert ids == [f"q{n}" for n in range(count)], "all there, in order, none twice"
-    assert queued_question_ids(ledger.client, MODEL, run_id) == set(ids)
+    assert queued_question_ids(ledger.client, keys.score_queue(MODEL), run_id) == set(ids)
     assert json.loads(producer("enqueue", "q.jsonl", "--json").stdout)["sent"] == 0
 
 
@@ -148,7 +148,7 @@ def test_two_producers_of_the_same_run_at_once_send_every_question_once(
     assert said[0]["run_id"] == said[1]["run_id"]
     assert sorted(each["sent"] for each in said) == [0, 10_000]
     assert said[0]["messages"] + said[1]["messages"] == 625
-    assert sum(ledger.client.llen(name) for name in keys.broker_lists(keys.queue_name(MODEL))) == 625
+    assert sum(ledger.client.llen(name) for name in keys.broker_lists(keys.score_queue(MODEL))) == 625
 
 
 def test_a_watch_heals_a_stall_and_sees_the_run_to_its_end(
@@ -159,7 +159,10 @@ def test_a_watch_heals_a_stall_and_sees_the_run_to_its_end(
     lose_messages(ledger.client)
 
     watching = command("watch", run_id)
-    wait_until(lambda: bool(queued_question_ids(ledger.client, MODEL, run_id)), "the questions to be sent again")
+    wait_until(
+        lambda: bool(queued_question_ids(ledger.client, keys.score_queue(MODEL), run_id)),
+        "the questions to be sent again",
+    )
     settle(ledger, run_id, [f"q{n}" for n in range(20)])
     out, err = watching.communicate(timeout=30)
 

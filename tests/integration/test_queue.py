@@ -30,19 +30,19 @@ from contract.fleet import Fleet, WorkerRecord, WorkerState
 from contract.priority import Priority
 from contract.queue import (
     MESSAGE_VERSION,
-    TASK_NAME,
     held_question_ids,
     make_celery,
     publish,
     queue_length,
     queued_question_ids,
     restore_held,
+    task_name,
 )
 from contract.sending import sole_sender
 from demo.valkey import free_port
 from tests.support import ROOT, SIMULATED_MODEL, make_questions, open_run
 
-QUEUE = keys.queue_name(SIMULATED_MODEL)
+QUEUE = keys.score_queue(SIMULATED_MODEL)
 
 #: A worker as far as the broker can tell: it takes messages into its own books, and is killed.
 DIES_HOLDING = """
@@ -109,7 +109,7 @@ def die_holding(fleet: Fleet, worker: str, messages: int) -> None:
 def sent_run(ledger: RedisLedger, app: Celery, questions: int, batch_size: int) -> Run:
     """A run whose questions are all on the queue."""
     run = open_run(ledger, make_questions(questions))
-    publish(app, SIMULATED_MODEL, run.run_id, ledger.unsettled(run.run_id), batch_size)
+    publish(app, QUEUE, run.run_id, ledger.unsettled(run.run_id), batch_size)
     return run
 
 
@@ -127,7 +127,7 @@ def test_each_priority_has_its_list_and_every_id_is_in_one_message(
     app: Celery, client: redis.Redis, priority: Priority, position: int
 ) -> None:
     ids = [f"q{number}" for number in range(10)]
-    assert publish(app, SIMULATED_MODEL, "run", iter(ids), batch_size=4, priority=priority) == 3
+    assert publish(app, QUEUE, "run", iter(ids), batch_size=4, priority=priority) == 3
     lists = keys.broker_lists(QUEUE)
     assert [client.llen(name) for name in lists] == [3 if each == position else 0 for each in range(4)]
     assert [message.ids for message in messages_in(client, lists[position])] == [ids[:4], ids[4:8], ids[8:]]
@@ -135,9 +135,9 @@ def test_each_priority_has_its_list_and_every_id_is_in_one_message(
 
 def test_a_message_says_its_task_its_run_its_version_and_when_it_was_sent(app: Celery, client: redis.Redis) -> None:
     before = time.time()
-    publish(app, SIMULATED_MODEL, "run", ["q0", "q1"], batch_size=16)
+    publish(app, QUEUE, "run", ["q0", "q1"], batch_size=16)
     (message,) = messages_in(client, keys.broker_lists(QUEUE)[2])
-    assert (message.headers["task"], message.run_id, message.ids) == (TASK_NAME, "run", ["q0", "q1"])
+    assert (message.headers["task"], message.run_id, message.ids) == (task_name(QUEUE), "run", ["q0", "q1"])
     assert message.options.keys() == {"version", "published_at"}
     assert message.options["version"] == MESSAGE_VERSION
     assert before <= message.options["published_at"] <= time.time()
@@ -146,40 +146,44 @@ def test_a_message_says_its_task_its_run_its_version_and_when_it_was_sent(app: C
 def test_a_message_shows_an_onlooker_the_number_of_questions_and_not_their_ids(
     app: Celery, client: redis.Redis
 ) -> None:
-    publish(app, SIMULATED_MODEL, "run", [f"a-long-id-{number}" for number in range(500)], batch_size=500)
+    publish(app, QUEUE, "run", [f"a-long-id-{number}" for number in range(500)], batch_size=500)
     (message,) = messages_in(client, keys.broker_lists(QUEUE)[2])
     assert message.headers["argsrepr"] == "run: 500 questions"
     assert "a-long-id" not in json.dumps(message.headers)
 
 
 def test_nothing_to_send_sends_nothing(app: Celery, client: redis.Redis) -> None:
-    assert publish(app, SIMULATED_MODEL, "run", [], batch_size=16) == 0
-    assert queue_length(client, SIMULATED_MODEL) == 0
+    assert publish(app, QUEUE, "run", [], batch_size=16) == 0
+    assert queue_length(client, QUEUE) == 0
 
 
 def test_more_messages_than_one_pipeline_takes_all_arrive_in_order(app: Celery, client: redis.Redis) -> None:
     ids = [f"q{number}" for number in range(2500)]
-    assert publish(app, SIMULATED_MODEL, "run", ids, batch_size=1) == 2500
+    assert publish(app, QUEUE, "run", ids, batch_size=1) == 2500
     assert [each.ids[0] for each in messages_in(client, keys.broker_lists(QUEUE)[2])] == ids
-    assert queued_question_ids(client, SIMULATED_MODEL, "run") == set(ids)
+    assert queued_question_ids(client, QUEUE, "run") == set(ids)
 
 
 def test_each_model_has_its_own_queue_whatever_model_the_sender_serves(app: Celery, client: redis.Redis) -> None:
-    publish(app, "Other/Model", "run", ["q0"], batch_size=16)
-    publish(app, SIMULATED_MODEL, "run", ["q1", "q2"], batch_size=1)
-    assert queue_length(client, "another-model") == 0
-    assert queue_length(client, "Other/Model") == queue_length(client, "other-model") == 1
-    assert queue_length(client, SIMULATED_MODEL) == 2
-    assert queued_question_ids(client, "Other/Model", "run") == {"q0"}
+    publish(app, keys.score_queue("Other/Model"), "run", ["q0"], batch_size=16)
+    publish(app, QUEUE, "run", ["q1", "q2"], batch_size=1)
+    assert queue_length(client, keys.score_queue("another-model")) == 0
+    assert (
+        queue_length(client, keys.score_queue("Other/Model"))
+        == queue_length(client, keys.score_queue("other-model"))
+        == 1
+    )
+    assert queue_length(client, QUEUE) == 2
+    assert queued_question_ids(client, keys.score_queue("Other/Model"), "run") == {"q0"}
 
 
 def test_queued_ids_are_read_back_from_all_lists_for_one_run_only(app: Celery, client: redis.Redis) -> None:
     for number, priority in enumerate(Priority):
-        publish(app, SIMULATED_MODEL, "run", [f"q{number}"], batch_size=16, priority=priority)
-    publish(app, SIMULATED_MODEL, "other", ["x"], batch_size=16)
-    assert queued_question_ids(client, SIMULATED_MODEL, "run") == {"q0", "q1", "q2"}
-    assert queued_question_ids(client, SIMULATED_MODEL, "other") == {"x"}
-    assert queue_length(client, SIMULATED_MODEL) == 4
+        publish(app, QUEUE, "run", [f"q{number}"], batch_size=16, priority=priority)
+    publish(app, QUEUE, "other", ["x"], batch_size=16)
+    assert queued_question_ids(client, QUEUE, "run") == {"q0", "q1", "q2"}
+    assert queued_question_ids(client, QUEUE, "other") == {"x"}
+    assert queue_length(client, QUEUE) == 4
 
 
 def ids_until(happening: Callable[[], object]) -> Iterator[str]:
@@ -195,7 +199,7 @@ def test_a_redis_that_goes_away_while_sending_is_told_with_what_to_do(tmp_path: 
     try:
         app = make_celery(load_settings(None, [f"redis_url=redis://{server.host}:{server.port}/0"]))
         with pytest.raises(RedisUnreachable, match="Repeat the command: it resumes") as caught:
-            publish(app, SIMULATED_MODEL, "run", ids_until(server.stop), batch_size=1)
+            publish(app, QUEUE, "run", ids_until(server.stop), batch_size=1)
         assert caught.value.retryable
     finally:
         with suppress(ValkeyServerNotStartedError):
@@ -208,7 +212,7 @@ def test_a_redis_that_is_not_there_is_told_too() -> None:
     app = make_celery(load_settings(None, ["redis_url=redis://:hunter2@127.0.0.1:1/0"]))
     app.conf.broker_transport_options |= {"max_retries": 1, "interval_start": 0}
     with pytest.raises(RedisUnreachable, match="Repeat the command: it resumes") as caught:
-        publish(app, SIMULATED_MODEL, "run", ["q0"], batch_size=16)
+        publish(app, QUEUE, "run", ["q0"], batch_size=16)
     assert "hunter2" not in str(caught.value)
     app.close()
     pools.reset()
@@ -217,7 +221,7 @@ def test_a_redis_that_is_not_there_is_told_too() -> None:
 def test_a_redis_that_fills_up_while_sending_is_told_with_the_remedy(app: Celery, client: redis.Redis) -> None:
     try:
         with pytest.raises(LedgerFull, match="Raise maxmemory"):
-            publish(app, SIMULATED_MODEL, "run", ids_until(lambda: client.config_set("maxmemory", 1)), batch_size=1)
+            publish(app, QUEUE, "run", ids_until(lambda: client.config_set("maxmemory", 1)), batch_size=1)
     finally:
         client.config_set("maxmemory", 0)
 
@@ -232,7 +236,7 @@ def test_what_a_dead_worker_held_is_seen_under_its_name_and_run(
     die_holding(Fleet(client), "gpu0", messages=2)
     held = held_question_ids(client, ["gpu0"], run.run_id)
     assert held == {"q0", "q1", "q2", "q3"}
-    assert queued_question_ids(client, SIMULATED_MODEL, run.run_id) == {"q4", "q5"}
+    assert queued_question_ids(client, QUEUE, run.run_id) == {"q4", "q5"}
     assert held_question_ids(client, ["gpu0"], "another run") == set()
     assert held_question_ids(client, ["gpu1"], run.run_id) == set()
     assert held_question_ids(client, ["gpu1", "gpu0"], run.run_id) == held
@@ -251,7 +255,7 @@ def test_what_a_dead_worker_held_goes_back_once_and_is_next_in_its_own_list(
     assert normal[2].ids == ["q4", "q5"]
     assert normal[0].options["version"] == MESSAGE_VERSION
     assert restore_held(settings, "gpu0") == 0
-    assert queue_length(client, SIMULATED_MODEL) == 3
+    assert queue_length(client, QUEUE) == 3
 
 
 def test_two_who_restore_at_once_put_each_message_back_once(
@@ -259,7 +263,7 @@ def test_two_who_restore_at_once_put_each_message_back_once(
 ) -> None:
     sent_run(redis_ledger, app, questions=40, batch_size=1)
     die_holding(Fleet(client), "gpu0", messages=40)
-    assert queue_length(client, SIMULATED_MODEL) == 0
+    assert queue_length(client, QUEUE) == 0
     together = threading.Barrier(2)
 
     def restore(_: int) -> None:
@@ -327,7 +331,7 @@ def test_nothing_is_missing_while_every_question_is_queued_held_or_settled(
     settle(redis_ledger, run, "q4", "q5")
     assert missing(redis_ledger, run) == []
     assert send_missing(redis_ledger, app, run, batch_size=2) == (0, 0)
-    assert queue_length(client, SIMULATED_MODEL) == 1
+    assert queue_length(client, QUEUE) == 1
 
 
 def test_what_a_lost_message_carried_is_found_in_input_order_and_sent_again_once(
@@ -347,7 +351,7 @@ def test_another_runs_messages_do_not_stand_in_for_lost_ones(
     redis_ledger: RedisLedger, app: Celery, client: redis.Redis
 ) -> None:
     run = open_run(redis_ledger, make_questions(2), name="lost")
-    publish(app, SIMULATED_MODEL, "another", ["q0", "q1"], batch_size=16)
+    publish(app, QUEUE, "another", ["q0", "q1"], batch_size=16)
     assert missing(redis_ledger, run) == ["q0", "q1"]
 
 

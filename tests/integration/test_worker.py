@@ -35,6 +35,8 @@ from tests.support import (
 )
 from workers.launcher import worker_command
 
+QUEUE = keys.score_queue(SIMULATED_MODEL)
+
 
 @pytest.fixture
 def app(settings: Settings) -> Celery:
@@ -42,7 +44,7 @@ def app(settings: Settings) -> Celery:
 
 
 def send(app: Celery, ledger: RedisLedger, run: Run, batch_size: int = 4, priority: Priority = Priority.NORMAL) -> int:
-    return publish(app, SIMULATED_MODEL, run.run_id, ledger.unsettled(run.run_id), batch_size, priority)
+    return publish(app, QUEUE, run.run_id, ledger.unsettled(run.run_id), batch_size, priority)
 
 
 def verdicts(ledger: RedisLedger, run: Run) -> list[Verdict]:
@@ -56,7 +58,7 @@ def wait_finished(ledger: RedisLedger, run: Run, timeout_s: float = 30.0) -> Non
 def wait_nothing_left(ledger: RedisLedger, name: str = "w0@test") -> None:
     """Every message is acknowledged: neither queued nor held."""
     wait_until(
-        lambda: queue_length(ledger.client, SIMULATED_MODEL) == 0 and not ledger.client.hlen(keys.unacked(name)),
+        lambda: queue_length(ledger.client, QUEUE) == 0 and not ledger.client.hlen(keys.unacked(name)),
         "every message to be acknowledged",
     )
 
@@ -200,7 +202,7 @@ def test_a_message_that_the_broker_lost_is_found_and_sent_again(
 ) -> None:
     run = open_run(redis_ledger, make_questions(40))
     send(app, redis_ledger, run)
-    queue = keys.broker_lists(keys.queue_name(SIMULATED_MODEL))[2]
+    queue = keys.broker_lists(keys.score_queue(SIMULATED_MODEL))[2]
     assert redis_ledger.client.lpop(queue) is not None
     assert redis_ledger.client.rpop(queue) is not None
     with worker(tmp_path / "log"):
@@ -230,7 +232,7 @@ def test_a_run_that_this_version_cannot_read_is_not_the_others_trouble(
     redis_ledger.client.sadd(keys.open_runs(), "from-the-future")
     run = open_run(redis_ledger, make_questions(20))
     send(app, redis_ledger, run)
-    assert redis_ledger.client.lpop(keys.broker_lists(keys.queue_name(SIMULATED_MODEL))[2]) is not None
+    assert redis_ledger.client.lpop(keys.broker_lists(keys.score_queue(SIMULATED_MODEL))[2]) is not None
     with worker(tmp_path / "log"):
         wait_finished(redis_ledger, run)
         assert [each.name for each in Fleet(redis_ledger.client).alive()] == ["w0@test"]

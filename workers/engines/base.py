@@ -91,6 +91,20 @@ class Engine(abc.ABC):
         Raises EngineDead when the engine is gone, EngineOutOfMemory when fewer requests might do, EngineError else.
         """
 
+    def excess_tokens(self, requests: Sequence[Request]) -> list[int]:
+        """By how many tokens each request, with the answer it asks for, is too long for the model's context; else 0.
+
+        An engine that cannot tell says 0, and refuses what is too long when it is asked.
+        """
+        return [0] * len(requests)
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text, without special ones; at most that many where the engine cannot tell.
+
+        No tokenizer makes more tokens of a text than it has UTF-8 bytes.
+        """
+        return [len(each.encode()) for each in texts]
+
     @abc.abstractmethod
     def describe(self) -> dict[str, Any]:
         """What decides the numbers: engine, version, model, dtype and the like. JSON values."""

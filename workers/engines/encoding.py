@@ -70,6 +70,11 @@ class PromptEncoder:
             encoded.append(Encoded(texts.all[0], prompt, [whole[len(prompt) :] for whole in wholes]))
         return encoded
 
+    def count(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text, without special ones."""
+        with self._lock:
+            return [len(ids) for ids in self._ids(list(texts), special=False)]
+
     def _shown(self, request: Request) -> _Texts | None:
         continuations = request.continuations if isinstance(request, ScoreRequest) else ()
         if request.chat is ChatTemplate.NEVER or (request.chat is ChatTemplate.AUTO and not self.has_chat_template):

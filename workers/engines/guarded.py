@@ -62,6 +62,12 @@ class Guarded(Engine):
                     done.append(Completion(error=Failure(type=type(trouble).__name__, message=str(trouble))))
         return done
 
+    def excess_tokens(self, requests: Sequence[Request]) -> list[int]:
+        return self._engine.excess_tokens(requests)
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        return self._engine.count_tokens(texts)
+
     def describe(self) -> dict[str, Any]:
         return self._engine.describe()
 

@@ -10,7 +10,7 @@ from contract.errors import RequestRejected
 from workers.engines.base import Completion, GenerateRequest, Request, Text
 from workers.engines.encoding import Encoded
 
-__all__ = ["Plan", "Prefill", "ScorePlan", "TextPlan", "make_plan"]
+__all__ = ["Plan", "Prefill", "ScorePlan", "TextPlan", "excess_tokens", "make_plan"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,22 @@ class Plan(Protocol):
         """The completion that vLLM's outputs amount to."""
 
 
+def excess_tokens(request: Request, encoded: Encoded, limit: int) -> int:
+    """By how many tokens `request` is too long for a context of `limit`, with all that may be written; else 0."""
+    if isinstance(request, GenerateRequest):
+        return max(0, len(encoded.prompt) + request.sampling.max_tokens - limit)
+    return max(0, len(encoded.prompt) + _scored(encoded) + 1 - limit)
+
+
+def _scored(encoded: Encoded) -> int:
+    """Tokens that are fed after the prompt, besides the one that vLLM generates whether it is wanted or not.
+
+    A single-token choice is read from the prompt's own last position.
+    """
+    longest = max(map(len, encoded.tails))
+    return longest if longest > 1 else 0
+
+
 def make_plan(request: Request, encoded: Encoded, limit: int) -> Plan | RequestRejected:
     """The plan for `request`; `limit` is the model's context in tokens.
 
@@ -60,9 +76,8 @@ def make_plan(request: Request, encoded: Encoded, limit: int) -> Plan | RequestR
         if prompt >= limit:
             return RequestRejected(f"Prompt of {prompt} tokens fills the context of {limit}.", hint=hint)
         return TextPlan(encoded.prompt, request)
-    longest = max(map(len, encoded.tails))
-    # vLLM generates one token, whether it is wanted or not; a single-token choice needs no other.
-    if prompt + (longest if longest > 1 else 0) + 1 > limit:
+    if excess_tokens(request, encoded, limit):
+        longest = max(map(len, encoded.tails))
         return RequestRejected(
             f"Prompt of {prompt} tokens and longest choice of {longest} exceed the context of {limit}.", hint=hint
         )

@@ -57,6 +57,14 @@ class SimulatedEngine(Engine):
             raise EngineDead("The simulated engine's core is gone.")
         return [self._complete(request) for request in requests]
 
+    def excess_tokens(self, requests: Sequence[Request]) -> list[int]:
+        limit = int(self.settings.vllm_args.get("max_model_len", 2**31))
+        answers = [each.sampling.max_tokens if isinstance(each, GenerateRequest) else 0 for each in requests]
+        return [max(0, len(each.prompt.split()) + n - limit) for each, n in zip(requests, answers, strict=True)]
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        return [len(each.split()) for each in texts]
+
     def describe(self) -> dict[str, Any]:
         return {"engine": "simulated", **self.settings.simulated.model_dump(exclude_defaults=True)}
 

@@ -27,7 +27,7 @@ from workers.engines.arguments import check_arguments, engine_environment, insta
 from workers.engines.base import Completion, Engine, Request
 from workers.engines.encoding import PromptEncoder
 from workers.engines.packaged import resolve
-from workers.engines.plan import Plan, Prefill, make_plan
+from workers.engines.plan import Plan, Prefill, excess_tokens, make_plan
 
 __all__ = ["VllmEngine"]
 
@@ -86,6 +86,16 @@ class VllmEngine(Engine):
         ]
         outputs = iter(self._ask([prefill for plan in plans for prefill in _prefills(plan)]))
         return [_read(plan, [next(outputs) for _ in _prefills(plan)]) for plan in plans]
+
+    def excess_tokens(self, requests: Sequence[Request]) -> list[int]:
+        limit = self._running().engine.model_config.max_model_len
+        return [
+            0 if isinstance(each, RequestRejected) else excess_tokens(request, each, limit)
+            for request, each in zip(requests, self.encoder.encode(requests), strict=True)
+        ]
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        return self.encoder.count(texts)
 
     def describe(self) -> dict[str, Any]:
         config = self._running().engine.vllm_config

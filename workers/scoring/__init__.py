@@ -2,9 +2,9 @@
 
 from contract.spec import Mode
 from workers.scoring import generate, judge, letter, likelihood, vote
-from workers.scoring.base import Further, Reading, ScoringMode
+from workers.scoring.base import Further, Item, Reading, ScoringMode
 
-__all__ = ["MODES", "Further", "Reading", "ScoringMode"]
+__all__ = ["MODES", "Further", "Item", "Reading", "ScoringMode"]
 
 MODES: dict[Mode, ScoringMode] = {
     Mode.LETTER: ScoringMode(letter.ask, letter.read),

@@ -9,9 +9,20 @@ from typing import NamedTuple
 
 from contract.question import Question
 from contract.spec import Judge, RunSpec
+from contract.verdict import Passage
 from workers.engines.base import Completion, Request
 
-__all__ = ["Further", "Reading", "ScoringMode", "compare"]
+__all__ = ["Further", "Item", "Reading", "ScoringMode", "compare"]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A question to be scored as its run's spec says. Items of one batch may belong to different runs."""
+
+    question: Question
+    spec: RunSpec
+    #: What was retrieved for it, best first.
+    passages: tuple[Passage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ from kombu.transport.redis import Channel
 
 from contract import keys
 from contract.priority import Priority
+from contract.spec import IndexKind, Retrieval
+from tests.support import make_spec
 
 
 def test_no_two_keys_are_the_same() -> None:
@@ -14,22 +16,40 @@ def test_no_two_keys_are_the_same() -> None:
         names += keys.run_keys(each).all()
         names += [keys.worker(each), keys.restore_lock(each), keys.audit_lock(each), keys.unacked(each)]
         names += keys.unacked_options(each).values()
-        names += keys.broker_lists(keys.queue_name(each))
+        names += keys.broker_lists(keys.score_queue(each)) + keys.broker_lists(keys.retrieve_queue(each))
     names = [each for each in names if each not in {keys.unacked("a"), keys.unacked("b")}]
-    assert len(names) == len(set(names)) == 3 + 2 * (9 + 3 + 2 + 4)
+    assert len(names) == len(set(names)) == 3 + 2 * (11 + 3 + 2 + 8)
 
 
 def test_the_ledgers_keys_start_with_the_projects_name() -> None:
     assert keys.run_keys("demo-1").all() == [
         f"mcqueue:run:demo-1:{each}"
-        for each in ("aside", "attempts", "counts", "meta", "order", "questions", "state", "todo", "verdicts")
+        for each in (
+            "aside",
+            "attempts",
+            "counts",
+            "lookups",
+            "meta",
+            "order",
+            "passages",
+            "questions",
+            "state",
+            "todo",
+            "verdicts",
+        )
     ]
     others = [keys.runs(), keys.open_runs(), keys.workers(), keys.worker("w"), keys.restore_lock("w")]
     assert [each for each in others if not each.startswith("mcqueue:")] == []
 
 
 def test_a_queue_is_called_after_the_model_in_whatever_spelling() -> None:
-    assert keys.queue_name("Org/Model 7B") == keys.queue_name("org-model-7b") == "score.org-model-7b"
+    assert keys.score_queue("Org/Model 7B") == keys.score_queue("org-model-7b") == "score.org-model-7b"
+
+
+def test_questions_of_a_run_with_retrieval_pass_through_its_index_first() -> None:
+    rag = Retrieval(index="Facts", index_digest="0" * 64, kind=IndexKind.BM25)
+    assert keys.route(make_spec(model="m", rag=rag)) == ("retrieve.facts", "score.m")
+    assert keys.route(make_spec(model="m")) == ("score.m",)
 
 
 def test_the_most_urgent_list_comes_first_and_has_the_queues_plain_name() -> None:

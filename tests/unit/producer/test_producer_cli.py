@@ -203,7 +203,11 @@ def test_status_shows_counts_accuracy_queue_and_workers(
 ) -> None:
     run_id = producer.json("enqueue", five)["run_id"]
     settle(ledger, run_id, but=Outcome.FAILED)
-    broker.live.append(WorkerRecord(name="gpu0", model="smollm2-135m-instruct", state=WorkerState.READY))
+    broker.live.append(
+        WorkerRecord(
+            name="gpu0", model="smollm2-135m-instruct", state=WorkerState.READY, queue="score.smollm2-135m-instruct"
+        )
+    )
 
     text = producer("status").stdout
 
@@ -213,7 +217,7 @@ def test_status_shows_counts_accuracy_queue_and_workers(
     assert "correct 4 · wrong 0 · unanswered 0 · failed 1" in text
     assert "1 live: gpu0" in text
     found = producer.json("status")
-    assert (found["finished"], found["queue_messages"], found["workers"][0]["name"]) == (True, 3, "gpu0")
+    assert (found["finished"], sum(found["queues"].values()), found["workers"][0]["name"]) == (True, 3, "gpu0")
 
 
 def test_runs_are_listed_newest_first(producer: Producer, five: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Self
 import pytest
 from rich.console import Console
 
+from contract import keys
 from contract.errors import LedgerError, RedisUnreachable, UnknownRun
 from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import Counts, Run, RunState
@@ -78,7 +79,7 @@ def settle(ledger: MemoryLedger, run: Run, count: int = 5) -> None:
 
 
 def worker(model: str) -> WorkerRecord:
-    return WorkerRecord(name="w", model=model, state=WorkerState.READY)
+    return WorkerRecord(name="w", model=model, state=WorkerState.READY, queue=keys.score_queue(model))
 
 
 def test_a_watch_ends_when_the_run_is_settled(ledger: MemoryLedger, broker: MemoryBroker, run: Run) -> None:
@@ -111,7 +112,9 @@ def test_absent_workers_are_mentioned_after_ten_seconds_and_then_once_a_minute(
     watch(ledger, broker, run.run_id, screen, clock=Script({80: lambda: settle(ledger, run)}).clock())
 
     assert len(screen.said) == 2
-    assert screen.said[0] == ("No worker has served 'smollm2-135m-instruct' for 10 s. Start one: python -m workers up")
+    assert screen.said[0] == (
+        "No worker has taken from score.smollm2-135m-instruct for 10 s. Start one: python -m workers up"
+    )
     assert "for 70 s" in screen.said[1]
 
 

@@ -10,7 +10,7 @@ import pytest
 from contract import load_settings
 from contract.errors import EngineError, EngineOutOfMemory
 from tests.support import make_questions
-from workers.engines.base import Completion, Request, ScoreRequest
+from workers.engines.base import Completion, Engine, Request, ScoreRequest
 from workers.engines.guarded import Guarded
 from workers.engines.simulated import SimulatedEngine
 
@@ -79,3 +79,8 @@ def test_a_call_that_never_ends_is_noticed_and_one_that_ends_is_not() -> None:
     threading.Thread(target=door.generate, args=(requests(4),), daemon=True).start()
     assert hung.wait(10)
     door.close()
+
+
+def test_nothing_that_an_engine_can_do_is_lost_behind_the_guard() -> None:
+    own = {name for name, value in vars(Guarded).items() if callable(value)}
+    assert {name for name, value in vars(Engine).items() if callable(value) and not name.startswith("_")} <= own

@@ -10,7 +10,7 @@ import pytest
 from contract import Ledger, MemoryLedger, Outcome, Run, RunState, load_settings
 from contract.errors import EngineDead, RedisUnreachable
 from contract.ledger import Committed
-from contract.queue import MESSAGE_VERSION
+from contract.queue import MESSAGE_VERSION, QuestionBatch
 from contract.verdict import Verdict
 from tests.support import SIMULATED_MODEL, make_questions, open_run
 from workers.aggregator import Batch, Held, Settlement
@@ -39,7 +39,13 @@ class CountingEngine(SimulatedEngine):
 
 def message(run: Run, *question_ids: str, version: int = MESSAGE_VERSION) -> Held:
     """A question batch as the aggregator would hold it; what Celery does with the request is not looked at here."""
-    return Held(cast(Any, None), run.run_id, question_ids, published_at=0.0, version=version, arrived_at=0.0)
+    return Held(
+        cast(Any, None), run.run_id, question_ids, published_at=0.0, priority=6, version=version, arrived_at=0.0
+    )
+
+
+def nowhere(queue: str, messages: Sequence[QuestionBatch]) -> None:
+    raise AssertionError(f"{len(messages)} messages sent to {queue}")
 
 
 def batch_of(*held: Held) -> Batch:
@@ -58,7 +64,7 @@ def books() -> MemoryLedger:
 
 def score(books: Ledger, engine: CountingEngine, *held: Held) -> Batch:
     batch = batch_of(*held)
-    BatchScorer(SETTINGS, books, engine, "w@host").run(batch)
+    BatchScorer(SETTINGS, books, engine, "w@host", nowhere).run(batch)
     return batch
 
 

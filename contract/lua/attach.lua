@@ -1,0 +1,16 @@
+-- Keep what was retrieved for questions until they are settled.
+-- KEYS  1 meta  2 todo  3 passages  4 lookups
+-- ARGV  pairs: question id, its passages as JSON
+-- Returns false for a purged run, else how many were kept: a question that was settled meanwhile needs none.
+if redis.call('EXISTS', KEYS[1]) == 0 then
+  return false
+end
+local kept = 0
+for i = 1, #ARGV, 2 do
+  if redis.call('SISMEMBER', KEYS[2], ARGV[i]) == 1 then
+    redis.call('HSET', KEYS[3], ARGV[i], ARGV[i + 1])
+    kept = kept + 1
+  end
+  redis.call('HDEL', KEYS[4], ARGV[i])
+end
+return kept

@@ -1,0 +1,185 @@
+"""Retrieval on real processes: an index, a worker that searches it, one that scores, and what comes between them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from celery import Celery
+
+from contract import Outcome, RedisLedger, Run, Settings, Verdict, keys
+from contract.index import read_manifest
+from contract.queue import make_celery, publish, queue_length
+from contract.spec import IndexKind, Retrieval
+from tests.support import (
+    SIMULATED_MODEL,
+    build_test_index,
+    make_question,
+    open_run,
+    process,
+    processes_of_session,
+    wait_until,
+    worker,
+)
+
+QUEUE = keys.retrieve_queue("facts")
+FACTS = [f"The answer to question number{number} stands here." for number in range(40)]
+
+
+@pytest.fixture
+def app(settings: Settings) -> Celery:
+    return make_celery(settings)
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Path:
+    """An index called `facts`: passage p7 has the word that question 7 asks for, and no other has."""
+    return build_test_index(tmp_path / "facts", FACTS)
+
+
+def retrieval(index: Path, **changes: object) -> Retrieval:
+    manifest = read_manifest(index)
+    fields = {"index": manifest.plan.name, "index_digest": manifest.digest, "kind": IndexKind.BM25}
+    return Retrieval.model_validate({**fields, "retrieval_top_k": 3, **changes})
+
+
+def open_rag_run(ledger: RedisLedger, index: Path, count: int = 40, **changes: object) -> Run:
+    questions = [
+        make_question(number, question=f"What is number{number} about?", gold_passages=(f"p{number}",))
+        for number in range(count)
+    ]
+    return open_run(ledger, questions, rag=retrieval(index, **changes))
+
+
+def send(app: Celery, ledger: RedisLedger, run: Run, batch_size: int = 4) -> int:
+    return publish(app, keys.route(run.spec)[0], run.run_id, ledger.unsettled(run.run_id), batch_size)
+
+
+@contextmanager
+def searcher(tmp_path: Path, index: Path, name: str = "r0") -> Iterator[int]:
+    """A worker that searches `index`; gives its process id."""
+    with worker(tmp_path / name, name, QUEUE, indexes=[str(index)]) as child:
+        yield child.pid
+
+
+@pytest.fixture
+def finished(redis_ledger: RedisLedger) -> Callable[[Run], list[Verdict]]:
+    def wait(run: Run) -> list[Verdict]:
+        wait_until(lambda: redis_ledger.counts(run.run_id).finished, f"{run.run_id} to finish", 60)
+        return [verdict for _, verdict in redis_ledger.results(run.run_id) if verdict is not None]
+
+    return wait
+
+
+def test_every_question_is_scored_with_what_was_found_for_it(
+    redis_ledger: RedisLedger, app: Celery, index: Path, tmp_path: Path, finished: Callable[[Run], list[Verdict]]
+) -> None:
+    run = open_rag_run(redis_ledger, index)
+    with worker(tmp_path / "w0"), searcher(tmp_path, index):
+        send(app, redis_ledger, run)
+        verdicts = finished(run)
+    assert [each.passages[0].id for each in verdicts] == [f"p{number}" for number in range(40)]
+    assert all(each.retrieval_hit and each.attempts == 1 for each in verdicts)
+    assert not redis_ledger.client.exists(keys.run_keys(run.run_id).passages, keys.run_keys(run.run_id).lookups)
+
+
+def test_questions_wait_for_a_retrieval_worker_and_are_not_scored_without_one(
+    redis_ledger: RedisLedger, app: Celery, index: Path, tmp_path: Path, finished: Callable[[Run], list[Verdict]]
+) -> None:
+    run = open_rag_run(redis_ledger, index, count=8)
+    closed_book = open_run(redis_ledger, [make_question(number) for number in range(8)], "closed")
+    with worker(tmp_path / "w0"):
+        send(app, redis_ledger, run)
+        send(app, redis_ledger, closed_book)
+        finished(closed_book)
+        assert redis_ledger.counts(run.run_id).settled == 0
+        assert queue_length(redis_ledger.client, QUEUE) == 2
+        with searcher(tmp_path, index):
+            assert all(each.passages for each in finished(run))
+
+
+def test_a_killed_retrieval_worker_loses_no_question(
+    redis_ledger: RedisLedger, app: Celery, index: Path, tmp_path: Path, finished: Callable[[Run], list[Verdict]]
+) -> None:
+    run = open_rag_run(redis_ledger, index)
+    with worker(tmp_path / "w0"), searcher(tmp_path, index, "r0") as first:
+        # It holds messages for a batch that never fills, until it is killed with them in its hands.
+        os.kill(first, signal.SIGSTOP)
+        send(app, redis_ledger, run)
+        os.kill(first, signal.SIGCONT)
+        wait_until(lambda: bool(redis_ledger.client.hlen(keys.unacked("r0@test"))), "it to hold a message")
+        os.kill(first, signal.SIGKILL)
+        with searcher(tmp_path, index, "r1"):
+            verdicts = finished(run)
+    assert [each.passages[0].id for each in verdicts] == [f"p{number}" for number in range(40)]
+
+
+def test_an_index_that_was_built_anew_refuses_the_questions_of_the_old_one(
+    redis_ledger: RedisLedger, app: Celery, index: Path, tmp_path: Path, finished: Callable[[Run], list[Verdict]]
+) -> None:
+    run = open_rag_run(redis_ledger, index, count=4, index_digest="9" * 64)
+    with searcher(tmp_path, index):
+        send(app, redis_ledger, run)
+        verdicts = finished(run)
+    assert {(each.outcome, each.error.type if each.error else "") for each in verdicts} == {
+        (Outcome.FAILED, "WrongIndex")
+    }
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda index: (index / "manifest.json").unlink(), "holds no manifest.json"),
+        (lambda index: (index / "passages.arrow").write_bytes(b"x"), "passages.arrow"),
+        (Path.exists, "the settings name no such index"),
+    ],
+)
+def test_a_worker_without_its_index_says_what_is_wrong_and_takes_nothing(
+    damage: Callable[[Path], object],
+    says: str,
+    redis_ledger: RedisLedger,
+    app: Celery,
+    index: Path,
+    tmp_path: Path,
+) -> None:
+    run = open_rag_run(redis_ledger, index, count=4)
+    send(app, redis_ledger, run)
+    damage(index)
+    queue = QUEUE if "no such" not in says else keys.retrieve_queue("another")
+    with (
+        pytest.raises(AssertionError, match="the worker ended") as ended,
+        worker(tmp_path / "r0", "r0", queue, indexes=[str(index)]),
+    ):
+        pass
+    assert says in str(ended.value)
+    assert "Traceback" not in str(ended.value)
+    assert queue_length(redis_ledger.client, QUEUE) == 1
+
+
+def test_up_starts_a_worker_for_each_index_beside_the_models(
+    redis_ledger: RedisLedger, app: Celery, index: Path, tmp_path: Path, finished: Callable[[Run], list[Verdict]]
+) -> None:
+
+    run = open_rag_run(redis_ledger, index, count=8)
+    send(app, redis_ledger, run)
+    settings = ["engine=simulated", f"model={SIMULATED_MODEL}", f"indexes=[{index}]", "gpu_groups=auto"]
+    arguments = [part for each in settings for part in ("--set", each)]
+    with process("-m", "workers", "up", *arguments, "--logs", str(tmp_path / "logs"), log=tmp_path / "up") as launcher:
+        assert all(each.passages for each in finished(run))
+        launcher.terminate()
+        assert launcher.wait(timeout=30) == 0
+        assert processes_of_session(launcher.pid) == []
+    assert {path.stem for path in (tmp_path / "logs").iterdir()} == {"cpu0", "retrieve-facts"}
+
+
+def test_a_worker_serves_one_queue(redis_url: str, index: Path, tmp_path: Path) -> None:
+    with (
+        pytest.raises(AssertionError, match="the worker ended") as ended,
+        worker(tmp_path / "r0", "r0", f"{QUEUE},{keys.score_queue(SIMULATED_MODEL)}", indexes=[str(index)]),
+    ):
+        pass
+    assert "a worker serves one queue" in str(ended.value)

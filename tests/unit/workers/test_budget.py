@@ -1,0 +1,101 @@
+"""How many passages a prompt has room for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from contract.prompts import build_prompt
+from contract.settings import load_settings
+from contract.spec import IndexKind, Mode, Retrieval, Sampling
+from contract.verdict import ContextSource, Outcome, Passage
+from tests.support import make_question, make_spec
+from workers.budget import fitted
+from workers.engines.simulated import SimulatedEngine
+from workers.pipeline import score_batch
+from workers.scoring import Item
+
+#: Ten words each, which the simulated engine takes for tokens.
+PASSAGES = tuple(
+    Passage(id=f"p{rank}", rank=rank, score=1 / rank, text=" ".join([f"p{rank}"] * 10)) for rank in range(1, 6)
+)
+
+
+def engine(max_model_len: int) -> SimulatedEngine:
+    made = SimulatedEngine(load_settings(None, ["engine=simulated", f"vllm_args.max_model_len={max_model_len}"]))
+    made.start()
+    return made
+
+
+def item(passages: tuple[Passage, ...] = PASSAGES, max_context_tokens: int | None = None, **spec: Any) -> Item:
+    rag = Retrieval(index="facts", index_digest="0" * 64, kind=IndexKind.BM25, max_context_tokens=max_context_tokens)
+    prompt = {"name": "p", "text": "{% if context %}Context: {{ context }}\n{% endif %}Question: {{ question }}"}
+    return Item(make_question(1), make_spec(rag=rag, prompt=prompt, **spec), passages)
+
+
+def shown(fitted_item: Item) -> list[str]:
+    return [each.id for each in fitted_item.passages if each.shown]
+
+
+def words(question_item: Item) -> int:
+    return len(build_prompt(question_item.question, question_item.spec, question_item.passages).split())
+
+
+def test_every_passage_is_shown_where_there_is_room() -> None:
+    assert fitted([item()], engine(words(item()))) == [item()]
+
+
+@pytest.mark.parametrize(("missing", "left"), [(1, 4), (10, 4), (11, 3), (50, 0)])
+def test_passages_go_whole_and_from_the_lowest_rank_until_the_prompt_fits(missing: int, left: int) -> None:
+    (short,) = fitted([item()], engine(words(item()) - missing))
+    assert shown(short) == [f"p{rank}" for rank in range(1, left + 1)]
+    assert [each.id for each in short.passages] == [each.id for each in PASSAGES], "what was retrieved stays known"
+
+
+def test_passages_share_max_context_tokens() -> None:
+    (short,) = fitted([item(max_context_tokens=29)], engine(1000))
+    assert shown(short) == ["p1", "p2"]
+
+
+def test_each_item_of_a_batch_has_its_own_budget() -> None:
+    few = item(PASSAGES[:1])
+    assert [shown(each) for each in fitted([item(), few], engine(words(few) + 10))] == [["p1", "p2"], ["p1"]]
+
+
+def test_a_question_without_passages_is_left_alone() -> None:
+    assert fitted([item(())], engine(1)) == [item(())]
+
+
+def test_a_prompt_leaves_room_for_the_longest_answer() -> None:
+    writes = item(mode=Mode.GENERATE, sampling=Sampling(max_tokens=8))
+    (short,) = fitted([writes], engine(words(writes) + 7))
+    assert shown(short) == ["p1", "p2", "p3", "p4"]
+
+
+def test_an_engine_that_cannot_count_tokens_counts_bytes_so_that_no_passage_is_too_many() -> None:
+    from workers.engines.base import Engine
+
+    assert Engine.count_tokens(engine(1), ["five ", "é"]) == [5, 2]
+
+
+def test_the_verdict_tells_which_passages_were_shown_and_whether_one_of_them_answers() -> None:
+    questions = [make_question(1, gold_passages=("p1",)), make_question(1, gold_passages=("p5",)), make_question(1)]
+    items = [Item(question, item().spec, PASSAGES) for question in questions]
+    verdicts = score_batch(items, engine(words(item()) - 10))
+    assert [each.retrieval_hit for each in verdicts] == [True, False, None]
+    assert [each.passages_left_out for each in verdicts] == [1, 1, 1]
+    assert {each.context_source for each in verdicts} == {ContextSource.RETRIEVED}
+    assert not any(each.outcome is Outcome.FAILED for each in verdicts)
+
+
+def test_a_question_asked_with_its_own_context_was_not_retrieved_for() -> None:
+    question = make_question(1, context="Its own.", gold_passages=("p1",))
+    (verdict,) = score_batch([Item(question, item(use_context_field=True).spec, ())], engine(1000))
+    assert (verdict.context_source, verdict.retrieval_hit) == (ContextSource.QUESTION, None)
+
+
+def test_nothing_found_is_a_prompt_without_context_and_a_miss() -> None:
+    question = make_question(1, gold_passages=("p1",))
+    (verdict,) = score_batch([Item(question, item().spec, ())], engine(1000))
+    assert (verdict.context_source, verdict.retrieval_hit) == (ContextSource.NONE, False)

@@ -1,0 +1,242 @@
+"""The retrieval stage on a ledger in memory: what is looked up, kept, sent on, and what fails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+
+from contract import Outcome, Passage, Run, Verdict
+from contract.index import Bm25Options, Chunking, Counts, IndexPlan, Manifest
+from contract.memory import MemoryLedger
+from contract.priority import Priority
+from contract.question import Question
+from contract.queue import MESSAGE_VERSION, QuestionBatch
+from contract.settings import load_settings
+from contract.spec import IndexKind, Query, Retrieval, Stage
+from tests.support import SIMULATED_MODEL, make_question, make_questions, open_run
+from workers.aggregator import Batch, Held, Settlement
+from workers.engines.simulated import SimulatedEngine
+from workers.retrieval.base import Retriever
+from workers.retrieving import BatchRetriever
+from workers.tasks import BatchScorer
+
+SETTINGS = load_settings(None, ["engine=simulated", f"model={SIMULATED_MODEL}"])
+MANIFEST = Manifest(
+    plan=IndexPlan(
+        name="facts",
+        kind=IndexKind.BM25,
+        corpus_digest="1" * 64,
+        chunking=Chunking(),
+        counts=Counts(documents=9, passages=9),
+        bm25=Bm25Options(),
+    ),
+    files={},
+    created_at=datetime(2026, 1, 1, tzinfo=UTC),
+)
+RAG = Retrieval(index="facts", index_digest=MANIFEST.digest, kind=IndexKind.BM25, retrieval_top_k=2)
+
+
+class Echo(Retriever):
+    """Finds a passage that is the query, and one that is worse."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[str]] = []
+        self.breaks_at = "nothing"
+
+    def search(self, queries: Sequence[str], top_k: int, kind: IndexKind | None = None) -> list[list[Passage]]:
+        self.calls.append(list(queries))
+        assert kind is IndexKind.BM25
+        if any(self.breaks_at in query for query in queries):
+            raise RuntimeError("the index is broken here")
+        return [
+            [Passage(id=f"{query}#{rank}", rank=rank, score=3.0 - rank, text=query) for rank in range(1, top_k + 1)]
+            for query in queries
+        ]
+
+
+class Outbox:
+    """What was sent on."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, QuestionBatch]] = []
+
+    def __call__(self, queue: str, messages: Sequence[QuestionBatch]) -> None:
+        self.sent += [(queue, each) for each in messages]
+
+
+@pytest.fixture
+def books() -> MemoryLedger:
+    return MemoryLedger()
+
+
+@pytest.fixture
+def echo() -> Echo:
+    return Echo()
+
+
+@pytest.fixture
+def outbox() -> Outbox:
+    return Outbox()
+
+
+def message(run: Run, *question_ids: str, priority: Priority = Priority.NORMAL) -> Held:
+    request = cast(Any, None)
+    return Held(request, run.run_id, question_ids, 7.0, int(priority), MESSAGE_VERSION, arrived_at=0.0)
+
+
+def batch_of(*held: Held) -> Batch:
+    return Batch(1, list(held), sum(len(each.question_ids) for each in held), "size", 0.0)
+
+
+def retrieve(books: MemoryLedger, echo: Echo, outbox: Outbox, *held: Held) -> Batch:
+    batch = batch_of(*held)
+    BatchRetriever(SETTINGS, books, echo, MANIFEST, "r@host", outbox).run(batch)
+    return batch
+
+
+def score(books: MemoryLedger, outbox: Outbox, *held: Held) -> Batch:
+    batch, engine = batch_of(*held), SimulatedEngine(SETTINGS)
+    engine.start()
+    BatchScorer(SETTINGS, books, engine, "w@host", outbox).run(batch)
+    return batch
+
+
+def verdict_of(books: MemoryLedger, run: Run, question_id: str) -> Verdict | None:
+    return books.result(run.run_id, question_id)[1]
+
+
+def test_a_batch_is_looked_up_in_one_search_and_sent_on_in_the_messages_it_came_in(
+    books: MemoryLedger, echo: Echo, outbox: Outbox
+) -> None:
+    questions = make_questions(3)
+    run = open_run(books, questions, rag=RAG)
+    first, second = message(run, "q0", "q1"), message(run, "q2", priority=Priority.HIGH)
+    batch = retrieve(books, echo, outbox, first, second)
+    assert echo.calls == [[each.question for each in questions]]
+    assert outbox.sent == [
+        (f"score.{SIMULATED_MODEL}", QuestionBatch(run.run_id, ["q0", "q1"], Priority.NORMAL, 7.0)),
+        (f"score.{SIMULATED_MODEL}", QuestionBatch(run.run_id, ["q2"], Priority.HIGH, 7.0)),
+    ]
+    assert [each.settlement for each in batch.held] == [Settlement.ACKNOWLEDGE] * 2
+    assert first.summary == "2 retrieved"
+    kept = books.passages(run.run_id, ["q0", "q1", "q2"])
+    assert [each.text for each in kept["q1"]] == [questions[1].question] * 2
+    assert books.counts(run.run_id).todo == 3
+
+
+def test_a_question_with_its_own_context_is_sent_on_unsearched(books: MemoryLedger, echo: Echo, outbox: Outbox) -> None:
+    questions = [make_question(0), make_question(1, context="Its own.")]
+    run = open_run(books, questions, rag=RAG, use_context_field=True)
+    retrieve(books, echo, outbox, message(run, "q0", "q1"))
+    assert echo.calls == [[questions[0].question]]
+    assert outbox.sent[0][1].question_ids == ["q0", "q1"]
+    score(books, outbox, message(run, "q0", "q1"))
+    assert books.counts(run.run_id).finished
+
+
+def test_the_choices_are_looked_up_only_when_the_run_says_so(books: MemoryLedger, echo: Echo, outbox: Outbox) -> None:
+    question = make_question(1)
+    run = open_run(books, [question], rag=RAG.model_copy(update={"query": Query.QUESTION_AND_CHOICES}))
+    retrieve(books, echo, outbox, message(run, "q1"))
+    assert echo.calls == [["\n".join((question.question, *question.choices))]]
+
+
+def test_passages_below_the_threshold_are_not_kept(books: MemoryLedger, echo: Echo, outbox: Outbox) -> None:
+    run = open_run(books, make_questions(1), rag=RAG.model_copy(update={"retrieval_score_threshold": 1.5}))
+    retrieve(books, echo, outbox, message(run, "q0"))
+    assert [each.rank for each in books.passages(run.run_id, ["q0"])["q0"]] == [1]
+
+
+def test_a_query_that_breaks_the_search_fails_alone_and_is_not_asked_without_its_context(
+    books: MemoryLedger, echo: Echo, outbox: Outbox
+) -> None:
+    run = open_run(books, make_questions(8), rag=RAG)
+    echo.breaks_at = "What is 5 plus"
+    ids = [f"q{n}" for n in range(8)]
+    held = message(run, *ids)
+    retrieve(books, echo, outbox, held)
+    verdict = verdict_of(books, run, "q5")
+    assert verdict is not None
+    assert verdict.error is not None
+    assert (verdict.outcome, verdict.error.type) == (Outcome.FAILED, "RetrievalFailed")
+    assert "the index is broken here" in verdict.error.message
+    assert outbox.sent[0][1].question_ids == [each for each in ids if each != "q5"]
+    assert held.summary == "1 failed, 7 retrieved"
+
+
+@pytest.mark.parametrize(
+    ("rag", "says"),
+    [(RAG.model_copy(update={"index_digest": "9" * 64}), "another corpus, encoder or structure"), (None, "no retriev")],
+)
+def test_an_index_that_the_run_was_not_made_for_refuses_its_questions(
+    rag: Retrieval | None, says: str, books: MemoryLedger, echo: Echo, outbox: Outbox
+) -> None:
+    run = open_run(books, make_questions(1), rag=rag)
+    retrieve(books, echo, outbox, message(run, "q0"))
+    verdict = verdict_of(books, run, "q0")
+    assert verdict is not None
+    assert verdict.error is not None
+    assert verdict.error.type == "WrongIndex"
+    assert says in verdict.error.message
+    assert (echo.calls, outbox.sent) == ([], [])
+
+
+def test_the_prompt_has_the_passages_and_the_verdict_keeps_them(
+    books: MemoryLedger, echo: Echo, outbox: Outbox
+) -> None:
+    run = open_run(books, make_questions(2), rag=RAG)
+    retrieve(books, echo, outbox, message(run, "q0", "q1"))
+    kept = books.passages(run.run_id, ["q0"])["q0"]
+    score(books, outbox, message(run, "q0", "q1"))
+    verdict = verdict_of(books, run, "q0")
+    assert verdict is not None
+    assert verdict.passages == kept
+    assert books.passages(run.run_id, ["q0"]) == {}, "they live in the verdict now"
+
+
+def test_a_question_that_reaches_the_model_without_its_passages_goes_back_for_them(
+    books: MemoryLedger, echo: Echo, outbox: Outbox
+) -> None:
+    run = open_run(books, make_questions(2), rag=RAG)
+    books.attach(run.run_id, {"q0": [Passage(id="p", score=1.0, text="found")]})
+    held = message(run, "q0", "q1", priority=Priority.LOW)
+    score(books, outbox, held)
+    assert outbox.sent == [("retrieve.facts", QuestionBatch(run.run_id, ["q1"], Priority.LOW, 7.0))]
+    assert verdict_of(books, run, "q0") is not None
+    assert verdict_of(books, run, "q1") is None
+    assert held.settlement is Settlement.ACKNOWLEDGE
+    assert "1 back to retrieval" in held.summary
+
+
+def test_looking_up_does_not_count_as_an_attempt_to_score(books: MemoryLedger, echo: Echo, outbox: Outbox) -> None:
+    run = open_run(books, make_questions(1), rag=RAG)
+    retrieve(books, echo, outbox, message(run, "q0"))
+    score(books, outbox, message(run, "q0"))
+    verdict = verdict_of(books, run, "q0")
+    assert verdict is not None
+    assert verdict.attempts == 1
+
+
+def test_a_question_that_kills_its_retrieval_worker_again_and_again_fails(
+    books: MemoryLedger, echo: Echo, outbox: Outbox
+) -> None:
+    run = open_run(books, make_questions(1), rag=RAG)
+    for _ in range(SETTINGS.max_attempts):
+        books.begin(run.run_id, ["q0"], stage=Stage.RETRIEVE)
+    retrieve(books, echo, outbox, message(run, "q0"))
+    verdict = verdict_of(books, run, "q0")
+    assert verdict is not None
+    assert verdict.error is not None
+    assert verdict.error.type == "TooManyAttempts"
+
+
+def test_runs_with_other_wishes_are_searched_apart(books: MemoryLedger, echo: Echo, outbox: Outbox) -> None:
+    questions: list[Question] = make_questions(1)
+    one = open_run(books, questions, "one", rag=RAG)
+    other = open_run(books, questions, "other", rag=RAG.model_copy(update={"retrieval_top_k": 1}))
+    retrieve(books, echo, outbox, message(one, "q0"), message(other, "q0"))
+    assert len(echo.calls) == 2
+    assert [len(books.passages(run.run_id, ["q0"])["q0"]) for run in (one, other)] == [2, 1]

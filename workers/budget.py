@@ -1,0 +1,84 @@
+"""How many passages a prompt has room for. The question itself is never cut.
+
+Passages go from the lowest rank up, whole, until the prompt with the answer it asks for fits the model's context, and
+until they fit `max_context_tokens`. They stay in the item, marked as not shown.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+
+from contract.order import arrangements
+from contract.prompts import build_prompt
+from workers.engines.base import Engine, Request
+from workers.scoring import MODES, Item
+
+__all__ = ["fitted"]
+
+log = logging.getLogger(__name__)
+
+
+def fitted(items: Sequence[Item], engine: Engine) -> list[Item]:
+    """`items`, with as many passages shown as there is room for."""
+    done = [_capped(item, engine) for item in items]
+    tight = [place for place, item in enumerate(done) if any(each.shown for each in item.passages)]
+    while tight:
+        excess = _excess([done[place] for place in tight], engine)
+        for place, tokens in zip(tight, excess, strict=True):
+            if tokens:
+                done[place] = _without_last(done[place], tokens, engine)
+        tight = [
+            place
+            for place, tokens in zip(tight, excess, strict=True)
+            if tokens and any(each.shown for each in done[place].passages)
+        ]
+    return done
+
+
+def _capped(item: Item, engine: Engine) -> Item:
+    """With no more passages than `max_context_tokens` allows."""
+    limit = item.spec.rag.max_context_tokens if item.spec.rag else None
+    if limit is None or not item.passages:
+        return item
+    counts = engine.count_tokens([each.text for each in item.passages])
+    return _without_last(item, sum(counts) - limit, engine)
+
+
+def _without_last(item: Item, tokens: int, engine: Engine) -> Item:
+    """Without so many of the last shown passages that `tokens` are saved."""
+    shown = [place for place, each in enumerate(item.passages) if each.shown]
+    counts = engine.count_tokens([item.passages[place].text for place in shown])
+    left_out: set[int] = set()
+    for place, count in zip(reversed(shown), reversed(counts), strict=True):
+        if tokens <= 0:
+            break
+        left_out.add(place)
+        tokens -= count
+    passages = tuple(
+        each.model_copy(update={"shown": False}) if place in left_out else each
+        for place, each in enumerate(item.passages)
+    )
+    return replace(item, passages=passages)
+
+
+def _excess(items: Sequence[Item], engine: Engine) -> list[int]:
+    """By how many tokens the longest request of each item is too long."""
+    requests = [_requests(item) for item in items]
+    found: Iterator[int] = iter(engine.excess_tokens([request for of_item in requests for request in of_item]))
+    return [max(islice(found, len(of_item)), default=0) for of_item in requests]
+
+
+def _requests(item: Item) -> list[Request]:
+    mode = MODES[item.spec.mode]
+    try:
+        return [
+            request
+            for each in arrangements(item.question, item.spec)
+            for request in mode.ask(each.question, build_prompt(each.question, item.spec, item.passages), item.spec)
+        ]
+    except Exception as trouble:  # noqa: BLE001 - it will be asked, fail the same way, and tell
+        log.debug("question %s cannot be measured: %s", item.question.id, trouble)
+        return []

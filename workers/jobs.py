@@ -1,0 +1,166 @@
+"""What a worker process is for: scoring with a model, or searching an index. Its queue says which."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from celery import Celery
+
+from contract import keys
+from contract.errors import EXIT_RETRY, SettingsError
+from contract.index import read_manifest
+from contract.ledger import Ledger
+from contract.queue import send
+from contract.settings import Settings
+from contract.spec import Stage
+from workers.aggregator import Batch
+from workers.ending import end_at_once
+from workers.engines import JudgeEngines, make_engine
+from workers.engines.guarded import Guarded
+from workers.events import BatchEvents
+from workers.retrieving import BatchRetriever
+from workers.tasks import BatchScorer
+
+__all__ = ["Job", "make_job"]
+
+
+log = logging.getLogger(__name__)
+
+
+class Job(Protocol):
+    """What the rest of the worker knows of its purpose."""
+
+    #: The model or index, by name.
+    name: str
+
+    @property
+    def settled(self) -> int:
+        """Questions settled so far."""
+
+    def start(self) -> None:
+        """Get ready, in the main thread. Raises McqueueError."""
+
+    def describe(self) -> dict[str, Any]:
+        """What decides the numbers. JSON values."""
+
+    def run(self, batch: Batch, events: BatchEvents) -> None:
+        """Do it for `batch`, from any thread; settle each of its messages."""
+
+    def close(self) -> None:
+        """Free everything. May be called twice."""
+
+
+class Scoring:
+    """With the engine that the settings name."""
+
+    def __init__(
+        self, settings: Settings, ledger: Ledger, app: Celery, worker: str, stopping: Callable[[], bool]
+    ) -> None:
+        self.name = settings.served_model
+        self._settings = settings
+        self._engine = Guarded(make_engine(settings), on_hang=lambda: end_at_once(EXIT_RETRY))
+        self._judges = JudgeEngines(settings)
+        self._scorer = BatchScorer(
+            settings, ledger, self._engine, worker, functools.partial(send, app), stopping, self._judges.engine_of
+        )
+
+    @property
+    def settled(self) -> int:
+        """Questions settled so far."""
+        return self._scorer.settled
+
+    def start(self) -> None:
+        """Boot the engine."""
+        log.info("booting %s with %s", self._settings.engine, self._settings.hf_model_id)
+        self._engine.start()
+
+    def describe(self) -> dict[str, Any]:
+        """The engine's own words."""
+        return self._engine.describe()
+
+    def run(self, batch: Batch, events: BatchEvents) -> None:
+        """Score `batch`."""
+        self._scorer.run(batch, events)
+
+    def close(self) -> None:
+        """Free the model, and let go of judges elsewhere."""
+        self._engine.close()
+        self._judges.close()
+
+
+class Searching:
+    """One of the indexes that the settings name."""
+
+    def __init__(
+        self, settings: Settings, ledger: Ledger, app: Celery, worker: str, stopping: Callable[[], bool], queue: str
+    ) -> None:
+        manifests = {path: read_manifest(path) for path in settings.indexes}
+        here = {keys.retrieve_queue(manifest.plan.name): path for path, manifest in manifests.items()}
+        if queue not in here:
+            known = ", ".join(here) or "none"
+            raise SettingsError(
+                f"-Q {queue}: the settings name no such index (they name {known}).",
+                hint="Add its folder to `indexes` in the deploy file.",
+            )
+        self._path = here[queue]
+        self._manifest = manifests[self._path]
+        self.name = self._manifest.plan.name
+        self._make = functools.partial(
+            BatchRetriever,
+            settings,
+            ledger,
+            manifest=self._manifest,
+            worker=worker,
+            send=functools.partial(send, app),
+            stopping=stopping,
+        )
+        self._retriever: BatchRetriever | None = None
+
+    @property
+    def settled(self) -> int:
+        """Questions that this stage ended; the others went on."""
+        return self._retriever.settled if self._retriever else 0
+
+    def start(self) -> None:
+        """Open the index, and check that it is what its manifest says."""
+        from workers.retrieval.load import load_index
+
+        log.info("opening index %s at %s", self.name, self._path)
+        self._retriever = self._make(retriever=load_index(self._path))
+
+    def describe(self) -> dict[str, Any]:
+        """The index's manifest, in short."""
+        plan = self._manifest.plan
+        encoder = self._manifest.encoder.id if self._manifest.encoder else None
+        return {
+            "engine": "index",
+            "index": plan.name,
+            "index_digest": self._manifest.digest,
+            "kind": plan.kind.value,
+            "encoder": encoder,
+            "passages": plan.counts.passages,
+        }
+
+    def run(self, batch: Batch, events: BatchEvents) -> None:
+        """Look up the questions of `batch`."""
+        if self._retriever is None:
+            raise RuntimeError("the index was not opened")
+        self._retriever.run(batch, events)
+
+    def close(self) -> None:
+        """Nothing is held that does not go with the process."""
+
+
+def make_job(
+    settings: Settings, ledger: Ledger, app: Celery, worker: str, stopping: Callable[[], bool], queue: str
+) -> Job:
+    """The job behind `queue`. Raises SettingsError for a queue that the settings do not serve."""
+    if queue.startswith(f"{Stage.RETRIEVE}."):
+        return Searching(settings, ledger, app, worker, stopping, queue)
+    own = keys.score_queue(settings.served_model)
+    if queue != own:
+        raise SettingsError(f"-Q {queue}: these settings serve {settings.served_model}, whose queue is {own}.")
+    return Scoring(settings, ledger, app, worker, stopping)

@@ -1,0 +1,103 @@
+"""The retrieval stage: a batch's questions are looked up together, their passages kept, and the questions sent on."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+from contract.errors import EngineDead
+from contract.index import Manifest
+from contract.ledger import Ledger
+from contract.prompts import query_of, wants_passages
+from contract.settings import Settings
+from contract.spec import Retrieval, RunSpec, Stage
+from contract.verdict import Failure, Passage
+from workers.aggregator import Batch
+from workers.pipeline import failed
+from workers.retrieval.base import Retriever
+from workers.tasks import BatchWork, Endings, Send, Work, send_on
+
+__all__ = ["BatchRetriever"]
+
+log = logging.getLogger(__name__)
+
+
+class BatchRetriever(BatchWork):
+    """The retrieval stage of one index."""
+
+    stage = Stage.RETRIEVE
+
+    def __init__(
+        self,
+        settings: Settings,
+        ledger: Ledger,
+        retriever: Retriever,
+        manifest: Manifest,
+        worker: str,
+        send: Send,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        super().__init__(settings, ledger, worker, send, stopping)
+        self._retriever = retriever
+        self._manifest = manifest
+
+    def _unfit(self, spec: RunSpec) -> Failure | None:
+        wanted, here = spec.rag, self._manifest
+        if wanted is None:
+            return Failure(type="WrongIndex", message="the run asks for no retrieval")
+        if wanted.index_digest == here.digest:
+            return None
+        message = (
+            f"the run was made for index {wanted.index} {wanted.index_digest[:8]}, this worker has "
+            f"{here.plan.name} {here.digest[:8]}: another corpus, encoder or structure; give both sides the same"
+        )
+        return Failure(type="WrongIndex", message=message)
+
+    def _together(self, batch: Batch, works: Sequence[Work]) -> Endings:
+        started_at = time.time()
+        found, failures = self._look_up([work for work in works if wants_passages(work.item.question, work.item.spec)])
+        verdicts = [(work, failed(work.item.question, failures[id(work)])) for work in works if id(work) in failures]
+        endings = self._commit(batch, verdicts, started_at)
+        for run_id, passages in found.items():
+            self._ledger.attach(run_id, passages)
+        going_on = [work for work in works if id(work) not in failures]
+        return endings | send_on(self._send, going_on, Stage.SCORE, "retrieved")
+
+    def _look_up(self, works: Sequence[Work]) -> tuple[dict[str, dict[str, list[Passage]]], dict[int, Failure]]:
+        """Run → question id → passages; and, by identity of the work, why nothing could be retrieved."""
+        found: dict[str, dict[str, list[Passage]]] = defaultdict(dict)
+        failures: dict[int, Failure] = {}
+        for wanted, alike in _by_retrieval(works).items():
+            for work, passages in zip(alike, self._search(alike, wanted), strict=True):
+                if isinstance(passages, Failure):
+                    failures[id(work)] = passages
+                else:
+                    found[work.held.run_id][work.item.question.id] = passages
+        return found, failures
+
+    def _search(self, works: Sequence[Work], wanted: Retrieval) -> list[list[Passage] | Failure]:
+        """One search for all; if it fails as a whole, its halves, down to the query that cannot be answered."""
+        queries = [query_of(work.item.question, wanted.query) for work in works]
+        try:
+            hits = self._retriever.search(queries, wanted.retrieval_top_k, wanted.kind)
+        except EngineDead:
+            raise
+        except Exception as trouble:  # noqa: BLE001 - whatever a search raises, only its culprit pays
+            if len(works) == 1:
+                return [Failure(type="RetrievalFailed", message=f"{type(trouble).__name__}: {trouble}")]
+            log.warning("a search of %d queries failed, halving it: %s", len(works), trouble)
+            middle = len(works) // 2
+            return self._search(works[:middle], wanted) + self._search(works[middle:], wanted)
+        floor = wanted.retrieval_score_threshold
+        return [[each for each in of_query if floor is None or each.score >= floor] for of_query in hits]
+
+
+def _by_retrieval(works: Sequence[Work]) -> dict[Retrieval, list[Work]]:
+    """Questions that are looked up in the same way, together: one search each."""
+    groups: dict[Retrieval, list[Work]] = defaultdict(list)
+    for work in works:
+        if work.item.spec.rag is not None:
+            groups[work.item.spec.rag].append(work)
+    return groups
