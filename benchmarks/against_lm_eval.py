@@ -44,11 +44,9 @@ import statistics
 import subprocess
 import sys
 import sysconfig
-import tempfile
 import time
 import venv
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -58,19 +56,16 @@ import numpy as np
 import yaml
 
 from benchmarks.record import print_table, write
+from benchmarks.served import DEPLOY, producer, served
 from contract.prompts import prompts_of
 from contract.question import Question
-from contract.settings import PREFIX, load_settings
+from contract.settings import load_settings
 from contract.spec import RunSpec
 from contract.verdict import Verdict
-from demo.run import end
-from demo.valkey import serve
 from workers.engines.packaged import prepare
 from workers.engines.vllm import prepare_environment
 
 MODEL = "smollm2-135m-instruct"
-DEPLOY = Path("configs/deploy/laptop.yaml")
-BOOT_WITHIN_S = 600.0
 LM_EVAL = "lm_eval==0.4.13"
 #: What lm_eval imports and mcqueue's environment lacks.
 BESIDES = (
@@ -336,33 +331,6 @@ def read_peer(bench: Bench, case: Case, folder: Path, seconds: float = 0.0) -> S
 # mcqueue
 
 
-@contextmanager
-def mcqueue(dtype: str, folder: Path) -> Iterator[Mapping[str, str]]:
-    """A server and a worker that is ready; yields the environment of a producer."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
-    with tempfile.TemporaryDirectory() as data, serve(Path(data)) as url:
-        environment = {**clean, f"{PREFIX}REDIS_URL": url}
-        command = [sys.executable, "-m", "workers", "up", "--config", str(DEPLOY), "--logs", str(folder)]
-        log = folder / "up.log"
-        with log.open("wb") as output:
-            command += ["--set", f"vllm_args.dtype={dtype}"]
-            worker = subprocess.Popen(command, env=environment, stdout=output, stderr=output, start_new_session=True)
-        try:
-            await_ready(worker, log)
-            yield environment
-        finally:
-            end([worker])
-
-
-def await_ready(worker: subprocess.Popen[bytes], log: Path) -> None:
-    """Return when the launcher has announced its worker."""
-    until = time.monotonic() + BOOT_WITHIN_S
-    while "ready after" not in log.read_text():
-        if worker.poll() is not None or time.monotonic() > until:
-            raise SystemExit(f"no worker; see {log}")
-        time.sleep(0.2)
-
-
 def ask_mcqueue(case: Case, limit: int | None, environment: Mapping[str, str], folder: Path) -> Side:
     """`case` through the producer's commands."""
     out = ["--out", str(folder / case.task), "--json"]
@@ -371,13 +339,6 @@ def ask_mcqueue(case: Case, limit: int | None, environment: Mapping[str, str], f
     run_id = producer(environment, "enqueue", *asked, *limited, *out)["run_id"]
     producer(environment, "export", run_id, "--format", "jsonl", *out)
     return read_mcqueue(case, folder)
-
-
-def producer(environment: Mapping[str, str], command: str, *arguments: str) -> dict[str, Any]:
-    """What a command of the producer prints."""
-    whole = [sys.executable, "-m", "producer", "--deploy", str(DEPLOY), command, *arguments]
-    done = subprocess.run(whole, env=environment, stdout=subprocess.PIPE, check=True)
-    return dict(json.loads(done.stdout))
 
 
 def read_mcqueue(case: Case, folder: Path) -> Side:
@@ -416,7 +377,7 @@ def compare_exactly(
         for case in bench.cases:
             write_task(case, questions[case.set], folder)
         ask_peer(bench, python, bench.cases, "float32", folder)
-        with mcqueue("float32", folder) as environment:
+        with served(folder, "vllm_args.dtype=float32") as environment:
             for case in bench.cases:
                 ask_mcqueue(case, bench.limit, environment, folder)
     theirs = {case.task: read_peer(bench, case, folder) for case in bench.cases}
@@ -443,7 +404,7 @@ def time_round(bench: Bench, python: Path, number: int) -> dict[str, Both]:
     for case in bench.cases:
         write_task(case, read_questions(case.file, limit), folder)
         theirs = ask_peer(bench, python, [case], "bfloat16", folder)[case.task]
-        with mcqueue("bfloat16", folder) as environment:
+        with served(folder, "vllm_args.dtype=bfloat16") as environment:
             sides[case.task] = theirs, ask_mcqueue(case, limit, environment, folder)
     return sides
 

@@ -1,0 +1,288 @@
+"""What retrieval is worth on public question sets: closed book, with retrieved passages, and with the right ones.
+
+    python -m benchmarks.rag_sets FOLDER [SET ...] [--sample N] [--dtype float32]
+
+FOLDER holds the sets by the paths below; without SET all are asked. Everything goes through the real commands, on a
+server and workers of their own: the corpus is indexed by words (BM25, English stop words left out), and the question
+alone is looked up. **Gold** shows each question the passages that its file names, joined by newlines, as its own
+context.
+
+The model weighs the full text of each choice (`likelihood`). From the same scores two accuracies follow: by the sum of
+a choice's log-probabilities, and by that sum per character. The differences in repaired and broken questions, and
+their p, are `compare`'s, by the sum.
+
+The known figures were measured independently with transformers in float32 on the first 100 questions, with the same
+prompts, as the better one of the two accuracies; their standard error is about 0.05. Retrieval was known on whole sets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.record import print_table, write
+from benchmarks.served import producer, served
+from contract.question import Question
+from contract.verdict import Outcome, Verdict
+from producer.stats import share
+
+CLOSED, TOP_1, TOP_5, GOLD = "closed book", "BM25 top 1", "BM25 top 5", "gold"
+RUN_CONFIG = "configs/runs/likelihood.yaml"
+
+
+@dataclass(frozen=True)
+class RagSet:
+    """Questions with a corpus that answers them."""
+
+    name: str
+    questions: str
+    corpus: str
+    #: Which passages answer: {qid, pids} per line; empty: each question's `gold` says it.
+    relevance: str = ""
+    #: Condition → accuracy that is known.
+    known: Mapping[str, float] = field(default_factory=dict)
+
+
+SETS = (
+    RagSet(
+        "demo_qasc",
+        "picks/demo_qasc/questions.jsonl",
+        "picks/demo_qasc/corpus.jsonl",
+        known={CLOSED: 0.30, TOP_1: 0.43, TOP_5: 0.39, GOLD: 0.72},
+    ),
+    RagSet(
+        "qasc_dev",
+        "norm/qasc_dev.jsonl",
+        "rag/qasc_facts.jsonl",
+        "rag/qasc_facts.qrels.jsonl",
+        known={CLOSED: 0.24, TOP_5: 0.39, GOLD: 0.73},
+    ),
+    RagSet(
+        "arc_entailmentbank",
+        "norm/arc_entailmentbank.jsonl",
+        "rag/worldtree_facts.jsonl",
+        "rag/worldtree_facts.qrels.jsonl",
+        known={CLOSED: 0.44, TOP_5: 0.51, GOLD: 0.74},
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A set as mcqueue reads it."""
+
+    questions: Path
+    index: Path
+
+
+def main() -> int:
+    """Ask all sets that were named."""
+    options = parse()
+    workdir: Path = options.workdir.resolve()
+    shutil.rmtree(workdir, ignore_errors=True)
+    workdir.mkdir(parents=True)
+    chosen = [each for each in SETS if each.name in (options.sets or [each.name])]
+    prepared = {each.name: prepare(each, options.folder, workdir / each.name) for each in chosen}
+    indexes = json.dumps([str(each.index) for each in prepared.values()])
+    with served(workdir, f"vllm_args.dtype={options.dtype}", f"indexes={indexes}") as environment:
+        rows = [
+            row
+            for each in chosen
+            for row in measure(each, prepared[each.name], options.sample, environment, workdir / each.name)
+        ]
+    print_table("Accuracy", [picked(row, ACCURACY) for row in rows])
+    print_table("Against closed book", [picked(row, CHANGE) for row in rows if row["condition"] != CLOSED])
+    print_table("Retrieval", [picked(row, RETRIEVAL) for row in rows if row["condition"] in RETRIEVED])
+    sampled = f" --sample {options.sample}" if options.sample else ""
+    command = f"python -m benchmarks.rag_sets FOLDER {' '.join(prepared)}{sampled} --dtype {options.dtype}"
+    print(write("rag_sets", command, rows, counted=COUNTED))
+    return 0
+
+
+def parse() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("sets", nargs="*", metavar="SET", help=", ".join(each.name for each in SETS))
+    parser.add_argument("--sample", type=int, metavar="N", help="N questions of each set, drawn by seed 0")
+    parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
+    parser.add_argument("--workdir", type=Path, default=Path(".mcqueue/rag-sets"))
+    options = parser.parse_args()
+    unknown = set(options.sets) - {each.name for each in SETS}
+    if unknown:
+        parser.error(f"no such set: {', '.join(sorted(unknown))}")
+    return options
+
+
+def prepare(asked: RagSet, folder: Path, workdir: Path) -> Prepared:
+    """Questions that name their right passages and carry them as their context, and an index over the corpus."""
+    workdir.mkdir()
+    corpus = folder / asked.corpus
+    texts = {row["id"]: row["text"] for row in rows_of(corpus)}
+    named = {row["qid"]: row["pids"] for row in rows_of(folder / asked.relevance)} if asked.relevance else {}
+    questions = workdir / "questions.jsonl"
+    with questions.open("w") as file:
+        for row in rows_of(folder / asked.questions):
+            gold = named[row["id"]] if named else row["gold"]
+            kept = {name: row[name] for name in ("id", "question", "choices", "answer")}
+            context = "\n".join(texts[each] for each in gold)
+            file.write(json.dumps({**kept, "context": context, "gold_passages": gold}) + "\n")
+    index = workdir / asked.name.replace("_", "-")
+    producer({}, "index", str(corpus), "-o", str(index), "--kind", "bm25", "--json")
+    return Prepared(questions, index)
+
+
+def rows_of(path: Path) -> Iterable[dict[str, Any]]:
+    """JSON Lines."""
+    with path.open(encoding="utf-8") as lines:
+        yield from map(json.loads, lines)
+
+
+def measure(
+    asked: RagSet, prepared: Prepared, sample: int | None, environment: Mapping[str, str], folder: Path
+) -> list[dict[str, Any]]:
+    """One row per condition."""
+    retrieving = ["rag.enabled=true", f"rag.index={prepared.index}"]
+    conditions = {
+        CLOSED: [],
+        TOP_1: [*retrieving, "rag.retrieval_top_k=1"],
+        TOP_5: [*retrieving, "rag.retrieval_top_k=5"],
+        GOLD: ["rag.use_context_field=true"],
+    }
+    sampled = ["--sample", str(sample)] if sample else []
+    rows: list[dict[str, Any]] = []
+    closed = ""
+    for condition, overrides in conditions.items():
+        words = [word for each in overrides for word in ("--set", each)]
+        out = ["--out", str(folder), "--json"]
+        asking = [str(prepared.questions), "--config", RUN_CONFIG, *sampled, *words, "--watch", *out]
+        summary = producer(environment, "enqueue", *asking)
+        run_id = summary["run_id"]
+        producer(environment, "export", run_id, "--format", "jsonl", *out)
+        closed = closed or run_id
+        compared = producer(environment, "compare", closed, run_id, "--json")
+        rows.append(
+            {
+                "set": asked.name,
+                "condition": condition,
+                **accuracies(summary, folder / run_id / "results.jsonl"),
+                "known": asked.known.get(condition),
+                **changes(compared),
+                **retrieval(summary),
+            }
+        )
+    return rows
+
+
+def accuracies(summary: Mapping[str, Any], results: Path) -> dict[str, Any]:
+    """By the sum as mcqueue tells it; per character from the same scores."""
+    pairs = [
+        (Question.model_validate(row["question"]), Verdict.model_validate(row["verdict"])) for row in rows_of(results)
+    ]
+    per_character = share(sum(best_per_character(*each) == each[0].answer for each in pairs), len(pairs))
+    assert per_character is not None, "there are questions"
+    by_sum = summary["accuracy_all"]
+    return {
+        "questions": len(pairs),
+        "failed": summary["outcomes"][Outcome.FAILED],
+        "chance": summary["chance"],
+        "accuracy": by_sum["value"],
+        "low": by_sum["low"],
+        "high": by_sum["high"],
+        "per character": per_character.value,
+        "per character low": per_character.low,
+        "per character high": per_character.high,
+    }
+
+
+def best_per_character(question: Question, verdict: Verdict) -> str | None:
+    """The choice with the highest log-likelihood per character."""
+    scores = {label: score / len(question.choice_text(label)) for label, score in verdict.choice_scores.items()}
+    return max(scores, key=scores.__getitem__) if scores else None
+
+
+def changes(compared: Mapping[str, Any]) -> dict[str, Any]:
+    """Against closed book; how many flipped which way, and how likely that is by chance."""
+    difference = compared["difference"]
+    return {
+        "repaired": compared["contingency"]["only_b"],
+        "broken": compared["contingency"]["only_a"],
+        "difference": difference["value"],
+        "difference low": difference["low"],
+        "difference high": difference["high"],
+        "p": compared["mcnemar"]["p_value"],
+    }
+
+
+def retrieval(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """What the run's summary says of it."""
+    found = summary.get("retrieval")
+    if found is None:
+        return {}
+    deepest = max(found["recall_any"], key=int)
+    figures = {
+        "any gold in top 1": found["recall_any"]["1"],
+        "any gold in top k": found["recall_any"][deepest],
+        "share of gold in top k": found["recall_share"][deepest],
+        "MRR": found["mrr"],
+        "context precision": found["context_precision"],
+        "accuracy, gold shown": found["accuracy_with_right_passage"],
+        "accuracy, none shown": found["accuracy_without_right_passage"],
+        "right choice in context": found["answer_in_context"],
+        "a wrong choice in context": found["wrong_choice_in_context"],
+    }
+    intervals = {f"{name} interval": [each["low"], each["high"]] for name, each in figures.items() if each}
+    return {**{name: each["value"] if each else None for name, each in figures.items()}, **intervals}
+
+
+RETRIEVED = (TOP_1, TOP_5)
+ACCURACY = (
+    "set",
+    "condition",
+    "questions",
+    "failed",
+    "chance",
+    "accuracy",
+    "low",
+    "high",
+    "per character",
+    "per character low",
+    "per character high",
+    "known",
+)
+CHANGE = ("set", "condition", "repaired", "broken", "difference", "difference low", "difference high", "p")
+RETRIEVAL = (
+    "set",
+    "condition",
+    "any gold in top 1",
+    "any gold in top k",
+    "share of gold in top k",
+    "MRR",
+    "context precision",
+    "accuracy, gold shown",
+    "accuracy, none shown",
+    "right choice in context",
+    "a wrong choice in context",
+)
+COUNTED = {
+    "accuracy": "of all questions, by the sum of a choice's log-probabilities; low and high: 95 % Wilson interval",
+    "per character": "the same scores divided by the length of the choice's text",
+    "known": "measured independently on the first 100 questions, the better one of the two; about 0.05 standard error",
+    "repaired": "not right closed book, right here; broken: the other way round; p: McNemar's exact test",
+    "figures of retrieval": "as producer/stats/retrieval.py defines them",
+}
+
+
+def picked(row: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """The columns of one table."""
+    return {name: row[name] for name in names}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
