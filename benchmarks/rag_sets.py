@@ -1,6 +1,6 @@
 """What retrieval is worth on public question sets: closed book, with retrieved passages, and with the right ones.
 
-    python -m benchmarks.rag_sets FOLDER [SET ...] [--sample N] [--dtype bfloat16]
+    python -m benchmarks.rag_sets FOLDER [SET ...] [--sample N] [--dtype bfloat16] [--out FOLDER]
 
 FOLDER holds the sets by the paths below; without SET all are asked. Everything goes through the real commands, on a
 server and workers of their own: the corpus is indexed by words (BM25, English stop words left out), and the question
@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.record import print_table, write
+from benchmarks.record import add_out, print_table, write
 from benchmarks.served import producer, served
 from contract.question import Question
 from contract.verdict import Outcome, Verdict
@@ -109,7 +109,7 @@ def main() -> int:
     print_table("Retrieval", [picked(row, RETRIEVAL) for row in rows if row["condition"] in RETRIEVED])
     sampled = f" --sample {options.sample}" if options.sample else ""
     command = f"python -m benchmarks.rag_sets FOLDER {' '.join(prepared)}{sampled} --dtype {options.dtype}"
-    print(write("rag_sets", command, rows, counted=COUNTED))
+    print(write("rag_sets", command, rows, folder=options.out, counted=COUNTED))
     return 0
 
 
@@ -121,6 +121,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--sample", type=int, metavar="N", help="N questions of each set, drawn by seed 0")
     parser.add_argument("--dtype", default="bfloat16", choices=["float32", "bfloat16"])
     parser.add_argument("--workdir", type=Path, default=Path(".mcqueue/rag-sets"))
+    add_out(parser)
     options = parser.parse_args()
     unknown = set(options.sets) - {each.name for each in SETS}
     if unknown:
