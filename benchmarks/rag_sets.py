@@ -132,16 +132,19 @@ def parse() -> argparse.Namespace:
 def prepare(asked: RagSet, folder: Path, workdir: Path) -> Prepared:
     """Questions that name their right passages and carry them as their context, and an index over the corpus."""
     workdir.mkdir()
-    corpus = folder / asked.corpus
-    texts = {row["id"]: row["text"] for row in rows_of(corpus)}
+    texts: dict[str, str] = {}
+    for row in rows_of(folder / asked.corpus):
+        texts.setdefault(row["id"], row["text"])  # WorldTree's corpus holds one id twice
+    corpus = workdir / "corpus.jsonl"
+    write_rows(corpus, ({"id": each, "text": text} for each, text in texts.items()))
     named = {row["qid"]: row["pids"] for row in rows_of(folder / asked.relevance)} if asked.relevance else {}
+    asking = []
+    for row in rows_of(folder / asked.questions):
+        gold = named[row["id"]] if named else row["gold"]
+        kept = {name: row[name] for name in ("id", "question", "choices", "answer")}
+        asking.append({**kept, "context": "\n".join(texts[each] for each in gold), "gold_passages": gold})
     questions = workdir / "questions.jsonl"
-    with questions.open("w") as file:
-        for row in rows_of(folder / asked.questions):
-            gold = named[row["id"]] if named else row["gold"]
-            kept = {name: row[name] for name in ("id", "question", "choices", "answer")}
-            context = "\n".join(texts[each] for each in gold)
-            file.write(json.dumps({**kept, "context": context, "gold_passages": gold}) + "\n")
+    write_rows(questions, asking)
     index = workdir / asked.name.replace("_", "-")
     producer(os.environ, "index", str(corpus), "-o", str(index), "--kind", "bm25", "--json")
     return Prepared(questions, index)
@@ -151,6 +154,11 @@ def rows_of(path: Path) -> Iterable[dict[str, Any]]:
     """JSON Lines."""
     with path.open(encoding="utf-8") as lines:
         yield from map(json.loads, lines)
+
+
+def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """JSON Lines."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def measure(
