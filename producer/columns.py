@@ -1,7 +1,8 @@
 """One row of results.csv: its columns, in their order, and what stands in each.
 
 `correct` is true or false for questions with a key to which the model was heard, and empty for all others: a failed
-question is not a wrong one. A question without a verdict has the outcome `unsettled`.
+question is not a wrong one. A question without a verdict has the outcome `unsettled`. `truncated` is true where the
+answer ran into `max_tokens`, and where passages were left out because the prompt had no room for them.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def _verdict_cells(question: Question, verdict: Verdict) -> dict[str, Any]:
         "retrieved_ids": [each.id for each in verdict.passages] or None,
         "retrieval_scores": [_rounded(each.score) for each in verdict.passages] or None,
         "retrieval_hit": verdict.retrieval_hit,
-        "truncated": verdict.truncated,
+        "truncated": verdict.truncated or verdict.passages_left_out > 0,
         "prompt_tokens": verdict.prompt_tokens,
         "completion_tokens": verdict.completion_tokens,
         "attempts": verdict.attempts,

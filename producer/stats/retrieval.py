@@ -80,7 +80,7 @@ class RetrievalTally:
         shown = [each for each in verdict.passages if each.shown]
         self.retrieved += len(verdict.passages)
         self.shown += len(shown)
-        self.cut += len(shown) < len(verdict.passages)
+        self.cut += verdict.passages_left_out > 0
         if sources := sources_of(question):
             self._add_ranks(sources, verdict.passages)
             self.precisions.add(average_precision([sources.answered_by(each) for each in shown]))

@@ -80,7 +80,6 @@ SETTLED = Verdict(
         Passage(id="fire-0001", score=-0.5, rank=2, text="Fire burns.", shown=False),
     ),
     retrieval_hit=True,
-    truncated=True,
 )
 
 
@@ -137,7 +136,7 @@ def test_a_runs_end_tells_what_retrieval_did(settled: str, session: Session) -> 
     assert json.loads(producer(session, "watch", settled, "--json"))["retrieval"]["mrr"]["value"] == 1
 
 
-def test_an_export_keeps_all_of_it(settled: str, session: Session) -> None:
+def test_an_export_keeps_all_of_it_and_says_that_passages_were_left_out(settled: str, session: Session) -> None:
     text = producer(session, "export", settled, "--format", "csv", "--format", "jsonl")
     folder = Path("results") / settled
 
