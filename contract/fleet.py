@@ -69,6 +69,10 @@ class WorkerRecord(BaseModel):
     engine: dict[str, Any] = Field(default_factory=dict)
     batch_size: int = 0
     settled: int = 0
+    #: Batches begun since its start, the questions in them, and batches under way now.
+    batches: int = 0
+    gathered: int = 0
+    running: int = 0
     #: A launcher looks after it and starts it again.
     launched: bool = False
     seen_at: float = 0.0

@@ -53,7 +53,8 @@ class QuestionBatch(NamedTuple):
 
 def make_celery(settings: Settings) -> Celery:
     """The Celery app of both sides. Reasons for each setting: README, "How Celery is used"."""
-    queue = keys.score_queue(settings.served_model)
+    # A producer names the queue of each message; only workers read from this one, and they serve one model.
+    queue = "celery" if settings.models else keys.score_queue(settings.served_model)
     app = Celery("mcqueue", broker=settings.redis_url.get_secret_value(), set_as_current=False)
     app.conf.update(
         task_serializer="json",

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 from urllib.parse import urlsplit
@@ -22,13 +23,24 @@ from contract.errors import SettingsError, nearest
 from contract.layers import explain, merge, parse_overrides, read_yaml
 from contract.spec import slug
 
-__all__ = ["CONFIG_VARIABLE", "OVERRIDES_VARIABLE", "OpenAiSettings", "Settings", "SimulatedSettings", "load_settings"]
+__all__ = [
+    "CONFIG_VARIABLE",
+    "MODEL_VARIABLE",
+    "OVERRIDES_VARIABLE",
+    "OpenAiSettings",
+    "Settings",
+    "SimulatedSettings",
+    "load_fleet",
+    "load_settings",
+]
 
 PREFIX = "MCQUEUE_"
 #: Path of the deploy file, for commands that take no --config (`celery -A workers.app …`).
 CONFIG_VARIABLE = "MCQUEUE_CONFIG"
 #: JSON of the `--set` layer, handed from the launcher to its workers.
 OVERRIDES_VARIABLE = "MCQUEUE_OVERRIDES"
+#: Which model of a deploy file with several; set by the launcher for its workers.
+MODEL_VARIABLE = "MCQUEUE_MODEL"
 #: Variables of the prefix that are not settings.
 OTHER_VARIABLES = frozenset(
     {CONFIG_VARIABLE, OVERRIDES_VARIABLE, "MCQUEUE_LOG_LEVEL", "MCQUEUE_READY_FD", "MCQUEUE_WORKER_NAME"}
@@ -130,7 +142,10 @@ class Settings(BaseSettings):
     indexes: list[Path] = Field(default_factory=list, description="Folders of indexes; each gets a worker of its own.")
 
     # Placing
+    #: Several models on one host: each entry is laid over the rest of the file, and has workers and a queue of its own.
+    models: list[dict[str, Any]] = Field(default_factory=list)
     gpu_groups: Literal["auto"] | list[list[int | str]] = "auto"
+    share_gpus: bool = Field(default=False, description="Whether groups may have GPUs in common.")
     cpu_workers: int = Field(default=1, ge=1, description="Workers where there is no GPU.")
     drain_timeout_s: float = Field(
         default=60, gt=0, description="Seconds running batches have to end; afterwards others ask them again."
@@ -183,13 +198,17 @@ class Settings(BaseSettings):
     def _one_server_to_ask(self) -> Self:
         if self.engine != "openai" and self.boot_local:
             raise ValueError("boot_local means nothing with engine vllm, which runs inside the worker: engine: openai")
-        if self.engine == "openai" and self.boot_local == bool(self.openai.url):
+        if self.engine == "openai" and self.boot_local == bool(self.openai.url) and not self.models:
             raise ValueError("engine openai asks one server: either openai.url and openai.model, or boot_local: true")
         return self
 
     @property
     def served_model(self) -> str:
-        """Name that runs ask for and that the queue is called after."""
+        """Name that runs ask for and that the queue is called after. Raises SettingsError if there are several."""
+        if self.models:
+            names = [_name_of({**self.model_dump(exclude={"models"}), **entry}) for entry in self.models]
+            hint = f"Name one: --set model={names[0]}, or MCQUEUE_MODEL={names[0]}."
+            raise SettingsError(f"There are several models: {', '.join(names)}.", hint=hint)
         return self.model or slug(Path(self.openai.model or self.hf_model_id).name)
 
     @property
@@ -213,18 +232,86 @@ class Settings(BaseSettings):
 def load_settings(config: Path | None = None, overrides: Iterable[str] = ()) -> Settings:
     """Settings from all layers. Without `config`, the file named by `MCQUEUE_CONFIG` is the YAML layer, if any.
 
+    Of a file with several `models`, the one that `model` names (by --set or MCQUEUE_MODEL); where it is not named, what
+    they have in common.
+
     Raises SettingsError that names the setting, what was found, and the nearest known name.
     """
-    config = config or (Path(os.environ[CONFIG_VARIABLE]) if os.environ.get(CONFIG_VARIABLE) else None)
-    _refuse_unknown_variables()
-    below = merge(
-        merge(read_yaml(config, SettingsError) if config else {}, json.loads(os.environ.get(OVERRIDES_VARIABLE, "{}"))),
-        parse_overrides(overrides, SettingsError),
-    )
+    layers = _Layers.read(config, overrides)
+    if layers.models and layers.chosen:
+        return layers.of_model(layers.chosen)
+    return layers.common()
+
+
+def load_fleet(config: Path | None = None, overrides: Iterable[str] = ()) -> tuple[Settings, ...]:
+    """Settings of each model of the file, or of the one that `model` names. Raises SettingsError."""
+    layers = _Layers.read(config, overrides)
+    if not layers.models:
+        return (layers.common(),)
+    return tuple(layers.of_model(name) for name in ([layers.chosen] if layers.chosen else layers.models))
+
+
+@dataclass(frozen=True, slots=True)
+class _Layers:
+    """YAML and `--set`, before the environment is laid over them."""
+
+    source: str
+    file: Mapping[str, Any]
+    over: Mapping[str, Any]
+    #: Name → entry of `models`.
+    models: Mapping[str, Mapping[str, Any]]
+    #: The one that is asked for, if any.
+    chosen: str
+
+    @classmethod
+    def read(cls, config: Path | None, overrides: Iterable[str]) -> Self:
+        config = config or (Path(os.environ[CONFIG_VARIABLE]) if os.environ.get(CONFIG_VARIABLE) else None)
+        _refuse_unknown_variables()
+        file = read_yaml(config, SettingsError) if config else {}
+        handed_down = json.loads(os.environ.get(OVERRIDES_VARIABLE, "{}"))
+        over = merge(handed_down, parse_overrides(overrides, SettingsError))
+        source = str(config or "settings")
+        chosen = os.environ.get(MODEL_VARIABLE) or str(over.get("model") or "")
+        return cls(source, file, over, _models_of(merge(file, over), source), chosen)
+
+    def common(self) -> Settings:
+        return _checked(merge(self.file, self.over), self.source)
+
+    def of_model(self, name: str) -> Settings:
+        """`--set` over the model's entry over the rest of the file."""
+        if name not in self.models:
+            hint = nearest(name, list(self.models)) or f"It has {', '.join(self.models)}."
+            raise SettingsError(f"{self.source}: models: none is called {name!r}.", hint=hint)
+        lower = merge(self.file, {**self.models[name], "model": name})
+        return _checked({**merge(lower, self.over), "models": []}, f"{self.source}: model {name}")
+
+
+def _models_of(layers: Mapping[str, Any], source: str) -> dict[str, Mapping[str, Any]]:
+    entries = layers.get("models") or []
+    if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
+        raise SettingsError(f"{source}: models: expected a list of settings, one `- hf_model_id: …` per model.")
+    named = {_name_of({**layers, "model": "", **entry}): entry for entry in entries}
+    if len(named) < len(entries):
+        raise SettingsError(
+            f"{source}: models: {len(entries)} models, but only {len(named)} names: {', '.join(named)}.",
+            hint="Give each a `model:` of its own; it names the queue.",
+        )
+    return named
+
+
+def _name_of(settings: Mapping[str, Any]) -> str:
+    """Name that a model is served under, from settings that are not checked yet."""
+    remote = settings.get("openai")
+    there = remote.get("model") if isinstance(remote, Mapping) else None
+    path = there or settings.get("hf_model_id") or Settings.model_fields["hf_model_id"].default
+    return str(settings.get("model") or slug(Path(str(path)).name))
+
+
+def _checked(values: Mapping[str, Any], source: str) -> Settings:
     try:
-        return Settings(**below)
+        return Settings(**values)
     except ValidationError as trouble:
-        raise SettingsError(explain(trouble, Settings, str(config or "settings"))) from None
+        raise SettingsError(explain(trouble, Settings, source)) from None
     except EnvironmentLayerError as trouble:
         raise SettingsError(f"environment: {trouble}.", hint="Lists and mappings are given as JSON.") from None
 

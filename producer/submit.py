@@ -105,7 +105,7 @@ def plan(
     `name` is what the run is called; without one it is made of file, model and mode.
     """
     # Templates and examples are checked before a long file is read; the digest is known only after.
-    draft = config.to_spec("0" * 64, settings.served_model)
+    draft = config.to_spec("0" * 64, config.model or settings.served_model)
     found = survey(source, selection, skip_bad=skip_bad)
     spec = draft.model_copy(update={"questions_digest": found.digest.hexdigest()})
     return Plan(slug(name or f"{source.stem}-{spec.model}-{spec.mode}"), spec, found)

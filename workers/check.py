@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -17,7 +17,8 @@ from contract.ledger import connect
 from contract.queue import queue_length
 from contract.settings import Settings
 from workers.engines.packaged import PACKAGED, cache_folder, resolve
-from workers.gpus import plan_groups, visible_gpus
+from workers.gpus import visible_gpus
+from workers.placing import Layers, plan_host
 
 __all__ = ["Finding", "check"]
 
@@ -32,12 +33,14 @@ class Finding:
     remedy: str = ""
 
 
-def check(settings: Settings, cpu_cores: int) -> Iterator[Finding]:
-    """Look at settings, GPUs, engine, model and Redis, in this order."""
-    yield from _batching(settings)
-    yield _placing(settings, cpu_cores)
-    yield from _engine(settings)
-    yield from _redis(settings)
+def check(fleet: Sequence[Settings], cores: Sequence[int]) -> Iterator[Finding]:
+    """Look at settings, GPUs, engine, model and Redis, in this order, for the models of `fleet`."""
+    for settings in fleet:
+        yield from _batching(settings)
+    yield from _placing(fleet, cores)
+    for settings in fleet:
+        yield from _engine(settings)
+    yield from _redis(fleet)
 
 
 def _batching(settings: Settings) -> Iterator[Finding]:
@@ -52,23 +55,24 @@ def _batching(settings: Settings) -> Iterator[Finding]:
         yield Finding("ok", "batching", f"{sizes}, {settings.batches_in_flight} in flight")
 
 
-def _placing(settings: Settings, cpu_cores: int) -> Finding:
+def _placing(fleet: Sequence[Settings], cores: Sequence[int]) -> Iterator[Finding]:
     try:
-        groups = plan_groups(
-            settings.gpu_groups,
-            visible_gpus(),
-            gpus_per_worker=settings.gpus_per_worker,
-            cpu_workers=settings.cpu_workers,
-            cpu_cores=cpu_cores,
-        )
+        plans, warnings = plan_host(fleet, visible_gpus(), cores, Layers())
     except McqueueError as trouble:
-        return Finding("error", "GPUs", trouble.message, trouble.hint)
-    return Finding("ok", "GPUs", "; ".join(f"{each.name}: {','.join(each.gpus) or 'CPU'}" for each in groups))
+        yield Finding("error", "GPUs", trouble.message, trouble.hint)
+        return
+    yield from (Finding("warning", "GPUs", each) for each in warnings)
+    yield Finding("ok", "GPUs", "; ".join(f"{each.name}: {each.place}" for each in plans))
 
 
 def _engine(settings: Settings) -> Iterator[Finding]:
     if settings.engine == "simulated":
         yield Finding("warning", "engine", "simulated: its answers mean nothing", "Set engine: vllm for real scores.")
+        return
+    if not settings.runs_the_model:
+        yield Finding(
+            "ok", "engine", f"{settings.openai.model} of {settings.openai.base_url}; asked when a worker starts"
+        )
         return
     if importlib.util.find_spec("vllm") is None:
         yield Finding("error", "engine", "vLLM is not installed", "make setup, or pip install 'mcqueue[gpu]'.")
@@ -95,14 +99,17 @@ def _libraries() -> Finding:
     return Finding("ok", "engine", "vLLM is installed")
 
 
-def _redis(settings: Settings) -> Iterator[Finding]:
+def _redis(fleet: Sequence[Settings]) -> Iterator[Finding]:
+    settings = fleet[0]
     try:
         client = connect(settings)
         yield Finding("ok", "Redis", f"{settings.redis_place} answers")
         yield from _redis_configuration(client)
         workers = [f"{each.name} ({each.state}, {each.model})" for each in Fleet(client, settings.redis_place).alive()]
         yield Finding("ok", "workers", ", ".join(workers) or "none alive")
-        yield Finding("ok", "queue", f"{queue_length(client, keys.score_queue(settings.served_model))} messages wait")
+        for each in fleet:
+            waiting = queue_length(client, keys.score_queue(each.served_model))
+            yield Finding("ok", "queue", f"{waiting} messages wait for {each.served_model}")
     except (McqueueError, RedisError) as trouble:
         yield Finding("error", "Redis", str(trouble))
 

@@ -5,22 +5,20 @@ from __future__ import annotations
 import functools
 import json
 import os
-import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import ParamSpec
 
 import click
 
-from contract import keys, logs
+from contract import logs
 from contract.errors import McqueueError
 from contract.fleet import Fleet
 from contract.index import read_manifest
 from contract.ledger import RedisLedger, connect
-from contract.settings import Settings, load_settings
-from contract.spec import slug
+from contract.settings import Settings, load_fleet, load_settings
 from workers import check as checks
 from workers.again import request_tokens, rescore, stability
 from workers.byname import drain, restart
@@ -28,9 +26,11 @@ from workers.engines import make_engine
 from workers.engines.encoding import PromptEncoder
 from workers.engines.packaged import PACKAGED, prepare, resolve
 from workers.engines.vllm import prepare_environment
-from workers.gpus import Group, plan_groups, visible_gpus
-from workers.launcher import Supervisor, worker_command, worker_environment
+from workers.gpus import visible_gpus
+from workers.launcher import Supervisor, bind, node_name, worker_command
+from workers.placing import Layers, plan_host, plan_retrieval, plan_worker
 from workers.retrieval.build import build_index
+from workers.screen import make_screen
 
 __all__ = ["main"]
 
@@ -65,12 +65,19 @@ def main() -> None:
 @settings_options
 @click.option("--logs", "log_folder", type=click.Path(path_type=Path), default=Path(".mcqueue/logs"), show_default=True)
 def up(config: Path | None, overrides: tuple[str, ...], log_folder: Path) -> None:
-    """Start one worker per GPU group and keep them running. SIGTERM or Ctrl-C drains them."""
+    """Start the workers of this host and keep them running. SIGTERM or Ctrl-C drains them."""
     logs.set_up("up")
-    settings = load_settings(config, overrides)
-    groups = (*_plan(settings), *_retrieval_groups(settings))
-    supervisor = Supervisor(settings, groups, config, overrides, log_folder, functools.partial(click.echo, err=True))
-    sys.exit(supervisor.run())
+    fleet = load_fleet(config, overrides)
+    layers = Layers(config, overrides)
+    plans, warnings = plan_host(fleet, visible_gpus(), _cpu_cores(), layers)
+    plans += plan_retrieval(_index_names(fleet), _cpu_cores(), layers)
+    screen = make_screen(fleet[0])
+    for warning in warnings:
+        screen.say(f"warning: {warning}")
+    supervisor = Supervisor(plans, log_folder, screen.say, lambda: screen.show(supervisor.children))
+    with screen:
+        exit_code = supervisor.run()
+    sys.exit(exit_code)
 
 
 @main.command()
@@ -81,17 +88,10 @@ def run(config: Path | None, overrides: tuple[str, ...], gpus: str | None, name:
     """Run one worker in the foreground, pinned to its GPUs before its Python starts."""
     settings = load_settings(config, overrides)
     chosen = tuple(each for each in (gpus or "").split(",") if each)
-    group = (
-        plan_groups([chosen], visible_gpus(), gpus_per_worker=settings.gpus_per_worker)[0]
-        if chosen
-        else Group("cpu0", (), cpu_threads=_cpu_cores())
-    )
-    node = f"{name or group.name}@{socket.gethostname()}"
-    environment = {
-        **worker_environment(group, config, overrides, os.environ),
-        "MCQUEUE_WORKER_NAME": name or group.name,
-    }
-    os.execve(sys.executable, worker_command(node, settings.batches_in_flight), environment)
+    plan = plan_worker(settings, chosen, visible_gpus(), _cpu_cores(), Layers(config, overrides), name or "")
+    bind(plan.cores)
+    environment = {**os.environ, **plan.environment}
+    os.execve(sys.executable, worker_command(node_name(plan), plan.concurrency), environment)
 
 
 @main.command(name="drain")
@@ -118,8 +118,7 @@ def restart_workers(config: Path | None, overrides: tuple[str, ...], names: tupl
 @click.option("--json", "as_json", is_flag=True)
 def check(config: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
     """Look at settings, GPUs, engine, model and Redis, and say what to mend. Exit code 1 if anything is an error."""
-    settings = load_settings(config, overrides)
-    findings = list(checks.check(settings, _cpu_cores()))
+    findings = list(checks.check(load_fleet(config, overrides), _cpu_cores()))
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
@@ -203,26 +202,15 @@ def _fleet(settings: Settings) -> Fleet:
     return Fleet(connect(settings), settings.redis_place)
 
 
-def _plan(settings: Settings) -> tuple[Group, ...]:
-    return plan_groups(
-        settings.gpu_groups,
-        visible_gpus(),
-        gpus_per_worker=settings.gpus_per_worker,
-        cpu_workers=settings.cpu_workers,
-        cpu_cores=_cpu_cores(),
-    )
+def _index_names(fleet: Sequence[Settings]) -> list[str]:
+    """Names of the indexes of the file, each once. Raises IndexUnusable."""
+    folders = dict.fromkeys(path for settings in fleet for path in settings.indexes)
+    return [read_manifest(path).plan.name for path in folders]
 
 
-def _retrieval_groups(settings: Settings) -> tuple[Group, ...]:
-    """One worker per index, without a GPU. Raises IndexUnusable."""
-    names = [read_manifest(path).plan.name for path in settings.indexes]
-    threads = max(1, _cpu_cores() // 4)  # the models have the rest
-    return tuple(Group(f"retrieve-{slug(each)}", (), threads, keys.retrieve_queue(each)) for each in names)
-
-
-def _cpu_cores() -> int:
+def _cpu_cores() -> list[int]:
     """Cores that this process may use, which in a container are fewer than the machine has."""
-    return len(os.sched_getaffinity(0))
+    return sorted(os.sched_getaffinity(0))
 
 
 def _remedy(finding: checks.Finding) -> str:

@@ -1,105 +1,182 @@
-"""Which worker gets which GPUs: a pure plan, or an error with the arithmetic. Nothing here starts anything."""
+"""Which GPUs there are, and how they are cut into groups: pure, or an error with the arithmetic. Starts nothing.
+
+A GPU is named by its number, as nvidia-smi has it, or by its UUID or the beginning of one (`GPU-5f3a…`); an instance of
+one that is cut into several by its UUID (`MIG-…`) alone.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any
 
 from contract.errors import PlanError
 
-__all__ = ["Group", "plan_groups", "visible_gpus"]
+__all__ = ["Device", "cut", "cut_all", "find", "group_name", "memory_used_bytes", "shared", "visible_gpus"]
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """One worker's place: its GPUs, or its share of the CPU."""
+class Device:
+    """A GPU, or an instance of one, that a worker can be pinned to."""
 
+    #: Its number, or for an instance its UUID: what CUDA_VISIBLE_DEVICES gets.
     name: str
-    #: As CUDA_VISIBLE_DEVICES has them; empty for a CPU worker.
-    gpus: tuple[str, ...]
-    cpu_threads: int | None = None
-    #: The queue it serves; empty: the one of the settings' model.
-    queue: str = ""
+    uuid: str = ""
+    #: For an instance: the number of the GPU that it is a part of.
+    part_of: str = ""
 
-    def environment(self) -> dict[str, str]:
-        """Variables that must be set before the worker's Python starts."""
-        variables = {"CUDA_VISIBLE_DEVICES": ",".join(self.gpus)}
-        if self.cpu_threads is not None:
-            variables["OMP_NUM_THREADS"] = str(self.cpu_threads)
-        return variables
+    def is_called(self, word: str) -> bool:
+        """Whether `word` means it."""
+        return word == self.name or (len(word) > len("GPU-") and bool(self.uuid) and self.uuid.startswith(word))
 
 
-def plan_groups(
-    wanted: Literal["auto"] | Sequence[Sequence[int | str]],
-    visible: Sequence[str],
-    *,
-    gpus_per_worker: int = 1,
-    cpu_workers: int = 1,
-    cpu_cores: int = 1,
-) -> tuple[Group, ...]:
-    """One group per worker.
+def visible_gpus(environ: Mapping[str, str] | None = None, driver: Sequence[Device] | None = None) -> list[Device]:
+    """What this process may use: CUDA_VISIBLE_DEVICES if it is set, else all that the driver knows."""
+    environ = os.environ if environ is None else environ
+    driver = list(_of_driver()) if driver is None else driver
+    chosen = environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is None:
+        return list(driver)
+    words = [each.strip() for each in chosen.split(",") if each.strip() not in {"", "-1"}]
+    return [_known(word, driver) or Device(word, word) for word in words]
 
-    `auto` cuts the visible GPUs into groups of `gpus_per_worker` (tensor × pipeline parallel size), or, where there
-    is none, makes `cpu_workers` of equal share. Raises PlanError if a wanted GPU is not there, is in two groups, or
-    a group's size is not what the engine will use.
-    """
-    if wanted == "auto":
-        return _auto(visible, gpus_per_worker, cpu_workers, cpu_cores)
-    groups = [tuple(str(gpu) for gpu in group) for group in wanted]
-    flat = [gpu for group in groups for gpu in group]
-    missing = [gpu for gpu in flat if gpu not in visible]
-    if missing:
-        there = f"{len(visible)} visible: {', '.join(visible)}" if visible else "none is visible"
-        raise PlanError(
-            f"gpu_groups asks for GPU {', '.join(missing)}; {there}.",
-            hint="Check nvidia-smi -L and CUDA_VISIBLE_DEVICES, or use gpu_groups: auto.",
-        )
-    twice = sorted({gpu for gpu in flat if flat.count(gpu) > 1})
-    if twice:
-        raise PlanError(f"gpu_groups puts GPU {', '.join(twice)} into two groups.", hint="Give each group its own.")
+
+def find(word: str, visible: Sequence[Device]) -> Device:
+    """The device that `word` means. Raises PlanError if it is not there, or not one."""
+    meant = [device for device in visible if device.is_called(word)]
+    if len(meant) == 1:
+        return meant[0]
+    names = ", ".join(device.name for device in visible)
+    if meant:
+        raise PlanError(f"gpu_groups: {word!r} is the beginning of {len(meant)} UUIDs.", hint="Write more of it.")
+    parts = [device.name for device in visible if device.part_of == word]
+    if parts:
+        raise PlanError(f"gpu_groups asks for GPU {word}, which is cut into {', '.join(parts)}.", hint="Name those.")
+    raise PlanError(
+        f"gpu_groups asks for GPU {word}; {f'{len(visible)} visible: {names}' if visible else 'none is visible'}.",
+        hint="Check nvidia-smi -L and CUDA_VISIBLE_DEVICES, or use gpu_groups: auto.",
+    )
+
+
+def cut(wanted: Sequence[Sequence[int | str]], visible: Sequence[Device], size: int) -> list[tuple[Device, ...]]:
+    """The groups that `wanted` names, each of `size` devices (tensor × pipeline parallel size). Raises PlanError."""
+    groups = [tuple(find(str(word), visible) for word in group) for group in wanted]
     for group in groups:
-        if len(group) != gpus_per_worker:
+        names = ", ".join(device.name for device in group)
+        if len(set(group)) < len(group):
+            raise PlanError(f"Group [{names}] has a GPU twice.", hint="Name each once.")
+        if len(group) != size:
             raise PlanError(
-                f"Group [{', '.join(group)}] has {len(group)} GPUs, but the engine uses "
-                f"tensor_parallel_size x pipeline_parallel_size = {gpus_per_worker}.",
+                f"Group [{names}] has {len(group)} GPUs, but the engine uses "
+                f"tensor_parallel_size x pipeline_parallel_size = {size}.",
                 hint="Make both the same.",
             )
-    return tuple(Group(f"gpu{'-'.join(group)}", group) for group in groups)
+        _refuse_several_instances(group)
+    return groups
 
 
-def _auto(visible: Sequence[str], gpus_per_worker: int, cpu_workers: int, cpu_cores: int) -> tuple[Group, ...]:
-    if not visible:
-        share = max(1, cpu_cores // cpu_workers)
-        return tuple(Group(f"cpu{i}", (), cpu_threads=share) for i in range(cpu_workers))
-    count = len(visible) // gpus_per_worker
-    if count == 0:
+def cut_all(free: Sequence[Device], size: int) -> list[tuple[Device, ...]]:
+    """As many groups of `size` as `free` makes, in order; what is left over stays unused. Raises PlanError for none."""
+    groups = [tuple(free[i * size : (i + 1) * size]) for i in range(len(free) // size)]
+    if not groups:
         raise PlanError(
-            f"The engine uses {gpus_per_worker} GPUs per worker; {len(visible)} visible.",
+            f"The engine uses {size} GPUs per worker (tensor_parallel_size x pipeline_parallel_size); "
+            f"{len(free)} visible and not in another group.",
             hint="Lower vllm_args.tensor_parallel_size.",
         )
-    cut = (tuple(visible[i * gpus_per_worker : (i + 1) * gpus_per_worker]) for i in range(count))
-    return tuple(Group(f"gpu{'-'.join(group)}", group) for group in cut)
+    for group in groups:
+        _refuse_several_instances(group)
+    return groups
 
 
-def visible_gpus(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """GPUs that this process may use: CUDA_VISIBLE_DEVICES if it is set, else all that the driver knows."""
-    environ = os.environ if environ is None else environ
-    chosen = environ.get("CUDA_VISIBLE_DEVICES")
-    if chosen is not None:
-        return tuple(each.strip() for each in chosen.split(",") if each.strip() not in {"", "-1"})
-    return tuple(str(i) for i in range(_driver_count()))
+def shared(groups: Sequence[Sequence[Device]]) -> list[Device]:
+    """Devices that stand in more than one group."""
+    return [device for device, count in Counter(device for group in groups for device in group).items() if count > 1]
 
 
-def _driver_count() -> int:
+def group_name(group: Sequence[Device]) -> str:
+    """What a worker on `group` is called; of a UUID, the first 8 digits do.
+
+    >>> group_name([Device("2"), Device("3")])
+    'gpu2-3'
+    """
+    return "gpu" + "-".join(device.name.removeprefix("MIG-").removeprefix("GPU-")[:8] for device in group)
+
+
+def memory_used_bytes(names: Sequence[str]) -> int | None:
+    """GPU memory in use on `names`, as the driver has it, whoever uses it; None where it does not say."""
+    import pynvml
+
+    with _driver() as works:
+        if not works or not names:
+            return None
+        try:
+            return sum(int(pynvml.nvmlDeviceGetMemoryInfo(_handle(name)).used) for name in names)
+        except pynvml.NVMLError:
+            return None
+
+
+def _refuse_several_instances(group: Sequence[Device]) -> None:
+    if len(group) > 1 and any(device.part_of for device in group):
+        names = ", ".join(device.name for device in group)
+        raise PlanError(f"Group [{names}]: CUDA shows a process one MIG instance, not {len(group)}.", hint="One each.")
+
+
+def _known(word: str, driver: Sequence[Device]) -> Device | None:
+    return next((device for device in driver if device.is_called(word)), None)
+
+
+def _of_driver() -> Iterator[Device]:
+    import pynvml
+
+    with _driver() as works:
+        for i in range(pynvml.nvmlDeviceGetCount() if works else 0):
+            handle = pynvml.nvmlDeviceGetHandleByIndex(i)
+            instances = list(_instances(handle))
+            yield from (Device(uuid, uuid, part_of=str(i)) for uuid in instances)
+            if not instances:
+                yield Device(str(i), _text(pynvml.nvmlDeviceGetUUID(handle)))
+
+
+def _instances(gpu: Any) -> Iterator[str]:
+    """UUIDs of the instances that a GPU in MIG mode is cut into."""
+    import pynvml
+
+    try:
+        if pynvml.nvmlDeviceGetMigMode(gpu)[0] != pynvml.NVML_DEVICE_MIG_ENABLE:
+            return
+        for i in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu)):
+            with contextlib.suppress(pynvml.NVMLError_NotFound):
+                yield _text(pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, i)))
+    except pynvml.NVMLError_NotSupported:
+        return
+
+
+def _handle(name: str) -> Any:
+    import pynvml
+
+    by_uuid = pynvml.nvmlDeviceGetHandleByUUID
+    return pynvml.nvmlDeviceGetHandleByIndex(int(name)) if name.isdigit() else by_uuid(name)
+
+
+@contextlib.contextmanager
+def _driver() -> Iterator[bool]:
+    """NVIDIA's driver; False where there is none."""
     import pynvml
 
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError:
-        return 0
+        yield False
+        return
     try:
-        return int(pynvml.nvmlDeviceGetCount())
+        yield True
     finally:
         pynvml.nvmlShutdown()
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value

@@ -1,13 +1,12 @@
-"""One child process per GPU group: started, watched, restarted with growing pauses, drained, and never left behind.
+"""One child process per planned worker: started, watched, restarted with growing pauses, drained, never left behind.
 
-Decisions are pure (`after_exit`, `workers.gpus.plan_groups`); the Supervisor only carries them out. Each child leads a
+Decisions are pure (`after_exit`, `workers.placing.plan_host`); the Supervisor only carries them out. Each child leads a
 process group of its own, because vLLM's engine core outlives a killed parent and ignores SIGTERM.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import selectors
@@ -16,18 +15,16 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from contract.errors import EXIT_ENGINE, EXIT_RETRY, SettingsError
-from contract.layers import parse_overrides
-from contract.settings import CONFIG_VARIABLE, OVERRIDES_VARIABLE, Settings
-from workers.gpus import Group
 from workers.parent import follower
+from workers.placing import WorkerPlan
 
-__all__ = ["Child", "Supervisor", "after_exit", "worker_command", "worker_environment"]
+__all__ = ["Child", "Supervisor", "after_exit", "bind", "node_name", "worker_command"]
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +70,17 @@ def after_exit(exit_code: int, was_ready: bool, steady: bool, failures: int, fai
     return After("restart", FIRST_PAUSE_S if steady else min(FIRST_PAUSE_S * 2**failures, LONGEST_PAUSE_S))
 
 
+def bind(cores: Sequence[int]) -> None:
+    """Keep this process and what it starts on `cores`, if there are any and the system can."""
+    if cores and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, cores)
+
+
+def node_name(plan: WorkerPlan) -> str:
+    """Celery's name of the worker: the plan's, on this host."""
+    return f"{plan.name}@{socket.gethostname()}"
+
+
 def worker_command(node_name: str, concurrency: int, queue: str = "") -> list[str]:
     """The worker as one would start it by hand."""
     celery = [sys.executable, "-m", "celery", "-q", "-A", "workers.app", "worker", "--pool", "threads"]
@@ -80,23 +88,11 @@ def worker_command(node_name: str, concurrency: int, queue: str = "") -> list[st
     return [*celery, "-c", str(concurrency), "-n", node_name, *served, "--without-gossip", "--without-mingle"]
 
 
-def worker_environment(
-    group: Group, config: Path | None, overrides: Sequence[str], base: Mapping[str, str]
-) -> dict[str, str]:
-    """The child's environment. GPUs are pinned here, before the child's Python imports anything."""
-    environment = {**base, **group.environment(), "MCQUEUE_WORKER_NAME": group.name}
-    if config:
-        environment[CONFIG_VARIABLE] = str(config.resolve())
-    if overrides:
-        environment[OVERRIDES_VARIABLE] = json.dumps(parse_overrides(overrides, SettingsError))
-    return environment
-
-
 @dataclass
 class Child:
     """A worker process and what the launcher knows of it."""
 
-    group: Group
+    plan: WorkerPlan
     log_path: Path
     process: subprocess.Popen[bytes] | None = None
     ready_channel: int = -1
@@ -107,7 +103,7 @@ class Child:
     overdue: bool = False
     restart_at: float | None = None
     boots: int = 0
-    state: Literal["waiting", "booting", "ready", "stopped", "given up"] = "waiting"
+    state: Literal["waiting", "booting", "ready", "draining", "stopped", "given up"] = "waiting"
 
     def last_lines(self) -> str:
         """The end of its log, to show what it died of."""
@@ -122,17 +118,19 @@ class Child:
 
 @dataclass
 class Supervisor:
-    """Runs one child per group until told to stop. `run` is the whole life."""
+    """Runs one child per plan until told to stop. `run` is the whole life."""
 
-    settings: Settings
-    groups: Sequence[Group]
-    config: Path | None
-    overrides: Sequence[str]
+    plans: Sequence[WorkerPlan]
     log_folder: Path
     announce: Callable[[str], None]
-    children: list[Child] = field(default_factory=list)
+    #: Called at every look.
+    show: Callable[[], None] = lambda: None
+    children: list[Child] = field(init=False)
     _stop_signals: int = 0
     _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
+
+    def __post_init__(self) -> None:
+        self.children = [Child(plan, self.log_folder / f"{plan.name}.log") for plan in self.plans]
 
     def run(self) -> int:
         """Start, watch, drain. Returns the exit code: 0 after a drain, 1 if a group was given up."""
@@ -140,7 +138,6 @@ class Supervisor:
             self.log_folder.mkdir(parents=True, exist_ok=True)
         except OSError as trouble:
             raise SettingsError(f"--logs {self.log_folder}: {trouble.strerror}.", hint="Name a folder.") from None
-        self.children = [Child(group, self.log_folder / f"{group.name}.log") for group in self.groups]
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
         try:
@@ -158,19 +155,19 @@ class Supervisor:
 
     def _start(self, child: Child) -> None:
         reader, writer = os.pipe()
-        node = f"{child.group.name}@{socket.gethostname()}"
-        environment = worker_environment(child.group, self.config, self.overrides, os.environ)
-        environment["MCQUEUE_READY_FD"] = str(writer)
+        node = node_name(child.plan)
+        # GPUs are pinned here, before the child's Python imports anything.
+        environment = {**os.environ, **child.plan.environment, "MCQUEUE_READY_FD": str(writer)}
         with child.log_path.open("ab") as output:
             child.process = subprocess.Popen(
-                worker_command(node, self.settings.batches_in_flight, child.group.queue),
+                worker_command(node, child.plan.concurrency, child.plan.queue),
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 pass_fds=(writer,),
                 start_new_session=True,
-                preexec_fn=follower(),
+                preexec_fn=_prepare(child.plan),
             )
         os.close(writer)
         child.ready_channel = reader
@@ -178,7 +175,7 @@ class Supervisor:
         child.state, child.started_at, child.ready_at, child.restart_at = "booting", time.monotonic(), None, None
         child.overdue = False
         child.boots += 1
-        self.announce(f"{node}: booting (pid {child.process.pid}, GPUs {_gpus(child)}, log {child.log_path})")
+        self.announce(f"{node}: booting (pid {child.process.pid}, {child.plan.place}, log {child.log_path})")
 
     def _watch(self) -> None:
         """One look: who got ready, who ended, whose pause is over, who takes too long to boot."""
@@ -190,17 +187,18 @@ class Supervisor:
                 self._on_exit(child, child.process.returncode)
             elif child.restart_at is not None and now >= child.restart_at:
                 self._start(child)
-            elif child.state == "booting" and now - child.started_at > self.settings.server_startup_timeout + 30:
-                self.announce(f"{child.group.name}: not up after {now - child.started_at:.0f} s, killed")
+            elif child.state == "booting" and now - child.started_at > child.plan.startup_timeout_s + 30:
+                self.announce(f"{child.plan.name}: not up after {now - child.started_at:.0f} s, killed")
                 child.overdue = True
                 self._kill(child)
+        self.show()
 
     def _on_ready(self, child: Child) -> None:
         said = os.read(child.ready_channel, 64)
         self._close_channel(child)
         if said:
             child.state, child.ready_at = "ready", time.monotonic()
-            self.announce(f"{child.group.name}: ready after {child.ready_at - child.started_at:.1f} s")
+            self.announce(f"{child.plan.name}: ready after {child.ready_at - child.started_at:.1f} s")
 
     def _on_exit(self, child: Child, exit_code: int) -> None:
         self._kill(child)  # what it left of its process group
@@ -214,15 +212,15 @@ class Supervisor:
         child.failed_boots = child.failed_boots + 1 if boot_failed(verdict, was_ready) else 0
         if decision.action == "stop":
             child.state = "stopped"
-            self.announce(f"{child.group.name}: ended as asked")
+            self.announce(f"{child.plan.name}: ended as asked")
             return
-        self.announce(f"{child.group.name}: ended with {_meaning(exit_code)}; its last lines:\n{child.last_lines()}")
+        self.announce(f"{child.plan.name}: ended with {_meaning(exit_code)}; its last lines:\n{child.last_lines()}")
         if decision.action == "give up":
             child.state = "given up"
-            self.announce(f"{child.group.name}: given up; mend what its log says and start again")
+            self.announce(f"{child.plan.name}: given up; mend what its log says and start again")
         else:
             child.state, child.restart_at = "waiting", time.monotonic() + decision.pause_s
-            self.announce(f"{child.group.name}: starts again in {decision.pause_s:g} s")
+            self.announce(f"{child.plan.name}: starts again in {decision.pause_s:g} s")
 
     def _drain(self) -> None:
         """Let running batches end; a second signal, or `drain_timeout_s`, ends the patience."""
@@ -231,12 +229,14 @@ class Supervisor:
             return
         self.announce(f"draining {len(living)} workers; once more to end them at once")
         for child in living:
+            child.state = "draining"
             _signal(child, signal.SIGTERM)
-        asked, until = self._stop_signals, time.monotonic() + self.settings.drain_timeout_s
+        asked, until = self._stop_signals, time.monotonic() + max(child.plan.drain_timeout_s for child in living)
         while living := [child for child in living if not self._has_ended(child)]:
             if self._stop_signals > asked or time.monotonic() > until:
                 self.announce("not waiting any longer")
                 return
+            self.show()
             time.sleep(POLL_S)
 
     def _has_ended(self, child: Child) -> bool:
@@ -244,7 +244,7 @@ class Supervisor:
         if child.process is None or child.process.poll() is None:
             return child.process is None
         self._kill(child)
-        child.process = None
+        child.process, child.state = None, "stopped"
         return True
 
     def _kill_all(self) -> None:
@@ -266,14 +266,21 @@ class Supervisor:
             child.ready_channel = -1
 
 
+def _prepare(plan: WorkerPlan) -> Callable[[], None]:
+    """In the child, before exec: it follows the launcher into death, and is bound to its cores."""
+    follow = follower()
+
+    def prepare() -> None:
+        follow()
+        bind(plan.cores)
+
+    return prepare
+
+
 def _signal(child: Child, number: signal.Signals) -> None:
     if child.process is not None:
         with contextlib.suppress(ProcessLookupError):
             child.process.send_signal(number)
-
-
-def _gpus(child: Child) -> str:
-    return ",".join(child.group.gpus) or "none"
 
 
 def _meaning(exit_code: int) -> str:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from celery import Celery
@@ -22,6 +25,27 @@ from workers.jobs import make_job
 __all__ = ["Worker"]
 
 log = logging.getLogger(__name__)
+
+
+@dataclass
+class Load:
+    """Batches begun and under way, counted in pool threads."""
+
+    batches: int = 0
+    gathered: int = 0
+    running: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @contextmanager
+    def of(self, questions: int) -> Iterator[None]:
+        """Around a batch of so many questions."""
+        with self._lock:
+            self.batches, self.gathered, self.running = self.batches + 1, self.gathered + questions, self.running + 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.running -= 1
 
 
 class Worker:
@@ -45,6 +69,7 @@ class Worker:
         self._ledger = RedisLedger.connect(settings)
         self._job = make_job(settings, self._ledger, app, name, stopping, queue)
         self._job_is: dict[str, Any] = {}
+        self._load = Load()
         self._fleet = Fleet(self._ledger.client, self._ledger.place)
         self._events = BatchEvents(app, name, task_name(queue))
         self._heart = Heart(settings, self.record, on_name_lost, on_wish)
@@ -74,7 +99,8 @@ class Worker:
 
     def run_batch(self, batch: Batch) -> None:
         """Do this worker's job for `batch`, from any pool thread."""
-        self._job.run(batch, self._events)
+        with self._load.of(batch.questions):
+            self._job.run(batch, self._events)
 
     def reconnected(self) -> None:
         """The broker was away: what it had in our name then may never have reached us."""
@@ -101,5 +127,8 @@ class Worker:
             engine=self._job_is,
             batch_size=self._settings.batch_size,
             settled=self._job.settled,
+            batches=self._load.batches,
+            gathered=self._load.gathered,
+            running=self._load.running,
             launched="MCQUEUE_READY_FD" in os.environ,
         )

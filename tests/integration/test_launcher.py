@@ -264,3 +264,79 @@ def test_a_child_whose_launcher_died_before_it_could_follow_never_becomes_a_work
         except psutil.TimeoutExpired:
             child.kill()
             pytest.fail("it went on without its launcher")
+
+
+#: Python runs this at its start, before it imports anything that it was asked to.
+AT_START = """
+import os, pathlib
+pathlib.Path(__file__).with_name(f"pin-{os.getpid()}").write_text(os.environ.get("CUDA_VISIBLE_DEVICES", "unset"))
+"""
+
+
+def test_each_worker_sees_its_own_gpus_from_the_start_of_its_python(
+    redis_ledger: RedisLedger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(AT_START)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,GPU-5f3a0000")
+    with launched(tmp_path, "gpu_groups=[[1], [GPU-5f3a]]") as up:
+        up.wait_ready(2)
+        pins = [(tmp_path / f"pin-{pid}").read_text() for pid in up.pids()]
+        assert pins == ["1", "GPU-5f3a0000"]
+        assert names(redis_ledger) == ["gpu1", "gpu5f3a0000"]
+        assert [each.gpus for each in Fleet(redis_ledger.client).alive()] == pins
+
+
+def test_a_plan_that_cannot_be_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
+    said = workers_command(
+        "up",
+        "--set",
+        "gpu_groups=[[0, 1], [1, 2]]",
+        "--set",
+        "vllm_args.tensor_parallel_size=2",
+        "--logs",
+        str(tmp_path),
+        exit_code=1,
+    )
+    assert "GPU 1 into 2 groups" in said
+    assert "share_gpus: true" in said
+    assert not list(tmp_path.iterdir())
+
+
+def test_workers_without_a_gpu_keep_to_their_own_cores(redis_ledger: RedisLedger, tmp_path: Path) -> None:
+    cores = sorted(os.sched_getaffinity(0))
+    assert len(cores) >= 2, "needs two cores"
+    with launched(tmp_path, "cpu_workers=2") as up:
+        up.wait_ready(2)
+        bound = [set(psutil.Process(pid).cpu_affinity()) for pid in up.pids()]
+    share = len(cores) // 2
+    assert bound == [set(cores[:share]), set(cores[share : 2 * share])]
+
+
+def test_one_file_starts_the_workers_of_several_models_each_with_its_queue(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    file = tmp_path / "two.yaml"
+    file.write_text("engine: simulated\nbatch_timeout: 0.1\nmodels: [{model: large}, {model: small, cpu_workers: 2}]\n")
+    with process(
+        "-m", "workers", "up", "--config", str(file), "--logs", str(tmp_path), log=tmp_path / "up.log"
+    ) as child:
+        up = Launched(child, tmp_path)
+        up.wait_ready(3)
+        assert names(redis_ledger) == ["large-cpu0", "small-cpu1", "small-cpu2"]
+        runs = {
+            model: open_run(redis_ledger, make_questions(40), name=model, model=model) for model in ("large", "small")
+        }
+        for model, run in runs.items():
+            publish(app, keys.score_queue(model), run.run_id, redis_ledger.unsettled(run.run_id), 4)
+        for model, run in runs.items():
+            wait_finished(redis_ledger, run.run_id)
+            verdicts = [verdict for _, verdict in redis_ledger.results(run.run_id) if verdict]
+            assert {verdict.worker.partition("-")[0] for verdict in verdicts} == {model}
+            assert {verdict.outcome for verdict in verdicts} <= {Outcome.CORRECT, Outcome.WRONG}
+        assert {path.name for path in tmp_path.glob("*cpu*.log")} == {
+            "large-cpu0.log",
+            "small-cpu1.log",
+            "small-cpu2.log",
+        }

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from contract import Settings, load_settings
 from contract.errors import SettingsError
-from contract.settings import CONFIG_VARIABLE, OVERRIDES_VARIABLE
+from contract.settings import CONFIG_VARIABLE, OVERRIDES_VARIABLE, load_fleet
 from tests.support import ROOT
 
 PASSWORD = "hunter2"
@@ -261,3 +261,57 @@ def test_loading_leaves_the_environment_as_it_was(deploy: Path) -> None:
 @pytest.mark.parametrize("path", sorted((ROOT / "configs" / "deploy").glob("*.yaml")), ids=lambda path: path.name)
 def test_every_shipped_deploy_file_can_be_loaded(path: Path) -> None:
     assert load_settings(path) != Settings(), "it would change nothing"
+
+
+SEVERAL = """
+batch_size: 8
+vllm_args: {dtype: bfloat16}
+models:
+  - {hf_model_id: owner/Large, batch_size: 4, vllm_args: {tensor_parallel_size: 2}}
+  - {model: small}
+"""
+
+
+@pytest.fixture
+def several(tmp_path: Path) -> Path:
+    file = tmp_path / "several.yaml"
+    file.write_text(SEVERAL)
+    return file
+
+
+def test_each_of_several_models_is_laid_over_the_rest_of_the_file(several: Path) -> None:
+    large, small = load_fleet(several, ["vllm_args.seed=7"])
+    assert (large.served_model, large.batch_size) == ("large", 4)
+    assert large.vllm_args == {"dtype": "bfloat16", "tensor_parallel_size": 2, "seed": 7}
+    assert (small.served_model, small.batch_size, small.vllm_args) == ("small", 8, {"dtype": "bfloat16", "seed": 7})
+
+
+def test_one_of_several_models_is_named_by_override_or_environment(
+    several: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert load_settings(several, ["model=large"]).batch_size == 4
+    assert [each.served_model for each in load_fleet(several, ["model=small"])] == ["small"]
+    monkeypatch.setenv("MCQUEUE_MODEL", "large")
+    assert load_settings(several).batch_size == 4
+
+
+def test_several_models_have_no_name_in_common(several: Path) -> None:
+    common = load_settings(several)
+    assert common.batch_size == 8
+    with pytest.raises(SettingsError, match=r"several models: large, small\. Name one: --set model=large"):
+        _ = common.served_model
+
+
+@pytest.mark.parametrize(
+    ("overrides", "says"),
+    [
+        (["model=smal"], "none is called 'smal'. Did you mean 'small'"),
+        (["models=[{batch_siz: 3, model: small}]", "model=small"], "model small: unknown setting 'batch_siz'"),
+        (["models=[{model: a}, {model: a}]"], "2 models, but only 1 names: a"),
+        (["models=large"], "models: expected a list of settings"),
+    ],
+)
+def test_wrong_models_are_named(several: Path, overrides: list[str], says: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load_fleet(several, overrides)
+    assert says in str(caught.value)

@@ -1,4 +1,4 @@
-"""Which worker gets which GPUs."""
+"""Which GPUs there are, and how they are cut into groups, with device lists as drivers give them."""
 
 from __future__ import annotations
 
@@ -7,60 +7,106 @@ from collections.abc import Sequence
 import pytest
 
 from contract.errors import PlanError
-from workers.gpus import Group, plan_groups, visible_gpus
+from workers.gpus import Device, cut, cut_all, find, group_name, shared, visible_gpus
 
-EIGHT = tuple("01234567")
+EIGHT = [Device(str(i), f"GPU-{i}aaa0000-1111") for i in range(8)]
+#: GPU 0 whole, GPU 1 cut into two instances.
+CUT = [Device("0", "GPU-5f3a"), Device("MIG-11aa", "MIG-11aa", "1"), Device("MIG-22bb", "MIG-22bb", "1")]
 
 
-def pinned(groups: Sequence[Group]) -> list[str]:
-    return [group.environment()["CUDA_VISIBLE_DEVICES"] for group in groups]
+def names(groups: Sequence[Sequence[Device]]) -> list[str]:
+    return [",".join(device.name for device in group) for group in groups]
 
 
 @pytest.mark.parametrize(
-    ("wanted", "gpus_per_worker", "expected"),
+    ("size", "expected"),
     [
-        ("auto", 1, list("01234567")),
-        ("auto", 2, ["0,1", "2,3", "4,5", "6,7"]),
-        ("auto", 8, ["0,1,2,3,4,5,6,7"]),
+        (1, list("01234567")),
+        (2, ["0,1", "2,3", "4,5", "6,7"]),
+        (3, ["0,1,2", "3,4,5"]),
+        (8, ["0,1,2,3,4,5,6,7"]),
+    ],
+)
+def test_auto_cuts_all_gpus_into_groups_of_what_one_engine_uses(size: int, expected: list[str]) -> None:
+    assert names(cut_all(EIGHT, size)) == expected
+
+
+@pytest.mark.parametrize(
+    ("wanted", "size", "expected"),
+    [
         ([[0], [3]], 1, ["0", "3"]),
         ([[2, 3], [0, 1]], 2, ["2,3", "0,1"]),
+        ([["GPU-4aaa0000-1111"]], 1, ["4"]),
+        ([["GPU-4", 5]], 2, ["4,5"]),
     ],
 )
-def test_every_group_is_pinned_to_its_own_gpus(wanted: object, gpus_per_worker: int, expected: list[str]) -> None:
-    groups = plan_groups(wanted, EIGHT, gpus_per_worker=gpus_per_worker)  # type: ignore[arg-type]
-    assert pinned(groups) == expected
-    assert len({group.name for group in groups}) == len(groups)
+def test_groups_are_named_by_number_or_by_uuid_or_its_beginning(
+    wanted: list[list[int | str]], size: int, expected: list[str]
+) -> None:
+    assert names(cut(wanted, EIGHT, size)) == expected
 
 
-def test_gpus_are_also_named_by_uuid() -> None:
-    assert pinned(plan_groups([["GPU-5f3a"]], ("GPU-5f3a", "GPU-77c1"))) == ["GPU-5f3a"]
-
-
-def test_without_a_gpu_cpu_workers_share_the_cores() -> None:
-    groups = plan_groups("auto", (), cpu_workers=2, cpu_cores=8)
-    assert [group.name for group in groups] == ["cpu0", "cpu1"]
-    assert all(group.environment() == {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "4"} for group in groups)
+def test_an_instance_is_named_by_its_uuid_alone() -> None:
+    assert names(cut([["MIG-22bb"], ["MIG-11"]], CUT, 1)) == ["MIG-22bb", "MIG-11aa"]
+    assert names(cut_all(CUT, 1)) == ["0", "MIG-11aa", "MIG-22bb"]
 
 
 @pytest.mark.parametrize(
-    ("wanted", "visible", "gpus_per_worker", "says"),
+    ("wanted", "visible", "size", "says"),
     [
         ([[0], [9]], EIGHT, 1, "asks for GPU 9; 8 visible: 0, 1, 2"),
-        ([[0]], (), 1, "asks for GPU 0; none is visible"),
-        ([[0, 1], [1, 2]], EIGHT, 2, "GPU 1 into two groups"),
+        ([[0]], [], 1, "asks for GPU 0; none is visible"),
+        ([[1, 1]], EIGHT, 2, r"Group \[1, 1\] has a GPU twice"),
+        ([[1, "GPU-1aaa"]], EIGHT, 2, r"Group \[1, 1\] has a GPU twice"),
         ([[0, 1]], EIGHT, 1, "has 2 GPUs, but the engine uses tensor_parallel_size x pipeline_parallel_size = 1"),
-        ("auto", ("0", "1"), 4, "uses 4 GPUs per worker; 2 visible"),
+        ([[0]], EIGHT, 4, "has 1 GPUs, but the engine uses tensor_parallel_size x pipeline_parallel_size = 4"),
+        ([["GPU-"]], EIGHT, 1, "asks for GPU GPU-"),
+        ([[1]], CUT, 1, "asks for GPU 1, which is cut into MIG-11aa, MIG-22bb"),
+        ([["MIG-11aa", "MIG-22bb"]], CUT, 2, "CUDA shows a process one MIG instance, not 2"),
     ],
 )
-def test_an_impossible_plan_is_refused_with_the_arithmetic(
-    wanted: object, visible: tuple[str, ...], gpus_per_worker: int, says: str
+def test_an_impossible_group_is_refused_with_the_arithmetic(
+    wanted: list[list[int | str]], visible: list[Device], size: int, says: str
 ) -> None:
     with pytest.raises(PlanError, match=says):
-        plan_groups(wanted, visible, gpus_per_worker=gpus_per_worker)  # type: ignore[arg-type]
+        cut(wanted, visible, size)
+
+
+def test_the_beginning_of_two_uuids_is_none_of_them() -> None:
+    alike = [Device("0", "GPU-5f3a-1"), Device("1", "GPU-5f3a-2")]
+    with pytest.raises(PlanError, match="'GPU-5f3a' is the beginning of 2 UUIDs"):
+        find("GPU-5f3a", alike)
+
+
+def test_an_engine_larger_than_all_gpus_is_refused_with_both_numbers() -> None:
+    with pytest.raises(PlanError, match=r"uses 4 GPUs per worker .*2 visible"):
+        cut_all(EIGHT[:2], 4)
+
+
+def test_a_gpu_in_two_groups_is_found_whatever_it_is_called() -> None:
+    groups = cut([[0, 1], ["GPU-1aaa", 2]], EIGHT, 2)
+    assert [device.name for device in shared(groups)] == ["1"]
 
 
 @pytest.mark.parametrize(
-    ("variable", "expected"), [("0,2", ("0", "2")), ("", ()), ("-1", ()), ("GPU-5f3a", ("GPU-5f3a",))]
+    ("variable", "expected"),
+    [
+        ("0,2", ["0", "2"]),
+        ("", []),
+        ("-1", []),
+        ("GPU-3aaa", ["3"]),
+        ("MIG-unknown-to-the-driver", ["MIG-unknown-to-the-driver"]),
+        (None, list("01234567")),
+    ],
 )
-def test_what_the_person_made_visible_is_all_there_is(variable: str, expected: tuple[str, ...]) -> None:
-    assert visible_gpus({"CUDA_VISIBLE_DEVICES": variable}) == expected
+def test_what_the_person_made_visible_is_all_there_is(variable: str | None, expected: list[str]) -> None:
+    environ = {} if variable is None else {"CUDA_VISIBLE_DEVICES": variable}
+    assert [device.name for device in visible_gpus(environ, EIGHT)] == expected
+
+
+def test_workers_are_called_after_their_gpus() -> None:
+    assert [group_name(group) for group in ([EIGHT[2], EIGHT[3]], [CUT[1]], [Device("GPU-0123456789")])] == [
+        "gpu2-3",
+        "gpu11aa",
+        "gpu01234567",
+    ]

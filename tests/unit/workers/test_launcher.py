@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 
 from contract.errors import EXIT_ENGINE, EXIT_RETRY
-from workers.gpus import Group
-from workers.launcher import after_exit, worker_command, worker_environment
+from workers.launcher import after_exit, worker_command
 
 
 @pytest.mark.parametrize(
@@ -40,25 +36,6 @@ def test_what_follows_an_exit(
 def test_boots_that_were_killed_do_not_count_as_boots_that_failed() -> None:
     assert after_exit(EXIT_ENGINE, was_ready=False, steady=False, failures=9, failed_boots=3).action == "restart"
     assert after_exit(EXIT_ENGINE, was_ready=False, steady=False, failures=9, failed_boots=4).action == "give up"
-
-
-def test_the_pin_is_in_the_environment_before_python_starts() -> None:
-    environment = worker_environment(
-        Group("gpu2-3", ("2", "3")), Path("x.yaml"), ["batch_size=8"], {"CUDA_VISIBLE_DEVICES": "0,1,2,3", "HOME": "/h"}
-    )
-    assert environment["CUDA_VISIBLE_DEVICES"] == "2,3"
-    assert environment["HOME"] == "/h"
-    assert environment["MCQUEUE_CONFIG"] == str(Path("x.yaml").resolve())
-    assert json.loads(environment["MCQUEUE_OVERRIDES"]) == {"batch_size": 8}
-
-
-def test_a_cpu_worker_sees_no_gpu_even_where_there_is_one() -> None:
-    assert worker_environment(Group("cpu0", (), cpu_threads=2), None, [], {"X": "1"}) == {
-        "X": "1",
-        "CUDA_VISIBLE_DEVICES": "",
-        "OMP_NUM_THREADS": "2",
-        "MCQUEUE_WORKER_NAME": "cpu0",
-    }
 
 
 def test_the_worker_is_an_ordinary_celery_worker() -> None:
