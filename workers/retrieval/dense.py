@@ -62,10 +62,12 @@ class VectorIndex:
         return cls(index, options)
 
     @classmethod
-    def read(cls, path: Path, options: DenseOptions) -> VectorIndex:
-        """The index in file `path`, memory-mapped where FAISS can."""
+    def read(cls, path: Path, options: DenseOptions, threads: int | None = None) -> VectorIndex:
+        """The index in file `path`, memory-mapped where FAISS can, searched by so many threads; None: all."""
         import faiss
 
+        if threads is not None:
+            faiss.omp_set_num_threads(threads)
         read = faiss.read_index_binary if options.precision is Precision.BINARY else faiss.read_index
         return cls(read(str(path), faiss.IO_FLAG_MMAP_IFC), options)
 

@@ -51,13 +51,17 @@ PACKAGED_ENCODERS = {
 class TextEncoder:
     """Encodes queries and passages, each with the prompt that the model has for them. Thread-safe."""
 
-    def __init__(self, encoder_id: str, device: str | None = None) -> None:
-        """Load the encoder to `device`; None: to a GPU where there is one.
+    def __init__(self, encoder_id: str, device: str | None = None, threads: int | None = None) -> None:
+        """Load the encoder to `device`; None: to a GPU where there is one. On a CPU, `threads` compute; None: all.
 
         Raises ModelNotFound where it is not to be had, or carries other weights than it should.
         """
         model, at_hub = _resolve(encoder_id)
         library = sentence_transformers_loaded()
+        if threads is not None:
+            import torch
+
+            torch.set_num_threads(threads)
         try:
             self._model: SentenceTransformer = library.SentenceTransformer(
                 model, device=device, local_files_only=not at_hub

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -18,7 +19,7 @@ from workers.retrieval.files import BM25_FOLDER, DENSE_FILE, check_files
 from workers.retrieval.hybrid import HybridSearcher
 from workers.retrieval.passages import Passages
 
-__all__ = ["IndexRetriever", "load_index"]
+__all__ = ["IndexRetriever", "load_index", "search_threads"]
 
 
 def load_index(path: Path) -> IndexRetriever:
@@ -39,7 +40,7 @@ def _searchers(path: Path, manifest: Manifest) -> dict[IndexKind, Searcher]:
     if manifest.plan.bm25:
         searchers[IndexKind.BM25] = Bm25Searcher(path / BM25_FOLDER, manifest.plan.bm25)
     if manifest.plan.dense and manifest.encoder:
-        vectors = VectorIndex.read(path / DENSE_FILE, manifest.plan.dense)
+        vectors = VectorIndex.read(path / DENSE_FILE, manifest.plan.dense, search_threads())
         searchers[IndexKind.DENSE] = DenseSearcher(vectors, _encoder(path, manifest.encoder))
     if len(searchers) > 1:
         searchers[IndexKind.HYBRID] = HybridSearcher(tuple(searchers.values()))
@@ -48,7 +49,7 @@ def _searchers(path: Path, manifest: Manifest) -> dict[IndexKind, Searcher]:
 
 def _encoder(path: Path, expected: Encoder) -> TextEncoder:
     """The encoder that made the vectors, on the CPU: it must not take a GPU's memory from a model."""
-    encoder = TextEncoder(expected.id, device="cpu")
+    encoder = TextEncoder(expected.id, device="cpu", threads=search_threads())
     for what, found, wanted in (
         ("weights", encoder.info.weights_sha256, expected.weights_sha256),
         ("dimensions", encoder.info.dimensions, expected.dimensions),
@@ -58,6 +59,15 @@ def _encoder(path: Path, expected: Encoder) -> TextEncoder:
             hint = "Install the encoder that it was made with, or build the index again with python -m producer index."
             raise IndexUnusable(message, path=path, hint=hint)
     return encoder
+
+
+def search_threads() -> int | None:
+    """Threads of one search: what OMP_NUM_THREADS says, which the libraries read themselves, or a quarter of the cores.
+
+    A search stands beside an engine that uses the others, and OpenMP's threads wait for each other by spinning: with
+    more of them than cores are free, a search takes longer and burns several times the processor time.
+    """
+    return None if "OMP_NUM_THREADS" in os.environ else max(1, len(os.sched_getaffinity(0)) // 4)
 
 
 class IndexRetriever(Retriever):
