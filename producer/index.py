@@ -36,7 +36,7 @@ from contract.spec import IndexKind, slug
 from producer.corpus.read import read_documents
 from producer.corpus.steps import Steps
 from producer.corpus.store import store_passages
-from producer.options import as_json, note, progress_console
+from producer.options import INTERRUPTED, as_json, note, progress_console
 from producer.present import echo_json, echo_lines
 
 __all__ = ["index"]
@@ -152,20 +152,34 @@ def _unfinished(out: Path) -> Iterator[Path]:
     """A folder beside `out` that takes its place when the block is done, and is gone when it fails."""
     beside = out.resolve()
     folder = beside.with_name(f".{beside.name}.{os.getpid()}.unfinished")
-    replaced = beside.with_name(f".{beside.name}.{os.getpid()}.replaced")
     try:
         folder.mkdir(parents=True)
         yield folder
-        if beside.exists():
-            beside.rename(replaced)
-        folder.rename(beside)
+        _take_place(folder, beside)
+    except KeyboardInterrupt:
+        note(f"interrupted; {out} is as it was")
+        raise click.exceptions.Exit(INTERRUPTED) from None
     except OSError as trouble:
         raise InputError(
             f"{trouble.filename or out}: {trouble.strerror}.", hint="Check path, rights and room."
         ) from None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        shutil.rmtree(replaced, ignore_errors=True)
+
+
+def _take_place(folder: Path, place: Path) -> None:
+    """Rename `folder` to `place`; what was there goes once the new one stands, and comes back if it cannot."""
+    if not place.exists():
+        folder.rename(place)
+        return
+    replaced = folder.with_suffix(".replaced")
+    place.rename(replaced)
+    try:
+        folder.rename(place)
+    except BaseException:
+        replaced.rename(place)
+        raise
+    shutil.rmtree(replaced, ignore_errors=True)
 
 
 def _build(folder: Path, steps: Steps) -> None:

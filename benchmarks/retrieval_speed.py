@@ -1,0 +1,212 @@
+"""How fast an index answers and what it takes, at 10 thousand, 100 thousand and a million synthetic passages.
+
+    python -m benchmarks.retrieval_speed bm25|exact|hnsw|encoder… [--sizes 10000 100000 1000000]
+
+Every measurement has a process of its own. BM25: passages of 40 made-up words drawn by a Zipf law without its first
+hundred words (where English has its stop words), indexed by `producer index`; queries of 10 words. Dense: the vectors
+are made up, because a million texts take hours to encode on a CPU, and so are the queries'; what the encoder adds is
+measured apart. Queries come in batches of 16, five passages each; wall and processor time are medians of the batches.
+`memory` is what the process has of its own after the search beyond what it had before the index was loaded; `mapped`
+is what it has looked at of the index's files, which the system can take back.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+from numpy.typing import NDArray
+
+from benchmarks.record import print_table, write
+from contract.index import DEFAULT_ENCODER, DenseOptions, Precision, Structure
+from workers.retrieval.dense import VectorIndex
+from workers.retrieval.encoder import TextEncoder, Vectors
+from workers.retrieval.load import load_index, search_threads
+
+SIZES = (10_000, 100_000, 1_000_000)
+BATCH, TOP_K, BATCHES = 16, 5, 30
+PASSAGE_WORDS, QUERY_WORDS, VOCABULARY, COMMON_WORDS = 40, 10, 200_000, 100
+DIMENSIONS = 384
+#: Vectors are drawn around this many centres: texts have topics, and a graph makes use of it.
+TOPICS = 1000
+
+Row = dict[str, Any]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="+", choices=("bm25", *Structure, "encoder"))
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    options = parser.parse_args()
+    rows = []
+    for part in options.parts:
+        for name, measurement in measurements(part, options.sizes):
+            print(name, file=sys.stderr, flush=True)
+            rows.append({"what": name, **alone(*measurement)})
+    print_table("Retrieval", rows)
+    command = " ".join(["python -m benchmarks.retrieval_speed", *sys.argv[1:]])
+    print(write("_".join(["retrieval_speed", *options.parts]), command, rows))
+
+
+def measurements(part: str, sizes: Sequence[int]) -> Iterator[tuple[str, tuple[Callable[..., Row], tuple[Any, ...]]]]:
+    """The measurements of a part, by their names."""
+    if part == "encoder":
+        yield part, (measure_encoder, ())
+    elif part == "bm25":
+        yield from ((f"bm25 {size:,}", (measure_bm25, (size,))) for size in sizes)
+    else:
+        for precision, size in product(Precision, sizes):
+            yield f"{part} {precision} {size:,}", (measure_dense, (Structure(part), precision, size))
+
+
+def alone(function: Callable[..., Row], arguments: tuple[Any, ...]) -> Row:
+    """What `function` measures in a fresh process."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(function, *arguments).result()
+
+
+def measure_bm25(size: int) -> Row:
+    """An index by words, through the real command and `load_index`."""
+    with tempfile.TemporaryDirectory() as scratch:
+        corpus, folder = Path(scratch) / "corpus.jsonl", Path(scratch) / "index"
+        with corpus.open("w") as file:
+            for number, text in enumerate(made_up_texts(size, PASSAGE_WORDS)):
+                file.write(json.dumps({"id": f"p{number}", "text": text}) + "\n")
+        started = time.perf_counter()
+        command = [sys.executable, "-m", "producer", "index", str(corpus), "-o", str(folder), "--kind", "bm25"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        built_s = time.perf_counter() - started
+        before = memory()
+        started = time.perf_counter()
+        index = load_index(folder)
+        loaded_s = time.perf_counter() - started
+        queries = list(made_up_texts(BATCH * BATCHES, QUERY_WORDS, seed=1))
+        speed = per_query(batches(queries), lambda batch: index.search(batch, TOP_K))
+        return report(size, built_s, loaded_s, speed, folder, before)
+
+
+def measure_dense(structure: Structure, precision: Precision, size: int) -> Row:
+    """A vector index as an index's folder has it."""
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / "dense.faiss"
+        options = DenseOptions(structure=structure, precision=precision)
+        built_s = alone(_build_dense, (size, options, path))["built_s"]
+        before = memory()
+        started = time.perf_counter()
+        index = VectorIndex.read(path, options, search_threads())
+        loaded_s = time.perf_counter() - started
+        queries = next(made_up_vectors(BATCH * BATCHES, seed=1))
+        speed = per_query(np.split(queries, BATCHES), lambda batch: index.find(batch, TOP_K))
+        return report(size, built_s, loaded_s, speed, Path(scratch), before)
+
+
+def _build_dense(size: int, options: DenseOptions, path: Path) -> Row:
+    index = VectorIndex.empty(DIMENSIONS, options)
+    built_s = 0.0
+    for block in made_up_vectors(size):
+        started = time.perf_counter()
+        index.add(block)
+        built_s += time.perf_counter() - started
+    index.write(path)
+    return {"built_s": built_s}
+
+
+def measure_encoder() -> Row:
+    """The packaged encoder on the CPU, on queries of made-up words."""
+    before = memory()
+    started = time.perf_counter()
+    encoder = TextEncoder(DEFAULT_ENCODER, device="cpu", threads=search_threads())
+    loaded_s = time.perf_counter() - started
+    queries = list(made_up_texts(BATCH * BATCHES, QUERY_WORDS, seed=1))
+    speed = per_query(batches(queries), encoder.queries)
+    return {
+        "passages": None,
+        "built_s": None,
+        "loaded_s": round(loaded_s, 2),
+        **speed,
+        **grown(before),
+        "disk_mb": None,
+    }
+
+
+def report(size: int, built_s: float, loaded_s: float, speed: Row, folder: Path, before: tuple[int, int]) -> Row:
+    """One row; `before` is `memory()` before the index was loaded."""
+    on_disk = sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
+    return {
+        "passages": size,
+        "built_s": round(built_s, 1),
+        "loaded_s": round(loaded_s, 2),
+        **speed,
+        **grown(before),
+        "disk_mb": round(on_disk / 1e6),
+    }
+
+
+def memory() -> tuple[int, int]:
+    """Bytes that this process has of its own, and of files."""
+    found = psutil.Process().memory_info()
+    return found.rss - found.shared, found.shared
+
+
+def grown(before: tuple[int, int]) -> Row:
+    """How much `memory()` has grown."""
+    own, mapped = memory()
+    return {"memory_mb": round((own - before[0]) / 1e6), "mapped_mb": round((mapped - before[1]) / 1e6)}
+
+
+def batches(queries: Sequence[str]) -> list[Sequence[str]]:
+    """`queries` as they are asked."""
+    return [queries[at : at + BATCH] for at in range(0, len(queries), BATCH)]
+
+
+def per_query(asked: Sequence[Any], search: Callable[[Any], object]) -> Row:
+    """Medians over the batches, after one that warms up."""
+    wall_s, processor_s = [], []
+    for batch in asked:
+        started = time.perf_counter(), time.process_time()
+        search(batch)
+        wall_s.append(time.perf_counter() - started[0])
+        processor_s.append(time.process_time() - started[1])
+    return {
+        "queries/s": round(BATCH / statistics.median(wall_s[1:]), 1),
+        "cpu_ms/query": round(1000 * statistics.median(processor_s[1:]) / BATCH, 3),
+    }
+
+
+def made_up_texts(count: int, words: int, seed: int = 0) -> Iterator[str]:
+    """Texts of `words` words, the same for the same seed."""
+    drawn = np.random.default_rng(seed)
+    weights = 1 / (np.arange(VOCABULARY) + COMMON_WORDS)
+    edges = np.cumsum(weights / weights.sum())
+    for first in range(0, count, 10_000):
+        numbers = np.searchsorted(edges, drawn.random((min(10_000, count - first), words)))
+        for row in numbers.tolist():
+            yield " ".join(f"w{number}" for number in row)
+
+
+def made_up_vectors(count: int, seed: int = 0) -> Iterator[Vectors]:
+    """Blocks of vectors of length 1, around the same centres whatever the seed."""
+    centres = np.random.default_rng(99).standard_normal((TOPICS, DIMENSIONS), dtype=np.float32)
+    drawn = np.random.default_rng(seed)
+    for first in range(0, count, 10_000):
+        rows = min(10_000, count - first)
+        found: NDArray[np.float32] = centres[drawn.integers(0, TOPICS, rows)]
+        found = found + drawn.standard_normal((rows, DIMENSIONS), dtype=np.float32)
+        yield found / np.linalg.norm(found, axis=1, keepdims=True)
+
+
+if __name__ == "__main__":
+    main()
