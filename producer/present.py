@@ -250,7 +250,7 @@ def _passage_lines(sources: Sources, verdict: Verdict) -> Lines:
     lines: Lines = []
     for each in verdict.passages:
         parts = [f"{each.rank}.  {each.score:.6f}  {each.id}"]
-        parts += [f"document {each.document}"] if each.document else []
+        parts += [f"document {each.document}"] if each.document not in ("", each.id) else []
         parts += [f"path {each.path}"] if each.path else []
         parts.append("shown" if each.shown else "no room for it")
         mark = "  ← answers" if sources.answered_by(each) else ""

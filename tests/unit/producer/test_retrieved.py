@@ -77,7 +77,7 @@ SETTLED = Verdict(
     context_source=ContextSource.RETRIEVED,
     passages=(
         Passage(id="water-0003", score=7.25, rank=1, text="One and one\nis 3.", document="water", path="water.md"),
-        Passage(id="fire-0001", score=-0.5, rank=2, text="Fire burns.", shown=False),
+        Passage(id="fire", score=-0.5, rank=2, text="Fire burns.", document="fire", shown=False),
     ),
     retrieval_hit=True,
 )
@@ -106,7 +106,7 @@ def test_show_lists_every_passage_with_its_text_and_whether_the_model_saw_it(set
         "passages  1.  7.250000  water-0003 · document water · path water.md · shown  ← answers",
         "One and one",
         "is 3.",
-        "2.  -0.500000  fire-0001 · no room for it",
+        "2.  -0.500000  fire · no room for it",
         "Fire burns.",
     ]
     assert "context   retrieved · a right passage was shown" in lines
@@ -117,11 +117,11 @@ def test_show_gives_programs_the_passages_with_rank_score_and_text(settled: str,
 
     assert (found["context_source"], found["retrieval_hit"]) == ("retrieved", True)
     assert found["passages"][1] == {
-        "id": "fire-0001",
+        "id": "fire",
         "score": -0.5,
         "text": "Fire burns.",
         "rank": 2,
-        "document": "",
+        "document": "fire",
         "path": "",
         "question_hash": "",
         "shown": False,
@@ -143,7 +143,7 @@ def test_an_export_keeps_all_of_it_and_says_that_passages_were_left_out(settled:
     with (folder / "results.csv").open(newline="", encoding="utf-8") as file:
         row = next(csv.DictReader(file))
     columns = ("retrieved_ids", "retrieval_scores", "retrieval_hit", "truncated")
-    assert [row[each] for each in columns] == ['["water-0003","fire-0001"]', "[7.25,-0.5]", "true", "true"]
+    assert [row[each] for each in columns] == ['["water-0003","fire"]', "[7.25,-0.5]", "true", "true"]
     line = json.loads((folder / "results.jsonl").read_text())
     assert Verdict.model_validate(line["verdict"]) == SETTLED
     assert Question.model_validate(line["question"]).gold_passages == ("water-0003",)
