@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from contract.order import arrangements
 from contract.prompts import build_prompt
 from contract.question import Question
 from contract.spec import Mode, run_id_for
-from contract.verdict import Outcome, Verdict
+from contract.verdict import Outcome, Passage, Verdict
 from workers.engines.base import Engine, ScoreRequest
 from workers.engines.encoding import Encoded, PromptEncoder
 from workers.pipeline import Item, outcome_of, score_batch
@@ -102,22 +102,27 @@ class Flip:
 
 
 def stability(ledger: Ledger, run_id: str, engine: Engine, sample: int, seed: int = 0) -> tuple[int, list[Flip]]:
-    """Ask `sample` of the run's settled questions again, one at a time; (asked, those that came out otherwise)."""
+    """Ask `sample` of the run's settled questions again, one at a time; (asked, those that came out otherwise).
+
+    Each is shown the passages that it was shown then: nothing is retrieved anew.
+    """
     run = ledger.run(run_id)
     settled = [(question, verdict) for question, verdict in ledger.results(run_id) if verdict and not verdict.error]
     drawn = random.Random(seed).sample(settled, min(sample, len(settled)))
     flips = []
     for question, before in drawn:
-        (alone,) = score_batch([Item(question, run.spec)], engine)
+        (alone,) = score_batch([Item(question, run.spec, before.passages)], engine)
         if alone.choice != before.choice:
             flips.append(Flip(question.id, before.choice, alone.choice, before.margin))
     return len(drawn), flips
 
 
-def request_tokens(run: Run, question: Question, encoder: PromptEncoder) -> Iterator[dict[str, Any]]:
+def request_tokens(
+    run: Run, question: Question, passages: Sequence[Passage], encoder: PromptEncoder
+) -> Iterator[dict[str, Any]]:
     """What the engine is given for `question`: per request the text, its token ids, and those of each continuation."""
     for arrangement in arrangements(question, run.spec):
-        prompt = build_prompt(arrangement.question, run.spec)
+        prompt = build_prompt(arrangement.question, run.spec, passages)
         requests = MODES[run.spec.mode].ask(arrangement.question, prompt, run.spec)
         for request, encoded in zip(requests, encoder.encode(requests), strict=True):
             if not isinstance(encoded, Encoded):

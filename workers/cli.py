@@ -135,10 +135,11 @@ def tokens(config: Path | None, overrides: tuple[str, ...], run_id: str, questio
     """Print as JSON what the engine is given for a question of RUN_ID: text, token ids, continuations."""
     settings = load_settings(config, overrides)
     ledger = RedisLedger.connect(settings)
-    run, (question, _) = ledger.run(run_id), ledger.result(run_id, question_id)
+    run, (question, verdict) = ledger.run(run_id), ledger.result(run_id, question_id)
+    passages = verdict.passages if verdict else ()
     model = resolve(settings.hf_model_id)
     prepare_environment(model)
-    click.echo(json.dumps(list(request_tokens(run, question, PromptEncoder.of_model(model))), indent=2))
+    click.echo(json.dumps(list(request_tokens(run, question, passages, PromptEncoder.of_model(model))), indent=2))
 
 
 @main.command(name="rescore")

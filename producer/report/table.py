@@ -79,7 +79,7 @@ def _detail(run: Run, question: Question, verdict: Verdict | None) -> dict[str, 
             "raw": verdict.raw_text,
             "facts": _facts(verdict),
         }
-    detail["prompts"] = prompts_of(question, run.spec)
+    detail["prompts"] = prompts_of(question, run.spec, verdict.passages if verdict else ())
     return {name: value for name, value in detail.items() if value}
 
 

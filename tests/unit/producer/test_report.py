@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from contract.ledger import Run
 from contract.memory import MemoryLedger
 from contract.question import Question
-from contract.spec import IndexKind, Retrieval
+from contract.spec import IndexKind, Prompt, Retrieval
 from contract.verdict import ContextSource, Failure, Outcome, Passage, Verdict
 from producer.cli import main
 from producer.report.measures import Measures, Spread, steps, throughput
@@ -207,6 +207,17 @@ def test_with_retrieval_it_shows_what_was_found_and_what_passages_changed(ledger
     assert "accuracy where none was 0.0 %" in page.text
     assert "repaired 5 of 10 not right" in page.text
     assert "broken 0 of 10 right" in page.text
+
+
+def test_an_opened_row_shows_the_prompt_with_the_passages_in_it(ledger: MemoryLedger, report: Report) -> None:
+    rag = Retrieval(index="elements", index_digest="0" * 64, kind=IndexKind.BM25)
+    template = Prompt(name="with context", text="{{ context }} {{ question }}")
+    run = open_run(ledger, make_questions(1), rag=rag, prompt=template)
+    shown = Passage(id="p", score=2.0, text="Sums are even.")
+    ledger.commit(run.run_id, [Verdict(question_id="q0", outcome=Outcome.WRONG, passages=(shown,))])
+    report()
+    _, details = unpack((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
+    assert details[0]["prompts"] == ["Sums are even. What is 0 plus 0?"]
 
 
 def test_runs_that_cannot_be_paired_are_reported_with_the_reason(ledger: MemoryLedger, report: Report) -> None:

@@ -11,7 +11,8 @@ import pytest
 from contract import Failure, MemoryLedger, Mode, Outcome, Prompt, Run, Verdict, load_settings
 from contract.errors import RunConfigError
 from contract.order import arrangements
-from contract.spec import Sampling
+from contract.spec import IndexKind, Retrieval, Sampling
+from contract.verdict import Passage
 from tests.support import make_questions, open_run
 from tests.unit.workers.test_plan import WordTokenizer
 from workers.again import request_tokens, rescore, stability
@@ -97,6 +98,7 @@ class Contrary(Engine):
     """Chooses the last label, whoever asks."""
 
     calls: list[int]
+    prompts: list[str]
 
     def start(self) -> None: ...
 
@@ -107,6 +109,7 @@ class Contrary(Engine):
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         self.calls.append(len(requests))
+        self.prompts += [each.prompt for each in requests]
         return [Completion(logprobs=(-4.0, -3.0, -2.0, -1.0)) for each in requests if isinstance(each, ScoreRequest)]
 
 
@@ -114,7 +117,7 @@ def test_stability_asks_one_question_at_a_time_and_reports_what_flipped(books: M
     run = open_run(books, make_questions(10), "old")
     settle(books, run, *(stored(f"q{n}", "", choice="D" if n % 2 else "A", margin=0.1) for n in range(10)))
     engine = Contrary(load_settings())
-    engine.calls = []
+    engine.calls, engine.prompts = [], []
     asked, flips = stability(books, run.run_id, engine, sample=10)
     assert asked == 10
     assert engine.calls == [1] * 10
@@ -125,8 +128,24 @@ def test_stability_asks_one_question_at_a_time_and_reports_what_flipped(books: M
 def test_tokens_are_those_that_the_engine_is_given(books: MemoryLedger) -> None:
     run = open_run(books, make_questions(1), "old")
     question = books.result(run.run_id, "q0")[0]
-    (shown,) = request_tokens(run, question, PromptEncoder(WordTokenizer()))
+    (shown,) = request_tokens(run, question, (), PromptEncoder(WordTokenizer()))
     assert shown["text"] == "Question: What is 0 plus 0?\nAnswer:"
     assert shown["token_ids"][0] == WordTokenizer.bos_token_id
     assert [each["text"] for each in shown["continuations"]] == [" 0", " 1", " 2", " 3"]
     assert all(len(each["token_ids"]) == 1 for each in shown["continuations"])
+
+
+def test_a_question_is_looked_at_again_with_the_passages_that_it_was_shown(books: MemoryLedger) -> None:
+    rag = Retrieval(index="facts", index_digest="0" * 64, kind=IndexKind.BM25)
+    template = Prompt(name="with context", text="{{ context }}\n{{ question }}")
+    run = open_run(books, make_questions(1), "old", rag=rag, prompt=template)
+    shown = (Passage(id="p", score=2.0, text="Sums are even."), Passage(id="x", score=1.0, text="No.", shown=False))
+    settle(books, run, stored("q0", "", choice="A", passages=shown))
+    question = books.result(run.run_id, "q0")[0]
+    engine = Contrary(load_settings())
+    engine.calls, engine.prompts = [], []
+
+    stability(books, run.run_id, engine, sample=1)
+    (given,) = request_tokens(run, question, shown, PromptEncoder(WordTokenizer()))
+
+    assert engine.prompts == [given["text"]] == ["Sums are even.\nWhat is 0 plus 0?"]
