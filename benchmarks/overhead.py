@@ -40,8 +40,8 @@ from benchmarks.stand import (
 from producer.broker import RedisBroker
 from producer.readers import Source
 from producer.runconfig import load_run_config
+from producer.selection import Selection
 from producer.submit import plan, submit
-from producer.survey import Selection
 
 #: Batches as configs/deploy/gpu.yaml has them.
 SETTINGS: dict[str, Any] = {

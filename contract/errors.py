@@ -93,11 +93,14 @@ class QuestionFileError(InputError):
         line: int | None = None,
         field: str | None = None,
         hint: str = "",
+        kind: str = "",
     ) -> None:
         super().__init__(message, hint=hint)
         self.path = str(path)
         self.line = line
         self.field = field
+        #: What troubles of this sort are counted as, without the values that this one names.
+        self.kind = kind or message.rstrip(".")
 
     def __str__(self) -> str:
         place = f"{self.path}:{self.line}" if self.line is not None else self.path

@@ -51,9 +51,10 @@ def arrangements(question: Question, spec: RunSpec) -> list[Arrangement]:
 def _arranged(question: Question, places: list[int]) -> Arrangement:
     if places == sorted(places):
         return Arrangement(question, tuple(places))
-    answer = question.answer and LABELS[places.index(LABELS.index(question.answer))]
     choices = tuple(question.choices[place] for place in places)
-    return Arrangement(question.model_copy(update={"choices": choices, "answer": answer}), tuple(places))
+    right = sorted(LABELS[places.index(LABELS.index(label))] for label in question.right)
+    key = {"answer": right[0], "also_right": tuple(right[1:])} if right else {}
+    return Arrangement(question.model_copy(update={"choices": choices, **key}), tuple(places))
 
 
 def seed_for(question: Question, spec: RunSpec, purpose: str) -> int:

@@ -8,7 +8,7 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-__all__ = ["LABELS", "MAX_CHOICES", "MIN_CHOICES", "Question", "content_id"]
+__all__ = ["LABELS", "MAX_CHOICES", "MIN_CHOICES", "Question", "content_id", "question_hash"]
 
 LABELS = string.ascii_uppercase
 MIN_CHOICES = 2
@@ -31,6 +31,8 @@ class Question(BaseModel):
     question: NonBlank
     choices: Annotated[tuple[NonBlank, ...], Field(min_length=MIN_CHOICES, max_length=MAX_CHOICES, strict=False)]
     answer: str | None = None
+    #: Labels of further choices that are right too, in order after `answer`: choosing any of them is correct.
+    also_right: Annotated[tuple[str, ...], Field(strict=False)] = ()
     subject: Text | None = None
     context: Text | None = None
     #: Ids of the passages that answer it, where the file names them: what retrieval is measured by.
@@ -39,10 +41,21 @@ class Question(BaseModel):
     metadata: dict[Text, Scalar] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _answer_names_a_choice(self) -> Self:
-        if self.answer is not None and self.answer not in self.labels:
-            raise ValueError(f"answer {self.answer!r} is none of the labels {', '.join(self.labels)}")
+    def _answers_name_choices(self) -> Self:
+        labels = self.labels
+        if self.answer is not None and self.answer not in labels:
+            raise ValueError(f"answer {self.answer!r} is none of the labels {', '.join(labels)}")
+        if self.also_right:
+            if self.answer is None or not set(self.also_right) <= set(labels):
+                raise ValueError(f"also_right {self.also_right!r} are not all among the labels {', '.join(labels)}")
+            if list(self.right) != sorted(set(self.right)):
+                raise ValueError(f"answer and also_right are not each label once, in order: {self.right!r}")
         return self
+
+    @property
+    def right(self) -> tuple[str, ...]:
+        """Labels of all right choices, in order; empty where no key is known."""
+        return () if self.answer is None else (self.answer, *self.also_right)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -64,3 +77,12 @@ def content_id(question: str, choices: tuple[str, ...] | list[str]) -> str:
     The same content has the same id wherever it stands in a file.
     """
     return hashlib.sha256("\x1f".join((question, *choices)).encode()).hexdigest()[:16]
+
+
+def question_hash(question: str, answer: str) -> str:
+    """The hash by which corpora of reasoning traces name the question that a trace was written for, 16 hex digits.
+
+    The definition is that of Argonium's add_question_hashes.py; `question` is the text with the choices in it.
+    """
+    cleaned = question.strip().replace("\n", " ").replace("  ", " ")
+    return hashlib.sha256(f"{cleaned}||{answer.strip()}".encode()).hexdigest()[:16]

@@ -63,7 +63,7 @@ def result_row(run: Run, question: Question, verdict: Verdict | None) -> list[st
         "question_id": question.id,
         "subject": question.subject,
         "outcome": UNSETTLED,
-        "answer": question.answer,
+        "answer": ",".join(question.right) or None,
         "mode": run.spec.mode.value,
         "model": run.spec.model,
         "metadata": question.metadata or None,

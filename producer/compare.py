@@ -169,7 +169,7 @@ def _paired(ledger: Ledger, a: Run, b: Run) -> Iterator[tuple[Question, Verdict,
 
 
 def _flip(question: Question, a: Verdict, b: Verdict, retrieval: Effect | None, hit: bool | None) -> Flip:
-    of_question = question.id, question.subject, question.answer
+    of_question = question.id, question.subject, ",".join(question.right) or None
     return Flip(*of_question, a.outcome, a.choice, b.outcome, b.choice, retrieval, hit)
 
 

@@ -17,10 +17,11 @@ from producer.finish import finish
 from producer.options import as_json, folder, note, priority_option, to_priority
 from producer.present import Lines, echo_json, echo_lines, number, queue_lines, queues_json, workers_line
 from producer.readers import opened
+from producer.reading import how_to_read, read_line, reading_options, selection_of, selection_options
 from producer.runconfig import load_run_config
 from producer.session import Session
 from producer.submit import Plan, State, Submitted, afresh, plan, submit
-from producer.survey import Selection, rejected_rows
+from producer.survey import Survey, rejected_rows
 
 __all__ = ["enqueue"]
 
@@ -50,9 +51,8 @@ _AGAIN = {State.RESUMED: "resumed", State.REVIVED: "was cancelled, goes on"}
 @click.option("--set", "overrides", multiple=True, metavar="NAME=VALUE", help="Lay one value over the configuration.")
 @click.option("--run", "name", default="", metavar="NAME", help="What the run is called instead of file, model, mode.")
 @priority_option
-@click.option("--limit", type=click.IntRange(min=1), help="Take the first N questions only; the rest is not read.")
-@click.option("--sample", type=click.IntRange(min=1), help="Take N questions at random, in the file's order.")
-@click.option("--seed", type=click.IntRange(min=0), help="Seed of --sample. Default: the configuration's seed.")
+@reading_options
+@selection_options
 @click.option("--no-rag", is_flag=True, help="Retrieve nothing, whatever the configuration says: closed book.")
 @click.option("--skip-bad", is_flag=True, help="Go on without the bad rows; they go to RESULTS/<run>/rejected.jsonl.")
 @click.option("--fresh", is_flag=True, help="Ask the same thing once more, as a run of its own.")
@@ -68,25 +68,19 @@ def enqueue(
     config: Path | None,
     overrides: tuple[str, ...],
     name: str,
-    limit: int | None,
-    sample: int | None,
-    seed: int | None,
     no_rag: bool,
     skip_bad: bool,
     priority: str,
     **rest: Any,
 ) -> None:
-    """Enqueue the questions of FILE (.json, .jsonl, .csv; - for JSON Lines on standard input).
+    """Enqueue the questions of FILE: JSON, JSON Lines, CSV, TSV or Parquet, also packed (gz, zst, zip); a Hugging Face
+    dataset (hf:NAME, or its folder); or - for standard input. Its layout is told from its content.
 
     The same questions asked the same way are the same run: enqueuing them again resumes it, a cancelled one too.
     """
-    if limit and sample:
-        raise click.UsageError("--limit and --sample exclude each other.")
-    if seed is not None and not sample:
-        raise click.UsageError("--seed belongs to --sample. The run's own seed is --set seed=N.")
     asked = load_run_config(config, (*overrides, "rag.enabled=false") if no_rag else overrides)
-    selection = Selection(limit, sample, asked.seed if seed is None else seed)
-    with opened(file) as source:
+    how, selection = how_to_read(rest), selection_of(rest, asked.seed)
+    with opened(file, how) as source:
         planned = plan(source, asked, session.settings, selection, name=name, skip_bad=skip_bad)
         _carry_out(planned, session, _How(priority=to_priority(priority), **rest))
 
@@ -139,10 +133,27 @@ def _state(done: Submitted) -> str:
 
 def _row_lines(planned: Plan, run: Run, rejected: Path | None) -> Lines:
     found = planned.survey
-    rows = f"{found.good:,} read + {len(found.rejected):,} skipped = {number(found.rows, 'row')}"
-    keyless = f", {found.digest.without_key:,} without a key" if found.digest.without_key else ""
-    lines = [("file", f"{run.source}: {rows}"), ("questions", f"{run.questions:,}{keyless}; chance {run.chance:.3f}")]
-    return lines + ([("skipped", f"see {rejected}")] if rejected else [])
+    digest = found.digest
+    rows = f"{found.good:,} read + {found.rejected:,} skipped = {number(found.rows, 'row')}"
+    more = [
+        f", {count:,} {what}"
+        for count, what in (
+            (digest.without_key, "without a key"),
+            (digest.several_right, "with several right choices"),
+            (found.repeated, "word for word repeated"),
+        )
+        if count
+    ]
+    lines = [
+        ("file", f"{run.source}: {rows}"),
+        ("read", read_line(found.file, digest.count, digest.choices)),
+        ("questions", f"{run.questions:,}{''.join(more)}; chance {run.chance:.3f}"),
+    ]
+    return lines + ([("skipped", f"{_kinds(found)}; see {rejected}")] if rejected else [])
+
+
+def _kinds(found: Survey) -> str:
+    return ", ".join(f"{count:,} × {kind}" for kind, count in found.kinds.most_common())
 
 
 def _rows_json(planned: Plan) -> dict[str, Any]:
@@ -150,8 +161,13 @@ def _rows_json(planned: Plan) -> dict[str, Any]:
     return {
         "rows": found.rows,
         "read": found.good,
-        "skipped": len(found.rejected),
+        "skipped": found.rejected,
+        "skipped_kinds": dict(found.kinds.most_common()),
+        "layout": found.file.layout.name,
+        "format": found.file.format,
         "without_key": found.digest.without_key,
+        "several_right": found.digest.several_right,
+        "repeated": found.repeated,
     }
 
 

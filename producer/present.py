@@ -207,7 +207,7 @@ def question_lines(run: Run, question: Question, verdict: Verdict | None) -> Lin
     ranked = sorted(question.labels, key=lambda label: (-scores.get(label, float("-inf")), label))
     for at, label in enumerate(ranked):
         score = f"{scores[label]:>12.6f}" if label in scores else f"{'':>12}"
-        marks = f"{'  ← chosen' if label == chosen else ''}{'  ← key' if label == question.answer else ''}"
+        marks = f"{'  ← chosen' if label == chosen else ''}{'  ← key' if label in question.right else ''}"
         lines.append(("" if at else "choices", f"{score}  {label}. {question.choice_text(label)}{marks}"))
     if verdict is None:
         lines.append(("outcome", "unsettled"))

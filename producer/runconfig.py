@@ -26,7 +26,7 @@ from contract.spec import (
     Selection,
     mode_conflict,
 )
-from producer.readers import opened, read_questions
+from producer.readers import opened, understand
 from producer.templates import load_prompt
 
 __all__ = ["FewShotConfig", "JudgeConfig", "RagConfig", "RunConfig", "load_run_config"]
@@ -54,7 +54,7 @@ class FewShotConfig(BaseModel):
             return None
         pool = []
         with opened(self.file) as source:
-            for row in read_questions(source):
+            for row in understand(source).rows():
                 if row.trouble is not None:
                     raise row.trouble
                 if row.question is not None:

@@ -21,7 +21,8 @@ from contract.spec import RunSpec, run_id_for, slug
 from producer.broker import Broker
 from producer.readers import Source
 from producer.runconfig import RunConfig
-from producer.survey import Digest, Selection, Survey, changed, survey, taken
+from producer.selection import Selection
+from producer.survey import Digest, Survey, changed, survey, taken
 
 __all__ = ["Plan", "State", "Submitted", "afresh", "plan", "submit"]
 

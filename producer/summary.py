@@ -92,7 +92,7 @@ class Summary:
     def _add_judgement(self, question: Question, verdict: Verdict) -> None:
         if self.run.spec.mode is Mode.JUDGE and verdict.choice and question.answer:
             self.judged_and_read += 1
-            self.judge_agrees += (verdict.choice == question.answer) == (verdict.outcome is Outcome.CORRECT)
+            self.judge_agrees += (verdict.choice in question.right) == (verdict.outcome is Outcome.CORRECT)
 
     @property
     def standing(self) -> str:

@@ -1,42 +1,31 @@
 """The first look at a question file: is every row good, which are taken, and what is their digest?
 
-Only ids and the troubles are kept, so that a file may be larger than memory; `taken` reads the same rows again.
+Neither the questions nor the troubles are kept, so that a file may be larger than memory: whoever wants the rows reads
+them again, and finds the same ones (`taken`, `rejected_rows`).
 """
 
 from __future__ import annotations
 
 import hashlib
-import random
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
-from contract.errors import QuestionFileError
+from contract.errors import QuestionFileError, nearest
 from contract.question import Question
-from producer.readers import Row, Source, read_questions
+from producer.readers import QuestionFile, Row, Source, understand
+from producer.seen import Seen
+from producer.selection import EVERYTHING, Sampler, Selection
 
-__all__ = ["Digest", "Rejection", "Selection", "Survey", "changed", "rejected_rows", "survey", "taken"]
+__all__ = ["Digest", "Survey", "changed", "rejected_rows", "survey", "taken"]
 
 #: Troubles that are spelled out before the rest is only counted.
 MOST_SHOWN = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Which of the good rows are asked: all, the first `limit`, or `sample` of them in the file's order."""
-
-    limit: int | None = None
-    sample: int | None = None
-    seed: int = 0
-
-
-class Rejection(NamedTuple):
-    """A row that is not asked."""
-
-    line: int
-    field: str | None
-    reason: str
+#: Subjects that are remembered, to say what there is when an unknown one is asked for.
+MOST_SUBJECTS = 1000
 
 
 class Digest:
@@ -46,6 +35,10 @@ class Digest:
         self._sum = hashlib.sha256()
         self.count = 0
         self.without_key = 0
+        #: Number of choices → questions that have so many.
+        self.choices: Counter[int] = Counter()
+        #: Questions with several right choices.
+        self.several_right = 0
         self.first: Question | None = None
         self._chance = 0.0
 
@@ -55,8 +48,10 @@ class Digest:
             self._sum.update(question.canonical() + b"\n")
             self.count += 1
             self.without_key += question.answer is None
+            self.several_right += bool(question.also_right)
+            self.choices[len(question.choices)] += 1
             self.first = self.first or question
-            self._chance += 1 / len(question.choices)
+            self._chance += (1 + len(question.also_right)) / len(question.choices)
             yield question
 
     def hexdigest(self) -> str:
@@ -65,7 +60,7 @@ class Digest:
 
     @property
     def chance(self) -> float:
-        """Share that guessing gets right: the mean of one in so many choices."""
+        """Share that guessing gets right: the mean of the right choices' share among all."""
         return self._chance / self.count
 
 
@@ -73,76 +68,118 @@ class Digest:
 class Survey:
     """What the first look found."""
 
-    source: Source
+    file: QuestionFile
     selection: Selection
     #: Rows looked at, good and bad.
     rows: int
-    #: Record number → why it is left out.
-    rejected: dict[int, Rejection]
-    #: Positions among the good rows of those in the sample; None without one.
-    positions: frozenset[int] | None
+    #: Rows that cannot be asked, and how many there are of each kind of trouble.
+    rejected: int
+    kinds: Counter[str]
+    #: Questions that stood in the file before, word for word, and are asked again under an id of their own.
+    repeated: int
+    #: Places among the wanted rows of those in the sample; None without one.
+    places: frozenset[int] | None
     digest: Digest
+
+    @property
+    def source(self) -> Source:
+        """Where the questions come from."""
+        return self.file.source
 
     @property
     def good(self) -> int:
         """Rows that can be asked."""
-        return self.rows - len(self.rejected)
+        return self.rows - self.rejected
 
 
 @dataclass
-class _Inspector:
-    """Tells good rows from bad ones and remembers why."""
+class Inspector:
+    """Tells good rows from bad ones, and remembers how many and why. For one reading of the file."""
 
-    source: Source
+    file: QuestionFile
     rows: int = 0
-    rejected: dict[int, Rejection] = field(default_factory=dict)
-    #: Question id → line it first stood on.
-    lines: dict[str, int] = field(default_factory=dict)
+    rejected: int = 0
+    repeated: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
     shown: list[QuestionFileError] = field(default_factory=list)
+    subjects: set[str] = field(default_factory=set)
+    _seen: Seen = field(default_factory=Seen)
+    #: Content hash → how often it stood before.
+    _times: Counter[str] = field(default_factory=Counter)
 
     def good(self) -> Iterator[Question]:
         """Questions of the good rows."""
-        for row in read_questions(self.source):
-            self.rows += 1
-            trouble = row.trouble or self._duplicate(row)
-            if row.question is not None and trouble is None:
-                self.lines[row.question.id] = row.line
-                yield row.question
-            elif trouble is not None:
-                self._reject(row, trouble)
+        for row in self.judged():
+            if isinstance(row, Question):
+                yield row
 
-    def _duplicate(self, row: Row) -> QuestionFileError | None:
-        if row.question is None or row.question.id not in self.lines:
-            return None
-        earlier = self.lines[row.question.id]
-        return QuestionFileError(
+    def bad(self) -> Iterator[tuple[Row, QuestionFileError]]:
+        """The bad rows with their troubles."""
+        for row in self.judged():
+            if not isinstance(row, Question):
+                yield row
+
+    def judged(self) -> Iterator[Question | tuple[Row, QuestionFileError]]:
+        """Every row: its question, or the row and its trouble."""
+        with closing(self._seen):
+            for row in self.file.rows():
+                self.rows += 1
+                question, trouble = self._judge(row)
+                if question is not None:
+                    self._seen.add(question.id, row.line)
+                    if len(self.subjects) < MOST_SUBJECTS and question.subject:
+                        self.subjects.add(question.subject)
+                    yield question
+                elif trouble is not None:
+                    self._count(trouble)
+                    yield row, trouble
+
+    def _judge(self, row: Row) -> tuple[Question | None, QuestionFileError | None]:
+        if row.question is None:
+            return None, row.trouble
+        earlier = self._seen.line_of(row.question.id)
+        if earlier is None:
+            return row.question, None
+        if row.content_id:
+            self.repeated += 1
+            return self._again(row.question), None
+        return None, QuestionFileError(
             f"{row.question.id!r} stands on line {earlier} already.",
-            path=self.source.shown,
+            path=self.file.source.shown,
             line=row.line,
             field="id",
-            hint="Give each question its own id; without ids, take out the question that stands there twice.",
+            hint="Give each question its own id, or ignore the ids with --map id=.",
+            kind="stands there twice",
         )
 
-    def _reject(self, row: Row, trouble: QuestionFileError) -> None:
-        self.rejected[row.number] = Rejection(row.line, trouble.field, f"{trouble.message} {trouble.hint}".strip())
+    def _again(self, question: Question) -> Question:
+        """The same question under the next free id: the second one is …-2, wherever the two stand."""
+        self._times[question.id] += 1
+        number = self._times[question.id] + 1
+        while self._seen.line_of(f"{question.id}-{number}") is not None:
+            number += 1
+        return question.model_copy(update={"id": f"{question.id}-{number}"})
+
+    def _count(self, trouble: QuestionFileError) -> None:
+        self.rejected += 1
+        self.kinds[f"{trouble.field}: {trouble.kind}" if trouble.field else trouble.kind] += 1
         if len(self.shown) < MOST_SHOWN:
             self.shown.append(trouble)
 
     def refuse(self) -> None:
         """Raise one QuestionFileError for all troubles, if there are any."""
-        total = len(self.rejected)
-        if total == 1:
+        if self.rejected == 1:
             raise self.shown[0]
-        if total:
+        if self.rejected:
             listed = "".join(f"\n  {each}" for each in self.shown)
-            rest = f"\n  … and {total - len(self.shown)} more." if total > len(self.shown) else ""
+            rest = self.rejected - len(self.shown)
+            more = f"\n  … and {rest:,} more." if rest else ""
+            by_kind = "; ".join(f"{count:,} × {kind}" for kind, count in self.kinds.most_common())
             raise QuestionFileError(
-                f"{total} of {self.rows} rows are bad; correct them, or leave them out with --skip-bad:{listed}{rest}",
-                path=self.source.shown,
+                f"{self.rejected:,} of {self.rows:,} rows are bad; correct them, or leave them out with --skip-bad:"
+                f"{listed}{more}\n  by kind: {by_kind}",
+                path=self.file.source.shown,
             )
-
-
-EVERYTHING = Selection()
 
 
 def survey(source: Source, selection: Selection = EVERYTHING, *, skip_bad: bool = False) -> Survey:
@@ -150,57 +187,72 @@ def survey(source: Source, selection: Selection = EVERYTHING, *, skip_bad: bool 
 
     Raises QuestionFileError that lists the bad rows, unless `skip_bad`; and for a file without a good row.
     """
-    inspector = _Inspector(source)
+    inspector = Inspector(understand(source))
     digest = Digest()
-    positions = None
-    good = islice(inspector.good(), selection.limit)
+    wanted = islice(filter(selection.wants, inspector.good()), selection.limit)
+    sampler = Sampler(selection) if selection.sample else None
     try:
-        count = sum(1 for _ in (good if selection.sample else digest.watching(good)))
+        if sampler:
+            sampler.watch(wanted)
+        else:
+            for _ in digest.watching(wanted):
+                pass
     except QuestionFileError as fatal:
         if not inspector.rejected:
             raise
         raise _with_earlier(fatal, inspector) from None
     if not skip_bad:
         inspector.refuse()
-    if not count:
-        raise QuestionFileError("no question in it.", path=source.shown, hint=_why_none(inspector))
-    if selection.sample:
-        positions = frozenset(random.Random(selection.seed).sample(range(count), min(selection.sample, count)))
-    found = Survey(source, selection, inspector.rows, inspector.rejected, positions, digest)
-    if positions is not None:
+    places = sampler.places() if sampler else None
+    if not (digest.count or places):
+        raise _nothing(inspector, selection)
+    found = Survey(
+        inspector.file,
+        selection,
+        inspector.rows,
+        inspector.rejected,
+        inspector.kinds,
+        inspector.repeated,
+        places,
+        digest,
+    )
+    if places is not None:
         # Only now is it known which rows are in the sample: a second reading, for the digest of those.
         for _ in digest.watching(taken(found)):
             pass
     return found
 
 
-def _with_earlier(fatal: QuestionFileError, inspector: _Inspector) -> QuestionFileError:
+def _with_earlier(fatal: QuestionFileError, inspector: Inspector) -> QuestionFileError:
     listed = "".join(f"\n  {each}" for each in [*inspector.shown, fatal])
-    message = f"reading stopped at line {fatal.line}, after {len(inspector.rejected)} bad rows:{listed}"
-    return QuestionFileError(message, path=inspector.source.shown)
+    message = f"reading stopped at line {fatal.line}, after {inspector.rejected:,} bad rows:{listed}"
+    return QuestionFileError(message, path=inspector.file.source.shown)
 
 
-def _why_none(inspector: _Inspector) -> str:
-    return "Every row of it was skipped as bad." if inspector.rows else "There is no row in it."
+def _nothing(inspector: Inspector, selection: Selection) -> QuestionFileError:
+    if inspector.rows > inspector.rejected and selection.subjects:
+        wanted = ", ".join(sorted(selection.subjects))
+        there = sorted(inspector.subjects)
+        hint = nearest(min(selection.subjects), there) or f"There are: {', '.join(there[:20]) or 'none'}."
+        return QuestionFileError(f"no question of subject {wanted}.", path=inspector.file.source.shown, hint=hint)
+    hint = "Every row of it was skipped as bad." if inspector.rows else "There is no row in it."
+    return QuestionFileError("no question in it.", path=inspector.file.source.shown, hint=hint)
 
 
 def taken(found: Survey) -> Iterator[Question]:
     """The questions that the survey chose, read again from the file."""
-    rows = (row for row in read_questions(found.source) if row.number not in found.rejected)
-    for position, row in enumerate(islice(rows, found.selection.limit)):
-        if row.trouble is not None:
-            raise changed(found.source)
-        if row.question is not None and (found.positions is None or position in found.positions):
-            yield row.question
+    wanted = filter(found.selection.wants, Inspector(found.file).good())
+    for place, question in enumerate(islice(wanted, found.selection.limit)):
+        if found.places is None or place in found.places:
+            yield question
 
 
 def rejected_rows(found: Survey) -> Iterator[dict[str, Any]]:
-    """What `rejected.jsonl` says: line, field, reason and the row itself, read again from the file."""
-    if not found.rejected:
-        return
-    for row in islice(read_questions(found.source), found.rows):
-        if row.number in found.rejected:
-            yield {**found.rejected[row.number]._asdict(), "row": row.raw}
+    """What `rejected.jsonl` says: line, field, kind, reason and the row itself, read again from the file."""
+    bad = Inspector(found.file).bad()
+    for row, trouble in islice(bad, found.rejected):
+        reason = f"{trouble.message} {trouble.hint}".strip()
+        yield {"line": row.line, "field": trouble.field, "kind": trouble.kind, "reason": reason, "row": row.raw}
 
 
 def changed(source: Source) -> QuestionFileError:

@@ -92,6 +92,8 @@ def install(target: Path, variant: str) -> None:
         "-r",
         str(requirements / "retrieval.txt"),
         "-r",
+        str(requirements / "hf.txt"),
+        "-r",
         str(requirements / "models.txt"),
     )
     _pip(target, "install", "--no-deps", "--no-build-isolation", "--editable", str(ROOT))

@@ -82,7 +82,7 @@ def outcome_of(question: Question, reading: Reading) -> Outcome:
         return Outcome.UNANSWERED
     if question.answer is None:
         return Outcome.ANSWERED
-    return Outcome.CORRECT if reading.choice == question.answer else Outcome.WRONG
+    return Outcome.CORRECT if reading.choice in question.right else Outcome.WRONG
 
 
 @dataclass(slots=True)

@@ -7,17 +7,18 @@ from pathlib import Path
 
 from contract.errors import QuestionFileError, nearest
 from producer.corpus.document import Document, to_document
-from producer.corpus.tables import read_csv_table, read_parquet_table
+from producer.corpus.tables import read_csv_table
 from producer.readers.jsonl import read_jsonl
+from producer.readers.parquet import read_parquet
 from producer.readers.record import Record
-from producer.readers.text import read_text
+from producer.readers.text import text_of
 
 __all__ = ["read_documents"]
 
 _READERS: dict[str, Callable[[Path, str], Iterator[Record]]] = {
     ".csv": read_csv_table,
-    ".jsonl": read_jsonl,
-    ".parquet": read_parquet_table,
+    ".jsonl": lambda path, shown: read_jsonl(text_of(path, shown)),
+    ".parquet": read_parquet,
 }
 _TEXTS = (".txt", ".md")
 
@@ -59,7 +60,7 @@ def _files(folder: Path) -> Iterator[Document]:
         hidden = any(part.startswith(".") for part in inside.parts)
         if path.suffix.lower() not in _TEXTS or hidden or not path.is_file():
             continue
-        text = read_text(path, str(path)).strip()
+        text = text_of(path, str(path)).whole().strip()
         if not text:
             raise QuestionFileError("the file is empty.", path=path, hint="Write its text, or take the file out.")
         name = inside.as_posix()

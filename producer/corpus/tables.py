@@ -1,4 +1,4 @@
-"""Tables as records: CSV with its header on the first line, and Parquet."""
+"""CSV with its header on the first line, as records."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 from contract.errors import QuestionFileError
 from producer.readers.csv import LARGEST_CELL
 from producer.readers.record import FieldTrouble, Record
-from producer.readers.text import read_lines
+from producer.readers.text import text_of
 
-__all__ = ["read_csv_table", "read_parquet_table"]
+__all__ = ["read_csv_table"]
 
 
 def read_csv_table(path: Path, shown: str) -> Iterator[Record]:
     """Records of the file, every cell as text. A row with too many or too few cells is a record with its trouble."""
     csv.field_size_limit(LARGEST_CELL)
-    reader = csv.reader(read_lines(path, shown), strict=True)
+    reader = csv.reader(text_of(path, shown).lines(), strict=True)
     line = 1
     try:
         header = [name.strip() for name in next(reader, [])]
@@ -42,21 +42,3 @@ def _record(number: int, line: int, cells: list[str], header: list[str]) -> Reco
         return Record(number, line, cells, trouble=FieldTrouble("", message, "Put a cell with a comma in quotes."))
     fields = dict(zip(header, cells, strict=True))
     return Record(number, line, fields, fields, untyped=True)
-
-
-def read_parquet_table(path: Path, shown: str) -> Iterator[Record]:
-    """Records of the file, read a few thousand rows at a time; a record's line is its row, from 1."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        number = 0
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=4096):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield Record(number, number, row, row)
-    except pa.ArrowException as trouble:
-        raise QuestionFileError(
-            f"malformed Parquet: {trouble}.", path=shown, hint="Write the file again, or convert it to JSON Lines."
-        ) from None

@@ -1,152 +1,213 @@
-"""CSV in our own layout, its header on the first line.
+"""CSV and its kin: cells separated by commas, tabs, semicolons or bars, with a header or without one.
 
-Columns: `question`; the choices, either as one column each (`choice_a, choice_b, …`, `choice0, choice1, …` or
-`A, B, …`) or as one column `choices` that holds a JSON list; and, where there are such, `answer`, `id`, `subject`,
-`context`, `metadata` (a JSON object). Any other column is metadata. An empty cell is no value; choices may be fewer
-than their columns, but only the last ones may be empty.
+Without a header the order is that of the official MMLU files: the question, its choices, the right one's label; the
+columns are then called `question`, `A`, `B`, … and `answer`. An empty cell is no value.
 """
 
 from __future__ import annotations
 
 import csv
-import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from string import ascii_lowercase
-from typing import Any
+from itertools import islice
+from typing import Protocol
 
-from contract.errors import QuestionFileError, nearest
-from producer.readers.jsonl import DECODER
+from contract.errors import QuestionFileError
+from contract.question import LABELS, MAX_CHOICES, MIN_CHOICES
 from producer.readers.record import FieldTrouble, Record
-from producer.readers.text import read_lines
+from producer.readers.text import Text
 
-__all__ = ["read_csv"]
+__all__ = ["DELIMITERS", "Dialect", "dialect_of", "read_csv"]
 
 #: Characters in one cell at most: a context may be long, a quote that was never closed should be noticed.
 LARGEST_CELL = 16 * 1024 * 1024
-KNOWN = ("question", "answer", "id", "subject", "context", "choices", "metadata")
-_CHOICE = re.compile(r"(?:choice_?)?([a-z])|choice_?(\d+)", re.IGNORECASE)
+DELIMITERS = {",": "CSV", "\t": "TSV", ";": "CSV with semicolons", "|": "CSV with bars"}
+#: Rows by which a dialect is judged.
+_SAMPLE_ROWS = 50
 
 
-def read_csv(path: Path, shown: str) -> Iterator[Record]:
-    """Records of the file. A row with too many or too few cells is a record with its trouble."""
-    csv.field_size_limit(LARGEST_CELL)
-    reader = csv.reader(read_lines(path, shown), strict=True)
-    line = 1
-    try:
-        header = next(reader, None)
-        if header is None:
-            return
-        columns = _understand(header, shown)
-        number, line = 0, reader.line_num + 1
-        for cells in reader:
-            if cells:
-                number += 1
-                yield _record(number, line, cells, columns)
-            line = reader.line_num + 1
-    except csv.Error as trouble:
-        raise QuestionFileError(
-            f"malformed CSV: {trouble}.",
-            path=shown,
-            line=line,
-            hint="A cell with a comma, a quote or a line break stands in double quotes, quotes inside are doubled.",
-        ) from None
+class Reader(Protocol):
+    """What `csv.reader` makes; the library has no public name for it."""
+
+    @property
+    def line_num(self) -> int:
+        """Lines read."""
+        ...
+
+    def __iter__(self) -> Iterator[list[str]]: ...
+
+    def __next__(self) -> list[str]: ...
 
 
 @dataclass(frozen=True, slots=True)
-class _Columns:
-    """What the header says."""
+class Dialect:
+    """How the cells of a file stand."""
 
+    delimiter: str
+    #: Whether double quotes group; in many TSV files they are letters like any other.
+    quoted: bool
+    #: The columns' names.
     names: tuple[str, ...]
-    #: Positions of the choices' columns, first choice first; empty with one column `choices`.
-    choices: tuple[int, ...]
+    header: bool
+
+    @property
+    def title(self) -> str:
+        """What it is called."""
+        return DELIMITERS[self.delimiter] + ("" if self.header else " without header")
 
 
-def _understand(header: Sequence[str], shown: str) -> _Columns:
-    names = [_known_spelling(name.strip()) or f"column {at}" for at, name in enumerate(header, start=1)]
-    twice = sorted({name for name in names if names.count(name) > 1})
+def dialect_of(
+    text: Text, is_header: Callable[[Sequence[str]], bool], *, named: bool = False, numbered: bool = False
+) -> Dialect | None:
+    """How the cells of `text` stand; None where its first rows are no table.
+
+    `is_header` tells whether cells are names of a question's parts. `named`: the person names columns, so that
+    whatever stands first is the header; `numbered`: the columns go by their numbers, from 1.
+    """
+    best: tuple[int, Dialect] | None = None
+    for delimiter in DELIMITERS:
+        for quoted in (True, False) if delimiter == "\t" else (True,):
+            rows = _sample(text, delimiter, quoted)
+            if rows and len(rows[0]) >= MIN_CHOICES:
+                # A header that says what we look for outweighs how even the rows are.
+                score = sum(len(row) == len(rows[0]) for row in rows) + 2 * _SAMPLE_ROWS * is_header(rows[0])
+                if best is None or score > best[0]:
+                    best = score, _dialect(rows, delimiter, quoted, is_header, named=named, numbered=numbered)
+    return best[1] if best else None
+
+
+def _dialect(
+    rows: Sequence[Sequence[str]],
+    delimiter: str,
+    quoted: bool,
+    is_header: Callable[[Sequence[str]], bool],
+    *,
+    named: bool,
+    numbered: bool,
+) -> Dialect:
+    first = tuple(name.strip() for name in rows[0])
+    if numbered:
+        numbers = tuple(str(at) for at in range(1, len(first) + 1))
+        return Dialect(delimiter, quoted, numbers, header=is_header(first))
+    headless = () if named or is_header(first) else _headless(rows)
+    return Dialect(delimiter, quoted, headless or first, header=not headless)
+
+
+def _sample(text: Text, delimiter: str, quoted: bool) -> list[list[str]]:
+    reader = _reader(text.lines(), delimiter, quoted)
+    rows: list[list[str]] = []
+    for _ in range(_SAMPLE_ROWS):
+        try:
+            rows += [cells for cells in islice(reader, 1) if cells]
+        except csv.Error:
+            break
+        except QuestionFileError:
+            if rows:
+                break
+            raise
+    return rows
+
+
+def _headless(rows: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """Names for columns without a header: question, choices, label. Empty where the rows are not of that kind."""
+    width = len(rows[0])
+    choices = width - 2
+    if not MIN_CHOICES <= choices <= MAX_CHOICES:
+        return ()
+    fitting = sum(len(row) == width and row[-1].strip() in LABELS[:choices] and bool(row[-1].strip()) for row in rows)
+    return ("question", *LABELS[:choices], "answer") if fitting * 2 > len(rows) else ()
+
+
+def read_csv(text: Text, dialect: Dialect) -> Iterator[Record]:
+    """Records of the file. A row that is malformed, or has too many or too few cells, is a record with its trouble.
+
+    Raises QuestionFileError for a quote that is never closed: what follows it cannot be told into rows.
+    """
+    csv.field_size_limit(LARGEST_CELL)
+    twice = sorted({name for name in dialect.names if name and dialect.names.count(name) > 1})
     if twice:
-        raise _header_error(f"column {twice[0]!r} stands twice", shown)
-    if "question" not in names:
-        raise _header_error(f"no column 'question' among {', '.join(names)}", shown, nearest("question", names))
-    choices = _choice_columns(names, shown)
-    if not choices and "choices" not in names:
-        raise _header_error(f"no choices among the columns {', '.join(names)}", shown)
-    if choices and "choices" in names:
-        raise _header_error(f"both 'choices' and {names[choices[0]]!r}: the choices stand twice", shown)
-    return _Columns(tuple(names), choices)
-
-
-def _known_spelling(name: str) -> str:
-    return name.lower() if name.lower() in KNOWN else name
-
-
-def _choice_columns(names: Sequence[str], shown: str) -> tuple[int, ...]:
-    found: dict[int, int] = {}
-    for position, name in enumerate(names):
-        match = _CHOICE.fullmatch(name)
-        if match is None or name in KNOWN:
+        message = f"header: column {twice[0]!r} stands twice."
+        raise QuestionFileError(message, path=text.shown, line=1, hint="Give each column a name of its own.")
+    lines = _Remembering(text.lines())
+    reader = _reader(lines, dialect.delimiter, dialect.quoted)
+    if dialect.header:
+        # As `dialect_of` read it.
+        next(filter(None, reader), None)
+    number = 0
+    while True:
+        line = reader.line_num + 1
+        lines.forget()
+        try:
+            cells = next(reader, None)
+        except csv.Error as trouble:
+            if lines.ended:
+                raise _never_closed(text, line, trouble) from None
+            number += 1
+            yield Record(number, line, lines.content(), trouble=_malformed(trouble))
             continue
-        letter, digits = match.groups()
-        rank = ascii_lowercase.index(letter.lower()) if letter else int(digits)
-        if rank in found:
-            raise _header_error(f"{names[found[rank]]!r} and {name!r} are the same choice", shown)
-        found[rank] = position
-    if found and sorted(found) != list(range(len(found))):
-        raise _header_error(
-            f"the choices' columns {', '.join(names[found[rank]] for rank in sorted(found))} leave a gap", shown
-        )
-    return tuple(found[rank] for rank in sorted(found))
+        if cells is None:
+            return
+        if cells:
+            number += 1
+            yield _record(number, line, cells, dialect.names)
 
 
-def _header_error(message: str, shown: str, hint: str = "") -> QuestionFileError:
-    wanted = "Expected question, answer, and choice_a, choice_b, … (or choice0, choice1, …, or one column choices)."
-    return QuestionFileError(f"header: {message}.", path=shown, line=1, hint=f"{hint} {wanted}".strip())
+class _Remembering:
+    """Lines, of which those of the current row are kept for the message about it."""
+
+    def __init__(self, lines: Iterator[str]) -> None:
+        self._lines = lines
+        self._kept: list[str] = []
+        self.ended = False
+
+    def __iter__(self) -> _Remembering:
+        return self
+
+    def __next__(self) -> str:
+        try:
+            line = next(self._lines)
+        except StopIteration:
+            self.ended = True
+            raise
+        self._kept.append(line)
+        return line
+
+    def forget(self) -> None:
+        self._kept.clear()
+
+    def content(self) -> str:
+        return "".join(self._kept).rstrip("\r\n")
 
 
-def _record(number: int, line: int, cells: Sequence[str], columns: _Columns) -> Record:
-    if len(cells) != len(columns.names):
-        trouble = FieldTrouble(
-            "", f"found {len(cells)} cells, expected {len(columns.names)}.", "Put a cell with a comma in double quotes."
-        )
-        return Record(number, line, list(cells), trouble=trouble)
-    raw = dict(zip(columns.names, cells, strict=True))
-    try:
-        return Record(number, line, raw, _fields(raw, cells, columns), untyped=True)
-    except FieldTrouble as trouble:
-        return Record(number, line, raw, trouble=trouble)
+def _reader(lines: Iterator[str], delimiter: str, quoted: bool) -> Reader:
+    if quoted:
+        return csv.reader(lines, delimiter=delimiter, strict=True)
+    return csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE, strict=True)
 
 
-def _fields(raw: Mapping[str, str], cells: Sequence[str], columns: _Columns) -> dict[str, Any]:
-    own = set(columns.choices)
-    fields: dict[str, Any] = {
-        name: cell
-        for position, (name, cell) in enumerate(raw.items())
-        if position not in own and (cell or name in {"question", "answer"})
-    }
-    if columns.choices:
-        choices = [cells[position] for position in columns.choices]
-        while choices and not choices[-1].strip():
-            choices.pop()
-        fields["choices"] = choices
-    for name in ("choices", "metadata"):
-        if isinstance(fields.get(name), str):
-            fields[name] = _json_cell(name, fields[name])
-    return fields
+def _never_closed(text: Text, line: int, trouble: csv.Error) -> QuestionFileError:
+    return QuestionFileError(
+        f"malformed CSV: a quote is opened here and never closed ({trouble}).",
+        path=text.shown,
+        line=line,
+        hint="Double the quotes inside a quoted cell, and close it.",
+    )
 
 
-def _json_cell(name: str, cell: str) -> Any:
-    try:
-        return DECODER.decode(cell)
-    except json.JSONDecodeError as trouble:
-        raise FieldTrouble(
-            name, f"malformed JSON in the cell: {trouble.msg} at its character {trouble.pos + 1}.", _example(name)
-        ) from None
-    except (ValueError, RecursionError) as trouble:
-        raise FieldTrouble(name, f"malformed JSON in the cell: {trouble}.", _example(name)) from None
+def _malformed(trouble: csv.Error) -> FieldTrouble:
+    hint = "A cell with a comma, a quote or a line break stands in double quotes, quotes inside are doubled."
+    if "expected after" in str(trouble):
+        message = "malformed CSV: a quote inside a quoted cell is not doubled."
+    else:
+        message = f"malformed CSV: {trouble}."
+    return FieldTrouble("", message, hint)
 
 
-def _example(name: str) -> str:
-    return 'For example ["red", "blue"].' if name == "choices" else 'For example {"level": 3}.'
+def _record(number: int, line: int, cells: list[str], names: Sequence[str]) -> Record:
+    if len(cells) != len(names):
+        message = f"found {len(cells)} cells, expected {len(names)}."
+        kind = f"{'too many' if len(cells) > len(names) else 'too few'} cells"
+        trouble = FieldTrouble("", message, "Put a cell with a comma in double quotes.", kind=kind)
+        return Record(number, line, cells, trouble=trouble)
+    raw = {name or f"column {at}": cell for at, (name, cell) in enumerate(zip(names, cells, strict=True), start=1)}
+    return Record(number, line, raw, raw, untyped=True)

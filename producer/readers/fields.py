@@ -1,15 +1,10 @@
-"""Records to questions. A `Layout` says how one family of files names things; ours is the one they are turned into:
-
-{id?, question, choices, answer?, subject?, context?, gold_passages?, metadata?}
-
-and any other field, which is kept as metadata.
-"""
+"""Records to questions: what `layouts` took apart is checked, its answer understood, and the rest kept as metadata."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
@@ -17,143 +12,146 @@ from typing import Any
 from pydantic import ValidationError
 
 from contract.errors import QuestionFileError
-from contract.question import MAX_CHOICES, MIN_CHOICES, Question, content_id
-from producer.readers.answers import answer_label
+from contract.question import Question, content_id
+from producer.readers.answers import Given, Way, answer_label, right_labels
+from producer.readers.jsonl import DECODER
+from producer.readers.layouts import OWN, Layout
+from producer.readers.names import PARTS, names_of, spelled
+from producer.readers.parts import Parts
 from producer.readers.record import FieldTrouble, Record, Row, shown_value
 
-__all__ = ["LAYOUTS", "OWN", "Layout", "layout_of", "to_row"]
-
-OWN_FIELDS = frozenset({"id", "question", "choices", "answer", "subject", "context", "gold_passages", "metadata"})
+__all__ = ["parts_of", "to_row"]
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How a family of files names a question's parts."""
-
-    name: str
-    #: Fields that a record of this layout has.
-    needs: frozenset[str]
-    #: The record in our own layout. May raise FieldTrouble.
-    convert: Callable[[Mapping[str, Any]], Mapping[str, Any]]
-
-
-OWN = Layout("own", frozenset({"question", "choices"}), lambda fields: fields)
-#: Every known layout, the first that fits is taken.
-LAYOUTS: tuple[Layout, ...] = (OWN,)
-
-
-def layout_of(fields: Mapping[str, Any]) -> Layout:
-    """The layout of a record with these fields; our own where none fits, so that messages speak of our fields."""
-    for layout in LAYOUTS:
-        if layout.needs <= fields.keys():
-            return layout
-    return OWN
-
-
-def to_row(record: Record, shown: str) -> Row:
+def to_row(record: Record, layout: Layout, way: Way, shown: str) -> Row:
     """What `record` says, or why it says nothing. `shown` is the file's name in messages."""
     try:
-        return Row(record.number, record.line, record.raw, _question(record))
+        parts = parts_of(record, layout)
+        question = _question(record, parts, layout, way)
     except FieldTrouble as trouble:
         error = QuestionFileError(
-            trouble.message, path=shown, line=record.line, field=trouble.field or None, hint=trouble.hint
+            trouble.message,
+            path=shown,
+            line=record.line,
+            field=trouble.field or None,
+            hint=trouble.hint,
+            kind=trouble.kind,
         )
         return Row(record.number, record.line, record.raw, None, error)
+    return Row(record.number, record.line, record.raw, question, content_id=parts.id is None)
 
 
-def _question(record: Record) -> Question:
+def parts_of(record: Record, layout: Layout) -> Parts:
+    """The record taken apart. Raises FieldTrouble."""
     if record.trouble is not None:
         raise record.trouble
-    if record.fields is None:
-        raise FieldTrouble("", f"found {shown_value(record.raw)}, expected an object.", "Put fields around it.")
-    own = layout_of(record.fields).convert(record.fields)
-    text, choices = _text(own), _choices(own)
-    if "answer" not in own:
-        _refuse_look_alikes(tuple(own))
-    answer = answer_label(own.get("answer"), choices, untyped=record.untyped)
+    fields = record.fields
+    if fields is None:
+        message = f"found {shown_value(record.raw)}, expected an object."
+        raise FieldTrouble("", message, "Put fields around it.", kind="no object")
+    if record.untyped:
+        fields = {name: cell or None for name, cell in fields.items()}
+    names = names_of(tuple(fields))
+    if missing := sorted(layout.needs - names.spelled.keys()):
+        own = {"question", "choices"}.issuperset(missing) and layout is OWN
+        if not own:
+            hint = f"A row of this layout has {', '.join(sorted(layout.needs))}."
+            raise FieldTrouble(missing[0], f"missing; found {shown_value(', '.join(fields))}.", hint, kind="missing")
+    parts = layout.parts(fields, names)
+    return parts._replace(id=_id(parts.id, record), subject=parts.subject or record.group)
+
+
+def _id(found: Any, record: Record) -> Any:
+    """The id that the record has, or that the file keys it by; made whole where several groups have their own."""
+    own = record.key if found is None else found
+    if isinstance(own, int) and not isinstance(own, bool):
+        own = str(own)
+    return f"{record.group}-{own}" if record.group and isinstance(own, str) else own
+
+
+def _question(record: Record, parts: Parts, layout: Layout, way: Way) -> Question:
+    text = parts.question
+    if not isinstance(text, str) or not text.strip():
+        message = "missing." if text is None else f"found {shown_value(text)}, expected text."
+        raise FieldTrouble("question", message, "Write the question there.", kind="no text")
+    if parts.answer is None and record.fields is not None:
+        _refuse_look_alikes(tuple(record.fields), own=layout is OWN)
+    right = _right(parts, layout, way)
     try:
         return Question(
-            id=_id(own, text, choices),
+            id=content_id(text, parts.choices) if parts.id is None else parts.id,
             question=text,
-            choices=tuple(choices),
-            answer=answer,
-            subject=own.get("subject"),
-            context=own.get("context"),
-            gold_passages=own.get("gold_passages") or (),
-            metadata=_metadata(own),
+            choices=tuple(parts.choices),
+            answer=right[0] if right else None,
+            also_right=right[1:],
+            subject=parts.subject,
+            context=parts.context,
+            gold_passages=parts.gold_passages or (),
+            metadata=_metadata(parts.rest, keep_nothing=layout is OWN and not record.untyped),
         )
     except ValidationError as trouble:
         raise _from_pydantic(trouble) from None
     except UnicodeEncodeError:
-        raise FieldTrouble("question", "half a surrogate pair stands in the text.", "Repair the \\u escapes.") from None
+        hint = "Repair the \\u escapes."
+        raise FieldTrouble("question", "half a surrogate pair stands in the text.", hint) from None
 
 
-def _text(own: Mapping[str, Any]) -> str:
-    found = own.get("question")
-    if found is None:
-        names = ", ".join(map(str, own)) or "no fields"
-        raise FieldTrouble("question", f"missing; found {shown_value(names)}.", "Every row needs its question's text.")
-    if not isinstance(found, str) or not found.strip():
-        raise FieldTrouble("question", f"found {shown_value(found)}, expected text.", "Write the question there.")
-    return found
+def _right(parts: Parts, layout: Layout, way: Way) -> tuple[str, ...]:
+    if layout is OWN:
+        found = parts.answer if isinstance(parts.answer, list) else [parts.answer]
+        return tuple(sorted({label for each in found if (label := answer_label(each, parts.choices))}))
+    return right_labels(Given(parts.answer, parts.choices, parts.labels), way)
 
 
-def _choices(own: Mapping[str, Any]) -> list[str]:
-    found = own.get("choices")
-    if not isinstance(found, list):
-        what = "missing" if found is None else f"found {shown_value(found)}"
-        raise FieldTrouble("choices", f"{what}, expected a list of texts.", 'For example ["red", "blue"].')
-    if not MIN_CHOICES <= len(found) <= MAX_CHOICES:
-        raise FieldTrouble(
-            "choices",
-            f"found {len(found)}, expected {MIN_CHOICES} to {MAX_CHOICES}.",
-            "Correct the list, or take the row out.",
-        )
-    for position, each in enumerate(found):
-        if not isinstance(each, str) or not each.strip():
-            hint = "Write every choice as text, in quotes."
-            raise FieldTrouble("choices", f"choice {position} is {shown_value(each)}, expected text.", hint)
-    return found
-
-
-def _id(own: Mapping[str, Any], text: str, choices: list[str]) -> Any:
-    found = own.get("id")
-    if found is None:
-        return content_id(text, choices)
-    return str(found) if isinstance(found, int) and not isinstance(found, bool) else found
-
-
-def _metadata(own: Mapping[str, Any]) -> dict[str, Any]:
+def _metadata(rest: Mapping[str, Any], *, keep_nothing: bool) -> dict[str, Any]:
     """Everything else that the record says; what does not fit into one cell becomes its JSON."""
-    explicit = own.get("metadata")
-    if explicit is not None and not isinstance(explicit, dict):
-        raise FieldTrouble(
-            "metadata", f"found {shown_value(explicit)}, expected an object.", 'For example {"level": 3}.'
-        )
-    kept = {str(name): value for name, value in own.items() if name not in OWN_FIELDS}
-    for name, value in (explicit or {}).items():
+    kept = {str(name): value for name, value in rest.items() if name != "metadata"}
+    for name, value in _explicit(rest.get("metadata")).items():
         if name in kept:
             raise FieldTrouble("metadata", f"{name!r} stands in metadata and beside it.", "Keep one of the two.")
         kept[name] = value
-    return {name: _one_cell(value) for name, value in kept.items()}
+    return {name: _one_cell(value) for name, value in kept.items() if keep_nothing or value is not None}
+
+
+def _explicit(found: Any) -> Mapping[str, Any]:
+    """The object `metadata`; in CSV it is JSON in a cell."""
+    hint = 'For example {"level": 3}.'
+    if isinstance(found, str) and found.strip().startswith("{"):
+        try:
+            found = DECODER.decode(found.strip())
+        except (ValueError, RecursionError) as trouble:
+            message = f"malformed JSON in the cell: {trouble}."
+            raise FieldTrouble("metadata", message, hint, kind="malformed JSON in a cell") from None
+    if found is not None and not isinstance(found, dict):
+        raise FieldTrouble("metadata", f"found {shown_value(found)}, expected an object.", hint, kind="no object")
+    return found or {}
 
 
 def _one_cell(value: Any) -> Any:
-    if isinstance(value, list | dict):
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, bytes):
+        return f"<{len(value):,} bytes>"
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
 @lru_cache(maxsize=256)
-def _refuse_look_alikes(names: tuple[str, ...]) -> None:
+def _refuse_look_alikes(names: tuple[str, ...], *, own: bool) -> None:
     """A misspelt `answer` would leave the question without a key, and the run without an accuracy, in silence."""
-    others = {name.lower(): name for name in names if name not in OWN_FIELDS}
+    wanted = {"answer"} if own else {*PARTS["answer"]}
+    if any(spelled(name) in wanted for name in names):
+        return
+    known = {each for part, spellings in PARTS.items() if part != "answer" for each in spellings}
+    others = {name.lower(): name for name in names if spelled(name) not in known}
     found = get_close_matches("answer", list(others), n=1, cutoff=0.6)
     if found:
         raise FieldTrouble(
             "answer",
             f"missing, but there is {others[found[0]]!r}.",
-            "Call it answer; where no key is known, write an empty answer (null in JSON).",
+            f"Call it answer, or say --map answer={others[found[0]]}; where no key is known, write an empty answer.",
+            kind="missing, but a name is like it",
         )
 
 
@@ -162,6 +160,8 @@ def _from_pydantic(trouble: ValidationError) -> FieldTrouble:
     field = str(first["loc"][0]) if first["loc"] else ""
     if field == "id" and first["type"] in {"string_too_short", "string_too_long", "string_pattern_mismatch"}:
         hint = "An id is 1 to 200 characters without control characters; without one, the content's hash is taken."
-        return FieldTrouble(field, f"found {shown_value(first['input'])}.", hint)
+        return FieldTrouble(field, f"found {shown_value(first['input'])}.", hint, kind="cannot be an id")
     message = first["msg"].removeprefix("Value error, ")
-    return FieldTrouble(field, f"{message}, found {shown_value(first['input'])}.", "Correct it or leave it out.")
+    return FieldTrouble(
+        field, f"{message}, found {shown_value(first['input'])}.", "Correct it or leave it out.", kind=message
+    )

@@ -1,71 +1,179 @@
-"""JSON: a list of objects, or an object whose `questions` is one. Objects are decoded one at a time."""
+"""JSON: a list of objects, or an object that holds them, decoded one at a time while the file is held as text.
+
+| the file is an object of …                     | the records are                                                |
+|------------------------------------------------|----------------------------------------------------------------|
+| one list among other things (`questions`, …)   | its items                                                      |
+| questions by their ids                         | the questions                                                  |
+| lists, or objects of questions, by name        | those of every group (`--subset` chooses one)                  |
+| fields of one question                         | that question                                                  |
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum, auto
+from typing import Any, NamedTuple, NoReturn
 
-from contract.errors import QuestionFileError
+from contract.errors import QuestionFileError, nearest
 from producer.readers.jsonl import DECODER
 from producer.readers.record import Record
-from producer.readers.text import read_text
+from producer.readers.text import Text
 
-__all__ = ["read_json"]
+__all__ = ["IsQuestion", "read_json"]
 
 _SPACE = re.compile(r"[ \t\n\r]*")
-_SHAPE = 'Expected a list of questions, or {"questions": [...]}. One object per line belongs into a .jsonl file.'
+_SHAPE = 'Expected a list of questions, an object of questions by id, or {"questions": [...]}.'
+#: What a list of questions beside other lists is called.
+_LISTS = ("questions", "examples", "example", "data", "rows", "items", "instances", "problems")
+
+IsQuestion = Callable[[Mapping[str, Any]], bool]
 
 
-def read_json(path: Path, shown: str) -> Iterator[Record]:
-    """Records of the file. What follows a syntax error cannot be made out, so that one is raised."""
-    cursor = _Cursor(read_text(path, shown), shown)
+def read_json(text: Text, is_question: IsQuestion, subset: str = "") -> Iterator[Record]:
+    """Records of the file. What follows a syntax error cannot be made out, so that one is raised.
+
+    `is_question` tells whether an object has the look of a question.
+    """
+    cursor = _Cursor(text.whole(), text.shown)
     opening = cursor.peek()
     if not opening:
         return
     if opening == "[":
-        yield from _items(cursor)
+        yield from _items(cursor, _Numbers())
     elif opening == "{":
-        yield from _questions_member(cursor)
+        yield from _object(cursor, is_question, subset)
     else:
         cursor.fail(f"found {opening!r} at the start of the file", _SHAPE)
     if cursor.peek():
         cursor.fail("there is more after the end of the questions", _SHAPE)
 
 
-def _items(cursor: _Cursor) -> Iterator[Record]:
-    cursor.take("[")
-    number = 0
-    while cursor.peek() != "]":
-        if number:
+class _Kind(Enum):
+    """What a member of the outermost object is."""
+
+    LIST = auto()
+    QUESTION = auto()
+    #: An object of objects.
+    GROUP = auto()
+    OTHER = auto()
+
+
+class _Member(NamedTuple):
+    name: str
+    kind: _Kind
+    #: Where its value starts.
+    at: int
+
+
+class _Numbers:
+    """Numbers the records of a file."""
+
+    def __init__(self) -> None:
+        self.last = 0
+
+    def next(self) -> int:
+        self.last += 1
+        return self.last
+
+
+def _object(cursor: _Cursor, is_question: IsQuestion, subset: str) -> Iterator[Record]:
+    start = cursor.at
+    members = list(_members(cursor, is_question))
+    end = cursor.at
+    numbers = _Numbers()
+    questions = [each for each in members if each.kind is _Kind.QUESTION]
+    groups = _groups(members)
+    if groups:
+        for each in _chosen(groups, subset, cursor):
+            group = each.name if len(groups) > 1 else None
+            cursor.at = each.at
+            items = _items(cursor, numbers, group) if each.kind is _Kind.LIST else _keyed(cursor, numbers, group)
+            yield from items
+    elif len(questions) * 2 > len(members):
+        # The rest are entries too, whatever they look like: each is accounted for.
+        cursor.at = start
+        yield from _keyed(cursor, numbers)
+    else:
+        cursor.at = start
+        line, whole = cursor.line(), cursor.value()
+        if not is_question(whole):
+            names = ", ".join(repr(each.name) for each in members[:10]) or "no fields"
+            cursor.at = end
+            cursor.fail(f"found an object with {names}", _SHAPE)
+        yield Record(1, line, whole, whole)
+    cursor.at = end
+
+
+def _members(cursor: _Cursor, is_question: IsQuestion) -> Iterator[_Member]:
+    """A first look at the object: what is in it, and where."""
+    cursor.take("{")
+    first = True
+    while cursor.peek() != "}":
+        if not first:
             cursor.take(",")
-        number += 1
+        first = False
+        name, opening = cursor.name()
+        at = cursor.at
+        if opening == "[":
+            kinds = {isinstance(each.raw, dict) for each in _items(cursor, _Numbers())}
+            kind = _Kind.LIST if True in kinds or (not kinds and name in _LISTS) else _Kind.OTHER
+        else:
+            kind = _kind(cursor.value(), is_question)
+        yield _Member(name, kind, at)
+    cursor.take("}")
+
+
+def _kind(value: object, is_question: IsQuestion) -> _Kind:
+    if not isinstance(value, dict):
+        return _Kind.OTHER
+    if is_question(value):
+        return _Kind.QUESTION
+    inner = [each for each in value.values() if isinstance(each, dict) and is_question(each)]
+    return _Kind.GROUP if len(inner) * 2 > len(value) else _Kind.OTHER
+
+
+def _groups(members: list[_Member]) -> list[_Member]:
+    """The members that hold questions: of several lists the one with a list's usual name, if there is just one."""
+    found = [each for each in members if each.kind in {_Kind.LIST, _Kind.GROUP}]
+    usual = [each for each in found if each.kind is _Kind.LIST and each.name in _LISTS]
+    return usual if len(usual) == 1 else found
+
+
+def _chosen(groups: list[_Member], subset: str, cursor: _Cursor) -> list[_Member]:
+    chosen = [each for each in groups if not subset or each.name == subset]
+    if not chosen:
+        names = [each.name for each in groups]
+        cursor.fail(f"no subset {subset!r} among {', '.join(names)}", nearest(subset, names))
+    return chosen
+
+
+def _items(cursor: _Cursor, numbers: _Numbers, group: str | None = None) -> Iterator[Record]:
+    cursor.take("[")
+    first = True
+    while cursor.peek() != "]":
+        if not first:
+            cursor.take(",")
+        first = False
         cursor.peek()
-        line = cursor.line()
-        value = cursor.value()
-        yield Record(number, line, value, value if isinstance(value, dict) else None)
+        line, value = cursor.line(), cursor.value()
+        yield Record(numbers.next(), line, value, value if isinstance(value, dict) else None, group=group)
     cursor.take("]")
 
 
-def _questions_member(cursor: _Cursor) -> Iterator[Record]:
-    """Items of the member `questions`; the other members describe the file and are passed over."""
+def _keyed(cursor: _Cursor, numbers: _Numbers, group: str | None = None) -> Iterator[Record]:
     cursor.take("{")
-    names: list[str] = []
+    first = True
     while cursor.peek() != "}":
-        if names:
+        if not first:
             cursor.take(",")
-        cursor.peek()
-        names.append(str(cursor.value()))
-        cursor.take(":")
-        if cursor.peek() == "[" and names[-1] == "questions":
-            yield from _items(cursor)
-        else:
-            cursor.value()
+        first = False
+        name, _ = cursor.name()
+        line, value = cursor.line(), cursor.value()
+        fields = value if isinstance(value, dict) else None
+        yield Record(numbers.next(), line, {name: value}, fields, key=name, group=group)
     cursor.take("}")
-    if "questions" not in names:
-        cursor.fail(f"found an object with {', '.join(map(repr, names)) or 'no fields'}", _SHAPE)
 
 
 class _Cursor:
@@ -74,41 +182,52 @@ class _Cursor:
     def __init__(self, text: str, shown: str) -> None:
         self._text = text
         self._shown = shown
-        self._at = 0
+        self.at = 0
         self._line = 1
         self._counted_to = 0
 
     def peek(self) -> str:
         """Next character that is no white space; empty at the end."""
-        found = _SPACE.match(self._text, self._at)
-        self._at = found.end() if found else self._at
-        return self._text[self._at : self._at + 1]
+        found = _SPACE.match(self._text, self.at)
+        self.at = found.end() if found else self.at
+        return self._text[self.at : self.at + 1]
 
     def take(self, expected: str) -> None:
         """Step over `expected`."""
         found = self.peek()
         if found != expected:
             self.fail(f"malformed JSON: expected {expected!r}, found {found!r}" if found else "the file ends too early")
-        self._at += 1
+        self.at += 1
 
     def value(self) -> Any:
         """Decode the value that starts here."""
         try:
-            found, self._at = DECODER.raw_decode(self._text, self._at)
+            found, self.at = DECODER.raw_decode(self._text, self.at)
         except json.JSONDecodeError as trouble:
-            self._at = trouble.pos
-            self.fail(f"malformed JSON: {trouble.msg}")
+            self.at = trouble.pos
+            unclosed = trouble.msg.startswith("Unterminated") or not self._text[trouble.pos :].strip()
+            self.fail(f"{'the file ends too early' if unclosed else 'malformed JSON'}: {trouble.msg}")
         except (ValueError, RecursionError) as trouble:
             self.fail(f"malformed JSON: {trouble}")
         return found
 
+    def name(self) -> tuple[str, str]:
+        """Step over a member's name and colon; the name, and the character that its value starts with."""
+        if self.peek() != '"':
+            self.fail("malformed JSON: expected a name in double quotes")
+        name = str(self.value())
+        self.take(":")
+        return name, self.peek()
+
     def line(self) -> int:
         """1-based line of the place."""
-        self._line += self._text.count("\n", self._counted_to, self._at)
-        self._counted_to = max(self._at, self._counted_to)
+        if self.at < self._counted_to:
+            self._line, self._counted_to = 1, 0
+        self._line += self._text.count("\n", self._counted_to, self.at)
+        self._counted_to = self.at
         return self._line
 
     def fail(self, message: str, hint: str = "Correct the file there and repeat the command.") -> NoReturn:
         """Raise QuestionFileError with line and column of the place."""
-        column = self._at - self._text.rfind("\n", 0, self._at)
+        column = self.at - self._text.rfind("\n", 0, self.at)
         raise QuestionFileError(f"{message}, at column {column}.", path=self._shown, line=self.line(), hint=hint)

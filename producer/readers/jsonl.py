@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NoReturn
 
 from producer.readers.record import FieldTrouble, Record
-from producer.readers.text import read_lines
+from producer.readers.text import Text
 
 __all__ = ["DECODER", "read_jsonl"]
 
@@ -21,18 +20,22 @@ def _refuse_constant(word: str) -> NoReturn:
 DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
-def read_jsonl(path: Path, shown: str) -> Iterator[Record]:
+def read_jsonl(text: Text) -> Iterator[Record]:
     """Records of the file; blank lines are skipped. A malformed line is a record with its trouble."""
     number = 0
-    for line, text in enumerate(read_lines(path, shown), start=1):
-        stripped = text.strip()
+    for line, content in enumerate(text.lines_and_troubles(), start=1):
+        if isinstance(content, FieldTrouble):
+            number += 1
+            yield Record(number, line, None, trouble=content)
+            continue
+        stripped = content.strip()
         if not stripped:
             continue
         number += 1
         try:
             value: Any = DECODER.decode(stripped)
         except json.JSONDecodeError as trouble:
-            column = trouble.colno + text.index(stripped)
+            column = trouble.colno + content.index(stripped)
             yield Record(number, line, stripped, trouble=_malformed(f"{trouble.msg} at column {column}"))
         except (ValueError, RecursionError) as trouble:
             yield Record(number, line, stripped, trouble=_malformed(str(trouble)))
@@ -41,4 +44,5 @@ def read_jsonl(path: Path, shown: str) -> Iterator[Record]:
 
 
 def _malformed(what: str) -> FieldTrouble:
-    return FieldTrouble("", f"malformed JSON: {what}.", "Each line holds one complete JSON object.")
+    hint = "Each line holds one complete JSON object."
+    return FieldTrouble("", f"malformed JSON: {what}.", hint, kind="malformed JSON")

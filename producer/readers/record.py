@@ -14,11 +14,13 @@ __all__ = ["FieldTrouble", "Record", "Row", "shown_value"]
 class FieldTrouble(Exception):
     """One field of one record is wrong; where the record stands is added by the caller."""
 
-    def __init__(self, field: str, message: str, hint: str = "") -> None:
+    def __init__(self, field: str, message: str, hint: str = "", *, kind: str = "") -> None:
         super().__init__(message)
         self.field = field
         self.message = message
         self.hint = hint
+        #: What troubles of this sort are counted as; the message itself where it names no values.
+        self.kind = kind or message.rstrip(".")
 
 
 class Record(NamedTuple):
@@ -26,7 +28,7 @@ class Record(NamedTuple):
 
     #: 1-based position among the file's records.
     number: int
-    #: 1-based line on which the record starts.
+    #: 1-based line on which the record starts; in formats without lines, its number.
     line: int
     #: The entry as the file has it, for `rejected.jsonl`.
     raw: Any
@@ -36,6 +38,10 @@ class Record(NamedTuple):
     trouble: FieldTrouble | None = None
     #: Whether the format knows text only (CSV), so that a number arrives as its digits.
     untyped: bool = False
+    #: What the file calls the entry, where it is an object keyed by ids.
+    key: str | None = None
+    #: The part of the file that the entry stands in (a subset, a split), where there are such.
+    group: str | None = None
 
 
 class Row(NamedTuple):
@@ -46,9 +52,12 @@ class Row(NamedTuple):
     raw: Any
     question: Question | None
     trouble: QuestionFileError | None = None
+    #: Whether the question's id is a hash of its content, because the file names none.
+    content_id: bool = False
 
 
 def shown_value(value: object, longest: int = 60) -> str:
     """`value` as a message shows it: quoted, and cut where it would drown the message."""
-    text = repr(value)
+    # A long value is cut before it is quoted: nobody waits for the repr of megabytes.
+    text = repr(value[: longest + 1] if isinstance(value, str | list) else value)
     return text if len(text) <= longest else f"{text[:longest]}…"

@@ -5,15 +5,33 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["STDIN", "Source", "opened"]
+__all__ = ["STDIN", "HowToRead", "Source", "opened"]
 
-#: The path that means standard input, in JSON Lines.
+#: The path that means standard input.
 STDIN = "-"
+#: What a path starts with that is the name of a dataset on the hub.
+HUB = "hf:"
+
+
+@dataclass(frozen=True, slots=True)
+class HowToRead:
+    """What the person says of a file that would otherwise be told from its content."""
+
+    layout: str = ""
+    #: Part of a question → the field that holds it.
+    mapping: Mapping[str, str] = field(default_factory=dict)
+    encoding: str = ""
+    #: The subset wanted: of a JSON file with several, a file of a zip, a configuration of a dataset.
+    subset: str = ""
+    #: The split wanted of a dataset.
+    split: str = ""
+    #: A file with one answer per line.
+    answers: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,20 +41,29 @@ class Source:
     path: Path
     #: Its name in messages and in the run.
     shown: str
+    how: HowToRead = HowToRead()
+
+    @property
+    def hub_name(self) -> str:
+        """The dataset's name on the hub, for `hf:owner/name`; else an empty string."""
+        return self.shown.removeprefix(HUB) if self.shown.startswith(HUB) else ""
 
     @property
     def stem(self) -> str:
         """What a run of it is called after."""
-        return Path(self.shown.strip("<>")).stem
+        name = Path(self.shown.strip("<>").removeprefix(HUB)).name
+        base = name.split(".")[0] or name
+        return "-".join(filter(None, (base, self.how.subset, self.how.split)))
 
 
 @contextmanager
-def opened(path: str) -> Iterator[Source]:
+def opened(path: str, how: HowToRead | None = None) -> Iterator[Source]:
     """The source that `path` names; a copy of standard input lives as long as the context."""
+    how = how or HowToRead()
     if path != STDIN:
-        yield Source(Path(path), path)
+        yield Source(Path(path), path, how)
         return
-    with tempfile.NamedTemporaryFile(prefix="mcqueue-", suffix=".jsonl") as spool:
+    with tempfile.NamedTemporaryFile(prefix="mcqueue-") as spool:
         shutil.copyfileobj(sys.stdin.buffer, spool)
         spool.flush()
-        yield Source(Path(spool.name), "<stdin>")
+        yield Source(Path(spool.name), "<stdin>", how)

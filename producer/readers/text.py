@@ -1,39 +1,147 @@
-"""Bytes to text: UTF-8 with or without a byte order mark, and nothing else."""
+"""Bytes to text: UTF-8, UTF-16 and UTF-32, told by their byte order mark or their zero bytes, or what the person says.
+
+Nothing else is guessed: a byte that does not fit is refused with its offset.
+"""
 
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 from contract.errors import QuestionFileError
+from producer.readers.record import FieldTrouble
+from producer.readers.stream import HEAD_BYTES, open_bytes
 
-__all__ = ["read_lines", "read_text"]
+__all__ = ["LONGEST_LINE_BYTES", "Text", "encoding_of", "text_of"]
+
+#: A line that is longer is none: the file is held in memory line by line.
+LONGEST_LINE_BYTES = 64 * 1024 * 1024
+#: Bytes below which nothing is guessed.
+_LEAST_BYTES = 16
+_CHUNK_BYTES = 256 * 1024
+#: In this order: UTF-32 starts with the mark of UTF-16.
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
 
 
-def read_lines(path: Path, shown: str) -> Iterator[str]:
-    """Lines of the file with their line ends. Raises QuestionFileError with the offset of a byte that is not UTF-8."""
-    offset = 0
-    with path.open("rb") as file:
-        for number, raw in enumerate(file, start=1):
-            yield _decode(raw, shown, number, offset)
+def encoding_of(head: bytes) -> str:
+    """The encoding that the first bytes of a file show; UTF-8 where they show nothing."""
+    for mark, name in _MARKS:
+        if head.startswith(mark):
+            return name
+    # Questions of every script have spaces, quotes and commas: in UTF-16 their other byte is zero.
+    sample = head[:4096]
+    if len(sample) < _LEAST_BYTES:
+        return "utf-8"
+    if sample[1::2].count(0) > len(sample) // 16 and not sample[0::2].count(0):
+        return "utf-16-le"
+    if sample[0::2].count(0) > len(sample) // 16 and not sample[1::2].count(0):
+        return "utf-16-be"
+    return "utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A file's text. It is read anew for every call."""
+
+    open: Callable[[], BinaryIO]
+    encoding: str
+    #: Its name in messages.
+    shown: str
+
+    def lines(self) -> Iterator[str]:
+        """Lines with their line ends. Raises QuestionFileError at a byte that is not in the encoding."""
+        for number, line in enumerate(self.lines_and_troubles(), start=1):
+            if isinstance(line, FieldTrouble):
+                raise QuestionFileError(line.message, path=self.shown, line=number, hint=line.hint)
+            yield line
+
+    def lines_and_troubles(self) -> Iterator[str | FieldTrouble]:
+        """The same, but a line with such a byte is its trouble, and the lines after it follow.
+
+        In UTF-16 and UTF-32 nothing can follow: there QuestionFileError is raised.
+        """
+        with self.open() as file:
+            yield from self._byte_lines(file) if self._one_byte_line_ends else self._decoded_lines(file)
+
+    def whole(self) -> str:
+        """The whole text; the same errors as `lines`."""
+        with self.open() as file:
+            return self._decode_whole(file.read())
+
+    def head(self, most_bytes: int) -> str:
+        """About the first `most_bytes` bytes as text, to recognise the file by; wrong bytes are replaced."""
+        with self.open() as file:
+            return file.read(most_bytes).decode(self.encoding, errors="replace").removeprefix("\ufeff")
+
+    @property
+    def _one_byte_line_ends(self) -> bool:
+        return not self.encoding.startswith(("utf-16", "utf-32"))
+
+    def _byte_lines(self, file: BinaryIO) -> Iterator[str | FieldTrouble]:
+        offset = 0
+        for number, raw in enumerate(iter(partial(file.readline, LONGEST_LINE_BYTES), b""), start=1):
+            if len(raw) == LONGEST_LINE_BYTES and not raw.endswith(b"\n"):
+                message = f"the line is longer than {LONGEST_LINE_BYTES // 2**20} MiB."
+                raise QuestionFileError(message, path=self.shown, line=number, hint="Is it a list? Start it with [.")
+            start = len(codecs.BOM_UTF8) if number == 1 and raw.startswith(codecs.BOM_UTF8) else 0
+            try:
+                yield (raw[start:] if start else raw).decode(self.encoding)
+            except UnicodeDecodeError as trouble:
+                yield self._trouble(raw, start + trouble.start, offset)
             offset += len(raw)
 
+    def _decoded_lines(self, file: BinaryIO) -> Iterator[str]:
+        decoder = codecs.getincrementaldecoder(self.encoding)()
+        offset, rest, line = 0, "", 1
+        while True:
+            chunk = file.read(_CHUNK_BYTES)
+            pending = len(decoder.getstate()[0])
+            try:
+                text = decoder.decode(chunk, final=not chunk)
+            except UnicodeDecodeError as trouble:
+                raise self._wrong(trouble.object, trouble.start, offset - pending, line) from None
+            if not offset:
+                text = text.removeprefix("\ufeff")
+            offset += len(chunk)
+            *whole, rest = (rest + text).split("\n")
+            line += len(whole)
+            yield from (f"{each}\n" for each in whole)
+            if not chunk:
+                break
+        if rest:
+            yield rest
 
-def read_text(path: Path, shown: str) -> str:
-    """The whole file as text; the same errors as `read_lines`."""
-    return _decode(path.read_bytes(), shown, 1, 0)
+    def _decode_whole(self, raw: bytes) -> str:
+        try:
+            return raw.decode(self.encoding).removeprefix("\ufeff")
+        except UnicodeDecodeError as trouble:
+            raise self._wrong(raw, trouble.start, 0, 1 + raw.count(b"\n", 0, trouble.start)) from None
+
+    def _wrong(self, raw: bytes, at: int, offset: int, line: int) -> QuestionFileError:
+        trouble = self._trouble(raw, at, offset)
+        return QuestionFileError(trouble.message, path=self.shown, line=line, hint=trouble.hint)
+
+    def _trouble(self, raw: bytes, at: int, offset: int) -> FieldTrouble:
+        message = f"byte 0x{raw[at]:02x} at offset {offset + at} is not {self.encoding.upper()}."
+        hint = "Save the file as UTF-8, or name its encoding with --encoding."
+        if self.encoding == "utf-8":
+            around = raw[max(0, at - 12) : at + 12].decode("cp1252", errors="replace").strip()
+            hint = f"If it should read {around!r}, add --encoding cp1252; else save the file as UTF-8."
+        return FieldTrouble("", message, hint, kind=f"bytes that are not {self.encoding.upper()}")
 
 
-def _decode(raw: bytes, shown: str, line: int, offset: int) -> str:
-    start = len(codecs.BOM_UTF8) if offset == 0 and raw.startswith(codecs.BOM_UTF8) else 0
-    try:
-        return raw[start:].decode("utf-8")
-    except UnicodeDecodeError as trouble:
-        at = start + trouble.start
-        raise QuestionFileError(
-            f"byte 0x{raw[at]:02x} at offset {offset + at} is not UTF-8.",
-            path=shown,
-            line=line + raw.count(b"\n", 0, at),
-            hint="Save the file as UTF-8.",
-        ) from None
+def text_of(path: Path, shown: str) -> Text:
+    """The text of a file, packed or not, in the encoding that it shows."""
+    open_again = partial(open_bytes, path, shown)
+    with open_again() as file:
+        return Text(open_again, encoding_of(file.read(HEAD_BYTES)), shown)

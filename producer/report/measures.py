@@ -76,11 +76,13 @@ class Measures:
         if question.answer is None or verdict.outcome is Outcome.FAILED:
             return
         chosen = verdict.choice if verdict.choice in question.labels else None
-        self.confusion[question.answer, chosen or NO_CHOICE] += 1
+        # Of several right choices, the one that was chosen is the key.
+        key = chosen if chosen in question.right else question.answer
+        self.confusion[key, chosen or NO_CHOICE] += 1
         if chosen is None or verdict.outcome not in _JUDGED:
             return
         if not self.run.spec.circular:
-            self.key_places[place_shown(question, self.run.spec, question.answer)] += 1
+            self.key_places[place_shown(question, self.run.spec, key)] += 1
             self.chosen_places[place_shown(question, self.run.spec, chosen)] += 1
 
     def _add_times(self, verdict: Verdict) -> None:

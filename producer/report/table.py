@@ -43,7 +43,7 @@ class Table:
                 question.id,
                 question.subject or "",
                 verdict.outcome.value if verdict else UNSETTLED,
-                question.answer or "",
+                ",".join(question.right),
                 (verdict.choice if verdict else None) or "",
                 _finite(verdict.confidence) if verdict else None,
                 round(verdict.latency_ms, 1) if verdict and verdict.latency_ms else None,

@@ -63,6 +63,9 @@ class Calibration:
             into.count += 1
             into.right += verdict.outcome is Outcome.CORRECT
             into.claimed += verdict.confidence
+        # A distribution is measured against one right choice; with several there is no telling how they should share.
+        if question.also_right:
+            return
         if shares := probabilities(question.labels, verdict.choice_scores):
             self.distributions += 1
             self.distance += sum((p - (label == question.answer)) ** 2 for label, p in shares.items())

@@ -103,11 +103,12 @@ class RetrievalTally:
     def _add_wording(self, question: Question, shown: Iterable[Passage]) -> None:
         if question.answer is None:
             return
-        found = mentions(question.choices, [each.text for each in shown])
-        right = found.pop(question.labels.index(question.answer))
+        found = dict(zip(question.labels, mentions(question.choices, [each.text for each in shown]), strict=True))
+        right = [found.pop(label) for label in question.right]
         self.keyed += 1
-        self.right_in_context += right
-        self.wrong_in_context.add(sum(found) / len(found))
+        self.right_in_context += any(right)
+        if found:
+            self.wrong_in_context.add(sum(found.values()) / len(found))
 
     def recall_any(self) -> dict[int, Share]:
         """Depth k → share of questions with at least one passage that answers among the first k.

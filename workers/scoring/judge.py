@@ -86,7 +86,8 @@ def _reading(question: Question, answer: Text, grade: Grade | None) -> Reading:
 
 
 def _reference(question: Question) -> str:
-    return question.choice_text(question.answer) if question.answer else ""
+    """The right choice's text; of several, each is right."""
+    return " or: ".join(map(question.choice_text, question.right))
 
 
 def _without_fence(text: str) -> str:

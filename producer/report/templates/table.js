@@ -146,7 +146,7 @@
     const table = make("table", null, { className: "choices" });
     row[CHOICES].forEach((text, place) => {
       const label = LABELS[place];
-      const marks = [label === row[KEY] ? "key" : "", label === row[CHOICE] ? "chosen" : ""].filter(Boolean).join(", ");
+      const marks = [row[KEY].split(",").includes(label) ? "key" : "", label === row[CHOICE] ? "chosen" : ""].filter(Boolean).join(", ");
       const line = make("tr", null, { className: label === row[CHOICE] ? "chosen" : "" });
       line.append(make("td", label), make("td", text), make("td", scores[label] ?? "", { className: "number" }), make("td", marks));
       table.append(line);

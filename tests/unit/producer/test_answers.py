@@ -1,10 +1,10 @@
-"""Which choice an answer means, and when nobody can know."""
+"""Which choices an answer means, and when nobody can know."""
 
 from __future__ import annotations
 
 import pytest
 
-from producer.readers.answers import answer_label
+from producer.readers.answers import Given, Way, answer_label, right_labels, settle
 from producer.readers.record import FieldTrouble
 
 
@@ -25,48 +25,28 @@ from producer.readers.record import FieldTrouble
     ],
 )
 def test_an_answer_is_a_label_an_index_or_a_text(found: object, choices: list[str], label: str | None) -> None:
-    assert answer_label(found, choices, untyped=False) == label
+    assert answer_label(found, choices) == label
 
 
 @pytest.mark.parametrize(
-    ("found", "choices", "label"),
+    ("found", "choices", "wanted"),
     [
-        ("", ["x", "y"], None),
-        ("B", ["x", "y"], "B"),
-        ("1", ["x", "y"], "B"),
-        ("1", ["0", "1"], "B"),
-        ("7", ["7", "8"], "A"),
+        ("C", ["x", "y"], "'C' names no choice. "),
+        ("z", ["x", "y"], "'z' names no choice"),
+        ("", ["x", "y"], "'' names no choice"),
+        (2, ["x", "y"], "found index 2, expected 0 to 1"),
+        (-1, ["x", "y"], "found index -1"),
+        ("1", ["x", "y"], "'1' names no choice"),
+        (1.0, ["x", "y"], "1.0 names no choice"),
+        (True, ["x", "y"], "True names no choice"),
+        (["B"], ["x", "y"], "['B'] names no choice"),
+        ("B", ["B", "x"], "'B' is ambiguous: it is a label (B) and the text of choice A (A)"),
+        ("x", ["x", "x"], "ambiguous"),
     ],
 )
-def test_in_csv_digits_are_an_index_or_a_text(found: str, choices: list[str], label: str | None) -> None:
-    assert answer_label(found, choices, untyped=True) == label
-
-
-@pytest.mark.parametrize(
-    ("found", "choices", "untyped", "wanted"),
-    [
-        ("C", ["x", "y"], False, "'C' names no choice. "),
-        ("z", ["x", "y"], False, "'z' names no choice"),
-        ("", ["x", "y"], False, "'' names no choice"),
-        (2, ["x", "y"], False, "found index 2, expected 0 to 1"),
-        (-1, ["x", "y"], False, "found index -1"),
-        ("1", ["x", "y"], False, "'1' names no choice"),
-        (1.0, ["x", "y"], False, "1.0 names no choice"),
-        (True, ["x", "y"], False, "True names no choice"),
-        (["B"], ["x", "y"], False, "['B'] names no choice"),
-        ("B", ["B", "x"], False, "'B' is ambiguous: it is a label (B) and the text of choice A (A)"),
-        ("x", ["x", "x"], False, "ambiguous"),
-        ("2", ["x", "y"], True, "'2' names no choice"),
-        ("1", ["1", "2"], True, "ambiguous: it is the text of choice A (A) and a 0-based index (B)"),
-        ("²", ["x", "y"], True, "names no choice"),
-        ("1.0", ["x", "y"], True, "names no choice"),
-    ],
-)
-def test_an_answer_that_names_no_choice_or_several_is_refused(
-    found: object, choices: list[str], untyped: bool, wanted: str
-) -> None:
+def test_an_answer_that_names_no_choice_or_several_is_refused(found: object, choices: list[str], wanted: str) -> None:
     with pytest.raises(FieldTrouble) as caught:
-        answer_label(found, choices, untyped=untyped)
+        answer_label(found, choices)
 
     assert wanted in f"{caught.value.message} {caught.value.hint}"
     assert caught.value.field == "answer"
@@ -74,6 +54,99 @@ def test_an_answer_that_names_no_choice_or_several_is_refused(
 
 def test_an_index_in_quotes_is_explained() -> None:
     with pytest.raises(FieldTrouble) as caught:
-        answer_label("1", ["x", "y"], untyped=False)
+        answer_label("1", ["x", "y"])
 
     assert "without quotes" in caught.value.hint
+
+
+COLORS = ["red", "green", "blue"]
+ALL = (Way.LABEL, Way.TEXT, Way.INDEX_0, Way.INDEX_1)
+
+
+@pytest.mark.parametrize(
+    ("answers", "way"),
+    [
+        (["A", "b", "(C)", "B.", "The answer is B"], Way.LABEL),
+        (["red", "Blue.", " green"], Way.TEXT),
+        (["0", "2", "1"], Way.INDEX_0),
+        ([0, 2, 1], Way.INDEX_0),
+        (["1", "3"], Way.INDEX_1),
+        ([3, 1, 2, None, -1], Way.INDEX_1),
+        (["1", "2"], Way.INDEX_0),
+        (["2.0", 0.0], Way.INDEX_0),
+        (["A", "green", "B", "blue"], Way.ANY),
+        ([None, "", -1], Way.ANY),
+        ([[0, 2], [1]], Way.INDEX_0),
+        (["A,C", "B"], Way.LABEL),
+    ],
+)
+def test_a_files_answers_show_together_how_they_are_meant(answers: list[object], way: Way) -> None:
+    assert settle([Given(each, COLORS) for each in answers], ALL) is way
+
+
+def test_one_bad_answer_does_not_change_how_the_others_are_meant() -> None:
+    given = [Given(str(n % 3), COLORS) for n in range(30)] + [Given("3", COLORS)]
+
+    assert settle(given, ALL) is Way.INDEX_0
+
+
+def test_numbers_that_are_choices_and_indices_are_neither() -> None:
+    given = [Given("1", ["1", "0"]), Given("0", ["1", "0"])]
+
+    assert settle(given, ALL) is Way.ANY
+    with pytest.raises(FieldTrouble, match="ambiguous"):
+        right_labels(given[0], Way.ANY)
+
+
+def test_numbers_count_as_their_columns_do() -> None:
+    options = [Given(2, COLORS, ["1", "2", "3"]), Given(1, COLORS, ["1", "2", "3"])]
+
+    assert settle(options, ALL) is Way.LABEL
+    assert right_labels(options[0], Way.LABEL) == ("B",)
+
+
+@pytest.mark.parametrize(
+    ("answer", "labels", "way", "right"),
+    [
+        ("B", None, Way.LABEL, ("B",)),
+        ("3", ["1", "2", "3"], Way.LABEL, ("C",)),
+        ("c) blue", None, Way.LABEL, ("C",)),
+        ("The correct answer is 2) green.", ["1", "2", "3"], Way.LABEL, ("B",)),
+        ("A and C", None, Way.LABEL, ("A", "C")),
+        ("AC", None, Way.LABEL, ("A", "C")),
+        ("['A', 'C']", None, Way.LABEL, ("A", "C")),
+        (["c", "a"], None, Way.LABEL, ("A", "C")),
+        (["red", "blue"], None, Way.TEXT, ("A", "C")),
+        (["red", "blue"], None, Way.ANY, ("A", "C")),
+        ("RED", None, Way.ANY, ("A",)),
+        ("blue", None, Way.LABEL, ("C",)),
+        (1, None, Way.INDEX_1, ("A",)),
+        ([], None, Way.LABEL, ()),
+        ("", None, Way.INDEX_0, ()),
+        (float("nan"), None, Way.INDEX_0, ()),
+    ],
+)
+def test_an_answer_names_one_choice_or_several(
+    answer: object, labels: list[str] | None, way: Way, right: tuple[str, ...]
+) -> None:
+    assert right_labels(Given(answer, COLORS, labels), way) == right
+
+
+@pytest.mark.parametrize(
+    ("answer", "way"),
+    [
+        ("D", Way.LABEL),
+        ("C) red", Way.LABEL),
+        ("0", Way.INDEX_1),
+        (3, Way.INDEX_0),
+        ("CA", Way.LABEL),
+        (["A", "Z"], Way.LABEL),
+        (True, Way.INDEX_0),
+        ({"a": 1}, Way.ANY),
+        ("yellow", Way.ANY),
+        (float("inf"), Way.ANY),
+    ],
+)
+def test_an_answer_that_the_files_way_does_not_explain_is_refused(answer: object, way: Way) -> None:
+    with pytest.raises(FieldTrouble, match="names no choice"):
+        right_labels(Given(answer, COLORS), way)

@@ -16,8 +16,9 @@ from contract.verdict import Outcome, Verdict
 from producer.broker import MemoryBroker
 from producer.readers import Source
 from producer.runconfig import RunConfig
+from producer.selection import Selection
 from producer.submit import Plan, State, afresh, plan, submit
-from producer.survey import Selection, rejected_rows, survey, taken
+from producer.survey import rejected_rows, survey, taken
 
 WriteRows = Callable[..., Path]
 
@@ -74,11 +75,17 @@ def test_a_duplicate_id_is_refused_with_both_lines(write_rows: WriteRows) -> Non
         planned(path)
 
 
-def test_the_same_question_twice_without_ids_is_a_duplicate(write_rows: WriteRows) -> None:
+def test_a_question_repeated_without_ids_is_asked_again_under_an_id_of_its_own(write_rows: WriteRows) -> None:
     row = {"question": "q", "choices": ["a", "b"], "answer": "A"}
+    other = {**row, "question": "another"}
 
-    with pytest.raises(QuestionFileError, match="stands on line 1 already"):
-        planned(write_rows(row, row))
+    found = survey(source := Source(path := write_rows(row, other, row, row), path.name))
+    first, _, second, third = taken(found)
+
+    assert (second.id, third.id, found.repeated) == (f"{first.id}-2", f"{first.id}-3", 2)
+    assert {each.id for each in taken(survey(source))} == {each.id for each in taken(found)}
+    reordered = write_rows(row, row, other, row, name="reordered.jsonl")
+    assert {each.id for each in taken(survey(Source(reordered, "r")))} == {each.id for each in taken(found)}
 
 
 def test_all_troubles_are_told_at_once_up_to_twenty(write_rows: WriteRows) -> None:
@@ -90,8 +97,9 @@ def test_all_troubles_are_told_at_once_up_to_twenty(write_rows: WriteRows) -> No
     lines = str(caught.value).splitlines()
     assert "23 of 23 rows are bad" in lines[0]
     assert "--skip-bad" in lines[0]
-    assert len(lines) == 22
-    assert lines[-1].strip() == "… and 3 more."
+    assert len(lines) == 23
+    assert lines[-2].strip() == "… and 3 more."
+    assert lines[-1].strip() == "by kind: 23 × choices: too many or too few"
 
 
 def test_what_stops_the_reading_is_told_after_the_troubles_before_it(tmp_path: Path) -> None:
@@ -121,9 +129,10 @@ def test_skipped_rows_are_kept_with_line_field_and_reason(write_rows: WriteRows)
     found = survey(Source(path, path.name), skip_bad=True)
 
     assert [question.id for question in taken(found)] == ["k", "m"]
-    assert (found.rows, found.good, len(found.rejected)) == (5, 2, 3)
+    assert (found.rows, found.good, found.rejected) == (5, 2, 3)
     rejected = list(rejected_rows(found))
     assert [(each["line"], each["field"]) for each in rejected] == [(2, "answer"), (3, "id"), (4, None)]
+    assert [each["kind"] for each in rejected] == ["names no choice", "stands there twice", "malformed JSON"]
     assert rejected[0]["row"]["answer"] == "Z"
     assert rejected[2]["row"] == "{broken"
     assert "stands on line 1 already" in rejected[1]["reason"]

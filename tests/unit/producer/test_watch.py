@@ -22,8 +22,8 @@ from producer.broker import MemoryBroker
 from producer.progress import BarScreen, LineScreen, Pace, Snapshot, screen_for
 from producer.readers import Source
 from producer.runconfig import RunConfig
+from producer.selection import Selection
 from producer.submit import plan, submit
-from producer.survey import Selection
 from producer.watch import Clock, watch
 
 

@@ -1,0 +1,88 @@
+"""Choices that stand inside a text: `A) …`, `(B) …`, `3. …`, one per line or one after the other."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from contract.question import MAX_CHOICES, MIN_CHOICES
+
+__all__ = ["Inline", "split_choices", "without_mark"]
+
+#: A mark: a letter or a number, then what closes it. A dot or a colon needs white space after it, as in no decimal.
+_MARK = r"[(\[]?(?:(?P<letter>[A-Za-z])|(?P<digits>\d{1,2}))(?P<close>[)\]]|[.:](?=\s)|[．：、）])[ \t]*"
+_AT_LINE_START = re.compile(rf"^[ \t]*{_MARK}", re.MULTILINE)
+_IN_LINE = re.compile(rf"(?:^|(?<=\s)){_MARK}", re.MULTILINE)
+_BULLETS = re.compile(r"\n\s*(?:Options|Choices|Answer choices):[ \t]*\n(?=[ \t]*[-*•] )", re.IGNORECASE)
+_BULLET = re.compile(r"^[ \t]*[-*•][ \t]+(.+)$", re.MULTILINE)
+_HEADING = re.compile(r"\n\s*(?:Options|Choices|Answer choices):?\s*$", re.IGNORECASE)
+
+
+class Inline(NamedTuple):
+    """A text taken apart."""
+
+    #: What stands before the first choice.
+    stem: str
+    #: What the text calls each choice: letters in capitals, or digits.
+    labels: tuple[str, ...]
+    choices: tuple[str, ...]
+
+
+def split_choices(text: str) -> Inline | None:
+    """The text before its choices, and the choices; None where it holds none.
+
+    The choices are the last marks that count up from A or 1: a list of statements before them belongs to the stem.
+    """
+    return _marked(text, _AT_LINE_START) or _marked(text, _IN_LINE) or _bulleted(text)
+
+
+def without_mark(choice: str, at: int) -> str:
+    """`choice` without the mark that says it is the choice at place `at`: "(B) red" at 1 is "red"."""
+    found = _AT_LINE_START.match(choice.lstrip())
+    if not found or _rank(found) != at:
+        return choice
+    return choice.lstrip()[found.end() :].strip() or choice
+
+
+def _marked(text: str, pattern: re.Pattern[str]) -> Inline | None:
+    marks = list(pattern.finditer(text))
+    for start in range(len(marks) - 1, -1, -1):
+        if _rank(marks[start]) == 0 and (run := _run(marks, start)):
+            return _cut(text, run)
+    return None
+
+
+def _run(marks: list[re.Match[str]], start: int) -> list[re.Match[str]]:
+    """The marks that count on from `marks[start]` in its own way; empty if they are too few or do not reach the end."""
+    run = [marks[start]]
+    for mark in marks[start + 1 :]:
+        if _kind(mark) == _kind(run[0]) and _rank(mark) == len(run):
+            run.append(mark)
+    return run if MIN_CHOICES <= len(run) <= MAX_CHOICES else []
+
+
+def _kind(mark: re.Match[str]) -> tuple[bool, bool, str]:
+    letter = mark["letter"]
+    return letter is None, bool(letter and letter.islower()), mark["close"]
+
+
+def _rank(mark: re.Match[str]) -> int:
+    return int(mark["digits"]) - 1 if mark["digits"] else ord(mark["letter"].upper()) - ord("A")
+
+
+def _cut(text: str, run: list[re.Match[str]]) -> Inline | None:
+    ends = [each.start() for each in run[1:]] + [len(text)]
+    choices = tuple(text[mark.end() : end].strip() for mark, end in zip(run, ends, strict=True))
+    stem = _HEADING.sub("", text[: run[0].start()].rstrip()).strip()
+    if not all(choices) or not stem:
+        return None
+    return Inline(stem, tuple((each["letter"] or each["digits"]).upper() for each in run), choices)
+
+
+def _bulleted(text: str) -> Inline | None:
+    heading = _BULLETS.search(text)
+    if heading is None:
+        return None
+    choices = tuple(each.strip() for each in _BULLET.findall(text, heading.end()))
+    labels = tuple(str(at) for at in range(1, len(choices) + 1))
+    return Inline(text[: heading.start()].strip(), labels, choices) if len(choices) >= MIN_CHOICES else None

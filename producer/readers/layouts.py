@@ -1,0 +1,149 @@
+"""The layouts that question files come in, and which of them a file has.
+
+Most differ only in what they call things, which `names` knows; a layout of its own is for what more there is to know:
+that MedMCQA counts from 1, that PubMedQA is answered by yes, no or maybe, that TruthfulQA's first choice is always the
+right one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from contract.errors import InputError, nearest
+from producer.readers.answers import Way
+from producer.readers.names import Names, names_of
+from producer.readers.parts import Fields, Parts
+from producer.readers.plain import has_choices, has_labelled_choices, is_own, named, own
+from producer.readers.prose import chat, has_inline, inline, instruction, is_chat, is_instruction
+from producer.readers.scored import (
+    apart,
+    best_and_wrong,
+    is_passage_question,
+    listed_targets,
+    says_yes_or_no,
+    targets,
+    yes_no,
+)
+
+__all__ = ["ALIASES", "INLINE", "LAYOUTS", "NAMED", "OWN", "YES_NO", "Layout", "choose", "is_question", "layout_called"]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """One way in which files keep questions."""
+
+    name: str
+    #: What it is called in messages, before the format's name.
+    title: str
+    parts: Callable[[Fields, Names], Parts]
+    #: Names that a record must have.
+    needs: frozenset[str] = frozenset()
+    #: Whether a record that has them is of this layout.
+    fits: Callable[[Fields, Names], bool] = lambda _fields, _names: True
+    #: How answers may be meant; of two ways that do the same, the first.
+    ways: tuple[Way, ...] = (Way.LABEL, Way.TEXT, Way.INDEX_0, Way.INDEX_1)
+
+    def fits_all(self, fields: Fields, names: Names) -> bool:
+        """Whether the record is of this layout."""
+        return self.needs <= names.spelled.keys() and self.fits(fields, names)
+
+
+def _needing(*names: str) -> frozenset[str]:
+    return frozenset(names)
+
+
+def _keeps_right_apart(_fields: Fields, names: Names) -> bool:
+    return bool(names.wrong and names.right and names.question)
+
+
+_TEXT = (Way.TEXT,)
+_BY_LABEL = (Way.LABEL, Way.TEXT)
+_FROM_0 = (Way.INDEX_0, Way.INDEX_1)
+_FROM_1 = (Way.LABEL, Way.TEXT, Way.INDEX_1, Way.INDEX_0)
+OWN = Layout("own", "mcqueue's own", own, _needing("question", "choices"), is_own)
+NAMED = Layout("named", "plain", named, fits=has_choices)
+YES_NO = Layout("yes-no", "yes/no", yes_no("yes", "no"), fits=says_yes_or_no, ways=_TEXT)
+INLINE = Layout("inline", "predecessor-style (choices in the question)", inline, fits=has_inline, ways=_FROM_1)
+
+#: Every layout; the first that fits most records of a file is the file's.
+LAYOUTS: tuple[Layout, ...] = (
+    OWN,
+    Layout("truthfulqa-mc1", "TruthfulQA (mc1)", targets("mc1_targets", mix=True), _needing("mc1_targets"), ways=_TEXT),
+    Layout("truthfulqa-mc2", "TruthfulQA (mc2)", targets("mc2_targets", mix=True), _needing("mc2_targets"), ways=_TEXT),
+    Layout("truthfulqa-csv", "TruthfulQA", best_and_wrong, _needing("best_answer", "incorrect_answers"), ways=_TEXT),
+    Layout("bigbench", "BIG-bench", targets("target_scores", mix=False), _needing("target_scores"), ways=_TEXT),
+    Layout(
+        "bigbench-lists",
+        "BIG-bench",
+        listed_targets,
+        _needing("multiple_choice_targets", "multiple_choice_scores"),
+        ways=_TEXT,
+    ),
+    Layout(
+        "pubmedqa",
+        "PubMedQA",
+        yes_no("yes", "no", "maybe", said_in="final_decision"),
+        _needing("question", "final_decision"),
+        ways=_TEXT,
+    ),
+    Layout("boolq", "BoolQ", yes_no("yes", "no"), _needing("question", "passage"), is_passage_question, _TEXT),
+    Layout("boolq-eraser", "BoolQ (ERASER)", yes_no("yes", "no"), _needing("query", "classification"), ways=_TEXT),
+    Layout("sciq", "SciQ-style", apart, fits=_keeps_right_apart, ways=_TEXT),
+    Layout("medmcqa", "MedMCQA", named, _needing("opa", "opb", "cop"), ways=_FROM_1),
+    Layout("piqa", "PIQA", named, _needing("goal", "sol1", "sol2"), ways=_FROM_0),
+    Layout("copa", "COPA", named, _needing("premise", "choice1", "choice2"), ways=_FROM_0),
+    Layout("medqa", "MedQA", named, _needing("question", "options", "answer_idx"), has_choices),
+    Layout("agieval", "AGIEval", named, _needing("passage", "question", "options", "label"), has_choices),
+    Layout("arc", "ARC-style", named, fits=has_labelled_choices, ways=_BY_LABEL),
+    Layout("instruction", "instruction-tuning", instruction, _needing("instruction"), is_instruction, _BY_LABEL),
+    Layout("chat", "chat", chat, _needing("input", "ideal"), is_chat),
+    Layout("mmlu", "MMLU", named, _needing("question", "a", "b", "answer"), has_choices),
+    NAMED,
+    YES_NO,
+    INLINE,
+)
+#: Names that people know for what is kept in a layout of another name.
+ALIASES = {
+    "openbookqa": "arc",
+    "commonsenseqa": "arc",
+    "qasc": "arc",
+    "mirage": "named",
+    "ceval": "mmlu",
+    "cmmlu": "mmlu",
+    "distllm": "inline",
+    "argonium": "inline",
+    "answer3": "instruction",
+}
+
+
+def layout_called(name: str) -> Layout:
+    """The layout of that name. Raises InputError with the nearest one."""
+    known = {each.name: each for each in LAYOUTS}
+    found = known.get(ALIASES.get(name, name))
+    if found is None:
+        names = sorted({*known, *ALIASES})
+        hint = nearest(name, names) or f"Known: {', '.join(names)}."
+        raise InputError(f"--layout: there is no layout {name!r}.", hint=hint)
+    return found
+
+
+def choose(records: Sequence[Fields]) -> Layout | None:
+    """The first layout that fits more than half of the `records` that any layout fits; None where none fits."""
+    fitting = [_fitting(fields) for fields in records]
+    counts = Counter(name for names in fitting for name in names)
+    known = sum(map(bool, fitting))
+    most = [layout for layout in LAYOUTS if counts[layout.name] * 2 > known]
+    return most[0] if most else max(LAYOUTS, key=lambda layout: counts[layout.name]) if known else None
+
+
+def _fitting(fields: Fields) -> set[str]:
+    names = names_of(tuple(fields))
+    return {layout.name for layout in LAYOUTS if layout.fits_all(fields, names)}
+
+
+def is_question(fields: Fields) -> bool:
+    """Whether any layout fits."""
+    names = names_of(tuple(fields))
+    return any(layout.fits_all(fields, names) for layout in LAYOUTS)

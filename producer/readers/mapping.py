@@ -1,0 +1,81 @@
+"""The layout that a person describes with `--map`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from contract.errors import nearest
+from producer.readers.answers import Way
+from producer.readers.layouts import INLINE, NAMED, YES_NO, Layout
+from producer.readers.names import PARTS, Names, names_of, spelled
+from producer.readers.parts import Fields, Parts
+from producer.readers.plain import own
+from producer.readers.record import FieldTrouble
+
+__all__ = ["is_mapped", "mapped"]
+
+
+def mapped(mapping: Mapping[str, str]) -> Layout:
+    """The layout that `--map` describes: part → field, `outer.inner`, or `field+field+…` for choices in columns."""
+    base = {"0": (Way.INDEX_0,), "1": (Way.INDEX_1,)}.get(mapping.get("base", ""), (Way.INDEX_0, Way.INDEX_1))
+    fields = {part: source for part, source in mapping.items() if part != "base"}
+    return Layout("mapped", "mapped", _parts_by(fields), ways=(Way.LABEL, Way.TEXT, *base))
+
+
+def is_mapped(mapping: Mapping[str, str]) -> Callable[[Fields], bool]:
+    """Whether a record has the fields that `--map` names."""
+    layout = mapped(mapping)
+
+    def looks_right(fields: Fields) -> bool:
+        try:
+            layout.parts(fields, names_of(tuple(fields)))
+        except FieldTrouble:
+            return False
+        return True
+
+    return looks_right
+
+
+def _parts_by(mapping: Mapping[str, str]) -> Callable[[Fields, Names], Parts]:
+    """Parts as `--map` says; those that it does not name are found by their usual names."""
+
+    def parts(fields: Fields, _names: Names) -> Parts:
+        flat = _renamed(fields, mapping)
+        names = names_of(tuple(flat))
+        for layout in (NAMED, YES_NO, INLINE):
+            if layout.fits_all(flat, names):
+                return layout.parts(flat, names)
+        return own(flat, names)
+
+    return parts
+
+
+#: Part → the surest of its names, so that nothing else in the record is taken for it.
+_SUREST = {part: names[0] for part, names in PARTS.items()}
+
+
+def _renamed(fields: Fields, mapping: Mapping[str, str]) -> Fields:
+    found: dict[str, Any] = {}
+    gone: set[str] = set()
+    for part, source in mapping.items():
+        paths = [each for each in source.split("+") if each]
+        gone |= {name for name in fields if spelled(name) in PARTS[part]} | {each for each in paths if each in fields}
+        values = [_at(fields, path) for path in paths]
+        while len(values) > 1 and values[-1] is None:
+            values.pop()
+        if values:
+            found[_SUREST[part]] = values[0] if len(paths) == 1 else values
+    return {**{name: value for name, value in fields.items() if name not in gone}, **found}
+
+
+def _at(fields: Fields, path: str) -> Any:
+    """The value of a field, or of `outer.inner`."""
+    if path in fields:
+        return fields[path]
+    at: Any = fields
+    for step in path.split("."):
+        if not isinstance(at, Mapping) or step not in at:
+            raise FieldTrouble(path, "there is no such field.", nearest(path, list(map(str, fields))), kind="missing")
+        at = at[step]
+    return at

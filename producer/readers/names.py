@@ -1,0 +1,140 @@
+"""Which field of a record plays which part, told by its name: many names are in use for the same few things.
+
+Names are compared in one spelling: `answerKey`, `Answer Key` and `ANSWER_KEY` are `answer_key`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from string import ascii_lowercase
+
+__all__ = ["PARTS", "Names", "is_table_header", "names_of", "spelled"]
+
+#: Part → the names that it goes by, the surest first.
+PARTS: dict[str, tuple[str, ...]] = {
+    part: tuple(names.split())
+    for part, names in {
+        "question": """
+            question question_text question_stem stem qtext query problem statement instruction body goal sentence ctx
+            startphrase inputs input prompt premise
+        """,
+        "choices": """
+            choices options answer_choices candidates endings alternatives multiple_choice_targets possible_answers
+            option_list choice_list answers
+        """,
+        "answer": """
+            answer_key answer_idx answer_index answer_letter correct_letter correct_answer_id correct_answer_num
+            correct_answer_index correct_option correct_choice correct_index answer_id answer_label answer label labels
+            gold_label gold_index correct_answer correct_answers right_answer gold_answer correct cop ra gt key
+            final_decision classification target ideal solution gold
+        """,
+        "id": "id qid question_id uid guid uuid _id annotation_id",
+        "subject": "subject subject_name category discipline domain topic topic_name",
+        "context": """
+            context contexts passage flores_passage article paragraph support story narrative background evidences facts
+            fact1 fact2 text
+        """,
+        "gold_passages": "gold_passages gold",
+    }.items()
+}
+#: Columns of one choice each: a common beginning, then a letter or a number. A bare letter is such a name too.
+_FAMILY = re.compile(
+    r"((?:(?:answer|mc)_)?(?:choice|option|opt|op|answer|ans|ending|solution|sol|hypothesis)|)_?(?:([a-z])|(\d{1,2}))"
+)
+_WRONG = re.compile(r"(?:distractor|(?:incorrect|wrong)(?:_(?:answer|option|choice))?)_?(\d{1,2})")
+_WRONG_LISTS = ("incorrect_answers", "distractors", "wrong_answers")
+_RIGHT = ("correct_answer", "best_answer", "answer", "right_answer")
+
+
+@dataclass(frozen=True)
+class Names:
+    """The parts that a record's field names promise; each as the file spells it."""
+
+    #: One spelling → the file's.
+    spelled: dict[str, str]
+    question: str | None
+    #: The field that holds all choices.
+    choices: str | None
+    #: Label and field of each choice, where every one has a field of its own.
+    family: tuple[tuple[str, str], ...]
+    #: Fields of wrong choices, and the field of the right one.
+    wrong: tuple[str, ...]
+    right: str | None
+    #: Fields that may say which choice is right, the surest first.
+    answers: tuple[str, ...]
+    id: str | None
+    subject: str | None
+    contexts: tuple[str, ...]
+    golds: tuple[str, ...]
+
+    def has(self, *wanted: str) -> bool:
+        """Whether there are fields of these names."""
+        return all(each in self.spelled for each in wanted)
+
+
+def spelled(name: str) -> str:
+    """`name` in the one spelling."""
+    parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
+    return re.sub(r"[^\w]+", "_", parted).strip("_").lower() or name
+
+
+@lru_cache(maxsize=1024)
+def names_of(fields: tuple[str, ...]) -> Names:
+    """What the names `fields` promise."""
+    known: dict[str, str] = {}
+    for each in fields:
+        known.setdefault(spelled(each) if each != "_id" else each, each)
+    family = _family(known)
+    found = {part: [known[name] for name in names if name in known] for part, names in PARTS.items()}
+    own = {name for _, name in family}
+    wrong = _numbered(known, _WRONG) or tuple(known[name] for name in _WRONG_LISTS if name in known)
+    question = next((name for name in found["question"] if name not in own), None)
+    if question is None and (family or found["choices"]):
+        # Some call the question what others call its context.
+        question = next(iter(found["context"]), None)
+    return Names(
+        spelled=known,
+        question=question,
+        choices=next((name for name in found["choices"] if name != question), None),
+        family=family,
+        wrong=wrong,
+        right=next((known[name] for name in _RIGHT if name in known), None) if wrong else None,
+        answers=tuple(name for name in found["answer"] if name not in own and name != question),
+        id=next(iter(found["id"]), None),
+        subject=next(iter(found["subject"]), None),
+        contexts=tuple(name for name in found["context"] if name != question and name not in own),
+        golds=tuple(found["gold_passages"]),
+    )
+
+
+def _family(known: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    """The columns of one choice each, in order: those of the beginning that has most of them, without a gap."""
+    families: dict[tuple[str, bool], dict[int, tuple[str, str]]] = defaultdict(dict)
+    for name, original in known.items():
+        if match := _FAMILY.fullmatch(name):
+            start, letter, digits = match.groups()
+            if start or letter:
+                rank = ascii_lowercase.index(letter) if letter else int(digits)
+                families[start, bool(letter)][rank] = (letter.upper() if letter else digits, original)
+    best: tuple[tuple[str, str], ...] = ()
+    for (_, lettered), members in families.items():
+        ranks = sorted(members)
+        gapless = ranks == list(range(ranks[0], ranks[0] + len(ranks))) and ranks[0] <= (0 if lettered else 1)
+        if gapless and len(ranks) > max(1, len(best)):
+            best = tuple(members[rank] for rank in ranks)
+    return best
+
+
+def _numbered(known: dict[str, str], pattern: re.Pattern[str]) -> tuple[str, ...]:
+    found = {int(match[1]): known[name] for name in known if (match := pattern.fullmatch(name))}
+    return tuple(found[at] for at in sorted(found))
+
+
+def is_table_header(cells: Sequence[str]) -> bool:
+    """Whether `cells` are names of a question and its choices."""
+    names = names_of(tuple(cells))
+    return names.question is not None and bool(names.family or names.choices or names.wrong or names.answers)

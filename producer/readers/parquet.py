@@ -1,0 +1,32 @@
+"""Parquet: batch by batch, so that a file may be larger than memory. Its rows have numbers instead of lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from contract.errors import QuestionFileError
+from producer.readers.record import Record
+
+__all__ = ["MAGIC", "read_parquet"]
+
+#: The first bytes of a Parquet file.
+MAGIC = b"PAR1"
+_BATCH_ROWS = 1024
+
+
+def read_parquet(path: Path, shown: str) -> Iterator[Record]:
+    """Records of the file."""
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            number = 0
+            for batch in file.iter_batches(_BATCH_ROWS):
+                for fields in batch.to_pylist():
+                    number += 1
+                    yield Record(number, number, fields, fields)
+    except (pyarrow.ArrowException, OSError) as trouble:
+        message = f"malformed Parquet, damaged or cut short: {trouble}."
+        raise QuestionFileError(message, path=shown, hint="Fetch or write the file again.") from None

@@ -1,0 +1,80 @@
+"""A record taken apart: what every layout does alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from producer.readers.names import Names
+
+__all__ = ["Fields", "Parts", "answer_of", "are_ids", "context_of", "described", "question_of"]
+
+Fields = Mapping[str, Any]
+
+
+class Parts(NamedTuple):
+    """A record taken apart, its answer not yet understood."""
+
+    question: Any
+    choices: list[str]
+    answer: object = None
+    #: What the file calls the choices; None: A, B, …
+    labels: list[str] | None = None
+    id: Any = None
+    subject: Any = None
+    context: str | None = None
+    gold_passages: Any = ()
+    #: Everything else that the record says.
+    rest: Mapping[str, Any] = {}
+
+
+def described(fields: Fields, names: Names, used: Sequence[str | None], **known: Any) -> Parts:
+    """Parts with what every layout has: id, subject, context, gold passages and the rest."""
+    context, from_contexts = context_of(fields, names, used)
+    golds = [name for name in names.golds if name not in used and are_ids(fields[name])]
+    subject = fields[names.subject] if names.subject and names.subject not in used else None
+    taken = {*used, names.id, names.subject, *golds[:1], *from_contexts}
+    known.setdefault("rest", {name: value for name, value in fields.items() if name not in taken and name})
+    return Parts(
+        id=fields[names.id] if names.id else None,
+        subject=subject if subject is None or isinstance(subject, str) else str(subject),
+        context=context,
+        gold_passages=tuple(fields[golds[0]]) if golds else (),
+        **known,
+    )
+
+
+def are_ids(found: object) -> bool:
+    return isinstance(found, list) and bool(found) and all(isinstance(each, str) for each in found)
+
+
+def context_of(fields: Fields, names: Names, used: Sequence[str | None]) -> tuple[str | None, list[str]]:
+    """What is to be read before the question: every such field, a blank line between them."""
+    found = {name: _joined(fields[name]) for name in names.contexts if name not in used}
+    found = {name: text for name, text in found.items() if text.strip()}
+    return "\n\n".join(dict.fromkeys(found.values())) or None, list(found)
+
+
+def _joined(found: object) -> str:
+    """Texts of any depth: a list of paragraphs, {"contexts": [...]}, evidences with their text."""
+    if isinstance(found, str):
+        return found
+    if isinstance(found, Mapping):
+        inside = next((found[each] for each in ("contexts", "text", "sentences") if each in found), None)
+        return _joined(inside)
+    if isinstance(found, list | tuple):
+        return "\n\n".join(filter(None, map(_joined, found)))
+    return ""
+
+
+def answer_of(fields: Fields, names: Names) -> tuple[object, str | None]:
+    """What the surest field says of the right choice, and which one that is."""
+    for name in names.answers:
+        if name in names.golds and are_ids(fields[name]):
+            continue
+        return fields[name], name
+    return None, None
+
+
+def question_of(fields: Fields, names: Names) -> Any:
+    return fields[names.question] if names.question else None

@@ -1,0 +1,148 @@
+"""Records whose question, choices and answer have fields of their own: our own layout, and those of most others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from producer.readers.choices import Choices, checked, choices_of
+from producer.readers.names import Names, names_of
+from producer.readers.parts import Fields, Parts, answer_of, are_ids, context_of, described, question_of
+from producer.readers.record import FieldTrouble, shown_value
+
+__all__ = ["has_choices", "has_labelled_choices", "is_own", "named", "own"]
+
+
+def _flat(fields: Fields) -> tuple[Fields, Names]:
+    """The record with `question: {stem, choices}` laid flat."""
+    names = names_of(tuple(fields))
+    if names.question and isinstance(inner := fields[names.question], Mapping):
+        outer = {name: value for name, value in fields.items() if name != names.question}
+        fields = {**outer, **inner}
+        names = names_of(tuple(fields))
+    return fields, names
+
+
+def named(fields: Fields, _names: Names) -> Parts:
+    """Question, choices and answer in fields of their own, whatever these are called."""
+    fields, names = _flat(fields)
+    answer, where = answer_of(fields, names)
+    if names.choices and _holds_choices(fields[names.choices]):
+        used = [names.question, names.choices, where]
+        found = choices_of(fields[names.choices])
+    elif names.family:
+        used = [names.question, *(name for _, name in names.family), where]
+        found = _columns(fields, names)
+    else:
+        used = [names.question, names.choices, where]
+        found = choices_of(fields[names.choices] if names.choices else None)
+    texts = checked(found.texts)
+    _refuse_contradiction(fields, names, where, texts, found.labels)
+    question = _whole_question(fields, names)
+    return described(fields, names, used, question=question, choices=texts, labels=found.labels, answer=answer)
+
+
+def _whole_question(fields: Fields, names: Names) -> Any:
+    """The question; where it is only the kind of one (COPA's cause or effect), with what it is about."""
+    question = question_of(fields, names)
+    premise = names.spelled.get("premise")
+    if premise and premise != names.question and question in {"cause", "effect"}:
+        asked = "What was the cause of this?" if question == "cause" else "What happened as a result?"
+        return f"{fields[premise]} {asked}"
+    return question
+
+
+def _holds_choices(found: object) -> bool:
+    """Whether these can be the choices: `answers` may hold the right ones instead."""
+    return isinstance(found, list | tuple | Mapping) or (isinstance(found, str) and bool(found.strip()))
+
+
+def _columns(fields: Fields, names: Names) -> Choices:
+    """Choices in columns of their own. Only the last ones may be empty: some questions have fewer."""
+    texts = [fields[name] for _, name in names.family]
+    while texts and (texts[-1] is None or (isinstance(texts[-1], str) and not texts[-1].strip())):
+        texts.pop()
+    texts = [str(each) if isinstance(each, int | float) and not isinstance(each, bool) else each for each in texts]
+    return Choices(texts, [label for label, _ in names.family[: len(texts)]])
+
+
+def _refuse_contradiction(
+    fields: Fields, names: Names, where: str | None, texts: Sequence[str], labels: Sequence[str] | None
+) -> None:
+    """A letter and a text that name different choices: one of them is wrong, and nobody knows which."""
+    beside = names.spelled.get("answer")
+    letter = fields[where] if where else None
+    if beside in {None, where} or not isinstance(letter, str) or not isinstance(text := fields[beside or ""], str):
+        return
+    known = [each.upper() for each in labels] if labels else [chr(ord("A") + at) for at in range(len(texts))]
+    if texts.count(text) == 1 and letter.strip().upper() in known and text not in known:
+        named = texts[known.index(letter.strip().upper())]
+        if named != text:
+            message = (
+                f"{where!r} says {letter!r}, which is {shown_value(named)}, but {beside!r} is {shown_value(text)}."
+            )
+            raise FieldTrouble("answer", message, "Correct the one that is wrong.", kind="two answers contradict")
+
+
+def has_choices(fields: Fields, _names: Names) -> bool:
+    fields, names = _flat(fields)
+    return names.question is not None and (
+        bool(names.family) or (names.choices is not None and _holds_choices(fields[names.choices]))
+    )
+
+
+def has_labelled_choices(fields: Fields, _names: Names) -> bool:
+    fields, names = _flat(fields)
+    found = fields[names.choices] if names.choices else None
+    objects = isinstance(found, list) and bool(found) and isinstance(found[0], Mapping) and "label" in found[0]
+    return names.question is not None and (objects or (isinstance(found, Mapping) and "text" in found))
+
+
+def own(fields: Fields, names: Names) -> Parts:
+    """Our own layout; `answer` keeps the type that it has in the file."""
+    question = fields.get("question")
+    if question is None:
+        shown = ", ".join(map(str, fields)) or "no fields"
+        hint = "Every row needs its question's text; --map question=FIELD says where it is."
+        raise FieldTrouble("question", f"missing; found {shown_value(shown)}.", hint, kind="missing")
+    found = fields.get("choices")
+    if not isinstance(found, list):
+        what = "missing" if found is None else f"found {shown_value(found)}"
+        raise FieldTrouble(
+            "choices", f"{what}, expected a list of texts.", 'For example ["red", "blue"].', kind="no list"
+        )
+    texts = checked(found)
+    golds, context, contexts = _own_passages(fields, names)
+    taken = {"id", "question", "choices", "answer", "subject", *contexts, *golds}
+    return Parts(
+        question=question,
+        choices=texts,
+        answer=fields.get("answer"),
+        id=fields.get("id"),
+        subject=fields.get("subject"),
+        context=context,
+        gold_passages=fields[golds[0]] if golds else (),
+        rest={name: value for name, value in fields.items() if name not in taken},
+    )
+
+
+def _own_passages(fields: Fields, names: Names) -> tuple[list[str], str | None, list[str]]:
+    """Fields of gold passages (the first counts), the context, and the fields that it is made of."""
+    golds = [name for name in names.golds if name == "gold_passages" or are_ids(fields[name])][:1]
+    if not names.contexts:
+        return golds, None, []
+    if fields.get("context") is not None and not isinstance(fields["context"], str | list):
+        message = f"found {shown_value(fields['context'])}, expected text."
+        raise FieldTrouble("context", message, "Write it as text.", kind="no text")
+    context, contexts = context_of(fields, names, ())
+    return golds, context, [*contexts, "context"]
+
+
+def is_own(fields: Fields, names: Names) -> bool:
+    choices = fields["choices"]
+    return (
+        isinstance(fields["question"], str)
+        and isinstance(choices, list)
+        and ("answer" in fields or not names.answers)
+        and not (choices and isinstance(choices[0], Mapping))
+    )

@@ -1,0 +1,90 @@
+"""Records whose choices stand in a text: in the question (the predecessor), in an instruction, in a chat."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from contract.question import question_hash
+from producer.readers.choices import checked
+from producer.readers.inline import split_choices
+from producer.readers.names import Names, names_of, spelled
+from producer.readers.parts import Fields, Parts, answer_of, described, question_of
+from producer.readers.record import FieldTrouble, shown_value
+
+__all__ = ["chat", "has_inline", "inline", "instruction", "is_chat", "is_instruction"]
+
+
+def inline(fields: Fields, names: Names) -> Parts:
+    """Choices inside the question's text, as the predecessor keeps them."""
+    text = question_of(fields, names)
+    if not isinstance(text, str):
+        raise FieldTrouble("question", f"found {shown_value(text)}, expected text.", "Write the question there.")
+    found = split_choices(text)
+    if found is None:
+        hint = "An open question cannot be asked here: leave it out, or give it choices."
+        raise FieldTrouble(
+            "choices", f"no choices in the text {shown_value(text)}.", hint, kind="no choices in the text"
+        )
+    answer, where = answer_of(fields, names)
+    parts = described(
+        fields, names, [names.question, where],
+        question=found.stem, choices=checked(found.choices), labels=list(found.labels), answer=answer,
+    )  # fmt: skip
+    if isinstance(answer, str) and "question_hash" not in fields:
+        parts = parts._replace(rest={**parts.rest, "question_hash": question_hash(text, answer)})
+    return parts
+
+
+def has_inline(fields: Fields, names: Names) -> bool:
+    text = question_of(fields, names)
+    return isinstance(text, str) and split_choices(text) is not None
+
+
+_LEAD = re.compile(r"^\s*Please\b[^:\n]{0,80}:\s*")
+_NUMBERED = re.compile(r"(?:^|\n)\s*(?P<word>Answer|Option|Solution|Ending|Choice) ?(?P<number>\d{1,2})\s*[:.)]\s*")
+_FORMAT = re.compile(r"\n\s*Answer format:\s*(?P<words>.+?)\s*$", re.IGNORECASE)
+
+
+def instruction(fields: Fields, names: Names) -> Parts:
+    """Instruction tuning: choices as `Answer1: …`, the answer as `answer1`; or the words to choose from."""
+    field = names.spelled["instruction"]
+    text = fields[field]
+    if not isinstance(text, str):
+        raise FieldTrouble("instruction", f"found {shown_value(text)}, expected text.", "Write the question there.")
+    form = _FORMAT.search(text)
+    body = text[: form.start()] if form else text
+    marks = list(_NUMBERED.finditer(body))
+    if marks:
+        ends = [each.start() for each in marks[1:]] + [len(body)]
+        texts = [body[mark.end() : end].strip() for mark, end in zip(marks, ends, strict=True)]
+        labels = [f"{mark['word']}{mark['number']}".lower() for mark in marks]
+        body = body[: marks[0].start()]
+    else:
+        texts = [each.strip() for each in form["words"].split("/")] if form else []
+        labels = texts
+    question = _LEAD.sub("", body).strip()
+    answer = names.spelled.get("answer")
+    used = [field, answer, names.spelled.get("output"), names.spelled.get("input")]
+    return described(
+        fields, names, used,
+        question=question, choices=checked(texts), labels=labels, answer=fields[answer] if answer else None,
+    )  # fmt: skip
+
+
+def is_instruction(fields: Fields, names: Names) -> bool:
+    text = fields[names.spelled["instruction"]]
+    return isinstance(text, str) and bool(_NUMBERED.search(text) or _FORMAT.search(text))
+
+
+def is_chat(fields: Fields, names: Names) -> bool:
+    return isinstance(fields[names.spelled["input"]], list)
+
+
+def chat(fields: Fields, names: Names) -> Parts:
+    """Chat messages, the last of which asks, and the ideal answer."""
+    messages = fields[names.spelled["input"]]
+    asked = [each.get("content") for each in messages if isinstance(each, Mapping) and each.get("role") == "user"]
+    text = asked[-1] if asked else None
+    flat = {"question": text, **{name: value for name, value in fields.items() if spelled(name) != "input"}}
+    return inline(flat, names_of(tuple(flat)))

@@ -1,0 +1,107 @@
+"""Records that do not number their choices: the right one apart from the wrong ones, scores, or yes and no."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from producer.readers.choices import checked, mixed
+from producer.readers.names import Names, names_of
+from producer.readers.parts import Fields, Parts, answer_of, described, question_of
+from producer.readers.plain import has_choices
+from producer.readers.record import FieldTrouble, shown_value
+
+__all__ = ["apart", "best_and_wrong", "is_passage_question", "listed_targets", "says_yes_or_no", "targets", "yes_no"]
+
+
+def apart(fields: Fields, names: Names) -> Parts:
+    """The right choice in one field, the wrong ones in others (SciQ, GPQA): mixed, or the place would tell."""
+    wrong: list[Any] = []
+    for name in names.wrong:
+        wrong += fields[name] if isinstance(fields[name], list) else [fields[name]]
+    right = fields[names.right or ""]
+    if not isinstance(right, str):
+        raise FieldTrouble("answer", f"found {shown_value(right)}, expected text.", "It is the right choice's text.")
+    question = question_of(fields, names)
+    texts = mixed(str(question), [right, *(each for each in wrong if each not in {"", None})])
+    used = [names.question, names.right, *names.wrong]
+    return described(fields, names, used, question=question, choices=texts, answer=right)
+
+
+def best_and_wrong(fields: Fields, names: Names) -> Parts:
+    """TruthfulQA.csv: the best answer, and wrong ones in one cell."""
+    question, right = question_of(fields, names), fields[names.spelled["best_answer"]]
+    wrong_cell = names.spelled["incorrect_answers"]
+    wrong = [each.strip() for each in str(fields[wrong_cell]).split(";") if each.strip()]
+    texts = mixed(str(question), [right, *wrong])
+    used = [names.question, names.spelled["best_answer"], wrong_cell, names.spelled.get("correct_answers")]
+    return described(fields, names, used, question=question, choices=texts, answer=right)
+
+
+def targets(wanted: str, *, mix: bool) -> Callable[[Fields, Names], Parts]:
+    """Choices with a score each: those with the highest are right."""
+
+    def parts(fields: Fields, names: Names) -> Parts:
+        field = names.spelled.get(wanted)
+        scores = _scores(fields[field] if field else None, wanted)
+        question, best = question_of(fields, names), max(scores.values())
+        texts = mixed(str(question), list(scores)) if mix else checked(list(scores))
+        right = [text for text in texts if scores[text] == best] if best > 0 else None
+        used = [names.question, field, *(names.spelled.get(each) for each in ("mc1_targets", "mc2_targets", "target"))]
+        return described(fields, names, used, question=question, choices=texts, answer=right)
+
+    return parts
+
+
+def _scores(found: object, name: str) -> dict[str, float]:
+    if isinstance(found, Mapping) and isinstance(texts := found.get("choices"), list):
+        labels = found.get("labels")
+        found = dict(zip(texts, labels, strict=False)) if isinstance(labels, list) else None
+    good = isinstance(found, Mapping) and found and all(isinstance(each, int | float) for each in found.values())
+    if not good or not isinstance(found, Mapping):
+        raise FieldTrouble(name, f"found {shown_value(found)}, expected choices with a number each.", "1 is right.")
+    return {str(text): float(score) for text, score in found.items()}
+
+
+def listed_targets(fields: Fields, names: Names) -> Parts:
+    """BIG-bench as published on the hub: choices and their scores in two lists."""
+    texts, scores = (names.spelled[f"multiple_choice_{each}"] for each in ("targets", "scores"))
+    both = {"choices": fields[texts], "labels": fields[scores]}
+    joined = {**{name: value for name, value in fields.items() if name not in {texts, scores}}, "target_scores": both}
+    return targets("target_scores", mix=False)(joined, names_of(tuple(joined)))
+
+
+_YES = {"yes": "yes", "true": "yes", "no": "no", "false": "no", "maybe": "maybe"}
+
+
+def yes_no(*choices: str, said_in: str = "") -> Callable[[Fields, Names], Parts]:
+    """Questions whose choices are the same few words. `said_in` names the answer, if that is not clear."""
+
+    def parts(fields: Fields, names: Names) -> Parts:
+        answer, where = answer_of(fields, names)
+        if said_in:
+            where = names.spelled[said_in]
+            answer = fields[where]
+        said = _said(answer)
+        rest = [names.question, where]
+        return described(fields, names, rest, question=question_of(fields, names), choices=list(choices), answer=said)
+
+    return parts
+
+
+def _said(answer: object) -> object:
+    """`yes`, `no` or `maybe` for every way to say so; anything else as it is."""
+    if isinstance(answer, int | bool) and answer in {0, 1}:
+        return "yes" if answer else "no"
+    return _YES.get(answer.strip().casefold(), answer) if isinstance(answer, str) else answer
+
+
+def says_yes_or_no(fields: Fields, names: Names) -> bool:
+    answer, _ = answer_of(fields, names)
+    said = isinstance(answer, bool) or (isinstance(answer, str) and answer.strip().casefold() in _YES)
+    return said and names.question is not None and not has_choices(fields, names)
+
+
+def is_passage_question(fields: Fields, names: Names) -> bool:
+    answer, _ = answer_of(fields, names)
+    return not has_choices(fields, names) and (answer is None or _said(answer) in {"yes", "no"} or answer == -1)

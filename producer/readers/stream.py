@@ -1,0 +1,92 @@
+"""Files to bytes: plain, gzip, zstandard or zip, told by their first bytes, whatever they are called."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, BinaryIO, cast
+
+from contract.errors import QuestionFileError
+
+__all__ = ["HEAD_BYTES", "compression_of", "explaining", "open_bytes"]
+
+#: Bytes by which a file is recognised.
+HEAD_BYTES = 256 * 1024
+_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstandard", b"PK\x03\x04": "zip", b"PK\x05\x06": "zip"}
+
+
+def compression_of(path: Path) -> str:
+    """`gzip`, `zstandard`, `zip`, or an empty string."""
+    with path.open("rb") as file:
+        start = file.read(4)
+    return next((name for magic, name in _MAGIC.items() if start.startswith(magic)), "")
+
+
+def open_bytes(path: Path, shown: str, member: str = "") -> BinaryIO:
+    """The decompressed bytes, as they are read. `member` is the file wanted of a zip that holds several.
+
+    Raises QuestionFileError for a zip without a clear member; broken data shows while it is read (`explaining`).
+    """
+    compression = compression_of(path)
+    if compression == "gzip":
+        return cast(BinaryIO, gzip.open(path, "rb"))
+    if compression == "zstandard":
+        # Arrow's, because it notices where a stream is cut short: rows would be lost in silence.
+        import pyarrow
+
+        reader = pyarrow.CompressedInputStream(pyarrow.OSFile(str(path)), "zstd")
+        return cast(BinaryIO, io.BufferedReader(reader, HEAD_BYTES))
+    if compression == "zip":
+        return _open_member(path, shown, member)
+    return path.open("rb")
+
+
+def _open_member(path: Path, shown: str, member: str) -> BinaryIO:
+    archive = zipfile.ZipFile(path)
+    # What an archive of macOS carries besides is nobody's question file.
+    names = [each for each in archive.namelist() if not each.endswith("/") and not each.startswith("__MACOSX/")]
+    wanted = [each for each in names if member in {each, Path(each).name, Path(each).stem}] if member else names
+    if len(wanted) != 1:
+        found = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
+        what = f"no {member!r} in the zip" if member and not wanted else f"{len(wanted)} files in the zip"
+        raise QuestionFileError(f"{what}: {found or 'it is empty'}.", path=shown, hint="Choose one with --subset NAME.")
+    return cast(BinaryIO, _Member(archive, archive.open(wanted[0])))
+
+
+class _Member(io.BufferedReader):
+    """A file of an archive; closing it closes the archive."""
+
+    def __init__(self, archive: zipfile.ZipFile, file: IO[bytes]) -> None:
+        super().__init__(cast("io.RawIOBase", file), HEAD_BYTES)
+        self._archive = archive
+
+    def close(self) -> None:
+        super().close()
+        self._archive.close()
+
+
+@contextmanager
+def explaining(shown: str) -> Iterator[None]:
+    """What reading a file can fail with, as QuestionFileError."""
+    try:
+        yield
+    except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as trouble:
+        raise _damaged(shown, trouble) from None
+    except (NotImplementedError, RuntimeError) as trouble:
+        # What zipfile says of passwords and of methods it does not know.
+        raise QuestionFileError(f"cannot be unpacked: {trouble}.", path=shown, hint="Unpack it by hand.") from None
+    except OSError as trouble:
+        if trouble.errno is None:
+            # Not the system's: Arrow's word for data that it cannot unpack.
+            raise _damaged(shown, trouble) from None
+        raise QuestionFileError(f"cannot be read: {trouble.strerror}.", path=shown) from None
+
+
+def _damaged(shown: str, trouble: Exception) -> QuestionFileError:
+    message = f"the compressed data is damaged or cut short: {trouble}."
+    return QuestionFileError(message, path=shown, hint="Fetch or pack the file again.")

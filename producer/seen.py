@@ -1,0 +1,51 @@
+"""Which ids a file had before, in flat memory: the newest in a dict, older ones in a temporary database on disk."""
+
+from __future__ import annotations
+
+import sqlite3
+
+__all__ = ["Seen"]
+
+#: Ids in memory, about 150 bytes each.
+MOST_IN_MEMORY = 250_000
+
+
+class Seen:
+    """Id → the line that it first stood on. For one reading of one file."""
+
+    def __init__(self, most_in_memory: int = MOST_IN_MEMORY) -> None:
+        self._recent: dict[str, int] = {}
+        self._most = most_in_memory
+        self._older: sqlite3.Connection | None = None
+
+    def line_of(self, question_id: str) -> int | None:
+        """The line of the first row with this id; None for a new one."""
+        line = self._recent.get(question_id)
+        if line is None and self._older is not None:
+            found = self._older.execute("SELECT line FROM seen WHERE id = ?", (question_id,)).fetchone()
+            line = found and int(found[0])
+        return line
+
+    def add(self, question_id: str, line: int) -> None:
+        """Remember a new id."""
+        self._recent[question_id] = line
+        if len(self._recent) >= self._most:
+            self._put_away()
+
+    def _put_away(self) -> None:
+        if self._older is None:
+            # An empty name is a database in a temporary file, gone when it is closed; what a crash leaves is nobody's.
+            self._older = sqlite3.connect("", isolation_level=None)
+            self._older.execute("PRAGMA journal_mode = OFF")
+            self._older.execute("PRAGMA synchronous = OFF")
+            self._older.execute("PRAGMA cache_size = -16384")
+            self._older.execute("CREATE TABLE seen (id TEXT PRIMARY KEY, line INTEGER) WITHOUT ROWID")
+        self._older.execute("BEGIN")
+        self._older.executemany("INSERT INTO seen VALUES (?, ?)", sorted(self._recent.items()))
+        self._older.execute("COMMIT")
+        self._recent.clear()
+
+    def close(self) -> None:
+        """Give the disk space back."""
+        if self._older is not None:
+            self._older.close()

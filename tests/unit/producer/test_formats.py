@@ -1,0 +1,211 @@
+"""What files are packed and written in: compression, encodings, Parquet, datasets."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from contract.errors import InputError, QuestionFileError
+from producer.readers import HowToRead, Source, understand
+from producer.readers.text import LONGEST_LINE_BYTES, encoding_of
+from tests.unit.producer.test_layouts import lines, questions, read
+
+ROWS = [{"question": f"Was ist {n}? ä, 三", "choices": ["ja", "nein"], "answer": n % 2} for n in range(3)]
+JSONL = lines(*ROWS).encode()
+CSV = "question,A,B,answer\n" + "".join(f'"Was ist {n}? ä, 三",ja,nein,{"AB"[n % 2]}\n' for n in range(3))
+
+
+def zstd(content: bytes) -> bytes:
+    return bytes(pyarrow.Codec("zstd").compress(content, asbytes=True))
+
+
+def zipped(**files: bytes) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(f"folder/{name}", content)
+    return packed.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "title"),
+    [
+        (gzip.compress(JSONL), "mcqueue's own JSONL (gzip)"),
+        (zstd(JSONL[:50]) + zstd(JSONL[50:]), "mcqueue's own JSONL (zstandard)"),
+        (zipped(q=JSONL), "mcqueue's own JSONL (zip)"),
+        (gzip.compress(CSV.encode("utf-16")), "MMLU CSV (UTF-16-LE, gzip)"),
+        (zipped(q=CSV.encode("utf-8-sig")), "MMLU CSV (zip)"),
+    ],
+)
+def test_packed_files_are_unpacked_as_they_are_read(tmp_path: Path, content: bytes, title: str) -> None:
+    file = read(tmp_path, content)
+
+    assert file.title == title
+    assert [each.question for each in questions(file)] == [row["question"] for row in ROWS]
+    assert [each.answer for each in questions(file)] == ["A", "B", "A"], "it can be read twice"
+
+
+def test_of_a_zip_with_several_files_one_is_chosen(tmp_path: Path) -> None:
+    content = zipped(dev=JSONL, test=lines(*ROWS[:1]).encode())
+
+    assert len(questions(read(tmp_path, content, subset="test"))) == 1
+    with pytest.raises(
+        QuestionFileError, match=r"2 files in the zip: folder/dev, folder/test\. Choose one with --subset"
+    ):
+        read(tmp_path, content)
+    with pytest.raises(QuestionFileError, match="no 'train' in the zip"):
+        read(tmp_path, content, subset="train")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        gzip.compress(JSONL)[:-12],
+        gzip.compress(JSONL)[:20] + b"\x00" * 30,
+        zstd(JSONL)[:12],
+        zstd(JSONL)[:10] + b"\xff" * 40,
+        zipped(q=JSONL)[:-10],
+        b"PK\x03\x04 and nothing",
+        b"PAR1 and nothing",
+    ],
+)
+def test_damaged_packages_are_refused(tmp_path: Path, content: bytes) -> None:
+    with pytest.raises(QuestionFileError, match="damaged or cut short"):
+        list(read(tmp_path, content).rows())
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be"])
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+def test_unicode_is_recognised_in_every_form(tmp_path: Path, encoding: str, ends: str) -> None:
+    mark = "\ufeff" if encoding == "utf-32-be" else ""
+    text = mark + CSV.replace("\n", ends)
+
+    assert [each.question for each in questions(read(tmp_path, text.encode(encoding)))] == [
+        row["question"] for row in ROWS
+    ]
+
+
+def test_json_may_be_utf_16_too(tmp_path: Path) -> None:
+    assert len(questions(read(tmp_path, json.dumps(ROWS, ensure_ascii=False).encode("utf-16")))) == 3
+
+
+def test_another_encoding_is_refused_with_the_offset_and_read_when_it_is_named(tmp_path: Path) -> None:
+    content = "question,A,B,answer\nWas heißt café?,Kaffee,Haus,A\n".encode("latin-1")
+
+    with pytest.raises(QuestionFileError) as caught:
+        list(read(tmp_path, content).rows())
+    (question,) = questions(read(tmp_path, content, encoding="cp1252"))
+
+    assert f"file:2: byte 0xdf at offset {content.index(0xDF)} is not UTF-8" in str(caught.value)
+    assert "If it should read" in str(caught.value)
+    assert "heißt café" in str(caught.value)
+    assert "--encoding cp1252" in str(caught.value)
+    assert question.question == "Was heißt café?"
+
+
+def test_a_line_of_another_encoding_spoils_itself_alone(tmp_path: Path) -> None:
+    content = JSONL + b'{"question": "caf\xe9?"}\n' + JSONL
+
+    rows = list(read(tmp_path, content).rows())
+
+    assert [bool(row.question) for row in rows] == [True] * 3 + [False] + [True] * 3
+    assert f"file:4: byte 0xe9 at offset {content.index(0xE9)} is not UTF-8" in str(rows[3].trouble)
+
+
+def test_utf_16_that_ends_within_a_letter_is_refused_with_the_offset(tmp_path: Path) -> None:
+    content = CSV.encode("utf-16")
+
+    with pytest.raises(QuestionFileError, match=rf"file:5: .*offset {len(content)} is not UTF-16-LE"):
+        list(read(tmp_path, content + b"x").rows())
+
+
+def test_few_bytes_are_not_guessed_about() -> None:
+    assert encoding_of(b"\x00\x01") == "utf-8"
+    assert encoding_of("a,b\n".encode("utf-16-le") * 10) == "utf-16-le"
+
+
+def test_a_line_without_end_is_refused_instead_of_held_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("producer.readers.text.LONGEST_LINE_BYTES", 1024)
+
+    with pytest.raises(QuestionFileError, match="the line is longer than"):
+        list(read(tmp_path, "[header" + "x" * 2000, "q.csv").rows())
+    assert LONGEST_LINE_BYTES > 2**20
+
+
+def test_parquet_is_read_in_batches(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    rows = [{"question": f"q{n}", "choices": ["x", "y"], "answer": n % 2, "score": float("nan")} for n in range(3000)]
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+
+    file = understand(Source(path, "q"))
+
+    assert file.title == "mcqueue's own Parquet"
+    found = questions(file)
+    assert [each.right for each in found[:3]] == [("A",), ("B",), ("A",)]
+    assert (len(found), found[0].metadata) == (3000, {"score": None})
+
+
+def test_a_saved_dataset_is_read_by_its_folder(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    features = datasets.Features(
+        {
+            "question": datasets.Value("string"),
+            "choices": datasets.Sequence(datasets.Value("string")),
+            "answer": datasets.ClassLabel(names=["A", "B"]),
+        }
+    )
+    rows = [{"question": f"q{n}", "choices": ["x", "y"], "answer": (1, 0, -1)[n]} for n in range(3)]
+    one = datasets.Dataset.from_list(rows, features=features)
+    datasets.DatasetDict({"train": one.select([0]), "test": one}).save_to_disk(tmp_path / "saved")
+    one.save_to_disk(tmp_path / "one")
+
+    def found(folder: str, split: str = "") -> list[tuple[str, ...]]:
+        return [each.right for each in questions(understand(Source(tmp_path / folder, folder, HowToRead(split=split))))]
+
+    assert found("saved", "test") == found("one") == [("B",), ("A",), ()]
+    assert found("saved", "train") == [("B",)]
+    with pytest.raises(QuestionFileError, match=r"2 splits: train, test\. Choose one with --split"):
+        found("saved")
+
+
+def test_a_datasets_repository_is_read_by_its_folder(tmp_path: Path) -> None:
+    pytest.importorskip("datasets")
+    (tmp_path / "set" / "data").mkdir(parents=True)
+    rows = [{"question": "q", "choices": ["x", "y"], "answer": 1}]
+    pyarrow.parquet.write_table(
+        pyarrow.Table.from_pylist(rows), tmp_path / "set" / "data" / "test-00000-of-00001.parquet"
+    )
+
+    (question,) = questions(understand(Source(tmp_path / "set", "set", HowToRead(split="test"))))
+
+    assert question.right == ("B",)
+
+
+def test_without_the_library_the_person_learns_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "datasets", None)
+    (tmp_path / "dataset_info.json").write_text("{}")
+
+    with pytest.raises(InputError, match=r"pip install 'mcqueue\[hf\]'"):
+        list(understand(Source(tmp_path, "d")).rows())
+
+
+def test_a_tar_archive_is_named_as_such(tmp_path: Path) -> None:
+    import tarfile
+
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        entry = tarfile.TarInfo("q.jsonl")
+        entry.size = len(JSONL)
+        archive.addfile(entry, io.BytesIO(JSONL))
+
+    with pytest.raises(QuestionFileError, match="is a tar archive"):
+        read(tmp_path, packed.getvalue())
