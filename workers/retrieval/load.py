@@ -40,8 +40,9 @@ def _searchers(path: Path, manifest: Manifest) -> dict[IndexKind, Searcher]:
     if manifest.plan.bm25:
         searchers[IndexKind.BM25] = Bm25Searcher(path / BM25_FOLDER, manifest.plan.bm25)
     if manifest.plan.dense and manifest.encoder:
+        encoder = _encoder(path, manifest.encoder)
         vectors = VectorIndex.read(path / DENSE_FILE, manifest.plan.dense, search_threads())
-        searchers[IndexKind.DENSE] = DenseSearcher(vectors, _encoder(path, manifest.encoder))
+        searchers[IndexKind.DENSE] = DenseSearcher(vectors, encoder)
     if len(searchers) > 1:
         searchers[IndexKind.HYBRID] = HybridSearcher(tuple(searchers.values()))
     return searchers

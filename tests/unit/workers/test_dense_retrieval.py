@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +22,7 @@ from workers.retrieval.base import Ranking
 from workers.retrieval.dense import VectorIndex
 from workers.retrieval.encoder import PACKAGED_ENCODERS, PackagedEncoder, TextEncoder, Vectors
 from workers.retrieval.hybrid import fuse
-from workers.retrieval.load import IndexRetriever, load_index
+from workers.retrieval.load import IndexRetriever, load_index, search_threads
 from workers.retrieval.rerank import CrossEncoder, RerankingRetriever
 
 TEXTS = [
@@ -200,6 +202,23 @@ def test_a_folder_that_holds_no_encoder_is_told(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ModelNotFound, match=r"encoder: .* cannot be loaded"):
         TextEncoder(str(tmp_path))
+
+
+def test_a_machine_without_the_library_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(InputError, match=r"sentence_transformers is not installed.* requirements/retrieval\.txt"):
+        TextEncoder("all-minilm-l6-v2")
+
+
+def test_a_search_takes_a_quarter_of_the_cores_unless_the_environment_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    for cores, threads in ((1, 1), (2, 1), (8, 2), (64, 16)):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, cores=cores: set(range(cores)))
+        assert search_threads() == threads
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert search_threads() is None
 
 
 @pytest.mark.parametrize(
