@@ -20,7 +20,7 @@ def read_csv_table(path: Path, shown: str) -> Iterator[Record]:
     reader = csv.reader(text_of(path, shown).lines(), strict=True)
     line = 1
     try:
-        header = [name.strip() for name in next(reader, [])]
+        header = _header(next(reader, []), shown)
         number, line = 0, reader.line_num + 1
         for cells in reader:
             if cells:
@@ -34,6 +34,16 @@ def read_csv_table(path: Path, shown: str) -> Iterator[Record]:
             line=line,
             hint="A cell with a comma, a quote or a line break stands in double quotes, quotes inside are doubled.",
         ) from None
+
+
+def _header(cells: list[str], shown: str) -> list[str]:
+    names = [name.strip() for name in cells]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise QuestionFileError(
+            f"header: column {twice[0]!r} stands twice.", path=shown, line=1, hint="Give every column its own name."
+        )
+    return names
 
 
 def _record(number: int, line: int, cells: list[str], header: list[str]) -> Record:
