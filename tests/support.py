@@ -81,8 +81,12 @@ def build_test_index(
     bm25: Bm25Options | None = None,
     dense: DenseOptions | None = None,
     encoder_id: str = DEFAULT_ENCODER,
+    told: list[dict[str, object]] | None = None,
 ) -> Path:
-    """An index in `folder` over passages `p0`, `p1`, … with these texts, built in this process."""
+    """An index in `folder` over passages `p0`, `p1`, … with these texts, built in this process.
+
+    What the build reports is appended to `told`.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     documents = [Document(f"p{number}", text, "", "", "made up", number) for number, text in enumerate(texts)]
     stored = store_passages(documents, Chunking(), folder / PASSAGES, folder)
@@ -98,12 +102,13 @@ def build_test_index(
         encoder_id=encoder_id if vectors else None,
     )
     (folder / PLAN).write_text(plan.model_dump_json())
-    build_index(folder, _unheard)
+    events = [] if told is None else told
+
+    def report(**event: object) -> None:
+        events.append(event)
+
+    build_index(folder, report)
     return folder
-
-
-def _unheard(**event: object) -> None:
-    """Progress of a build that nobody watches."""
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 30.0) -> None:

@@ -158,6 +158,15 @@ def test_an_encoder_knows_which_texts_it_does_not_read_to_the_end(encoder: TextE
     assert encoder.too_long(["short", "long " * 300, "word " * 254, "word " * 255]) == 2
 
 
+def test_a_build_says_how_far_it_is_and_what_its_encoder_does_not_read(tmp_path: Path) -> None:
+    told: list[dict[str, object]] = []
+    build_test_index(tmp_path / "x", [*TEXTS, "long " * 300], "hybrid", told=told)
+    assert {"step": "words", "done": 9, "total": 9} in told
+    assert {"step": "vectors", "done": 9, "total": 9} in told
+    (note,) = (event["note"] for event in told if "note" in event)
+    assert str(note).startswith("1 of 9 passages are longer than the 256 tokens that all-minilm-l6-v2 reads")
+
+
 def test_many_threads_may_ask_at_once(hybrid: IndexRetriever) -> None:
     expected = [ids(found) for found in hybrid.search(QUERIES, 3)]
     answers: list[list[list[str]]] = []
