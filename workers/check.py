@@ -20,7 +20,7 @@ from workers.engines.packaged import PACKAGED, cache_folder, resolve
 from workers.gpus import visible_gpus
 from workers.placing import Layers, plan_host
 
-__all__ = ["Finding", "check"]
+__all__ = ["Finding", "check", "check_batching"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +36,15 @@ class Finding:
 def check(fleet: Sequence[Settings], cores: Sequence[int]) -> Iterator[Finding]:
     """Look at settings, GPUs, engine, model and Redis, in this order, for the models of `fleet`."""
     for settings in fleet:
-        yield from _batching(settings)
+        yield from check_batching(settings)
     yield from _placing(fleet, cores)
     for settings in fleet:
         yield from _engine(settings)
     yield from _redis(fleet)
 
 
-def _batching(settings: Settings) -> Iterator[Finding]:
+def check_batching(settings: Settings) -> Iterator[Finding]:
+    """Whether messages make full batches."""
     sizes = f"batch_size {settings.batch_size}, question_batch_size {settings.question_batch_size}"
     if settings.question_batch_size > settings.batch_size:
         remedy = "Set question_batch_size to batch_size or less."

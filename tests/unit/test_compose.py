@@ -188,12 +188,5 @@ def test_without_gpus_the_producer_asks_the_model_that_the_worker_serves() -> No
     assert len(files) == 1
 
 
-@pytest.mark.parametrize("path", DEPLOY_FILES, ids=lambda path: path.name)
-def test_every_deploy_file_loads_and_its_batches_can_be_full(path: Path) -> None:
-    settings = load_settings(path)
-    assert settings.engine == "vllm"
-    assert settings.batch_size % settings.question_batch_size == 0
-
-
 def test_only_what_is_asked_for_starts_beside_redis_and_flower() -> None:
     assert {name for name, service in SERVICES.items() if "profiles" not in service} == {"redis", "flower"}

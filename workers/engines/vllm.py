@@ -29,7 +29,7 @@ from workers.engines.encoding import PromptEncoder
 from workers.engines.packaged import resolve
 from workers.engines.plan import Plan, Prefill, excess_tokens, make_plan
 
-__all__ = ["VllmEngine"]
+__all__ = ["VllmEngine", "engine_arguments", "prepare_environment"]
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class VllmEngine(Engine):
     def start(self) -> None:
         model = resolve(self.settings.hf_model_id)
         prepare_environment(model)
-        owner = _Owner(_engine_arguments(self.settings, model))
+        owner = _Owner(engine_arguments(self.settings, model))
         self._owner = owner
         owner.start()
         owner.await_boot(self.settings.server_startup_timeout)
@@ -291,7 +291,7 @@ def prepare_environment(model: str) -> None:
         os.environ.setdefault(name, value)
 
 
-def _engine_arguments(settings: Settings, model: str) -> dict[str, Any]:
+def engine_arguments(settings: Settings, model: str) -> dict[str, Any]:
     """vllm_args checked against vLLM's own list, laid over what scoring needs."""
     check_arguments(settings.vllm_args)
     return {"disable_log_stats": True, "use_tqdm_on_load": False, **settings.vllm_args, "model": model}

@@ -1,0 +1,100 @@
+"""`vllm_args` reach vLLM: read back from the configuration that vLLM makes of them, on the CPU and without weights."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from contract.settings import load_fleet
+from tests.support import ROOT
+from workers.engines.packaged import prepare
+
+#: For each JSON object of arguments on stdin, what vLLM's configuration says of the asked attributes, or the refusal.
+ASK = """
+import json, sys
+from operator import attrgetter
+from contract import load_settings
+from contract.errors import McqueueError
+from workers.engines.arguments import check_arguments
+from workers.engines.vllm import engine_arguments, prepare_environment
+model, cases = json.load(sys.stdin)
+prepare_environment(model)
+from vllm import EngineArgs
+for arguments, attributes in cases:
+    settings = load_settings(None, ["vllm_args=" + json.dumps(arguments)])
+    try:
+        check_arguments(settings.vllm_args)
+    except McqueueError as trouble:
+        found = str(trouble)
+    else:
+        config = EngineArgs(**engine_arguments(settings, model)).create_engine_config() if attributes else None
+        found = {name: attrgetter(name)(config) for name in attributes}
+    print("FOUND", json.dumps(found, default=str))
+"""
+
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "context and batching": (
+        {"max_model_len": 768, "max_num_seqs": 8, "max_num_batched_tokens": 512, "seed": 7},
+        {
+            "model_config.max_model_len": 768,
+            "scheduler_config.max_num_seqs": 8,
+            "scheduler_config.max_num_batched_tokens": 512,
+            "model_config.seed": 7,
+        },
+    ),
+    "prefix caching off": ({"enable_prefix_caching": False}, {"cache_config.enable_prefix_caching": False}),
+    "chunked prefill off": (
+        {"enable_chunked_prefill": False, "max_num_batched_tokens": 2048, "max_model_len": 1024},
+        {"scheduler_config.enable_chunked_prefill": False},
+    ),
+    "quantised weights": ({"quantization": "fp8"}, {"model_config.quantization": "fp8"}),
+    "quantised cache": ({"kv_cache_dtype": "fp8"}, {"cache_config.cache_dtype": "fp8"}),
+    "speculative decoding": (
+        {"speculative_config": {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 4}},
+        {"speculative_config.method": "ngram", "speculative_config.num_speculative_tokens": 3},
+    ),
+    "LoRA": (
+        {"enable_lora": True, "max_lora_rank": 32, "max_loras": 2},
+        {"lora_config.max_lora_rank": 32, "lora_config.max_loras": 2},
+    ),
+}
+DEPLOYED = [
+    settings.vllm_args for file in sorted((ROOT / "configs/deploy").glob("*.yaml")) for settings in load_fleet(file)
+]
+
+
+@pytest.fixture(scope="module")
+def answers() -> list[Any]:
+    """vLLM's answers to all cases, then to what must be refused, then to the shipped deployments."""
+    cases: list[tuple[dict[str, Any], list[str]]] = [(given, list(expected)) for given, expected in CASES.values()]
+    cases += [({"max_model_length": 1}, []), *((arguments, []) for arguments in DEPLOYED)]
+    model = str(prepare("smollm2-135m-instruct"))
+    done = subprocess.run(
+        [sys.executable, "-c", ASK],
+        input=json.dumps([model, cases]),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line.removeprefix("FOUND ")) for line in done.stdout.splitlines() if line.startswith("FOUND ")]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_engine_argument_reaches_the_engine(answers: list[Any], name: str) -> None:
+    assert answers[list(CASES).index(name)] == CASES[name][1]
+
+
+def test_one_that_vllm_does_not_have_is_refused_with_the_nearest(answers: list[Any]) -> None:
+    refusal = answers[len(CASES)]
+    assert refusal == "vllm_args: vLLM knows no engine argument 'max_model_length'. Did you mean 'max_model_len'?"
+
+
+def test_vllm_knows_every_argument_of_the_shipped_deployments(answers: list[Any]) -> None:
+    assert answers[len(CASES) + 1 :] == [{} for _ in DEPLOYED]

@@ -1,0 +1,74 @@
+"""The shipped deployments: each is what its name says, and can be planned on the host that it is for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from contract.settings import load_fleet
+from tests.support import ROOT
+from tests.unit.workers.test_gpus import EIGHT
+from workers.check import check_batching
+from workers.gpus import Device
+from workers.placing import Layers, plan_host
+
+DEPLOY = ROOT / "configs" / "deploy"
+CORES = [0, 1]
+
+
+def places(name: str, visible: list[Device]) -> list[str]:
+    file = DEPLOY / f"{name}.yaml"
+    plans, warnings = plan_host(load_fleet(file), visible, CORES, Layers(file))
+    assert warnings == []
+    return [f"{plan.serves}: {plan.place}" for plan in plans]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("tensor-parallel-8", ["llama-3.1-405b-instruct-fp8: GPU 0,1,2,3,4,5,6,7"]),
+        ("four-by-two", [f"qwen2.5-32b-instruct: GPU {i},{i + 1}" for i in (0, 2, 4, 6)]),
+        ("eight-by-one", [f"qwen2.5-7b-instruct: GPU {i}" for i in range(8)]),
+        (
+            "hybrid",
+            ["qwen2.5-72b-instruct: GPU 0,1,2,3", *(f"qwen2.5-7b-instruct: GPU {i}" for i in (4, 5, 6, 7))],
+        ),
+        ("gpu", [f"qwen2.5-1.5b-instruct: GPU {i}" for i in range(8)]),
+        ("openai", ["qwen2.5-7b-instruct: cores 0-1"]),
+    ],
+)
+def test_a_strategy_places_its_workers_on_a_host_of_eight(name: str, expected: list[str]) -> None:
+    assert places(name, EIGHT) == expected
+
+
+def test_the_laptops_file_uses_all_of_two_cores() -> None:
+    assert places("laptop", []) == ["smollm2-135m-instruct: cores 0-1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "batch_size", "batch_timeout", "memory_share"),
+    [
+        ("conservative", 8, 1.0, 0.9),
+        ("high-throughput", 16, 0.3, 0.9),
+        ("memory-constrained", 8, 0.5, 0.7),
+        ("production", 16, 0.3, 0.85),
+    ],
+)
+def test_a_profile_is_what_its_name_says(name: str, batch_size: int, batch_timeout: float, memory_share: float) -> None:
+    (settings,) = load_fleet(DEPLOY / f"{name}.yaml")
+    assert (settings.batch_size, settings.batch_timeout) == (batch_size, batch_timeout)
+    assert settings.vllm_args["gpu_memory_utilization"] == memory_share
+
+
+@pytest.mark.parametrize("file", sorted(DEPLOY.glob("*.yaml")), ids=lambda file: file.stem)
+def test_no_deployment_is_found_fault_with(file: Path) -> None:
+    for settings in load_fleet(file):
+        assert {finding.level for finding in check_batching(settings)} == {"ok"}
+        room = settings.vllm_args.get("max_num_seqs")
+        assert room is None or room >= settings.batch_size, "a batch would wait for itself"
+
+
+def test_every_deployment_stands_in_the_configurations_list() -> None:
+    listed = (ROOT / "configs" / "README.md").read_text()
+    assert [file.name for file in DEPLOY.glob("*.yaml") if f"`deploy/{file.name}`" not in listed] == []
