@@ -1,6 +1,6 @@
 """How often retrieval finds the passages that answer a question, beside what is known at the same settings.
 
-    python -m benchmarks.retrieval_recall FOLDER [--kind hybrid]
+    python -m benchmarks.retrieval_recall FOLDER [qasc_dev…] [--kind hybrid]
 
 FOLDER holds questions (norm/*.jsonl), corpora (rag/*.jsonl) and which passages answer which question
 (rag/*.qrels.jsonl: qid, pids). One index per corpus, built by `producer index` and asked with the question alone, a
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.record import print_table, write
+from benchmarks.record import add_out, print_table, write
 from contract.index import can_answer
 from contract.spec import IndexKind
 from workers.retrieval.load import IndexRetriever, load_index
@@ -31,37 +31,43 @@ TOLERANCE = 0.01
 
 
 @dataclass(frozen=True)
-class KnownSet:
-    """Questions, their corpus, and what BM25 is known to find at `DEPTHS`."""
+class Known:
+    """The corpus of some questions, and what BM25 is known to find in it at `DEPTHS`."""
 
-    questions: str
     corpus: str
     known_any: tuple[float, ...]
     known_share: tuple[float, ...]
 
 
-SETS = (
-    KnownSet("qasc_dev", "qasc_facts", (0.697, 0.874, 0.905), (0.348, 0.531, 0.582)),
-    KnownSet("arc_entailmentbank", "worldtree_facts", (0.274, 0.485, 0.610), (0.093, 0.198, 0.263)),
-    KnownSet("pubmedqa_test500", "pubmedqa_sections", (0.928, 0.974, 0.978), (0.292, 0.680, 0.738)),
-)
+SETS = {
+    "qasc_dev": Known("qasc_facts", (0.697, 0.874, 0.905), (0.348, 0.531, 0.582)),
+    "arc_entailmentbank": Known("worldtree_facts", (0.274, 0.485, 0.610), (0.093, 0.198, 0.263)),
+    "pubmedqa_test500": Known("pubmedqa_sections", (0.928, 0.974, 0.978), (0.292, 0.680, 0.738)),
+}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
+    parser.add_argument("sets", nargs="*", help=f"of {', '.join(SETS)} (all)")
     parser.add_argument("--kind", choices=[each.value for each in IndexKind], default=IndexKind.HYBRID.value)
+    add_out(parser)
     options = parser.parse_args()
-    rows = [row for known in SETS for row in measure(options.folder, known, IndexKind(options.kind))]
-    print_table("What retrieval finds", rows)
-    print(write("retrieval_recall", f"python -m benchmarks.retrieval_recall FOLDER --kind {options.kind}", rows))
-    return 0 if all(row["as known"] is not False for row in rows) else 1
+    as_known = True
+    for name in options.sets or SETS:
+        rows = list(measure(options.folder, name, IndexKind(options.kind)))
+        print_table(name, rows)
+        command = f"python -m benchmarks.retrieval_recall FOLDER {name} --kind {options.kind}"
+        print(write(f"retrieval_recall_{name}", command, rows, folder=options.out))
+        as_known &= all(row["as known"] is not False for row in rows)
+    return 0 if as_known else 1
 
 
-def measure(folder: Path, known: KnownSet, built: IndexKind) -> Iterator[dict[str, Any]]:
+def measure(folder: Path, name: str, built: IndexKind) -> Iterator[dict[str, Any]]:
     """One set in every way that an index of kind `built` can be asked."""
+    known = SETS[name]
     gold = {each["qid"]: set(each["pids"]) for each in read(folder / "rag" / f"{known.corpus}.qrels.jsonl")}
-    questions = [each for each in read(folder / "norm" / f"{known.questions}.jsonl") if each["id"] in gold]
+    questions = [each for each in read(folder / "norm" / f"{name}.jsonl") if each["id"] in gold]
     with tempfile.TemporaryDirectory() as scratch:
         index = build(folder / "rag" / f"{known.corpus}.jsonl", Path(scratch) / "index", built)
         for kind in (each for each in IndexKind if can_answer(built, each)):
@@ -71,7 +77,7 @@ def measure(folder: Path, known: KnownSet, built: IndexKind) -> Iterator[dict[st
                 for each, passages in zip(questions, found, strict=True)
             ]
             row: dict[str, Any] = {
-                "questions": f"{known.questions} ({len(questions)})",
+                "questions": f"{name} ({len(questions)})",
                 "corpus": f"{known.corpus} ({index.manifest.plan.counts.passages})",
                 "kind": kind,
             }
@@ -99,7 +105,7 @@ def mean(values: list[float]) -> float:
     return round(sum(values) / len(values), 4)
 
 
-def as_known(row: dict[str, Any], known: KnownSet) -> bool:
+def as_known(row: dict[str, Any], known: Known) -> bool:
     """Whether every figure is within `TOLERANCE` of the known one."""
     expected = {f"any@{depth}": value for depth, value in zip(DEPTHS, known.known_any, strict=True)}
     expected |= {f"share@{depth}": value for depth, value in zip(DEPTHS, known.known_share, strict=True)}

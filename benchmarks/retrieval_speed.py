@@ -30,7 +30,7 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from benchmarks.record import print_table, write
+from benchmarks.record import add_out, print_table, write
 from contract.index import DEFAULT_ENCODER, DenseOptions, Precision, Structure
 from workers.retrieval.dense import VectorIndex
 from workers.retrieval.encoder import TextEncoder, Vectors
@@ -50,6 +50,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="+", choices=("bm25", *Structure, "encoder"))
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    add_out(parser)
     options = parser.parse_args()
     rows = []
     for part in options.parts:
@@ -57,8 +58,8 @@ def main() -> None:
             print(name, file=sys.stderr, flush=True)
             rows.append({"what": name, **alone(*measurement)})
     print_table("Retrieval", rows)
-    command = " ".join(["python -m benchmarks.retrieval_speed", *sys.argv[1:]])
-    print(write("_".join(["retrieval_speed", *options.parts]), command, rows))
+    command = " ".join(["python -m benchmarks.retrieval_speed", *options.parts, "--sizes", *map(str, options.sizes)])
+    print(write("_".join(["retrieval_speed", *options.parts]), command, rows, folder=options.out))
 
 
 def measurements(part: str, sizes: Sequence[int]) -> Iterator[tuple[str, tuple[Callable[..., Row], tuple[Any, ...]]]]:
