@@ -26,6 +26,8 @@ __all__ = ["LEASE_S", "Fleet", "Wish", "WorkerRecord", "WorkerState"]
 
 #: A worker that has not beaten for this long is taken for dead.
 LEASE_S = 10
+#: A name that booted nothing for this long starts to count anew.
+BOOTS_S = 7 * 24 * 3600
 #: A wish that its worker has not read for this long, say because its host is gone, is forgotten.
 WISH_S = 600
 
@@ -73,6 +75,10 @@ class WorkerRecord(BaseModel):
     batches: int = 0
     gathered: int = 0
     running: int = 0
+    #: Share of its GPUs, or of its cores where it has none, that was busy lately, 0 to 1; None where nobody can tell.
+    busy: float | None = None
+    #: `host:port` of its Prometheus metrics, on loopback where they are served there; empty: none.
+    metrics_at: str = ""
     #: A launcher looks after it and starts it again.
     launched: bool = False
     seen_at: float = 0.0
@@ -163,6 +169,14 @@ class Fleet:
         """Whatever was asked of worker `name` is done."""
         with translating(self._place):
             self._redis.delete(keys.wish(name))
+
+    def booted(self, name: str) -> int:
+        """Count a boot under `name`; return how many there were without a pause of `BOOTS_S` seconds."""
+        with translating(self._place):
+            pipeline = self._redis.pipeline(transaction=True)
+            pipeline.incr(keys.boots(name))
+            pipeline.expire(keys.boots(name), BOOTS_S)
+            return int(pipeline.execute()[0])
 
     def forget(self, name: str) -> None:
         """Take the name off the list: nothing is held under it any more."""

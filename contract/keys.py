@@ -15,6 +15,7 @@ mcqueue:run:<id>:state          string      `paused` or `cancelled`; its absence
 mcqueue:run:<id>:aside          set         unsettled question ids whose message a worker dropped in such a state
 mcqueue:workers                 set         names of workers that may hold messages
 mcqueue:worker:<name>           string      WorkerRecord as JSON; expires when the worker stops beating
+mcqueue:boots:<name>            string      how often an engine was booted under this name; expires
 mcqueue:wish:<name>             string      what a person asked of this worker: drain or restart
 mcqueue:restore:<name>          string      lock: who is putting this dead worker's messages back
 mcqueue:audit:<id>              string      lock: this run was just looked through for lost questions
@@ -33,6 +34,7 @@ from contract.spec import RunSpec, Stage, slug
 __all__ = [
     "PRIORITY_STEPS",
     "audit_lock",
+    "boots",
     "broker_lists",
     "open_runs",
     "queue_of",
@@ -114,6 +116,11 @@ def workers() -> str:
 def worker(name: str) -> str:
     """Record and lease of one worker."""
     return f"{PREFIX}:worker:{name}"
+
+
+def boots(name: str) -> str:
+    """How often worker `name` booted its engine."""
+    return f"{PREFIX}:boots:{name}"
 
 
 def wish(name: str) -> str:

@@ -27,8 +27,10 @@ __all__ = [
     "QuestionBatch",
     "held_question_ids",
     "make_celery",
+    "oldest_published_at",
     "publish",
     "queue_length",
+    "queue_lengths",
     "queued_question_ids",
     "restore_held",
     "send",
@@ -149,6 +151,29 @@ def queue_length(client: redis.Redis, queue: str) -> int:
     for name in keys.broker_lists(queue):
         pipeline.llen(name)
     return sum(pipeline.execute())
+
+
+def queue_lengths(client: redis.Redis, queue: str) -> dict[Priority, int]:
+    """Messages that wait on `queue`, by priority."""
+    pipeline = client.pipeline(transaction=True)
+    for name in keys.broker_lists(queue):
+        pipeline.llen(name)
+    waiting = dict.fromkeys(Priority, 0)
+    for step, length in zip(keys.PRIORITY_STEPS, pipeline.execute(), strict=True):
+        waiting[max(each for each in Priority if each <= step)] += length
+    return waiting
+
+
+def oldest_published_at(client: redis.Redis, queue: str) -> float | None:
+    """When the oldest message that waits on `queue` was published, in seconds since the epoch.
+
+    Of each list the message that is taken next; one that came back to the queue counts from its first publishing.
+    """
+    pipeline = client.pipeline(transaction=True)
+    for name in keys.broker_lists(queue):
+        pipeline.lindex(name, -1)
+    next_ones = [json.loads(base64.b64decode(json.loads(each)["body"])) for each in pipeline.execute() if each]
+    return min((float(options["published_at"]) for _, options, *_ in next_ones), default=None)
 
 
 def queued_question_ids(client: redis.Redis, queue: str, run_id: str) -> set[str]:

@@ -141,6 +141,10 @@ class Settings(BaseSettings):
     # Retrieval
     indexes: list[Path] = Field(default_factory=list, description="Folders of indexes; each gets a worker of its own.")
 
+    # Watching
+    metrics_port: int = Field(default=9400, ge=0, le=65_000, description="First port tried for metrics; 0: no metrics.")
+    metrics_address: str = Field(default="127.0.0.1", min_length=1, description="Where metrics are served.")
+
     # Placing
     #: Several models on one host: each entry is laid over the rest of the file, and has workers and a queue of its own.
     models: list[dict[str, Any]] = Field(default_factory=list)

@@ -55,7 +55,7 @@ class _Rounds(threading.Thread):
 class Heart(_Rounds):
     """Renews the worker's lease, and reads what people ask of it.
 
-    `on_name_lost` is called if the name has gone to another worker, `on_wish` once for a wish.
+    `on_name_lost` is called if the name has gone to another worker, `on_wish` once for a wish, `on_beat` at each beat.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class Heart(_Rounds):
         record: Callable[[], WorkerRecord],
         on_name_lost: Callable[[], None],
         on_wish: Callable[[Wish], None],
+        on_beat: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__("heart")
         ledger = RedisLedger.connect(settings)
@@ -71,6 +72,7 @@ class Heart(_Rounds):
         self._record = record
         self._on_name_lost = on_name_lost
         self._on_wish = on_wish
+        self._on_beat = on_beat
         self._granted: Wish | None = None
 
     def round(self) -> None:
@@ -83,6 +85,7 @@ class Heart(_Rounds):
             self._stopped.set()
             self._on_name_lost()
             return
+        self._on_beat()
         wish = self._fleet.wish(record.name)
         too_early = wish is Wish.RESTART and record.state is WorkerState.BOOTING
         if wish is not None and wish is not self._granted and not too_early:

@@ -22,7 +22,7 @@ from workers.engines import JudgeEngines, make_engine
 from workers.engines.guarded import Guarded
 from workers.events import BatchEvents
 from workers.retrieving import BatchRetriever
-from workers.tasks import BatchScorer
+from workers.tasks import BatchScorer, Committed
 
 __all__ = ["Job", "make_job"]
 
@@ -57,14 +57,27 @@ class Scoring:
     """With the engine that the settings name."""
 
     def __init__(
-        self, settings: Settings, ledger: Ledger, app: Celery, worker: str, stopping: Callable[[], bool]
+        self,
+        settings: Settings,
+        ledger: Ledger,
+        app: Celery,
+        worker: str,
+        stopping: Callable[[], bool],
+        committed: Committed,
     ) -> None:
         self.name = settings.served_model
         self._settings = settings
         self._engine = Guarded(make_engine(settings), on_hang=lambda: end_at_once(EXIT_RETRY))
         self._judges = JudgeEngines(settings)
         self._scorer = BatchScorer(
-            settings, ledger, self._engine, worker, functools.partial(send, app), stopping, self._judges.engine_of
+            settings,
+            ledger,
+            self._engine,
+            worker,
+            functools.partial(send, app),
+            stopping,
+            self._judges.engine_of,
+            committed,
         )
 
     @property
@@ -95,7 +108,14 @@ class Searching:
     """One of the indexes that the settings name."""
 
     def __init__(
-        self, settings: Settings, ledger: Ledger, app: Celery, worker: str, stopping: Callable[[], bool], queue: str
+        self,
+        settings: Settings,
+        ledger: Ledger,
+        app: Celery,
+        worker: str,
+        stopping: Callable[[], bool],
+        committed: Committed,
+        queue: str,
     ) -> None:
         manifests = {path: read_manifest(path) for path in settings.indexes}
         here = {keys.retrieve_queue(manifest.plan.name): path for path, manifest in manifests.items()}
@@ -116,6 +136,7 @@ class Searching:
             worker=worker,
             send=functools.partial(send, app),
             stopping=stopping,
+            committed=committed,
         )
         self._retriever: BatchRetriever | None = None
 
@@ -155,12 +176,21 @@ class Searching:
 
 
 def make_job(
-    settings: Settings, ledger: Ledger, app: Celery, worker: str, stopping: Callable[[], bool], queue: str
+    settings: Settings,
+    ledger: Ledger,
+    app: Celery,
+    worker: str,
+    stopping: Callable[[], bool],
+    committed: Committed,
+    queue: str,
 ) -> Job:
-    """The job behind `queue`. Raises SettingsError for a queue that the settings do not serve."""
+    """The job behind `queue`. Raises SettingsError for a queue that the settings do not serve.
+
+    `committed` is told of verdicts once they stand in the ledger.
+    """
     if queue.startswith(f"{Stage.RETRIEVE}."):
-        return Searching(settings, ledger, app, worker, stopping, queue)
+        return Searching(settings, ledger, app, worker, stopping, committed, queue)
     own = keys.score_queue(settings.served_model)
     if queue != own:
         raise SettingsError(f"-Q {queue}: these settings serve {settings.served_model}, whose queue is {own}.")
-    return Scoring(settings, ledger, app, worker, stopping)
+    return Scoring(settings, ledger, app, worker, stopping, committed)

@@ -17,7 +17,7 @@ from contract.verdict import Failure, Passage
 from workers.aggregator import Batch
 from workers.pipeline import failed
 from workers.retrieval.base import Retriever
-from workers.tasks import BatchWork, Endings, Send, Work, send_on
+from workers.tasks import BatchWork, Committed, Endings, Send, Work, send_on
 
 __all__ = ["BatchRetriever"]
 
@@ -38,8 +38,9 @@ class BatchRetriever(BatchWork):
         worker: str,
         send: Send,
         stopping: Callable[[], bool] = lambda: False,
+        committed: Committed = lambda _: None,
     ) -> None:
-        super().__init__(settings, ledger, worker, send, stopping)
+        super().__init__(settings, ledger, worker, send, stopping, committed)
         self._retriever = retriever
         self._manifest = manifest
 

@@ -24,7 +24,7 @@ from workers.engines.base import Engine
 from workers.events import BatchEvents
 from workers.pipeline import Item, failed, no_judges, score_batch
 
-__all__ = ["BatchScorer", "BatchWork", "Endings", "Send", "Work", "send_on"]
+__all__ = ["BatchScorer", "BatchWork", "Committed", "Endings", "Send", "Work", "send_on"]
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +36,8 @@ RETRY_PAUSE_S = 1.0
 
 #: Sends question batches on to a queue.
 Send: TypeAlias = Callable[[str, Sequence[QuestionBatch]], object]
+#: Told of verdicts once they stand in the ledger, those of one call together.
+Committed: TypeAlias = Callable[[Sequence[Verdict]], object]
 #: (run, question) → how it ended here: an outcome, where it went on to, or why it was not begun.
 Endings: TypeAlias = dict[tuple[str, str], str]
 
@@ -55,9 +57,16 @@ class BatchWork(abc.ABC):
     stage: Stage
 
     def __init__(
-        self, settings: Settings, ledger: Ledger, worker: str, send: Send, stopping: Callable[[], bool] = lambda: False
+        self,
+        settings: Settings,
+        ledger: Ledger,
+        worker: str,
+        send: Send,
+        stopping: Callable[[], bool] = lambda: False,
+        committed: Committed = lambda _: None,
     ) -> None:
         self.settled = 0
+        self._committed = committed
         self._stopping = stopping
         self._settings = settings
         self._ledger = ledger
@@ -174,6 +183,7 @@ class BatchWork(abc.ABC):
             by_run[work.held.run_id].append(self._completed(batch, work, verdict, started_at))
         for run_id, of_run in by_run.items():
             self._commit_one_run(run_id, of_run)
+        self._committed([verdict for of_run in by_run.values() for verdict in of_run])
         return {(work.held.run_id, verdict.question_id): verdict.outcome.value for work, verdict in verdicts}
 
     def _commit_one_run(self, run_id: str, verdicts: list[Verdict]) -> None:
@@ -252,8 +262,9 @@ class BatchScorer(BatchWork):
         send: Send,
         stopping: Callable[[], bool] = lambda: False,
         judge_engine: Callable[[Judge], Engine] = no_judges,
+        committed: Committed = lambda _: None,
     ) -> None:
-        super().__init__(settings, ledger, worker, send, stopping)
+        super().__init__(settings, ledger, worker, send, stopping, committed)
         self._judge_engine = judge_engine
         self._engine = engine
 

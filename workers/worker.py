@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,12 +16,16 @@ from celery import Celery
 from contract.errors import LedgerError
 from contract.fleet import LEASE_S, Fleet, Wish, WorkerRecord, WorkerState
 from contract.ledger import RedisLedger
+from contract.metrics import RedisMetrics, scrape_targets
 from contract.queue import restore_held, task_name
 from contract.settings import Settings
 from workers.aggregator import Batch
 from workers.events import BatchEvents
+from workers.exporter import Exporter
+from workers.hardware import Hardware
 from workers.janitor import Heart, Janitor
 from workers.jobs import make_job
+from workers.metrics import HardwareMetrics, WorkerMetrics
 
 __all__ = ["Worker"]
 
@@ -67,17 +72,31 @@ class Worker:
         self._settings = settings
         self._queue = queue
         self._ledger = RedisLedger.connect(settings)
-        self._job = make_job(settings, self._ledger, app, name, stopping, queue)
+        self._gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        self._metrics = WorkerMetrics(settings, name, queue, self._gpus)
+        self._job = make_job(settings, self._ledger, app, name, stopping, self._metrics.committed, queue)
         self._job_is: dict[str, Any] = {}
         self._load = Load()
         self._fleet = Fleet(self._ledger.client, self._ledger.place)
         self._events = BatchEvents(app, name, task_name(queue))
-        self._heart = Heart(settings, self.record, on_name_lost, on_wish)
+        self._hardware = Hardware(_split(self._gpus))
+        self._exporter = Exporter(
+            [
+                self._metrics.registry,
+                RedisMetrics(self._ledger, self._ledger.client, self._ledger.place),
+                HardwareMetrics(Hardware(_split(self._gpus))),
+            ],
+            targets=lambda: scrape_targets(self._fleet),
+        )
+        self._metrics_at = ""
+        self._heart = Heart(settings, self.record, on_name_lost, on_wish, self._metrics.beaten)
         self._janitor = Janitor(settings, app, name, queue)
 
     def boot(self) -> None:
         """Take the name, put back what an earlier worker of that name held, boot the engine. Raises McqueueError."""
         had_predecessor = self.name in self._fleet.names()
+        if self._settings.metrics_port:
+            self._metrics_at = self._exporter.start(self._settings.metrics_address, self._settings.metrics_port)
         self._fleet.join(self.record())
         if self._fleet.wish(self.name) is Wish.RESTART:
             self._fleet.fulfilled(self.name)  # by being here
@@ -87,7 +106,9 @@ class Worker:
             log.warning("an earlier worker of this name held %d messages; they are back on the queue", messages)
         self._janitor.audit(thoroughly=had_predecessor)
         self._janitor.start()
+        started = time.monotonic()
         self._job.start()
+        self._metrics.booted(time.monotonic() - started, self._fleet.booted(self.name))
         self._job_is = self._job.describe()
 
     def ready(self) -> None:
@@ -101,6 +122,7 @@ class Worker:
         """Do this worker's job for `batch`, from any pool thread."""
         with self._load.of(batch.questions):
             self._job.run(batch, self._events)
+        self._metrics.batch_ended(batch)
 
     def reconnected(self) -> None:
         """The broker was away: what it had in our name then may never have reached us."""
@@ -111,6 +133,7 @@ class Worker:
         self._job.close()
         self._janitor.stop()
         self._heart.stop()
+        self._exporter.close()
         try:
             self._fleet.leave(self.record())
         except LedgerError as trouble:
@@ -123,12 +146,18 @@ class Worker:
             model=self._job.name,
             state=self.state,
             queue=self._queue,
-            gpus=os.environ.get("CUDA_VISIBLE_DEVICES", ""),
+            gpus=self._gpus,
             engine=self._job_is,
             batch_size=self._settings.batch_size,
             settled=self._job.settled,
             batches=self._load.batches,
             gathered=self._load.gathered,
             running=self._load.running,
+            busy=self._hardware.busy(),
+            metrics_at=self._metrics_at,
             launched="MCQUEUE_READY_FD" in os.environ,
         )
+
+
+def _split(gpus: str) -> list[str]:
+    return [each.strip() for each in gpus.split(",") if each.strip() not in {"", "-1"}]

@@ -5,14 +5,18 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import signal
+import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from contract.fleet import Fleet
 from producer.columns import COLUMNS
 from tests.acceptance.conftest import Stack, command
+from tests.metric_names import VLLM
 from tests.support import ROOT, wait_until
 from workers.engines.packaged import prepare
 
@@ -186,3 +190,14 @@ def test_a_worker_killed_in_mid_run_costs_no_question_and_doubles_none(stack: St
     ids = [row["question_id"] for row in rows_of(stack.results / run_id)]
     assert len(ids) == len(set(ids)) == 160
     assert sum(summary_of(stack.results / run_id)["outcomes"].values()) == 160
+
+
+def test_the_workers_metrics_have_vllms_own_beside_ours(stack: Stack) -> None:
+    stack.run_to_results("demo/questions.jsonl", "--limit", "8", "--run", "metrics")
+    (found,) = Fleet(stack.ledger().client).alive()
+    with urllib.request.urlopen(f"http://{found.metrics_at}/metrics", timeout=10) as answer:
+        page = answer.read().decode()
+    names = set(re.findall(r"^([\w:]+)", page, re.MULTILINE))
+    assert names >= VLLM | {"mcqueue_questions_total", "mcqueue_prefill_tokens_total", "process_cpu_seconds_total"}
+    settled = sum(float(each) for each in re.findall(r"^mcqueue_questions_total{.*} (.*)$", page, re.MULTILINE))
+    assert settled >= 8

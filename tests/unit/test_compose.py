@@ -133,10 +133,24 @@ def test_nothing_is_published_beyond_loopback(name: str) -> None:
         assert bare(port).startswith("127.0.0.1:")
 
 
-@pytest.mark.parametrize("name", [name for name in SERVICES if name != "redis"])
+@pytest.mark.parametrize("name", [name for name, service in SERVICES.items() if "build" in service])
 def test_everything_waits_for_redis_and_finds_it(name: str) -> None:
     assert SERVICES[name]["depends_on"] == {"redis": {"condition": "service_healthy"}}
     assert environment(SERVICES[name])["MCQUEUE_REDIS_URL"] == "redis://redis:6379/0"
+
+
+@pytest.mark.parametrize("name", ["prometheus", "grafana"])
+def test_what_is_not_ours_is_pinned_and_started_by_a_profile_of_its_own(name: str) -> None:
+    assert re.fullmatch(r"[\w/]+:v?\d+\.\d+\.\d+", SERVICES[name]["image"])
+    assert SERVICES[name]["profiles"] == ["metrics"]
+
+
+def test_prometheus_asks_the_workers_where_they_serve_their_metrics() -> None:
+    scraped = yaml.safe_load((ROOT / "configs/prometheus/prometheus.yml").read_text())["scrape_configs"][0]
+    port = Settings.model_fields["metrics_port"].default
+    assert [each["url"] for each in scraped["http_sd_configs"]] == [f"http://{name}:{port}/targets" for name in WORKERS]
+    for name in WORKERS:
+        assert environment(SERVICES[name])["MCQUEUE_METRICS_ADDRESS"] == "0.0.0.0"
 
 
 def test_flower_asks_for_a_password_and_only_shows() -> None:

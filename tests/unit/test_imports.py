@@ -33,6 +33,7 @@ CONTRACT_ORDER = (
     "memory",
     "queue",
     "fleet",
+    "metrics",
     "sending",
     "audit",
 )

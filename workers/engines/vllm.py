@@ -294,7 +294,9 @@ def prepare_environment(model: str) -> None:
 def engine_arguments(settings: Settings, model: str) -> dict[str, Any]:
     """vllm_args checked against vLLM's own list, laid over what scoring needs."""
     check_arguments(settings.vllm_args)
-    return {"disable_log_stats": True, "use_tqdm_on_load": False, **settings.vllm_args, "model": model}
+    # vLLM keeps its Prometheus metrics in this process' registry, which the worker exports with its own.
+    unwatched = settings.metrics_port == 0
+    return {"disable_log_stats": unwatched, "use_tqdm_on_load": False, **settings.vllm_args, "model": model}
 
 
 def _sampling(prefill: Prefill) -> Any:

@@ -1,0 +1,94 @@
+"""What Redis knows of queues, runs and workers, as Prometheus metrics; asked anew at every scrape.
+
+Any process may export it, and several do: rules and dashboards take the maximum over those who say the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import redis
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from contract import keys
+from contract.errors import LedgerError
+from contract.fleet import Fleet, WorkerState
+from contract.ledger import Ledger
+from contract.queue import oldest_published_at, queue_lengths
+
+__all__ = ["RedisMetrics", "scrape_targets"]
+
+log = logging.getLogger(__name__)
+
+
+class RedisMetrics(Collector):
+    """Queue depths, ages, open runs and leases. Without Redis it says `mcqueue_redis_up 0` and nothing else."""
+
+    def __init__(self, ledger: Ledger, client: redis.Redis, place: str = "redis") -> None:
+        self._ledger = ledger
+        self._client = client
+        self._fleet = Fleet(client, place)
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """For prometheus_client."""
+        try:
+            found = [*self._queues(), *self._runs()]
+        except (LedgerError, redis.RedisError) as trouble:
+            log.warning("metrics of queues and runs left out: %s", trouble)
+            found = []
+        yield GaugeMetricFamily("mcqueue_redis_up", "Whether Redis answers (1) or not (0).", value=bool(found))
+        yield from found
+
+    def _queues(self) -> Iterator[GaugeMetricFamily]:
+        alive = self._fleet.alive()
+        runs = [self._ledger.run(run_id) for run_id in self._ledger.open_runs()]
+        queues = {each.queue for each in alive if each.queue} | {
+            queue for run in runs for queue in keys.route(run.spec)
+        }
+        depth = GaugeMetricFamily(
+            "mcqueue_queue_messages", "Question batches that wait for a worker.", labels=["queue", "priority"]
+        )
+        age = GaugeMetricFamily(
+            "mcqueue_queue_oldest_age_seconds",
+            "Time since the oldest waiting question batch was published; 0 where none waits.",
+            labels=["queue"],
+        )
+        workers = GaugeMetricFamily(
+            "mcqueue_workers", "Workers whose lease is alive, by state.", labels=["queue", "state"]
+        )
+        states = Counter((each.queue, each.state) for each in alive)
+        for queue in sorted(queues):
+            for priority, messages in queue_lengths(self._client, queue).items():
+                depth.add_metric([queue, priority.name.lower()], messages)
+            oldest = oldest_published_at(self._client, queue)
+            age.add_metric([queue], max(0.0, time.time() - oldest) if oldest else 0.0)
+            for state in WorkerState:
+                workers.add_metric([queue, state.value], states[queue, state])
+        return iter((depth, age, workers))
+
+    def _runs(self) -> Iterator[GaugeMetricFamily]:
+        questions = GaugeMetricFamily(
+            "mcqueue_run_questions",
+            "Questions of runs that are under way, by outcome, `unsettled` included.",
+            labels=["run", "outcome"],
+        )
+        for run_id in self._ledger.open_runs():
+            counts = self._ledger.counts(run_id)
+            for outcome, number in counts.outcomes.items():
+                questions.add_metric([run_id, outcome.value], number)
+            questions.add_metric([run_id, "unsettled"], counts.total - counts.settled)
+        yield questions
+
+
+def scrape_targets(fleet: Fleet) -> list[dict[str, Any]]:
+    """Every live worker's exporter as Prometheus' `http_sd_configs` want it, with the worker's name and queue."""
+    return [
+        {"targets": [each.metrics_at], "labels": {"worker": each.name, "queue": each.queue}}
+        for each in fleet.alive()
+        if each.metrics_at
+    ]

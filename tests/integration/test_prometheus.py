@@ -1,0 +1,114 @@
+"""A real Prometheus finds real workers, scrapes them, and answers every query of the dashboard."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract import Outcome, RedisLedger, Settings
+from contract.fleet import Fleet
+from contract.keys import score_queue
+from contract.priority import Priority
+from contract.queue import make_celery, publish
+from demo.valkey import free_port
+from tests.support import ROOT, SIMULATED_MODEL, make_questions, open_run, wait_until, worker
+
+QUESTIONS = 400
+QUEUE = score_queue(SIMULATED_MODEL)
+#: What a machine without GPU and a simulated engine have nothing of.
+ELSEWHERE = re.compile(r"vllm:|_gpu_|temperature")
+
+
+@contextmanager
+def prometheus(folder: Path, metrics_at: str) -> Iterator[str]:
+    """Prometheus with the configuration of configs/, pointed to our worker; yields its address."""
+    program = shutil.which("prometheus")
+    if program is None:
+        pytest.skip("no Prometheus here: `make tools` installs it on Debian")
+    configuration = (ROOT / "configs/prometheus/prometheus.yml").read_text()
+    configuration = re.sub(r"http://[\w-]+:9400/targets", f"http://{metrics_at}/targets", configuration)
+    configuration = configuration.replace("rules.yml", str(ROOT / "configs/prometheus/rules.yml"))
+    configuration = re.sub(r"(interval:) \d+s", r"\1 1s", configuration)
+    (folder / "prometheus.yml").write_text(configuration)
+    address = f"127.0.0.1:{free_port()}"
+    command = [program, f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'tsdb'}"]
+    with (folder / "prometheus.log").open("wb") as log:
+        child = subprocess.Popen(
+            [*command, f"--web.listen-address={address}"], stdout=log, stderr=log, start_new_session=True
+        )
+        try:
+            yield f"http://{address}"
+        finally:
+            child.terminate()
+            child.wait(timeout=20)
+
+
+def ask(url: str, path: str, **parameters: str) -> Any:
+    query = f"{url}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
+    with urllib.request.urlopen(query, timeout=10) as answer:
+        found = json.load(answer)
+    assert found["status"] == "success"
+    return found["data"]
+
+
+def answers(url: str, query: str) -> list[Any]:
+    found: list[Any] = ask(url, "query", query=query)["result"]
+    return found
+
+
+def test_every_query_of_the_dashboard_is_answered(
+    settings: Settings, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    first = free_port()
+    options: dict[str, Any] = {"metrics_port": first, "batch_size": 16, "simulated": {"call_ms": 60}}
+    with worker(tmp_path / "w0.log", "w0", **options), worker(tmp_path / "w1.log", "w1", **options):
+        fleet = Fleet(redis_ledger.client)
+        wait_until(lambda: all(each.metrics_at for each in fleet.alive()), "both workers to tell their ports")
+        places = {each.name: each.metrics_at for each in fleet.alive()}
+        assert len(set(places.values())) == 2, "two workers on one machine, two ports"
+        with prometheus(tmp_path, places["w0@test"]) as url:
+            wait_until(lambda: _targets(url) == 2, "Prometheus to find and scrape both workers", timeout_s=60)
+            run = open_run(redis_ledger, make_questions(QUESTIONS))
+            ids = [question.id for question, _ in redis_ledger.results(run.run_id)]
+            publish(make_celery(settings), QUEUE, run.run_id, ids, 4, Priority.NORMAL)
+            wait_until(lambda: redis_ledger.counts(run.run_id).finished, "the run to finish", timeout_s=60)
+            counts = redis_ledger.counts(run.run_id)
+            total = f'sum(mcqueue_questions_total{{outcome="{Outcome.CORRECT}"}})'
+            wait_until(
+                lambda: [float(each["value"][1]) for each in answers(url, total)] == [counts.of(Outcome.CORRECT)],
+                "Prometheus to count what the ledger counts",
+            )
+            # A run under way has series that a finished one has not: one that nobody serves stays open.
+            open_run(redis_ledger, make_questions(3), "open")
+            queries = [query.replace("$queue", ".*") for query in _queries()]
+            here = [query for query in queries if not ELSEWHERE.search(query)]
+            for query in set(queries) - set(here):
+                answers(url, query)
+            wait_until(
+                lambda: all(answers(url, query) for query in here),
+                f"an answer to every query; without: {[query for query in here if not answers(url, query)]}",
+            )
+
+
+def _targets(url: str) -> int:
+    try:
+        found = ask(url, "targets")["activeTargets"]
+    except OSError:
+        return 0
+    assert all(each["labels"]["queue"] == QUEUE for each in found)
+    return len({each["labels"]["worker"] for each in found if each["health"] == "up"})
+
+
+def _queries() -> list[str]:
+    dashboard = json.loads((ROOT / "configs/grafana/dashboards/mcqueue.json").read_text())
+    return [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]

@@ -1,0 +1,187 @@
+"""What a worker counts, and the page it is read from."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from contract import Outcome, Settings, Verdict
+from contract.errors import LedgerError
+from demo.valkey import free_port
+from workers.aggregator import Batch, Held, Settlement
+from workers.exporter import Exporter
+from workers.hardware import Gpu, Hardware, Host
+from workers.metrics import BATCH_BUCKETS, HardwareMetrics, WorkerMetrics
+
+SETTINGS = Settings(engine="simulated", model="small", batch_size=16)
+
+
+def read(registry: CollectorRegistry, name: str, **labels: str) -> float | None:
+    return registry.get_sample_value(name, labels)
+
+
+def held(settlement: Settlement, *, redelivered: bool = False) -> Held:
+    request = SimpleNamespace(delivery_info={"redelivered": redelivered})
+    return Held(request, "run", ["q"], 0.0, 6, 1, 0.0, settlement)
+
+
+def verdict(number: int, outcome: Outcome = Outcome.CORRECT, **changes: object) -> Verdict:
+    fields = {"question_id": f"q{number}", "outcome": outcome, "latency_ms": 200.0, "queued_ms": 50.0}
+    return Verdict.model_validate(fields | changes)
+
+
+@pytest.fixture
+def metrics() -> WorkerMetrics:
+    return WorkerMetrics(SETTINGS, "gpu0@host", "score.small", "0")
+
+
+def test_settled_questions_are_counted_by_outcome_with_their_tokens(metrics: WorkerMetrics) -> None:
+    tokens: dict[str, Any] = {"prompt_tokens": 10, "prefill_tokens": 40, "cached_tokens": 30, "completion_tokens": 2}
+    metrics.committed([verdict(1, **tokens), verdict(2, Outcome.FAILED, attempts=3), verdict(3, **tokens)])
+    metrics.committed([])
+    found = metrics.registry
+    assert read(found, "mcqueue_questions_total", outcome="correct") == 2
+    assert read(found, "mcqueue_questions_total", outcome="failed") == 1
+    assert read(found, "mcqueue_questions_total", outcome="wrong") == 0, (
+        "there before the first one, so rates are right"
+    )
+    assert read(found, "mcqueue_prompt_tokens_total") == 20
+    assert read(found, "mcqueue_prefill_tokens_total") == 80
+    assert read(found, "mcqueue_cached_tokens_total") == 60
+    assert read(found, "mcqueue_completion_tokens_total") == 4
+    assert read(found, "mcqueue_question_retries_total") == 2
+
+
+@pytest.mark.parametrize(("questions", "bucket"), [(1, "1"), (3, "4"), (16, "16"), (256, "256"), (257, "+Inf")])
+def test_a_call_is_timed_under_the_bucket_of_its_size(metrics: WorkerMetrics, questions: int, bucket: str) -> None:
+    metrics.committed([verdict(number) for number in range(questions)])
+    assert read(metrics.registry, "mcqueue_generate_seconds_count", questions_le=bucket) == 1
+    assert read(metrics.registry, "mcqueue_generate_seconds_sum", questions_le=bucket) == pytest.approx(0.2)
+
+
+def test_a_batch_is_counted_with_size_fill_flush_and_what_became_of_its_messages(metrics: WorkerMetrics) -> None:
+    messages = [held(Settlement.ACKNOWLEDGE), held(Settlement.REQUEUE), held(Settlement.REQUEUE, redelivered=True)]
+    metrics.batch_ended(Batch(1, messages, questions=12, flush="timeout", waited_s=0.4))
+    found = metrics.registry
+    assert read(found, "mcqueue_batches_total", flush="timeout") == 1
+    assert read(found, "mcqueue_batches_total", flush="size") == 0
+    assert read(found, "mcqueue_batch_questions_bucket", le="8.0") == 0
+    assert read(found, "mcqueue_batch_questions_bucket", le="16.0") == 1
+    assert read(found, "mcqueue_batch_fill_ratio_sum") == 0.75
+    assert read(found, "mcqueue_batch_wait_seconds_sum") == 0.4
+    assert read(found, "mcqueue_messages_returned_total") == 2
+    assert read(found, "mcqueue_messages_redelivered_total") == 1
+
+
+def test_the_histogram_of_batch_sizes_has_the_buckets_that_operators_know() -> None:
+    assert BATCH_BUCKETS == (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
+def test_boots_go_on_counting_over_processes(metrics: WorkerMetrics) -> None:
+    metrics.booted(3.5, boots=4)
+    assert read(metrics.registry, "mcqueue_engine_boots_total") == 4
+    assert read(metrics.registry, "mcqueue_engine_boot_seconds") == 3.5
+
+
+class _Machine:
+    """Two GPUs, of which the second one does not tell its temperature."""
+
+    def gpus(self) -> list[Gpu]:
+        return [Gpu("0", 0.93, 70_000, 80_000, 61.0), Gpu("1", 0.5, 1, 2, None)]
+
+    def host(self) -> Host:
+        return Host(0.25, 1000, 2000, None)
+
+
+def test_gpus_are_told_apart_and_what_nobody_knows_is_left_out() -> None:
+    registry = CollectorRegistry()
+    registry.register(HardwareMetrics(cast(Hardware, _Machine())))
+    assert read(registry, "mcqueue_gpu_utilization_ratio", gpu="0") == 0.93
+    assert read(registry, "mcqueue_gpu_memory_total_bytes", gpu="1") == 2
+    assert read(registry, "mcqueue_gpu_temperature_celsius", gpu="1") is None
+    assert read(registry, "mcqueue_cpu_utilization_ratio") == 0.25
+    assert read(registry, "mcqueue_cpu_temperature_celsius") is None
+
+
+def test_a_machine_without_the_named_gpu_tells_of_none() -> None:
+    hardware = Hardware(["4711"])
+    assert hardware.gpus() == []
+    busy = hardware.busy()
+    assert busy is not None
+    assert 0.0 <= busy <= 1.0
+    assert hardware.host().memory_used_bytes > 1_000_000
+
+
+@pytest.fixture
+def exporters() -> Iterator[list[Exporter]]:
+    made: list[Exporter] = []
+    yield made
+    for each in made:
+        each.close()
+
+
+def fetch(place: str, path: str) -> str:
+    with urllib.request.urlopen(f"http://{place}{path}", timeout=5) as answer:
+        return str(answer.read().decode())
+
+
+def test_workers_on_one_machine_take_ports_next_to_each_other(exporters: list[Exporter]) -> None:
+    first, places = free_port(), []
+    for number in range(3):
+        registry = CollectorRegistry()
+        Counter("mine", "Which one.", ["number"], registry=registry).labels(str(number)).inc()
+        exporters.append(Exporter([registry], targets=list))
+        places.append(exporters[-1].start("127.0.0.1", first))
+    assert len(set(places)) == 3
+    assert all(int(place.removeprefix("127.0.0.1:")) >= first for place in places)
+    for number, place in enumerate(places):
+        assert f'mine_total{{number="{number}"}} 1.0' in fetch(place, "/metrics")
+
+
+def test_without_a_free_port_a_worker_goes_on_without_metrics(
+    exporters: list[Exporter], caplog: pytest.LogCaptureFixture
+) -> None:
+    exporters.append(Exporter([], targets=list))
+    assert exporters[0].start("198.51.100.1", 9400) == "", "not an address of this machine"
+    assert "no metrics: no free port from 9400" in caplog.text
+
+
+def test_the_page_holds_what_libraries_count_in_this_process(exporters: list[Exporter]) -> None:
+    exporters.append(Exporter([], targets=list))
+    page = fetch(exporters[0].start("127.0.0.1", free_port()), "/metrics")
+    assert "process_resident_memory_bytes" in page
+
+
+def test_targets_are_json_and_an_error_of_redis_is_no_empty_list(exporters: list[Exporter]) -> None:
+    def away() -> list[dict[str, object]]:
+        raise LedgerError("Redis is away.")
+
+    targets = [{"targets": ["host:9400"], "labels": {"worker": "w"}}]
+    exporters += [Exporter([], targets=lambda: targets), Exporter([], targets=away)]
+    places = [each.start("127.0.0.1", free_port()) for each in exporters]
+    assert json.loads(fetch(places[0], "/targets")) == targets
+    with pytest.raises(urllib.error.HTTPError, match="503"):
+        fetch(places[1], "/targets")
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        fetch(places[0], "/else")
+
+
+def test_names_and_texts_follow_prometheus_conventions(metrics: WorkerMetrics) -> None:
+    metrics.registry.register(HardwareMetrics(cast(Hardware, _Machine())))
+    page = generate_latest(metrics.registry)
+    families = list(text_string_to_metric_families(page.decode()))
+    assert all(each.name.startswith("mcqueue_") and each.documentation.endswith(".") for each in families)
+    if shutil.which("promtool") is None:
+        pytest.skip("no promtool here: `make tools` installs it on Debian")
+    lint = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, check=False)
+    assert (lint.returncode, lint.stderr.decode()) == (0, "")

@@ -1,0 +1,100 @@
+"""The page that Prometheus reads: this worker's metrics, Redis', the hardware's, and what libraries keep of their own.
+
+`/metrics` is for scraping one worker; `/targets` lists every live worker's exporter (Prometheus' `http_sd_configs`),
+so that a scrape configuration names one worker and finds all.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from socketserver import ThreadingMixIn
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import REGISTRY, CollectorRegistry, disable_created_metrics, make_wsgi_app
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from contract.errors import LedgerError
+
+__all__ = ["Exporter"]
+
+log = logging.getLogger(__name__)
+
+#: Ports tried from the first one on: more than one machine has workers.
+PORTS = 64
+
+
+class Exporter:
+    """Serves `registries` and the process' own registry until closed."""
+
+    def __init__(
+        self, collectors: Iterable[Collector | CollectorRegistry], targets: Callable[[], list[dict[str, Any]]]
+    ) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each counter
+        registry = CollectorRegistry()
+        for each in (*collectors, REGISTRY):
+            registry.register(_Part(each))
+        self._metrics = make_wsgi_app(registry)
+        self._targets = targets
+        self._server: WSGIServer | None = None
+
+    def start(self, address: str, first_port: int) -> str:
+        """Serve on the first free port from `first_port`; return where others find it, `host:port`.
+
+        Where no port is free that is a warning and an empty text: watching must never keep a worker from working.
+        """
+        for port in range(first_port, first_port + PORTS):
+            try:
+                self._server = make_server(address, port, self._answer, _Server, _Quiet)
+            except OSError as trouble:
+                reason = trouble
+                continue
+            threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True).start()
+            return f"{address if address.startswith('127.') else socket.gethostname()}:{port}"
+        log.warning("no metrics: no free port from %d to %d at %s (%s)", first_port, port, address, reason)
+        return ""
+
+    def close(self) -> None:
+        """Stop serving."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+
+    def _answer(self, environ: dict[str, Any], start_response: Any) -> Any:
+        if environ["PATH_INFO"] == "/metrics":
+            return self._metrics(environ, start_response)
+        if environ["PATH_INFO"] != "/targets":
+            start_response("404 Not Found", [("Content-Type", "text/plain")])
+            return [b"/metrics or /targets\n"]
+        try:
+            content, status = json.dumps(self._targets()).encode(), "200 OK"
+        except LedgerError as trouble:
+            content, status = str(trouble).encode(), "503 Service Unavailable"
+        start_response(status, [("Content-Type", "application/json")])
+        return [content]
+
+
+class _Part(Collector):
+    """A collector or a whole registry as part of another one, whose names nobody compares."""
+
+    def __init__(self, part: Collector | CollectorRegistry) -> None:
+        self._part = part
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._part.collect()
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+    #: Else two workers could hold the same port.
+    allow_reuse_address = False
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 - the base class' name
+        """Scrapes are no news."""
