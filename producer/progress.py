@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self
 
-from rich.console import Console, Group
+from rich.console import Console, Group, JustifyMethod
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -16,9 +17,20 @@ from rich.text import Text
 
 from contract.ledger import Counts
 from contract.verdict import Outcome
+from producer.crew import Member
+from producer.stats import Tally
 
 __all__ = ["BarScreen", "LineScreen", "Pace", "Screen", "Snapshot", "screen_for"]
 
+#: Of the workers' table.
+COLUMNS: dict[str, JustifyMethod] = {
+    "worker": "left",
+    "state": "left",
+    "queue": "left",
+    "questions/s": "right",
+    "batch fill": "right",
+    "busy": "right",
+}
 #: Plain lines come this far apart, in seconds.
 LINE_EVERY_S = 5.0
 
@@ -62,7 +74,9 @@ class Snapshot:
     counts: Counts
     lately: float
     mean: float
-    workers: int
+    crew: Sequence[Member] = ()
+    #: Messages that wait on the run's queues.
+    queued: int = 0
 
     @property
     def left_s(self) -> float | None:
@@ -77,16 +91,35 @@ class Snapshot:
 
     def details(self) -> str:
         """Everything but the bar, on one line."""
-        keyed = self.counts.settled - self.counts.of(Outcome.ANSWERED)
-        accuracy = f"accuracy {self.counts.of(Outcome.CORRECT) / keyed:.3f}" if keyed else "no accuracy yet"
-        left = f"{_duration(self.left_s)} left" if self.left_s is not None else "time left unknown"
-        workers = f"{self.workers} worker{'s' if self.workers != 1 else ''}"
         pace = f"{self.lately:,.1f}/s now, {self.mean:,.1f}/s mean"
-        return f"{pace} · {self.outcomes()} · {accuracy} · {workers} · {left}"
+        parts = (pace, self.outcomes(), self.accuracy(), self.workers(), f"{self.queued:,} queued", self.left())
+        return " · ".join(parts)
+
+    def accuracy(self) -> str:
+        """So far, with its 95 % interval."""
+        found = Tally.of_counts(self.counts).over_all()
+        return f"accuracy {found.value:.3f} ({found.low:.3f} to {found.high:.3f})" if found else "no accuracy yet"
+
+    def workers(self) -> str:
+        """`2 workers, fill 98 %, busy 91 %`, the shares being means."""
+        parts = [f"{len(self.crew)} worker{'s' if len(self.crew) != 1 else ''}"]
+        for name, shares in (("fill", [each.fill for each in self.crew]), ("busy", [each.busy for each in self.crew])):
+            known = [each for each in shares if each is not None]
+            parts += [f"{name} {percent(sum(known) / len(known))}"] if known else []
+        return ", ".join(parts)
+
+    def left(self) -> str:
+        """`1:30 left`."""
+        return f"{_duration(self.left_s)} left" if self.left_s is not None else "time left unknown"
 
     def line(self) -> str:
         """Everything on one line."""
         return f"{self.run_id}: {self.counts.settled:,}/{self.counts.total:,} · {self.details()}"
+
+
+def percent(share: float | None) -> str:
+    """`98 %`; a dash where nothing is known."""
+    return "–" if share is None else f"{100 * share:.0f} %"
 
 
 def _duration(seconds: float) -> str:
@@ -161,11 +194,24 @@ class BarScreen:
             ProgressBar(total=counts.total, completed=counts.settled, width=40),
             Text(f"{counts.settled:,}/{counts.total:,}"),
         )
-        self._live.update(Group(first, Text(snapshot.details(), style="dim")))
+        details = Text(snapshot.details(), style="dim")
+        self._live.update(Group(first, details, *(_crew_table(crew) for crew in [snapshot.crew] if crew)))
 
     def say(self, message: str) -> None:
         """One line above the bar."""
         self._console.print(message, markup=False, highlight=False)
+
+
+def _crew_table(crew: Sequence[Member]) -> Table:
+    """A row per worker: what keeps it busy, and how busy."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for name, justify in COLUMNS.items():
+        table.add_column(name, justify=justify)
+    for each in crew:
+        pace = "–" if each.questions_per_s is None else f"{each.questions_per_s:,.1f}"
+        busy = f"{percent(each.busy)} {'GPU' if each.on_gpu else 'cores'}"
+        table.add_row(*map(Text, (each.name, each.state, each.queue, pace, percent(each.fill), busy)))
+    return table
 
 
 def screen_for(console: Console) -> Screen:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from contract import keys
 from contract.errors import LedgerError, RedisUnreachable
+from contract.fleet import WorkerRecord
 from contract.ledger import Counts, Ledger, Run, RunState
 from producer.broker import Broker
+from producer.crew import Crew
 from producer.progress import Pace, Screen, Snapshot
 
 __all__ = ["START_WORKERS", "Clock", "watch"]
@@ -65,6 +67,7 @@ class _Watcher:
     run: Run
     screen: Screen
     pace: Pace = field(default_factory=Pace)
+    crew: Crew = field(default_factory=Crew)
     away_since: float | None = None
     no_worker_since: float | None = None
     no_worker_next: float = 0.0
@@ -85,12 +88,15 @@ class _Watcher:
 
     def _look(self, now: float) -> Counts:
         counts = self.ledger.counts(self.run.run_id)
-        workers = {queue: len(self.broker.workers(queue)) for queue in keys.route(self.run.spec)}
+        queues = keys.route(self.run.spec)
+        workers = {queue: self.broker.workers(queue) for queue in queues}
         if self.away_since is not None:
             self.screen.say(f"Redis is back after {now - self.away_since:.0f} s.")
             self.away_since = None
         self.pace.observe(now, counts.settled)
-        self.screen.show(Snapshot(self.run.run_id, counts, self.pace.lately, self.pace.mean, sum(workers.values())))
+        crew = self.crew.look(each for of_queue in workers.values() for each in of_queue)
+        queued = sum(map(self.broker.queue_length, queues))
+        self.screen.show(Snapshot(self.run.run_id, counts, self.pace.lately, self.pace.mean, crew, queued))
         if not counts.finished:
             self._mind_halt(counts)
         if not counts.finished and not counts.halted:
@@ -105,8 +111,8 @@ class _Watcher:
             self.screen.say(f"The run is {counts.state}. {resume}" if counts.halted else "The run goes on.")
         self.state = counts.state
 
-    def _mind_workers(self, now: float, workers: Mapping[str, int]) -> None:
-        unserved = [queue for queue, number in workers.items() if not number]
+    def _mind_workers(self, now: float, workers: Mapping[str, Sequence[WorkerRecord]]) -> None:
+        unserved = [queue for queue, of_queue in workers.items() if not of_queue]
         if not unserved:
             self.no_worker_since = None
             return

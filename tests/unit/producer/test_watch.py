@@ -19,6 +19,7 @@ from contract.memory import MemoryLedger
 from contract.settings import Settings
 from contract.verdict import Outcome, Verdict
 from producer.broker import MemoryBroker
+from producer.crew import Crew, Member
 from producer.progress import BarScreen, LineScreen, Pace, Snapshot, screen_for
 from producer.readers import Source
 from producer.runconfig import RunConfig
@@ -230,17 +231,24 @@ def test_the_pace_is_over_the_window_and_over_all() -> None:
     assert pace.mean == pytest.approx(2.0)
 
 
+CREW = (
+    Member("cpu0@here", "ready", "score.small", 12.5, 0.5, 0.9, on_gpu=False),
+    Member("gpu0@there", "ready", "score.small", 80.0, 1.0, 0.7, on_gpu=True),
+    Member("gpu1@there", "booting", "score.small", None, None, None, on_gpu=True),
+)
+
+
 def snapshot(settled: int = 0, lately: float = 0.0) -> Snapshot:
     outcomes = {Outcome.CORRECT: settled - 1, Outcome.FAILED: 1} if settled else {}
-    return Snapshot("run-1", Counts(total=1000, todo=1000 - settled, outcomes=outcomes), lately, 2.5, 1)
+    return Snapshot("run-1", Counts(total=1000, todo=1000 - settled, outcomes=outcomes), lately, 2.5, CREW, 12)
 
 
 @pytest.mark.parametrize(
     ("shown", "wanted"),
     [
         (snapshot(), "run-1: 0/1,000 · 0.0/s now, 2.5/s mean"),
-        (snapshot(), "no accuracy yet · 1 worker · 6:40 left"),
-        (snapshot(500, 10.0), "correct 499 · wrong 0 · unanswered 0 · failed 1 · accuracy 0.998"),
+        (snapshot(), "no accuracy yet · 3 workers, fill 75 %, busy 80 % · 12 queued · 6:40 left"),
+        (snapshot(500, 10.0), "correct 499 · wrong 0 · unanswered 0 · failed 1 · accuracy 0.998 (0.989 to 1.000)"),
         (snapshot(500, 10.0), "0:50 left"),
         (snapshot(500, 0.01), "13:53:20 left"),
     ],
@@ -271,3 +279,37 @@ def test_a_terminal_gets_a_bar_and_anything_else_lines() -> None:
 
     assert "a remark" in out.getvalue()
     assert "500/1,000" in out.getvalue()
+    shown = [" ".join(line.split()) for line in out.getvalue().splitlines()]
+    assert "cpu0@here ready score.small 12.5 50 % 90 % cores" in shown
+    assert "gpu0@there ready score.small 80.0 100 % 70 % GPU" in shown
+    assert "gpu1@there booting score.small – – – GPU" in shown
+
+
+def record(at: float, batches: int, gathered: int, pid: int = 1) -> WorkerRecord:
+    return WorkerRecord(
+        name="w", model="m", queue="score.m", state=WorkerState.READY, pid=pid, process_started=1, batch_size=16,
+        batches=batches, gathered=gathered, busy=0.5, seen_at=at,
+    )  # fmt: skip
+
+
+def test_a_workers_pace_and_fill_are_those_of_the_last_seconds() -> None:
+    crew = Crew(window_s=10)
+    (first,) = crew.look([record(0, 10, 40)])
+    assert (first.questions_per_s, first.fill, first.busy) == (None, 40 / 160, 0.5)
+    for second in range(2, 22, 2):
+        (last,) = crew.look([record(second, 10 + second, 40 + 16 * second)])
+    assert (last.questions_per_s, last.fill) == (16.0, 1.0)
+
+
+def test_a_worker_that_rests_keeps_the_fill_of_its_batches_and_has_no_pace() -> None:
+    crew = Crew(window_s=10)
+    for second in range(0, 40, 2):
+        (last,) = crew.look([record(second, 4, 48)])
+    assert (last.questions_per_s, last.fill) == (0.0, 0.75)
+
+
+def test_a_worker_that_came_back_under_its_name_is_another_one() -> None:
+    crew = Crew()
+    crew.look([record(0, 10, 40)])
+    (fresh,) = crew.look([record(4, 0, 0, pid=2)])
+    assert (fresh.questions_per_s, fresh.fill) == (None, None)
