@@ -52,12 +52,14 @@ COLUMNS = (
     "metadata",
 )
 UNSETTLED = "unsettled"
+#: Made once: `json.dumps` with options makes one per call.
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 #: Outcomes where the model was heard, on a question with a key.
 _HEARD = frozenset({Outcome.CORRECT, Outcome.WRONG, Outcome.UNANSWERED})
 
 
-def result_row(run: Run, question: Question, verdict: Verdict | None) -> list[str]:
-    """Cells in the order of COLUMNS; what is not known is an empty cell."""
+def result_row(run: Run, question: Question, verdict: Verdict | None) -> list[Any]:
+    """Cells in the order of COLUMNS: texts and numbers, and None for what is not known (to `csv`, an empty cell)."""
     cells: dict[str, Any] = {
         "run_id": run.run_id,
         "question_id": question.id,
@@ -66,11 +68,11 @@ def result_row(run: Run, question: Question, verdict: Verdict | None) -> list[st
         "answer": ",".join(question.right) or None,
         "mode": run.spec.mode.value,
         "model": run.spec.model,
-        "metadata": question.metadata or None,
+        "metadata": _json(question.metadata),
     }
     if verdict is not None:
         cells |= _verdict_cells(question, verdict)
-    return [_text(cells.get(name)) for name in COLUMNS]
+    return list(map(cells.get, COLUMNS))
 
 
 def iso(seconds: float) -> str:
@@ -82,18 +84,18 @@ def _verdict_cells(question: Question, verdict: Verdict) -> dict[str, Any]:
     known = question.answer is not None and verdict.outcome in _HEARD
     return {
         "outcome": verdict.outcome.value,
-        "correct": verdict.outcome is Outcome.CORRECT if known else None,
+        "correct": _word(verdict.outcome is Outcome.CORRECT if known else None),
         "choice": verdict.choice,
         "choice_text": question.choice_text(verdict.choice) if verdict.choice in question.labels else None,
         "confidence": _rounded(verdict.confidence),
         "margin": _rounded(verdict.margin),
-        "choice_scores": {label: _rounded(score) for label, score in verdict.choice_scores.items()} or None,
+        "choice_scores": _json({label: _rounded(score) for label, score in verdict.choice_scores.items()}),
         "raw_text": verdict.raw_text,
         "rule": verdict.rule,
-        "retrieved_ids": [each.id for each in verdict.passages] or None,
-        "retrieval_scores": [_rounded(each.score) for each in verdict.passages] or None,
-        "retrieval_hit": verdict.retrieval_hit,
-        "truncated": verdict.truncated or verdict.passages_left_out > 0,
+        "retrieved_ids": _json([each.id for each in verdict.passages]),
+        "retrieval_scores": _json([_rounded(each.score) for each in verdict.passages]),
+        "retrieval_hit": _word(verdict.retrieval_hit),
+        "truncated": _word(verdict.truncated or verdict.passages_left_out > 0),
         "prompt_tokens": verdict.prompt_tokens,
         "completion_tokens": verdict.completion_tokens,
         "attempts": verdict.attempts,
@@ -115,11 +117,9 @@ def _rounded(value: float | None, digits: int = 6) -> float | str | None:
     return str(value)
 
 
-def _text(cell: Any) -> str:
-    if cell is None:
-        return ""
-    if isinstance(cell, bool):
-        return "true" if cell else "false"
-    if isinstance(cell, dict | list):
-        return json.dumps(cell, ensure_ascii=False, separators=(",", ":"))
-    return str(cell)
+def _word(fact: bool | None) -> str | None:
+    return None if fact is None else "true" if fact else "false"
+
+
+def _json(cell: dict[str, Any] | list[Any]) -> str | None:
+    return _ENCODER.encode(cell) if cell else None

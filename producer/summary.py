@@ -31,7 +31,6 @@ class Summary:
     run: Run
     #: What it is, should questions turn out to be unsettled.
     state: RunState = RunState.RUNNING
-    tally: Tally = field(default_factory=Tally)
     #: By subject; questions without one are under the empty name.
     subjects: defaultdict[str, Tally] = field(default_factory=lambda: defaultdict(Tally))
     #: None where the run had no retrieval.
@@ -66,7 +65,6 @@ class Summary:
     def watching(self, results: Iterable[tuple[Question, Verdict | None]]) -> Iterator[tuple[Question, Verdict | None]]:
         """`results`, each taken into account as it passes."""
         for question, verdict in results:
-            self.tally.add(question, verdict)
             self.subjects[question.subject or ""].add(question, verdict)
             if self.retrieval is not None:
                 self.retrieval.add(question, verdict)
@@ -74,6 +72,11 @@ class Summary:
                 self._add(verdict)
                 self._add_judgement(question, verdict)
             yield question, verdict
+
+    @property
+    def tally(self) -> Tally:
+        """All subjects together."""
+        return Tally.over(self.subjects.values())
 
     def _add(self, verdict: Verdict) -> None:
         self.prompt_tokens += verdict.prompt_tokens

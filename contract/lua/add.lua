@@ -6,15 +6,18 @@
 if redis.call('EXISTS', KEYS[1]) == 0 then
   return false
 end
-local new = 0
+local new = {}
 for i = 2, #ARGV, 2 do
   if redis.call('HSETNX', KEYS[2], ARGV[i], ARGV[i + 1]) == 1 then
-    redis.call('RPUSH', KEYS[3], ARGV[i])
-    redis.call('SADD', KEYS[4], ARGV[i])
-    new = new + 1
+    new[#new + 1] = ARGV[i]
   end
 end
-if new > 0 and redis.call('EXISTS', KEYS[6]) == 0 then
+for first = 1, #new, 1000 do  -- Lua hands over some 8,000 arguments at most
+  local ids = {unpack(new, first, math.min(first + 999, #new))}
+  redis.call('RPUSH', KEYS[3], unpack(ids))
+  redis.call('SADD', KEYS[4], unpack(ids))
+end
+if #new > 0 and redis.call('EXISTS', KEYS[6]) == 0 then
   redis.call('SADD', KEYS[5], ARGV[1])
 end
-return new
+return #new

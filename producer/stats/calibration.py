@@ -68,7 +68,17 @@ class Calibration:
             return
         if shares := probabilities(question.labels, verdict.choice_scores):
             self.distributions += 1
-            self.distance += sum((p - (label == question.answer)) ** 2 for label, p in shares.items())
+            # Σ (p - y)², y being 1 for the key and 0 for the others
+            self.distance += sum([p * p for p in shares.values()]) + 1 - 2 * shares[question.answer]
+
+    def include(self, other: Calibration) -> None:
+        """Count what `other` has counted."""
+        for mine, theirs in zip(self.bins, other.bins, strict=True):
+            mine.count += theirs.count
+            mine.right += theirs.right
+            mine.claimed += theirs.claimed
+        self.distributions += other.distributions
+        self.distance += other.distance
 
     @property
     def of(self) -> int:
@@ -111,9 +121,10 @@ def probabilities(labels: Sequence[str], scores: Mapping[str, float]) -> dict[st
     Empty where a label has no score or the scores are no distribution: NaN, infinite, or all minus infinity.
     """
     wanted = [scores.get(label, math.nan) for label in labels]
-    if not all(score < math.inf for score in wanted) or max(wanted) == -math.inf:
+    highest = max(wanted)
+    if not all(score < math.inf for score in wanted) or highest == -math.inf:
         return {}
-    weights = [math.exp(score - max(wanted)) for score in wanted]
+    weights = [math.exp(score - highest) for score in wanted]
     total = sum(weights)
     return {label: weight / total for label, weight in zip(labels, weights, strict=True)}
 

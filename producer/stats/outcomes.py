@@ -7,6 +7,7 @@ ones count as not right; and over the **answered** ones among them. Questions wi
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +39,18 @@ class Tally:
         (self.keyless if question.answer is None else self.keyed)[verdict.outcome] += 1
         self.truncated += verdict.truncated
         self.calibration.add(question, verdict)
+
+    @classmethod
+    def over(cls, parts: Iterable[Tally]) -> Tally:
+        """What all `parts` have counted."""
+        whole = cls()
+        for part in parts:
+            whole.keyed.update(part.keyed)
+            whole.keyless.update(part.keyless)
+            whole.unsettled += part.unsettled
+            whole.truncated += part.truncated
+            whole.calibration.include(part.calibration)
+        return whole
 
     @classmethod
     def of_counts(cls, counts: Counts) -> Tally:
