@@ -1,4 +1,4 @@
-"""`python -m workers up|run|check|prepare`, `drain|restart` by name, and `tokens|rescore|stability` of a run."""
+"""`python -m workers up|run|check|prepare`, `drain|restart` by name, and `tokens|rescore|stability|tune` of a run."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from workers.launcher import Supervisor, bind, node_name, worker_command
 from workers.placing import Layers, plan_host, plan_retrieval, plan_worker
 from workers.retrieval.build import build_index
 from workers.screen import make_screen
+from workers.tuned import Effort, tune_by, write_deploy_file
 
 __all__ = ["main"]
 
@@ -170,6 +171,43 @@ def check_stability(config: Path | None, overrides: tuple[str, ...], run_id: str
         margin = "" if flip.margin is None else f", margin {flip.margin:.4f}"
         click.echo(f"{flip.question_id}: {flip.in_batch} in its batch, {flip.alone} alone{margin}")
     click.echo(f"{len(flips)} of {asked} questions came out otherwise alone")
+
+
+@main.command(name="tune")
+@settings_options
+@click.argument("run_id")
+@click.option("--time-limit", type=click.FloatRange(min=1), default=240, show_default=True, help="Seconds to try for.")
+@click.option("--sample", type=click.IntRange(min=2), default=64, show_default=True, help="Questions per trial.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("tuned.yaml"),
+    show_default=True,
+    help="Deploy file to write.",
+)
+def tune_for_run(
+    config: Path | None,
+    overrides: tuple[str, ...],
+    run_id: str,
+    time_limit: float,
+    sample: int,
+    seed: int,
+    out: Path,
+) -> None:
+    """Try batch and engine settings on a sample of RUN_ID's questions; write the best into a deploy file.
+
+    RUN_ID is any run in the ledger, asked or not: it says which questions, how they are asked, and of which model.
+    """
+    settings = load_settings(config, overrides)
+    ledger = RedisLedger.connect(settings)
+    run = ledger.run(run_id)
+    plans, _ = plan_host([settings], visible_gpus(), _cpu_cores(), Layers())
+    os.environ.update(plans[0].environment)
+    found = tune_by(settings, run, ledger, Effort(time_limit, sample, seed), functools.partial(click.echo, err=True))
+    write_deploy_file(out, config, run, found)
+    click.echo(f"{out}: " + ", ".join(f"{name} {value}" for name, value in found.chosen().items()))
 
 
 @main.command(name="prepare")

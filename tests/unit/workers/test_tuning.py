@@ -1,0 +1,115 @@
+"""What tuning tries, what it takes for the best, and what it writes down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from contract import MemoryLedger, Mode, Question
+from contract.errors import EngineError, InputError
+from contract.settings import load_settings
+from contract.spec import Sampling
+from tests.support import make_question, make_questions, make_spec, open_run
+from workers.engines.encoding import PromptEncoder
+from workers.engines.simulated import SimulatedEngine
+from workers.pipeline import Item
+from workers.tuned import write_deploy_file
+from workers.tuning import Lengths, Shape, Trial, Tuned, best_of, lengths, marked, score_in_batches, tune
+
+
+class Words:
+    """A tokenizer whose tokens are words."""
+
+    chat_template = None
+
+    def __call__(self, texts: list[str], **_: bool) -> dict[str, list[list[int]]]:
+        return {"input_ids": [list(range(len(text.split()))) for text in texts]}
+
+
+ENCODER = PromptEncoder(Words())
+NEEDS = Lengths(questions=20, median=9, p95=10, longest=12, beyond_p95=0)
+
+
+def question_of(words: int) -> Question:
+    return make_question(words, question="word " * words)
+
+
+def test_lengths_are_those_of_prompt_and_longest_choice_and_the_token_that_vllm_always_writes() -> None:
+    found = lengths(make_spec(), [question_of(10)], ENCODER)
+    assert found.longest == len(["Question:"]) + 10 + len(["Answer:"]) + 1 + 1
+
+
+def test_lengths_of_a_mode_that_writes_have_room_for_all_of_the_text() -> None:
+    spec = make_spec(mode=Mode.GENERATE, sampling=Sampling(max_tokens=100))
+    assert lengths(spec, [question_of(10)], ENCODER).longest == 12 + 100
+
+
+def test_questions_beyond_a_context_of_the_95th_percentile_are_counted() -> None:
+    many = [question_of(10) for _ in range(97)] + [question_of(500) for _ in range(3)]
+    found = lengths(make_spec(), many, ENCODER)
+    assert (found.p95, found.longest, found.beyond_p95) == (14, 504, 3)
+
+
+def test_nothing_can_be_tuned_by_no_question() -> None:
+    with pytest.raises(InputError, match="no question"):
+        lengths(make_spec(), [], ENCODER)
+
+
+def test_what_is_faster_by_noise_alone_does_not_replace_an_earlier_setting() -> None:
+    trials = [Trial(Shape(size, 2), {}, speed) for size, speed in ((16, 100.0), (32, 101.0), (64, 110.0), (128, 111.0))]
+    assert best_of(trials).shape.batch_size == 64
+
+
+def test_a_setting_that_failed_is_never_the_best() -> None:
+    assert best_of([Trial(Shape(16, 2), {}, failure="no memory"), Trial(Shape(32, 2), {}, 5.0)]).shape.batch_size == 32
+
+
+def test_a_trial_counts_every_question_once_and_fails_with_the_engine() -> None:
+    items = [Item(question, make_spec()) for question in make_questions(40)]
+    engine = SimulatedEngine(load_settings(None, ["simulated.call_ms=1"]))
+    with pytest.raises(EngineError):
+        score_in_batches(engine, items, Shape(16, 2))
+    engine.start()
+    found = score_in_batches(engine, items, Shape(16, 2))
+    assert found.questions_per_s > 0
+    assert found.batch_s >= 0.001
+
+
+def test_trials_have_prompts_of_their_own_so_that_none_reads_anothers_from_the_cache() -> None:
+    spec = make_spec()
+    assert marked(spec, "Trial 1.").prompt.text == f"Trial 1.\n{spec.prompt.text}"
+
+
+def test_time_that_is_over_ends_the_trials_but_for_the_first() -> None:
+    settings = load_settings(None, ["engine=simulated"])
+    found = tune(settings, make_spec(), make_questions(20), NEEDS, limit_s=0.0)
+    assert [each.shape for each in found.trials] == [Shape(settings.batch_size, settings.batches_in_flight)]
+    assert found.max_model_len == 64
+
+
+def test_an_engine_that_does_not_boot_is_told_and_not_a_result() -> None:
+    settings = load_settings(None, ["engine=simulated", "simulated.crash_text=Question"])
+    with pytest.raises(EngineError, match="No setting could be tried: EngineError: simulated fault"):
+        tune(settings, make_spec(), make_questions(20), NEEDS, limit_s=0.0)
+
+
+def test_the_deploy_file_has_the_base_with_what_won_and_says_how_it_was_found(tmp_path: Path) -> None:
+    base = tmp_path / "base.yaml"
+    base.write_text("hf_model_id: some/model\nbatch_size: 32\nvllm_args:\n  dtype: bfloat16\n")
+    best = Trial(Shape(64, 4), {"max_num_seqs": 128}, questions_per_s=12.5, batch_s=0.8)
+    found = Tuned(NEEDS, [Trial(Shape(32, 2), {}, 10.0), best], best, max_model_len=512, batch_timeout_s=0.4)
+    run = open_run(MemoryLedger(), make_questions(2))
+    write_deploy_file(tmp_path / "tuned.yaml", base, run, found)
+    text = (tmp_path / "tuned.yaml").read_text()
+    assert text.startswith(f"# python -m workers tune {run.run_id}, ")
+    assert "12.50" in text.split("hf_model_id")[0]
+    assert yaml.safe_load(text) == {
+        "hf_model_id": "some/model",
+        "batch_size": 64,
+        "batches_in_flight": 4,
+        "batch_timeout": 0.4,
+        "vllm_args": {"dtype": "bfloat16", "max_num_seqs": 128, "max_model_len": 512},
+    }
+    assert load_settings(tmp_path / "tuned.yaml").batch_size == 64

@@ -1,0 +1,266 @@
+"""Which batch and engine settings suit these questions, this model and this machine? Found by trying.
+
+One setting at a time: first batches, on the engine as the deploy file has it; then the engine's own sizes, each with a
+boot of its own. The best so far stays. Every trial scores the same questions, in prompts that begin with the trial's
+number, so that none finds another's in the prefix cache.
+"""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from contract.errors import EngineError, InputError
+from contract.ledger import chunks
+from contract.order import arrangements
+from contract.prompts import build_prompt
+from contract.question import Question
+from contract.settings import Settings
+from contract.spec import Prompt, RunSpec
+from contract.verdict import Outcome
+from workers.engines import make_engine
+from workers.engines.base import Engine
+from workers.engines.encoding import Encoded, PromptEncoder
+from workers.pipeline import Item, score_batch
+from workers.scoring import MODES
+
+__all__ = ["Lengths", "Shape", "Trial", "Tuned", "best_of", "lengths", "marked", "score_in_batches", "tune"]
+
+#: Batches that are tried; in flight only as many as keep the same number of questions under way, and more.
+SHAPES = ((16, 2), (16, 4), (32, 2), (64, 2), (128, 2), (256, 2))
+#: vLLM's own sizes, by the name of the argument.
+SIZES = {"max_num_seqs": (64, 128, 256, 512), "max_num_batched_tokens": (2048, 4096, 8192, 16384)}
+#: Token counts are rounded up to this, as caches are kept in blocks.
+BLOCK = 64
+#: What is less than this is within the noise of a trial.
+WORTH_IT = 1.03
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How questions are cut into generate calls."""
+
+    batch_size: int
+    batches_in_flight: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What one setting came to."""
+
+    shape: Shape
+    engine: Mapping[str, Any]
+    questions_per_s: float = 0.0
+    tokens_per_s: float = 0.0
+    #: Median of what a batch, and so each question in it, took.
+    batch_s: float = 0.0
+    #: Why there are no figures, if so.
+    failure: str = ""
+
+    def row(self) -> dict[str, Any]:
+        """For a table."""
+        return {**asdict(self.shape), **self.engine, **{name: getattr(self, name) for name in FIGURES}}
+
+
+FIGURES = ("questions_per_s", "tokens_per_s", "batch_s", "failure")
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Tokens that questions need of the model's context: the longest prompt with its continuation, or its text."""
+
+    questions: int
+    median: int
+    p95: int
+    longest: int
+    #: Questions that a context of `p95` would not hold.
+    beyond_p95: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """The settings that won, with all that was tried."""
+
+    needs: Lengths
+    trials: list[Trial]
+    best: Trial
+    max_model_len: int
+    batch_timeout_s: float
+
+    def chosen(self) -> dict[str, Any]:
+        """What a deploy file says of it."""
+        return {
+            "batch_size": self.best.shape.batch_size,
+            "batches_in_flight": self.best.shape.batches_in_flight,
+            "batch_timeout": self.batch_timeout_s,
+            "vllm_args": {"max_model_len": self.max_model_len, **self.best.engine},
+        }
+
+
+def tune(
+    settings: Settings,
+    spec: RunSpec,
+    questions: Sequence[Question],
+    needs: Lengths,
+    limit_s: float,
+    on_trial: Callable[[Trial], None] = lambda _: None,
+) -> Tuned:
+    """Try settings on `questions` until everything was tried or `limit_s` is over, and return the best.
+
+    A trial that has begun is finished. Raises EngineError if the deploy file's own settings cannot be tried.
+    """
+    until = time.monotonic() + limit_s
+    trials: list[Trial] = []
+    context = _rounded_up(needs.p95)
+    base = {name: settings.vllm_args[name] for name in SIZES if name in settings.vllm_args}
+    shape = Shape(settings.batch_size, settings.batches_in_flight)
+    shapes = [shape, *(Shape(*each) for each in SHAPES if each[0] <= len(questions))]
+    for engine, asked in _plan(base, list(dict.fromkeys(shapes)), trials):
+        if time.monotonic() > until and trials:
+            break
+        arguments = {**settings.vllm_args, **engine, "max_model_len": context}
+        with _apart(settings.model_copy(update={"vllm_args": arguments})) as measure:
+            for each in asked:
+                if time.monotonic() > until and trials:
+                    break
+                trials.append(_tried(measure, spec, questions, Trial(each, engine), len(trials)))
+                on_trial(trials[-1])
+    best = best_of(trials)
+    if not best.questions_per_s:
+        raise EngineError(f"No setting could be tried: {trials[0].failure}")
+    # While a batch runs, the next one gathers; to wait longer than half of that gains nothing.
+    timeout_s = min(1.0, max(0.02, round(best.batch_s / 2, 2)))
+    return Tuned(needs, trials, best, context, timeout_s)
+
+
+def best_of(trials: Sequence[Trial]) -> Trial:
+    """The fastest; an earlier one wins what is within the noise of a trial."""
+    best = trials[0]
+    for trial in trials[1:]:
+        if trial.questions_per_s > best.questions_per_s * WORTH_IT:
+            best = trial
+    return best
+
+
+def lengths(spec: RunSpec, questions: Iterable[Question], encoder: PromptEncoder) -> Lengths:
+    """How long the questions are in tokens, answer included. Raises InputError where none can be asked."""
+    found = sorted(_length(spec, question, encoder) for question in questions)
+    if not found:
+        raise InputError("There is no question to tune by.")
+    p95 = found[min(len(found) - 1, math.ceil(0.95 * len(found)) - 1)]
+    return Lengths(
+        questions=len(found),
+        median=found[len(found) // 2],
+        p95=p95,
+        longest=found[-1],
+        beyond_p95=sum(each > _rounded_up(p95) for each in found),
+    )
+
+
+def score_in_batches(engine: Engine, items: Sequence[Item], shape: Shape) -> Trial:
+    """Score `items` in batches of that shape and say how fast; a question that fails is an EngineError."""
+    batches = list(chunks(items, shape.batch_size))
+    seconds: list[float] = []
+
+    def run(batch: list[Item]) -> int:
+        started = time.monotonic()
+        verdicts = score_batch(batch, engine)
+        seconds.append(time.monotonic() - started)
+        for verdict in verdicts:
+            if verdict.outcome is Outcome.FAILED and verdict.error and verdict.error.type != "RequestRejected":
+                raise EngineError(f"{verdict.error.type}: {verdict.error.message}")
+        return sum(each.prefill_tokens + each.completion_tokens for each in verdicts)
+
+    started = time.monotonic()
+    with ThreadPoolExecutor(shape.batches_in_flight) as pool:
+        tokens = sum(pool.map(run, batches))
+    wall_s = time.monotonic() - started
+    return Trial(shape, {}, len(items) / wall_s, tokens / wall_s, statistics.median(seconds))
+
+
+def marked(spec: RunSpec, mark: str) -> RunSpec:
+    """`spec` with prompts that begin with `mark`: another prefix, and so nothing of it in the prefix cache."""
+    prompt = Prompt(name=spec.prompt.name, text=f"{mark}\n{spec.prompt.text}")
+    return spec.model_copy(update={"prompt": prompt})
+
+
+def _plan(
+    base: Mapping[str, Any], shapes: Sequence[Shape], trials: Sequence[Trial]
+) -> Iterator[tuple[dict[str, Any], Sequence[Shape]]]:
+    """Engine sizes and the shapes to try on them; each step builds on the best of the `trials` so far."""
+    yield dict(base), shapes
+    for name, values in SIZES.items():
+        settled = best_of(trials)
+        for value in values:
+            if value != settled.engine.get(name):
+                yield {**settled.engine, name: value}, [settled.shape]
+
+
+Measure = Callable[[Sequence[Item], Shape], Trial]
+
+
+def _tried(measure: Measure, spec: RunSpec, questions: Sequence[Question], wanted: Trial, number: int) -> Trial:
+    asked = marked(spec, f"Trial {number}.")
+    try:
+        found = measure([Item(question, asked) for question in questions], wanted.shape)
+    except EngineError as trouble:
+        return replace(wanted, failure=trouble.message)
+    return replace(found, engine={**found.engine, **wanted.engine})
+
+
+@contextmanager
+def _apart(settings: Settings) -> Iterator[Measure]:
+    """An engine in a process of its own, as vLLM frees everything only when its process ends."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context, initializer=_boot, initargs=(settings,)) as pool:
+        yield lambda items, shape: pool.submit(_measure, list(items), shape).result()
+        pool.submit(_close).result()
+
+
+_engine: Engine | None = None
+_trouble: EngineError | None = None
+
+
+def _boot(settings: Settings) -> None:
+    global _engine, _trouble
+    try:
+        _engine = make_engine(settings)
+        _engine.start()
+    except EngineError as trouble:
+        _trouble = trouble
+
+
+def _measure(items: list[Item], shape: Shape) -> Trial:
+    if _trouble is not None or _engine is None:
+        raise _trouble or EngineError("The engine did not boot.")
+    score_batch(items[:2], _engine)  # the first call of all compiles and allocates
+    sizes = {name: value for name, value in _engine.describe().items() if name in SIZES}
+    return replace(score_in_batches(_engine, items, shape), engine=sizes)
+
+
+def _close() -> None:
+    if _engine is not None:
+        _engine.close()
+
+
+def _length(spec: RunSpec, question: Question, encoder: PromptEncoder) -> int:
+    longest = 0
+    for arrangement in arrangements(question, spec):
+        requests = MODES[spec.mode].ask(arrangement.question, build_prompt(arrangement.question, spec), spec)
+        for encoded in encoder.encode(requests):
+            if not isinstance(encoded, Encoded):
+                raise InputError(f"question {question.id}: {encoded}")
+            answer = spec.sampling.max_tokens if spec.sampling else max(map(len, encoded.tails), default=0) + 1
+            longest = max(longest, len(encoded.prompt) + answer)
+    return longest
+
+
+def _rounded_up(tokens: int) -> int:
+    return -(-tokens // BLOCK) * BLOCK
