@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from benchmarks.record import add_out, print_table, write
+from benchmarks.record import add_out, bars, print_table, write
 from benchmarks.stand import (
     Stand,
     Worker,
@@ -66,7 +66,9 @@ def main() -> int:
         rows = list(measure(at, count))
     print_table(f"{count:,} questions", rows)
     command = f"python -m benchmarks.overhead {'--million' if options.million else f'--questions {count}'}"
-    print(write("overhead-million" if options.million else "overhead", command, rows, folder=options.out))
+    path = write("overhead-million" if options.million else "overhead", command, rows, folder=options.out)
+    costs = {each["part"]: each["cpu_us_per_question"] for each in rows if "cpu_us_per_question" in each}
+    print(path, bars(path, f"CPU per question, {count:,} questions", "µs", costs))
     return 0
 
 

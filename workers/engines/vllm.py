@@ -29,7 +29,7 @@ from workers.engines.encoding import PromptEncoder
 from workers.engines.packaged import resolve
 from workers.engines.plan import Plan, Prefill, excess_tokens, make_plan
 
-__all__ = ["VllmEngine", "engine_arguments", "prepare_environment"]
+__all__ = ["VllmEngine", "engine_arguments", "prepare_environment", "sampling_params"]
 
 log = logging.getLogger(__name__)
 
@@ -243,7 +243,7 @@ class _Owner(threading.Thread):
             name = f"{next(self._ids)}"
             self._pending[name] = (call, slot)
             try:
-                self.engine.add_request(name, {"prompt_token_ids": prefill.token_ids}, _sampling(prefill))
+                self.engine.add_request(name, {"prompt_token_ids": prefill.token_ids}, sampling_params(prefill))
             except ValueError as trouble:  # what vLLM's own validation refuses, this request alone
                 del self._pending[name]
                 call.deliver(slot, RequestRejected(_first_line(trouble)))
@@ -299,7 +299,8 @@ def engine_arguments(settings: Settings, model: str) -> dict[str, Any]:
     return {"disable_log_stats": unwatched, "use_tqdm_on_load": False, **settings.vllm_args, "model": model}
 
 
-def _sampling(prefill: Prefill) -> Any:
+def sampling_params(prefill: Prefill) -> Any:
+    """vLLM's parameters for `prefill`."""
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 

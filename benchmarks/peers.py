@@ -1,6 +1,6 @@
 """The same questions through lm-evaluation-harness and through mcqueue: do they agree, and which is faster?
 
-    python -m benchmarks.against_lm_eval SET[:MODE]=FILE [SET[:MODE]=FILE ...] [--limit N] [--timed N] [--rounds N]
+    python -m benchmarks.peers SET[:MODE]=FILE [SET[:MODE]=FILE ...] [--limit N] [--timed N] [--rounds N]
                                          [--workdir DIR] [--only likelihood|letter] [--reuse]
 
 Every set is asked in both modes, or in the one that is named.
@@ -533,8 +533,8 @@ def record(bench: Bench, found: Sequence[Compared], speed: Sequence[Mapping[str,
     limit = f" --limit {bench.limit}" if bench.limit else ""
     options = f"{limit} --timed {bench.timed} --rounds {bench.rounds}{' --reuse' if bench.reuse else ''}"
     return write(
-        "against_lm_eval",
-        f"python -m benchmarks.against_lm_eval {names}{options}",
+        "peers",
+        f"python -m benchmarks.peers {names}{options}",
         [row for row, _ in found],
         model=MODEL,
         lm_eval=LM_EVAL.partition("==")[2],

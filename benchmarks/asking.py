@@ -1,0 +1,97 @@
+"""Whose questions a benchmark asks, and how: the options that the benchmarks share, and runs that no cache knows."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.stand import Stand, settled
+from contract.settings import PREFIX, Settings
+from producer.broker import RedisBroker
+from producer.readers import Source
+from producer.runconfig import load_run_config
+from producer.selection import Selection
+from producer.submit import Plan, plan, submit
+from producer.survey import taken
+from producer.templates import load_prompt
+from workers.engines import make_engine
+from workers.engines.base import Engine
+from workers.gpus import visible_gpus
+from workers.pipeline import Item
+from workers.placing import Layers, plan_host
+
+__all__ = ["Asking", "add_asking", "asking_of", "engine_of", "pin", "whole_path"]
+
+POLL_S = 0.005
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A question file and how it is asked."""
+
+    source: Source
+    #: As `producer enqueue --set` takes it.
+    overrides: Sequence[str]
+    #: First questions that are asked.
+    limit: int
+
+    def planned(self, settings: Settings, mark: str, folder: Path) -> Plan:
+        """The run whose prompts begin with `mark`: another prefix than any other mark's, so that no cache has it."""
+        config = load_run_config(None, self.overrides)
+        template = folder / f"{config.mode}-{mark}.j2"
+        template.write_text(f"Set {mark}.\n{load_prompt(config.prompt, config.mode).text}")
+        asked = config.model_copy(update={"prompt": str(template)})
+        return plan(self.source, asked, settings, Selection(limit=self.limit))
+
+    def items(self, settings: Settings, mark: str, folder: Path) -> list[Item]:
+        """The same for the pipeline."""
+        planned = self.planned(settings, mark, folder)
+        return [Item(question, planned.spec) for question in taken(planned.survey)]
+
+
+def add_asking(parser: argparse.ArgumentParser, *, limit: int, mode: str = "letter") -> None:
+    """`--config`, `--questions`, `--limit`, `--set`."""
+    parser.add_argument("--config", type=Path, default=Path("configs/deploy/laptop.yaml"), help="deploy file")
+    parser.add_argument("--questions", type=Path, default=Path("demo/questions.jsonl"), help="question file")
+    parser.add_argument("--limit", type=int, default=limit, help=f"first N questions ({limit})")
+    text = f"what is asked, as for `producer enqueue` (mode={mode})"
+    parser.add_argument("--set", dest="overrides", action="append", default=[f"mode={mode}"], help=text)
+
+
+def asking_of(options: argparse.Namespace) -> Asking:
+    """What the options say."""
+    return Asking(Source(options.questions, options.questions.name), tuple(options.overrides), options.limit)
+
+
+def pin(settings: Settings) -> None:
+    """This process and the workers that it starts run where the first worker of a host would."""
+    plans, _ = plan_host([settings], visible_gpus(), sorted(os.sched_getaffinity(0)), Layers())
+    place = {name: value for name, value in plans[0].environment.items() if not name.startswith(PREFIX)}
+    os.environ.update(place)
+
+
+@contextmanager
+def engine_of(settings: Settings) -> Iterator[Engine]:
+    """The engine that a worker would have, in this process."""
+    pin(settings)
+    engine = make_engine(settings)
+    engine.start()
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+def whole_path(at: Stand, asking: Asking, served: Settings, mark: str) -> float:
+    """Seconds from enqueuing to the last verdict, of a run that was never asked before."""
+    with closing(RedisBroker(at.settings, at.ledger)) as broker:
+        started = time.monotonic()
+        run = submit(asking.planned(served, mark, at.folder), at.ledger, broker).run
+        while settled(at, run.run_id) < run.questions:
+            time.sleep(POLL_S)
+        return time.monotonic() - started

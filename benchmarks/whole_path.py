@@ -1,0 +1,222 @@
+"""The whole path against the engine alone: enqueue, queue, worker, ledger beside one `LLM.generate` over all prompts.
+
+    python -m benchmarks.whole_path [--config DEPLOY] [--questions FILE] [--limit N] [--rounds N] [--modes letter,…]
+                                    [--overlap] [--out FOLDER]
+
+All sides have the same model, engine arguments, prompts (the very token ids) and sampling, and are up at the same
+time; every round asks every side in turn, and the ratios are taken within a round. The median over the rounds counts.
+
+| side | seconds |
+|---|---|
+| raw | `vllm.LLM.generate` over all prompts at once, token ids ready: no reading, no tokenising, no verdicts |
+| one at a time | the same `LLM`, one request after another (the first `--alone` questions; compared by questions/s) |
+| mcqueue | from the call that enqueues the file to the last verdict in the ledger: reading, validating, writing, \
+publishing, gathering, prompts, tokenising, inference, reading, committing |
+
+`letter`: one prefill per question with the labels' log-probabilities. `likelihood`: the same prefills for both, but raw
+computes each in full, as vLLM does with `prompt_logprobs`. `generate`: greedy text to its own end, at most 48 tokens.
+Every prompt begins with the number of its round, so that no side finds an earlier round's prompts in its cache.
+
+`--overlap` compares, for `generate`, workers with batches of 16 one after another with the same batches overlapping,
+two and four in flight.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.asking import Asking, pin, whole_path
+from benchmarks.record import add_out, bars, print_table, write
+from benchmarks.stand import Stand, stand, worker
+from contract.errors import RequestRejected
+from contract.prompts import build_prompt
+from contract.settings import Settings
+from producer.readers import Source
+from workers.engines.base import Request
+from workers.engines.encoding import PromptEncoder
+from workers.engines.packaged import resolve
+from workers.engines.plan import make_plan
+from workers.engines.vllm import engine_arguments, prepare_environment, sampling_params
+from workers.scoring import MODES
+
+#: Mode → what is laid over the run's defaults.
+MODES_ASKED: Mapping[str, Sequence[str]] = {
+    "letter": ["mode=letter"],
+    "likelihood": ["mode=likelihood"],
+    "generate": ["mode=generate", "prompt=lettered", "sampling.max_tokens=48"],
+}
+IN_FLIGHT = (1, 2, 4)
+#: Number of the round → seconds for all questions.
+Measure = Callable[[int], float]
+#: Side → seconds for all questions, by round.
+Times = dict[str, list[float]]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What is asked, and where."""
+
+    at: Stand
+    source: Source
+    limit: int
+    rounds: int
+    alone: int
+
+    def asking(self, mode: str) -> Asking:
+        """The questions, asked in that mode."""
+        return Asking(self.source, MODES_ASKED[mode], self.limit)
+
+    def whole_path(self, mode: str, served: Settings, number: int) -> float:
+        """Seconds of round `number` through queue, worker and ledger."""
+        return whole_path(self.at, self.asking(mode), served, f"{number}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", type=Path, default=Path("configs/deploy/laptop.yaml"), help="deploy file")
+    parser.add_argument("--questions", type=Path, default=Path("demo/questions.jsonl"))
+    parser.add_argument("--limit", type=int, default=64, help="first N questions (64)")
+    parser.add_argument("--alone", type=int, default=8, help="of them asked one at a time; 0: none (8)")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--modes", default="letter,likelihood,generate")
+    parser.add_argument("--overlap", action="store_true", help="batches of 16: one after another, two, four in flight")
+    add_out(parser)
+    options = parser.parse_args()
+    with stand(options.config) as at:
+        source = Source(options.questions, options.questions.name)
+        bench = Bench(at, source, options.limit, options.rounds, options.alone)
+        rows = list(overlap(bench) if options.overlap else against_raw(bench, options.modes.split(",")))
+    name = "overlap" if options.overlap else "whole_path"
+    print_table(name.replace("_", " "), rows)
+    more = f" --modes {options.modes}" if not options.overlap else " --overlap"
+    command = f"python -m benchmarks.whole_path --limit {options.limit} --rounds {options.rounds}{more}"
+    settings = at.settings
+    shown = {
+        "deploy": str(options.config),
+        "model": settings.hf_model_id,
+        "vllm_args": settings.vllm_args,
+        "batch_size": settings.batch_size,
+        "batch_timeout": settings.batch_timeout,
+        "batches_in_flight": settings.batches_in_flight,
+    }
+    path = write(name, command, rows, folder=options.out, settings=shown)
+    heights = {
+        f"{row['mode']}, {key}": row[key] for row in rows for key in row if " to " in key and "rounds" not in key
+    }
+    print(path, bars(path, "Times as fast, medians", "ratio", heights))
+    return 0
+
+
+def against_raw(bench: Bench, modes: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """A row per mode."""
+    pin(bench.at.settings)
+    raw = Raw(bench)
+    with worker(bench.at):
+        for mode in modes:
+            sides: dict[str, Measure] = {
+                "raw": partial(raw.all_at_once, mode),
+                "mcqueue": partial(bench.whole_path, mode, bench.at.settings),
+            }
+            if bench.alone:
+                sides["one at a time"] = partial(raw.one_at_a_time, mode)
+            yield row(mode, bench.limit, interleaved(sides, bench.rounds), base="mcqueue")
+
+
+def overlap(bench: Bench) -> Iterator[dict[str, Any]]:
+    """One row: the same batches of 16 by workers that differ in how many run at a time."""
+    pin(bench.at.settings)
+    with ExitStack() as stack:
+        sides: dict[str, Measure] = {}
+        for number in IN_FLIGHT:
+            own = {"batch_size": 16, "batches_in_flight": number, "model": f"in-flight-{number}"}
+            stack.enter_context(worker(bench.at, f"w{number}", **own))
+            served = bench.at.settings.model_copy(update=own)
+            sides[f"{number} in flight"] = partial(bench.whole_path, "generate", served)
+        yield row("generate", bench.limit, interleaved(sides, bench.rounds), base="1 in flight", inverse=True)
+
+
+def interleaved(sides: Mapping[str, Measure], rounds: int) -> Times:
+    """Seconds of every side in every round; a first round warms up and is not counted."""
+    times: Times = {name: [] for name in sides}
+    for number in range(rounds + 1):
+        for name, measure in sides.items():
+            seconds = measure(number)
+            if number:
+                times[name].append(seconds)
+    return times
+
+
+def row(mode: str, count: int, times: Times, base: str, *, inverse: bool = False) -> dict[str, Any]:
+    """Medians, and by how much `base` is faster than the others (inverse: how much the others are faster than it)."""
+    found: dict[str, Any] = {"mode": mode, "questions": count}
+    found |= {f"{name} questions/s": count / statistics.median(seconds) for name, seconds in times.items()}
+    for name, seconds in times.items():
+        if name == base:
+            continue
+        ratios = [theirs / ours for ours, theirs in zip(times[base], seconds, strict=True)]
+        ratios = [1 / each for each in ratios] if inverse else ratios
+        shown = f"{name} to {base}" if inverse else f"{base} to {name}"
+        found |= {shown: statistics.median(ratios), f"{shown}, rounds": [round(each, 3) for each in ratios]}
+    return found
+
+
+class Raw:
+    """vLLM's own offline class, as its documentation shows it."""
+
+    def __init__(self, bench: Bench) -> None:
+        model = resolve(bench.at.settings.hf_model_id)
+        prepare_environment(model)
+        from vllm import LLM
+
+        self._bench = bench
+        self._llm = LLM(**engine_arguments(bench.at.settings, model))
+        self._encoder = PromptEncoder.of_model(model)
+        self._limit = self._llm.llm_engine.model_config.max_model_len
+
+    def all_at_once(self, mode: str, number: int) -> float:
+        """Seconds of one call for all questions."""
+        prompts = self._prompts(mode, str(number), self._bench.limit)
+        started = time.monotonic()
+        self._llm.generate([each for each, _ in prompts], [each for _, each in prompts], use_tqdm=False)
+        return time.monotonic() - started
+
+    def one_at_a_time(self, mode: str, number: int) -> float:
+        """Seconds of a call per prompt, counted up from the first questions to all."""
+        prompts = self._prompts(mode, f"{number}, alone", self._bench.alone)
+        started = time.monotonic()
+        for prompt, parameters in prompts:
+            self._llm.generate([prompt], [parameters], use_tqdm=False)
+        return (time.monotonic() - started) * self._bench.limit / self._bench.alone
+
+    def _prompts(self, mode: str, mark: str, count: int) -> list[tuple[Any, Any]]:
+        """Token ids and sampling parameters of everything that has to be asked of `count` questions, per prompt."""
+        asking = replace(self._bench.asking(mode), limit=count)
+        requests: list[Request] = []
+        for item in asking.items(self._bench.at.settings, mark, self._bench.at.folder):
+            prompt = build_prompt(item.question, item.spec)
+            requests += MODES[item.spec.mode].ask(item.question, prompt, item.spec)
+        found = []
+        for request, encoded in zip(requests, self._encoder.encode(requests), strict=True):
+            if isinstance(encoded, RequestRejected):
+                raise SystemExit(f"a question cannot be asked: {encoded}")
+            ways = make_plan(request, encoded, self._limit)
+            if isinstance(ways, RequestRejected):
+                raise SystemExit(f"a question does not fit: {ways}")
+            found += [
+                ({"prompt_token_ids": each.token_ids}, sampling_params(replace(each, use_cache=False)))
+                for each in ways.prefills
+            ]
+        return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
