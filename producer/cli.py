@@ -16,6 +16,7 @@ from producer.enqueue import enqueue
 from producer.export import FORMATS
 from producer.finish import export_and_tell, finish, stay, tell
 from producer.index import index
+from producer.inspect import inspect
 from producer.options import Commands, as_json, folder, note, run_argument
 from producer.present import (
     echo_json,
@@ -51,7 +52,7 @@ def main(ctx: click.Context, redis: str | None, deploy: Path | None) -> None:
     ctx.call_on_close(session.close)
 
 
-for command in (enqueue, compare, report, index, pause, resume, cancel, requeue, purge):
+for command in (enqueue, inspect, compare, report, index, pause, resume, cancel, requeue, purge):
     main.add_command(command)
 
 

@@ -13,12 +13,10 @@ from contract.errors import InputError, nearest
 from producer.readers import PARTS, HowToRead, QuestionFile
 from producer.selection import Selection
 
-__all__ = ["FILE_HELP", "how_to_read", "read_line", "reading_options", "selection_of", "selection_options"]
+__all__ = ["how_to_read", "read_line", "reading_options", "selection_of", "selection_options"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-#: For the help of every command that takes a FILE.
-FILE_HELP = "a file (JSON, JSON Lines, CSV, TSV, Parquet; also gz, zst, zip), a Hugging Face dataset, or - for stdin"
 _BASE = "base"
 
 _READING = (

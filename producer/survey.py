@@ -20,7 +20,7 @@ from producer.readers import QuestionFile, Row, Source, understand
 from producer.seen import Seen
 from producer.selection import EVERYTHING, Sampler, Selection
 
-__all__ = ["Digest", "Survey", "changed", "rejected_rows", "survey", "taken"]
+__all__ = ["Digest", "Inspector", "Survey", "changed", "rejected_rows", "survey", "taken"]
 
 #: Troubles that are spelled out before the rest is only counted.
 MOST_SHOWN = 20

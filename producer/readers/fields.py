@@ -58,7 +58,17 @@ def parts_of(record: Record, layout: Layout) -> Parts:
             hint = f"A row of this layout has {', '.join(sorted(layout.needs))}."
             raise FieldTrouble(missing[0], f"missing; found {shown_value(', '.join(fields))}.", hint, kind="missing")
     parts = layout.parts(fields, names)
+    if record.task and layout.name == "bigbench":
+        parts = parts._replace(question=_with_task(parts.question, record.task))
     return parts._replace(id=_id(parts.id, record), subject=parts.subject or record.group)
+
+
+def _with_task(question: Any, task: Mapping[str, str]) -> Any:
+    """The question after what is asked of all of them; where it is empty, that alone, or what the task is."""
+    if not isinstance(question, str):
+        return question
+    asked = "\n".join(filter(str.strip, (task.get("task_prefix", "").rstrip(), question)))
+    return asked or task.get("description", "")
 
 
 def _id(found: Any, record: Record) -> Any:

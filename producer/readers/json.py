@@ -25,6 +25,8 @@ __all__ = ["IsQuestion", "read_json"]
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _SHAPE = 'Expected a list of questions, an object of questions by id, or {"questions": [...]}.'
+#: Members that belong to every question (BIG-bench).
+_OF_ALL = ("task_prefix", "description")
 #: What a list of questions beside other lists is called.
 _LISTS = ("questions", "examples", "example", "data", "rows", "items", "instances", "problems")
 
@@ -86,11 +88,12 @@ def _object(cursor: _Cursor, is_question: IsQuestion, subset: str) -> Iterator[R
     questions = [each for each in members if each.kind is _Kind.QUESTION]
     groups = _groups(members)
     if groups:
+        task = _task(cursor, members)
         for each in _chosen(groups, subset, cursor):
             group = each.name if len(groups) > 1 else None
             cursor.at = each.at
             items = _items(cursor, numbers, group) if each.kind is _Kind.LIST else _keyed(cursor, numbers, group)
-            yield from items
+            yield from (item._replace(task=task) for item in items)
     elif len(questions) * 2 > len(members):
         # The rest are entries too, whatever they look like: each is accounted for.
         cursor.at = start
@@ -132,6 +135,17 @@ def _kind(value: object, is_question: IsQuestion) -> _Kind:
         return _Kind.QUESTION
     inner = [each for each in value.values() if isinstance(each, dict) and is_question(each)]
     return _Kind.GROUP if len(inner) * 2 > len(value) else _Kind.OTHER
+
+
+def _task(cursor: _Cursor, members: list[_Member]) -> dict[str, str]:
+    """What the file says of all its questions together."""
+    task: dict[str, str] = {}
+    for each in members:
+        if each.name in _OF_ALL:
+            cursor.at = each.at
+            if isinstance(value := cursor.value(), str):
+                task[each.name] = value
+    return task
 
 
 def _groups(members: list[_Member]) -> list[_Member]:

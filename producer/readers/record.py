@@ -42,6 +42,8 @@ class Record(NamedTuple):
     key: str | None = None
     #: The part of the file that the entry stands in (a subset, a split), where there are such.
     group: str | None = None
+    #: What the file says of all its questions together.
+    task: Mapping[str, str] = {}
 
 
 class Row(NamedTuple):

@@ -1,0 +1,200 @@
+"""Public question sets through the readers, set by set, beside the same questions in one plain layout.
+
+    python -m benchmarks.question_files RAW NORM
+
+RAW holds the sets as their authors publish them, by the paths below; NORM holds `<name>.jsonl`, whose rows are
+{id, question, choices, answer (an index), …}. Two questions are the same if their text, their choices in whatever order
+and the text of the right choice are; white space, capitals and a closing question mark make no difference (NORM gives
+BoolQ's questions both). What is only in one of the two is told with its reason.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.record import print_table, write
+from contract.errors import McqueueError
+from contract.question import Question
+from producer.readers import HowToRead, Source, understand
+
+
+class Same(NamedTuple):
+    """What makes two questions the same."""
+
+    question: str
+    choices: tuple[str, ...]
+    right: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Set:
+    """A set, its files, how they are read, and what it is compared with."""
+
+    name: str
+    files: str
+    #: Name in NORM; empty: there is nothing to compare it with.
+    norm: str = ""
+    subset: str = ""
+    layout: str = ""
+    answers: str = ""
+    #: Whether NORM has only some of the questions.
+    part: bool = False
+
+
+SETS = (
+    Set("ARC easy dev", "arc/arc_easy/official/dev.jsonl", "arc_easy_dev"),
+    Set("ARC easy test", "arc/arc_easy/official/test.jsonl", "arc_easy_test"),
+    Set("ARC easy train", "arc/arc_easy/official/train.jsonl"),
+    Set("ARC challenge dev", "arc/arc_challenge/official/dev.jsonl"),
+    Set("ARC challenge test", "arc/arc_challenge/official/test.jsonl", "arc_challenge_test"),
+    Set("ARC challenge train", "arc/arc_challenge/official/train.jsonl"),
+    Set("ARC, the part with proofs", "arc/*/official/*.jsonl", "arc_entailmentbank", part=True),
+    Set("BIG-bench, 99 tasks", "bigbench/**/task.json", "bigbench_mc"),
+    Set("BoolQ (ERASER) dev", "boolq_eraser/dev_data.jsonl"),
+    Set("BoolQ (ERASER) test", "boolq_eraser/test_data.jsonl", "boolq_eraser_test"),
+    Set("CommonsenseQA dev", "commonsenseqa/dev.jsonl", "commonsenseqa_dev"),
+    Set("CommonsenseQA train", "commonsenseqa/train.jsonl"),
+    Set("CommonsenseQA test, no keys", "commonsenseqa/test.jsonl"),
+    Set("MedMCQA dev", "mirage/medmcqa/data/dev.json", "medmcqa_dev"),
+    Set("MedQA US test", "mirage/medqa/**/phrases_no_exclude_test.jsonl", "medqa_us_test"),
+    Set("MIRAGE, all of it", "mirage/benchmark.json"),
+    Set("MIRAGE mmlu", "mirage/benchmark.json", "mmlu_med_mirage", subset="mmlu"),
+    Set("MIRAGE medqa", "mirage/benchmark.json", "medqa_us_test", subset="medqa"),
+    Set("MIRAGE pubmedqa", "mirage/benchmark.json", "pubmedqa_test500", subset="pubmedqa"),
+    Set("MIRAGE bioasq", "mirage/benchmark.json", subset="bioasq"),
+    Set("MMLU without header", "mirage/mmlu/data/test/anatomy_test.csv", "mmlu_med_mirage", part=True),
+    Set("MMLU dev, 57 files", "mmlu/dev/*.csv", "mmlu_dev"),
+    Set("MMLU test, 57 files", "mmlu/test/*.csv", "mmlu_test"),
+    Set("MMLU, malformed", "mmlu_malformed/test/*.csv"),
+    Set("PIQA valid", "piqa/data/valid.jsonl", "piqa_valid", answers="piqa/data/valid-labels.lst"),
+    Set("PubMedQA", "pubmedqa/data/ori_pqal.json", "pubmedqa"),
+    Set("QASC dev", "qasc/official/dev.jsonl", "qasc_dev"),
+    Set("QASC test, no keys", "qasc/official/test.jsonl"),
+    Set("QASC in-house dev", "qasc/in_house/dev.jsonl"),
+    Set("SciQ", "sciq/sciq.json", "sciq"),
+    Set("TruthfulQA mc1", "truthfulqa/data/mc_task.json", "truthfulqa_mc1"),
+    Set("TruthfulQA mc2", "truthfulqa/data/mc_task.json", layout="truthfulqa-mc2"),
+    Set("TruthfulQA CSV", "truthfulqa/TruthfulQA.csv"),
+    Set("the predecessor's", "distllm/tests/test_questions_simple.json"),
+    Set("EntailmentBank, open questions", "entailmentbank/dataset/task_1/*.jsonl"),
+    Set("a corpus, no questions", "entailmentbank/supporting_data/*.json"),
+    Set("answers alone, no questions", "pubmedqa/data/test_ground_truth.json"),
+)
+
+
+def main() -> int:
+    if len(sys.argv) != 3 or not all(Path(each).is_dir() for each in sys.argv[1:]):
+        print(__doc__, file=sys.stderr)
+        return 2
+    raw, norm = map(Path, sys.argv[1:])
+    rows = [compare(raw, norm, each) for each in SETS]
+    print_table("Question files", rows)
+    compared = {each.norm for each in SETS}
+    missing = sorted(path.stem for path in norm.glob("*.jsonl") if path.stem not in compared)
+    print(f"In NORM, without their files in RAW: {', '.join(missing)}")
+    path = write("question_files", "python -m benchmarks.question_files RAW NORM", rows, without_files=missing)
+    print(path.name)
+    return int(any(row["unexplained"] for row in rows))
+
+
+def compare(raw: Path, norm: Path, one: Set) -> dict[str, Any]:
+    """One line of the table."""
+    found = _Reading()
+    for path in sorted(raw.glob(one.files)):
+        found.read(raw, path, one)
+    line: dict[str, Any] = {
+        "set": one.name,
+        "files": one.files,
+        "read as": found.title,
+        "rows": found.rows,
+        "read": len(found.questions),
+        "skipped": found.rows - len(found.questions),
+    }
+    differences: Counter[str] = Counter()
+    equal: int | None = None
+    if one.norm:
+        ours = Counter(map(_same, found.questions))
+        theirs = Counter(_normal(norm / f"{one.norm}.jsonl"))
+        equal = (ours & theirs).total()
+        if not one.part:
+            surplus = ours - theirs
+            differences = _reasons(question for question in found.questions if surplus[_same(question)])
+        if one.norm != "mmlu_med_mirage" or not one.part:
+            differences["missing"] = (theirs - ours).total()
+    unexplained = differences.pop("unexplained", 0) + differences.pop("missing", 0)
+    told = [f"{count:,} {reason}" for reason, count in sorted(differences.items())]
+    return {
+        **line,
+        "norm": sum(theirs.values()) if one.norm else None,
+        "equal": equal,
+        "only read": "; ".join(told),
+        "unexplained": unexplained,
+        "refused": "; ".join(f"{count:,} × {kind}" for kind, count in found.kinds.most_common(3)),
+    }
+
+
+class _Reading:
+    """What the files of a set gave."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.questions: list[Question] = []
+        self.kinds: Counter[str] = Counter()
+        self.title = ""
+
+    def read(self, raw: Path, path: Path, one: Set) -> None:
+        """One file more."""
+        answers = raw / one.answers if one.answers else None
+        try:
+            file = understand(Source(path, path.name, HowToRead(one.layout, subset=one.subset, answers=answers)))
+            self.title = file.title
+            for row in file.rows():
+                self.rows += 1
+                if row.question is not None:
+                    self.questions.append(row.question)
+                elif row.trouble is not None:
+                    self.kinds[f"{row.trouble.field or 'row'}: {row.trouble.kind}"] += 1
+        except McqueueError as refused:
+            self.kinds[refused.message.partition(" with ")[0]] += 1
+
+
+def _same(question: Question) -> Same:
+    right = tuple(sorted(_plain(question.choice_text(label)) for label in question.right))
+    return Same(_plain(question.question), tuple(sorted(map(_plain, question.choices))), right)
+
+
+def _normal(path: Path) -> Iterator[Same]:
+    for line in path.read_bytes().splitlines():
+        row = json.loads(line)
+        choices = [_plain(each) for each in row["choices"]]
+        yield Same(_plain(row["question"]), tuple(sorted(choices)), (choices[row["answer"]],))
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split()).rstrip("?").rstrip()
+
+
+def _reasons(surplus: Iterable[Question]) -> Counter[str]:
+    """Why questions that we read are not in NORM, which has only those with one clear right choice."""
+    reasons: Counter[str] = Counter()
+    for question in surplus:
+        texts = [_plain(each) for each in question.choices]
+        if question.also_right:
+            reasons["with several right choices"] += 1
+        elif question.answer is None:
+            reasons["without a right choice"] += 1
+        elif texts.count(_plain(question.choice_text(question.answer))) > 1:
+            reasons["whose right choice stands there twice"] += 1
+        else:
+            reasons["unexplained"] += 1
+    return reasons
+
+
+if __name__ == "__main__":
+    sys.exit(main())

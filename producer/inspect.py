@@ -1,0 +1,154 @@
+"""`python -m producer inspect`: what a question file says, before anything is asked."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import click
+
+from contract.prompts import prompts_of
+from contract.question import Question
+from contract.spec import RunSpec
+from producer.options import as_json, note
+from producer.present import Lines, echo_json, echo_lines, number
+from producer.profile import Lengths, Profile
+from producer.readers import opened, understand
+from producer.reading import how_to_read, read_line, reading_options
+from producer.runconfig import load_run_config
+from producer.session import Session
+from producer.survey import Inspector
+from producer.tokens import token_counter
+
+__all__ = ["inspect"]
+
+#: Names of a list that are spelled out.
+MOST_LISTED = 12
+
+
+@click.command()
+@click.argument("file")
+@reading_options
+@click.option("--model", default="", metavar="NAME", help="Count tokens as this model does: a folder, or a hub id.")
+@click.option("--config", type=click.Path(path_type=Path), help="How the questions would be asked: configs/runs/….")
+@click.option("--set", "overrides", multiple=True, metavar="NAME=VALUE", help="Lay one value over the configuration.")
+@click.option("--show", type=click.IntRange(min=0), default=2, show_default=True, help="Render so many questions.")
+@as_json
+@click.pass_obj
+def inspect(
+    session: Session,
+    /,
+    file: str,
+    model: str,
+    config: Path | None,
+    overrides: tuple[str, ...],
+    show: int,
+    as_json: bool,
+    **rest: Any,
+) -> None:
+    """What FILE says: its layout, counts, answers, lengths, subjects, and a few questions as they would be asked.
+
+    Nothing is written. Exit code 0 also if rows are bad: they are counted, and the first ones listed.
+    """
+    how = how_to_read(rest)
+    spec = load_run_config(config, overrides).to_spec("0" * 64, session.settings.served_model)
+    profile = Profile(token_counter(model) if model else None, spec)
+    shown: list[Question] = []
+    with opened(file, how) as source:
+        inspector = Inspector(understand(source))
+        for question in inspector.good():
+            profile.add(question, prompts_of(question, spec) if model else ())
+            shown.extend(islice([question], show - len(shown)) if len(shown) < show else ())
+    profile.close()
+    if as_json:
+        echo_json(_content(inspector, profile, [prompts_of(each, spec)[0] for each in shown]))
+    else:
+        echo_lines(_lines(inspector, profile, shown, spec))
+        _warn(inspector, profile)
+
+
+def _content(inspector: Inspector, profile: Profile, prompts: list[str]) -> dict[str, Any]:
+    file = inspector.file
+    return {
+        "source": file.source.shown,
+        "layout": file.layout.name,
+        "format": file.format,
+        "encoding": file.encoding,
+        "compression": file.compression,
+        "answers_read": file.way.value,
+        "rows": inspector.rows,
+        "read": inspector.rows - inspector.rejected,
+        "skipped": inspector.rejected,
+        "skipped_kinds": dict(inspector.kinds.most_common()),
+        "repeated": inspector.repeated,
+        **profile.to_json(),
+        "prompts": prompts,
+    }
+
+
+def _lines(inspector: Inspector, profile: Profile, shown: list[Question], spec: RunSpec) -> Lines:
+    file, good = inspector.file, inspector.rows - inspector.rejected
+    rows = f"{good:,} read + {inspector.rejected:,} skipped = {number(inspector.rows, 'row')}"
+    lines = [("file", f"{file.source.shown}: {rows}")]
+    if inspector.rejected:
+        kinds = "\n".join(f"{count:,} × {kind}" for kind, count in inspector.kinds.most_common())
+        lines.append(("bad rows", kinds + "".join(f"\n  {each}" for each in inspector.shown)))
+    if not good:
+        return lines
+    lines += [
+        ("read", read_line(file, good, profile.choices)),
+        ("answers", _answers(inspector, profile)),
+        ("choices", _counted({f"{count} choices": n for count, n in sorted(profile.choices.items())})),
+        ("repeated", _repeated(inspector, profile)),
+        ("subjects", _counted(dict(profile.subjects.most_common())) if profile.subjects else "none named"),
+        ("languages", f"{_counted(dict(profile.languages.most_common(5)))} (guessed)"),
+        ("characters", _lengths({"question": profile.question_chars, "choice": profile.choice_chars})),
+    ]
+    if profile.with_context:
+        context = _lengths({"context": profile.context_chars})
+        lines.append(("", f"{context}; {number(profile.with_context, 'question')} have one"))
+    if profile.tokens_of:
+        lines.append(("tokens", _lengths({"prompt": profile.prompt_tokens})))
+        needed = f"max_model_len {profile.needed_tokens.longest} or more, for the longest prompt and its answer"
+        lines.append(("", f"{needed}; passages and a chat template come on top"))
+    return lines + [("prompt", f"for {each.id} it reads:\n{prompts_of(each, spec)[0]}") for each in shown]
+
+
+def _answers(inspector: Inspector, profile: Profile) -> str:
+    if not profile.keyed:
+        return "no question has a key: there will be no accuracy"
+    shares = " · ".join(f"{label} {count / profile.keyed:.1%}" for label, count in sorted(profile.answers.items()))
+    missing = profile.questions - profile.keyed
+    more = [f"given {inspector.file.way.value}"]
+    more += [f"{missing:,} without a key"] if missing else []
+    more += [f"{profile.several_right:,} with several right choices"] if profile.several_right else []
+    return f"{shares}; {', '.join(more)}"
+
+
+def _repeated(inspector: Inspector, profile: Profile) -> str:
+    if not profile.same_text:
+        return "no question stands there twice"
+    return f"{inspector.repeated:,} word for word, {profile.same_text - inspector.repeated:,} with other choices or ids"
+
+
+def _counted(counts: dict[str, int]) -> str:
+    listed = " · ".join(f"{name} {count:,}" for name, count in islice(counts.items(), MOST_LISTED))
+    return listed + (f" · and {len(counts) - MOST_LISTED:,} more" if len(counts) > MOST_LISTED else "")
+
+
+def _lengths(lengths: dict[str, Lengths]) -> str:
+    return "\n".join(
+        f"{name}: " + " · ".join(f"{part.upper()} {value:,}" for part, value in each.to_json().items())
+        for name, each in lengths.items()
+    )
+
+
+def _warn(inspector: Inspector, profile: Profile) -> None:
+    if skew := profile.skew():
+        note(
+            f"warning: the right answer is {skew.label} in {skew.share:.1%} of the questions, {skew.expected:.1%} would"
+            f" be even (p = {skew.p:.1g}): a model that likes that place is rewarded. Ask with --set shuffle=true."
+        )
+    if inspector.rejected:
+        note(f"warning: {number(inspector.rejected, 'row')} cannot be asked; enqueue refuses them without --skip-bad.")
