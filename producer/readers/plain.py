@@ -46,7 +46,7 @@ def _whole_question(fields: Fields, names: Names) -> Any:
     """The question; where it is only the kind of one (COPA's cause or effect), with what it is about."""
     question = question_of(fields, names)
     premise = names.spelled.get("premise")
-    if premise and premise != names.question and question in {"cause", "effect"}:
+    if premise and premise != names.question and question in ("cause", "effect"):
         asked = "What was the cause of this?" if question == "cause" else "What happened as a result?"
         return f"{fields[premise]} {asked}"
     return question

@@ -84,6 +84,8 @@ def is_chat(fields: Fields, names: Names) -> bool:
 def chat(fields: Fields, names: Names) -> Parts:
     """Chat messages, the last of which asks, and the ideal answer."""
     messages = fields[names.spelled["input"]]
+    if not isinstance(messages, list):
+        raise FieldTrouble("input", f"found {shown_value(messages)}, expected a list of messages.", kind="no list")
     asked = [each.get("content") for each in messages if isinstance(each, Mapping) and each.get("role") == "user"]
     text = asked[-1] if asked else None
     flat = {"question": text, **{name: value for name, value in fields.items() if spelled(name) != "input"}}

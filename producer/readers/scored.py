@@ -19,11 +19,11 @@ def apart(fields: Fields, names: Names) -> Parts:
     wrong: list[Any] = []
     for name in names.wrong:
         wrong += fields[name] if isinstance(fields[name], list) else [fields[name]]
-    right = fields[names.right or ""]
+    right = fields[names.right] if names.right else None
     if not isinstance(right, str):
         raise FieldTrouble("answer", f"found {shown_value(right)}, expected text.", "It is the right choice's text.")
     question = question_of(fields, names)
-    texts = mixed(str(question), [right, *(each for each in wrong if each not in {"", None})])
+    texts = mixed(str(question), [right, *(each for each in wrong if each not in ("", None))])
     used = [names.question, names.right, *names.wrong]
     return described(fields, names, used, question=question, choices=texts, answer=right)
 
@@ -60,7 +60,7 @@ def _scores(found: object, name: str) -> dict[str, float]:
     good = isinstance(found, Mapping) and found and all(isinstance(each, int | float) for each in found.values())
     if not good or not isinstance(found, Mapping):
         raise FieldTrouble(name, f"found {shown_value(found)}, expected choices with a number each.", "1 is right.")
-    return {str(text): float(score) for text, score in found.items()}
+    return {str(text): score for text, score in found.items()}
 
 
 def listed_targets(fields: Fields, names: Names) -> Parts:
@@ -104,4 +104,4 @@ def says_yes_or_no(fields: Fields, names: Names) -> bool:
 
 def is_passage_question(fields: Fields, names: Names) -> bool:
     answer, _ = answer_of(fields, names)
-    return not has_choices(fields, names) and (answer is None or _said(answer) in {"yes", "no"} or answer == -1)
+    return not has_choices(fields, names) and (answer is None or _said(answer) in ("yes", "no") or answer == -1)

@@ -15,7 +15,8 @@ import pytest
 from contract.errors import InputError, QuestionFileError
 from producer.readers import HowToRead, Source, understand
 from producer.readers.text import LONGEST_LINE_BYTES, encoding_of
-from tests.unit.producer.test_layouts import lines, questions, read
+from tests.layout_files import lines
+from tests.unit.producer.test_layouts import questions, read
 
 ROWS = [{"question": f"Was ist {n}? ä, 三", "choices": ["ja", "nein"], "answer": n % 2} for n in range(3)]
 JSONL = lines(*ROWS).encode()

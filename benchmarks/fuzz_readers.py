@@ -1,0 +1,217 @@
+"""Damaged question files through reading and enqueuing: each is refused or read, and nothing in between.
+
+    python -m benchmarks.fuzz_readers [--inputs 20000] [--seed 0]
+
+Three of four inputs are small files of tests/layout_files.py, packed or encoded in some way, with a few random
+changes; the fourth is good JSON whose known fields hold anything. An input fails if anything but our own errors is
+raised, if it takes longer than 5 s, if rows are lost from the count, if a second reading differs from the first, or if
+a refused file leaves anything in the ledger.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import io
+import json
+import random
+import signal
+import sys
+import tempfile
+import time
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.record import print_table, write
+from contract.errors import McqueueError, QuestionFileError
+from contract.memory import MemoryLedger
+from contract.settings import Settings
+from producer.broker import MemoryBroker
+from producer.readers import Source
+from producer.runconfig import RunConfig
+from producer.selection import Selection
+from producer.submit import plan, submit
+from tests.layout_files import CASES
+
+#: Seconds that one input may take.
+LONGEST_S = 5
+#: Pieces that formats stumble over.
+PIECES = (
+    b'"', b"'", b"\\", b"{", b"}", b"[", b"]", b",", b":", b"\n", b"\r", b"\r\n", b"\t", b";", b"|", b"\x00", b"\xff",
+    b"\xef\xbb\xbf", b"\xff\xfe", b"\xed\xa0\x80", b"\\ud800", b"NaN", b"-1", b"1e999", b"9" * 400, b"null", b"true",
+    b"[" * 2000, b'{"a":' * 500, b"\xe2\x80\xa8", b"\x1f\x8b", b"PAR1", b"PK\x03\x04", b"(A)", b"\nA) ", b"answer",
+)  # fmt: skip
+
+
+class TooSlowError(Exception):
+    """An input took longer than it may."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--inputs", type=int, default=20_000)
+    parser.add_argument("--seed", type=int, default=0)
+    asked = parser.parse_args()
+    started = time.monotonic()
+    outcomes: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(asked.inputs):
+            outcomes[check(Path(folder), damaged(asked.seed, number))] += 1
+    rows = [{"outcome": name, "inputs": count} for name, count in outcomes.most_common()]
+    print_table(f"{asked.inputs:,} damaged question files, seed {asked.seed}", rows)
+    failed = sum(count for name, count in outcomes.items() if name.startswith("FAILED"))
+    if not failed:
+        seconds = round(time.monotonic() - started)
+        command = f"python -m benchmarks.fuzz_readers --inputs {asked.inputs} --seed {asked.seed}"
+        print(write("fuzz_readers", command, rows, inputs=asked.inputs, failed=failed, seconds=seconds).name)
+    return int(bool(failed))
+
+
+#: Names that mean something to the readers, and values that may stand under them.
+NAMES = (
+    *("id", "question", "stem", "input", "choices", "options", "answers", "A", "B", "opa", "opb", "cop", "answer"),
+    *("answerKey", "label", "context", "text", "gold", "metadata", "mc1_targets", "target_scores", "passage", "ideal"),
+    *("final_decision", "correct_answer", "distractor1", "instruction", "goal", "sol1", "sol2", "query", "labels"),
+    *("classification", "best_answer", "incorrect_answers", "multiple_choice_targets", "multiple_choice_scores"),
+)
+VALUES = (
+    *(None, True, False, 0, 1, 2, -1, 1.5, 1e308, 10**400, "", " ", "x", "y", "A", "B", "yes", "answer1", "\ud800"),
+    *("(A) x (B) y", "q\nA) x\nB) y", "[1,2]", "['a','b']", "{", "["),
+)
+
+
+def damaged(seed: int, number: int) -> bytes:
+    """Input `number`: the same for the same seed. Every fourth is not damaged, but nonsense under known names."""
+    rng = random.Random(f"{seed} {number}")
+    if number % 4 == 3:
+        return nonsense(rng)
+    samples = [case.content for case in CASES.values()]
+    content = dressed(rng.choice(samples) * rng.choice((1, 1, 3)), rng)
+    for _ in range(rng.randrange(1, 4)):
+        content = rng.choice(CHANGES)(content, rng, samples)
+    return content
+
+
+def nonsense(rng: random.Random) -> bytes:
+    """A few rows of good JSON whose fields hold anything."""
+
+    def value(depth: int) -> object:
+        kind = rng.random()
+        if depth > 2 or kind < 0.6:
+            return rng.choice(VALUES)
+        if kind < 0.8:
+            return [value(depth + 1) for _ in range(rng.randrange(4))]
+        return {rng.choice(NAMES): value(depth + 1) for _ in range(rng.randrange(4))}
+
+    names = rng.sample(NAMES, rng.randrange(1, 7))
+    rows = [{name: value(0) for name in names if rng.random() < 0.9} for _ in range(rng.randrange(1, 4))]
+    return json.dumps(rows).encode() if rng.random() < 0.3 else b"\n".join(json.dumps(row).encode() for row in rows)
+
+
+def dressed(text: str, rng: random.Random) -> bytes:
+    """The text as bytes: mostly UTF-8, sometimes in another encoding, sometimes packed."""
+    encoding = rng.choice(["utf-8"] * 8 + ["utf-16", "utf-8-sig", "utf-16-le"])
+    content = text.encode(encoding)
+    packing = rng.randrange(12)
+    if packing == 0:
+        return gzip.compress(content, mtime=0)
+    if packing == 1:
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w") as archive:
+            archive.writestr(zipfile.ZipInfo("q"), content)
+        return packed.getvalue()
+    return content
+
+
+Change = Callable[[bytes, random.Random, Sequence[str]], bytes]
+
+
+def _span(content: bytes, rng: random.Random) -> tuple[int, int]:
+    start = rng.randrange(len(content) + 1)
+    return start, min(len(content), start + rng.randrange(1, 40))
+
+
+def cut(content: bytes, rng: random.Random, _samples: Sequence[str]) -> bytes:
+    start, end = _span(content, rng)
+    return content[:start] + content[end:]
+
+
+def end_early(content: bytes, rng: random.Random, _samples: Sequence[str]) -> bytes:
+    return content[: rng.randrange(len(content) + 1)]
+
+
+def repeat(content: bytes, rng: random.Random, _samples: Sequence[str]) -> bytes:
+    start, end = _span(content, rng)
+    return content[:end] + content[start:end] * rng.randrange(1, 5) + content[end:]
+
+
+def insert(content: bytes, rng: random.Random, _samples: Sequence[str]) -> bytes:
+    start, _ = _span(content, rng)
+    return content[:start] + rng.choice(PIECES) + content[start:]
+
+
+def overwrite(content: bytes, rng: random.Random, _samples: Sequence[str]) -> bytes:
+    start, end = _span(content, rng)
+    return content[:start] + rng.randbytes(min(end - start, 3)) + content[end:]
+
+
+def splice(content: bytes, rng: random.Random, samples: Sequence[str]) -> bytes:
+    start, _ = _span(content, rng)
+    return content[:start] + rng.choice(samples).encode()[rng.randrange(200) :]
+
+
+CHANGES: tuple[Change, ...] = (cut, end_early, repeat, insert, overwrite, splice)
+
+
+def check(folder: Path, content: bytes) -> str:
+    """What became of the input; begins with FAILED if it broke a promise."""
+    path = folder / "file"
+    path.write_bytes(content)
+    try:
+        with _in_time():
+            return _read(path)
+    except Exception as trouble:  # noqa: BLE001 - whatever it is, it is what we look for
+        return f"FAILED: {type(trouble).__name__}: {trouble}"[:200]
+
+
+def _read(path: Path) -> str:
+    ledger = MemoryLedger()
+    for skip_bad in (False, True):
+        try:
+            planned = plan(Source(path, path.name), RunConfig(), Settings(), Selection(), skip_bad=skip_bad)
+            sent = submit(planned, ledger, MemoryBroker(ledger, batch_size=16))
+        except QuestionFileError as refused:
+            if not str(refused).startswith(path.name):
+                return f"FAILED: an error that does not name the file: {refused}"
+            if ledger.runs():
+                return "FAILED: a refused file left a run"
+            continue
+        except McqueueError as refused:
+            return f"FAILED: {type(refused).__name__}: {refused}"
+        found = planned.survey
+        written = sum(1 for _ in ledger.results(sent.run.run_id))
+        if not found.good == found.digest.count == written or found.rows != found.good + found.rejected:
+            return "FAILED: rows are lost from the count"
+        return "enqueued without its bad rows" if skip_bad else "enqueued"
+    return "refused"
+
+
+@contextmanager
+def _in_time() -> Iterator[None]:
+    def too_slow(_signal: int, _frame: object) -> None:
+        raise TooSlowError(f"longer than {LONGEST_S} s")
+
+    before = signal.signal(signal.SIGALRM, too_slow)
+    signal.alarm(LONGEST_S)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,180 @@
+"""What `inspect` tells of a file, and what `enqueue` says it read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from contract.memory import MemoryLedger
+from producer.cli import main
+from producer.profile import Lengths
+from producer.session import Session
+from tests.layout_files import CASES, lines
+from tests.unit.producer.conftest import WriteRows
+
+SIX: list[dict[str, Any]] = [
+    {"question": "Which colour is the sky, and why is it so?", "choices": ["blue", "red", "green"], "answer": "A"},
+    {"question": "Quelle est la capitale de la France, et depuis quand ?", "choices": ["Paris", "Rome"], "answer": 0},
+    {"question": "天空是什么颜色的？为什么？", "choices": ["蓝色", "红色"], "answer": None, "subject": "sky"},
+    {"question": "Which colour is the sky, and why is it so?", "choices": ["blue", "red", "green"], "answer": "A"},
+    {"question": "Which colour is the sky, and why is it so?", "choices": ["white", "black"], "answer": "B"},
+    {"question": "broken", "choices": ["x"]},
+]
+
+
+def run(session: Session, *words: str) -> Result:
+    return CliRunner().invoke(main, words, obj=session)
+
+
+def inspected(session: Session, *words: str) -> dict[str, Any]:
+    result = run(session, "inspect", *words, "--json")
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def test_it_counts_what_stands_in_the_file(write_rows: WriteRows, session: Session) -> None:
+    found = inspected(session, str(write_rows(*SIX)))
+
+    assert (found["layout"], found["format"], found["rows"], found["read"], found["skipped"]) == (
+        "own",
+        "JSONL",
+        6,
+        5,
+        1,
+    )
+    assert found["skipped_kinds"] == {"choices: too many or too few": 1}
+    assert found["choices"] == {"2": 3, "3": 2}
+    assert (found["answers"], found["without_key"]) == ({"A": 3, "B": 1}, 1)
+    assert (found["repeated"], found["same_text"]) == (1, 2)
+    assert found["subjects"] == {"sky": 1}
+    assert found["languages"] == {"en": 3, "fr": 1, "zh": 1}
+    assert found["characters"]["question"] == {"p50": 42, "p95": 54, "p99": 54, "max": 54}
+    assert found["prompts"][0] == "Question: Which colour is the sky, and why is it so?\nAnswer:"
+
+
+def test_it_tells_a_person_the_same_and_writes_nothing(
+    write_rows: WriteRows, session: Session, ledger: MemoryLedger
+) -> None:
+    result = run(session, "inspect", str(write_rows(*SIX)))
+
+    assert "5 read + 1 skipped = 6 rows" in result.stdout
+    assert "5 questions as mcqueue's own JSONL, 2 to 3 choices, labels A–C" in result.stdout
+    assert "questions.jsonl:6: field 'choices': found 1, expected 2 to 26" in result.stdout
+    assert "1 word for word, 1 with other choices or ids" in result.stdout
+    assert "1 row cannot be asked" in result.stderr
+    assert ledger.runs() == []
+
+
+def test_it_warns_where_the_right_answers_place_tells(write_rows: WriteRows, session: Session) -> None:
+    even = [{"question": f"q{n}", "choices": list("wxyz"), "answer": n % 4} for n in range(400)]
+    skewed = [{**row, "answer": 2 if n % 2 else n % 4} for n, row in enumerate(even)]
+
+    quiet = run(session, "inspect", str(write_rows(*even)))
+    warned = run(session, "inspect", str(write_rows(*skewed)))
+
+    assert "warning" not in quiet.stderr
+    assert "the right answer is C in 75.0% of the questions, 25.0% would be even" in warned.stderr
+    assert "--set shuffle=true" in warned.stderr
+
+
+def test_tokens_are_counted_as_the_model_does(tmp_path: Path, write_rows: WriteRows, session: Session) -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    model = tokenizers.Tokenizer(tokenizers.models.WordLevel({"Question": 0, "?": 1}, unk_token="?"))
+    model.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    (tmp_path / "model").mkdir()
+    model.save(str(tmp_path / "model" / "tokenizer.json"))
+    path = str(write_rows({"question": "one two three", "choices": ["a b", "c"], "answer": "A"}))
+
+    found = inspected(session, path, "--model", "model")
+
+    assert found["tokens"] == {"p50": 5, "p95": 5, "p99": 5, "max": 5}, "Question: one two three Answer:"
+    assert found["max_model_len"] == 7, "and the longest choice"
+    assert inspected(session, path, "--model", "model", "--set", "mode=letter")["max_model_len"] > 7
+
+
+def test_a_model_without_tokenizer_is_refused(tmp_path: Path, write_rows: WriteRows, session: Session) -> None:
+    pytest.importorskip("tokenizers")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "tokenizer.json").write_text("{}")
+
+    result = run(session, "inspect", str(write_rows(*SIX)), "--model", "model")
+
+    assert result.exit_code == 1
+    assert "no tokenizer for 'model'" in result.stderr
+
+
+def test_enqueue_says_what_it_read(tmp_path: Path, session: Session) -> None:
+    (tmp_path / "arc").write_text(CASES["ARC"].content)
+
+    result = run(session, "enqueue", "arc", "--dry-run")
+
+    assert "2 questions as ARC-style JSONL, 3 choices, labels A–C" in result.stdout
+
+
+def test_enqueue_counts_the_kinds_of_what_it_skipped(write_rows: WriteRows, session: Session) -> None:
+    path = write_rows(*SIX, "{broken", {**SIX[0], "answer": "Z"}, {**SIX[0], "answer": "Y"})
+
+    refused = run(session, "enqueue", str(path), "--dry-run")
+    skipped = json.loads(run(session, "enqueue", str(path), "--skip-bad", "--json").stdout)
+
+    assert refused.exit_code == 1
+    assert (
+        "by kind: 2 × answer: names no choice; 1 × choices: too many or too few; 1 × malformed JSON" in refused.stderr
+    )
+    assert (skipped["read"], skipped["skipped"], skipped["rows"]) == (5, 4, 9)
+    assert skipped["skipped_kinds"]["answer: names no choice"] == 2
+    rejected = [json.loads(line) for line in Path(skipped["rejected"]).read_text().splitlines()]
+    assert [(each["line"], each["kind"]) for each in rejected] == [
+        (6, "too many or too few"),
+        (7, "malformed JSON"),
+        (8, "names no choice"),
+        (9, "names no choice"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        (("--layout", "arc", "--map", "question=q"), "exclude each other"),
+        (("--map", "questoin=q"), "Did you mean 'question'"),
+        (("--map", "base=2"), "neither 0 nor 1"),
+        (("--encoding", "klingon"), "no text encoding 'klingon'"),
+        (("--encoding", "base64"), "no text encoding 'base64'"),
+        (("--layout", "ark"), "Did you mean 'arc'"),
+        (("--stratified",), "--stratified belongs to --sample"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_refused(
+    five: Path, session: Session, options: tuple[str, ...], wanted: str
+) -> None:
+    result = run(session, "enqueue", str(five), *options)
+
+    assert result.exit_code in {1, 2}
+    assert wanted in result.stderr
+
+
+def test_options_of_reading_reach_the_reader(tmp_path: Path, session: Session) -> None:
+    (tmp_path / "q.csv").write_bytes("t,eins,zwei,k\nWie heißt es?,ä,ö,2\n".encode("latin-1"))
+    (tmp_path / "two.jsonl").write_text(lines({"goal": "g", "sol1": "x", "sol2": "y"}))
+    (tmp_path / "two.lst").write_text("1\n")
+    mapped = ("--map", "question=t,choices=eins+zwei", "--map", "answer=k,base=1", "--encoding", "latin-1")
+
+    by_hand = inspected(session, "q.csv", *mapped)
+    labelled = inspected(session, "two.jsonl", "--answers", "two.lst")
+
+    assert (by_hand["answers"], by_hand["encoding"]) == ({"B": 1}, "latin-1")
+    assert labelled["answers"] == {"B": 1}
+
+
+def test_a_percentile_is_a_length_that_occurs() -> None:
+    lengths = Lengths()
+    for n in range(1, 101):
+        lengths.add(n)
+
+    assert lengths.to_json() == {"p50": 50, "p95": 95, "p99": 99, "max": 100}
+    assert Lengths().to_json() == {"p50": 0, "p95": 0, "p99": 0, "max": 0}
