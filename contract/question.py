@@ -42,8 +42,8 @@ class Question(BaseModel):
 
     @model_validator(mode="after")
     def _answers_name_choices(self) -> Self:
-        labels = self.labels
-        if self.answer is not None and self.answer not in labels:
+        labels = LABELS[: len(self.choices)]
+        if self.answer is not None and (len(self.answer) != 1 or self.answer not in labels):
             raise ValueError(f"answer {self.answer!r} is none of the labels {', '.join(labels)}")
         if self.also_right:
             if self.answer is None or not set(self.also_right) <= set(labels):

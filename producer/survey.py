@@ -109,9 +109,7 @@ class Inspector:
 
     def good(self) -> Iterator[Question]:
         """Questions of the good rows."""
-        for row in self.judged():
-            if isinstance(row, Question):
-                yield row
+        return (row for row in self.judged() if isinstance(row, Question))
 
     def bad(self) -> Iterator[tuple[Row, QuestionFileError]]:
         """The bad rows with their troubles."""

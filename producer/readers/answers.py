@@ -180,7 +180,11 @@ def answer_label(found: object, choices: Sequence[str]) -> str | None:
         return _by_own_index(found, labels)
     if not isinstance(found, str):
         raise _nothing(found, labels)
-    meanings = _meanings(found.strip(), choices, labels)
+    word = found.strip()
+    places = [label for label, text in zip(labels, choices, strict=True) if text.strip() == word]
+    if not places and len(word) == 1 and word.upper() in labels:
+        return word.upper()
+    meanings = _meanings(word, places, labels)
     if not meanings:
         raise _nothing(found, labels)
     if len(set(meanings.values())) > 1:
@@ -198,15 +202,10 @@ def _by_own_index(index: int, labels: str) -> str:
     return labels[index]
 
 
-def _meanings(word: str, choices: Sequence[str], labels: str) -> Mapping[str, str]:
-    """Every way to read `word`, with the label that it leads to."""
-    meanings: dict[str, str] = {}
-    if len(word) == 1 and word.upper() in labels:
-        meanings["a label"] = word.upper()
-    for label, text in zip(labels, choices, strict=True):
-        if text.strip() == word:
-            meanings[f"the text of choice {label}"] = label
-    return meanings
+def _meanings(word: str, places: Sequence[str], labels: str) -> Mapping[str, str]:
+    """Every way to read `word`, with the label that it leads to; `places` are those of the choices that read so."""
+    meanings = {f"the text of choice {label}": label for label in places}
+    return {"a label": word.upper(), **meanings} if len(word) == 1 and word.upper() in labels else meanings
 
 
 def _nothing(found: object, labels: str) -> FieldTrouble:

@@ -56,10 +56,10 @@ def checked(texts: Sequence[Any]) -> list[str]:
     if not MIN_CHOICES <= len(texts) <= MAX_CHOICES:
         message = f"found {len(texts)}, expected {MIN_CHOICES} to {MAX_CHOICES}."
         raise FieldTrouble("choices", message, "Correct the list, or take the row out.", kind="too many or too few")
-    for position, each in enumerate(texts):
+    for each in texts:
         if not isinstance(each, str) or not each.strip():
             hint = "Write every choice as text, in quotes."
-            message = f"choice {position} is {shown_value(each)}, expected text."
+            message = f"choice {texts.index(each)} is {shown_value(each)}, expected text."
             raise FieldTrouble("choices", message, hint, kind="a choice is no text")
     return list(texts)
 

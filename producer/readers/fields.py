@@ -52,15 +52,16 @@ def parts_of(record: Record, layout: Layout) -> Parts:
     if record.untyped:
         fields = {name: cell or None for name, cell in fields.items()}
     names = names_of(tuple(fields))
-    if missing := sorted(layout.needs - names.spelled.keys()):
-        own = {"question", "choices"}.issuperset(missing) and layout is OWN
-        if not own:
-            hint = f"A row of this layout has {', '.join(sorted(layout.needs))}."
-            raise FieldTrouble(missing[0], f"missing; found {shown_value(', '.join(fields))}.", hint, kind="missing")
+    if layout is not OWN and not layout.needs <= names.spelled.keys():
+        missing = min(layout.needs - names.spelled.keys())
+        hint = f"A row of this layout has {', '.join(sorted(layout.needs))}."
+        raise FieldTrouble(missing, f"missing; found {shown_value(', '.join(fields))}.", hint, kind="missing")
     parts = layout.parts(fields, names)
     if record.task and layout.name == "bigbench":
         parts = parts._replace(question=_with_task(parts.question, record.task))
-    return parts._replace(id=_id(parts.id, record), subject=parts.subject or record.group)
+    if parts.id.__class__ is not str or record.group:
+        parts = parts._replace(id=_id(parts.id, record), subject=parts.subject or record.group)
+    return parts
 
 
 def _with_task(question: Any, task: Mapping[str, str]) -> Any:
@@ -87,17 +88,22 @@ def _question(record: Record, parts: Parts, layout: Layout, way: Way) -> Questio
     if parts.answer is None and record.fields is not None:
         _refuse_look_alikes(tuple(record.fields), own=layout is OWN)
     right = _right(parts, layout, way)
+    more: dict[str, Any] = {}
+    if parts.rest:
+        more["metadata"] = _metadata(parts.rest, keep_nothing=layout is OWN and not record.untyped)
+    if parts.gold_passages:
+        more["gold_passages"] = parts.gold_passages
+    if len(right) > 1:
+        more["also_right"] = right[1:]
     try:
         return Question(
             id=content_id(text, parts.choices) if parts.id is None else parts.id,
             question=text,
             choices=tuple(parts.choices),
             answer=right[0] if right else None,
-            also_right=right[1:],
             subject=parts.subject,
             context=parts.context,
-            gold_passages=parts.gold_passages or (),
-            metadata=_metadata(parts.rest, keep_nothing=layout is OWN and not record.untyped),
+            **more,
         )
     except ValidationError as trouble:
         raise _from_pydantic(trouble) from None
@@ -108,8 +114,10 @@ def _question(record: Record, parts: Parts, layout: Layout, way: Way) -> Questio
 
 def _right(parts: Parts, layout: Layout, way: Way) -> tuple[str, ...]:
     if layout is OWN:
-        found = parts.answer if isinstance(parts.answer, list) else [parts.answer]
-        return tuple(sorted({label for each in found if (label := answer_label(each, parts.choices))}))
+        if isinstance(parts.answer, list):
+            return tuple(sorted({label for each in parts.answer if (label := answer_label(each, parts.choices))}))
+        label = answer_label(parts.answer, parts.choices)
+        return (label,) if label else ()
     return right_labels(Given(parts.answer, parts.choices, parts.labels), way)
 
 

@@ -33,7 +33,7 @@ def read_jsonl(text: Text) -> Iterator[Record]:
             continue
         number += 1
         try:
-            value: Any = DECODER.decode(stripped)
+            value = _decoded(stripped)
         except json.JSONDecodeError as trouble:
             column = trouble.colno + content.index(stripped)
             yield Record(number, line, stripped, trouble=_malformed(f"{trouble.msg} at column {column}"))
@@ -41,6 +41,14 @@ def read_jsonl(text: Text) -> Iterator[Record]:
             yield Record(number, line, stripped, trouble=_malformed(str(trouble)))
         else:
             yield Record(number, line, value, value if isinstance(value, dict) else None)
+
+
+def _decoded(line: str) -> Any:
+    """The value that fills the line, which has no white space around it: `decode` would look for some twice."""
+    value, end = DECODER.raw_decode(line)
+    if end != len(line):
+        raise json.JSONDecodeError("Extra data", line, end)
+    return value
 
 
 def _malformed(what: str) -> FieldTrouble:

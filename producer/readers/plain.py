@@ -98,6 +98,10 @@ def has_labelled_choices(fields: Fields, _names: Names) -> bool:
     return names.question is not None and (objects or (isinstance(found, Mapping) and "text" in found))
 
 
+#: What most records of our own layout have, and no more.
+_MOST_COMMON = frozenset({"id", "question", "choices", "answer", "subject"})
+
+
 def own(fields: Fields, names: Names) -> Parts:
     """Our own layout; `answer` keeps the type that it has in the file."""
     question = fields.get("question")
@@ -112,18 +116,13 @@ def own(fields: Fields, names: Names) -> Parts:
             "choices", f"{what}, expected a list of texts.", 'For example ["red", "blue"].', kind="no list"
         )
     texts = checked(found)
+    beside = question, texts, fields.get("answer"), None, fields.get("id"), fields.get("subject")
+    if _MOST_COMMON.issuperset(fields):
+        return Parts(*beside)
     golds, context, contexts = _own_passages(fields, names)
-    taken = {"id", "question", "choices", "answer", "subject", *contexts, *golds}
-    return Parts(
-        question=question,
-        choices=texts,
-        answer=fields.get("answer"),
-        id=fields.get("id"),
-        subject=fields.get("subject"),
-        context=context,
-        gold_passages=fields[golds[0]] if golds else (),
-        rest={name: value for name, value in fields.items() if name not in taken},
-    )
+    taken = {*_MOST_COMMON, *contexts, *golds}
+    rest = {name: value for name, value in fields.items() if name not in taken}
+    return Parts(*beside, context, fields[golds[0]] if golds else (), rest)
 
 
 def _own_passages(fields: Fields, names: Names) -> tuple[list[str], str | None, list[str]]:
