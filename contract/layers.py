@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -11,7 +12,20 @@ from pydantic import BaseModel, SecretBytes, SecretStr, ValidationError
 
 from contract.errors import InputError, nearest
 
-__all__ = ["explain", "merge", "parse_overrides", "read_yaml"]
+__all__ = ["LONGEST", "brief", "explain", "load_yaml", "merge", "parse_overrides", "read_yaml"]
+
+
+#: Characters in one value. A limit also has pydantic refuse what UTF-8 cannot write, which a plain string may hold.
+LONGEST = 100_000
+#: A configuration file has some kilobytes.
+LARGEST_BYTES = 1_000_000
+
+
+def brief(value: Any) -> str:
+    """A value as a message shows it: YAML's aliases make enormous values out of small files."""
+    shown = reprlib.Repr()
+    shown.maxlevel, shown.maxdict, shown.maxlist, shown.maxstring, shown.maxother = 2, 4, 8, 200, 80
+    return shown.repr(value)
 
 
 def read_yaml(path: Path, error: type[InputError]) -> dict[str, Any]:
@@ -20,7 +34,11 @@ def read_yaml(path: Path, error: type[InputError]) -> dict[str, Any]:
     Raises `error` for a missing file, broken YAML (with its line) or anything but a mapping.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:  # of /dev/zero there is no end
+            start = file.read(LARGEST_BYTES + 1)
+        if len(start) > LARGEST_BYTES:
+            raise error(f"{path}: larger than {LARGEST_BYTES:,} bytes.", hint="Is it a configuration file?")
+        content = load_yaml(start.decode())
     except FileNotFoundError:
         raise error(f"{path}: no such configuration file.", hint="See configs/ for the shipped ones.") from None
     except (OSError, UnicodeDecodeError) as trouble:
@@ -35,8 +53,21 @@ def read_yaml(path: Path, error: type[InputError]) -> dict[str, Any]:
         raise error(f"{path}: expected `name: value` lines, found a {type(content).__name__}.")
     for name in content:
         if not isinstance(name, str):  # YAML reads a bare `on` or `1` as true or a number
-            raise error(f"{path}: {name!r} is no name.", hint="Names are words; see configs/ for the shipped files.")
+            raise error(
+                f"{path}: {brief(name)} is no name.", hint="Names are words; see configs/ for the shipped files."
+            )
     return cast("dict[str, Any]", content)
+
+
+def load_yaml(text: str) -> Any:
+    """What `text` says in YAML, plain values only. Raises yaml.YAMLError."""
+    try:
+        return yaml.safe_load(text)
+    except RecursionError:
+        raise yaml.YAMLError("nested too deeply") from None
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as trouble:
+        # A date in the 13th month, `!!int x`: PyYAML lets out what its constructors raise.
+        raise yaml.YAMLError(f"{type(trouble).__name__}: {trouble}") from None
 
 
 def parse_overrides(pairs: Iterable[str], error: type[InputError]) -> dict[str, Any]:
@@ -49,9 +80,9 @@ def parse_overrides(pairs: Iterable[str], error: type[InputError]) -> dict[str, 
     for pair in pairs:
         name, separator, value = pair.partition("=")
         if not separator or not name:
-            raise error(f"--set {pair!r}: expected name=value.", hint="For example --set batch_size=8.")
+            raise error(f"--set {brief(pair)}: expected name=value.", hint="For example --set batch_size=8.")
         try:
-            parsed = yaml.safe_load(value) if value else ""
+            parsed = load_yaml(value) if value else ""
         except yaml.YAMLError:
             parsed = value
         nested: Any = parsed
@@ -79,11 +110,12 @@ def _explain_one(entry: dict[str, Any], model: type[BaseModel], source: str) -> 
     name = ".".join(str(part) for part in entry["loc"])
     if entry["type"] == "extra_forbidden":
         known = _known_names(model, entry["loc"][:-1])
-        return f"{source}: unknown setting {name!r}. {nearest(str(entry['loc'][-1]), known)}".rstrip()
+        return f"{source}: unknown setting {brief(name)}. {nearest(str(entry['loc'][-1]), known)}".rstrip()
     message = str(entry["msg"]).removeprefix("Value error, ")
     secret = bool(entry["loc"]) and _is_secret(model, entry["loc"])
-    found = "" if secret or entry["type"] in {"missing", "value_error"} else f", found {entry['input']!r}"
-    return f"{source}: {name or 'configuration'}: {message}{found}."
+    found = "" if secret or entry["type"] in {"missing", "value_error"} else f", found {brief(entry['input'])}"
+    shown = brief(name)[1:-1] if name else "configuration"
+    return f"{source}: {shown}: {message}{found}."
 
 
 def _is_secret(model: type[BaseModel], path: tuple[Any, ...]) -> bool:

@@ -245,6 +245,7 @@ def connect(settings: Settings) -> redis.Redis:
     client = redis.Redis.from_url(
         settings.redis_url.get_secret_value(),
         decode_responses=True,
+        encoding_errors="replace",  # what we write is UTF-8; what somebody else put there must not end who reads
         socket_connect_timeout=5,
         socket_keepalive=True,
         health_check_interval=10,

@@ -8,23 +8,26 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, NamedTuple, cast
 
 import redis
 from celery import Celery
 from kombu import Connection
 from kombu.exceptions import BatchPublishError, OperationalError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from contract import keys
+from contract import address, keys
 from contract.errors import LedgerError, LedgerFull, RedisUnreachable
 from contract.ledger import chunks, translating
 from contract.priority import Priority
-from contract.settings import Settings
+from contract.settings import MOST_QUESTIONS, Settings
 
 __all__ = [
     "MESSAGE_VERSION",
+    "UNREADABLE",
     "QuestionBatch",
+    "ReceivedBatch",
     "held_question_ids",
     "make_celery",
     "oldest_published_at",
@@ -41,6 +44,8 @@ __all__ = [
 MESSAGE_VERSION = 1
 #: Messages of a broker list read at a time.
 READ_CHUNK = 2000
+#: What reading may raise where something else than one of our messages lies; errors of the connection are not among it.
+UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
 class QuestionBatch(NamedTuple):
@@ -53,12 +58,38 @@ class QuestionBatch(NamedTuple):
     published_at: float
 
 
+class ReceivedBatch(BaseModel):
+    """A question batch as it came, checked: anything may lie in a queue."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")  # a newer producer may say more
+
+    run_id: str = Field(min_length=1)
+    question_ids: list[str] = Field(min_length=1, max_length=MOST_QUESTIONS)
+    published_at: float = Field(ge=0, allow_inf_nan=False)
+    version: int = Field(ge=1)
+    priority: Annotated[Priority, Field(strict=False)]
+
+    @classmethod
+    def read(cls, arguments: Any, named: Any, priority: Any) -> ReceivedBatch:
+        """From a task's arguments and its message's priority. Raises ValueError that says what is wrong."""
+        try:
+            run_id, question_ids = arguments
+            return cls.model_validate({**named, "run_id": run_id, "question_ids": question_ids, "priority": priority})
+        except ValidationError as trouble:
+            first = trouble.errors(include_input=False, include_url=False)[0]
+            raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        except TypeError as trouble:
+            raise ValueError(str(trouble)) from None
+
+
 def make_celery(settings: Settings) -> Celery:
     """The Celery app of both sides. Reasons for each setting: README, "How Celery is used"."""
     # A producer names the queue of each message; only workers read from this one, and they serve one model.
     queue = "celery" if settings.models else keys.score_queue(settings.served_model)
-    app = Celery("mcqueue", broker=settings.redis_url.get_secret_value(), set_as_current=False)
+    url = settings.redis_url.get_secret_value()
+    app = Celery("mcqueue", broker=url, set_as_current=False)
     app.conf.update(
+        broker_use_ssl=address.tls(url),
         task_serializer="json",
         result_serializer="json",
         event_serializer="json",
@@ -189,7 +220,7 @@ def held_question_ids(client: redis.Redis, workers: Iterable[str], run_id: str) 
     found: set[str] = set()
     for name in workers:
         held = cast("list[str]", client.hvals(keys.unacked(name)))
-        found.update(_ids_in((json.loads(each)[0] for each in held), run_id))
+        found.update(_ids_in(held, run_id))
     return found
 
 
@@ -213,24 +244,30 @@ def restore_held(settings: Settings, worker: str) -> int:
 
 def _restore(url: str, options: dict[str, Any]) -> None:
     try:
-        with Connection(url, transport_options=options) as connection:
+        with Connection(url, ssl=address.tls(url), transport_options=options) as connection:
             connection.default_channel.qos.restore_visible(num=None, interval=1)
     except OperationalError as trouble:
         raise trouble.__cause__ or trouble from None
 
 
-def _list_items(client: redis.Redis, name: str) -> Iterator[Mapping[str, Any]]:
+def _list_items(client: redis.Redis, name: str) -> Iterator[str]:
     start = 0
     while True:
         items = cast("list[str]", client.lrange(name, start, start + READ_CHUNK - 1))
         if not items:
             return
-        yield from map(json.loads, items)
+        yield from items
         start += len(items)
 
 
-def _ids_in(messages: Iterable[Mapping[str, Any]], run_id: str) -> Iterator[str]:
-    for message in messages:
-        arguments: Sequence[Any] = json.loads(base64.b64decode(message["body"]))[0]
-        if len(arguments) == 2 and arguments[0] == run_id:
-            yield from arguments[1]
+def _ids_in(items: Iterable[str], run_id: str) -> Iterator[str]:
+    """Ids of `run_id` in waiting messages, or in held ones; whatever else lies there carries none."""
+    for item in items:
+        try:
+            found = json.loads(item)
+            message = found[0] if isinstance(found, list) else found
+            of_run, ids = json.loads(base64.b64decode(message["body"]))[0]
+        except UNREADABLE:
+            continue
+        if of_run == run_id and isinstance(ids, list):
+            yield from (each for each in ids if isinstance(each, str))

@@ -19,8 +19,9 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, f
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings import SettingsError as EnvironmentLayerError
 
+from contract import address
 from contract.errors import SettingsError, nearest
-from contract.layers import explain, merge, parse_overrides, read_yaml
+from contract.layers import LONGEST, explain, load_yaml, merge, parse_overrides, read_yaml
 from contract.spec import slug
 
 __all__ = [
@@ -41,6 +42,8 @@ CONFIG_VARIABLE = "MCQUEUE_CONFIG"
 OVERRIDES_VARIABLE = "MCQUEUE_OVERRIDES"
 #: Which model of a deploy file with several; set by the launcher for its workers.
 MODEL_VARIABLE = "MCQUEUE_MODEL"
+#: Question ids that one message may carry.
+MOST_QUESTIONS = 1024
 #: Variables of the prefix that are not settings.
 OTHER_VARIABLES = frozenset(
     {CONFIG_VARIABLE, OVERRIDES_VARIABLE, "MCQUEUE_LOG_LEVEL", "MCQUEUE_READY_FD", "MCQUEUE_WORKER_NAME"}
@@ -50,7 +53,7 @@ OTHER_VARIABLES = frozenset(
 class SimulatedSettings(BaseModel):
     """The simulated engine: answers by a hash, time by a simple latency model. For tests and planning."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=LONGEST)
 
     call_ms: float = Field(default=0.0, ge=0, description="Time of a generate call, whatever is in it.")
     request_ms: float = Field(default=0.0, ge=0, description="Time each request adds to its call.")
@@ -72,7 +75,7 @@ class SimulatedSettings(BaseModel):
 class OpenAiSettings(BaseModel):
     """A server that speaks OpenAI's protocol, and how hard it may be asked."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=LONGEST)
 
     url: str = Field(default="", description="Base URL; without a path, /v1 is meant. Empty with boot_local.")
     model: str = Field(default="", description="The model's name there.")
@@ -107,12 +110,14 @@ class OpenAiSettings(BaseModel):
 class Settings(BaseSettings):
     """Everything a deployment decides."""
 
-    model_config = SettingsConfigDict(frozen=True, extra="forbid", env_prefix=PREFIX, env_nested_delimiter="__")
+    model_config = SettingsConfigDict(
+        frozen=True, extra="forbid", str_max_length=LONGEST, env_prefix=PREFIX, env_nested_delimiter="__"
+    )
 
     redis_url: SecretStr = SecretStr("redis://127.0.0.1:6379/0")
 
     # The queue
-    question_batch_size: int = Field(default=16, ge=1, le=1024, description="Question ids in one message.")
+    question_batch_size: int = Field(default=16, ge=1, le=MOST_QUESTIONS, description="Question ids in one message.")
 
     # The aggregator
     enable_batching: bool = True
@@ -170,22 +175,14 @@ class Settings(BaseSettings):
     @field_validator("redis_url")
     @classmethod
     def _is_a_redis_url(cls, value: SecretStr) -> SecretStr:
-        parts = urlsplit(value.get_secret_value())
-        scheme = parts.scheme
-        if scheme not in {"redis", "rediss", "unix"}:
-            raise ValueError(f"expected redis://, rediss:// or unix://, found {scheme or 'no'} scheme")
-        try:
-            _ = parts.port
-        except ValueError:  # its message would show what it took for a port: a piece of the password
-            raise ValueError(
-                "no port number after the host; in a password write %2F for /, %23 for #, %3F for ?"
-            ) from None
+        address.check(value.get_secret_value())
         return value
 
     @field_validator("vllm_args")
     @classmethod
     def _read_words_as_yaml(cls, value: dict[str, Any]) -> dict[str, Any]:
         """The environment knows only words: `MCQUEUE_VLLM_ARGS__MAX_MODEL_LEN=2048` means a number."""
+        _refuse_what_json_cannot_say(value)
         read = {name: _number_or_word(each) if isinstance(each, str) else each for name, each in value.items()}
         for name in ("tensor_parallel_size", "pipeline_parallel_size"):
             if not isinstance(size := read.get(name, 1), int) or size < 1:
@@ -229,8 +226,7 @@ class Settings(BaseSettings):
     @property
     def redis_place(self) -> str:
         """Where Redis is, without user name and password: fit for a message."""
-        parts = urlsplit(self.redis_url.get_secret_value())
-        return f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"
+        return address.place(self.redis_url.get_secret_value())
 
 
 def load_settings(config: Path | None = None, overrides: Iterable[str] = ()) -> Settings:
@@ -272,8 +268,7 @@ class _Layers:
         config = config or (Path(os.environ[CONFIG_VARIABLE]) if os.environ.get(CONFIG_VARIABLE) else None)
         _refuse_unknown_variables()
         file = read_yaml(config, SettingsError) if config else {}
-        handed_down = json.loads(os.environ.get(OVERRIDES_VARIABLE, "{}"))
-        over = merge(handed_down, parse_overrides(overrides, SettingsError))
+        over = merge(_handed_overrides(), parse_overrides(overrides, SettingsError))
         source = str(config or "settings")
         chosen = os.environ.get(MODEL_VARIABLE) or str(over.get("model") or "")
         return cls(source, file, over, _models_of(merge(file, over), source), chosen)
@@ -316,13 +311,37 @@ def _checked(values: Mapping[str, Any], source: str) -> Settings:
         return Settings(**values)
     except ValidationError as trouble:
         raise SettingsError(explain(trouble, Settings, source)) from None
+    except RecursionError:
+        raise SettingsError("environment: a list or mapping is nested too deeply.") from None
     except EnvironmentLayerError as trouble:
         raise SettingsError(f"environment: {trouble}.", hint="Lists and mappings are given as JSON.") from None
 
 
+def _handed_overrides() -> dict[str, Any]:
+    try:
+        found = json.loads(os.environ.get(OVERRIDES_VARIABLE, "{}"))
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise SettingsError(f"environment: {OVERRIDES_VARIABLE}: expected a JSON object.", hint="`workers up` sets it.")
+    return found
+
+
+def _refuse_what_json_cannot_say(value: Any) -> None:
+    """Settings travel to workers as JSON; YAML's aliases can make more of a line than fits. Raises ValueError."""
+    size = 0
+    try:
+        for piece in json.JSONEncoder(ensure_ascii=False).iterencode(value):
+            size += len(piece.encode())
+            if size > LONGEST:
+                raise ValueError(f"more than {LONGEST:,} bytes")
+    except (TypeError, RecursionError) as trouble:
+        raise ValueError(f"expected plain words, numbers, lists and mappings: {trouble}") from None
+
+
 def _number_or_word(text: str) -> Any:
     try:
-        value = yaml.safe_load(text)
+        value = load_yaml(text)
     except yaml.YAMLError:
         return text
     return value if isinstance(value, bool | int | float) else text

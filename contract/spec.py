@@ -82,7 +82,7 @@ class ChatTemplate(StrEnum):
 class Sampling(BaseModel):
     """How text is drawn from the model, in vLLM's words."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=100_000)
 
     max_tokens: int = Field(default=256, ge=1)
     temperature: float = Field(default=0.0, ge=0, le=2)

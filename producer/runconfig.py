@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from contract.errors import RunConfigError
 from contract.index import can_answer, read_manifest
-from contract.layers import explain, merge, parse_overrides, read_yaml
+from contract.layers import LONGEST, explain, merge, parse_overrides, read_yaml
 from contract.settings import Settings
 from contract.spec import (
     ChatTemplate,
@@ -35,7 +35,7 @@ __all__ = ["FewShotConfig", "JudgeConfig", "RagConfig", "RunConfig", "load_run_c
 class FewShotConfig(BaseModel):
     """Solved examples before each question; none with k = 0."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=LONGEST)
 
     k: int = Field(default=0, ge=0, le=64)
     #: Question file that the examples are taken from: a dev split, never the questions that are asked.
@@ -68,7 +68,7 @@ class FewShotConfig(BaseModel):
 class JudgeConfig(BaseModel):
     """How free answers are graded (`judge` only)."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=LONGEST)
 
     prompt: str = "grade"
     max_tokens: int = Field(default=256, ge=1)
@@ -88,7 +88,7 @@ class JudgeConfig(BaseModel):
 class RagConfig(BaseModel):
     """Where the context of a prompt comes from."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=LONGEST)
 
     #: Whether passages are retrieved.
     enabled: bool = False
@@ -129,7 +129,7 @@ class RagConfig(BaseModel):
 class RunConfig(BaseModel):
     """Everything about a run that a person may choose; what it leaves open is filled in by `to_spec`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=LONGEST)
 
     #: Name the workers serve the model under; empty: the one that the settings serve.
     model: str = ""

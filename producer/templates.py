@@ -9,6 +9,7 @@ from pathlib import Path
 from jinja2 import TemplateSyntaxError, meta, nodes
 
 from contract.errors import RunConfigError, nearest
+from contract.layers import brief
 from contract.prompts import JUDGE_VARIABLES, VARIABLES, environment, render
 from contract.question import Question
 from contract.spec import Mode, Prompt
@@ -49,7 +50,7 @@ def load_prompt(name: str, mode: Mode, *, grades: bool = False) -> Prompt:
     if not name.endswith(SUFFIX):
         known = ", ".join(sorted(shipped))
         hint = f"{nearest(name, list(shipped))} Built in are {known}; a path ends in {SUFFIX}.".strip()
-        raise RunConfigError(f"prompt {name!r} is not known.", hint=hint)
+        raise RunConfigError(f"prompt {brief(name)} is not known.", hint=hint)
     return Prompt(name=Path(name).name.removesuffix(SUFFIX), text=_checked(_read(Path(name)), name, grades=grades))
 
 

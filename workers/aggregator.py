@@ -25,6 +25,7 @@ from celery.worker import state
 from celery.worker.request import Request, create_request_cls
 
 from contract.errors import EXIT_RETRY
+from contract.queue import UNREADABLE, ReceivedBatch
 from contract.settings import Settings
 from workers.gathering import Flush, Gathered, Gathering
 
@@ -131,23 +132,12 @@ class _Gatherer:
 
     def on_message(self, message: Any, _body: Any, ack: Any, reject: Any, _callbacks: Any, **_: Any) -> None:
         """Celery's message handler: hold the message until its batch leaves."""
-        request = self._request_class(
-            message,
-            on_ack=ack,
-            on_reject=reject,
-            app=self._app,
-            hostname=self._consumer.hostname,
-            eventer=None,
-            task=self._task,
-            connection_errors=self._consumer.connection_errors,
-            body=message.body,
-            headers=message.headers,
-            decoded=False,
-            utc=self._app.uses_utc_timezone(),
-        )
+        request = self._request(message, ack, reject)
         if request.revoked():
             return
         known = self._held.get(request.id)
+        if known is not None and known.request.message.delivery_tag != message.delivery_tag:
+            raise InvalidTaskError(f"a second message calls itself {request.id!r}")
         if known is not None:
             # Redelivered after a reconnect while still in our hands: only the way to acknowledge it is new.
             known.request = request
@@ -157,6 +147,26 @@ class _Gatherer:
         state.task_reserved(request)
         self._gathering.add(held, len(held.question_ids), time.monotonic())
         self._pump()
+
+    def _request(self, message: Any, ack: Any, reject: Any) -> Request:
+        """Celery's view of the message. What Celery cannot read, it has rejected once InvalidTaskError is raised."""
+        try:
+            return self._request_class(
+                message,
+                on_ack=ack,
+                on_reject=reject,
+                app=self._app,
+                hostname=self._consumer.hostname,
+                eventer=None,
+                task=self._task,
+                connection_errors=self._consumer.connection_errors,
+                body=message.body,
+                headers=message.headers,
+                decoded=False,
+                utc=self._app.uses_utc_timezone(),
+            )
+        except UNREADABLE as trouble:
+            raise InvalidTaskError(f"{type(trouble).__name__}: {trouble}") from trouble
 
     def _pump(self) -> None:
         while not stopping() and (gathered := self._gathering.take(time.monotonic())):
@@ -210,18 +220,18 @@ class _Gatherer:
 def _read(request: Request) -> Held:
     """The message as the producer wrote it. Celery drops it at InvalidTaskError, and the audit finds out."""
     try:
-        run_id, question_ids = request.args
-        return Held(
-            request=request,
-            run_id=str(run_id),
-            question_ids=[str(each) for each in question_ids],
-            published_at=float(request.kwargs["published_at"]),
-            priority=int((request.delivery_info or {}).get("priority") or 0),
-            version=int(request.kwargs["version"]),
-            arrived_at=time.time(),
-        )
-    except (TypeError, ValueError, KeyError) as trouble:
-        raise InvalidTaskError(f"not a question batch: {trouble!r}") from None
+        batch = ReceivedBatch.read(request.args, request.kwargs, request.delivery_info["priority"])
+    except ValueError as trouble:
+        raise InvalidTaskError(f"not a question batch: {trouble}") from None
+    return Held(
+        request=request,
+        run_id=batch.run_id,
+        question_ids=batch.question_ids,
+        published_at=batch.published_at,
+        priority=batch.priority,
+        version=batch.version,
+        arrived_at=time.time(),
+    )
 
 
 def stopping() -> bool:

@@ -45,6 +45,7 @@ def _settings() -> Settings:
 settings = _settings()
 transport.use()
 app = make_celery(settings)
+app.conf.worker_consumer = "workers.consumer:Consumer"
 
 
 class BatchTask(Aggregator):

@@ -6,6 +6,8 @@ has woken the event loop, as many more as the consumer has room for are taken in
 acknowledgements of one turn of the event loop leave in one transaction: before the loop sleeps, before the channel
 closes, and before kombu reads its books.
 
+What is no message at all, kombu would end the worker for; here it is dropped with an error in the log.
+
 Overrides what kombu 5.7.0 calls between its own classes, so kombu is pinned to that version.
 """
 
@@ -21,6 +23,7 @@ from typing import Any
 from kombu.transport import TRANSPORT_ALIASES, redis, virtual
 
 from contract.ledger import lua
+from contract.queue import UNREADABLE
 
 __all__ = ["Channel", "QoS", "Transport", "use"]
 
@@ -46,10 +49,14 @@ class QoS(redis.QoS):  # type: ignore[misc]  # kombu ships no types
 
     def ack(self, delivery_tag: str) -> None:
         """Acknowledge with the others of this turn of the event loop; on a closed channel, which has no turns, now."""
+        self.strike(delivery_tag)
+        virtual.QoS.ack(self, delivery_tag)
+
+    def strike(self, delivery_tag: str) -> None:
+        """Have a message struck off the books in Redis."""
         self._acknowledged.append(delivery_tag)
         if self.channel.closed:
             self.write_acknowledgements()
-        virtual.QoS.ack(self, delivery_tag)
 
     def write_acknowledgements(self) -> None:
         """Strike the acknowledged messages off the books. What cannot be written now is tried again next time.
@@ -91,7 +98,11 @@ class Channel(redis.Channel):  # type: ignore[misc]
         yield client or self._commands
 
     def _brpop_read(self, **options: Any) -> Any:
-        delivered = super()._brpop_read(**options)
+        try:
+            delivered = super()._brpop_read(**options)
+        except UNREADABLE as trouble:  # it is off the queue already, and on no books
+            _tell_dropped(trouble)
+            delivered = True
         if delivered and not self._closing and self.qos.can_consume():
             self._take_more(self.qos.can_consume_max_estimate())
         return delivered
@@ -106,10 +117,20 @@ class Channel(redis.Channel):  # type: ignore[misc]
         lists = [(self._q_for_pri(queue, step), queue) for step in self.priority_steps for queue in queues]
         books = [self.unacked_key, self.unacked_index_key, *(name for name, _ in lists)]
         taken = iter(self._take(books, [count, time.time()]))
-        found = [(lists[int(place) - 1][1], json.loads(message)) for place, message in zip(taken, taken, strict=True)]
-        self.qos.on_the_books.update(message["properties"]["delivery_tag"] for _, message in found)
-        for queue, message in found:
-            self.connection._deliver(message, queue)
+        for place, tag, message in zip(taken, taken, taken, strict=True):
+            if not int(place):
+                _tell_dropped(ValueError("not JSON, or without the properties of a message"))
+            else:
+                self._deliver_booked(tag.decode(), message, lists[int(place) - 1][1])
+
+    def _deliver_booked(self, tag: str, message: bytes, queue: str) -> None:
+        self.qos.on_the_books.add(tag)
+        try:
+            self.connection._deliver(json.loads(message), queue)
+        except UNREADABLE as trouble:
+            self.qos.on_the_books.discard(tag)
+            self.qos.strike(tag)
+            _tell_dropped(trouble)
 
 
 class _Poller(redis.MultiChannelPoller):  # type: ignore[misc]
@@ -128,6 +149,10 @@ class Transport(redis.Transport):  # type: ignore[misc]
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.cycle = _Poller()
+
+
+def _tell_dropped(trouble: Exception) -> None:
+    log.error("something that is no message is dropped: %s: %s", type(trouble).__name__, trouble)
 
 
 def use() -> None:

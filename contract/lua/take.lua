@@ -1,19 +1,39 @@
 -- Take messages off a queue and onto a worker's books in one step: none can be lost in between.
 -- KEYS  1 held messages  2 their times  then the queue's lists, most urgent first
 -- ARGV  1 how many at most  2 now, in seconds since the epoch
--- Returns a flat list: place of the list among the lists (from 1), message as the producer wrote it.
+-- Returns a flat list: place of the list among the lists (from 1), delivery tag, message as the producer wrote it. What is
+-- no message is taken as well, comes at place 0 with an empty tag, and is on no books.
 -- The books are kombu's (kombu/transport/redis.py, QoS.append): delivery tag → [message, exchange, routing key].
+local function tag_and_entry(message)
+  -- kombu writes ASCII. Anything else may be JSON for Lua and none for Python.
+  local readable, decoded = pcall(cjson.decode, message)
+  if not readable or type(decoded) ~= 'table' or string.find(message, '[\128-\255]') then
+    return nil
+  end
+  local properties = decoded['properties']
+  local where = type(properties) == 'table' and properties['delivery_info']
+  if type(where) ~= 'table' or type(properties['delivery_tag']) ~= 'string' then
+    return nil
+  end
+  local exchange, key = where['exchange'], where['routing_key']
+  if type(exchange) ~= 'string' or type(key) ~= 'string' then
+    return nil
+  end
+  return properties['delivery_tag'], '[' .. message .. ',' .. cjson.encode(exchange) .. ',' .. cjson.encode(key) .. ']'
+end
+
 local out = {}
 local left = tonumber(ARGV[1])
 for i = 3, #KEYS do
   local messages = left > 0 and redis.call('RPOP', KEYS[i], left) or {}
   for _, message in ipairs(messages) do
-    local properties = cjson.decode(message)['properties']
-    local where = properties['delivery_info']
-    local entry = '[' .. message .. ',' .. cjson.encode(where['exchange']) .. ',' .. cjson.encode(where['routing_key']) .. ']'
-    redis.call('HSET', KEYS[1], properties['delivery_tag'], entry)
-    redis.call('ZADD', KEYS[2], ARGV[2], properties['delivery_tag'])
-    out[#out + 1] = i - 2
+    local tag, entry = tag_and_entry(message)
+    if tag then
+      redis.call('HSET', KEYS[1], tag, entry)
+      redis.call('ZADD', KEYS[2], ARGV[2], tag)
+    end
+    out[#out + 1] = tag and i - 2 or 0
+    out[#out + 1] = tag or ''
     out[#out + 1] = message
     left = left - 1
   end

@@ -23,6 +23,7 @@ CONTRACT_ORDER = (
     "verdict",
     "relevance",
     "layers",
+    "address",
     "index",
     "settings",
     "keys",

@@ -172,7 +172,6 @@ def test_all_mistakes_are_told_at_once() -> None:
     [
         f"redis://:{PASSWORD}@redis.example:6380/2",
         f"rediss://user:{PASSWORD}@redis.example/0",
-        f"unix://:{PASSWORD}@/run/redis.sock",
     ],
 )
 def test_a_password_is_never_shown(url: str) -> None:
@@ -189,6 +188,11 @@ def test_a_password_is_never_shown(url: str) -> None:
         f"//:{PASSWORD}@h/0",
         PASSWORD,
         f"redis://user:{PASSWORD}@h:port/0",
+        f"redis://user:12/{PASSWORD}@h:6379/0",
+        f"redis:{PASSWORD}@h",
+        f"redis://h:6379/0?password={PASSWORD}",
+        f"rediss://h:6379/0?ssl_cert_reqs={PASSWORD}",
+        f"unix://:{PASSWORD}@/run/redis.sock",
         f"redis://:{PASSWORD}/with-a-slash@h:6379/0",
         f"redis://:{PASSWORD}#with-a-hash@h:6379/0",
         f"redis://[h:{PASSWORD}@h",
@@ -214,8 +218,8 @@ def test_a_url_that_is_none_is_refused_without_showing_its_password(
         ("redis://127.0.0.1:6379/0", "redis://127.0.0.1:6379/0"),
         ("redis://user:secret@redis.example/3", "redis://redis.example/3"),
         ("rediss://:secret@redis.example:6380", "rediss://redis.example:6380"),
-        ("redis://h:1/0?password=secret", "redis://h:1/0"),
-        ("unix:///run/redis.sock", "unix:///run/redis.sock"),
+        ("rediss://h:1/0?ssl_ca_certs=/secret.pem", "rediss://h:1/0"),
+        ("redis://user:secret@[::1]:6380/3", "redis://[::1]:6380/3"),
     ],
 )
 def test_a_message_says_where_redis_is_and_nothing_more(url: str, place: str) -> None:

@@ -1,0 +1,43 @@
+"""Celery's consumer, which no strange message can end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from celery.worker import consumer
+
+from contract.queue import UNREADABLE
+
+__all__ = ["Consumer"]
+
+log = logging.getLogger(__name__)
+
+
+class Consumer(consumer.Consumer):  # type: ignore[misc]  # celery ships no types
+    """Celery rejects what it foresees, and ends at headers of a strange shape. Here those are rejected as well."""
+
+    def create_task_handler(self, *arguments: Any, **options: Any) -> Callable[[Any], None]:
+        """Celery's handler of each message, fenced."""
+        handle = super().create_task_handler(*arguments, **options)
+
+        def fenced(message: Any) -> None:
+            try:
+                handle(message)
+            except UNREADABLE as trouble:
+                self._reject(message, trouble)
+
+        return fenced
+
+    def on_decode_error(self, message: Any, exc: Exception) -> None:
+        """Celery's answer to a body that is not what it says it is."""
+        try:
+            super().on_decode_error(message, exc)
+        except UNREADABLE:
+            self._reject(message, exc)
+
+    def _reject(self, message: Any, trouble: Exception) -> None:
+        log.error("a message that cannot be read is dropped: %s: %s", type(trouble).__name__, trouble, exc_info=trouble)
+        if not message.acknowledged:
+            message.reject_log_error(log, self.connection_errors)
