@@ -29,7 +29,8 @@ class Question(BaseModel):
 
     id: Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f]+$")]
     question: NonBlank
-    choices: Annotated[tuple[NonBlank, ...], Field(min_length=MIN_CHOICES, max_length=MAX_CHOICES, strict=False)]
+    #: None at all makes it a free prompt (`Mode.FREE`); no question file may have such.
+    choices: Annotated[tuple[NonBlank, ...], Field(max_length=MAX_CHOICES, strict=False)]
     answer: str | None = None
     #: Labels of further choices that are right too, in order after `answer`: choosing any of them is correct.
     also_right: Annotated[tuple[str, ...], Field(strict=False)] = ()
@@ -43,6 +44,8 @@ class Question(BaseModel):
     @model_validator(mode="after")
     def _answers_name_choices(self) -> Self:
         labels = LABELS[: len(self.choices)]
+        if 0 < len(labels) < MIN_CHOICES:
+            raise ValueError(f"choices: expected at least {MIN_CHOICES} items, found {len(labels)}")
         if self.answer is not None and (len(self.answer) != 1 or self.answer not in labels):
             raise ValueError(f"answer {self.answer!r} is none of the labels {', '.join(labels)}")
         if self.also_right:

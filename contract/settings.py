@@ -107,6 +107,20 @@ class OpenAiSettings(BaseModel):
         return self.url.rstrip("/") if urlsplit(self.url).path.strip("/") else f"{self.url.rstrip('/')}/v1"
 
 
+class HttpSettings(BaseModel):
+    """The HTTP door: `python -m producer serve`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8080, ge=0, le=65535, description="0: any that is free.")
+    api_key: SecretStr = Field(default=SecretStr(""), description="What callers must show; empty: nothing.")
+    max_prompts: int = Field(default=256, ge=1, description="Questions or prompts in one request.")
+    max_waiting: int = Field(default=4096, ge=1, description="Questions that are waited for at a time.")
+    deadline_s: float = Field(default=60, gt=0, description="Seconds a request waits where it does not say.")
+    max_deadline_s: float = Field(default=600, gt=0, description="Seconds that a request may ask for at most.")
+
+
 class Settings(BaseSettings):
     """Everything a deployment decides."""
 
@@ -142,6 +156,8 @@ class Settings(BaseSettings):
     judge_concurrency: int = Field(default=16, ge=1, le=256, description="Requests to a judge's server at a time.")
     judge_timeout_s: float = Field(default=120, gt=0)
     server_startup_timeout: float = Field(default=600, gt=0, description="Seconds an engine may take to boot.")
+
+    http: HttpSettings = HttpSettings()
 
     # Retrieval
     indexes: list[Path] = Field(default_factory=list, description="Folders of indexes; each gets a worker of its own.")

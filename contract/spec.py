@@ -40,11 +40,13 @@ class Mode(StrEnum):
     GENERATE = "generate"
     VOTE = "vote"
     JUDGE = "judge"
+    #: The question is the prompt, and the text is all that is wanted.
+    FREE = "free"
 
     @property
     def writes(self) -> bool:
         """Whether the model writes text, rather than having given continuations weighed."""
-        return self in {Mode.GENERATE, Mode.VOTE, Mode.JUDGE}
+        return self in {Mode.GENERATE, Mode.VOTE, Mode.JUDGE, Mode.FREE}
 
 
 class Normalization(StrEnum):

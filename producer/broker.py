@@ -45,6 +45,9 @@ class Broker(Protocol):
     def workers(self, queue: str) -> list[WorkerRecord]:
         """Live workers that take messages from `queue`."""
 
+    def all_workers(self) -> list[WorkerRecord]:
+        """All live workers."""
+
 
 class RedisBroker:
     """The real one."""
@@ -88,6 +91,10 @@ class RedisBroker:
     def workers(self, queue: str) -> list[WorkerRecord]:
         """Live workers that take messages from `queue`."""
         return [record for record in self._fleet.alive() if record.queue == queue]
+
+    def all_workers(self) -> list[WorkerRecord]:
+        """All live workers."""
+        return self._fleet.alive()
 
     def close(self) -> None:
         """Give the connections back."""
@@ -145,3 +152,7 @@ class MemoryBroker:
     def workers(self, queue: str) -> list[WorkerRecord]:
         """Live workers that take messages from `queue`."""
         return [record for record in self.live if record.queue == queue]
+
+    def all_workers(self) -> list[WorkerRecord]:
+        """All live workers."""
+        return list(self.live)

@@ -28,6 +28,7 @@ from producer.present import (
     status_lines,
 )
 from producer.report import report
+from producer.serve import serve
 from producer.session import Session
 from producer.stats import Tally
 
@@ -52,7 +53,7 @@ def main(ctx: click.Context, redis: str | None, deploy: Path | None) -> None:
     ctx.call_on_close(session.close)
 
 
-for command in (enqueue, inspect, compare, report, index, pause, resume, cancel, requeue, purge):
+for command in (enqueue, inspect, compare, report, index, pause, resume, cancel, requeue, purge, serve):
     main.add_command(command)
 
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from contract.errors import QuestionFileError
+from contract.errors import QuestionFileError, RunConfigError
 from contract.ledger import Ledger, Run, RunState
 from contract.priority import Priority
 from contract.sending import SoleSender
 from contract.settings import Settings
-from contract.spec import RunSpec, run_id_for, slug
+from contract.spec import Mode, RunSpec, run_id_for, slug
 from producer.broker import Broker
 from producer.readers import Source
 from producer.runconfig import RunConfig
@@ -105,6 +105,10 @@ def plan(
 
     `name` is what the run is called; without one it is made of file, model and mode.
     """
+    if config.mode is Mode.FREE:
+        raise RunConfigError(
+            "mode: free is for prompts, which `python -m producer serve` takes.", hint="For questions: generate."
+        )
     # Templates and examples are checked before a long file is read; the digest is known only after.
     draft = config.to_spec("0" * 64, config.model or settings.served_model)
     found = survey(source, selection, skip_bad=skip_bad)

@@ -51,7 +51,7 @@ class Digest:
             self.several_right += bool(question.also_right)
             self.choices[len(question.choices)] += 1
             self.first = self.first or question
-            self._chance += (1 + len(question.also_right)) / len(question.choices)
+            self._chance += (1 + len(question.also_right)) / len(question.choices) if question.choices else 0
             yield question
 
     def hexdigest(self) -> str:

@@ -23,6 +23,7 @@ DEFAULTS = {
     Mode.GENERATE: "reasoned",
     Mode.VOTE: "reasoned",
     Mode.JUDGE: "open",
+    Mode.FREE: "free",
 }
 SUFFIX = ".j2"
 _TRIAL = Question(id="a trial", question="Which one?", choices=("this", "that"), context="Some context.")

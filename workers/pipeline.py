@@ -78,6 +78,8 @@ def outcome_of(question: Question, reading: Reading) -> Outcome:
     """What a reading amounts to, given the question's key."""
     if reading.judged_correct is not None:
         return Outcome.CORRECT if reading.judged_correct else Outcome.WRONG
+    if not question.choices:
+        return Outcome.ANSWERED
     if reading.choice is None:
         return Outcome.UNANSWERED
     if question.answer is None:

@@ -35,7 +35,6 @@ def test_every_choice_gets_a_letter_from_a_on(count: int, labels: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"choices": []}, "at least 2 items"),
         ({"choices": ["only"]}, "at least 2 items"),
         ({"choices": [str(number) for number in range(27)]}, "at most 26 items"),
         ({"choices": ["this", " "]}, "match pattern"),

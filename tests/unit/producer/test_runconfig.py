@@ -47,7 +47,10 @@ def test_set_lies_over_the_file_over_the_defaults(tmp_path: Path) -> None:
     ("override", "wanted"),
     [
         ("mod=letter", "unknown setting 'mod'. Did you mean 'mode'?"),
-        ("mode=leter", "mode: Input should be 'letter', 'likelihood', 'generate', 'vote' or 'judge', found 'leter'"),
+        (
+            "mode=leter",
+            "mode: Input should be 'letter', 'likelihood', 'generate', 'vote', 'judge' or 'free', found 'leter'",
+        ),
         ("seed=-1", "seed"),
         ("seed", "expected name=value"),
         ("batch_size=8", "'batch_size' belongs to the deployment"),
@@ -77,7 +80,7 @@ def test_without_a_prompt_the_mode_decides(mode: Mode, name: str) -> None:
 def test_the_built_in_prompts_read_as_they_should() -> None:
     texts = {name: render(load_prompt(name, Mode.LETTER), QUESTION, None) for name in ("question", "lettered")}
 
-    assert set(built_in()) == {"question", "lettered", "reasoned", "open", "grade"}
+    assert set(built_in()) == {"question", "lettered", "reasoned", "open", "grade", "free"}
     assert texts == {
         "question": "Question: Is <b> & 1 > 0?\nAnswer:",
         "lettered": "Is <b> & 1 > 0?\nA. no\nB. yes\nAnswer:",

@@ -1,0 +1,196 @@
+"""Questions that somebody waits for: each request is a small run of high priority, asked through the same queue.
+
+Workers gather whatever waits, so that requests of many callers share batches. A run is forgotten once its caller has
+the verdicts, or has given up on them: what workers still hold of it is dropped then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from contract import keys
+from contract.errors import LedgerError, McqueueError
+from contract.ledger import Ledger, Run
+from contract.priority import Priority
+from contract.question import Question
+from contract.settings import Settings
+from contract.spec import run_id_for
+from contract.verdict import Verdict
+from producer.broker import Broker
+from producer.runconfig import RunConfig
+from producer.survey import Digest
+
+__all__ = ["DeadlineMissed", "Door", "NoWorker", "TooBusy"]
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+#: How often the ledger is asked which runs are settled, while any is waited for.
+LOOK_EVERY_S = 0.01
+#: While Redis is away.
+LOOK_AGAIN_S = 0.5
+#: For how long the list of live workers is believed.
+WORKERS_FOR_S = 1.0
+
+
+class NoWorker(McqueueError):
+    """Nobody serves the model."""
+
+    retryable = True
+
+
+class DeadlineMissed(McqueueError):
+    """The verdicts were not there in time."""
+
+    retryable = True
+
+
+class TooBusy(McqueueError):
+    """More is waited for already than may be."""
+
+    retryable = True
+
+
+class Door:
+    """Asks questions and waits for their verdicts. Use it on one event loop, inside `open`."""
+
+    def __init__(self, settings: Settings, ledger: Ledger, broker: Broker) -> None:
+        self._settings = settings
+        self._ledger = ledger
+        self._broker = broker
+        self._waiting: dict[str, asyncio.Event] = {}
+        self._questions = 0
+        self._anybody = asyncio.Event()
+        self._workers: dict[str, tuple[float, int]] = {}
+
+    @property
+    def waiting(self) -> int:
+        """Questions that are waited for now."""
+        return self._questions
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Around all use: looks after what is waited for."""
+        watch = asyncio.create_task(self._watch())
+        try:
+            yield
+        finally:
+            watch.cancel()
+
+    async def ask(self, questions: Sequence[Question], config: RunConfig, deadline_s: float) -> list[Verdict]:
+        """The verdicts of `questions`, in order.
+
+        Raises NoWorker where nobody serves the model, TooBusy where too much is waited for already, DeadlineMissed
+        after `deadline_s`, InputError for what cannot be asked, LedgerError where Redis is away.
+        """
+        limit = self._settings.http.max_waiting
+        if self._questions + len(questions) > limit:
+            raise TooBusy(f"{self._questions} questions are waited for, {limit} at most.", hint="Ask again later.")
+        self._questions += len(questions)
+        try:
+            async with asyncio.timeout(deadline_s):
+                run = await _in_thread(lambda: self._plan(questions, config))
+                await self._refuse_without_worker(run)
+                async with self._sent(run, questions):
+                    await self._settled(run.run_id)
+                    return await _in_thread(lambda: self._verdicts(run, questions))
+        except TimeoutError:
+            raise DeadlineMissed(
+                f"No verdict after {deadline_s:g} s.", hint="Raise deadline_s, or start more workers."
+            ) from None
+        finally:
+            self._questions -= len(questions)
+
+    async def workers(self, run: Run) -> int:
+        """Live workers that take the run's messages first, as of a second ago at most."""
+        queue = keys.route(run.spec)[0]
+        seen_at, count = self._workers.get(queue, (0.0, 0))
+        if time.monotonic() - seen_at > WORKERS_FOR_S:
+            count = len(await _in_thread(lambda: self._broker.workers(queue)))
+            self._workers[queue] = (time.monotonic(), count)
+        return count
+
+    async def _refuse_without_worker(self, run: Run) -> None:
+        if not await self.workers(run):
+            raise NoWorker(f"No worker serves {run.spec.model!r}.", hint="Start one: python -m workers up")
+
+    def _plan(self, questions: Sequence[Question], config: RunConfig) -> Run:
+        digest = Digest()
+        for _ in digest.watching(questions):
+            pass
+        spec = config.to_spec(digest.hexdigest(), config.model or self._settings.served_model)
+        # Equal questions of two callers are two runs: one may give up while the other waits.
+        return Run(
+            run_id=run_id_for(f"http-{uuid.uuid4().hex[:12]}", spec),
+            spec=spec,
+            source="http",
+            questions=len(questions),
+            chance=digest.chance,
+            created_at=time.time(),
+            priority=Priority.HIGH,
+        )
+
+    @asynccontextmanager
+    async def _sent(self, run: Run, questions: Sequence[Question]) -> AsyncIterator[None]:
+        """The run is in ledger and queue; afterwards it is forgotten, also where sending it took too long."""
+        sending = asyncio.ensure_future(_in_thread(lambda: self._send(run, questions)))
+        try:
+            await asyncio.shield(sending)
+            yield
+        finally:
+            await asyncio.wait([sending])  # what a thread has begun cannot be called back
+            await _in_thread(lambda: self._forget(run.run_id))
+
+    def _send(self, run: Run, questions: Sequence[Question]) -> None:
+        self._ledger.open_run(run)
+        self._ledger.add_questions(run.run_id, questions)
+        self._broker.publish(run, [each.id for each in questions], Priority.HIGH)
+
+    async def _settled(self, run_id: str) -> None:
+        self._waiting[run_id] = asyncio.Event()
+        self._anybody.set()
+        try:
+            await self._waiting[run_id].wait()
+        finally:
+            del self._waiting[run_id]
+
+    def _verdicts(self, run: Run, questions: Sequence[Question]) -> list[Verdict]:
+        found = {question.id: verdict for question, verdict in self._ledger.results(run.run_id)}
+        verdicts = [found[each.id] for each in questions]
+        if None in verdicts:
+            raise LedgerError(f"Run {run.run_id} was halted or purged by somebody.", hint="Ask again.")
+        return [each for each in verdicts if each is not None]
+
+    def _forget(self, run_id: str) -> None:
+        try:
+            self._ledger.purge(run_id)
+        except LedgerError as trouble:  # the caller has its answer, and a leftover run harms nobody
+            log.warning("run %s is not forgotten: %s", run_id, trouble)
+
+    async def _watch(self) -> None:
+        """Wake who waits for a run that has no unsettled questions any more: one look for all of them."""
+        while True:
+            if not self._waiting:
+                self._anybody.clear()
+                await self._anybody.wait()
+            asked = list(self._waiting.items())  # before the look: what is sent meanwhile is not in it
+            try:
+                unsettled = set(await _in_thread(self._ledger.open_runs))
+            except LedgerError as trouble:
+                log.warning("looking for verdicts again: %s", trouble)
+                await asyncio.sleep(LOOK_AGAIN_S)
+                continue
+            for run_id, event in asked:
+                if run_id not in unsettled:
+                    event.set()
+            await asyncio.sleep(LOOK_EVERY_S)
+
+
+async def _in_thread(work: Callable[[], T]) -> T:
+    return await asyncio.to_thread(work)

@@ -1,0 +1,380 @@
+"""The HTTP door: what it takes and gives, as JSON. The work is `producer.door`'s."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, Literal
+
+from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from fastapi.responses import JSONResponse
+from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, Histogram, generate_latest
+from prometheus_client.registry import Collector
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from contract.errors import InputError, LedgerError, McqueueError, RunConfigError
+from contract.ledger import Ledger
+from contract.question import Question, content_id
+from contract.settings import Settings
+from contract.spec import ChatTemplate, Mode, Normalization, Sampling
+from contract.verdict import Failure, Outcome, Verdict
+from producer.broker import Broker
+from producer.columns import iso
+from producer.door import DeadlineMissed, Door, NoWorker, TooBusy
+from producer.runconfig import RunConfig
+
+__all__ = ["make_app"]
+
+STATUS: dict[type[McqueueError], int] = {
+    InputError: 422,
+    NoWorker: 503,
+    TooBusy: 429,
+    DeadlineMissed: 504,
+    LedgerError: 503,
+}
+
+
+BUCKETS_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
+BEARER = HTTPBearer(auto_error=False)
+HEADER = APIKeyHeader(name="X-API-Key", auto_error=False)
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class QuestionIn(_Body):
+    """A question as in a file; `answer` is the right choice's label, if it is known."""
+
+    id: str | None = None
+    question: str
+    choices: list[str]
+    answer: str | None = None
+    context: str | None = None
+
+    def to_question(self) -> Question:
+        """Raises ValidationError."""
+        own = self.model_dump(exclude_none=True)
+        return Question.model_validate({"id": content_id(self.question, self.choices), **own})
+
+
+class Asking(_Body):
+    """How to ask; what is left out is as the server's run configuration has it."""
+
+    model: str = ""
+    mode: Literal[Mode.LIKELIHOOD, Mode.LETTER, Mode.GENERATE] | None = None
+    normalization: Normalization | None = None
+    use_context_field: bool | None = None
+    deadline_s: float | None = Field(default=None, gt=0)
+
+    def over(self, base: RunConfig) -> RunConfig:
+        """`base` with what was given laid over it. Raises RunConfigError."""
+        given = self.model_dump(include={"model", "mode", "normalization", "use_context_field"}, exclude_none=True)
+        kept = base.model_dump(exclude_unset=True)
+        if self.mode is not None and self.mode is not base.mode:  # another mode's prompt, and what belongs to it
+            kept = {name: kept[name] for name in kept if name in {"model", "seed", "use_context_field", "retrieval"}}
+        return _config({**kept, **given})
+
+
+class ScoreIn(QuestionIn, Asking):
+    """One question."""
+
+
+class ScoreBatchIn(Asking):
+    """Several questions."""
+
+    questions: Annotated[list[QuestionIn], Field(min_length=1)]
+
+
+class ScoreOut(BaseModel):
+    """A verdict; `error` where the outcome is `failed`."""
+
+    id: str
+    outcome: Outcome
+    choice: str | None
+    choice_text: str | None
+    confidence: float | None
+    choice_scores: dict[str, float | None]
+    raw_text: str
+    error: Failure | None
+    model: str
+    worker: str
+    #: Questions that were answered in one call, of whichever callers.
+    batch_size: int
+    queued_ms: float
+    latency_ms: float
+
+    @classmethod
+    def of(cls, question: Question, verdict: Verdict, model: str) -> ScoreOut:
+        """JSON knows neither NaN nor the infinities: such scores are null."""
+        return cls(
+            id=question.id,
+            outcome=verdict.outcome,
+            choice=verdict.choice,
+            choice_text=question.choice_text(verdict.choice) if verdict.choice else None,
+            confidence=_finite(verdict.confidence),
+            choice_scores={label: _finite(score) for label, score in verdict.choice_scores.items()},
+            raw_text=verdict.raw_text,
+            error=verdict.error,
+            model=model,
+            worker=verdict.worker,
+            batch_size=verdict.batch_size,
+            queued_ms=verdict.queued_ms,
+            latency_ms=verdict.latency_ms,
+        )
+
+
+class ScoreBatchOut(BaseModel):
+    """In the order of the questions."""
+
+    results: list[ScoreOut]
+
+
+class Drawing(_Body):
+    """How texts are drawn, in vLLM's words."""
+
+    model: str = ""
+    max_tokens: int = Field(default=256, ge=1)
+    temperature: float = Field(default=0.0, ge=0, le=2)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    stop: list[str] = []
+    seed: int = Field(default=0, ge=0)
+    chat_template: ChatTemplate = ChatTemplate.AUTO
+    deadline_s: float | None = Field(default=None, gt=0)
+
+    def config(self) -> RunConfig:
+        """The run configuration that asks so."""
+        sampling = Sampling(
+            max_tokens=self.max_tokens, temperature=self.temperature, top_p=self.top_p, stop=tuple(self.stop)
+        )
+        more = {"model": self.model, "seed": self.seed, "chat_template": self.chat_template}
+        return _config({"mode": Mode.FREE, "sampling": sampling.model_dump(), **more})
+
+
+class GenerateIn(Drawing):
+    """One prompt."""
+
+    prompt: Annotated[str, Field(pattern=r"\S")]
+
+
+class GenerateBatchIn(Drawing):
+    """Several prompts."""
+
+    prompts: Annotated[list[Annotated[str, Field(pattern=r"\S")]], Field(min_length=1)]
+
+
+class GenerateOut(BaseModel):
+    """A text; `error` where there is none."""
+
+    text: str
+    truncated: bool
+    completion_tokens: int
+    error: Failure | None
+    batch_size: int
+
+
+class GenerateBatchOut(BaseModel):
+    """In the order of the prompts."""
+
+    results: list[GenerateOut]
+    total_prompts: int
+    total_time_seconds: float
+    avg_time_per_prompt: float
+
+
+def make_app(
+    settings: Settings, ledger: Ledger, broker: Broker, base: RunConfig, metrics: Sequence[Collector] = ()
+) -> FastAPI:
+    """The door as an ASGI application; questions are asked as `base` says where a request does not.
+
+    `/metrics` has `metrics` beside the door's own.
+    """
+    door = Door(settings, ledger, broker)
+
+    @asynccontextmanager
+    async def life(_: FastAPI) -> AsyncIterator[None]:
+        async with door.open():
+            yield
+
+    app = FastAPI(title="mcqueue", lifespan=life, dependencies=[Depends(_key_check(settings))])
+    app.add_exception_handler(McqueueError, _explain)
+    _add_scoring(app, door, settings, base)
+    _add_generating(app, door, settings)
+    _add_looking(app, ledger, broker)
+    _add_metrics(app, door, metrics)
+    return app
+
+
+def _add_scoring(app: FastAPI, door: Door, settings: Settings, base: RunConfig) -> None:
+    async def scored(given: Sequence[QuestionIn], how: Asking) -> list[ScoreOut]:
+        questions = _questions(given, settings.http.max_prompts)
+        config = how.over(base)
+        verdicts = await door.ask(questions, config, _deadline_s(how.deadline_s, settings))
+        model = config.model or settings.served_model
+        return [ScoreOut.of(*each, model) for each in zip(questions, verdicts, strict=True)]
+
+    @app.post("/score")
+    async def score(body: ScoreIn) -> ScoreOut:
+        """The verdict of one question; it shares a batch with whatever else waits."""
+        given = QuestionIn.model_validate(body.model_dump(include=set(QuestionIn.model_fields)))
+        return (await scored([given], body))[0]
+
+    @app.post("/score/batch")
+    async def score_batch(body: ScoreBatchIn) -> ScoreBatchOut:
+        """The verdicts of several questions, in order."""
+        return ScoreBatchOut(results=await scored(body.questions, body))
+
+
+def _add_generating(app: FastAPI, door: Door, settings: Settings) -> None:
+    async def written(prompts: Sequence[str], how: Drawing) -> list[GenerateOut]:
+        _refuse_too_many(len(prompts), settings.http.max_prompts, "prompts")
+        questions = [Question(id=f"{i}", question=prompt, choices=()) for i, prompt in enumerate(prompts)]
+        verdicts = await door.ask(questions, how.config(), _deadline_s(how.deadline_s, settings))
+        return [
+            GenerateOut(
+                text=verdict.raw_text,
+                truncated=verdict.truncated,
+                completion_tokens=verdict.completion_tokens,
+                error=verdict.error,
+                batch_size=verdict.batch_size,
+            )
+            for verdict in verdicts
+        ]
+
+    @app.post("/generate")
+    async def generate(body: GenerateIn) -> GenerateOut:
+        """The text that the model writes after one prompt."""
+        return (await written([body.prompt], body))[0]
+
+    @app.post("/generate/batch")
+    async def generate_batch(body: GenerateBatchIn) -> GenerateBatchOut:
+        """The texts after several prompts, in order."""
+        began = time.monotonic()
+        results = await written(body.prompts, body)
+        took_s = time.monotonic() - began
+        return GenerateBatchOut(
+            results=results,
+            total_prompts=len(results),
+            total_time_seconds=round(took_s, 6),
+            avg_time_per_prompt=round(took_s / len(results), 6),
+        )
+
+
+def _add_looking(app: FastAPI, ledger: Ledger, broker: Broker) -> None:
+    @app.get("/runs")
+    def runs() -> list[dict[str, Any]]:
+        """All runs, newest first; those of this door are there while they are waited for."""
+        found = [(run, ledger.counts(run.run_id)) for run in ledger.runs()]
+        return [
+            {
+                "run_id": run.run_id,
+                "created_at": iso(run.created_at),
+                "model": run.spec.model,
+                "mode": run.spec.mode,
+                "questions": run.questions,
+                "settled": counts.settled,
+                "state": counts.state,
+                "outcomes": counts.outcomes,
+            }
+            for run, counts in found
+        ]
+
+    @app.get("/health")
+    def health() -> dict[str, Any]:
+        """Whether Redis answers, and who is at work; 503 where it does not."""
+        workers: dict[str, int] = {}
+        for record in broker.all_workers():
+            workers[record.model] = workers.get(record.model, 0) + 1
+        return {"status": "ok" if workers else "no workers", "workers": workers}
+
+
+def _add_metrics(app: FastAPI, door: Door, more: Sequence[Collector]) -> None:
+    registry = CollectorRegistry()
+    for each in more:
+        registry.register(each)
+    waiting = Gauge("mcqueue_http_waiting_questions", "Questions that callers wait for.", registry=registry)
+    waiting.set_function(lambda: door.waiting)
+    requests = Histogram(
+        "mcqueue_http_request_seconds", "Time of a request.", ["path", "status"], buckets=BUCKETS_S, registry=registry
+    )
+
+    @app.middleware("http")
+    async def timed(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+        began = time.monotonic()
+        response = await answer(request)
+        route = request.scope.get("route")  # by its pattern: whatever else is asked for is one line
+        requests.labels(route.path if route else "none", response.status_code).observe(time.monotonic() - began)
+        return response
+
+    @app.get("/metrics", response_class=Response)
+    def metrics() -> Response:
+        """For Prometheus: the door's own, and what Redis knows of queues, runs and workers."""
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+
+def _key_check(settings: Settings) -> Callable[..., Awaitable[None]]:
+    """Everything but /health asks for the key, as a bearer token or in X-API-Key."""
+    expected = settings.http.api_key.get_secret_value()
+
+    async def check(
+        request: Request,
+        token: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)],
+        key: Annotated[str | None, Depends(HEADER)],
+    ) -> None:
+        shown = token.credentials if token else key or ""
+        if request.url.path == "/health" or not expected or secrets.compare_digest(_digest(shown), _digest(expected)):
+            return
+        raise HTTPException(401, "This door wants its API key.", headers={"WWW-Authenticate": "Bearer"})
+
+    return check
+
+
+async def _explain(_: Request, trouble: Exception) -> JSONResponse:
+    """Expected errors as one line, with the status that says whose they are."""
+    status = next((status for kind, status in STATUS.items() if isinstance(trouble, kind)), 500)
+    return JSONResponse({"detail": str(trouble)}, status)
+
+
+def _questions(given: Sequence[QuestionIn], most: int) -> list[Question]:
+    _refuse_too_many(len(given), most, "questions")
+    if not all(each.choices for each in given):
+        raise HTTPException(422, "choices: a question has at least 2; for a text after a prompt see /generate")
+    try:
+        questions = [each.to_question() for each in given]
+    except ValidationError as trouble:
+        first = trouble.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "question"
+        raise HTTPException(422, f"{place}: {first['msg'].removeprefix('Value error, ')}") from None
+    if len({each.id for each in questions}) < len(questions):
+        raise HTTPException(422, "Two questions have the same id, or are the same question without one.")
+    return questions
+
+
+def _refuse_too_many(count: int, most: int, what: str) -> None:
+    if count > most:
+        raise HTTPException(422, f"{count} {what}; {most} at most in one request (http.max_prompts).")
+
+
+def _deadline_s(asked: float | None, settings: Settings) -> float:
+    return min(asked or settings.http.deadline_s, settings.http.max_deadline_s)
+
+
+def _config(values: dict[str, Any]) -> RunConfig:
+    try:
+        return RunConfig(**values)
+    except ValidationError as trouble:
+        raise RunConfigError(f"{trouble.errors()[0]['msg'].removeprefix('Value error, ')}.") from None
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _digest(text: str) -> bytes:
+    """Of equal length whatever the text, and ASCII or not."""
+    return hashlib.sha256(text.encode()).digest()

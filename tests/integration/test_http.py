@@ -1,0 +1,192 @@
+"""The HTTP door as callers see it: a real server, a real worker with the simulated engine."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from contract import RedisLedger
+from demo.valkey import free_port
+from tests.support import SIMULATED_MODEL, process, wait_until, worker
+
+KEY = "s3cret"
+QUESTION: dict[str, Any] = {"question": "What is two plus two?", "choices": ["3", "4", "5"], "answer": "B"}
+
+
+class Answer(NamedTuple):
+    status: int
+    body: Any
+
+
+def page(url: str, key: str) -> str:
+    request = urllib.request.Request(url, headers={"X-API-Key": key})
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+class Caller:
+    """Somebody who talks to the door."""
+
+    def __init__(self, url: str, key: str = KEY) -> None:
+        self.url, self._key = url, key
+
+    def get(self, path: str, key: str | None = None) -> Answer:
+        return self._ask(path, None, key)
+
+    def post(self, path: str, key: str | None = None, **body: Any) -> Answer:
+        return self._ask(path, json.dumps(body).encode(), key)
+
+    def _ask(self, path: str, content: bytes | None, key: str | None) -> Answer:
+        shown = self._key if key is None else key
+        headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {shown}"} if shown else {})}
+        request = urllib.request.Request(self.url + path, content, headers)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return Answer(answer.status, json.load(answer))
+        except urllib.error.HTTPError as refusal:
+            with refusal:
+                return Answer(refusal.code, json.load(refusal))
+
+
+@contextmanager
+def served(folder: Path, *more: str) -> Iterator[Caller]:
+    port, log = free_port(), folder / "serve.log"
+    environment = {
+        "MCQUEUE_MODEL": SIMULATED_MODEL,
+        "MCQUEUE_HTTP__API_KEY": KEY,
+        "MCQUEUE_HTTP__MAX_PROMPTS": "4",
+        "MCQUEUE_HTTP__DEADLINE_S": "30",
+    }
+    with process("-m", "producer", "serve", "--port", str(port), *more, environment=environment, log=log) as child:
+        wait_until(lambda: child.poll() is not None or "Uvicorn running" in log.read_text(), f"the door; log {log}")
+        assert child.poll() is None, log.read_text()
+        yield Caller(f"http://127.0.0.1:{port}")
+    assert KEY not in log.read_text()
+    assert "Traceback" not in log.read_text()
+
+
+@pytest.fixture
+def door(redis_url: str, tmp_path: Path) -> Iterator[Caller]:
+    with served(tmp_path) as caller:
+        yield caller
+
+
+@pytest.fixture
+def at_work(redis_url: str, tmp_path: Path) -> Iterator[None]:
+    with worker(tmp_path / "worker.log", batch_size=64, batch_timeout=0.2, simulated={"call_ms": 50}):
+        yield
+
+
+@pytest.mark.usefixtures("at_work")
+def test_a_question_gets_its_verdict_and_leaves_nothing_behind(door: Caller, redis_ledger: RedisLedger) -> None:
+    status, verdict = door.post("/score", **QUESTION)
+    assert status == 200
+    assert verdict["outcome"] == ("correct" if verdict["choice"] == "B" else "wrong")
+    assert verdict["choice_text"] == dict(zip("ABC", QUESTION["choices"], strict=True))[verdict["choice"]]
+    assert set(verdict["choice_scores"]) == set("ABC")
+    assert (verdict["model"], verdict["batch_size"], verdict["error"]) == (SIMULATED_MODEL, 1, None)
+    wait_until(lambda: redis_ledger.runs() == [], "the run to be forgotten")
+    assert redis_ledger.client.keys("mcqueue:run:*") == []
+
+
+@pytest.mark.usefixtures("at_work")
+def test_a_batch_comes_back_in_order_and_asked_as_the_request_says(door: Caller) -> None:
+    questions = [{**QUESTION, "question": f"What is {n} plus {n}?", "id": f"q{n}"} for n in range(4)]
+    status, answer = door.post("/score/batch", questions=questions, mode="letter")
+    assert status == 200
+    assert [each["id"] for each in answer["results"]] == ["q0", "q1", "q2", "q3"]
+    _, other = door.post("/score/batch", questions=questions, mode="likelihood")
+    assert [each["choice_scores"] for each in answer["results"]] != [each["choice_scores"] for each in other["results"]]
+    _, text = door.post("/score", **QUESTION, mode="generate")
+    assert text["raw_text"].startswith("The answer is ")
+
+
+@pytest.mark.usefixtures("at_work")
+def test_prompts_get_texts_and_the_time_they_took(door: Caller) -> None:
+    status, answer = door.post("/generate/batch", prompts=["Name a metal.", "Name a gas."], max_tokens=8)
+    assert status == 200
+    assert [each["text"][:14] for each in answer["results"]] == ["The answer is ", "The answer is "]
+    assert (answer["total_prompts"], answer["total_time_seconds"] > 0) == (2, True)
+    assert answer["avg_time_per_prompt"] == pytest.approx(answer["total_time_seconds"] / 2, abs=1e-5)
+    status, one = door.post("/generate", prompt="Name a metal.")
+    assert (status, one["text"]) == (200, answer["results"][0]["text"])
+
+
+@pytest.mark.usefixtures("at_work")
+def test_fifty_callers_with_one_question_each_share_batches(door: Caller) -> None:
+    def ask(n: int) -> Answer:
+        return door.post("/score", **{**QUESTION, "question": f"What is {n} plus {n}?"})
+
+    with ThreadPoolExecutor(50) as pool:
+        answers = list(pool.map(ask, range(50)))
+    assert {answer.status for answer in answers} == {200}
+    sizes = sorted(answer.body["batch_size"] for answer in answers)
+    assert sizes[len(sizes) // 2] >= 5, f"batch sizes {sizes}"
+
+
+def test_without_a_worker_nobody_waits(door: Caller) -> None:
+    status, answer = door.post("/score", **QUESTION)
+    assert (status, f"No worker serves '{SIMULATED_MODEL}'" in answer["detail"]) == (503, True)
+    assert door.get("/health") == Answer(200, {"status": "no workers", "workers": {}})
+
+
+def test_a_deadline_that_is_missed_is_told_and_the_question_dropped(
+    door: Caller, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    with worker(tmp_path / "slow.log", simulated={"call_ms": 2000}):
+        status, answer = door.post("/score", **QUESTION, deadline_s=0.5)
+        assert (status, "No verdict after 0.5 s" in answer["detail"]) == (504, True)
+        wait_until(lambda: redis_ledger.runs() == [], "the run to be forgotten")
+
+
+@pytest.mark.usefixtures("at_work")
+def test_the_key_is_asked_for_everywhere_but_at_health(door: Caller) -> None:
+    for key in ("", "wrong"):
+        assert door.post("/score", key=key, **QUESTION).status == 401
+        assert door.get("/runs", key=key).status == 401
+        assert door.get("/health", key=key) == Answer(200, {"status": "ok", "workers": {SIMULATED_MODEL: 1}})
+    assert door.get("/runs") == Answer(200, [])
+
+
+#: Path, body, what the refusal says.
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("/score", {**QUESTION, "choices": ["only"]}, "expected at least 2 items, found 1"),
+    ("/score", {**QUESTION, "choices": []}, "for a text after a prompt see /generate"),
+    ("/score", {**QUESTION, "answer": "Z"}, "answer 'Z' is none of the labels A, B, C"),
+    ("/score", {**QUESTION, "mode": "judge"}, "mode"),
+    ("/score", {**QUESTION, "mode": "letter", "normalization": "byte"}, "only means something with mode likelihood"),
+    ("/score/batch", {"questions": [QUESTION, QUESTION]}, "Two questions have the same id"),
+    ("/score/batch", {"questions": [QUESTION] * 5}, "5 questions; 4 at most in one request"),
+    ("/generate/batch", {"prompts": ["p"] * 5}, "5 prompts; 4 at most in one request"),
+    ("/generate", {"prompt": " "}, "prompt"),
+    ("/generate", {"prompt": "p", "prompt_file": "/etc/passwd"}, "Extra inputs are not permitted"),
+]
+
+
+def test_what_cannot_be_asked_is_refused_with_the_reason(door: Caller) -> None:
+    answers = [door.post(path, **body) for path, body, _ in REFUSED]
+    assert {answer.status for answer in answers} == {422}
+    for answer, (path, body, says) in zip(answers, REFUSED, strict=True):
+        assert says in json.dumps(answer.body["detail"]), (path, body)
+
+
+@pytest.mark.usefixtures("at_work")
+def test_prometheus_reads_requests_and_queues_from_the_door(door: Caller) -> None:
+    door.post("/score", **QUESTION)
+    found = page(f"{door.url}/metrics", KEY)
+    assert 'mcqueue_http_request_seconds_count{path="/score",status="200"} 1.0' in found
+    assert "mcqueue_http_waiting_questions 0.0" in found
+    assert "mcqueue_redis_up 1.0" in found
+
+
+def test_the_door_describes_itself(door: Caller) -> None:
+    _, described = door.get("/openapi.json", key="")
+    assert {"/score", "/score/batch", "/generate", "/generate/batch", "/runs", "/health"} <= described["paths"].keys()
