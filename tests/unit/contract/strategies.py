@@ -22,11 +22,13 @@ scalars = st.none() | st.booleans() | st.integers() | finite | text
 def questions(draw: st.DrawFn) -> Question:
     """Any question that can be asked."""
     choices = draw(st.lists(words, min_size=MIN_CHOICES, max_size=MAX_CHOICES))
+    right = sorted(draw(st.sets(st.sampled_from(LABELS[: len(choices)]), max_size=3)))
     return Question(
         id=draw(ids),
         question=draw(words),
         choices=tuple(choices),
-        answer=draw(st.none() | st.sampled_from(LABELS[: len(choices)])),
+        answer=right[0] if right else None,
+        also_right=tuple(right[1:]),
         subject=draw(st.none() | text),
         context=draw(st.none() | text),
         metadata=draw(st.dictionaries(text, scalars, max_size=4)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from contract import Question
-from contract.question import content_id
+from contract.question import content_id, question_hash
 from tests.support import make_question
 from tests.unit.contract.strategies import questions, words
 
@@ -46,6 +47,10 @@ def test_every_choice_gets_a_letter_from_a_on(count: int, labels: str) -> None:
         ({"answer": "a"}, "answer 'a' is none of the labels A, B"),
         ({"answer": ""}, "answer '' is none of the labels A, B"),
         ({"answer": 0}, "valid string"),
+        ({"answer": "A", "also_right": ["C"]}, "are not all among the labels A, B"),
+        ({"answer": None, "also_right": ["B"]}, "are not all among the labels"),
+        ({"answer": "B", "also_right": ["A"]}, "not each label once, in order"),
+        ({"answer": "A", "also_right": ["A"]}, "not each label once, in order"),
         ({"id": ""}, "at least 1 character"),
         ({"id": "x" * 201}, "at most 200 characters"),
         ({"id": "two\nlines"}, "match pattern"),
@@ -141,3 +146,27 @@ def test_a_content_id_is_an_id_that_changes_with_the_text_and_the_order_of_choic
     assert re.fullmatch("[0-9a-f]{16}", made)
     assert question(id=made).id == made
     assert len({made, content_id(asked + "?", choices), content_id(asked, choices[::-1])}) == 3
+
+
+def test_several_choices_may_be_right() -> None:
+    made = question(choices=["x", "y", "z"], answer="A", also_right=["C"])
+
+    assert made.right == ("A", "C")
+    assert question().right == ()
+    assert Question.model_validate_json(made.canonical()) == made
+
+
+def test_a_question_with_one_right_choice_is_written_as_before() -> None:
+    assert question(answer="B").canonical() == b'{"id":"q","question":"Which?","choices":["this","that"],"answer":"B"}'
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "expected"),
+    [
+        ("Which?\nA) x\nB) y", "A", "Which? A) x B) y||A"),
+        ("  Which?\n\nA) x ", " A) x\n", "Which? A) x||A) x"),
+    ],
+)
+def test_the_question_hash_is_the_predecessors(text: str, answer: str, expected: str) -> None:
+    """Two line feeds become two spaces, and those one; white space at the ends is cut from both."""
+    assert question_hash(text, answer) == hashlib.sha256(expected.encode()).hexdigest()[:16]

@@ -109,6 +109,8 @@ def test_a_csv_row_after_a_quoted_line_break_knows_its_line(tmp_path: Path) -> N
     [
         ("q.json", '[\n{"question": "a" "choices": []}]', ["q.json:2:", "',' delimiter", "column 18"]),
         ("q.json", "[" + json.dumps(GOOD), ["q.json:1:", "ends too early"]),
+        ("q.json", json.dumps([GOOD], indent=1)[:30], ["q.json:4:", "ends too early", "column 2"]),
+        ("q.json", json.dumps({"questions": [GOOD, GOOD]}, indent=1)[:-20], ["ends too early"]),
         ("q.json", "[" + json.dumps(GOOD) + "] x", ["more after the end", "column"]),
         ("q.json", '{"title": "q"}', ["'title'", "list of questions"]),
         ("q.json", "3", ["found '3'", "list of questions"]),

@@ -42,6 +42,15 @@ def test_a_survey_counts_what_it_found(five: Path) -> None:
     assert found.digest.chance == pytest.approx((4 * 0.5 + 0.25) / 5)
 
 
+def test_several_right_choices_raise_chance(write_rows: WriteRows) -> None:
+    path = write_rows({"question": "q", "choices": ["a", "b", "c", "d"], "answer": ["A", 2]})
+
+    found = survey(Source(path, path.name))
+
+    assert (found.digest.several_right, found.digest.chance) == (1, 0.5)
+    assert next(taken(found)).right == ("A", "C")
+
+
 def test_a_limit_takes_the_first_and_reads_no_further(write_rows: WriteRows) -> None:
     good = [{"id": f"q{n}", "question": "q", "choices": ["a", "b"], "answer": "A"} for n in range(3)]
     path = write_rows(*good, "not json at all")

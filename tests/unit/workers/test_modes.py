@@ -181,6 +181,15 @@ def test_shuffled_choices_are_read_back_into_their_original_labels() -> None:
     assert chosen == {"A", "B", "C", "D"}
 
 
+def test_several_right_choices_stay_the_right_ones_in_every_order() -> None:
+    question = CAPITAL.model_copy(update={"answer": "B", "also_right": ("D",)})
+    right = {question.choice_text(label) for label in question.right}
+    for arranged in arrangements(question, make_spec(mode=Mode.LETTER, circular=True)):
+        shown = arranged.question
+        assert {shown.choice_text(label) for label in shown.right} == right
+        assert {arranged.original(label) for label in shown.right} == {"B", "D"}
+
+
 def test_an_order_depends_on_seed_and_question_alone() -> None:
     def orders(seed: int) -> list[tuple[int, ...]]:
         spec = make_spec(mode=Mode.LETTER, shuffle=True, seed=seed)

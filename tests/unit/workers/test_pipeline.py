@@ -77,6 +77,14 @@ def test_the_outcome_compares_choice_and_key(answer: str | None, outcome: Outcom
     assert verdict.latency_ms > 0
 
 
+@pytest.mark.parametrize(("chosen", "outcome"), [("x", Outcome.CORRECT), ("y", Outcome.WRONG), ("z", Outcome.CORRECT)])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_of_several_right_choices_each_is_right_in_whatever_order(chosen: str, outcome: Outcome, shuffle: bool) -> None:
+    questions = [make_question(n, choices=("x", "y", "z"), answer="A", also_right=("C",)) for n in range(8)]
+    verdicts = score_batch(items(questions, shuffle=shuffle), KeyEngine(right=chosen))
+    assert {(each.choice, each.outcome) for each in verdicts} == {("ABC"["xyz".index(chosen)], outcome)}
+
+
 def test_a_poison_question_fails_alone_and_its_company_is_scored() -> None:
     questions = [*make_questions(9), make_question(9, question="poison?"), *make_questions(15)[10:]]
     verdicts = score_batch(items(questions), KeyEngine(poison="poison"))
