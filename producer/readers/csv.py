@@ -143,7 +143,8 @@ def read_csv(text: Text, dialect: Dialect) -> Iterator[Record]:
             if lines.ended:
                 raise _never_closed(text, line, trouble) from None
             number += 1
-            yield Record(number, line, lines.content(), trouble=_malformed(trouble))
+            content = lines.content()
+            yield Record(number, line, content, trouble=_malformed(trouble, content, dialect.delimiter))
             continue
         if cells is None:
             return
@@ -194,13 +195,33 @@ def _never_closed(text: Text, line: int, trouble: csv.Error) -> QuestionFileErro
     )
 
 
-def _malformed(trouble: csv.Error) -> FieldTrouble:
+def _malformed(trouble: csv.Error, content: str, delimiter: str) -> FieldTrouble:
     hint = "A cell with a comma, a quote or a line break stands in double quotes, quotes inside are doubled."
-    if "expected after" in str(trouble):
-        message = "malformed CSV: a quote inside a quoted cell is not doubled."
-    else:
-        message = f"malformed CSV: {trouble}."
-    return FieldTrouble("", message, hint)
+    stray = _stray_quote(content, delimiter)
+    if stray is None:
+        return FieldTrouble("", f"malformed CSV: {trouble}.", hint)
+    around = content[max(0, stray - 15) : stray + 15]
+    message = f"malformed CSV: the quote at column {stray + 1} (…{around}…) is inside a quoted cell and not doubled."
+    return FieldTrouble("", message, hint, kind="malformed CSV: a quote inside a quoted cell is not doubled")
+
+
+def _stray_quote(content: str, delimiter: str) -> int | None:
+    """Where the first quote stands that neither closes its cell nor is one of two."""
+    quoted, at = False, 0
+    while at < len(content):
+        if content[at] == '"':
+            after = content[at + 1 : at + 2]
+            starts = at == 0 or content[at - 1] == delimiter
+            if not quoted:
+                quoted = starts
+            elif after == '"':
+                at += 1
+            elif after in ("", delimiter, "\r", "\n"):
+                quoted = False
+            else:
+                return at
+        at += 1
+    return None
 
 
 def _record(number: int, line: int, cells: list[str], names: Sequence[str]) -> Record:

@@ -61,8 +61,9 @@ def _load(source: Source, datasets: Any) -> Any:
         return datasets.load_dataset(str(source.path.resolve()), subset)
     except Exception as trouble:  # noqa: BLE001 - the library and what it calls raise what they like
         where = "the hub" if source.hub_name else "the folder"
+        said = (str(trouble).strip() or repr(trouble)).splitlines()[0]
         raise QuestionFileError(
-            f"{where} gives no dataset: {str(trouble).strip().splitlines()[0] if str(trouble).strip() else trouble!r}",
+            f"{where} gives no dataset: {said.rstrip('.')}.",
             path=source.shown,
             hint="Check the name, the network and --subset; a dataset once fetched can be read by its folder.",
         ) from None

@@ -194,6 +194,16 @@ def test_a_bad_row_says_line_field_and_what_was_found(
     assert bad.trouble.hint, "every trouble says what to do"
 
 
+def test_a_csv_row_with_a_stray_quote_is_refused_alone_and_shows_it(tmp_path: Path) -> None:
+    text = 'question,A,B,answer\n"He said ""hi"", then "bye" to all",x,y,A\n"two\nlines",x,y,B\nlast,x,y,A\n'
+
+    bad, two, last = rows_of(write(tmp_path, "q.csv", text))
+
+    assert "q.csv:2: malformed CSV: the quote at column 23 (…" in str(bad.trouble)
+    assert (two.line, last.line) == (3, 5)
+    assert [row.question.answer for row in (two, last) if row.question] == ["B", "A"]
+
+
 def test_a_csv_cell_of_broken_json_is_refused(tmp_path: Path) -> None:
     (row,) = rows_of(write(tmp_path, "q.csv", 'question,choices,answer\nq,"[x]",A\n'))
 
