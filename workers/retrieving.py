@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from contract.errors import EngineDead
 from contract.index import Manifest
 from contract.ledger import Ledger
 from contract.prompts import query_of, wants_passages
@@ -18,6 +19,9 @@ from workers.aggregator import Batch
 from workers.pipeline import failed
 from workers.retrieval.base import Retriever
 from workers.tasks import BatchWork, Committed, Endings, Send, Work, send_on
+
+if TYPE_CHECKING:
+    from workers.retrieval.rerank import CrossEncoder
 
 __all__ = ["BatchRetriever"]
 
@@ -43,6 +47,7 @@ class BatchRetriever(BatchWork):
         super().__init__(settings, ledger, worker, send, stopping, committed)
         self._retriever = retriever
         self._manifest = manifest
+        self._rerankers = Rerankers(retriever)
 
     def _unfit(self, spec: RunSpec) -> Failure | None:
         wanted, here = spec.rag, self._manifest
@@ -71,28 +76,62 @@ class BatchRetriever(BatchWork):
         found: dict[str, dict[str, list[Passage]]] = defaultdict(dict)
         failures: dict[int, Failure] = {}
         for wanted, alike in _by_retrieval(works).items():
-            for work, passages in zip(alike, self._search(alike, wanted), strict=True):
+            for work, passages in zip(alike, self._answers(alike, wanted), strict=True):
                 if isinstance(passages, Failure):
                     failures[id(work)] = passages
                 else:
                     found[work.held.run_id][work.item.question.id] = passages
         return found, failures
 
-    def _search(self, works: Sequence[Work], wanted: Retrieval) -> list[list[Passage] | Failure]:
-        """One search for all; if it fails as a whole, its halves, down to the query that cannot be answered."""
+    def _answers(self, works: Sequence[Work], wanted: Retrieval) -> Sequence[list[Passage] | Failure]:
+        """What is found for each of `works`, or why nothing could be looked up."""
         queries = [query_of(work.item.question, wanted.query) for work in works]
         try:
-            hits = self._retriever.search(queries, wanted.retrieval_top_k, wanted.kind)
-        except EngineDead:
-            raise
-        except Exception as trouble:  # noqa: BLE001 - whatever a search raises, only its culprit pays
-            if len(works) == 1:
-                return [Failure(type="RetrievalFailed", message=f"{type(trouble).__name__}: {trouble}")]
-            log.warning("a search of %d queries failed, halving it: %s", len(works), trouble)
-            middle = len(works) // 2
-            return self._search(works[:middle], wanted) + self._search(works[middle:], wanted)
+            retriever = self._rerankers.of(wanted)
+        except Exception as trouble:  # noqa: BLE001 - without its reranker the run cannot be served, the others can
+            log.warning("reranker %s: %s", wanted.reranker, trouble)
+            return [_failure(trouble)] * len(works)
         floor = wanted.retrieval_score_threshold
-        return [[each for each in of_query if floor is None or each.score >= floor] for of_query in hits]
+        return [
+            found if isinstance(found, Failure) or floor is None else [each for each in found if each.score >= floor]
+            for found in _search(retriever, queries, wanted)
+        ]
+
+
+class Rerankers:
+    """`retriever` with each cross-encoder that a run asks for, loaded once. Thread-safe."""
+
+    def __init__(self, retriever: Retriever) -> None:
+        self._retriever = retriever
+        self._lock = threading.Lock()
+        self._models: dict[str, CrossEncoder] = {}
+
+    def of(self, wanted: Retrieval) -> Retriever:
+        """The retriever as `wanted` has it. Raises ModelNotFound."""
+        if not wanted.reranker:
+            return self._retriever
+        from workers.retrieval.rerank import CrossEncoder, RerankingRetriever
+
+        with self._lock:
+            if wanted.reranker not in self._models:
+                self._models[wanted.reranker] = CrossEncoder(wanted.reranker)
+            return RerankingRetriever(self._retriever, self._models[wanted.reranker], wanted.rerank_from)
+
+
+def _search(retriever: Retriever, queries: Sequence[str], wanted: Retrieval) -> list[list[Passage] | Failure]:
+    """One search for all; if it fails as a whole, its halves, down to the query that cannot be answered."""
+    try:
+        return list(retriever.search(queries, wanted.retrieval_top_k, wanted.kind))
+    except Exception as trouble:  # noqa: BLE001 - whatever a search raises, only its culprit pays
+        if len(queries) == 1:
+            return [_failure(trouble)]
+        log.warning("a search of %d queries failed, halving it: %s", len(queries), trouble)
+        middle = len(queries) // 2
+        return _search(retriever, queries[:middle], wanted) + _search(retriever, queries[middle:], wanted)
+
+
+def _failure(trouble: Exception) -> Failure:
+    return Failure(type="RetrievalFailed", message=f"{type(trouble).__name__}: {trouble}")
 
 
 def _by_retrieval(works: Sequence[Work]) -> dict[Retrieval, list[Work]]:
