@@ -13,6 +13,8 @@ __all__ = ["LABELS", "MAX_CHOICES", "MIN_CHOICES", "Question", "content_id", "qu
 LABELS = string.ascii_uppercase
 MIN_CHOICES = 2
 MAX_CHOICES = len(LABELS)
+#: By number of choices: made once, as every question asks for its labels several times.
+_FIRST_LABELS = tuple(tuple(LABELS[:count]) for count in range(MAX_CHOICES + 1))
 
 #: Any text that UTF-8 can write: a constrained string is refused for half a surrogate pair, a plain one is not.
 Text = Annotated[str, StringConstraints(pattern="")]
@@ -63,7 +65,7 @@ class Question(BaseModel):
     @property
     def labels(self) -> tuple[str, ...]:
         """One letter per choice, from A."""
-        return tuple(LABELS[: len(self.choices)])
+        return _FIRST_LABELS[len(self.choices)]
 
     def choice_text(self, label: str) -> str:
         """Text of the choice that `label` names."""

@@ -10,7 +10,10 @@ from __future__ import annotations
 import json
 import math
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
+
+import orjson
 
 from contract.ledger import Run
 from contract.question import Question
@@ -52,7 +55,7 @@ COLUMNS = (
     "metadata",
 )
 UNSETTLED = "unsettled"
-#: Made once: `json.dumps` with options makes one per call.
+#: For what people wrote, whose whole numbers may be larger than orjson's. `json.dumps` would make one per call.
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 #: Outcomes where the model was heard, on a question with a key.
 _HEARD = frozenset({Outcome.CORRECT, Outcome.WRONG, Outcome.UNANSWERED})
@@ -77,7 +80,14 @@ def result_row(run: Run, question: Question, verdict: Verdict | None) -> list[An
 
 def iso(seconds: float) -> str:
     """`seconds` since the epoch as ISO 8601 in UTC, to the millisecond."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    whole, microseconds = divmod(round(seconds * 1_000_000), 1_000_000)
+    return f"{_to_the_second(whole)}.{microseconds // 1000:03}Z"
+
+
+@lru_cache(maxsize=1024)
+def _to_the_second(seconds: int) -> str:
+    """Neighbouring rows share the second, and formatting it is most of the work."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _verdict_cells(question: Question, verdict: Verdict) -> dict[str, Any]:
@@ -89,11 +99,11 @@ def _verdict_cells(question: Question, verdict: Verdict) -> dict[str, Any]:
         "choice_text": question.choice_text(verdict.choice) if verdict.choice in question.labels else None,
         "confidence": _rounded(verdict.confidence),
         "margin": _rounded(verdict.margin),
-        "choice_scores": _json({label: _rounded(score) for label, score in verdict.choice_scores.items()}),
+        "choice_scores": _scores({label: _rounded(score) for label, score in verdict.choice_scores.items()}),
         "raw_text": verdict.raw_text,
         "rule": verdict.rule,
         "retrieved_ids": _json([each.id for each in verdict.passages]),
-        "retrieval_scores": _json([_rounded(each.score) for each in verdict.passages]),
+        "retrieval_scores": _scores([_rounded(each.score) for each in verdict.passages]),
         "retrieval_hit": _word(verdict.retrieval_hit),
         "truncated": _word(verdict.truncated or verdict.passages_left_out > 0),
         "prompt_tokens": verdict.prompt_tokens,
@@ -119,6 +129,11 @@ def _rounded(value: float | None, digits: int = 6) -> float | str | None:
 
 def _word(fact: bool | None) -> str | None:
     return None if fact is None else "true" if fact else "false"
+
+
+def _scores(cell: dict[str, Any] | list[Any]) -> str | None:
+    """JSON of floats and names, which orjson writes fifteen times as fast."""
+    return orjson.dumps(cell).decode() if cell else None
 
 
 def _json(cell: dict[str, Any] | list[Any]) -> str | None:

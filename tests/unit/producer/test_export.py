@@ -6,6 +6,7 @@ import csv
 import errno
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from contract.memory import MemoryLedger
 from contract.question import Question
 from contract.spec import Mode, Prompt, RunSpec
 from contract.verdict import Failure, Outcome, Passage, Verdict
-from producer.columns import COLUMNS
+from producer.columns import COLUMNS, iso
 from producer.export import export
 
 # The design's line, so that a column that moves is noticed.
@@ -237,3 +238,9 @@ def test_an_unknown_run_is_not_exported(filled: MemoryLedger, tmp_path: Path) ->
         export(filled, "run-2", tmp_path / "out")
 
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("seconds", [1_795_000_000.0, 1_795_000_000.0009, 1_795_000_000.9999996, 0.001, 86_399.9995])
+def test_a_time_is_written_as_the_standard_library_writes_it(seconds: float) -> None:
+    expected = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    assert iso(seconds) == expected
