@@ -6,10 +6,10 @@ BIN      = $(VENV)/bin
 ARGS    ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools demo redis test unit integration acceptance check clean
+.PHONY: help setup tools demo redis test unit integration acceptance gpu-check check clean
 
 help: ## What there is to make
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: ## The environment: pinned packages in .venv
 	@$(PYTHON) scripts/setup.py --venv $(VENV) --variant $(VARIANT)
@@ -29,6 +29,11 @@ test: setup ## The whole suite
 
 unit integration acceptance: setup ## One storey of the suite
 	@$(BIN)/python -m pytest tests/$@ $(ARGS)
+
+gpu-check: setup ## On a machine with an NVIDIA GPU: its tests, and what is promised of its speed, into one JSON file
+	@$(BIN)/python -m workers prepare
+	@$(BIN)/python -m pytest tests/gpu --gpu
+	@$(BIN)/python -m benchmarks.gpu_check $(ARGS)
 
 check: setup ## Lint, format, types, import directions, generated demo files
 	@$(BIN)/ruff check .

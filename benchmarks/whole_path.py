@@ -46,6 +46,7 @@ from workers.engines.encoding import PromptEncoder
 from workers.engines.packaged import resolve
 from workers.engines.plan import make_plan
 from workers.engines.vllm import engine_arguments, prepare_environment, sampling_params
+from workers.gpus import visible_gpus
 from workers.scoring import MODES
 
 #: Mode → what is laid over the run's defaults.
@@ -91,29 +92,32 @@ def main() -> int:
     parser.add_argument("--overlap", action="store_true", help="batches of 16: one after another, two, four in flight")
     add_out(parser)
     options = parser.parse_args()
-    with stand(options.config) as at:
+    # Engines that are up at the same time share a GPU; nobody reads this on a CPU.
+    share = {"gpu_memory_utilization": 0.8 / (len(IN_FLIGHT) if options.overlap else 2)} if visible_gpus() else {}
+    with stand(options.config, vllm_args=share) as at:
         source = Source(options.questions, options.questions.name)
         bench = Bench(at, source, options.limit, options.rounds, options.alone)
-        rows = list(overlap(bench) if options.overlap else against_raw(bench, options.modes.split(",")))
-    name = "overlap" if options.overlap else "whole_path"
-    print_table(name.replace("_", " "), rows)
-    more = f" --modes {options.modes}" if not options.overlap else " --overlap"
-    command = f"python -m benchmarks.whole_path --limit {options.limit} --rounds {options.rounds}{more}"
-    settings = at.settings
-    shown = {
-        "deploy": str(options.config),
-        "model": settings.hf_model_id,
-        "vllm_args": settings.vllm_args,
-        "batch_size": settings.batch_size,
-        "batch_timeout": settings.batch_timeout,
-        "batches_in_flight": settings.batches_in_flight,
-    }
-    path = write(name, command, rows, folder=options.out, settings=shown)
-    heights = {
-        f"{row['mode']}, {key}": row[key] for row in rows for key in row if " to " in key and "rounds" not in key
-    }
-    print(path, bars(path, "Times as fast, medians", "ratio", heights))
+        rows: list[dict[str, Any]] = []
+        for found in overlap(bench) if options.overlap else against_raw(bench, options.modes.split(",")):
+            rows.append(found)
+            path = record(rows, options, at.settings)  # what took so long is kept, whatever becomes of the rest
+    print_table("whole path", [{name: value for name, value in row.items() if "rounds" not in name} for row in rows])
+    print(path)
     return 0
+
+
+def record(rows: Sequence[Mapping[str, Any]], options: argparse.Namespace, settings: Settings) -> Path:
+    """JSON and picture of the rows so far; returns the JSON file."""
+    more = "--overlap" if options.overlap else f"--modes {options.modes}"
+    command = f"python -m benchmarks.whole_path --limit {options.limit} --rounds {options.rounds} {more}"
+    shown = settings.model_dump(
+        include={"hf_model_id", "vllm_args", "batch_size", "batch_timeout", "batches_in_flight"}
+    )
+    name = "overlap" if options.overlap else "whole_path"
+    path = write(name, command, rows, folder=options.out, deploy=str(options.config), settings=shown)
+    shares = {f"{row['mode']}, {key}": row[key] for row in rows for key in row if " to " in key and "rounds" not in key}
+    bars(path, "Times as fast, medians", "ratio", shares)
+    return path
 
 
 def against_raw(bench: Bench, modes: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -150,6 +154,7 @@ def interleaved(sides: Mapping[str, Measure], rounds: int) -> Times:
     for number in range(rounds + 1):
         for name, measure in sides.items():
             seconds = measure(number)
+            print(f"round {number}: {name} {seconds:.2f} s", file=sys.stderr)
             if number:
                 times[name].append(seconds)
     return times

@@ -1,0 +1,49 @@
+"""What transformers computes on this machine's CPU in float32: the truth that a GPU's scores are held against."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from contract.errors import RequestRejected
+from contract.order import arrangements
+from contract.prompts import build_prompt
+from contract.question import LABELS
+from workers.engines.encoding import PromptEncoder
+from workers.pipeline import Item
+from workers.scoring import MODES
+
+__all__ = ["cpu_scores", "differing"]
+
+#: Choices that are closer than this, in nats, may change places.
+NEAR_TIE_NATS = 0.01
+
+
+def cpu_scores(model: str, items: Sequence[Item]) -> Iterator[list[float]]:
+    """Log-probability of every continuation of every item, in nats; `model` is a folder or a hub id."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    encoder = PromptEncoder(AutoTokenizer.from_pretrained(model))
+    network = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+    for item in items:
+        (shown,) = arrangements(item.question, item.spec)
+        requests = MODES[item.spec.mode].ask(shown.question, build_prompt(shown.question, item.spec), item.spec)
+        (encoded,) = encoder.encode(requests)
+        if isinstance(encoded, RequestRejected):
+            raise encoded
+        scores = []
+        for tail in encoded.tails:
+            with torch.no_grad():
+                logprobs = network(torch.tensor([encoded.prompt + tail])).logits[0].log_softmax(-1)
+            start = len(encoded.prompt)
+            scores.append(sum(float(logprobs[start + i - 1, token]) for i, token in enumerate(tail)))
+        yield scores
+
+
+def differing(chosen: Sequence[str | None], truth: Sequence[Sequence[float]]) -> int:
+    """How many of the `chosen` labels are not the likeliest choice of `truth`, near-ties left out."""
+    wrong = 0
+    for label, scores in zip(chosen, truth, strict=True):
+        best, second = sorted(scores, reverse=True)[:2]
+        wrong += best - second >= NEAR_TIE_NATS and label != LABELS[scores.index(best)]
+    return wrong
