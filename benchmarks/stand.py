@@ -93,8 +93,8 @@ def stand(config: Path | None = None, **settings: Any) -> Iterator[Stand]:
 
 
 @contextmanager
-def worker(at: Stand, name: str = "w0", **settings: Any) -> Iterator[Worker]:
-    """A worker on that server, ready; `settings` lie over the stand's. Ended afterwards."""
+def worker(at: Stand, name: str = "w0", queue: str = "", **settings: Any) -> Iterator[Worker]:
+    """A worker on that server and queue, ready; `settings` lie over the stand's. Ended afterwards."""
     overrides = json.loads(at.environment[OVERRIDES_VARIABLE]) | settings
     in_flight = int(overrides.get("batches_in_flight", at.settings.batches_in_flight))
     reader, writer = os.pipe()
@@ -102,7 +102,7 @@ def worker(at: Stand, name: str = "w0", **settings: Any) -> Iterator[Worker]:
     log = at.folder / f"{name}.log"
     with log.open("wb") as output:
         child = subprocess.Popen(
-            worker_command(f"{name}@bench", in_flight),
+            worker_command(f"{name}@bench", in_flight, queue),
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
