@@ -12,20 +12,24 @@ from contract.question import Question
 from contract.spec import Mode, Normalization, Prompt
 from producer.runconfig import RunConfig, load_run_config
 from producer.templates import built_in, load_prompt
-from tests.support import ROOT
+from tests.support import ROOT, build_test_index
 
 SHIPPED = sorted((Path(__file__).parents[3] / "configs" / "runs").glob("*.yaml"))
 QUESTION = Question(id="q", question="Is <b> & 1 > 0?", choices=("no", "yes"), context="Given.")
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_every_shipped_run_configuration_makes_a_spec(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_shipped_run_configuration_makes_a_spec(
+    path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(ROOT)  # the files they name count from there
-    config = load_run_config(path)
+    index = build_test_index(tmp_path / "facts", ["A fact."])
+    config = load_run_config(path, [f"rag.index={index}"])
 
     spec = config.to_spec("0" * 64, "served")
 
     assert spec.model == "served"
+    assert (spec.rag.index if spec.rag else "") == ("facts" if path.stem == "rag" else "")
     by_name = {"letter", "generate", "vote", "judge"}
     assert spec.mode == (path.stem if path.stem in by_name else "likelihood")
 
