@@ -28,6 +28,7 @@ from contract.settings import Settings, load_settings
 from workers import transport
 from workers.aggregator import Aggregator, Batch, stop, stopping
 from workers.ending import end_at_once
+from workers.flowering import dress_flower
 from workers.worker import Worker
 
 __all__ = ["app"]
@@ -44,6 +45,7 @@ def _settings() -> Settings:
 
 settings = _settings()
 transport.use()
+dress_flower()
 app = make_celery(settings)
 app.conf.worker_consumer = "workers.consumer:Consumer"
 

@@ -1,0 +1,54 @@
+"""Flower as question batches need it: their run, size and result in the list of tasks, and queues by priority.
+
+Without being told, Flower's list has neither arguments nor results, and its broker page shows the sum of the lists that
+kombu keeps for a queue's priorities. The latter overrides a method of Flower 2.2.0, so Flower is pinned to that.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from contract.keys import PRIORITY_STEPS
+from contract.priority import Priority
+
+__all__ = ["dress_flower"]
+
+#: Of the list of tasks, unless --tasks_columns or FLOWER_TASKS_COLUMNS says otherwise.
+COLUMNS = "state,args,result,worker,received,runtime,uuid"
+
+
+def dress_flower() -> None:
+    """Do it, where this process may be a Flower: before it reads its options."""
+    if "flower.command" not in sys.modules:  # Celery's command line has imported it before it imports our app
+        return
+    from tornado.options import options
+
+    options.tasks_columns = COLUMNS
+    _split_queues()
+
+
+def _split_queues() -> None:
+    from flower.utils.broker import RedisBase
+
+    summed = RedisBase.queues
+
+    async def queues(self: Any, names: Iterable[str]) -> list[dict[str, Any]]:
+        wanted = sorted(names)
+        async with self.redis.pipeline() as pipeline:
+            for name in wanted:
+                for step in PRIORITY_STEPS:
+                    pipeline.llen(self.broker_prefix + self._q_for_pri(name, step))
+            lengths = iter(await pipeline.execute())
+        rows = await summed(self, wanted)
+        return [line for row in rows for line in (row, *_by_priority(row["name"], lengths))]
+
+    RedisBase.queues = queues
+
+
+def _by_priority(queue: str, lengths: Any) -> list[dict[str, Any]]:
+    waiting = dict.fromkeys(Priority, 0)
+    for step in PRIORITY_STEPS:
+        waiting[max(each for each in Priority if each <= step)] += next(lengths)
+    return [{"name": f"{queue} · {each.name.lower()}", "messages": number} for each, number in waiting.items()]
