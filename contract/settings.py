@@ -79,6 +79,7 @@ class OpenAiSettings(BaseModel):
 
     url: str = Field(default="", description="Base URL; without a path, /v1 is meant. Empty with boot_local.")
     model: str = Field(default="", description="The model's name there.")
+    #: Sent as a bearer token.
     api_key: SecretStr = SecretStr("")
     concurrency: int = Field(default=64, ge=1, le=1024, description="Requests at a time.")
     requests_per_minute: float = Field(default=0, ge=0, description="The server's rate limit; 0: none.")
@@ -128,12 +129,14 @@ class Settings(BaseSettings):
         frozen=True, extra="forbid", str_max_length=LONGEST, env_prefix=PREFIX, env_nested_delimiter="__"
     )
 
+    #: Ledger and queue: redis://, rediss:// (TLS) or unix://.
     redis_url: SecretStr = SecretStr("redis://127.0.0.1:6379/0")
 
     # The queue
     question_batch_size: int = Field(default=16, ge=1, le=MOST_QUESTIONS, description="Question ids in one message.")
 
     # The aggregator
+    #: Off: every message is a batch of its own.
     enable_batching: bool = True
     batch_size: int = Field(default=64, ge=1, le=8192, description="Questions that one generate call takes at most.")
     batch_timeout: float = Field(default=0.5, ge=0, le=600, description="Seconds the oldest question waits at most.")
@@ -144,14 +147,18 @@ class Settings(BaseSettings):
     max_attempts: int = Field(default=5, ge=1, description="Starts of a question before it is recorded as failed.")
 
     # The engine
+    #: vLLM in this process, a server that speaks OpenAI's protocol, or made-up answers for tests and planning.
     engine: Literal["vllm", "openai", "simulated"] = "vllm"
+    #: Hugging Face id, folder, or a packaged model.
     hf_model_id: str = Field(default="smollm2-135m-instruct", min_length=1)
     model: str = Field(default="", description="Name the model is served under; from hf_model_id when empty.")
+    #: Any argument of vLLM's engine, by its own name.
     vllm_args: dict[str, Any] = Field(default_factory=dict)
     openai: OpenAiSettings = OpenAiSettings()
     boot_local: bool = Field(default=False, description="With engine openai: start `vllm serve` and ask that.")
     local_host: str = Field(default="127.0.0.1", description="Address that `vllm serve` listens on.")
     simulated: SimulatedSettings = SimulatedSettings()
+    #: For the server of a run's judge.
     judge_api_key: SecretStr = SecretStr("")
     judge_concurrency: int = Field(default=16, ge=1, le=256, description="Requests to a judge's server at a time.")
     judge_timeout_s: float = Field(default=120, gt=0)
@@ -169,6 +176,7 @@ class Settings(BaseSettings):
     # Placing
     #: Several models on one host: each entry is laid over the rest of the file, and has workers and a queue of its own.
     models: list[dict[str, Any]] = Field(default_factory=list)
+    #: `auto`: as many as the visible GPUs make; or groups like [[0], [1, 2]], by number, UUID or MIG id.
     gpu_groups: Literal["auto"] | list[list[int | str]] = "auto"
     share_gpus: bool = Field(default=False, description="Whether groups may have GPUs in common.")
     cpu_workers: int = Field(default=1, ge=1, description="Workers where there is no GPU.")

@@ -91,6 +91,7 @@ class Sampling(BaseModel):
     top_p: float = Field(default=1.0, gt=0, le=1)
     #: Texts per question; more than one only for `vote`.
     samples: int = Field(default=1, ge=1, le=256)
+    #: Texts at which the model is stopped.
     stop: tuple[str, ...] = ()
 
 

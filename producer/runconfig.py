@@ -40,6 +40,7 @@ class FewShotConfig(BaseModel):
     k: int = Field(default=0, ge=0, le=64)
     #: Question file that the examples are taken from: a dev split, never the questions that are asked.
     file: str = ""
+    #: The same examples for all, or drawn per question by the run's seed.
     selection: Selection = Selection.FIXED
 
     @model_validator(mode="after")
@@ -70,10 +71,13 @@ class JudgeConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=LONGEST)
 
+    #: Template that grades, by name or path.
     prompt: str = "grade"
     max_tokens: int = Field(default=256, ge=1)
     retries: int = Field(default=2, ge=0, le=10)
+    #: Base URL of an OpenAI-compatible server that grades, and its model; empty: the model under test does.
     server: str = ""
+    #: The model's name on that server.
     model: str = ""
 
     def load(self) -> Judge:
@@ -97,11 +101,14 @@ class RagConfig(BaseModel):
     #: None: the index's own.
     kind: IndexKind | None = None
     retrieval_top_k: int = Field(default=5, ge=1, le=1000)
+    #: Passages with a lower score are not shown.
     retrieval_score_threshold: float | None = None
+    #: What is looked up: the question alone, or with its choices.
     query: Query = Query.QUESTION
     #: Show a question its own `context`, and retrieve nothing for it. Works without an index too.
     use_context_field: bool = False
     max_context_tokens: int | None = Field(default=None, ge=1)
+    #: Cross-encoder that orders the `rerank_from` best anew, by id or path; empty: none does.
     reranker: str = ""
     rerank_from: int = Field(default=50, ge=1, le=1000)
 
@@ -133,7 +140,9 @@ class RunConfig(BaseModel):
 
     #: Name the workers serve the model under; empty: the one that the settings serve.
     model: str = ""
+    #: How an answer is taken from the model.
     mode: Mode = Mode.LIKELIHOOD
+    #: What a choice's log-likelihood is divided by (`likelihood` only).
     normalization: Normalization = Normalization.NONE
     #: Name of a built-in template or path of a .j2 file; empty: the default of the mode.
     prompt: str = ""
@@ -145,7 +154,9 @@ class RunConfig(BaseModel):
     chat_template: ChatTemplate | None = None
     sampling: Sampling = Sampling()
     few_shot: FewShotConfig = FewShotConfig()
+    #: An order of choices per question, drawn by the seed.
     shuffle: bool = False
+    #: Ask in every rotation of the choices; right only if right in all.
     circular: bool = False
     judge: JudgeConfig = JudgeConfig()
 
