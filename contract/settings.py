@@ -113,6 +113,7 @@ class HttpSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    #: Address that it listens on.
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535, description="0: any that is free.")
     api_key: SecretStr = Field(default=SecretStr(""), description="What callers must show; empty: nothing.")

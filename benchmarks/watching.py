@@ -1,0 +1,117 @@
+"""What it costs to be watched: task events for Flower and metrics for Prometheus, beside the whole way of a question.
+
+    python -m benchmarks.watching [--questions N] [--out FOLDER]
+
+The whole way is that of `benchmarks.overhead`, around an engine that takes no time: enqueue, score, export, in CPU per
+question. Events and metrics of as many batches are then made in this process, with the same code and a real server, in
+CPU of the thread that makes them; they are part of what `score` costs. Interleaved in `ROUNDS` rounds, medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+from celery.worker.request import Request
+
+from benchmarks.overhead import SETTINGS, measure
+from benchmarks.record import add_out, print_table, write
+from benchmarks.stand import Stand, stand
+from contract import Outcome, Verdict
+from contract.keys import score_queue
+from contract.priority import Priority
+from contract.queue import MESSAGE_VERSION, make_celery, task_name
+from workers.aggregator import Batch, Held, Settlement
+from workers.events import BatchEvents
+from workers.metrics import WorkerMetrics
+
+ROUNDS = 5
+BATCHES = 40
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--questions", type=int, default=50_000)
+    add_out(parser)
+    options = parser.parse_args()
+    with stand(**SETTINGS) as at:
+        parts = {each["part"]: each for each in measure(at, options.questions)}
+        whole_us = sum(parts[part]["cpu_us_per_question"] for part in ("enqueue", "score", "export"))
+        costs = watched(at)
+    rows = [
+        {"what": name, "cpu_us_per_question": each, "share_of_whole_way": each / whole_us}
+        for name, each in {**costs, "the whole way": whole_us}.items()
+    ]
+    print_table("Being watched", rows)
+    print(write("watching", f"python -m benchmarks.watching --questions {options.questions}", rows, folder=options.out))
+    return 0
+
+
+def watched(at: Stand) -> dict[str, float]:
+    """CPU in µs per question of events and of metrics."""
+    app, queue = make_celery(at.settings), score_queue(at.settings.served_model)
+    events = BatchEvents(app, "w0@bench", task_name(queue))
+    metrics = WorkerMetrics(at.settings, "w0@bench", queue)
+    batches = [batch(at, number) for number in range(BATCHES)]
+    verdicts = [verdict(number) for number in range(at.settings.batch_size)]
+
+    def send(each: Batch) -> None:
+        events.started(each)
+        events.ended(each)
+
+    def count(each: Batch) -> None:
+        metrics.committed(verdicts)
+        metrics.batch_ended(each)
+
+    send(batches[0])  # connects
+    spent: dict[str, list[float]] = {"task events": [], "metrics": []}
+    for _ in range(ROUNDS):
+        for name, do in (("task events", send), ("metrics", count)):
+            spent[name].append(cpu_us(do, batches) / (BATCHES * at.settings.batch_size))
+    app.close()
+    return {name: statistics.median(each) for name, each in spent.items()}
+
+
+def cpu_us(do: Callable[[Batch], None], batches: list[Batch]) -> float:
+    """CPU of this thread for `do` on each of `batches`."""
+    began = time.thread_time()
+    for each in batches:
+        do(each)
+    return 1e6 * (time.thread_time() - began)
+
+
+def batch(at: Stand, number: int) -> Batch:
+    """A full batch of messages, as the aggregator hands it over."""
+    size = at.settings.question_batch_size
+    held = [message(f"{number}-{at_}", [f"q{n}" for n in range(size)]) for at_ in range(at.settings.batch_size // size)]
+    return Batch(number, held, questions=at.settings.batch_size, flush="size", waited_s=0.1)
+
+
+def message(name: str, ids: list[str]) -> Held:
+    """One message, settled."""
+    request: Any = SimpleNamespace(id=name, root_id=name, delivery_info={"redelivered": False})
+    return Held(
+        request=cast(Request, request),
+        run_id="run-12345678",
+        question_ids=ids,
+        published_at=0.0,
+        priority=int(Priority.NORMAL),
+        version=MESSAGE_VERSION,
+        arrived_at=time.time(),
+        settlement=Settlement.ACKNOWLEDGE,
+        summary=f"{len(ids)} correct",
+    )
+
+
+def verdict(number: int) -> Verdict:
+    """What a question came to."""
+    return Verdict(question_id=f"q{number}", outcome=Outcome.CORRECT, latency_ms=5.0, queued_ms=3.0, prompt_tokens=40)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
