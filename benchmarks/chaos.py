@@ -1,0 +1,161 @@
+"""Faults against real worker processes, by a seeded schedule, and whether every question ends in exactly one verdict.
+
+    python -m benchmarks.chaos [--rounds 520] [--seed 1] [--only "kill -9 while it writes"]… [--minutes 5]
+
+Three workers with the simulated engine, each behind a proxy that sees its commands to Redis, so that a kill hits the
+moment that it is meant for. One round is one fault and one run, whose questions are all accounted for at its end. A
+round whose fault found nothing to hit does not count and says so. The rounds played are kept in `--folder`; the same
+command goes on where it stopped, and the record tells in how many sittings it was made. Faults that need root are left
+out without it, and the record says so. `--engine vllm` plays the kills, signals and broken lines with real vLLM.
+
+"lost": questions without a verdict 90 s later, or without a row in results.csv. "doubled": verdicts that changed after
+they were first seen, counts beyond the verdicts, rows of results.csv beyond the questions. "asked again": how often a
+question was begun after its first time, which is not doubled. "left over": messages that nobody acknowledged. "gone":
+questions that went with a server's data and were enqueued again. "broken": rounds in which anything else was not as it
+must be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.faults import brokers, deliveries, engines, kills, network, producers
+from benchmarks.faults.stage import Fault, Missed, Stage
+from benchmarks.record import print_table, write
+
+MODULES = (kills, deliveries, brokers, engines, network, producers)
+FAULTS: Mapping[str, tuple[int, Fault]] = {name: found for module in MODULES for name, found in module.FAULTS.items()}
+LEFT_OUT: Mapping[str, str] = {**network.LEFT_OUT, **producers.LEFT_OUT}
+#: What a round counts → its column.
+SUMS: Mapping[str, str] = {
+    "questions": "questions",
+    "lost": "lost",
+    "doubled": "doubled",
+    "asked_again": "asked again",
+    "left_over": "left over",
+    "gone": "gone",
+}
+#: What does not depend on things that only the simulated engine can do.
+WITH_VLLM = (*kills.FAULTS, "connections reset", "black hole, 1 to 8 s")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=520)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", action="append", choices=list(FAULTS), metavar="FAULT", help="may be given again")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after the round that is on by then")
+    parser.add_argument("--engine", choices=["simulated", "vllm"], default="simulated")
+    parser.add_argument("--folder", type=Path, default=Path(".mcqueue/chaos"))
+    chosen = parser.parse_args()
+    names = chosen.only or (list(WITH_VLLM) if chosen.engine == "vllm" else list(FAULTS))
+    plan = schedule(names, chosen.rounds, chosen.seed)
+    book = chosen.folder / f"{chosen.engine}-{chosen.seed}-{chosen.rounds}.jsonl"
+    played = play(plan, book, chosen.engine, chosen.seed, until=time.monotonic() + 60 * chosen.minutes)
+    rows = table([each for each in played if "missed" not in each])
+    print_table(f"{rows[-1]['rounds']} faults; {len(plan) - len(played)} rounds to go", rows)
+    if len(played) == len(plan) and not chosen.only:
+        sittings = sorted({each["sitting"] for each in played})
+        missed = [f"{each['fault']}: {each['missed']}" for each in played if "missed" in each]
+        command = f"python -m benchmarks.chaos --rounds {chosen.rounds} --seed {chosen.seed}"
+        more = {"engine": chosen.engine, "sittings": sittings, "missed": missed, "left_out": dict(LEFT_OUT)}
+        name = "chaos" if chosen.engine == "simulated" else "chaos_vllm"
+        print(write(name, command, rows, **more))
+    return int(any(rows[-1][wrong] for wrong in ("lost", "doubled", "left over", "broken")))
+
+
+def schedule(names: Sequence[str], rounds: int, seed: int) -> list[str]:
+    """`rounds` faults by their weights, every one of `names` at least once if there is room, in an order by `seed`."""
+    rng = random.Random(seed)
+    weights = [FAULTS[name][0] for name in names]
+    whole = sum(weights)
+    plan = [name for name, weight in zip(names, weights, strict=True) for _ in range(max(1, weight * rounds // whole))]
+    rng.shuffle(plan)
+    plan += rng.choices(names, weights, k=max(0, rounds - len(plan)))
+    return plan[:rounds]
+
+
+def play(plan: Sequence[str], book: Path, engine: str, seed: int, until: float) -> list[dict[str, Any]]:
+    """Play the rounds of `plan` that `book` lacks, and write each there when it is over; returns all rounds played."""
+    book.parent.mkdir(parents=True, exist_ok=True)
+    played = [json.loads(line) for line in book.read_text().splitlines()] if book.exists() else []
+    sitting = f"{datetime.now(UTC).isoformat(timespec='seconds')} {_commit()}"
+    with tempfile.TemporaryDirectory(prefix="chaos-") as folder, ExitStack() as stack, book.open("a") as file:
+        stage: Stage | None = None
+        for number in range(len(played), len(plan)):
+            if time.monotonic() > until:
+                break
+            if stage is None:
+                stage = stack.enter_context(closing(Stage(Path(folder) / f"from-{number}", engine=engine)))
+            found = one_round(stage, plan[number], f"{seed}/{number}")
+            played.append({"round": number, "fault": plan[number], "sitting": sitting, **found})
+            file.write(json.dumps(played[-1]) + "\n")
+            file.flush()
+            _tell(played[-1])
+            if "broken" in found:  # and who knows what with it
+                stage.close()
+                stage = None
+    return played
+
+
+def one_round(stage: Stage, name: str, seed: str) -> dict[str, Any]:
+    """What the round found, or why its fault hit nothing, or what was not as it must be."""
+    try:
+        return asdict(FAULTS[name][1](stage, random.Random(seed)))
+    except Missed as reason:
+        return {"missed": str(reason)}
+    except Exception as trouble:  # noqa: BLE001 - a round that went wrong is a finding, and not the end
+        return {"broken": f"{type(trouble).__name__}: {trouble}"}
+
+
+def table(played: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A row per fault and one for all."""
+    by_fault: dict[str, list[Mapping[str, Any]]] = {}
+    for each in played:
+        by_fault.setdefault(each["fault"], []).append(each)
+    rows = [_row(name, by_fault[name]) for name in FAULTS if name in by_fault]
+    return [*rows, _row("all", [each for found in by_fault.values() for each in found])]
+
+
+def _row(name: str, rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    whole = [each for each in rounds if "broken" not in each]
+    times = [each["went_on_s"] for each in whole if each["went_on_s"] is not None]
+    return {
+        "fault": name,
+        "rounds": len(rounds),
+        **{shown: sum(each[column] for each in whole) for column, shown in SUMS.items()},
+        "broken": len(rounds) - len(whole),
+        "goes on after s, median": round(statistics.median(times), 2) if times else None,
+        "worst": round(max(times), 2) if times else None,
+    }
+
+
+def _tell(result: Mapping[str, Any]) -> None:
+    what = (
+        result.get("missed")
+        or result.get("broken")
+        or ", ".join(f"{name} {result[name]}" for name in ("questions", "lost", "doubled", "left_over", "went_on_s"))
+    )
+    print(f"{result['round']:4} {result['fault']}: {what}", file=sys.stderr, flush=True)
+
+
+def _commit() -> str:
+    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,231 @@
+"""Producers and launchers killed or doubled, disks that are full, and clocks that jump: real commands throughout."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+
+from benchmarks.faults.proxy import Proxy
+from benchmarks.faults.stage import OVERRIDES, ROOT, Case, Fault, Found, Missed, Stage, wait_until
+from contract.settings import OVERRIDES_VARIABLE
+
+__all__ = ["FAULTS", "LEFT_OUT"]
+
+QUESTIONS = 600
+
+
+def two_at_once(stage: Stage, rng: random.Random) -> Found:
+    """Two producers enqueue the same file at the same time."""
+    stage.victim(rng)
+    file = _questions(stage, rng)
+    since = time.monotonic()
+    both = [stage.command("-m", "producer", "enqueue", str(file), "--json") for _ in range(2)]
+    said = [json.loads(each.communicate(timeout=60)[0]) for each in both]
+    if said[0]["run_id"] != said[1]["run_id"]:
+        raise AssertionError("two runs came of one file")
+    case = _case(stage, said[0]["run_id"])
+    if sum(each["sent"] for each in said) > QUESTIONS:
+        raise AssertionError(f"sent more than there is: {said}")
+    return case.found(_progress(case, since))
+
+
+def killed_half_way(stage: Stage, rng: random.Random) -> Found:
+    """A producer is killed while it writes or sends, and the same command is given again."""
+    stage.victim(rng)
+    file = _questions(stage, rng)
+    struck = threading.Event()
+    proxy = Proxy(stage.upstream)
+    try:
+        producer = stage.command("-m", "producer", "enqueue", str(file), MCQUEUE_REDIS_URL=proxy.url)
+
+        def strike() -> None:
+            producer.kill()
+            struck.set()
+
+        pattern = rng.choice([rb"EVALSHA.{60,}q10\b", rb"LPUSH"])
+        proxy.at(pattern, "before" if rng.random() < 0.5 else "after", strike)
+        if not struck.wait(30):
+            raise Missed("the producer was not where it was to be killed")
+        producer.communicate()
+    finally:
+        proxy.close()
+    since = time.monotonic()
+    again = stage.command("-m", "producer", "enqueue", str(file), "--json")
+    case = _case(stage, json.loads(again.communicate(timeout=60)[0])["run_id"])
+    return case.found(_progress(case, since))
+
+
+def launcher_killed(stage: Stage, rng: random.Random) -> Found:
+    """Kill -9 of `workers up`: its workers and their engines' processes go too, and another one takes the work up."""
+    overrides = {**OVERRIDES, "model": "launched", "cpu_workers": 2, "simulated": {"call_ms": 200, "core": True}}
+    given = {OVERRIDES_VARIABLE: json.dumps(overrides), "MCQUEUE_MODEL": "launched"}
+    with _launcher(stage, given) as first:
+        case = stage.enqueue(80, model="launched")
+        wait_until(case.begun, 30.0)
+        time.sleep(rng.uniform(0.0, 0.3))
+        offspring = psutil.Process(first.pid).children(recursive=True)
+        since = time.monotonic()
+        first.kill()
+        wait_until(lambda: not any(_lives(each) for each in offspring), 30.0)
+    with _launcher(stage, given):
+        return case.found(case.wait_progress(since))
+
+
+def workers_restarted(stage: Stage, rng: random.Random) -> Found:  # noqa: ARG001
+    """`python -m workers restart` in mid-run: one after the other, and no question is asked again for it."""
+    overrides = {**OVERRIDES, "model": "launched", "cpu_workers": 2}
+    given = {OVERRIDES_VARIABLE: json.dumps(overrides), "MCQUEUE_MODEL": "launched"}
+    with _launcher(stage, given) as up:
+        names = [each.name for each in stage.fleet.alive() if each.model == "launched"]
+        case = stage.enqueue(1600, model="launched")
+        wait_until(case.begun, 30.0)
+        since = time.monotonic()
+        asking = stage.command("-m", "workers", "restart", *names)
+        went_on_s = case.wait_progress(since)
+        _, errors = asking.communicate(timeout=90)
+        if asking.returncode:
+            raise AssertionError(errors)
+        found = case.found(went_on_s)
+        up.terminate()
+        up.wait(timeout=30)
+    if found.asked_again:
+        raise AssertionError(f"{found.asked_again} questions were asked again for a restart that was asked for")
+    return found
+
+
+def disk_full(stage: Stage, rng: random.Random) -> Found:
+    """An export to a full disk says so and leaves no half file; with room, it is whole."""
+    stage.victim(rng)
+    case = stage.enqueue(160)
+    found = case.found()
+    folder = stage.folder / "small-disk"
+    folder.mkdir(exist_ok=True)
+    room_kib = rng.choice([4, 8, 16])
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={room_kib}k", "tmpfs", str(folder)], check=True)
+    try:
+        words = ("-m", "producer", "export", case.run.run_id, "--out", str(folder))
+        refused = stage.command(*words)
+        _, errors = refused.communicate(timeout=60)
+        left = [path for path in folder.rglob("*") if path.is_file()]
+        if refused.returncode != 1 or "cannot be written" not in errors or "Traceback" in errors or left:
+            raise AssertionError(f"exit code {refused.returncode}, left {left}: {errors}")
+        since = time.monotonic()
+        subprocess.run(["mount", "-o", "remount,size=8m", str(folder)], check=True)
+        stage.command(*words).communicate(timeout=60)
+        went_on_s = time.monotonic() - since
+        with (folder / case.run.run_id / "results.csv").open(encoding="utf-8", newline="") as file:
+            rows = [row["question_id"] for row in csv.DictReader(file)]
+        if rows != case.ids:
+            raise AssertionError("the export is not whole")
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+    return replace(found, went_on_s=went_on_s)
+
+
+#: Read by Python at its start, before anything of ours: the wall clock as this process alone sees it. (libfaketime,
+#: which would do it from outside, makes Python's sleeps fail: they wait on the monotonic clock until an absolute time.)
+OTHER_CLOCK = """
+import os, time
+true_time = time.time
+def time_with_offset():
+    with open(os.environ["CHAOS_CLOCK"]) as file:
+        return true_time() + float(file.read() or 0)
+time.time = time_with_offset
+"""
+
+
+def clock_jumps(stage: Stage, rng: random.Random) -> Found:
+    """A worker's clock jumps by up to a day, ahead or back, in mid-run; then the worker is killed."""
+    folder = stage.folder / "clock"
+    folder.mkdir(exist_ok=True)
+    (folder / "sitecustomize.py").write_text(OTHER_CLOCK)
+    (folder / "offset").write_text("0")
+    path = os.pathsep.join([str(folder), str(ROOT)])
+    environment = {"PYTHONPATH": path, "CHAOS_CLOCK": str(folder / "offset")}
+    with stage.special_worker("clock", environment=environment) as worker:
+        case = stage.enqueue(80, model="clock")
+        wait_until(case.begun, 15.0)
+        since = time.monotonic()
+        (folder / "offset").write_text(str(rng.choice([-1, 1]) * rng.choice([700, 3600, 86400])))
+        went_on_s = case.wait_progress(since)
+        worker.kill()
+        worker.process.wait()
+        return case.found(went_on_s)
+
+
+def _questions(stage: Stage, rng: random.Random) -> Path:
+    file = stage.folder / "questions.jsonl"
+    salt = rng.randrange(10**9)
+    rows = (
+        {"id": f"q{n}", "question": f"What is {n} plus {salt}?", "choices": ["0", "1"], "answer": "B"}
+        for n in range(QUESTIONS)
+    )
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def _case(stage: Stage, run_id: str) -> Case:
+    return Case(stage, stage.ledger.run(run_id), [f"q{n}" for n in range(QUESTIONS)])
+
+
+def _progress(case: Case, since: float) -> float:
+    try:
+        return case.wait_progress(since)
+    except Missed:  # settled while the command was still printing
+        return time.monotonic() - since
+
+
+def _lives(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    return False
+
+
+@contextmanager
+def _launcher(stage: Stage, given: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """`python -m workers up`, both workers ready."""
+    log = stage.folder / "up.log"
+    with log.open("wb") as output:
+        launcher = subprocess.Popen(
+            [sys.executable, "-m", "workers", "up", "--logs", str(stage.folder)],
+            env={**os.environ, "MCQUEUE_REDIS_URL": stage.url, **given},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        wait_until(lambda: log.read_text().count("ready after") >= 2, 60.0)
+        yield launcher
+    finally:
+        if launcher.poll() is None:
+            launcher.send_signal(signal.SIGTERM)
+            launcher.wait(timeout=60)
+
+
+FAULTS: dict[str, tuple[int, Fault]] = {
+    "two producers of one run": (4, two_at_once),
+    "producer killed half-way": (4, killed_half_way),
+    "launcher killed": (2, launcher_killed),
+    "workers restarted by name": (1, workers_restarted),
+    "clock that jumps": (4, clock_jumps),
+}
+LEFT_OUT: dict[str, str] = {}
+if os.geteuid() == 0:
+    FAULTS["disk full while exporting"] = (3, disk_full)
+else:
+    LEFT_OUT["disk full while exporting"] = "needs root, to mount a small disk"
