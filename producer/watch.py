@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from contract import keys
-from contract.errors import LedgerError, RedisUnreachable
+from contract.errors import LedgerError, RedisUnreachable, UnknownRun
 from contract.fleet import WorkerRecord
 from contract.ledger import Counts, Ledger, Run, RunState
 from producer.broker import Broker
@@ -75,6 +75,7 @@ class _Watcher:
     stalls: int = 0
     incomplete_since: float | None = None
     state: RunState = RunState.RUNNING
+    settled: int = 0
 
     def look(self, now: float) -> Counts | None:
         """One look; None while Redis does not answer."""
@@ -85,9 +86,21 @@ class _Watcher:
                 self.away_since = now
                 self.screen.say(f"{trouble.message} Trying again until it does.")
             return None
+        except UnknownRun as trouble:
+            raise self._gone() from trouble
+
+    def _gone(self) -> UnknownRun:
+        total, settled = self.run.questions, self.settled
+        return UnknownRun(
+            f"{self.run.run_id} is gone from the ledger with its {total:,} questions; {settled:,} were settled when it "
+            "was last seen.",
+            hint="It was purged, or Redis lost its data: restarted without appendonly, or replaced by an empty server. "
+            "Enqueue the same file again; it makes the same run, from the start.",
+        )
 
     def _look(self, now: float) -> Counts:
         counts = self.ledger.counts(self.run.run_id)
+        self.settled = counts.settled
         queues = keys.route(self.run.spec)
         workers = {queue: self.broker.workers(queue) for queue in queues}
         if self.away_since is not None:

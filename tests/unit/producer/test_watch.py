@@ -206,8 +206,10 @@ def test_a_cancelled_run_ends_the_watch(ledger: MemoryLedger, broker: MemoryBrok
     assert (counts.over, counts.finished, counts.standing) == (True, False, "cancelled")
 
 
-def test_a_purged_run_ends_the_watch(ledger: MemoryLedger, broker: MemoryBroker, run: Run) -> None:
-    with pytest.raises(UnknownRun):
+def test_a_run_that_is_gone_ends_the_watch_with_what_is_gone_and_what_to_do(
+    ledger: MemoryLedger, broker: MemoryBroker, run: Run
+) -> None:
+    with pytest.raises(UnknownRun, match=r"is gone from the ledger with its 5 questions; 0 were settled.*again"):
         watch(ledger, broker, run.run_id, Screen(), clock=Script({2: lambda: ledger.purge(run.run_id)}).clock())
 
 

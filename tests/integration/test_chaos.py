@@ -1,0 +1,60 @@
+"""A short piece of `benchmarks/chaos.py`: each fault that takes a second or two, once, by a fixed seed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.chaos import FAULTS, one_round, schedule
+from benchmarks.faults.stage import Stage
+
+QUICK = (
+    "kill -9 while it waits",
+    "kill -9 while it takes a message",
+    "kill -9 while it gathers",
+    "kill -9 while it begins",
+    "kill -9 while it generates",
+    "kill -9 before it writes",
+    "kill -9 while it writes",
+    "kill -9 before it acknowledges",
+    "kill -9 while it acknowledges",
+    "SIGINT twice",
+    "SIGQUIT",
+    "message delivered twice",
+    "message of an unknown run",
+    "run purged while it is asked",
+    "message of a newer version",
+    "message that is rubbish",
+    "question for another model",
+    "question that makes calls fail",
+    "engine out of memory",
+    "connections reset",
+    "failover to an empty Redis",
+    "Redis full",
+    "clock that jumps",
+)
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    made = Stage(tmp_path_factory.mktemp("chaos"), workers=2)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("fault", QUICK)
+def test_every_question_ends_in_one_verdict_and_every_message_is_acknowledged(stage: Stage, fault: str) -> None:
+    found = one_round(stage, fault, f"tests/{fault}")
+    assert "broken" not in found, found
+    assert "missed" not in found, found
+    assert (found["lost"], found["doubled"], found["left_over"]) == (0, 0, 0)
+
+
+def test_a_seed_decides_the_schedule_and_a_long_one_has_every_fault() -> None:
+    names = list(FAULTS)
+    assert schedule(names, 520, seed=1) == schedule(names, 520, seed=1)
+    assert schedule(names, 520, seed=1) != schedule(names, 520, seed=2)
+    assert set(schedule(names, 520, seed=1)) == set(names)
+    assert len(schedule(names, 7, seed=1)) == 7
