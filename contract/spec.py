@@ -201,6 +201,8 @@ class RunSpec(BaseModel):
     mode: Mode
     normalization: Normalization = Normalization.NONE
     prompt: Prompt
+    #: Only this version of vLLM may answer, where equal numbers matter more than an answer; empty: any engine.
+    vllm_version: str = ""
     #: Put before a choice (or label) when it continues the prompt.
     delimiter: str = " "
     #: Whether `Question.context` is shown to the model; where a question has one, nothing is retrieved for it.

@@ -149,6 +149,8 @@ class RunConfig(BaseModel):
     #: Put between the prompt and a choice (`likelihood`) or label (`letter`).
     delimiter: str = " "
     rag: RagConfig = RagConfig()
+    #: Only this version of vLLM may answer; empty: any engine.
+    vllm_version: str = ""
     seed: int = Field(default=0, ge=0)
     #: None: as the model is made (auto) where it writes, never where continuations are weighed.
     chat_template: ChatTemplate | None = None
@@ -185,6 +187,7 @@ class RunConfig(BaseModel):
             delimiter=self.delimiter,
             use_context_field=self.rag.use_context_field,
             rag=self.rag.load(),
+            vllm_version=self.vllm_version,
             seed=self.seed,
             chat_template=self.chat_template or auto,
             sampling=self.sampling if self.mode.writes else None,

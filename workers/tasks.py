@@ -269,10 +269,15 @@ class BatchScorer(BatchWork):
         self._engine = engine
 
     def _unfit(self, spec: RunSpec) -> Failure | None:
-        if spec.model == self._settings.served_model:
-            return None
-        message = f"the run asks for {spec.model}, this worker serves {self._settings.served_model}"
-        return Failure(type="WrongModel", message=message)
+        if spec.model != self._settings.served_model:
+            message = f"the run asks for {spec.model}, this worker serves {self._settings.served_model}"
+            return Failure(type="WrongModel", message=message)
+        if spec.vllm_version and spec.vllm_version != (here := self._engine.describe().get("vllm", "none")):
+            message = (
+                f"the run asks for vLLM {spec.vllm_version}, this worker has {here}: requeue it for another worker"
+            )
+            return Failure(type="WrongEngine", message=message)
+        return None
 
     def _together(self, batch: Batch, works: Sequence[Work]) -> Endings:
         started_at = time.time()

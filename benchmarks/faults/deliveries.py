@@ -18,7 +18,7 @@ __all__ = ["FAULTS"]
 
 QUESTIONS = 60
 #: Where messages of normal priority wait.
-WAITING = keys.broker_lists(keys.queue_name("chaos"))[2]
+WAITING = keys.broker_lists(keys.score_queue("chaos"))[2]
 
 
 def lost(stage: Stage, rng: random.Random) -> Found:
@@ -57,7 +57,7 @@ def of_an_unknown_run(stage: Stage, rng: random.Random) -> Found:
     stage.victim(rng)
     case = stage.write(QUESTIONS)
     since = time.monotonic()
-    publish(stage.app, "chaos", "no-such-run", [f"q{n}" for n in range(40)], 4, Priority.HIGH)
+    publish(stage.app, keys.score_queue("chaos"), "no-such-run", [f"q{n}" for n in range(40)], 4, Priority.HIGH)
     stage.send(case)
     return case.found(case.wait_progress(since))
 
@@ -104,11 +104,17 @@ def that_are_rubbish(stage: Stage, rng: random.Random) -> Found:
 
 def _composed(stage: Stage, case: Case) -> list[str]:
     """The messages of `case`, taken from a queue that nobody serves, as they would lie in the real one."""
-    aside = keys.broker_lists(keys.queue_name("aside"))[2]
-    publish(stage.app, "aside", case.run.run_id, stage.ledger.unsettled(case.run.run_id), MESSAGE_QUESTIONS)
+    aside = keys.broker_lists(keys.score_queue("aside"))[2]
+    publish(
+        stage.app,
+        keys.score_queue("aside"),
+        case.run.run_id,
+        stage.ledger.unsettled(case.run.run_id),
+        MESSAGE_QUESTIONS,
+    )
     items = cast("list[str]", stage.client.lrange(aside, 0, -1))
     stage.client.delete(aside)
-    return [each.replace(keys.queue_name("aside"), keys.queue_name("chaos")) for each in items]
+    return [each.replace(keys.score_queue("aside"), keys.score_queue("chaos")) for each in items]
 
 
 def _ids(item: str) -> list[str]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import psutil
 
 from benchmarks.faults.stage import MESSAGE_QUESTIONS, Case, Fault, Found, Stage, wait_until
+from contract import keys
 from contract.queue import publish
 from contract.verdict import Outcome
 from workers.engines.simulated import CORE
@@ -69,7 +70,7 @@ def of_another_model(stage: Stage, rng: random.Random) -> Found:
     stage.victim(rng)
     strays, case = stage.write(8, model="another"), stage.write(QUESTIONS)
     since = time.monotonic()
-    publish(stage.app, "chaos", strays.run.run_id, strays.ids, MESSAGE_QUESTIONS)
+    publish(stage.app, keys.score_queue("chaos"), strays.run.run_id, strays.ids, MESSAGE_QUESTIONS)
     stage.send(case)
     found = case.found(case.wait_progress(since))
     strays.wait_finished()

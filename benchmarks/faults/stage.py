@@ -215,9 +215,9 @@ class Case:
         return Verdict.model_validate_json(self._first[question_id])
 
     def _messages(self) -> int:
-        model = self.run.spec.model
+        queue = keys.score_queue(self.run.spec.model)
         held = sum(int(self.stage.client.hlen(keys.unacked(each))) for each in self.stage.fleet.names())
-        return queue_length(self.stage.client, model) + held
+        return queue_length(self.stage.client, queue) + held
 
     def _exported(self) -> list[str]:
         folder = self.stage.folder / "export"
@@ -344,7 +344,7 @@ class Stage:
     def send(self, case: Case) -> None:
         """Publish every unsettled question of `case`."""
         ids = self.ledger.unsettled(case.run.run_id)
-        publish(self.app, case.run.spec.model, case.run.run_id, ids, MESSAGE_QUESTIONS)
+        publish(self.app, keys.score_queue(case.run.spec.model), case.run.run_id, ids, MESSAGE_QUESTIONS)
 
     def enqueue(self, count: int, **more: object) -> Case:
         """`write` and `send`."""

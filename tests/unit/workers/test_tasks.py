@@ -182,7 +182,11 @@ def test_a_question_whose_company_keeps_dying_is_begun_alone_and_convicted(
 
 @pytest.mark.parametrize(
     ("spec", "version", "failure"),
-    [({"model": "another"}, MESSAGE_VERSION, "WrongModel"), ({}, MESSAGE_VERSION + 1, "MessageTooNew")],
+    [
+        ({"model": "another"}, MESSAGE_VERSION, "WrongModel"),
+        ({"vllm_version": "0.1.0"}, MESSAGE_VERSION, "WrongEngine"),
+        ({}, MESSAGE_VERSION + 1, "MessageTooNew"),
+    ],
 )
 def test_what_this_worker_must_not_score_is_failed_with_the_reason(
     books: MemoryLedger, engine: CountingEngine, spec: dict[str, object], version: int, failure: str
