@@ -214,6 +214,14 @@ class Case:
         """The verdict of a question that has one."""
         return Verdict.model_validate_json(self._first[question_id])
 
+    def bodies(self) -> list[str]:
+        """Questions as the ledger keeps them."""
+        return cast("list[str]", self.stage.client.hvals(keys.run_keys(self.run.run_id).questions))
+
+    def verdict_bodies(self) -> list[str]:
+        """Verdicts as the ledger keeps them."""
+        return cast("list[str]", self.stage.client.hvals(keys.run_keys(self.run.run_id).verdicts))
+
     def _messages(self) -> int:
         queue = keys.score_queue(self.run.spec.model)
         held = sum(int(self.stage.client.hlen(keys.unacked(each))) for each in self.stage.fleet.names())
@@ -229,9 +237,12 @@ class Case:
 class Stage:
     """Where rounds are played. One stage for all rounds: workers are restarted only where a fault ended them."""
 
-    def __init__(self, folder: Path, workers: int = 3, engine: str = "simulated") -> None:
+    def __init__(
+        self, folder: Path, workers: int = 3, engine: str = "simulated", message_questions: int = MESSAGE_QUESTIONS
+    ) -> None:
         """`engine` vllm: real vLLM with the packaged model, in as many processes."""
         self.folder = folder
+        self._message_questions = message_questions
         more: dict[str, Any] = {} if engine == "simulated" else {"engine": engine}
         folder.mkdir(parents=True, exist_ok=True)
         self._cases = 0
@@ -344,7 +355,7 @@ class Stage:
     def send(self, case: Case) -> None:
         """Publish every unsettled question of `case`."""
         ids = self.ledger.unsettled(case.run.run_id)
-        publish(self.app, keys.score_queue(case.run.spec.model), case.run.run_id, ids, MESSAGE_QUESTIONS)
+        publish(self.app, keys.score_queue(case.run.spec.model), case.run.run_id, ids, self._message_questions)
 
     def enqueue(self, count: int, **more: object) -> Case:
         """`write` and `send`."""
