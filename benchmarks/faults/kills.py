@@ -31,6 +31,10 @@ def _takes(worker: WorkerProcess) -> bytes:
     return rb"HSET\r\n\$\d+\r\nunacked:" + re.escape(worker.name.encode())
 
 
+def _takes_more(_: WorkerProcess) -> bytes:
+    return _script("take")
+
+
 def _acknowledges(worker: WorkerProcess) -> bytes:
     return rb"HDEL\r\n\$\d+\r\nunacked:" + re.escape(worker.name.encode())
 
@@ -121,6 +125,7 @@ def signals(*numbers: signal.Signals) -> Fault:
 FAULTS: Mapping[str, tuple[int, Fault]] = {
     "kill -9 while it waits": (25, kill_while_waiting),
     "kill -9 while it takes a message": (40, kill_at(_takes, "before")),
+    "kill -9 while it takes more": (30, kill_at(_takes_more, "after")),
     "kill -9 while it gathers": (35, kill_at(_takes, "after", 0.05)),
     "kill -9 while it begins": (30, kill_at(_begins, "after")),
     "kill -9 while it generates": (35, kill_at(_begins, "after", 0.05)),

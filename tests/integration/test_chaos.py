@@ -12,6 +12,7 @@ from benchmarks.faults.stage import Stage
 QUICK = (
     "kill -9 while it waits",
     "kill -9 while it takes a message",
+    "kill -9 while it takes more",
     "kill -9 while it gathers",
     "kill -9 while it begins",
     "kill -9 while it generates",
