@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -13,7 +14,7 @@ from typing import Any
 
 from celery import Celery
 
-from contract.errors import LedgerError
+from contract.errors import LedgerError, McqueueError
 from contract.fleet import LEASE_S, Fleet, Wish, WorkerRecord, WorkerState
 from contract.ledger import RedisLedger
 from contract.metrics import RedisMetrics, scrape_targets
@@ -114,6 +115,8 @@ class Worker:
     def ready(self) -> None:
         """The engine is up and messages are taken: tell the fleet, and the launcher if there is one."""
         self.state = WorkerState.READY
+        with contextlib.suppress(McqueueError):  # the next beat says it as well
+            self._fleet.beat(self.record())
         log.info("ready: takes question batches for %s", self._job.name, extra={"action": "ready"})
         if channel := os.environ.get("MCQUEUE_READY_FD"):
             os.write(int(channel), b"ready\n")
