@@ -27,6 +27,7 @@ CHANGES: list[tuple[str, Any]] = [
     ("use_context_field", True),
     ("rag", Retrieval(index="facts", index_digest="0" * 64, kind=IndexKind.BM25)),
     ("seed", 1),
+    ("vllm_version", "0.32.0"),
     ("chat_template", ChatTemplate.AUTO),
     ("few_shot", FewShot(k=1, pool=tuple(make_questions(2)))),
     ("few_shot", FewShot(k=1, pool=tuple(make_questions(2)), selection=Selection.SEEDED)),
