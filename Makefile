@@ -6,7 +6,7 @@ BIN      = $(VENV)/bin
 ARGS    ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools demo redis test unit integration acceptance gpu-check check clean
+.PHONY: help setup tools demo redis test unit integration acceptance gpu-check check audit clean
 
 help: ## What there is to make
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -41,6 +41,9 @@ check: setup ## Lint, format, types, import directions, generated demo files
 	@$(BIN)/mypy
 	@$(BIN)/python -m pytest -q tests/unit/test_imports.py
 	@$(BIN)/python demo/generate.py --check
+
+audit: ## Known vulnerabilities of the pinned packages (asks osv.dev: needs a network)
+	@$(PYTHON) scripts/audit.py
 
 clean: ## Forget environment and local state; results stay
 	rm -rf $(VENV) .mcqueue .mypy_cache .ruff_cache .pytest_cache *.egg-info

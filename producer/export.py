@@ -17,6 +17,7 @@ from contract.ledger import Ledger, Run
 from contract.question import Question
 from contract.verdict import Verdict
 from producer.columns import COLUMNS, result_row
+from producer.harmless import for_cell
 from producer.stats import RetrievalTally, Tally
 from producer.summary import Summary
 
@@ -76,7 +77,7 @@ def write_rejected(rows: Iterable[dict[str, Any]], directory: Path) -> Path:
 def _csv(file: TextIO, run: Run) -> Write:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(COLUMNS)
-    return lambda question, verdict: writer.writerow(result_row(run, question, verdict))
+    return lambda question, verdict: writer.writerow(map(for_cell, result_row(run, question, verdict)))
 
 
 def _jsonl(file: TextIO, run: Run) -> Write:

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from contract.errors import McqueueError
 from contract.priority import Priority
+from producer.harmless import for_terminal
 
 __all__ = [
     "CANCELLED",
@@ -42,7 +43,7 @@ class _OneLine(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         click.secho("error: ", fg="red", nl=False, file=file, err=True)
-        click.echo(self.message, file=file, err=True)
+        click.echo(for_terminal(self.message), file=file, err=True)
 
 
 class Commands(click.Group):
@@ -60,7 +61,7 @@ class Commands(click.Group):
 
 def note(message: str) -> None:
     """A remark for the person at the terminal, kept out of the results on stdout."""
-    click.echo(message, err=True)
+    click.echo(for_terminal(message), err=True)
 
 
 def progress_console() -> Console:

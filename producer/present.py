@@ -22,6 +22,7 @@ from contract.relevance import Sources, sources_of
 from contract.verdict import ContextSource, Outcome, Verdict
 from producer.broker import Broker
 from producer.columns import iso
+from producer.harmless import for_json, for_terminal
 from producer.stats import Calibration, Mean, Pairs, Share, Tally
 from producer.watch import START_WORKERS
 
@@ -50,14 +51,14 @@ PIPE_WIDTH = 200
 
 def echo_json(content: Any) -> None:
     """One JSON document."""
-    click.echo(json.dumps(content, ensure_ascii=False, indent=2))
+    click.echo(for_json(json.dumps(content, ensure_ascii=False, indent=2)))
 
 
 def echo_lines(lines: Lines) -> None:
     """`label  value` lines, the values under each other."""
     width = max(len(label) for label, _ in lines) + 2
     for label, value in lines:
-        click.echo(f"{label:<{width}}{value}".replace("\n", "\n" + " " * width).rstrip())
+        click.echo(for_terminal(f"{label:<{width}}{value}").replace("\n", "\n" + " " * width).rstrip())
 
 
 def echo_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -69,7 +70,7 @@ def echo_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     for name in header:
         table.add_column(name, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(for_terminal(cell)) for cell in row))
     console.print(table)
 
 

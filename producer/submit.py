@@ -27,6 +27,10 @@ from producer.survey import Digest, Survey, changed, survey, taken
 __all__ = ["Plan", "State", "Submitted", "afresh", "plan", "submit"]
 
 
+#: A run's folder is called after it, and file systems take 255 bytes.
+LONGEST_NAME = 150
+
+
 class State(StrEnum):
     """What a submission met."""
 
@@ -113,7 +117,7 @@ def plan(
     draft = config.to_spec("0" * 64, config.model or settings.served_model)
     found = survey(source, selection, skip_bad=skip_bad)
     spec = draft.model_copy(update={"questions_digest": found.digest.hexdigest()})
-    return Plan(slug(name or f"{source.stem}-{spec.model}-{spec.mode}"), spec, found)
+    return Plan(slug(name or f"{source.stem}-{spec.model}-{spec.mode}")[:LONGEST_NAME], spec, found)
 
 
 def afresh(planned: Plan, ledger: Ledger) -> Plan:

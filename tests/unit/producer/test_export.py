@@ -106,7 +106,7 @@ def test_cells_are_rounded_compact_and_faithful(filled: MemoryLedger, tmp_path: 
         "correct": "true",
         "answer": "B",
         "choice": "B",
-        "choice_text": "=1+1",
+        "choice_text": "'=1+1",
         "confidence": "0.123457",
         "margin": "inf",
         "choice_scores": '{"A":"-inf","B":-1.234568}',
@@ -131,7 +131,7 @@ def test_cells_are_rounded_compact_and_faithful(filled: MemoryLedger, tmp_path: 
         "settled_at": "2023-11-14T22:13:20.500Z",
         "metadata": '{"level":3}',
     }
-    assert second["raw_text"] == '+ "quoted",\nsecond line'
+    assert second["raw_text"] == '\'+ "quoted",\nsecond line'
     assert (failed["error_type"], failed["error_message"], failed["attempts"]) == ("RequestRejected", "long", "3")
     assert {name for name, cell in unsettled.items() if cell} == {
         "run_id", "question_id", "outcome", "answer", "mode", "model"

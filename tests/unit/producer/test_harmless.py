@@ -1,0 +1,76 @@
+"""Content that means harm, on its way to terminal, files and file system."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from contract.memory import MemoryLedger
+from contract.verdict import Outcome, Verdict
+from producer.harmless import for_cell, for_terminal
+from tests.unit.producer.test_producer_cli import Producer, producer
+
+__all__ = ["producer"]
+
+WriteRows = Callable[..., Path]
+ESCAPES = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202egnp.exe\x7f\x08"
+FORMULAS = ["=cmd|' /C calc'!A0", "@SUM(1)", "+1+cmd", "-2+3", "\t=1", "\r=1"]
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+def test_a_formula_is_text_in_a_cell(formula: str) -> None:
+    assert for_cell(formula) == f"'{formula}"
+
+
+@pytest.mark.parametrize("cell", ["-5", "+3.2e1", "-inf", "", "a=b", "5-3", None, 7, "{}"])
+def test_numbers_and_plain_text_stay_as_they_are(cell: object) -> None:
+    assert for_cell(cell) == cell
+
+
+def test_a_terminal_is_shown_what_would_steer_it() -> None:
+    assert for_terminal(f"a{ESCAPES}b\n\tc é") == (r"a\x1b[2J\x1b]0;owned\x07\x9b31m\u202egnp.exe\x7f\x08b" + "\n\tc é")
+
+
+def hostile_row(text: str) -> dict[str, object]:
+    return {"id": "q0", "question": text, "choices": ["=1+1", text], "answer": "A", "subject": "=subject"}
+
+
+def test_no_view_of_a_question_steers_the_terminal(
+    producer: Producer, write_rows: WriteRows, ledger: MemoryLedger
+) -> None:
+    run_id = producer.json("enqueue", write_rows(hostile_row(f"Why? {ESCAPES}")))["run_id"]
+    verdict = Verdict(question_id="q0", outcome=Outcome.WRONG, choice="B", raw_text=ESCAPES)
+    ledger.commit(run_id, [verdict])
+    shown = [producer(*words).output for words in (["show", "last", "q0"], ["status"], ["runs"], ["watch"])]
+    shown.append(producer("show", "last", "q0", "--json").output)
+    for each in shown:
+        assert not any(control in each for control in "\x1b\x07\x9b\u202e\x7f\x08")
+    assert json.loads(shown[-1])["question"]["question"] == f"Why? {ESCAPES}", "JSON says the same, escaped"
+
+
+def test_results_open_as_text_in_a_spreadsheet(producer: Producer, write_rows: WriteRows, ledger: MemoryLedger) -> None:
+    run_id = producer.json("enqueue", write_rows(hostile_row("<script>alert(1)</script>")))["run_id"]
+    ledger.commit(run_id, [Verdict(question_id="q0", outcome=Outcome.WRONG, choice="A", raw_text="=HYPERLINK(1)")])
+    (path, _) = producer.json("export")["files"]
+    (row,) = csv.DictReader(Path(path).read_text().splitlines())
+    assert (row["subject"], row["choice_text"], row["raw_text"]) == ("'=subject", "'=1+1", "'=HYPERLINK(1)")
+
+
+def test_a_question_of_a_million_characters_goes_through(producer: Producer, write_rows: WriteRows) -> None:
+    run_id = producer.json("enqueue", write_rows(hostile_row("long " * 200_000)))["run_id"]
+    assert len(producer("show", run_id, "q0").stdout) > 1_000_000
+
+
+@pytest.mark.parametrize(
+    "name", ["../../../etc/passwd", "/etc/passwd", "..", "a/../../b", "con\x00\n\x1b[2J", "x" * 5000]
+)
+def test_a_runs_name_stays_inside_the_results_folder(producer: Producer, five: Path, tmp_path: Path, name: str) -> None:
+    run_id = producer.json("enqueue", five, "--run", name)["run_id"]
+    assert set(run_id) <= set("abcdefghijklmnopqrstuvwxyz0123456789._-")
+    producer("export", run_id, "--out", "results")
+    (folder,) = (tmp_path / "results").iterdir()
+    assert folder.name == run_id
