@@ -2,11 +2,11 @@
 
     python -m benchmarks.chaos [--rounds 520] [--seed 1] [--only "kill -9 while it writes"]… [--minutes 5]
 
-Three workers with the simulated engine, each behind a proxy that sees its commands to Redis, so that a kill hits the
-moment that it is meant for. One round is one fault and one run, whose questions are all accounted for at its end. A
-round whose fault found nothing to hit does not count and says so. The rounds played are kept in `--folder`; the same
-command goes on where it stopped, and the record tells in how many sittings it was made. Faults that need root are left
-out without it, and the record says so. `--engine vllm` plays the kills, signals and broken lines with real vLLM.
+Three workers with the simulated engine (two with vLLM), each behind a proxy that sees its commands to Redis, so that a
+kill hits the moment that it is meant for. One round is one fault and one run, whose questions are all accounted for at
+its end. A round whose fault found nothing to hit does not count and says so. The rounds played are kept in `--folder`;
+the same command goes on where it stopped, and the record tells in how many sittings it was made. Faults that need root
+are left out without it, and the record says so. `--engine vllm` plays the kills, signals and broken lines with vLLM.
 
 "lost": questions without a verdict 90 s later, or without a row in results.csv. "doubled": verdicts that changed after
 they were first seen, counts beyond the verdicts, rows of results.csv beyond the questions. "asked again": how often a
@@ -99,7 +99,9 @@ def play(plan: Sequence[str], book: Path, engine: str, seed: int, until: float) 
             if time.monotonic() > until:
                 break
             if stage is None:
-                stage = stack.enter_context(closing(Stage(Path(folder) / f"from-{number}", engine=engine)))
+                place = Path(folder) / f"from-{number}"
+                workers = 3 if engine == "simulated" else 2
+                stage = stack.enter_context(closing(Stage(place, workers, engine)))
             found = one_round(stage, plan[number], f"{seed}/{number}")
             played.append({"round": number, "fault": plan[number], "sitting": sitting, **found})
             file.write(json.dumps(played[-1]) + "\n")
