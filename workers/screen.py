@@ -71,19 +71,24 @@ class Row:
 
 
 class Observer(threading.Thread):
-    """Looks at the workers' records and memory every second; `rows` is what it saw last."""
+    """Looks at the workers' records and memory every second."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(name="observer", daemon=True)
-        self.rows: list[Row] = []
         self._settings = settings
         self._children: Sequence[Child] = ()
         self._stopped = threading.Event()
-        self._seen: dict[str, deque[WorkerRecord]] = {}
+        self._history: dict[str, deque[WorkerRecord]] = {}
+        #: What the last look saw, whole: records of the last seconds, memory, GPU memory.
+        self._seen: Mapping[str, tuple[Sequence[WorkerRecord], int | None, int | None]] = {}
 
     def look_at(self, children: Sequence[Child]) -> None:
         """These are the workers."""
         self._children = children
+
+    def row(self, child: Child) -> Row:
+        """Of what was seen last, and of what the launcher knows now."""
+        return row_of(child, *self._seen.get(child.plan.name, ()))
 
     def stop(self) -> None:
         """End after the look under way."""
@@ -98,14 +103,18 @@ class Observer(threading.Thread):
             except LedgerError:
                 records = {}
             self._remember(records)
-            self.rows = [
-                row_of(child, self._seen.get(child.plan.name, ()), _memory(child), memory_used_bytes(child.plan.gpus))
+            self._seen = {
+                child.plan.name: (
+                    tuple(self._history.get(child.plan.name, ())),
+                    _memory(child),
+                    memory_used_bytes(child.plan.gpus),
+                )
                 for child in self._children
-            ]
+            }
 
     def _remember(self, records: Mapping[str, WorkerRecord]) -> None:
         for name, record in records.items():
-            seen = self._seen.setdefault(name, deque())
+            seen = self._history.setdefault(name, deque())
             if seen and seen[-1].owner != record.owner:
                 seen.clear()
             if not seen or seen[-1].seen_at < record.seen_at:
@@ -127,9 +136,7 @@ class LiveScreen(Screen):
         self._observer.look_at(children)
         if time.monotonic() - self._shown_at >= LOOK_EVERY_S:
             self._shown_at = time.monotonic()
-            # The launcher's own knowledge is newer than the observer's, which may be waiting for Redis.
-            seen = {row.name: row for row in self._observer.rows}
-            self._live.update(table_of(seen.get(child.plan.name) or row_of(child) for child in children), refresh=True)
+            self._live.update(table_of(map(self._observer.row, children)), refresh=True)
 
     def __enter__(self) -> Self:
         self._observer.start()
