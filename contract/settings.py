@@ -228,13 +228,17 @@ class Settings(BaseSettings):
             raise ValueError("engine openai asks one server: either openai.url and openai.model, or boot_local: true")
         return self
 
-    @property
-    def served_model(self) -> str:
-        """Name that runs ask for and that the queue is called after. Raises SettingsError if there are several."""
+    def refuse_several_models(self) -> None:
+        """Raises SettingsError where the file has several models and none was named."""
         if self.models:
             names = [_name_of({**self.model_dump(exclude={"models"}), **entry}) for entry in self.models]
             hint = f"Name one: --set model={names[0]}, or MCQUEUE_MODEL={names[0]}."
             raise SettingsError(f"There are several models: {', '.join(names)}.", hint=hint)
+
+    @property
+    def served_model(self) -> str:
+        """Name that runs ask for and that the queue is called after. Raises SettingsError if there are several."""
+        self.refuse_several_models()
         return self.model or slug(Path(self.openai.model or self.hf_model_id).name)
 
     @property

@@ -135,6 +135,7 @@ def check(config: Path | None, overrides: tuple[str, ...], as_json: bool) -> Non
 def tokens(config: Path | None, overrides: tuple[str, ...], run_id: str, question_id: str) -> None:
     """Print as JSON what the engine is given for a question of RUN_ID: text, token ids, continuations."""
     settings = load_settings(config, overrides)
+    settings.refuse_several_models()
     ledger = RedisLedger.connect(settings)
     run, (question, verdict) = ledger.run(run_id), ledger.result(run_id, question_id)
     passages = verdict.passages if verdict else ()

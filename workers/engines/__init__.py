@@ -20,7 +20,8 @@ ENGINES = {
 
 
 def make_engine(settings: Settings) -> Engine:
-    """The engine that `settings.engine` names, not yet started."""
+    """The engine that `settings.engine` names, not yet started. Raises SettingsError for several models."""
+    settings.refuse_several_models()
     module, _, name = ENGINES[settings.engine].partition(":")
     return cast("type[Engine]", getattr(import_module(module), name))(settings)
 

@@ -14,6 +14,7 @@ from contract import Settings, load_settings
 from contract.errors import SettingsError
 from contract.settings import CONFIG_VARIABLE, OVERRIDES_VARIABLE, load_fleet
 from tests.support import ROOT
+from workers.engines import make_engine
 
 PASSWORD = "hunter2"
 
@@ -304,6 +305,8 @@ def test_several_models_have_no_name_in_common(several: Path) -> None:
     assert common.batch_size == 8
     with pytest.raises(SettingsError, match=r"several models: large, small\. Name one: --set model=large"):
         _ = common.served_model
+    with pytest.raises(SettingsError, match="several models"):
+        make_engine(common)
 
 
 @pytest.mark.parametrize(
