@@ -90,4 +90,4 @@ def question_hash(question: str, answer: str) -> str:
     The definition is that of Argonium's add_question_hashes.py; `question` is the text with the choices in it.
     """
     cleaned = question.strip().replace("\n", " ").replace("  ", " ")
-    return hashlib.sha256(f"{cleaned}||{answer.strip()}".encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{cleaned}||{answer.strip()}".encode(errors="surrogatepass")).hexdigest()[:16]

@@ -138,9 +138,9 @@ def _own_passages(fields: Fields, names: Names) -> tuple[list[str], str | None, 
 
 
 def is_own(fields: Fields, names: Names) -> bool:
-    choices = fields["choices"]
+    choices = fields.get("choices")
     return (
-        isinstance(fields["question"], str)
+        isinstance(fields.get("question"), str)
         and isinstance(choices, list)
         and ("answer" in fields or not names.answers)
         and not (choices and isinstance(choices[0], Mapping))

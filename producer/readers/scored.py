@@ -56,7 +56,8 @@ def targets(wanted: str, *, mix: bool) -> Callable[[Fields, Names], Parts]:
 def _scores(found: object, name: str) -> dict[str, float]:
     if isinstance(found, Mapping) and isinstance(texts := found.get("choices"), list):
         labels = found.get("labels")
-        found = dict(zip(texts, labels, strict=False)) if isinstance(labels, list) else None
+        paired = isinstance(labels, list) and len(labels) == len(texts) and all(isinstance(each, str) for each in texts)
+        found = dict(zip(texts, labels or [], strict=True)) if paired else None
     good = isinstance(found, Mapping) and found and all(isinstance(each, int | float) for each in found.values())
     if not good or not isinstance(found, Mapping):
         raise FieldTrouble(name, f"found {shown_value(found)}, expected choices with a number each.", "1 is right.")

@@ -46,6 +46,25 @@ def test_every_layout_can_be_forced_by_its_name(tmp_path: Path, name: str) -> No
     assert ["".join(each.right) for each in questions(file)] == [right for _, _, right in case.questions]
 
 
+def test_our_own_names_in_capitals_are_understood_too(tmp_path: Path) -> None:
+    (question,) = questions(read(tmp_path, 'Question,Choices,Answer\nq,"[""x"", ""y""]",B\n'))
+
+    assert (question.choices, question.answer) == (("x", "y"), "B")
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"question": "q\nA) x\nB) y", "answer": "\ud800"},
+        {"inputs": "q", "multiple_choice_targets": [["x"], "y"], "multiple_choice_scores": [0, 1]},
+        {"inputs": "q", "multiple_choice_targets": ["x", "y"], "multiple_choice_scores": [1]},
+        {"input": 5, "ideal": "A"},
+    ],
+)
+def test_nonsense_under_known_names_is_refused_row_by_row(tmp_path: Path, row: dict[str, Any]) -> None:
+    assert all(each.trouble for each in read(tmp_path, lines(row, row)).rows())
+
+
 def test_a_forced_layout_that_does_not_fit_is_refused_row_by_row(tmp_path: Path) -> None:
     (row, _) = read(tmp_path, CASES["own"].content, layout="medmcqa").rows()
 
