@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from contract.errors import QuestionFileError, nearest
 from producer.corpus.document import Document, to_document
-from producer.corpus.tables import read_csv_table
+from producer.readers.csv import Dialect, read_csv
 from producer.readers.jsonl import read_jsonl
 from producer.readers.parquet import read_parquet
 from producer.readers.record import Record
@@ -15,8 +16,20 @@ from producer.readers.text import text_of
 
 __all__ = ["read_documents"]
 
+
+def _read_table(path: Path, shown: str) -> Iterator[Record]:
+    """CSV, the columns named by its first row."""
+    text = text_of(path, shown)
+    try:
+        names = next(filter(None, csv.reader(text.lines(), strict=True)), [])
+    except csv.Error as trouble:
+        hint = "Close every quote that is opened there."
+        raise QuestionFileError(f"malformed CSV: header: {trouble}.", path=shown, line=1, hint=hint) from None
+    yield from read_csv(text, Dialect(",", quoted=True, names=tuple(name.strip() for name in names), header=True))
+
+
 _READERS: dict[str, Callable[[Path, str], Iterator[Record]]] = {
-    ".csv": read_csv_table,
+    ".csv": _read_table,
     ".jsonl": lambda path, shown: read_jsonl(text_of(path, shown)),
     ".parquet": read_parquet,
 }

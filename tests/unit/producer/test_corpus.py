@@ -99,6 +99,8 @@ def test_a_bad_passage_is_told_with_file_line_field_and_remedy(tmp_path: Path, r
         ("c.csv", "id,text\na,b,c\n", "c.csv:2: found 3 cells, expected 2."),
         ("c.csv", 'id,text\na,"b\n', "c.csv:2: malformed CSV"),
         ("c.csv", "id,text, text\na,b,c\n", "c.csv:1: header: column 'text' stands twice."),
+        ("c.csv", '"id,text\na,b\n', "c.csv:1: malformed CSV: header"),
+        ("c.csv", '"id,text\n' + "a,b\n" * 50_000, "c.csv:1: malformed CSV: header"),
         ("c.csv", "id,text\na,\n", "c.csv:2: field 'text': the passage is empty."),
         ("c.parquet", "no parquet", "c.parquet: malformed Parquet"),
         ("c.docx", "?", "c.docx: unknown suffix '.docx', expected .csv, .jsonl, .parquet, or a folder"),
