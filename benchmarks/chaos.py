@@ -5,8 +5,9 @@
 Three workers with the simulated engine (two with vLLM), each behind a proxy that sees its commands to Redis, so that a
 kill hits the moment that it is meant for. One round is one fault and one run, whose questions are all accounted for at
 its end. A round whose fault found nothing to hit does not count and says so. The rounds played are kept in `--folder`;
-the same command goes on where it stopped, and the record tells in how many sittings it was made. Faults that need root
-are left out without it, and the record says so. `--engine vllm` plays the kills, signals and broken lines with vLLM.
+the same command goes on where it stopped, several with `--part` share the rounds, and the record, written when all are
+played, tells in which sittings it was made. Faults that need root are left out without it, and the record says so.
+`--engine vllm` plays the kills, signals and broken lines with vLLM.
 
 "lost": questions without a verdict 90 s later, or without a row in results.csv. "doubled": verdicts that changed after
 they were first seen, counts beyond the verdicts, rows of results.csv beyond the questions. "asked again": how often a
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import statistics
 import subprocess
@@ -59,12 +61,17 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=list(FAULTS), metavar="FAULT", help="may be given again")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after the round that is on by then")
     parser.add_argument("--engine", choices=["simulated", "vllm"], default="simulated")
+    parser.add_argument("--part", default="1/1", metavar="K/N", help="only every N-th round, with a stage of its own")
     parser.add_argument("--folder", type=Path, default=Path(".mcqueue/chaos"))
     chosen = parser.parse_args()
     names = chosen.only or (list(WITH_VLLM) if chosen.engine == "vllm" else list(FAULTS))
     plan = schedule(names, chosen.rounds, chosen.seed)
-    book = chosen.folder / f"{chosen.engine}-{chosen.seed}-{chosen.rounds}.jsonl"
-    played = play(plan, book, chosen.engine, chosen.seed, until=time.monotonic() + 60 * chosen.minutes)
+    books = Books(chosen.folder, f"{chosen.engine}-{chosen.seed}-{chosen.rounds}")
+    part, parts = (int(number) for number in chosen.part.split("/"))
+    before = books.played()
+    mine = [number for number in range(len(plan)) if number % parts == part - 1 and number not in before]
+    play(plan, mine, books, chosen.engine, chosen.seed, until=time.monotonic() + 60 * chosen.minutes)
+    played = list(books.played().values())
     rows = table([each for each in played if "missed" not in each])
     print_table(f"{rows[-1]['rounds']} faults; {len(plan) - len(played)} rounds to go", rows)
     if len(played) == len(plan) and not chosen.only:
@@ -88,14 +95,32 @@ def schedule(names: Sequence[str], rounds: int, seed: int) -> list[str]:
     return plan[:rounds]
 
 
-def play(plan: Sequence[str], book: Path, engine: str, seed: int, until: float) -> list[dict[str, Any]]:
-    """Play the rounds of `plan` that `book` lacks, and write each there when it is over; returns all rounds played."""
-    book.parent.mkdir(parents=True, exist_ok=True)
-    played = [json.loads(line) for line in book.read_text().splitlines()] if book.exists() else []
-    sitting = f"{datetime.now(UTC).isoformat(timespec='seconds')} {_commit()}"
-    with tempfile.TemporaryDirectory(prefix="chaos-") as folder, ExitStack() as stack, book.open("a") as file:
+class Books:
+    """The rounds played so far, a file per process that played some."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder, self._name = folder, name
+
+    def played(self) -> dict[int, dict[str, Any]]:
+        """Round → what was found."""
+        lines = [
+            line for path in sorted(self._folder.glob(f"{self._name}*.jsonl")) for line in path.read_text().splitlines()
+        ]
+        return {found["round"]: found for found in map(json.loads, lines)}
+
+    def add(self, found: Mapping[str, Any]) -> None:
+        """Note a round of this process."""
+        with (self._folder / f"{self._name}.{os.getpid()}.jsonl").open("a") as file:
+            file.write(json.dumps(found) + "\n")
+
+
+def play(plan: Sequence[str], mine: Sequence[int], books: Books, engine: str, seed: int, until: float) -> None:
+    """Play the rounds `mine` of `plan`, and note each when it is over."""
+    sitting = f"{datetime.now(UTC).isoformat(timespec='minutes')} {_commit()}"
+    with tempfile.TemporaryDirectory(prefix="chaos-") as folder, ExitStack() as stack:
         stage: Stage | None = None
-        for number in range(len(played), len(plan)):
+        for number in mine:
             if time.monotonic() > until:
                 break
             if stage is None:
@@ -103,14 +128,12 @@ def play(plan: Sequence[str], book: Path, engine: str, seed: int, until: float) 
                 workers = 3 if engine == "simulated" else 2
                 stage = stack.enter_context(closing(Stage(place, workers, engine)))
             found = one_round(stage, plan[number], f"{seed}/{number}")
-            played.append({"round": number, "fault": plan[number], "sitting": sitting, **found})
-            file.write(json.dumps(played[-1]) + "\n")
-            file.flush()
-            _tell(played[-1])
+            result = {"round": number, "fault": plan[number], "sitting": sitting, **found}
+            books.add(result)
+            _tell(result)
             if "broken" in found:  # and who knows what with it
                 stage.close()
                 stage = None
-    return played
 
 
 def one_round(stage: Stage, name: str, seed: str) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from benchmarks.faults.stage import Case, Fault, Found, Missed, Stage, WorkerPro
 __all__ = ["FAULTS", "LEFT_OUT"]
 
 QUESTIONS = 320
-#: Both ends of the pair of virtual interfaces.
-HERE, THERE = "10.231.7.1", "10.231.7.2"
+#: Both ends of the pair of virtual interfaces; other processes of the programme have others.
+HERE, THERE = (f"10.231.{os.getpid() % 250}.{end}" for end in (1, 2))
 
 
 def cut(stage: Stage, rng: random.Random) -> Found:
