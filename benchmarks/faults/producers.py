@@ -31,7 +31,11 @@ QUESTIONS = 600
 
 
 def two_at_once(stage: Stage, rng: random.Random) -> Found:
-    """Two producers enqueue the same file at the same time."""
+    """Two producers enqueue the same file at the same time.
+
+    The second may find a message on its way into a worker's hands, where nobody sees it, and send it again; what counts
+    is that no question is settled twice.
+    """
     stage.victim(rng)
     file = _questions(stage, rng)
     since = time.monotonic()
@@ -40,8 +44,6 @@ def two_at_once(stage: Stage, rng: random.Random) -> Found:
     if said[0]["run_id"] != said[1]["run_id"]:
         raise AssertionError("two runs came of one file")
     case = _case(stage, said[0]["run_id"])
-    if sum(each["sent"] for each in said) > QUESTIONS:
-        raise AssertionError(f"sent more than there is: {said}")
     return case.found(_progress(case, since))
 
 
