@@ -13,8 +13,8 @@ from producer.columns import iso
 from producer.compare import compare
 from producer.control import cancel, pause, purge, requeue, resume
 from producer.enqueue import enqueue
-from producer.export import FORMATS
 from producer.finish import export_and_tell, finish, stay, tell
+from producer.formats import FORMATS
 from producer.index import index
 from producer.inspect import inspect
 from producer.options import Commands, as_json, folder, note, run_argument
@@ -94,7 +94,10 @@ def watch_(session: Session, run_name: str, then_export: bool, out: Path, as_jso
 @as_json
 @click.pass_obj
 def export_(session: Session, run_name: str, formats: tuple[str, ...], out: Path, as_json: bool) -> None:
-    """Write the results of RUN (default: the newest) as they stand, with a summary beside them."""
+    """Write the results of RUN (default: the newest) as they stand, with a summary beside them.
+
+    csv opens in a spreadsheet; parquet has the same columns with types; jsonl has the whole question and verdict.
+    """
     export_and_tell(session, session.run(run_name), out, tuple(dict.fromkeys(formats)), as_json=as_json)
 
 

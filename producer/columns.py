@@ -1,4 +1,4 @@
-"""One row of results.csv: its columns, in their order, and what stands in each.
+"""One row of results.csv and results.parquet: the columns, in their order, and what stands in each.
 
 `correct` is true or false for questions with a key to which the model was heard, and empty for all others: a failed
 question is not a wrong one. A question without a verdict has the outcome `unsettled`. `truncated` is true where the
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -19,7 +20,7 @@ from contract.ledger import Run
 from contract.question import Question
 from contract.verdict import Outcome, Verdict
 
-__all__ = ["COLUMNS", "UNSETTLED", "iso", "result_row"]
+__all__ = ["COLUMNS", "UNSETTLED", "iso", "result_row", "result_values"]
 
 COLUMNS = (
     "run_id",
@@ -61,9 +62,13 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _HEARD = frozenset({Outcome.CORRECT, Outcome.WRONG, Outcome.UNANSWERED})
 
 
-def result_row(run: Run, question: Question, verdict: Verdict | None) -> list[Any]:
-    """Cells in the order of COLUMNS: texts and numbers, and None for what is not known (to `csv`, an empty cell)."""
-    cells: dict[str, Any] = {
+def result_values(run: Run, question: Question, verdict: Verdict | None) -> dict[str, Any]:
+    """The row as values, by column; a column that is missing or None is not known.
+
+    `choice_scores` is a dict of floats, `retrieved_ids` and `retrieval_scores` are lists, `settled_at` is in
+    milliseconds since the epoch, and `metadata` is JSON.
+    """
+    values: dict[str, Any] = {
         "run_id": run.run_id,
         "question_id": question.id,
         "subject": question.subject,
@@ -71,17 +76,35 @@ def result_row(run: Run, question: Question, verdict: Verdict | None) -> list[An
         "answer": ",".join(question.right) or None,
         "mode": run.spec.mode.value,
         "model": run.spec.model,
-        "metadata": _json(question.metadata),
+        "metadata": _json(question.metadata) if question.metadata else None,
     }
     if verdict is not None:
-        cells |= _verdict_cells(question, verdict)
+        values |= _verdict_values(question, verdict)
+    return values
+
+
+def result_row(run: Run, question: Question, verdict: Verdict | None) -> list[Any]:
+    """Cells in the order of COLUMNS: texts and numbers, and None for what is not known (to `csv`, an empty cell)."""
+    cells = result_values(run, question, verdict)
+    for column, to_text in _TO_TEXT.items():
+        if cells.get(column) is not None:
+            cells[column] = to_text(cells[column])
     return list(map(cells.get, COLUMNS))
 
 
 def iso(seconds: float) -> str:
     """`seconds` since the epoch as ISO 8601 in UTC, to the millisecond."""
-    whole, microseconds = divmod(round(seconds * 1_000_000), 1_000_000)
-    return f"{_to_the_second(whole)}.{microseconds // 1000:03}Z"
+    return _iso(_milliseconds(seconds))
+
+
+def _milliseconds(seconds: float) -> int:
+    """Cut off, as the standard library does it: after rounding to microseconds."""
+    return round(seconds * 1_000_000) // 1000
+
+
+def _iso(milliseconds: int) -> str:
+    seconds, rest = divmod(milliseconds, 1000)
+    return f"{_to_the_second(seconds)}.{rest:03}Z"
 
 
 @lru_cache(maxsize=1024)
@@ -90,22 +113,22 @@ def _to_the_second(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-def _verdict_cells(question: Question, verdict: Verdict) -> dict[str, Any]:
+def _verdict_values(question: Question, verdict: Verdict) -> dict[str, Any]:
     known = question.answer is not None and verdict.outcome in _HEARD
     return {
         "outcome": verdict.outcome.value,
-        "correct": _word(verdict.outcome is Outcome.CORRECT if known else None),
+        "correct": verdict.outcome is Outcome.CORRECT if known else None,
         "choice": verdict.choice,
         "choice_text": question.choice_text(verdict.choice) if verdict.choice in question.labels else None,
         "confidence": _rounded(verdict.confidence),
         "margin": _rounded(verdict.margin),
-        "choice_scores": _scores({label: _rounded(score) for label, score in verdict.choice_scores.items()}),
+        "choice_scores": {label: _rounded(score) for label, score in verdict.choice_scores.items()} or None,
         "raw_text": verdict.raw_text,
         "rule": verdict.rule,
-        "retrieved_ids": _json([each.id for each in verdict.passages]),
-        "retrieval_scores": _scores([_rounded(each.score) for each in verdict.passages]),
-        "retrieval_hit": _word(verdict.retrieval_hit),
-        "truncated": _word(verdict.truncated or verdict.passages_left_out > 0),
+        "retrieved_ids": [each.id for each in verdict.passages] or None,
+        "retrieval_scores": [_rounded(each.score) for each in verdict.passages] or None,
+        "retrieval_hit": verdict.retrieval_hit,
+        "truncated": verdict.truncated or verdict.passages_left_out > 0,
         "prompt_tokens": verdict.prompt_tokens,
         "completion_tokens": verdict.completion_tokens,
         "attempts": verdict.attempts,
@@ -116,25 +139,44 @@ def _verdict_cells(question: Question, verdict: Verdict) -> dict[str, Any]:
         "worker": verdict.worker,
         "queued_ms": _rounded(verdict.queued_ms, 3),
         "latency_ms": _rounded(verdict.latency_ms, 3),
-        "settled_at": iso(verdict.settled_at) if verdict.settled_at else None,
+        "settled_at": _milliseconds(verdict.settled_at) if verdict.settled_at else None,
     }
 
 
-def _rounded(value: float | None, digits: int = 6) -> float | str | None:
-    """`value` rounded; infinities and NaN, which JSON does not know, by name."""
-    if value is None or math.isfinite(value):
-        return None if value is None else round(value, digits)
-    return str(value)
+def _rounded(value: float | None, digits: int = 6) -> float | None:
+    """`value` rounded; infinities and NaN as they are."""
+    return round(value, digits) if value is not None and math.isfinite(value) else value
 
 
-def _word(fact: bool | None) -> str | None:
-    return None if fact is None else "true" if fact else "false"
+def _word(fact: bool) -> str:
+    return "true" if fact else "false"
 
 
-def _scores(cell: dict[str, Any] | list[Any]) -> str | None:
+def _named(score: float) -> float | str:
+    """Infinities and NaN, which JSON does not know, by name."""
+    return score if math.isfinite(score) else str(score)
+
+
+def _scores_by_label(scores: dict[str, float]) -> str:
     """JSON of floats and names, which orjson writes fifteen times as fast."""
-    return orjson.dumps(cell).decode() if cell else None
+    return orjson.dumps({label: _named(score) for label, score in scores.items()}).decode()
 
 
-def _json(cell: dict[str, Any] | list[Any]) -> str | None:
-    return _ENCODER.encode(cell) if cell else None
+def _scores(scores: list[float]) -> str:
+    return orjson.dumps([_named(score) for score in scores]).decode()
+
+
+def _json(cell: dict[str, Any] | list[Any]) -> str:
+    return _ENCODER.encode(cell)
+
+
+#: Column → how results.csv writes its values, where they are neither texts nor numbers.
+_TO_TEXT: dict[str, Callable[[Any], str]] = {
+    "correct": _word,
+    "choice_scores": _scores_by_label,
+    "retrieved_ids": _json,
+    "retrieval_scores": _scores,
+    "retrieval_hit": _word,
+    "truncated": _word,
+    "settled_at": _iso,
+}

@@ -43,6 +43,8 @@ def export_and_tell(session: Session, run: Run, out: Path, formats: Sequence[str
     live = [worker for queue in keys.route(run.spec) for worker in session.broker.workers(queue)]
     done = export(session.ledger, run.run_id, out / run.run_id, formats, live)
     state = done.summary["state"]
+    for remark in done.remarks:
+        note(remark)
     if as_json:
         echo_json({**done.summary, "files": [str(path) for path in done.files]})
     else:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import errno
 import json
+import resource
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from contract.spec import Mode, Prompt, RunSpec
 from contract.verdict import Failure, Outcome, Passage, Verdict
 from producer.columns import COLUMNS, iso
 from producer.export import export
+from producer.formats import FORMATS
 
 # The design's line, so that a column that moves is noticed.
 DESIGN = (
@@ -79,6 +82,21 @@ def filled(ledger: MemoryLedger) -> MemoryLedger:
 def rows_of(directory: Path) -> list[dict[str, str]]:
     with (directory / "results.csv").open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
+
+
+def contents(directory: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+@contextmanager
+def room_per_file(size_bytes: int) -> Iterator[None]:
+    """The kernel refuses what goes beyond, as it does on a full disk, whoever the user is."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_the_columns_are_those_of_the_design() -> None:
@@ -215,15 +233,39 @@ def test_an_export_that_fails_leaves_the_old_files(filled: MemoryLedger, tmp_pat
     assert (tmp_path / "results.csv").read_text() == "old"
 
 
-def test_a_full_disk_is_one_clear_error(filled: MemoryLedger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+@pytest.mark.parametrize("formats", [(name,) for name in FORMATS] + [tuple(FORMATS)], ids="+".join)
+def test_a_disk_that_fills_up_is_one_clear_error_and_leaves_the_old_files(
+    filled: MemoryLedger, tmp_path: Path, formats: tuple[str, ...]
+) -> None:
+    export(filled, "run-1", tmp_path, formats)
+    before = contents(tmp_path)
+    filled.add_questions("run-1", [QUESTIONS[4].model_copy(update={"id": f"e{n}"}) for n in range(3000)])
 
-    monkeypatch.setattr("os.fsync", full)
+    with room_per_file(min(map(len, before.values()))), pytest.raises(InputError) as trouble:
+        export(filled, "run-1", tmp_path, formats)
+
+    assert str(trouble.value) == (
+        f"{tmp_path}: the results cannot be written: File too large; older files there are unchanged. "
+        "Make room or choose another folder with --out."
+    )
+    assert contents(tmp_path) == before
+
+
+def test_files_take_their_places_together_or_not_at_all(
+    filled: MemoryLedger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+
+    def full_at_the_second(descriptor: int) -> None:
+        written.append(descriptor)
+        if len(written) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full_at_the_second)
     with pytest.raises(InputError, match=r"No space left on device; older files there are unchanged.*--out"):
         export(filled, "run-1", tmp_path)
 
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [], "the first file was complete, and alone"
 
 
 def test_a_folder_that_cannot_be_is_one_clear_error(filled: MemoryLedger, tmp_path: Path) -> None:

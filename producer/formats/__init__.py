@@ -1,0 +1,12 @@
+"""The formats of `python -m producer export`, one function each."""
+
+from __future__ import annotations
+
+from producer.formats.base import Format, Sink
+from producer.formats.parquet import parquet_rows
+from producer.formats.text import csv_rows, json_lines
+
+__all__ = ["FORMATS", "Format", "Sink"]
+
+#: By the name that `--format` takes.
+FORMATS: dict[str, Format] = {"csv": csv_rows, "jsonl": json_lines, "parquet": parquet_rows}

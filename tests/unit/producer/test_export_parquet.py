@@ -1,0 +1,179 @@
+"""results.parquet: the rows of results.csv, with types."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from contract.errors import RedisUnreachable
+from contract.ledger import Run
+from contract.memory import MemoryLedger
+from contract.question import Question
+from contract.spec import Mode, Prompt, RunSpec
+from contract.verdict import Failure, Outcome, Passage, Verdict
+from producer.columns import COLUMNS
+from producer.export import export
+from producer.formats import parquet
+
+QUESTIONS = (
+    Question(id="a", question="q", choices=("x", "=1+1"), answer="B", subject="s", metadata={"level": 3, "n": 2**70}),
+    Question(id="b", question="q", choices=("x", "y", "z"), answer="A", also_right=("C",), subject="Größe 📏"),
+    Question(id="c", question="q", choices=("x", "y")),
+    Question(id="d", question="q", choices=("x", "y"), answer="A"),
+    Question(id="e", question="q", choices=("x", "y"), answer="A", metadata={"hard": True, "tag": None}),
+    Question(id="f", question="q", choices=("x", "y"), answer="A"),
+)
+VERDICTS = (
+    Verdict(
+        question_id="a",
+        outcome=Outcome.CORRECT,
+        choice="B",
+        choice_scores={"A": float("-inf"), "B": -1.23456789},
+        confidence=0.123456789,
+        margin=float("inf"),
+        rule="argmax",
+        passages=(
+            Passage(id='p"1"', score=0.51234567, text="t"),
+            Passage(id="p,2", score=float("-inf"), text="t", shown=False),
+        ),
+        retrieval_hit=True,
+        prompt_tokens=11,
+        completion_tokens=2,
+        queued_ms=1.23456,
+        latency_ms=500,
+        worker="w1",
+        batch_id="b1",
+        batch_size=2,
+        settled_at=1_700_000_000.5,
+    ),
+    Verdict(
+        question_id="b", outcome=Outcome.UNANSWERED, raw_text='+ "quoted",\nsecond line', retrieval_hit=False,
+        settled_at=1_700_000_002.9996,
+    ),
+    Verdict(question_id="c", outcome=Outcome.ANSWERED, choice="A", confidence=float("nan"), settled_at=1_700_000_001),
+    Verdict(question_id="d", outcome=Outcome.FAILED, attempts=3, error=Failure(type="RequestRejected", message="long")),
+    Verdict(question_id="e", outcome=Outcome.WRONG, choice="B", choice_scores={"A": -2.0, "B": -1e-7}, truncated=True),
+)  # fmt: skip
+#: Column type → what a cell of results.csv says, as that type's value; an empty cell is null.
+READING: dict[str, Callable[[str], Any]] = {
+    # The CSV's apostrophe keeps spreadsheets from running a formula; here nothing runs it.
+    "string": lambda cell: cell.removeprefix("'"),
+    "bool": {"true": True, "false": False}.__getitem__,
+    "int64": int,
+    "double": float,
+    "map<string, double ('choice_scores')>": lambda cell: [
+        (label, float(score)) for label, score in json.loads(cell).items()
+    ],
+    "list<element: string>": json.loads,
+    "list<element: double>": lambda cell: list(map(float, json.loads(cell))),
+    "timestamp[ms, tz=UTC]": lambda cell: datetime.fromisoformat(cell).astimezone(UTC),
+}
+
+
+@pytest.fixture
+def filled(ledger: MemoryLedger) -> MemoryLedger:
+    spec = RunSpec(
+        questions_digest="0" * 64, model="m", mode=Mode.LIKELIHOOD, prompt=Prompt(name="p", text="{{ question }}")
+    )
+    run = Run(run_id="run-1", spec=spec, source="q.json", questions=len(QUESTIONS), chance=0.5, created_at=1.0)
+    ledger.open_run(run)
+    ledger.add_questions("run-1", QUESTIONS)
+    ledger.commit("run-1", VERDICTS)
+    return ledger
+
+
+def both(directory: Path) -> tuple[list[dict[str, str]], pa.Table]:
+    with (directory / "results.csv").open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file)), pq.read_table(directory / "results.parquet")
+
+
+def same(found: Any, expected: Any) -> bool:
+    both_nan = isinstance(found, float) and isinstance(expected, float) and math.isnan(found) and math.isnan(expected)
+    return both_nan or (type(found) is type(expected) and found == expected)
+
+
+def test_every_cell_is_that_of_the_csv_in_its_type(filled: MemoryLedger, tmp_path: Path) -> None:
+    export(filled, "run-1", tmp_path, ("csv", "parquet"))
+
+    rows, table = both(tmp_path)
+    assert table.num_rows == len(rows) == len(QUESTIONS)
+    for column in COLUMNS:
+        reading = READING[str(table.schema.field(column).type)]
+        for row, found in zip(rows, table[column].to_pylist(), strict=True):
+            # CSV has no word for null: an empty text and no text look the same there.
+            empty = "" if found == "" else None
+            expected = reading(row[column]) if row[column] else empty
+            assert same(found, expected), f"{row['question_id']}.{column}: {found!r} is not {row[column]!r}"
+
+
+def test_the_columns_are_those_of_the_csv_and_say_what_they_are(filled: MemoryLedger, tmp_path: Path) -> None:
+    export(filled, "run-1", tmp_path, ("parquet",))
+
+    schema = pq.read_schema(tmp_path / "results.parquet")
+    assert tuple(schema.names) == COLUMNS
+    assert {name: str(schema.field(name).type) for name in COLUMNS if schema.field(name).type != pa.string()} == {
+        "correct": "bool",
+        "confidence": "double",
+        "margin": "double",
+        "choice_scores": "map<string, double ('choice_scores')>",
+        "retrieved_ids": "list<element: string>",
+        "retrieval_scores": "list<element: double>",
+        "retrieval_hit": "bool",
+        "truncated": "bool",
+        "prompt_tokens": "int64",
+        "completion_tokens": "int64",
+        "attempts": "int64",
+        "batch_size": "int64",
+        "queued_ms": "double",
+        "latency_ms": "double",
+        "settled_at": "timestamp[ms, tz=UTC]",
+    }
+
+
+def test_no_more_than_a_row_group_is_held_and_the_order_stays(
+    filled: MemoryLedger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet, "ROWS_PER_GROUP", 4)
+
+    export(filled, "run-1", tmp_path, ("parquet",))
+
+    groups = pq.read_metadata(tmp_path / "results.parquet")
+    assert [groups.row_group(at).num_rows for at in range(groups.num_row_groups)] == [4, 2]
+    assert pq.read_table(tmp_path / "results.parquet")["question_id"].to_pylist() == list("abcdef")
+
+
+def test_a_run_nobody_has_answered_is_a_table_of_unsettled_questions(filled: MemoryLedger, tmp_path: Path) -> None:
+    run = filled.run("run-1").model_copy(update={"run_id": "run-2", "questions": 2})
+    filled.open_run(run)
+    filled.add_questions("run-2", QUESTIONS[:2])
+
+    done = export(filled, "run-2", tmp_path, ("parquet",))
+
+    table = pq.read_table(tmp_path / "results.parquet")
+    assert table["outcome"].to_pylist() == ["unsettled", "unsettled"]
+    assert table["choice_scores"].null_count == table["settled_at"].null_count == 2
+    assert (done.summary["state"], done.summary["unsettled"]) == ("running", 2)
+
+
+def test_a_ledger_that_goes_away_leaves_the_old_file(filled: MemoryLedger, tmp_path: Path) -> None:
+    (tmp_path / "results.parquet").write_text("old")
+    results = filled.results
+
+    def broken(run_id: str) -> Any:
+        yield next(iter(results(run_id)))
+        raise RedisUnreachable("gone")
+
+    filled.results = broken  # type: ignore[method-assign]
+    with pytest.raises(RedisUnreachable):
+        export(filled, "run-1", tmp_path, ("parquet",))
+
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("results.parquet", "old")]
