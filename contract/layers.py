@@ -33,28 +33,30 @@ def read_yaml(path: Path, error: type[InputError]) -> dict[str, Any]:
 
     Raises `error` for a missing file, broken YAML (with its line) or anything but a mapping.
     """
+    shown = brief(str(path))[1:-1]
     try:
         with path.open("rb") as file:  # of /dev/zero there is no end
             start = file.read(LARGEST_BYTES + 1)
         if len(start) > LARGEST_BYTES:
-            raise error(f"{path}: larger than {LARGEST_BYTES:,} bytes.", hint="Is it a configuration file?")
+            raise error(f"{shown}: larger than {LARGEST_BYTES:,} bytes.", hint="Is it a configuration file?")
         content = load_yaml(start.decode())
     except FileNotFoundError:
-        raise error(f"{path}: no such configuration file.", hint="See configs/ for the shipped ones.") from None
-    except (OSError, UnicodeDecodeError) as trouble:
-        raise error(f"{path}: cannot be read: {trouble}.") from None
+        raise error(f"{shown}: no such configuration file.", hint="See configs/ for the shipped ones.") from None
+    except (OSError, ValueError) as trouble:  # no UTF-8, or a NUL in the name
+        why = trouble.strerror if isinstance(trouble, OSError) else trouble
+        raise error(f"{shown}: cannot be read: {why}.") from None
     except yaml.YAMLError as trouble:
         mark = getattr(trouble, "problem_mark", None)
-        place = f"{path}:{mark.line + 1}" if mark else str(path)
+        place = f"{shown}:{mark.line + 1}" if mark else shown
         raise error(f"{place}: not valid YAML: {getattr(trouble, 'problem', trouble)}.") from None
     if content is None:
         return {}
     if not isinstance(content, dict):
-        raise error(f"{path}: expected `name: value` lines, found a {type(content).__name__}.")
+        raise error(f"{shown}: expected `name: value` lines, found a {type(content).__name__}.")
     for name in content:
         if not isinstance(name, str):  # YAML reads a bare `on` or `1` as true or a number
             raise error(
-                f"{path}: {brief(name)} is no name.", hint="Names are words; see configs/ for the shipped files."
+                f"{shown}: {brief(name)} is no name.", hint="Names are words; see configs/ for the shipped files."
             )
     return cast("dict[str, Any]", content)
 

@@ -203,6 +203,12 @@ class Settings(BaseSettings):
         address.check(value.get_secret_value())
         return value
 
+    @field_validator("models")
+    @classmethod
+    def _travel_as_json(cls, value: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        _refuse_what_json_cannot_say(value)
+        return value
+
     @field_validator("vllm_args")
     @classmethod
     def _read_words_as_yaml(cls, value: dict[str, Any]) -> dict[str, Any]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from contract.errors import RunConfigError
 from contract.index import can_answer, read_manifest
@@ -32,6 +32,15 @@ from producer.templates import load_prompt
 __all__ = ["FewShotConfig", "JudgeConfig", "RagConfig", "RunConfig", "load_run_config"]
 
 
+def _can_be_a_path(value: str) -> str:
+    if "\0" in value or any(len(part.encode()) > 255 for part in Path(value).parts):
+        raise ValueError("no file can be called that")
+    return value
+
+
+FileName = Annotated[str, AfterValidator(_can_be_a_path)]
+
+
 class FewShotConfig(BaseModel):
     """Solved examples before each question; none with k = 0."""
 
@@ -39,7 +48,7 @@ class FewShotConfig(BaseModel):
 
     k: int = Field(default=0, ge=0, le=64)
     #: Question file that the examples are taken from: a dev split, never the questions that are asked.
-    file: str = ""
+    file: FileName = ""
     #: The same examples for all, or drawn per question by the run's seed.
     selection: Selection = Selection.FIXED
 
@@ -72,7 +81,7 @@ class JudgeConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=LONGEST)
 
     #: Template that grades, by name or path.
-    prompt: str = "grade"
+    prompt: FileName = "grade"
     max_tokens: int = Field(default=256, ge=1)
     retries: int = Field(default=2, ge=0, le=10)
     #: Base URL of an OpenAI-compatible server that grades, and its model; empty: the model under test does.
@@ -97,7 +106,7 @@ class RagConfig(BaseModel):
     #: Whether passages are retrieved.
     enabled: bool = False
     #: Folder of the index; its manifest is read here, its passages where the retrieval workers are.
-    index: str = ""
+    index: FileName = ""
     #: None: the index's own.
     kind: IndexKind | None = None
     retrieval_top_k: int = Field(default=5, ge=1, le=1000)
@@ -145,7 +154,7 @@ class RunConfig(BaseModel):
     #: What a choice's log-likelihood is divided by (`likelihood` only).
     normalization: Normalization = Normalization.NONE
     #: Name of a built-in template or path of a .j2 file; empty: the default of the mode.
-    prompt: str = ""
+    prompt: FileName = ""
     #: Put between the prompt and a choice (`likelihood`) or label (`letter`).
     delimiter: str = " "
     rag: RagConfig = RagConfig()

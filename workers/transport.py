@@ -150,6 +150,15 @@ class Transport(redis.Transport):  # type: ignore[misc]
         super().__init__(*arguments, **options)
         self.cycle = _Poller()
 
+    def _deliver(self, message: Any, queue: str) -> None:
+        """Hand a message to its consumer. Raises one of UNREADABLE for what kombu could not put on its books."""
+        properties = message["properties"]
+        where = properties["delivery_info"]
+        for each in (properties["delivery_tag"], where["exchange"], where["routing_key"]):
+            if not isinstance(each, str):
+                raise TypeError(f"a message without a text for tag, exchange or routing key: {each!r:.80}")
+        super()._deliver(message, queue)
+
 
 def _tell_dropped(trouble: Exception) -> None:
     log.error("something that is no message is dropped: %s: %s", type(trouble).__name__, trouble)

@@ -54,9 +54,11 @@ def test_every_kind_of_bad_message_is_refused_with_a_reason(
 ) -> None:
     pickled = {**good, "content-type": "application/x-python-serialize", "content-encoding": "binary"}
     no_tag = {**good, "properties": {key: each for key, each in good["properties"].items() if key != "delivery_tag"}}
+    odd_tag = {**good, "properties": {**good["properties"], "delivery_tag": {"a": 1}}}
     bad = {
         "b'not json'": b"not json",
         "no delivery tag": json.dumps(no_tag).encode(),
+        "a tag that is no text": json.dumps(odd_tag).encode(),
         "Refusing to deserialize": json.dumps(pickled).encode(),
         "unregistered task": json.dumps({**good, "headers": {**good["headers"], "task": "os.system"}}).encode(),
         "unhashable": json.dumps({**good, "headers": {**good["headers"], "task": ["x"]}}).encode(),
@@ -74,9 +76,9 @@ def test_every_kind_of_bad_message_is_refused_with_a_reason(
         wait_until(lambda: not redis_ledger.client.hlen(keys.unacked("w0@test")), "nothing to be held")
         assert process.poll() is None
     said = log.read_text()
-    for reason in list(bad)[2:]:
+    for reason in list(bad)[3:]:
         assert reason in said, reason
-    assert said.count("something that is no message is dropped") == 2
+    assert said.count("something that is no message is dropped") == 3
 
 
 def test_rubbish_in_the_queue_is_not_the_audits_trouble(

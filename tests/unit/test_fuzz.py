@@ -8,8 +8,9 @@ import pytest
 import yaml
 
 from benchmarks.fuzz import BOMB, CORNERS, fuzz
-from contract.errors import SettingsError
+from contract.errors import RunConfigError, SettingsError
 from contract.settings import load_settings
+from producer.runconfig import load_run_config
 
 
 @pytest.mark.parametrize("corner", CORNERS)
@@ -45,6 +46,15 @@ def test_a_file_that_means_harm_is_refused_in_few_words(tmp_path: Path, content:
 def test_a_file_without_an_end_is_not_read_to_it() -> None:
     with pytest.raises(SettingsError, match="larger than"):
         load_settings(Path("/dev/zero"))
+
+
+@pytest.mark.parametrize("name", ["a" * 5000, "nul\0"])
+def test_a_name_that_no_file_can_have_is_refused(name: str) -> None:
+    with pytest.raises(SettingsError, match="cannot be read") as caught:
+        load_settings(Path(name))
+    assert len(str(caught.value)) < 400
+    with pytest.raises(RunConfigError, match="no file can be called that"):
+        load_run_config(None, [f'few_shot.file="{name}.jsonl"'.replace("\0", "\\0")])
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "not json", "[1]", "7"])
