@@ -17,6 +17,7 @@ from contract.spec import FewShot, Mode, Prompt, Query, RunSpec, Selection
 from contract.verdict import ContextSource, Passage
 
 __all__ = [
+    "BETWEEN",
     "JUDGE_VARIABLES",
     "VARIABLES",
     "Choice",

@@ -56,6 +56,12 @@ class Normalization(StrEnum):
     CHARACTER = "character"
     BYTE = "byte"
 
+    def length(self, choice: str) -> int:
+        """What the log-likelihood of `choice` is divided by."""
+        if self is Normalization.NONE:
+            return 1
+        return len(choice) if self is Normalization.CHARACTER else len(choice.encode())
+
 
 class Prompt(BaseModel):
     """A Jinja template with its text, so that a worker needs no file and an old run stays reproducible."""

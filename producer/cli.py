@@ -96,7 +96,8 @@ def watch_(session: Session, run_name: str, then_export: bool, out: Path, as_jso
 def export_(session: Session, run_name: str, formats: tuple[str, ...], out: Path, as_json: bool) -> None:
     """Write the results of RUN (default: the newest) as they stand, with a summary beside them.
 
-    csv opens in a spreadsheet; parquet has the same columns with types; jsonl has the whole question and verdict.
+    csv opens in a spreadsheet; parquet has the same columns with types; jsonl has the whole question and verdict;
+    lm-eval writes a folder as lm-evaluation-harness does with --log_samples, for tools that read those.
     """
     export_and_tell(session, session.run(run_name), out, tuple(dict.fromkeys(formats)), as_json=as_json)
 

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from producer.formats.base import Format, Sink
+from producer.formats.lm_eval import lm_eval_files
 from producer.formats.parquet import parquet_rows
 from producer.formats.text import csv_rows, json_lines
 
 __all__ = ["FORMATS", "Format", "Sink"]
 
 #: By the name that `--format` takes.
-FORMATS: dict[str, Format] = {"csv": csv_rows, "jsonl": json_lines, "parquet": parquet_rows}
+FORMATS: dict[str, Format] = {
+    "csv": csv_rows,
+    "jsonl": json_lines,
+    "lm-eval": lm_eval_files,
+    "parquet": parquet_rows,
+}

@@ -8,7 +8,7 @@ the delimiter is not counted. `none` is its `acc`. Source: EleutherAI/lm-evaluat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from contract.question import Question
 from contract.spec import Normalization, RunSpec
@@ -16,12 +16,6 @@ from workers.engines.base import Completion, Request, ScoreRequest
 from workers.scoring.base import Reading, compare
 
 __all__ = ["ask", "read"]
-
-LENGTH: dict[Normalization, Callable[[str], int]] = {
-    Normalization.NONE: lambda _: 1,
-    Normalization.CHARACTER: len,
-    Normalization.BYTE: lambda choice: len(choice.encode()),
-}
 
 
 def ask(question: Question, prompt: str, spec: RunSpec) -> list[Request]:
@@ -31,9 +25,8 @@ def ask(question: Question, prompt: str, spec: RunSpec) -> list[Request]:
 
 def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -> Reading:
     """The likeliest choice, after normalisation."""
-    length = LENGTH[spec.normalization]
     scores = {
-        label: logprob / length(choice)
+        label: logprob / spec.normalization.length(choice)
         for label, choice, logprob in zip(question.labels, question.choices, completions[0].logprobs, strict=True)
     }
     rule = "sum" if spec.normalization is Normalization.NONE else f"per-{spec.normalization}"

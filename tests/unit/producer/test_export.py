@@ -18,7 +18,7 @@ from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import Run
 from contract.memory import MemoryLedger
 from contract.question import Question
-from contract.spec import Mode, Prompt, RunSpec
+from contract.spec import Mode, Prompt, RunSpec, Sampling
 from contract.verdict import Failure, Outcome, Passage, Verdict
 from producer.columns import COLUMNS, iso
 from producer.export import export
@@ -70,7 +70,8 @@ def filled(ledger: MemoryLedger) -> MemoryLedger:
     spec = RunSpec(
         questions_digest="0" * 64,
         model="m",
-        mode=Mode.LIKELIHOOD,
+        mode=Mode.GENERATE,
+        sampling=Sampling(),
         prompt=Prompt(name="question", text="{{ question }}"),
     )
     ledger.open_run(Run(run_id="run-1", spec=spec, source="q.json", questions=5, chance=0.5, created_at=1.0))
@@ -130,7 +131,7 @@ def test_cells_are_rounded_compact_and_faithful(filled: MemoryLedger, tmp_path: 
         "choice_scores": '{"A":"-inf","B":-1.234568}',
         "raw_text": "",
         "rule": "argmax",
-        "mode": "likelihood",
+        "mode": "generate",
         "model": "m",
         "retrieved_ids": '["p1","p2"]',
         "retrieval_scores": "[0.512346,0.25]",
