@@ -1,0 +1,99 @@
+"""How far workers add up: 1, 2, 4, 8 and 16 of them, with a simulated engine.
+
+    python -m benchmarks.scaling --out results/benchmarks
+
+A call of the simulated engine takes a fixed time and no CPU, like a GPU's, so that many workers fit on one machine and
+what is measured is all around the engine: queue, aggregator, ledger, server. Efficiency is the rate over `workers`
+times what one engine gives by its own arithmetic: `batches_in_flight` batches per call time. The rate is of the whole
+run, from the first call's beginning to the last verdict, so that it can only be less. Beside it stands what the machine
+had to do: CPU of workers, server and producer per question, and the cores that workers and server took at that rate.
+Where those near what the machine has, it is the limit.
+
+A run ends with whoever took a batch last, a call after the others: of 30 calls one after the other, that alone costs
+3 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from benchmarks.record import add_out, print_table, write
+from benchmarks.stand import Stand, Worker, cpu_s, made_up_questions, producer, settled, stand, worker
+
+POLL_S = 0.2
+
+
+def measure(at: Stand, workers: int, questions: int, name: str) -> dict[str, Any]:
+    """One row: `workers` at work on `questions`."""
+    with ExitStack() as stack:
+        crew = [stack.enter_context(worker(at, f"{name}-{i}")) for i in range(workers)]
+        server = psutil.Process(int(at.ledger.client.info("server")["process_id"]))
+        file = made_up_questions(at.folder / f"{name}.jsonl", questions)
+        before, server_before = sum(cpu_s(each.process) for each in crew), cpu_s(server)
+        done = producer(at, "enqueue", str(file), "--run", name, "--json")
+        run_id = at.ledger.runs()[0].run_id
+        _wait(at, run_id, crew, questions)
+        worker_cpu_s = sum(cpu_s(each.process) for each in crew) - before
+        server_cpu_s = cpu_s(server) - server_before
+    verdicts = [verdict for _, verdict in at.ledger.results(run_id) if verdict]
+    began_at = min(each.settled_at - each.latency_ms / 1000 for each in verdicts)
+    rate = questions / (max(each.settled_at for each in verdicts) - began_at)
+    return {
+        "workers": workers,
+        "questions": questions,
+        "questions_per_s": rate,
+        "worker_ms_per_question": worker_cpu_s * 1000 / questions,
+        "server_ms_per_question": server_cpu_s * 1000 / questions,
+        "enqueue_ms_per_question": done.cpu_s * 1000 / questions,
+        "cores_used": rate * (worker_cpu_s + server_cpu_s) / questions,
+    }
+
+
+def _wait(at: Stand, run_id: str, crew: list[Worker], questions: int) -> None:
+    """Return once all are settled."""
+    while settled(at, run_id) < questions:
+        dead = [each for each in crew if not each.process.is_running()]
+        if dead:
+            raise SystemExit(f"a worker ended:\n{dead[0].log.read_text()[-2000:]}")
+        time.sleep(POLL_S)
+
+
+def main() -> int:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8, 16])
+    parser.add_argument("--call-ms", type=float, default=1000, help="time of a call (1000)")
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--batches", type=int, default=120, help="batches per worker (120)")
+    add_out(parser)
+    options = parser.parse_args()
+    simulated = {"call_ms": options.call_ms}
+    settings = {"engine": "simulated", "model": "simulated", "batch_size": options.batch_size, "simulated": simulated}
+    rows: list[dict[str, Any]] = []
+    with stand(Path("configs/deploy/laptop.yaml"), **settings) as at:
+        for workers in options.workers:
+            questions = workers * options.batches * options.batch_size
+            rows.append(measure(at, workers, questions, f"scaling-{workers}"))
+            print(f"{workers} workers: {rows[-1]['questions_per_s']:.1f} questions/s", flush=True)
+    # What one worker's engine gives by its own arithmetic, so that the first row is held to something too.
+    engine_rate = options.batch_size * at.settings.batches_in_flight / (options.call_ms / 1000)
+    for row in rows:
+        row["efficiency"] = row["questions_per_s"] / (row["workers"] * engine_rate)
+    cores = len(os.sched_getaffinity(0))
+    print_table(f"{engine_rate:.0f} questions/s is an engine's own rate; {cores} cores", rows)
+    words = (f"--call-ms {options.call_ms:g}", f"--batch-size {options.batch_size}", f"--batches {options.batches}")
+    command = " ".join(("python -m benchmarks.scaling", *words))
+    print(write("scaling", command, rows, options.out, engine_questions_per_s=engine_rate))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
