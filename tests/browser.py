@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.support import needed_program
 
 __all__ = ["chromium", "open_page"]
 
@@ -28,9 +28,7 @@ ARGUMENTS = (
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """A headless Chromium. Not for a whole session: while it is there, the thread has an event loop of its own."""
-    program = next(filter(None, map(shutil.which, NAMES)), None)
-    if program is None:
-        pytest.skip(f"no Chromium here ({', '.join(NAMES)}): `make tools` installs it on Debian")
+    program = needed_program(*NAMES)
     with sync_playwright() as playwright:
         found = playwright.chromium.launch(executable_path=program, args=list(ARGUMENTS))
         try:

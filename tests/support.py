@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import psutil
+import pytest
 
 from contract import Ledger, Mode, Prompt, Question, Run, RunSpec
 from contract.index import DEFAULT_ENCODER, PASSAGES, PLAN, Bm25Options, Chunking, DenseOptions, IndexPlan, can_answer
@@ -109,6 +111,16 @@ def build_test_index(
 
     build_index(folder, report)
     return folder
+
+
+def needed_program(*names: str) -> str:
+    """Where the first of `names` lies. Without one the test is skipped, but in CI, which installs them, it fails."""
+    for found in filter(None, map(shutil.which, names)):
+        return found
+    missing = f"no {' or '.join(names)} here: `make tools` installs it on Debian"
+    if os.environ.get("CI"):
+        pytest.fail(missing)
+    pytest.skip(missing)
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 30.0) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import urllib.parse
 import urllib.request
@@ -13,15 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from contract import Outcome, RedisLedger, Settings
 from contract.fleet import Fleet
 from contract.keys import score_queue
 from contract.priority import Priority
 from contract.queue import make_celery, publish
 from demo.valkey import free_port
-from tests.support import ROOT, SIMULATED_MODEL, make_questions, open_run, wait_until, worker
+from tests.support import ROOT, SIMULATED_MODEL, make_questions, needed_program, open_run, wait_until, worker
 
 QUESTIONS = 400
 QUEUE = score_queue(SIMULATED_MODEL)
@@ -32,9 +29,7 @@ ELSEWHERE = re.compile(r"vllm:|_gpu_|temperature")
 @contextmanager
 def prometheus(folder: Path, metrics_at: str) -> Iterator[str]:
     """Prometheus with the configuration of configs/, pointed to our worker; yields its address."""
-    program = shutil.which("prometheus")
-    if program is None:
-        pytest.skip("no Prometheus here: `make tools` installs it on Debian")
+    program = needed_program("prometheus")
     configuration = (ROOT / "configs/prometheus/prometheus.yml").read_text()
     configuration = re.sub(r"http://[\w-]+:9400/targets", f"http://{metrics_at}/targets", configuration)
     configuration = configuration.replace("rules.yml", str(ROOT / "configs/prometheus/rules.yml"))

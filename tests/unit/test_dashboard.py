@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from typing import Any, cast
 
@@ -12,7 +11,7 @@ import pytest
 import yaml
 
 from tests.metric_names import OURS, VLLM
-from tests.support import ROOT
+from tests.support import ROOT, needed_program
 
 PROMETHEUS = ROOT / "configs" / "prometheus"
 DASHBOARD = json.loads((ROOT / "configs/grafana/dashboards/mcqueue.json").read_text())
@@ -52,18 +51,16 @@ def test_every_alert_says_what_to_do() -> None:
 
 
 def test_promtool_accepts_configuration_and_rules() -> None:
-    if shutil.which("promtool") is None:
-        pytest.skip("no promtool here: `make tools` installs it on Debian")
+    promtool = needed_program("promtool")
     for what in (["config", "prometheus.yml"], ["rules", "rules.yml"]):
-        done = subprocess.run(["promtool", "check", *what], cwd=PROMETHEUS, capture_output=True, text=True, check=False)
+        done = subprocess.run([promtool, "check", *what], cwd=PROMETHEUS, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_alerts_fire_when_they_should_and_not_before() -> None:
-    if shutil.which("promtool") is None:
-        pytest.skip("no promtool here: `make tools` installs it on Debian")
+    promtool = needed_program("promtool")
     done = subprocess.run(
-        ["promtool", "test", "rules", str(ROOT / "tests/data/prometheus_rules.yml")],
+        [promtool, "test", "rules", str(ROOT / "tests/data/prometheus_rules.yml")],
         capture_output=True,
         text=True,
         check=False,
