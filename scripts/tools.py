@@ -3,7 +3,7 @@
     python scripts/tools.py
 
 Chromium and Prometheus come from Debian's packages, where this is a Debian and we may install; elsewhere they stay
-missing, this says so, and the tests that need them are skipped with that reason.
+missing and this says so; the tests that need them are skipped, and in CI fail, with that reason.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def main() -> int:
     if not missing:
         return 0
     if shutil.which("apt-get") is None or os.geteuid() != 0:
-        print(f"Not here, and not ours to install: {', '.join(missing)}; tests that need them are skipped.")
+        print(f"Not here, and not ours to install: {', '.join(missing)}; tests that need them will say so.")
         return 0
     print(f"Installing {', '.join(missing)} from Debian", flush=True)
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
@@ -32,7 +32,7 @@ def main() -> int:
         )
         if done.returncode != 0:
             print(
-                f"apt-get {command[0]} ended with {done.returncode}; tests that need {', '.join(missing)} are skipped."
+                f"apt-get {command[0]} ended with {done.returncode}; tests that need {', '.join(missing)} will say so."
             )
             return 0
     return 0
