@@ -118,6 +118,7 @@ class HttpSettings(BaseModel):
     port: int = Field(default=8080, ge=0, le=65535, description="0: any that is free.")
     api_key: SecretStr = Field(default=SecretStr(""), description="What callers must show; empty: nothing.")
     max_prompts: int = Field(default=256, ge=1, description="Questions or prompts in one request.")
+    max_body_bytes: int = Field(default=16 * 1024**2, ge=1, description="Bytes that a request may send.")
     max_waiting: int = Field(default=4096, ge=1, description="Questions that are waited for at a time.")
     deadline_s: float = Field(default=60, gt=0, description="Seconds a request waits where it does not say.")
     max_deadline_s: float = Field(default=600, gt=0, description="Seconds that a request may ask for at most.")

@@ -35,6 +35,9 @@ T = TypeVar("T")
 LOOK_EVERY_S = 0.01
 #: While Redis is away.
 LOOK_AGAIN_S = 0.5
+#: What the ledger says where a door's questions come from.
+SOURCE = "http"
+ABANDONED_AFTER_S = 24 * 3600.0
 #: For how long the list of live workers is believed.
 WORKERS_FOR_S = 1.0
 
@@ -76,8 +79,9 @@ class Door:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """Around all use: looks after what is waited for."""
+        """Around all use: looks after what is waited for, and forgets what a killed door left behind."""
         watch = asyncio.create_task(self._watch())
+        await _in_thread(self._forget_abandoned)
         try:
             yield
         finally:
@@ -129,7 +133,7 @@ class Door:
         return Run(
             run_id=run_id_for(f"http-{uuid.uuid4().hex[:12]}", spec),
             spec=spec,
-            source="http",
+            source=SOURCE,
             questions=len(questions),
             chance=digest.chance,
             created_at=time.time(),
@@ -166,6 +170,19 @@ class Door:
         if None in verdicts:
             raise LedgerError(f"Run {run.run_id} was halted or purged by somebody.", hint="Ask again.")
         return [each for each in verdicts if each is not None]
+
+    def _forget_abandoned(self) -> None:
+        """Runs of a door that was killed: nobody waits for an answer for longer than a day."""
+        oldest = time.time() - max(ABANDONED_AFTER_S, self._settings.http.max_deadline_s)
+        try:
+            runs = self._ledger.runs()
+        except LedgerError as trouble:
+            log.warning("what a killed door left behind is not looked for: %s", trouble)
+            return
+        for run in runs:
+            if run.source == SOURCE and run.created_at < oldest:
+                log.info("run %s was left behind by a door that was killed", run.run_id)
+                self._forget(run.run_id)
 
     def _forget(self, run_id: str) -> None:
         try:

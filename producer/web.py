@@ -16,6 +16,7 @@ from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBea
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, Histogram, generate_latest
 from prometheus_client.registry import Collector
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from contract.errors import InputError, LedgerError, McqueueError, RunConfigError
 from contract.ledger import Ledger
@@ -74,10 +75,12 @@ class Asking(_Body):
 
     def over(self, base: RunConfig) -> RunConfig:
         """`base` with what was given laid over it. Raises RunConfigError."""
-        given = self.model_dump(include={"model", "mode", "normalization", "use_context_field"}, exclude_none=True)
+        given = self.model_dump(include={"model", "mode", "normalization"}, exclude_none=True)
         kept = base.model_dump(exclude_unset=True)
         if self.mode is not None and self.mode is not base.mode:  # another mode's prompt, and what belongs to it
-            kept = {name: kept[name] for name in kept if name in {"model", "seed", "use_context_field", "retrieval"}}
+            kept = {name: kept[name] for name in kept if name in {"model", "seed", "rag"}}
+        if self.use_context_field is not None:
+            given["rag"] = {**kept.get("rag", {}), "use_context_field": self.use_context_field}
         return _config({**kept, **given})
 
 
@@ -207,7 +210,35 @@ def make_app(
     _add_generating(app, door, settings)
     _add_looking(app, ledger, broker)
     _add_metrics(app, door, metrics)
+    app.add_middleware(_BodyLimit, most_bytes=settings.http.max_body_bytes)
     return app
+
+
+class _BodyLimit:
+    """ASGI middleware: a request that sends more is refused with 413, and read no further."""
+
+    def __init__(self, app: ASGIApp, most_bytes: int) -> None:
+        self._app = app
+        self._most_bytes = most_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Count what comes in, whatever its headers say; to the door itself the caller is gone once it is too much."""
+        came_bytes = 0
+
+        async def counted() -> Message:
+            nonlocal came_bytes
+            message = await receive()
+            came_bytes += len(message.get("body", b""))
+            return {"type": "http.disconnect"} if came_bytes > self._most_bytes else message
+
+        async def answered(message: Message) -> None:
+            if came_bytes <= self._most_bytes:
+                await send(message)
+
+        await self._app(scope, counted, answered)
+        if came_bytes > self._most_bytes:
+            detail = f"More than {self._most_bytes} bytes in one request (http.max_body_bytes)."
+            await JSONResponse({"detail": detail}, 413)(scope, receive, send)
 
 
 def _add_scoring(app: FastAPI, door: Door, settings: Settings, base: RunConfig) -> None:

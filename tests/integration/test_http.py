@@ -15,7 +15,7 @@ import pytest
 
 from contract import RedisLedger
 from demo.valkey import free_port
-from tests.support import SIMULATED_MODEL, process, wait_until, worker
+from tests.support import SIMULATED_MODEL, make_questions, open_run, process, wait_until, worker
 
 KEY = "s3cret"
 QUESTION: dict[str, Any] = {"question": "What is two plus two?", "choices": ["3", "4", "5"], "answer": "B"}
@@ -63,6 +63,7 @@ def served(folder: Path, *more: str) -> Iterator[Caller]:
         "MCQUEUE_MODEL": SIMULATED_MODEL,
         "MCQUEUE_HTTP__API_KEY": KEY,
         "MCQUEUE_HTTP__MAX_PROMPTS": "4",
+        "MCQUEUE_HTTP__MAX_BODY_BYTES": "100000",
         "MCQUEUE_HTTP__DEADLINE_S": "30",
     }
     with process("-m", "producer", "serve", "--port", str(port), *more, environment=environment, log=log) as child:
@@ -107,6 +108,34 @@ def test_a_batch_comes_back_in_order_and_asked_as_the_request_says(door: Caller)
     assert [each["choice_scores"] for each in answer["results"]] != [each["choice_scores"] for each in other["results"]]
     _, text = door.post("/score", **QUESTION, mode="generate")
     assert text["raw_text"].startswith("The answer is ")
+
+
+@pytest.mark.usefixtures("at_work")
+def test_a_question_s_context_is_shown_where_the_request_says_so(door: Caller) -> None:
+    asked = {**QUESTION, "context": "Two and two make four."}
+    answers = [
+        door.post("/score", **asked, **how)
+        for how in ({}, {"use_context_field": True}, {"use_context_field": True, "mode": "letter"})
+    ]
+    assert [answer.status for answer in answers] == [200, 200, 200]
+    plain, shown, _ = [answer.body["choice_scores"] for answer in answers]
+    assert plain == door.post("/score", **QUESTION).body["choice_scores"]
+    assert plain != shown
+
+
+def test_a_request_that_sends_too_much_is_refused_unread(door: Caller) -> None:
+    status, answer = door.post("/score", **{**QUESTION, "question": "?" * 100_000})
+    assert (status, answer["detail"]) == (413, "More than 100000 bytes in one request (http.max_body_bytes).")
+
+
+@pytest.mark.usefixtures("redis_url")
+def test_what_a_killed_door_left_behind_is_forgotten_by_the_next(redis_ledger: RedisLedger, tmp_path: Path) -> None:
+    ours = open_run(redis_ledger, make_questions(1))
+    for name, age_s in (("http-young", 60), ("http-old", 25 * 3600)):
+        left = {"run_id": name, "source": "http", "created_at": ours.created_at - age_s}
+        redis_ledger.open_run(ours.model_copy(update=left))
+    with served(tmp_path):
+        assert [run.run_id for run in redis_ledger.runs()] == [ours.run_id, "http-young"]
 
 
 @pytest.mark.usefixtures("at_work")
