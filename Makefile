@@ -14,7 +14,7 @@ help: ## What there is to make
 setup: ## The environment: pinned packages in .venv
 	@$(PYTHON) scripts/setup.py --venv $(VENV) --variant $(VARIANT)
 
-tools: ## Chromium and Prometheus from Debian's packages, for the tests that look at pages and rules
+tools: ## Chromium, Prometheus and ip from Debian's packages, for the tests that look at pages, rules and several hosts
 	@$(PYTHON) scripts/tools.py
 
 demo: setup ## The main job, from nothing to results/…/results.csv and report.html (ARGS=--fresh: ask again)

@@ -9,12 +9,14 @@ by anybody. Here the server's certificate is checked unless the URL says otherwi
 
 from __future__ import annotations
 
+import ipaddress
 import re
+import socket
 import ssl
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
-__all__ = ["check", "place", "tls"]
+__all__ = ["check", "facing", "place", "tls"]
 
 SCHEMES = ("redis", "rediss")
 CERT_REQS = {"required": ssl.CERT_REQUIRED, "none": ssl.CERT_NONE}
@@ -62,3 +64,22 @@ def tls(url: str) -> dict[str, Any] | None:
         return None
     options: dict[str, Any] = dict(parse_qsl(parts.query))
     return {**options, "ssl_cert_reqs": CERT_REQS[options.get("ssl_cert_reqs", "required")]}
+
+
+def facing(url: str) -> str:
+    """This host's address on the way to Redis: where whoever reaches Redis will mostly reach this host too.
+
+    A host's name may mean nothing elsewhere, as that of a container does. Where Redis is on this very host, or its name
+    cannot be resolved now, the host's name is all there is to say.
+    """
+    parts = urlsplit(url)
+    try:
+        family, kind, protocol, _, there = socket.getaddrinfo(
+            parts.hostname, parts.port or 6379, type=socket.SOCK_DGRAM
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.connect(there)  # of a datagram socket: it chooses the way, and sends nothing
+            address = ipaddress.ip_address(probe.getsockname()[0])
+    except (OSError, ValueError):
+        return socket.gethostname()
+    return socket.gethostname() if address.is_loopback else str(address)

@@ -77,7 +77,7 @@ class WorkerRecord(BaseModel):
     running: int = 0
     #: Share of its GPUs, or of its cores where it has none, that was busy lately, 0 to 1; None where nobody can tell.
     busy: float | None = None
-    #: `host:port` of its Prometheus metrics, on loopback where they are served there; empty: none.
+    #: `host:port` of its Prometheus metrics, as others reach them unless it is on loopback; empty: none.
     metrics_at: str = ""
     #: A launcher looks after it and starts it again.
     launched: bool = False

@@ -178,7 +178,7 @@ class Settings(BaseSettings):
     # Placing
     #: Several models on one host: each entry is laid over the rest of the file, and has workers and a queue of its own.
     models: list[dict[str, Any]] = Field(default_factory=list)
-    #: `auto`: as many as the visible GPUs make; or groups like [[0], [1, 2]], by number, UUID or MIG id.
+    #: `auto`: as many as the visible GPUs make; or groups like [[0], [1, 2]], by number, UUID or MIG id; []: none.
     gpu_groups: Literal["auto"] | list[list[int | str]] = "auto"
     share_gpus: bool = Field(default=False, description="Whether groups may have GPUs in common.")
     cpu_workers: int = Field(default=1, ge=1, description="Workers where there is no GPU.")

@@ -1,6 +1,7 @@
 """An embedded Valkey (wire-compatible with Redis) for the demo, for tests, and for trying things without Docker.
 
-    python -m demo.valkey [--folder .mcqueue/valkey]      until Ctrl-C
+    python -m demo.valkey [--folder .mcqueue/valkey]                        until Ctrl-C
+    python -m demo.valkey --host 10.0.0.5 --url-file .mcqueue/url           for other hosts too, with a password
 
 The folder keeps the data (append-only file), so a run can be left and rejoined.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import fcntl
+import secrets
 import signal
 import socket
 import sys
@@ -30,11 +32,18 @@ CONFIGURATION: Mapping[str, object] = {
 }
 
 
-@contextmanager
-def serve(folder: Path) -> Iterator[str]:
-    """Run a server on a free loopback port with its data in `folder`; yields its URL.
+#: Where nobody else can reach the server, which then asks for no password.
+LOOPBACK = "127.0.0.1"
+#: The one user of a server that others reach; whoever has no password may only ask whether it lives.
+USERS = "user default on nopass resetchannels -@all +ping\nuser mcqueue on >{password} allchannels ~* +@all\n"
 
-    Raises OSError when another process serves that folder, ValkeyServerError when the server does not start.
+
+@contextmanager
+def serve(folder: Path, host: str = LOOPBACK) -> Iterator[str]:
+    """Run a server on a free port of `host` with its data in `folder`; yields its URL.
+
+    Beyond loopback the URL has a password, drawn anew at each start. Raises OSError when another process serves that
+    folder, ValkeyServerError when the server does not start.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
@@ -45,19 +54,36 @@ def serve(folder: Path) -> Iterator[str]:
         pid_file = (folder / "server.pid").resolve()
         _end_orphan(pid_file)
         configuration = {**CONFIGURATION, "pidfile": pid_file}
-        server = ValkeyServer(port=free_port(), data_dir=folder, persist=True, config=configuration)
+        login = ""
+        if host != LOOPBACK:
+            password = secrets.token_urlsafe(32)
+            write_secret(folder / "users.acl", USERS.format(password=password))
+            login = f"mcqueue:{password}@"
+            # protected-mode would shut others out because the user of those without a password has none.
+            configuration |= {"bind": host, "aclfile": (folder / "users.acl").resolve(), "protected-mode": "no"}
+        server = ValkeyServer(port=free_port(host), host=host, data_dir=folder, persist=True, config=configuration)
         server.start()
         try:
-            yield f"redis://{server.host}:{server.port}/0"
+            yield f"redis://{login}{server.host}:{server.port}/0"
         finally:
             server.stop()
 
 
-def free_port() -> int:
-    """A loopback port that nobody listens on now, drawn at random so that two callers hardly ever get the same."""
+def free_port(host: str = LOOPBACK) -> int:
+    """A port of `host` that nobody listens on now, drawn at random so that two callers hardly ever get the same."""
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((host, 0))
         return int(probe.getsockname()[1])
+
+
+def write_secret(path: Path, text: str) -> None:
+    """Put `text` into a file that its owner alone can read, and that is never half there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f"{path.name}.new")
+    unfinished.unlink(missing_ok=True)
+    unfinished.touch(mode=0o600)
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(path)
 
 
 def _end_orphan(pid_file: Path) -> None:
@@ -77,11 +103,20 @@ def main() -> int:
     """Serve until interrupted."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, default=Path(".mcqueue/valkey"))
-    folder = parser.parse_args().folder
+    parser.add_argument("--host", default=LOOPBACK, help="An address of this host that others reach.")
+    parser.add_argument("--url-file", type=Path, help="Written once the server answers, for its owner only.")
+    options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with serve(folder) as url:
-            print(f"Valkey serves {folder}. In other terminals:\n\n    export MCQUEUE_REDIS_URL={url}\n", flush=True)
+        with serve(options.folder, options.host) as url:
+            told = url
+            if options.url_file:
+                write_secret(options.url_file, url)
+                told = f"$(cat {options.url_file})"
+            print(
+                f"Valkey serves {options.folder}. In other terminals:\n\n    export MCQUEUE_REDIS_URL={told}\n",
+                flush=True,
+            )
             signal.pause()
     except KeyboardInterrupt:
         return 0

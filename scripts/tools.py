@@ -1,9 +1,9 @@
-"""Get the two programs that no Python package brings, for the tests of pages and of Prometheus' rules.
+"""Get the programs that no Python package brings, for the tests of pages, of Prometheus' rules and of several hosts.
 
     python scripts/tools.py
 
-Chromium and Prometheus come from Debian's packages, where this is a Debian and we may install; elsewhere they stay
-missing and this says so; the tests that need them are skipped, and in CI fail, with that reason.
+Chromium, Prometheus and `ip` come from Debian's packages, where this is a Debian and we may install; elsewhere they
+stay missing and this says so; the tests that need them are skipped, and in CI fail, with that reason.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 #: Program → the Debian package that has it.
-PACKAGES = {"chromium": "chromium", "promtool": "prometheus"}
+PACKAGES = {"chromium": "chromium", "promtool": "prometheus", "ip": "iproute2"}
 
 
 def main() -> int:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
+from typing import NoReturn
 
 import psutil
 import pytest
@@ -115,12 +116,17 @@ def build_test_index(
 
 def needed_program(*names: str) -> str:
     """Where the first of `names` lies. Without one the test is skipped, but in CI, which installs them, it fails."""
-    for found in filter(None, map(shutil.which, names)):
-        return found
-    missing = f"no {' or '.join(names)} here: `make tools` installs it on Debian"
+    found = next(filter(None, map(shutil.which, names)), None)
+    if found is None:
+        lacking(f"no {' or '.join(names)} here: `make tools` installs it on Debian")
+    return found
+
+
+def lacking(what: str) -> NoReturn:
+    """Skip the test for want of `what`; fail it in CI, where nothing may be wanting."""
     if os.environ.get("CI"):
-        pytest.fail(missing)
-    pytest.skip(missing)
+        pytest.fail(what)
+    pytest.skip(what)
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 30.0) -> None:

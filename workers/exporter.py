@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from socketserver import ThreadingMixIn
@@ -27,6 +26,8 @@ log = logging.getLogger(__name__)
 
 #: Ports tried from the first one on: more than one machine has workers.
 PORTS = 64
+#: Binding to one of these is binding to every address of the machine.
+EVERYWHERE = frozenset({"0.0.0.0", "::"})
 
 
 class Exporter:
@@ -43,10 +44,11 @@ class Exporter:
         self._targets = targets
         self._server: WSGIServer | None = None
 
-    def start(self, address: str, first_port: int) -> str:
+    def start(self, address: str, first_port: int, host: str) -> str:
         """Serve on the first free port from `first_port`; return where others find it, `host:port`.
 
-        Where no port is free that is a warning and an empty text: watching must never keep a worker from working.
+        An `address` that stands for all of this machine's is no place to go to: then others go to `host`. Where no port
+        is free that is a warning and an empty text: watching must never keep a worker from working.
         """
         for port in range(first_port, first_port + PORTS):
             try:
@@ -55,7 +57,7 @@ class Exporter:
                 reason = trouble
                 continue
             threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True).start()
-            return f"{address if address.startswith('127.') else socket.gethostname()}:{port}"
+            return _place(host if address in EVERYWHERE else address, port)
         log.warning("no metrics: no free port from %d to %d at %s (%s)", first_port, port, address, reason)
         return ""
 
@@ -77,6 +79,10 @@ class Exporter:
             content, status = str(trouble).encode(), "503 Service Unavailable"
         start_response(status, [("Content-Type", "application/json")])
         return [content]
+
+
+def _place(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class _Part(Collector):

@@ -14,6 +14,7 @@ from typing import Any
 
 from celery import Celery
 
+from contract import address
 from contract.errors import LedgerError, McqueueError
 from contract.fleet import LEASE_S, Fleet, Wish, WorkerRecord, WorkerState
 from contract.ledger import RedisLedger
@@ -97,7 +98,9 @@ class Worker:
         """Take the name, put back what an earlier worker of that name held, boot the engine. Raises McqueueError."""
         had_predecessor = self.name in self._fleet.names()
         if self._settings.metrics_port:
-            self._metrics_at = self._exporter.start(self._settings.metrics_address, self._settings.metrics_port)
+            self._metrics_at = self._exporter.start(
+                self._settings.metrics_address, self._settings.metrics_port, address.facing(self._settings.redis_place)
+            )
         self._fleet.join(self.record())
         if self._fleet.wish(self.name) is Wish.RESTART:
             self._fleet.fulfilled(self.name)  # by being here

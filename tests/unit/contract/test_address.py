@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 
+import psutil
 import pytest
 
 from contract import address, load_settings
@@ -34,3 +36,14 @@ def test_the_queue_checks_certificates_as_the_ledger_does(url: str) -> None:
         # Where the URL has options but not this one, it is redis-py's default that decides, and that is the same.
         assert connection.ssl.get("ssl_cert_reqs", ssl.CERT_REQUIRED) is ssl.CERT_REQUIRED
     app.close()
+
+
+@pytest.mark.parametrize("url", ["redis://127.0.0.1:6379/0", "redis://[::1]/0", "redis://nowhere.invalid:6379/0"])
+def test_beside_redis_or_without_a_way_to_it_a_host_is_called_by_its_name(url: str) -> None:
+    assert address.facing(url) == socket.gethostname()
+
+
+def test_a_host_is_found_at_its_address_on_the_way_to_redis() -> None:
+    mine = {each.address for card in psutil.net_if_addrs().values() for each in card}
+    found = address.facing("redis://user:secret@192.0.2.7:6379/0")
+    assert found in mine or found == socket.gethostname(), "the latter without a network"

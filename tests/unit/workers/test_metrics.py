@@ -141,24 +141,32 @@ def test_workers_on_one_machine_take_ports_next_to_each_other(exporters: list[Ex
         registry = CollectorRegistry()
         Counter("mine", "Which one.", ["number"], registry=registry).labels(str(number)).inc()
         exporters.append(Exporter([registry], targets=list))
-        places.append(exporters[-1].start("127.0.0.1", first))
+        places.append(exporters[-1].start("127.0.0.1", first, "me"))
     assert len(set(places)) == 3
     assert all(int(place.removeprefix("127.0.0.1:")) >= first for place in places)
     for number, place in enumerate(places):
         assert f'mine_total{{number="{number}"}} 1.0' in fetch(place, "/metrics")
 
 
+def test_others_are_sent_where_they_can_go(exporters: list[Exporter]) -> None:
+    exporters += [Exporter([], targets=list) for _ in range(3)]
+    port = free_port()
+    assert exporters[0].start("0.0.0.0", port, "10.0.0.5").startswith("10.0.0.5:")
+    assert exporters[1].start("0.0.0.0", port, "fd00::5").startswith("[fd00::5]:")
+    assert exporters[2].start("127.0.0.1", port, "10.0.0.5").startswith("127.0.0.1:"), "nobody else can"
+
+
 def test_without_a_free_port_a_worker_goes_on_without_metrics(
     exporters: list[Exporter], caplog: pytest.LogCaptureFixture
 ) -> None:
     exporters.append(Exporter([], targets=list))
-    assert exporters[0].start("198.51.100.1", 9400) == "", "not an address of this machine"
+    assert exporters[0].start("198.51.100.1", 9400, "me") == "", "not an address of this machine"
     assert "no metrics: no free port from 9400" in caplog.text
 
 
 def test_the_page_holds_what_libraries_count_in_this_process(exporters: list[Exporter]) -> None:
     exporters.append(Exporter([], targets=list))
-    page = fetch(exporters[0].start("127.0.0.1", free_port()), "/metrics")
+    page = fetch(exporters[0].start("127.0.0.1", free_port(), "me"), "/metrics")
     assert "process_resident_memory_bytes" in page
 
 
@@ -168,7 +176,7 @@ def test_targets_are_json_and_an_error_of_redis_is_no_empty_list(exporters: list
 
     targets = [{"targets": ["host:9400"], "labels": {"worker": "w"}}]
     exporters += [Exporter([], targets=lambda: targets), Exporter([], targets=away)]
-    places = [each.start("127.0.0.1", free_port()) for each in exporters]
+    places = [each.start("127.0.0.1", free_port(), "me") for each in exporters]
     assert json.loads(fetch(places[0], "/targets")) == targets
     with pytest.raises(urllib.error.HTTPError, match="503"):
         fetch(places[1], "/targets")

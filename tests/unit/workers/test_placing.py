@@ -43,11 +43,16 @@ def places(plans: list[WorkerPlan]) -> dict[str, str]:
             {"gpu0-1-2-3": "GPU 0,1,2,3", "gpu4-5-6-7": "GPU 4,5,6,7"},
         ),
         ({"gpu_groups": [[6], ["GPU-2"]]}, {"gpu6": "GPU 6", "gpu2": "GPU 2"}),
+        ({"gpu_groups": []}, {}),
     ],
 )
 def test_one_worker_per_group(settings: dict[str, Any], expected: dict[str, str]) -> None:
     plans, warnings = planned(fleet(**settings))
     assert (places(plans), warnings) == (expected, [])
+
+
+def test_a_host_may_search_indexes_and_have_no_model_with_or_without_gpus() -> None:
+    assert planned(fleet(gpu_groups=[]), [])[0] == []
 
 
 def test_the_pin_is_in_the_environment_and_numbers_mean_what_nvidia_smi_shows() -> None:
