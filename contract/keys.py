@@ -10,6 +10,7 @@ mcqueue:run:<id>:verdicts       hash        question id → Verdict as JSON; fir
 mcqueue:run:<id>:counts         hash        outcome → number; moves with `verdicts`, atomically
 mcqueue:run:<id>:attempts       hash        question id → how often a worker began to score it
 mcqueue:run:<id>:lookups        hash        question id → how often a worker began to retrieve for it; until it has
+mcqueue:run:<id>:troubles       hash        question id → why its attempts failed, as JSON; until it is settled
 mcqueue:run:<id>:passages       hash        question id → its passages as JSON; until it is settled
 mcqueue:run:<id>:state          string      `paused` or `cancelled`; its absence means: goes on
 mcqueue:run:<id>:aside          set         unsettled question ids whose message a worker dropped in such a state
@@ -71,6 +72,7 @@ class RunKeys:
         "questions",
         "state",
         "todo",
+        "troubles",
         "verdicts",
     )
 
@@ -87,6 +89,7 @@ class RunKeys:
         self.aside = f"{base}:aside"
         self.lookups = f"{base}:lookups"
         self.passages = f"{base}:passages"
+        self.troubles = f"{base}:troubles"
 
     def all(self) -> list[str]:
         """Every key of the run."""

@@ -47,6 +47,7 @@ __all__ = [
 T = TypeVar("T")
 #: Rows per round trip where many are read or written: a few hundred kilobytes at a time.
 CHUNK = 500
+_REASONS: TypeAdapter[list[str]] = TypeAdapter(list[str])
 _PASSAGES: TypeAdapter[tuple[Passage, ...]] = TypeAdapter(tuple[Passage, ...])
 
 
@@ -186,6 +187,17 @@ class Ledger(abc.ABC):
         """
 
     @abc.abstractmethod
+    def note_trouble(self, run_id: str, question_ids: Sequence[str], reason: str) -> list[int]:
+        """Keep why an attempt at each of `question_ids` failed, until it is settled; return how many reasons each has.
+
+        0 for a question that is settled already.
+        """
+
+    @abc.abstractmethod
+    def troubles(self, run_id: str, question_id: str) -> list[str]:
+        """Why earlier attempts at an unsettled question failed, as far as anybody lived to say."""
+
+    @abc.abstractmethod
     def attach(self, run_id: str, passages: Mapping[str, Sequence[Passage]]) -> None:
         """Keep what was retrieved, by question id, until the question is settled."""
 
@@ -292,6 +304,7 @@ class RedisLedger(Ledger):
         self._place = place
         self._add = lua(self._redis, "add")
         self._begin = lua(self._redis, "begin")
+        self._trouble = lua(self._redis, "trouble")
         self._attach = lua(self._redis, "attach")
         self._commit = lua(self._redis, "commit")
         self._halt = lua(self._redis, "halt")
@@ -392,6 +405,19 @@ class RedisLedger(Ledger):
             for body, attempts, counted in zip(found[0::3], found[1::3], found[2::3], strict=True)
         ]
 
+    def note_trouble(self, run_id: str, question_ids: Sequence[str], reason: str) -> list[int]:
+        names = keys.run_keys(run_id)
+        with translating(self._place):
+            found = self._trouble([names.meta, names.todo, names.troubles], [reason, *question_ids])
+            if found is None:
+                self._unknown(run_id)
+        return [int(each) for each in found]
+
+    def troubles(self, run_id: str, question_id: str) -> list[str]:
+        with translating(self._place):
+            found = cast("str | None", self._redis.hget(keys.run_keys(run_id).troubles, question_id))
+        return _REASONS.validate_json(found) if found else []
+
     def attach(self, run_id: str, passages: Mapping[str, Sequence[Passage]]) -> None:
         names = keys.run_keys(run_id)
         arguments: list[str] = []
@@ -424,6 +450,7 @@ class RedisLedger(Ledger):
             keys.open_runs(),
             names.passages,
             names.lookups,
+            names.troubles,
         ]
         with translating(self._place):
             found = self._commit(books, arguments)

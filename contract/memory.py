@@ -23,6 +23,7 @@ class _Books:
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     attempts: dict[Stage, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     passages: dict[str, tuple[Passage, ...]] = field(default_factory=dict)
+    troubles: dict[str, list[str]] = field(default_factory=dict)
     state: RunState = RunState.RUNNING
     aside: set[str] = field(default_factory=set)
 
@@ -94,6 +95,18 @@ class MemoryLedger(Ledger):
                 begun.append(Begun(books.questions[each], attempts[each], counted))
             return begun
 
+    def note_trouble(self, run_id: str, question_ids: Sequence[str], reason: str) -> list[int]:
+        with self._lock:
+            books = self._books(run_id)
+            for each in question_ids:
+                if each in books.questions and each not in books.verdicts:
+                    books.troubles.setdefault(each, []).append(reason)
+            return [len(books.troubles.get(each, ())) for each in question_ids]
+
+    def troubles(self, run_id: str, question_id: str) -> list[str]:
+        with self._lock:
+            return list(self._books(run_id).troubles.get(question_id, ()))
+
     def attach(self, run_id: str, passages: Mapping[str, Sequence[Passage]]) -> None:
         with self._lock:
             books = self._books(run_id)
@@ -115,6 +128,7 @@ class MemoryLedger(Ledger):
                 if each.question_id in books.questions:
                     books.verdicts.setdefault(each.question_id, each)
                     books.passages.pop(each.question_id, None)
+                    books.troubles.pop(each.question_id, None)
             return Committed(new=len(books.verdicts) - before, left=len(books.todo()))
 
     def results(self, run_id: str) -> Iterator[tuple[Question, Verdict | None]]:

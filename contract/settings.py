@@ -62,6 +62,8 @@ class SimulatedSettings(BaseModel):
     reject_text: str = ""
     #: A call with a prompt that contains this text raises; empty: none does.
     crash_text: str = ""
+    #: A call with a prompt that contains this text raises an error that no engine should; empty: none does.
+    bug_text: str = ""
     #: A prompt that contains this text ends the process at once, as a fault in native code would; empty: none does.
     kill_text: str = ""
     #: A call with a prompt that contains this text never ends; empty: all do.

@@ -58,6 +58,8 @@ class Engine(SimulatedEngine):
             self.meanwhile.pop()(requests)
         if any("poison" in each.prompt for each in requests):
             raise EngineDead("poisoned")
+        if any("baffling" in each.prompt for each in requests):
+            raise ZeroDivisionError("what no engine should raise")
         return super().generate(requests)
 
 
@@ -107,7 +109,7 @@ class Interleavings(RuleBasedStateMachine):
     @initialize(sizes=st.lists(st.integers(1, 9), min_size=2, max_size=3), odd=st.integers(0, 20))
     def start(self, sizes: list[int], odd: int) -> None:
         for at, (name, size) in enumerate(zip(NAMES, sizes, strict=False)):
-            texts = {odd % 7: "poison", odd % 5: "refused"} if at == 0 else {}
+            texts = {odd % 7: "poison", odd % 5: "refused", odd % 3: "baffling"} if at == 0 else {}
             self._enqueue_new(name, [make_question(n, question=f"{name} {n} {texts.get(n, '')}") for n in range(size)])
 
     def _enqueue_new(self, name: str, questions: list[Question]) -> None:

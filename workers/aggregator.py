@@ -27,14 +27,12 @@ from celery.worker.request import Request, create_request_cls
 from contract.errors import EXIT_RETRY
 from contract.queue import UNREADABLE, ReceivedBatch
 from contract.settings import Settings
+from workers.attempts import pause_s
 from workers.gathering import Flush, Gathered, Gathering
 
 __all__ = ["Aggregator", "Batch", "Held", "Settlement", "stop", "stopping"]
 
 log = logging.getLogger(__name__)
-
-#: Its messages come again at once: not in a hot loop.
-FAILED_BATCH_PAUSE_S = 1.0
 
 
 class Settlement(enum.Enum):
@@ -71,6 +69,8 @@ class Batch:
     waited_s: float
     #: Set by `run_batch` when this worker cannot go on.
     fatal: str = ""
+    #: How long `run_batch` rested, as some of its messages go back to the queue.
+    pause_s: float = 0.0
     started_at: float = field(default_factory=time.time)
 
 
@@ -115,6 +115,7 @@ class _Gatherer:
         self._held: dict[str, Held] = {}
         self._timer: Any = None
         self._batches = 0
+        self._failures_in_a_row = 0
 
     def attach(self, task: Task, app: Any, consumer: Any) -> None:
         """Use this consumer's timer, channel and request class from now on."""
@@ -189,9 +190,11 @@ class _Gatherer:
     def _work(self, batch: Batch) -> Batch:
         try:
             self._task.run_batch(batch)
+            self._failures_in_a_row = 0
         except Exception:
+            self._failures_in_a_row += 1
             log.exception("batch %d failed", batch.number)
-            time.sleep(FAILED_BATCH_PAUSE_S)
+            time.sleep(pause_s(self._failures_in_a_row))  # its messages come again at once
         return batch
 
     def _settle(self, batch: Batch) -> None:

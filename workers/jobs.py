@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import logging
+import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from celery import Celery
 
@@ -28,6 +29,9 @@ __all__ = ["Job", "make_job"]
 
 
 log = logging.getLogger(__name__)
+
+#: Seconds that a worker whose engine hangs takes to say so in the ledger.
+LAST_WORDS_S = 1.0
 
 
 class Job(Protocol):
@@ -67,7 +71,7 @@ class Scoring:
     ) -> None:
         self.name = settings.served_model
         self._settings = settings
-        self._engine = Guarded(make_engine(settings), on_hang=lambda: end_at_once(EXIT_RETRY))
+        self._engine = Guarded(make_engine(settings), on_hang=self._end_hung)
         self._judges = JudgeEngines(settings)
         self._scorer = BatchScorer(
             settings,
@@ -79,6 +83,14 @@ class Scoring:
             self._judges.engine_of,
             committed,
         )
+
+    def _end_hung(self) -> NoReturn:
+        """The engine hangs: tell the ledger, if that does not hang as well, and end."""
+        reason = f"the engine had not answered after {self._settings.batch_deadline_s:g} s (batch_deadline_s)"
+        telling = threading.Thread(target=self._scorer.note_under_way, args=(reason,), daemon=True)
+        telling.start()
+        telling.join(LAST_WORDS_S)
+        end_at_once(EXIT_RETRY)
 
     @property
     def settled(self) -> int:

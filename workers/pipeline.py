@@ -23,9 +23,16 @@ from workers.budget import fitted
 from workers.engines.base import Completion, Engine, Request
 from workers.scoring import MODES, Further, Item, Reading
 
-__all__ = ["Item", "failed", "no_judges", "outcome_of", "score_batch"]
+__all__ = ["Item", "Unforeseen", "failed", "no_judges", "outcome_of", "score_batch"]
 
 log = logging.getLogger(__name__)
+
+
+class Unforeseen(Failure):
+    """What an engine raised that none should: nobody knows whether trying again helps."""
+
+    def __str__(self) -> str:
+        return f"{self.type}: {self.message}"
 
 
 def no_judges(judge: Judge) -> Engine:
@@ -39,7 +46,7 @@ def score_batch(
     """One verdict per item, in order, from one generate call. `judge_engine` finds the engine of a judge elsewhere.
 
     What cannot be scored becomes a verdict with outcome `failed` and the reason: a call that fails is split until the
-    culprit stands alone. Only EngineDead is raised.
+    culprit stands alone, whose error is `Unforeseen` where no engine should raise it. Only EngineDead is raised.
     """
     started = time.monotonic()
     items = fitted(items, engine)
@@ -150,7 +157,8 @@ def _generate(engine: Engine, requests: list[Request]) -> list[Completion]:
         raise
     except Exception as trouble:  # noqa: BLE001 - whatever a call raises, only its culprit pays
         if len(requests) == 1:
-            return [Completion(error=Failure(type=type(trouble).__name__, message=str(trouble)))]
+            kind = Failure if isinstance(trouble, EngineError) else Unforeseen
+            return [Completion(error=kind(type=type(trouble).__name__, message=str(trouble)))]
         log.warning("a call of %d requests failed, halving it: %s", len(requests), trouble)
         middle = len(requests) // 2
         return _generate(engine, requests[:middle]) + _generate(engine, requests[middle:])

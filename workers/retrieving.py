@@ -18,7 +18,7 @@ from contract.verdict import Failure, Passage
 from workers.aggregator import Batch
 from workers.pipeline import failed
 from workers.retrieval.base import Retriever
-from workers.tasks import BatchWork, Committed, Endings, Send, Work, send_on
+from workers.tasks import BatchWork, Committed, Endings, Send, Settled, Work, send_on
 
 if TYPE_CHECKING:
     from workers.retrieval.rerank import CrossEncoder
@@ -64,8 +64,12 @@ class BatchRetriever(BatchWork):
     def _together(self, batch: Batch, works: Sequence[Work]) -> Endings:
         started_at = time.time()
         found, failures = self._look_up([work for work in works if wants_passages(work.item.question, work.item.spec)])
-        verdicts = [(work, failed(work.item.question, failures[id(work)])) for work in works if id(work) in failures]
-        endings = self._commit(batch, verdicts, started_at)
+        failures_told = [
+            Settled(work.held, work.attempts, failed(work.item.question, failures[id(work)]))
+            for work in works
+            if id(work) in failures
+        ]
+        endings = self._commit(batch, failures_told, started_at)
         for run_id, passages in found.items():
             self._ledger.attach(run_id, passages)
         going_on = [work for work in works if id(work) not in failures]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import logging
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from contract import keys
 from contract.errors import EngineDead, LedgerError, RunHalted, UnknownRun
@@ -18,13 +19,14 @@ from contract.prompts import wants_passages
 from contract.queue import MESSAGE_VERSION, QuestionBatch
 from contract.settings import Settings
 from contract.spec import Judge, RunSpec, Stage
-from contract.verdict import Failure, Verdict
+from contract.verdict import Failure, Outcome, Verdict
 from workers.aggregator import Batch, Held, Settlement
+from workers.attempts import one_line, pause_s, reason_of, too_many
 from workers.engines.base import Engine
 from workers.events import BatchEvents
-from workers.pipeline import Item, failed, no_judges, score_batch
+from workers.pipeline import Item, Unforeseen, failed, no_judges, score_batch
 
-__all__ = ["BatchScorer", "BatchWork", "Committed", "Endings", "Send", "Work", "send_on"]
+__all__ = ["BatchScorer", "BatchWork", "Committed", "Endings", "Send", "Settled", "Work", "send_on"]
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +34,8 @@ log = logging.getLogger(__name__)
 SUSPECT_FROM = 2
 LONGEST_PAUSE_S = 5.0
 RETRY_PAUSE_S = 1.0
+#: The ending of a question whose attempt failed and is not the last: its message goes back to the queue.
+AGAIN = "to be tried again"
 
 
 #: Sends question batches on to a queue.
@@ -49,6 +53,19 @@ class Work:
     item: Item
     held: Held
     attempts: int
+
+
+class Settled(NamedTuple):
+    """A verdict, with what it will say about how its question came here."""
+
+    held: Held
+    attempts: int
+    verdict: Verdict
+
+    @property
+    def unforeseen(self) -> bool:
+        """Whether it failed for something that may not happen again."""
+        return isinstance(self.verdict.error, Unforeseen)
 
 
 class BatchWork(abc.ABC):
@@ -73,6 +90,8 @@ class BatchWork(abc.ABC):
         self._worker = worker
         self._send = send
         self._specs: dict[str, RunSpec] = {}
+        #: By batch, what is begun and has no verdict yet.
+        self._under_way: dict[int, Sequence[Work]] = {}
 
     @abc.abstractmethod
     def _unfit(self, spec: RunSpec) -> Failure | None:
@@ -91,38 +110,58 @@ class BatchWork(abc.ABC):
         except EngineDead as trouble:
             batch.fatal = str(trouble)
         except LedgerError as trouble:
-            # The messages go back to the queue and come again at once: not in a hot loop.
             log.warning("batch %d goes back to the queue: %s", batch.number, trouble)
-            time.sleep(RETRY_PAUSE_S)
+            batch.pause_s = RETRY_PAUSE_S
         finally:
             if events:
                 events.ended(batch)
         self._log(batch)
+        self._rest(batch.pause_s)
+
+    def note_under_way(self, reason: str) -> None:
+        """Keep in the ledger why all that is begun will get no verdict from this process. From any thread."""
+        for works in list(self._under_way.values()):
+            self._note(works, reason)
 
     def _do(self, batch: Batch) -> Endings:
         """What became of the questions that this batch found unsettled."""
         endings: Endings = {}
         ready: list[Work] = []
         suspects: list[Work] = []
-        refused: list[tuple[Work, Verdict]] = []
+        refused: list[Settled] = []
         for run_id, asked in _by_run(batch).items():
-            try:
-                begun = self._begin(run_id, asked)
-            except RunHalted as halt:
-                endings |= _not_begun(run_id, asked, halt)
-                continue
+            begun, not_begun = self._begin_what_can_be(batch, run_id, asked)
+            endings |= not_begun
             for work in begun:
                 refusal = self._refusal(work)
                 if refusal is not None:
-                    refused.append((work, failed(work.item.question, refusal)))
+                    attempts = min(work.attempts, self._settings.max_attempts)  # a last one is not begun
+                    refused.append(Settled(work.held, attempts, failed(work.item.question, refusal)))
                 else:
                     (ready if work.attempts <= SUSPECT_FROM else suspects).append(work)
         endings |= self._commit(batch, refused, time.time())
         if ready:
-            endings |= self._together(batch, ready)
+            endings |= self._attempt(batch, ready)
         for suspect in suspects:
             endings |= self._alone(batch, suspect)
         return endings
+
+    def _begin_what_can_be(self, batch: Batch, run_id: str, asked: dict[str, Held]) -> tuple[list[Work], Endings]:
+        """`_begin`, and the endings of those that are not: their run is halted, or nobody here can read them."""
+        try:
+            return self._begin(run_id, asked), {}
+        except RunHalted as halt:
+            return [], _not_begun(run_id, asked, halt)
+        except LedgerError:
+            raise
+        except Exception as trouble:  # noqa: BLE001 - an unreadable question must not cost its batch
+            if len(asked) == 1:
+                ((question_id, held),) = asked.items()
+                return [], self._troubled(batch, held, question_id, 0, reason_of(trouble))
+            log.warning("%d questions of %s cannot be read together: %s", len(asked), run_id, reason_of(trouble))
+        parts = [self._begin_what_can_be(batch, run_id, {each: held}) for each, held in asked.items()]
+        begun = [work for works, _ in parts for work in works]
+        return begun, {each: ending for _, endings in parts for each, ending in endings.items()}
 
     def _begin(self, run_id: str, asked: dict[str, Held]) -> list[Work]:
         """The unsettled ones of `asked`. Suspects come with an attempt that is counted when their turn comes.
@@ -150,8 +189,8 @@ class BatchWork(abc.ABC):
         if unfit is not None:
             return unfit
         if work.attempts > self._settings.max_attempts:
-            message = f"begun {self._settings.max_attempts} times, and every time its worker died or failed"
-            return Failure(type="TooManyAttempts", message=message)
+            reasons = self._ledger.troubles(work.held.run_id, work.item.question.id)
+            return too_many(self._settings.max_attempts, reasons)
         return None
 
     def _alone(self, batch: Batch, work: Work) -> Endings:
@@ -163,28 +202,80 @@ class BatchWork(abc.ABC):
                 return {}
         except RunHalted as halt:
             return _not_begun(run_id, [question_id], halt)
-        return self._together(batch, [work])
+        return self._attempt(batch, [work])
 
-    def _completed(self, batch: Batch, work: Work, verdict: Verdict, started_at: float) -> Verdict:
-        return verdict.model_copy(
+    def _attempt(self, batch: Batch, works: Sequence[Work]) -> Endings:
+        """`_together`; an error that nobody foresaw is laid to the question that meets it alone."""
+        self._under_way[batch.number] = works
+        try:
+            return self._together(batch, works)
+        except EngineDead as trouble:
+            self._note(works, reason_of(trouble))
+            raise
+        except LedgerError:
+            raise
+        except Exception as trouble:
+            if len(works) == 1:
+                (work,) = works
+                log.exception("question %s", work.item.question.id)
+                return self._troubled(batch, work.held, work.item.question.id, work.attempts, reason_of(trouble))
+            log.warning("%d questions failed together, halving them: %s", len(works), reason_of(trouble))
+        finally:
+            del self._under_way[batch.number]
+        middle = len(works) // 2
+        return self._attempt(batch, works[:middle]) | self._attempt(batch, works[middle:])
+
+    def _troubled(self, batch: Batch, held: Held, question_id: str, attempts: int, reason: str) -> Endings:
+        """An attempt failed for `reason`: the question comes again after a pause, or it is failed with all reasons."""
+        try:
+            (known,) = self._ledger.note_trouble(held.run_id, [question_id], f"{self._worker}: {reason}")
+        except UnknownRun:
+            return {}
+        if not known:  # settled meanwhile, by another message
+            return {}
+        attempts = max(attempts, known)
+        if attempts < self._settings.max_attempts:
+            log.warning("question %s: attempt %d failed: %s", question_id, attempts, reason)
+            batch.pause_s = max(batch.pause_s, pause_s(attempts))
+            return {(held.run_id, question_id): AGAIN}
+        error = too_many(attempts, self._ledger.troubles(held.run_id, question_id))
+        verdict = Verdict(question_id=question_id, outcome=Outcome.FAILED, error=error)
+        return self._commit(batch, [Settled(held, attempts, verdict)], time.time())
+
+    def _note(self, works: Sequence[Work], reason: str) -> None:
+        """Keep the reason; where the ledger is away, it is one that nobody lived to tell."""
+        for run_id, of_run in _works_by_run(works).items():
+            with contextlib.suppress(LedgerError):
+                self._ledger.note_trouble(
+                    run_id, [each.item.question.id for each in of_run], f"{self._worker}: {reason}"
+                )
+
+    def _rest(self, seconds: float) -> None:
+        """What goes back to the queue comes again at once: not in a hot loop. Not while the worker is to end."""
+        until = time.monotonic() + seconds
+        while (left_s := until - time.monotonic()) > 0 and not self._stopping():
+            time.sleep(min(0.1, left_s))
+
+    def _completed(self, batch: Batch, settled: Settled, started_at: float) -> Verdict:
+        return settled.verdict.model_copy(
             update={
-                "attempts": work.attempts,
+                "attempts": settled.attempts,
                 "batch_id": f"{self._worker}/{batch.number}",
                 "batch_size": batch.questions,
                 "worker": self._worker,
-                "queued_ms": max(0.0, (started_at - work.held.published_at) * 1000),
+                "queued_ms": max(0.0, (started_at - settled.held.published_at) * 1000),
                 "settled_at": time.time(),
             }
         )
 
-    def _commit(self, batch: Batch, verdicts: Sequence[tuple[Work, Verdict]], started_at: float) -> Endings:
+    def _commit(self, batch: Batch, settled: Sequence[Settled], started_at: float) -> Endings:
         by_run: dict[str, list[Verdict]] = defaultdict(list)
-        for work, verdict in verdicts:
-            by_run[work.held.run_id].append(self._completed(batch, work, verdict, started_at))
+        for each in settled:
+            by_run[each.held.run_id].append(self._completed(batch, each, started_at))
         for run_id, of_run in by_run.items():
             self._commit_one_run(run_id, of_run)
         self._committed([verdict for of_run in by_run.values() for verdict in of_run])
-        return {(work.held.run_id, verdict.question_id): verdict.outcome.value for work, verdict in verdicts}
+        return {(each.held.run_id, each.verdict.question_id): each.verdict.outcome.value for each in settled}
 
     def _commit_one_run(self, run_id: str, verdicts: list[Verdict]) -> None:
         """Commit, however long Redis is away: scored work is not thrown away for a restart of the server.
@@ -207,13 +298,13 @@ class BatchWork(abc.ABC):
             return
 
     def _settle_messages(self, batch: Batch, endings: Endings) -> None:
-        """Every question of every message is settled by now, was sent on, or is put aside in the ledger."""
+        """Every question is settled by now, was sent on, or is put aside in the ledger; or its message goes back."""
         for held in batch.held:
             counts = Counter(endings.get((held.run_id, each)) for each in held.question_ids)
             before = counts.pop(None, 0)
             parts = [f"{n} {ending}" for ending, n in sorted((str(ending), n) for ending, n in counts.items())]
             held.summary = ", ".join(parts + ([f"{before} settled before"] if before else []))
-            held.settlement = Settlement.ACKNOWLEDGE
+            held.settlement = Settlement.REQUEUE if AGAIN in counts else Settlement.ACKNOWLEDGE
 
     def _spec(self, run_id: str) -> RunSpec:
         if run_id not in self._specs:
@@ -283,7 +374,11 @@ class BatchScorer(BatchWork):
         started_at = time.time()
         works, endings = self._with_passages(works)
         verdicts = score_batch([work.item for work in works], self._engine, self._judge_engine) if works else []
-        return endings | self._commit(batch, list(zip(works, verdicts, strict=True)), started_at)
+        heard = [Settled(work.held, work.attempts, verdict) for work, verdict in zip(works, verdicts, strict=True)]
+        endings |= self._commit(batch, [each for each in heard if not each.unforeseen], started_at)
+        for held, attempts, verdict in (each for each in heard if each.unforeseen):
+            endings |= self._troubled(batch, held, verdict.question_id, attempts, one_line(str(verdict.error)))
+        return endings
 
     def _with_passages(self, works: Sequence[Work]) -> tuple[list[Work], Endings]:
         """`works` with what was retrieved for them; a question that still wants passages goes back to get them."""

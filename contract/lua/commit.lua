@@ -1,5 +1,6 @@
 -- Settle questions: first write wins, and the counters move in the same step.
 -- KEYS  1 meta  2 questions  3 verdicts  4 todo  5 counts  6 attempts  7 open runs  8 passages  9 lookups
+--       10 troubles
 -- ARGV  1 run id, then triples: question id, Verdict as JSON, outcome
 -- Returns false for a purged run, else {newly settled, still unsettled}.
 -- A verdict of a question that the run does not have is dropped: the run was purged and is being written anew.
@@ -24,7 +25,7 @@ end
 for first = 1, #settled, 1000 do  -- Lua hands over some 8,000 arguments at most
   local ids = {unpack(settled, first, math.min(first + 999, #settled))}
   redis.call('SREM', KEYS[4], unpack(ids))
-  for _, book in ipairs({KEYS[6], KEYS[8], KEYS[9]}) do
+  for _, book in ipairs({KEYS[6], KEYS[8], KEYS[9], KEYS[10]}) do
     redis.call('HDEL', book, unpack(ids))
   end
 end

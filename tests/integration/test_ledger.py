@@ -64,6 +64,19 @@ def test_runs_are_listed_newest_first(ledger: Ledger) -> None:
     assert [run.run_id for run in ledger.runs()] == ["later-9", "later-5", "later-2", first.run_id]
 
 
+def test_reasons_are_kept_until_the_question_is_settled(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(3))
+    assert ledger.note_trouble(run.run_id, ["q0", "q1"], "w0: boom") == [1, 1]
+    assert ledger.note_trouble(run.run_id, ["q1"], "w1: “ouch”; 1/0") == [2]
+    assert ledger.troubles(run.run_id, "q1") == ["w0: boom", "w1: “ouch”; 1/0"]
+    ledger.commit(run.run_id, verdicts(2))
+    assert ledger.note_trouble(run.run_id, ["q0", "q2"], "too late") == [0, 1]
+    assert [ledger.troubles(run.run_id, each) for each in ("q0", "q1", "q2")] == [[], [], ["too late"]]
+    ledger.purge(run.run_id)
+    with pytest.raises(UnknownRun):
+        ledger.note_trouble(run.run_id, ["q2"], "gone")
+
+
 def test_a_run_is_open_until_its_last_question_is_settled(ledger: Ledger) -> None:
     run, other = (open_run(ledger, make_questions(2), name=name) for name in ("one", "other"))
     assert ledger.open_runs() == sorted([run.run_id, other.run_id])

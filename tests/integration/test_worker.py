@@ -318,6 +318,42 @@ def test_a_question_that_kills_its_worker_is_convicted_and_its_company_scored(
     assert outcomes["q5"].error.type == "TooManyAttempts"
 
 
+def test_an_error_that_nobody_foresaw_ends_as_failed_with_every_attempts_reason_and_its_company_is_scored(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    questions = make_questions(12)
+    questions[5] = make_question(5, question="odd?")
+    run = open_run(redis_ledger, questions)
+    send(app, redis_ledger, run)
+    with worker(tmp_path / "log", batch_size=12, max_attempts=3, simulated={"bug_text": "odd"}):
+        wait_until(lambda: redis_ledger.counts(run.run_id).settled == 11, "its company")
+        wait_finished(redis_ledger, run)
+        wait_nothing_left(redis_ledger)
+    outcomes = {verdict.question_id: verdict for verdict in verdicts(redis_ledger, run)}
+    assert [each.question_id for each in outcomes.values() if each.outcome is Outcome.FAILED] == ["q5"]
+    error = outcomes["q5"].error
+    assert error is not None
+    told = "; ".join(["w0@test: ZeroDivisionError: simulated bug"] * 3)
+    assert (error.type, error.message) == ("TooManyAttempts", f"begun 3 times: {told}")
+    assert outcomes["q5"].attempts == 3
+    assert {each.attempts for name, each in outcomes.items() if name != "q5"} == {1}
+
+
+def test_a_question_that_no_worker_can_read_ends_as_failed_and_its_company_is_scored(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    run = open_run(redis_ledger, make_questions(8))
+    redis_ledger.client.hset(keys.run_keys(run.run_id).questions, "q3", '{"id": "q3", "question": ["no text"]}')
+    send(app, redis_ledger, run, batch_size=8)
+    with worker(tmp_path / "log", batch_size=8, max_attempts=2):
+        wait_until(lambda: redis_ledger.counts(run.run_id).finished, "every question to end")
+        wait_nothing_left(redis_ledger)
+    assert redis_ledger.counts(run.run_id).of(Outcome.FAILED) == 1
+    stored = Verdict.model_validate_json(str(redis_ledger.client.hget(keys.run_keys(run.run_id).verdicts, "q3")))
+    assert stored.error is not None
+    assert stored.error.message.count("ValidationError") == 2
+
+
 def test_the_launcher_restarts_what_dies_and_leaves_nothing_behind_when_it_ends(
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:

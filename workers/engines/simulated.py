@@ -47,6 +47,8 @@ class SimulatedEngine(Engine):
                 os.kill(os.getpid(), signal.SIGKILL)
             if options.crash_text and options.crash_text in request.prompt:
                 raise EngineError("simulated fault")
+            if options.bug_text and options.bug_text in request.prompt:
+                raise ZeroDivisionError("simulated bug")
             if options.hang_text and options.hang_text in request.prompt:
                 threading.Event().wait()
         if options.room and len(requests) > options.room:

@@ -18,7 +18,7 @@ def test_no_two_keys_are_the_same() -> None:
         names += keys.unacked_options(each).values()
         names += keys.broker_lists(keys.score_queue(each)) + keys.broker_lists(keys.retrieve_queue(each))
     names = [each for each in names if each not in {keys.unacked("a"), keys.unacked("b")}]
-    assert len(names) == len(set(names)) == 3 + 2 * (11 + 3 + 2 + 8)
+    assert len(names) == len(set(names)) == 3 + 2 * (12 + 3 + 2 + 8)
 
 
 def test_the_ledgers_keys_start_with_the_projects_name() -> None:
@@ -35,6 +35,7 @@ def test_the_ledgers_keys_start_with_the_projects_name() -> None:
             "questions",
             "state",
             "todo",
+            "troubles",
             "verdicts",
         )
     ]

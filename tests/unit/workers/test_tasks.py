@@ -10,12 +10,15 @@ import pytest
 from contract import Ledger, MemoryLedger, Outcome, Run, RunState, load_settings
 from contract.errors import EngineDead, RedisUnreachable
 from contract.ledger import Committed
+from contract.question import Question
 from contract.queue import MESSAGE_VERSION, QuestionBatch
-from contract.verdict import Verdict
+from contract.verdict import Failure, Verdict
 from tests.support import SIMULATED_MODEL, make_questions, open_run
 from workers.aggregator import Batch, Held, Settlement
 from workers.engines.base import Completion, Request
 from workers.engines.simulated import SimulatedEngine
+from workers.pipeline import outcome_of
+from workers.scoring import Reading
 from workers.tasks import BatchScorer
 
 SETTINGS = load_settings(None, ["engine=simulated", f"model={SIMULATED_MODEL}", "max_attempts=4"])
@@ -29,11 +32,15 @@ class CountingEngine(SimulatedEngine):
         self.start()
         self.calls: list[int] = []
         self.dies_at: Callable[[Sequence[Request]], bool] = lambda _: False
+        self.raises: dict[str, Exception] = {}
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         self.calls.append(len(requests))
         if self.dies_at(requests):
             raise EngineDead("gone")
+        for text, trouble in self.raises.items():
+            if any(text in each.prompt for each in requests):
+                raise trouble
         return super().generate(requests)
 
 
@@ -163,6 +170,19 @@ def test_a_dead_engine_sends_every_message_back_and_ends_the_worker(
     assert books.counts(run.run_id).todo == 3
 
 
+def test_who_is_convicted_is_told_what_its_workers_said_last(books: MemoryLedger, engine: CountingEngine) -> None:
+    run = open_run(books, make_questions(1))
+    books.begin(run.run_id, ["q0"])  # and its worker was killed
+    engine.dies_at = lambda _: True
+    for _ in range(4):
+        score(books, engine, message(run, "q0"))
+    verdict = verdict_of(books, run, "q0")
+    assert verdict.error is not None
+    told = "; ".join(["w@host: EngineDead: gone"] * 3)
+    assert verdict.error.message == f"begun 4 times: {told}; 1 times its worker ended without a word"
+    assert verdict.attempts == 4
+
+
 def test_a_question_whose_company_keeps_dying_is_begun_alone_and_convicted(
     books: MemoryLedger, engine: CountingEngine
 ) -> None:
@@ -178,6 +198,72 @@ def test_a_question_whose_company_keeps_dying_is_begun_alone_and_convicted(
     assert convicted.error.type == "TooManyAttempts"
     assert books.counts(run.run_id).of(Outcome.FAILED) == 1
     assert books.counts(run.run_id).finished
+
+
+# What nobody foresaw
+
+
+@pytest.fixture
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long a batch would have rested."""
+    pauses: list[float] = []
+    monkeypatch.setattr(BatchScorer, "_rest", lambda _, seconds: pauses.append(seconds))
+    return pauses
+
+
+def error_of(books: Ledger, run: Run, question_id: str) -> Failure:
+    error = verdict_of(books, run, question_id).error
+    assert error is not None
+    return error
+
+
+def test_an_error_that_no_engine_should_raise_is_tried_again_with_growing_pauses_and_then_failed_with_every_reason(
+    books: MemoryLedger, engine: CountingEngine, no_pauses: list[float]
+) -> None:
+    run = open_run(books, make_questions(4))
+    engine.raises = {"What is 2 plus 2": ZeroDivisionError("odd")}
+    settlements = [score(books, engine, message(run, "q0", "q1", "q2", "q3")).held[0].settlement for _ in range(4)]
+    assert settlements == [Settlement.REQUEUE] * 3 + [Settlement.ACKNOWLEDGE]
+    assert no_pauses == [1, 2, 4, 0]
+    assert error_of(books, run, "q2").type == "TooManyAttempts"
+    assert error_of(books, run, "q2").message == "begun 4 times: " + "; ".join(["w@host: ZeroDivisionError: odd"] * 4)
+    assert verdict_of(books, run, "q2").attempts == 4
+    assert {verdict_of(books, run, each).attempts for each in ("q0", "q1", "q3")} == {1}
+    assert books.counts(run.run_id).of(Outcome.FAILED) == 1
+
+
+def test_an_error_that_passes_leaves_no_trace_in_the_verdict_but_the_number_of_attempts(
+    books: MemoryLedger, engine: CountingEngine, no_pauses: list[float]
+) -> None:
+    run = open_run(books, make_questions(2))
+    engine.raises = {"What is": OSError("too many open files")}
+    score(books, engine, message(run, "q0", "q1"))
+    assert books.troubles(run.run_id, "q1") == ["w@host: OSError: too many open files"]
+    engine.raises = {}
+    score(books, engine, message(run, "q0", "q1"))
+    assert [verdict_of(books, run, each).attempts for each in ("q0", "q1")] == [2, 2]
+    assert verdict_of(books, run, "q1").error is None
+    assert books.troubles(run.run_id, "q1") == []
+    assert no_pauses == [1, 0]
+
+
+def test_a_bug_behind_the_engine_costs_the_question_that_meets_it_and_no_other(
+    books: MemoryLedger, engine: CountingEngine, no_pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = open_run(books, make_questions(5))
+
+    def with_a_bug(question: Question, reading: Reading) -> Outcome:
+        if question.id == "q3":
+            raise ValueError("\udcff")  # nothing that JSON or Redis would take
+        return outcome_of(question, reading)
+
+    monkeypatch.setattr("workers.pipeline.outcome_of", with_a_bug)
+    for _ in range(4):
+        score(books, engine, message(run, "q0", "q1", "q2", "q3", "q4"))
+    assert books.counts(run.run_id).finished
+    assert books.counts(run.run_id).of(Outcome.FAILED) == 1
+    assert error_of(books, run, "q3").message.count("ValueError: \\udcff") == 4
+    assert verdict_of(books, run, "q4").attempts == 1
 
 
 @pytest.mark.parametrize(
