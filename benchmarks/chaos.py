@@ -52,12 +52,22 @@ SUMS: Mapping[str, str] = {
     "gone": "gone",
 }
 #: What does not depend on things that only the simulated engine can do.
-WITH_VLLM = (*kills.FAULTS, "connections reset", "black hole, 1 to 8 s")
+WITH_VLLM = (
+    *kills.FAULTS,
+    "engine's process killed",
+    "launcher killed",
+    "launcher and workers killed",
+    "connections reset",
+    "black hole, 1 to 8 s",
+)
+#: Faults whose rounds take minutes, and how many `--least` asks of them.
+LONG: Mapping[str, int] = {"Redis away for 60 s": 3}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=520)
+    parser.add_argument("--least", type=int, default=0, metavar="N", help="further rounds, so that each fault has N")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", action="append", choices=list(FAULTS), metavar="FAULT", help="may be given again")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after the round that is on by then")
@@ -67,10 +77,12 @@ def main() -> int:
     chosen = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the stage's processes are ended on the way out
     names = chosen.only or (list(WITH_VLLM) if chosen.engine == "vllm" else list(FAULTS))
-    plan = schedule(names, chosen.rounds, chosen.seed)
     books = Books(chosen.folder, f"{chosen.engine}-{chosen.seed}-{chosen.rounds}")
-    part, parts = (int(number) for number in chosen.part.split("/"))
     before = books.played()
+    plan = schedule(names, chosen.rounds, chosen.seed)
+    plan = [before[number]["fault"] if number in before else name for number, name in enumerate(plan)]
+    plan += filling(plan, names, chosen.least, chosen.seed)
+    part, parts = (int(number) for number in chosen.part.split("/"))
     mine = [number for number in range(len(plan)) if number % parts == part - 1 and number not in before]
     play(plan, mine, books, chosen.engine, chosen.seed, until=time.monotonic() + 60 * chosen.minutes)
     played = list(books.played().values())
@@ -79,7 +91,9 @@ def main() -> int:
     if len(played) == len(plan) and not chosen.only:
         sittings = sorted({each["sitting"] for each in played})
         missed = [f"{each['fault']}: {each['missed']}" for each in played if "missed" in each]
-        command = f"python -m benchmarks.chaos --rounds {chosen.rounds} --seed {chosen.seed}"
+        engine = "" if chosen.engine == "simulated" else f" --engine {chosen.engine}"
+        least = f" --least {chosen.least}" if chosen.least else ""
+        command = f"python -m benchmarks.chaos --rounds {chosen.rounds}{least} --seed {chosen.seed}{engine}"
         more = {"engine": chosen.engine, "sittings": sittings, "missed": missed, "left_out": dict(LEFT_OUT)}
         name = "chaos" if chosen.engine == "simulated" else "chaos_vllm"
         print(write(name, command, rows, **more))
@@ -95,6 +109,13 @@ def schedule(names: Sequence[str], rounds: int, seed: int) -> list[str]:
     rng.shuffle(plan)
     plan += rng.choices(names, weights, k=max(0, rounds - len(plan)))
     return plan[:rounds]
+
+
+def filling(plan: Sequence[str], names: Sequence[str], least: int, seed: int) -> list[str]:
+    """What `plan` lacks until it has each of `names` `least` times, or as often as LONG says."""
+    more = [name for name in names for _ in range(min(least, LONG.get(name, least)) - plan.count(name))]
+    random.Random(f"{seed}/{least}").shuffle(more)
+    return more
 
 
 class Books:

@@ -22,7 +22,7 @@ from contract import keys
 from contract.errors import NameTaken
 from contract.ledger import lua, translating
 
-__all__ = ["LEASE_S", "Fleet", "Wish", "WorkerRecord", "WorkerState"]
+__all__ = ["LEASE_S", "Fleet", "Wish", "WorkerRecord", "WorkerState", "died_here", "this_process"]
 
 #: A worker that has not beaten for this long is taken for dead.
 LEASE_S = 10
@@ -91,7 +91,19 @@ class WorkerRecord(BaseModel):
 
     def died_here(self) -> bool:
         """Whether the process ran where we can see it, and is gone."""
-        return self.place == process_place() and process_start(self.pid) != self.process_started
+        return died_here(self.owner)
+
+
+def this_process() -> str:
+    """A name that no other process has or will have: place, process id, and when it started."""
+    return f"{process_place()}/{os.getpid()}/{process_start(os.getpid()) or 0}"
+
+
+def died_here(process: str) -> bool:
+    """Whether the process of that name ran where we can see it, and is gone."""
+    place, _, rest = process.partition(f"{process_place()}/")
+    pid, _, started = rest.partition("/")
+    return not place and pid.isdigit() and str(process_start(int(pid))) != started
 
 
 def process_place() -> str:

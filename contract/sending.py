@@ -5,16 +5,17 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
+import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import redis
 from redis.exceptions import LockError, LockNotOwnedError
 from redis.lock import Lock
 
 from contract import keys
-from contract.fleet import LEASE_S
+from contract.fleet import LEASE_S, died_here, this_process
 from contract.ledger import RedisLedger, translating
 
 __all__ = ["SoleSender", "sole_sender", "sole_sender_or_none"]
@@ -22,6 +23,8 @@ __all__ = ["SoleSender", "sole_sender", "sole_sender_or_none"]
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+#: How often who waits for another sender looks.
+LOOK_S = 0.1
 
 
 class SoleSender:
@@ -48,12 +51,20 @@ class SoleSender:
 
 @contextmanager
 def sole_sender(ledger: RedisLedger, run_id: str) -> Iterator[SoleSender]:
-    """Wait until nobody else is sending questions of `run_id`, and be the one who does. Raises LedgerError."""
+    """Wait until nobody else is sending questions of `run_id`, and be the one who does. Raises LedgerError.
+
+    Who died here is not waited for, who died elsewhere for ten seconds.
+    """
     lock = _lock(ledger, run_id)
     with translating(ledger.place):
-        if not lock.acquire(blocking=False):
-            log.warning("another process is sending questions of %s; waiting for it", run_id)
-            lock.acquire()
+        if not _acquired(lock, ledger):
+            log.warning(
+                "another process is sending questions of %s; waiting until it has, or shows no sign of life for %d s",
+                run_id,
+                LEASE_S,
+            )
+            while not _acquired(lock, ledger):
+                time.sleep(LOOK_S)
     with _released(lock) as sender:
         yield sender
 
@@ -63,7 +74,7 @@ def sole_sender_or_none(ledger: RedisLedger, run_id: str) -> Iterator[SoleSender
     """The same without waiting: None while somebody else is sending."""
     lock = _lock(ledger, run_id)
     with translating(ledger.place):
-        free = lock.acquire(blocking=False)
+        free = _acquired(lock, ledger)
     if not free:
         yield None
         return
@@ -72,7 +83,21 @@ def sole_sender_or_none(ledger: RedisLedger, run_id: str) -> Iterator[SoleSender
 
 
 def _lock(ledger: RedisLedger, run_id: str) -> Lock:
-    return Lock(ledger.client, keys.sending(run_id), timeout=LEASE_S, sleep=0.1, thread_local=False)
+    return Lock(ledger.client, keys.sending(run_id), timeout=LEASE_S, thread_local=False)
+
+
+def _acquired(lock: Lock, ledger: RedisLedger) -> bool:
+    """Whether `lock` is ours now. Its token names this process, so that others can tell whether its holder lives."""
+    token = f"{uuid.uuid4().hex} {this_process()}"
+    if lock.acquire(blocking=False, token=token):
+        return True
+    holder = cast("str | None", ledger.client.get(lock.name)) or ""
+    _, _, process = holder.partition(" ")
+    if not process or not died_here(process):
+        return False
+    with contextlib.suppress(LockNotOwnedError):  # somebody else was faster
+        lock.do_release(holder)
+    return bool(lock.acquire(blocking=False, token=token))
 
 
 @contextmanager

@@ -70,7 +70,7 @@ class SimulatedSettings(BaseModel):
     hang_text: str = ""
     #: A call of more requests runs out of memory; 0: none does.
     room: int = Field(default=0, ge=0)
-    #: Keep the engine in a process of its own that ignores SIGTERM and outlives a killed worker, as vLLM's core does.
+    #: Keep the engine in a process of its own that ignores SIGTERM, as vLLM's core does.
     core: bool = False
 
 

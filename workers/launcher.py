@@ -1,7 +1,8 @@
 """One child process per planned worker: started, watched, restarted with growing pauses, drained, never left behind.
 
 Decisions are pure (`after_exit`, `workers.placing.plan_host`); the Supervisor only carries them out. Each child leads a
-process group of its own, because vLLM's engine core outlives a killed parent and ignores SIGTERM.
+process group of its own, so that what it left can be ended with it. Where nobody is left to do that, `workers.parent`
+sees to it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
+#: Of a child that was ready: questions wait for it, and one that it dies of is only convicted after some deaths.
+LONGEST_PAUSE_AFTER_READY_S = 4.0
 #: A child that was ready for so long starts from the first pause again.
 STEADY_S = 60.0
 #: Boots in a row that failed by themselves before the launcher gives the group up.
@@ -58,8 +61,8 @@ def after_exit(exit_code: int, was_ready: bool, steady: bool, failures: int, fai
     """What to do about a child that ended; `failures` and `failed_boots` are the earlier ones in a row.
 
     Exit 0 was asked for (a drain by name): leave it. Exit 1 before it was ready is a person's to mend: give up.
-    Everything else is tried again after 1, 2, 4 … 30 s: a child that was killed or says "not now" for ever, a boot
-    that fails by itself five times.
+    Everything else is tried again after 1, 2, 4 … 30 s, at most 4 s where it was ready: a child that was killed or says
+    "not now" for ever, a boot that fails by itself five times.
     """
     if exit_code == 0:
         return After("stop")
@@ -67,7 +70,8 @@ def after_exit(exit_code: int, was_ready: bool, steady: bool, failures: int, fai
         return After("give up")
     if boot_failed(exit_code, was_ready) and failed_boots + 1 >= GIVE_UP_AFTER:
         return After("give up")
-    return After("restart", FIRST_PAUSE_S if steady else min(FIRST_PAUSE_S * 2**failures, LONGEST_PAUSE_S))
+    longest_s = LONGEST_PAUSE_AFTER_READY_S if was_ready else LONGEST_PAUSE_S
+    return After("restart", FIRST_PAUSE_S if steady else min(FIRST_PAUSE_S * 2**failures, longest_s))
 
 
 def bind(cores: Sequence[int]) -> None:

@@ -1,8 +1,14 @@
-"""A child process that does not outlive its parent, whatever ends the parent."""
+"""A child process that does not outlive its parent, whatever ends the parent. Only Linux has a means for that.
+
+Who starts a child himself gives it `follower()`. vLLM starts its core and worker processes by itself, and its core
+outlives a killed parent with all its memory; `follow_parent`, a plugin that vLLM loads in each of its processes
+(`vllm.general_plugins` in pyproject.toml), makes it follow as well.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import multiprocessing
 import os
 import signal
 import sys
@@ -10,25 +16,36 @@ from collections.abc import Callable
 
 from contract.errors import EXIT_RETRY
 
-__all__ = ["follower"]
+__all__ = ["follow_parent", "follower"]
 
 #: prctl(2): the signal that the kernel sends when the thread that forked ends.
 PR_SET_PDEATHSIG = 1
 
 
-def follower() -> Callable[[], None]:
-    """A `preexec_fn` for a child that gets SIGTERM when this process dies. Call it, and fork, in the main thread.
-
-    Only Linux has such a signal; elsewhere it does nothing.
-    """
+def follower(number: signal.Signals = signal.SIGTERM) -> Callable[[], None]:
+    """A `preexec_fn` for a child that gets `number` when this process dies. Call it, and fork, in the main thread."""
     parent = os.getpid()
     # Loaded before the fork: between fork and exec a child of a process with threads must not wait for any lock.
-    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+    libc = _libc()
 
     def follow() -> None:
         if libc is not None:
-            libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+            libc.prctl(PR_SET_PDEATHSIG, number)
             if os.getppid() != parent:  # it died before that
                 os._exit(EXIT_RETRY)  # no signal to ourselves: here the parent's own handlers would take it
 
     return follow
+
+
+def follow_parent() -> None:
+    """Be killed when the thread ends that started this process by multiprocessing. In any other process: nothing."""
+    parent, libc = multiprocessing.parent_process(), _libc()
+    if parent is None or libc is None:
+        return
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if not parent.is_alive():  # it died before that
+        os._exit(EXIT_RETRY)
+
+
+def _libc() -> ctypes.CDLL | None:
+    return ctypes.CDLL(None) if sys.platform == "linux" else None

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import time
 from collections.abc import Mapping
+from itertools import pairwise
 
 import psutil
 
-from benchmarks.faults.stage import MESSAGE_QUESTIONS, Case, Fault, Found, Stage, wait_until
+from benchmarks.faults.stage import (
+    MESSAGE_QUESTIONS,
+    PATIENCE_S,
+    Case,
+    Fault,
+    Found,
+    Stage,
+    WorkerProcess,
+    wait_until,
+)
 from contract import keys
 from contract.queue import publish
 from contract.verdict import Outcome
@@ -24,30 +32,51 @@ POISON = "What is poison?"
 
 def core_killed(stage: Stage, rng: random.Random) -> Found:
     """Kill -9 of the engine's own process under a live worker, which ends and comes back with a fresh one."""
+    if stage.has_vllm:
+        return _core_killed(stage, rng, stage.victim(rng), stage.enqueue(QUESTIONS * 5))
     with stage.special_worker("core", simulated={"core": True, "call_ms": 300}) as worker:
-        case = stage.enqueue(QUESTIONS, model="core")
-        wait_until(case.begun, 15.0)
-        time.sleep(rng.uniform(0.0, 0.2))
-        since = time.monotonic()
-        for child in psutil.Process(worker.process.pid).children(recursive=True):
-            if CORE in child.cmdline():
-                os.kill(child.pid, signal.SIGKILL)
-        worker.process.wait(timeout=20)
-        stage.all_running()
-        return case.found(case.wait_progress(since))
+        return _core_killed(stage, rng, worker, stage.enqueue(QUESTIONS, model="core"))
 
 
-def poisoned(**settings: object) -> Fault:
-    """One question that brings the engine down; it alone must be failed, and the rest of its batch scored."""
+def _core_killed(stage: Stage, rng: random.Random, worker: WorkerProcess, case: Case) -> Found:
+    wait_until(lambda: case.begun() and bool(case.held_by(worker)), 15.0)
+    time.sleep(rng.uniform(0.0, 0.2))
+    (core,) = (each for each in worker.offspring() if _is_core(each))
+    concerned = case.held_by(worker)
+    since = time.monotonic()
+    core.kill()
+    worker.process.wait(timeout=20)
+    stage.all_running()
+    return case.found(case.wait_settled(concerned, since))
+
+
+def _is_core(process: psutil.Process) -> bool:
+    return any(word == CORE or word.startswith("VLLM::EngineCore") for word in process.cmdline())
+
+
+def poisoned(deadline_s: float = 0.0, **settings: object) -> Fault:
+    """One question that brings the engine down; it alone must be failed, and the rest of its batch scored.
+
+    Its time is the longest from one beginning of the question to the next, or to its conviction, less the `deadline_s`
+    that its calls have: how long a dead worker's questions waited.
+    """
 
     def fault(stage: Stage, rng: random.Random) -> Found:
-        place = rng.randrange(QUESTIONS)
+        poison = f"q{rng.randrange(QUESTIONS)}"
         with stage.special_worker("poison", **settings):
-            since = time.monotonic()
-            case = stage.enqueue(QUESTIONS, model="poison", texts={place: POISON})
-            case.wait_settled([f"q{place}"], since)  # the last thing to be settled
-            found = case.found(time.monotonic() - since)
-        _only_failed(case, {f"q{place}"})
+            case = stage.enqueue(QUESTIONS, model="poison", texts={int(poison[1:]): POISON})
+            marks = [time.monotonic()]
+
+            def convicted() -> bool:
+                if case.attempts(poison) >= len(marks):
+                    marks.append(time.monotonic())
+                return poison in case.settled()
+
+            stage.wait(convicted, PATIENCE_S)
+            marks.append(time.monotonic())
+            waits_s = (later - earlier - deadline_s for earlier, later in pairwise(marks[1:]))
+            found = case.found(max(waits_s, default=None))
+        _only_failed(case, {poison})
         return found
 
     return fault
@@ -82,13 +111,18 @@ def _only_failed(case: Case, expected: set[str]) -> None:
     failed = {each for each in case.settled() if case.verdict(each).outcome is Outcome.FAILED}
     if failed != expected:
         raise AssertionError(f"expected {sorted(expected)} to be failed, found {sorted(failed)}")
+    for each in failed:
+        error = case.verdict(each).error
+        if error is None or not error.message:
+            raise AssertionError(f"{each} is failed without a reason")
 
 
 FAULTS: Mapping[str, tuple[int, Fault]] = {
     "engine's process killed": (8, core_killed),
     "question that kills the engine": (3, poisoned(simulated={"kill_text": "poison"})),
-    "question that hangs the engine": (3, poisoned(simulated={"hang_text": "poison"}, batch_deadline_s=1)),
+    "question that hangs the engine": (3, poisoned(1.0, simulated={"hang_text": "poison"}, batch_deadline_s=1)),
     "question that makes calls fail": (5, poisoned(simulated={"crash_text": "poison"})),
+    "error that nobody foresaw": (5, poisoned(simulated={"bug_text": "poison"})),
     "engine out of memory": (5, out_of_memory),
     "question for another model": (5, of_another_model),
 }

@@ -12,13 +12,15 @@ from hashlib import sha1
 from importlib import resources
 from typing import Literal
 
-from benchmarks.faults.stage import Case, Fault, Found, Missed, Stage, WorkerProcess, wait_until
+from benchmarks.faults.stage import Case, Fault, Found, Missed, Stage, WorkerProcess, wait_gone, wait_until
 
 __all__ = ["FAULTS"]
 
 QUESTIONS = 120
 #: Until the moment comes: a worker that gets no message in this time is not what the round wanted.
 MOMENT_S = 15.0
+#: What a killed worker had started must be gone in this time, though nobody ends it.
+ORPHANS_S = 5.0
 
 
 def _script(name: str) -> bytes:
@@ -50,10 +52,12 @@ def _writes(_: WorkerProcess) -> bytes:
 def kill_while_waiting(stage: Stage, rng: random.Random) -> Found:
     """Nothing to do, and killed: what is enqueued next must not wait for it."""
     victim = stage.victim(rng)
+    offspring = victim.offspring()
     since = time.monotonic()
     victim.kill()
     case = stage.enqueue(40)
     went_on_s = case.wait_progress(since)
+    wait_gone(offspring, ORPHANS_S)
     stage.all_running()
     return case.found(went_on_s)
 
@@ -64,6 +68,7 @@ def kill_at(moment: Callable[[WorkerProcess], bytes], when: Literal["before", "a
     def fault(stage: Stage, rng: random.Random) -> Found:
         victim = stage.victim(rng)
         case = stage.write(QUESTIONS)
+        offspring = victim.offspring()
         struck = threading.Event()
         at: list[float] = []
 
@@ -79,13 +84,14 @@ def kill_at(moment: Callable[[WorkerProcess], bytes], when: Literal["before", "a
             victim.proxy.disarm()
             case.found()
             raise Missed("the worker got no message")
+        victim.process.wait()
+        wait_gone(offspring, ORPHANS_S)
         return _after_kill(stage, case, victim, at[0])
 
     return fault
 
 
 def _after_kill(stage: Stage, case: Case, victim: WorkerProcess, since: float) -> Found:
-    victim.process.wait()
     concerned = case.held_by(victim) - case.settled()
     stage.all_running()
     # A message that went with the worker is in nobody's books: then the run's end tells when it was found again.

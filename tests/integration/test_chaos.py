@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
-from benchmarks.chaos import FAULTS, one_round, schedule
+from benchmarks.chaos import FAULTS, filling, one_round, schedule
 from benchmarks.faults.stage import Stage
 
 QUICK = (
@@ -58,3 +59,9 @@ def test_a_seed_decides_the_schedule_and_a_long_one_has_every_fault() -> None:
     assert schedule(names, 520, seed=1) != schedule(names, 520, seed=2)
     assert set(schedule(names, 520, seed=1)) == set(names)
     assert len(schedule(names, 7, seed=1)) == 7
+
+
+def test_further_rounds_fill_up_what_a_schedule_has_little_of() -> None:
+    plan = ["SIGTERM", "Redis full", "SIGTERM"]
+    more = filling(plan, ["SIGTERM", "Redis full", "Redis away for 60 s"], least=4, seed=1)
+    assert Counter(plan + more) == {"SIGTERM": 4, "Redis full": 4, "Redis away for 60 s": 3}

@@ -38,9 +38,9 @@ from contract.queue import (
     restore_held,
     task_name,
 )
-from contract.sending import sole_sender
+from contract.sending import sole_sender, sole_sender_or_none
 from demo.valkey import free_port
-from tests.support import ROOT, SIMULATED_MODEL, make_questions, open_run
+from tests.support import ROOT, SIMULATED_MODEL, make_questions, open_run, process, wait_until
 
 QUEUE = keys.score_queue(SIMULATED_MODEL)
 
@@ -419,6 +419,28 @@ def test_nothing_is_healed_while_a_producer_is_sending_and_no_two_send_at_once(
             client.delete(keys.sending(run.run_id))  # as it runs out when its holder was killed
             second.result(timeout=5)
         assert client.exists(keys.sending(run.run_id)), "the first gives back only what is its own"
+
+
+def test_a_sender_that_was_killed_here_is_not_waited_for(redis_ledger: RedisLedger, tmp_path: Path) -> None:
+    hold = """
+import contract.sending, time
+from contract import RedisLedger, load_settings
+contract.sending.LEASE_S = 3600
+with contract.sending.sole_sender(RedisLedger.connect(load_settings()), "run"):
+    print("mine", flush=True)
+    time.sleep(3600)
+"""
+    with process("-c", hold, log=tmp_path / "log") as sender:
+        wait_until(lambda: "mine" in (tmp_path / "log").read_text(), "the right to be taken")
+        with sole_sender_or_none(redis_ledger, "run") as mine:
+            assert mine is None, "it is alive"
+        sender.kill()
+        sender.wait()
+        with sole_sender_or_none(redis_ledger, "run") as mine:
+            assert mine is not None
+    redis_ledger.client.set(keys.sending("run"), "somebody of an older version")
+    with sole_sender_or_none(redis_ledger, "run") as mine:
+        assert mine is None
 
 
 def test_a_sender_that_works_for_long_keeps_its_right(

@@ -372,6 +372,13 @@ def test_the_launcher_restarts_what_dies_and_leaves_nothing_behind_when_it_ends(
     assert "ended with signal SIGKILL" in (tmp_path / "up.log").read_text()
 
 
+def test_an_engines_process_dies_with_its_worker_where_nobody_is_left_to_end_it(redis_url: str, tmp_path: Path) -> None:
+    with worker(tmp_path / "log", simulated={"core": True}) as alone:
+        assert len(processes_of_session(alone.pid)) == 2
+        alone.kill()
+        wait_until(lambda: not processes_of_session(alone.pid), "the engine's process to end")
+
+
 @contextmanager
 def launched(folder: Path, *settings: str) -> Iterator[subprocess.Popen[bytes]]:
     """`python -m workers up` with the simulated engine; what it says goes to up.log in `folder`."""

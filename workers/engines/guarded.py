@@ -20,7 +20,7 @@ __all__ = ["Guarded"]
 log = logging.getLogger(__name__)
 
 #: How often the watchdog looks, in seconds; more often where deadlines are shorter.
-LOOK_S = 1.0
+LOOK_S = 0.25
 
 
 class Guarded(Engine):

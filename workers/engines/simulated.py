@@ -19,6 +19,7 @@ from typing import Any
 from contract.errors import EngineDead, EngineError, EngineOutOfMemory
 from contract.verdict import Failure
 from workers.engines.base import Completion, Engine, GenerateRequest, Request, Text
+from workers.parent import follower
 
 __all__ = ["CORE", "SimulatedEngine"]
 
@@ -35,7 +36,8 @@ class SimulatedEngine(Engine):
     def start(self) -> None:
         time.sleep(self.settings.simulated.boot_s)
         if self.settings.simulated.core:
-            self._core = subprocess.Popen([sys.executable, "-S", "-c", CORE], stdin=subprocess.DEVNULL)
+            command = [sys.executable, "-S", "-c", CORE]
+            self._core = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=follower(signal.SIGKILL))
         self._running = True
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
