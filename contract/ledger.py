@@ -442,7 +442,6 @@ class RedisLedger(Ledger):
             arguments += (verdict.question_id, verdict.model_dump_json(exclude_defaults=True), verdict.outcome.value)
         books = [
             names.meta,
-            names.questions,
             names.verdicts,
             names.todo,
             names.counts,

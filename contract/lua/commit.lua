@@ -1,36 +1,51 @@
 -- Settle questions: first write wins, and the counters move in the same step.
--- KEYS  1 meta  2 questions  3 verdicts  4 todo  5 counts  6 attempts  7 open runs  8 passages  9 lookups
---       10 troubles
+-- KEYS  1 meta  2 verdicts  3 todo  4 counts  5 attempts  6 open runs  7 passages  8 lookups
+--       9 troubles
 -- ARGV  1 run id, then triples: question id, Verdict as JSON, outcome
 -- Returns false for a purged run, else {newly settled, still unsettled}.
--- A verdict of a question that the run does not have is dropped: the run was purged and is being written anew.
+-- What is to do has no verdict, in every step of this folder. What is not to do has one already, or is none of this
+-- run's, which was purged and is being written anew.
+-- A thousand questions per command: Lua hands over some 8,000 arguments at most.
+local STEP = 1000
+
+local function settle(ids, verdicts, outcomes)
+  local settled, written, is_settled, ended = {}, {}, {}, {}
+  for place, is_open in ipairs(redis.call('SMISMEMBER', KEYS[3], unpack(ids))) do
+    local id, outcome = ids[place], outcomes[place]
+    if is_open == 1 and not is_settled[id] then
+      is_settled[id] = true
+      settled[#settled + 1] = id
+      written[#written + 1] = id
+      written[#written + 1] = verdicts[place]
+      ended[outcome] = (ended[outcome] or 0) + 1
+    end
+  end
+  if #settled > 0 then
+    redis.call('HSET', KEYS[2], unpack(written))
+    redis.call('SREM', KEYS[3], unpack(settled))
+    for _, book in ipairs({KEYS[5], KEYS[7], KEYS[8], KEYS[9]}) do
+      redis.call('HDEL', book, unpack(settled))
+    end
+  end
+  for outcome, count in pairs(ended) do
+    redis.call('HINCRBY', KEYS[4], outcome, count)
+  end
+  return #settled
+end
+
 if redis.call('EXISTS', KEYS[1]) == 0 then
   return false
 end
 local new = 0
-local ended = {}
-local settled = {}
-for i = 2, #ARGV, 3 do
-  if redis.call('HEXISTS', KEYS[2], ARGV[i]) == 1 then
-    if redis.call('HSETNX', KEYS[3], ARGV[i], ARGV[i + 1]) == 1 then
-      ended[ARGV[i + 2]] = (ended[ARGV[i + 2]] or 0) + 1
-      new = new + 1
-    end
-    settled[#settled + 1] = ARGV[i]
+for first = 2, #ARGV, 3 * STEP do
+  local ids, verdicts, outcomes = {}, {}, {}
+  for i = first, math.min(first + 3 * STEP - 1, #ARGV), 3 do
+    ids[#ids + 1], verdicts[#verdicts + 1], outcomes[#outcomes + 1] = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   end
+  new = new + settle(ids, verdicts, outcomes)
 end
-for outcome, count in pairs(ended) do
-  redis.call('HINCRBY', KEYS[5], outcome, count)
-end
-for first = 1, #settled, 1000 do  -- Lua hands over some 8,000 arguments at most
-  local ids = {unpack(settled, first, math.min(first + 999, #settled))}
-  redis.call('SREM', KEYS[4], unpack(ids))
-  for _, book in ipairs({KEYS[6], KEYS[8], KEYS[9], KEYS[10]}) do
-    redis.call('HDEL', book, unpack(ids))
-  end
-end
-local left = redis.call('SCARD', KEYS[4])
+local left = redis.call('SCARD', KEYS[3])
 if left == 0 then
-  redis.call('SREM', KEYS[7], ARGV[1])
+  redis.call('SREM', KEYS[6], ARGV[1])
 end
 return {new, left}
