@@ -24,7 +24,7 @@ from redis.retry import Retry
 from contract import keys
 from contract.errors import LedgerError, LedgerFull, RedisUnreachable, RunConflict, RunHalted, UnknownRun, nearest
 from contract.priority import Priority
-from contract.question import Question
+from contract.question import Body, Question
 from contract.settings import Settings
 from contract.spec import RunSpec, Stage
 from contract.verdict import Outcome, Passage, Verdict
@@ -150,8 +150,12 @@ class Ledger(abc.ABC):
     def open_run(self, run: Run) -> bool:
         """Write `run`, and say whether it is new. Raises RunConflict if the id belongs to another spec."""
 
-    @abc.abstractmethod
     def add_questions(self, run_id: str, questions: Iterable[Question]) -> int:
+        """Write the bodies of `questions`, each once, and return how many were new."""
+        return self.add_bodies(run_id, (question.body() for question in questions))
+
+    @abc.abstractmethod
+    def add_bodies(self, run_id: str, bodies: Iterable[Body]) -> int:
         """Write question bodies, each once, and return how many were new."""
 
     @abc.abstractmethod
@@ -337,15 +341,15 @@ class RedisLedger(Ledger):
             self._redis.zadd(keys.runs(), {run.run_id: run.created_at}, nx=True)
             return new
 
-    def add_questions(self, run_id: str, questions: Iterable[Question]) -> int:
+    def add_bodies(self, run_id: str, bodies: Iterable[Body]) -> int:
         names = keys.run_keys(run_id)
         books = [names.meta, names.questions, names.order, names.todo, keys.open_runs(), names.state]
         new = 0
         with translating(self._place):
-            for chunk in chunks(questions, CHUNK):
-                arguments: list[str] = [run_id]
-                for question in chunk:
-                    arguments += (question.id, question.model_dump_json(exclude_defaults=True))
+            for chunk in chunks(bodies, CHUNK):
+                arguments: list[str | bytes] = [run_id]
+                for question_id, canonical in chunk:
+                    arguments += (question_id, canonical)
                 found = self._add(books, arguments)
                 if found is None:
                     self._unknown(run_id)

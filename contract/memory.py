@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from contract.errors import RunConflict, UnknownRun, nearest
 from contract.ledger import Begun, Committed, Counts, Ledger, Run, RunState, halted
-from contract.question import Question
+from contract.question import Body, Question
 from contract.spec import Stage
 from contract.verdict import Outcome, Passage, Verdict
 
@@ -47,12 +47,12 @@ class MemoryLedger(Ledger):
                 raise RunConflict(f"Run {run.run_id} exists with another spec.", hint="Choose another --run name.")
             return there is None
 
-    def add_questions(self, run_id: str, questions: Iterable[Question]) -> int:
+    def add_bodies(self, run_id: str, bodies: Iterable[Body]) -> int:
         with self._lock:
             books = self._books(run_id)
             before = len(books.questions)
-            for question in questions:
-                books.questions.setdefault(question.id, question)
+            for question_id, canonical in bodies:
+                books.questions.setdefault(question_id, Question.model_validate_json(canonical))
             return len(books.questions) - before
 
     def run(self, run_id: str) -> Run:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import string
-from typing import Annotated, Self
+from typing import Annotated, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-__all__ = ["LABELS", "MAX_CHOICES", "MIN_CHOICES", "Question", "content_id", "question_hash"]
+__all__ = ["LABELS", "MAX_CHOICES", "MIN_CHOICES", "Body", "Question", "content_id", "question_hash"]
 
 LABELS = string.ascii_uppercase
 MIN_CHOICES = 2
@@ -74,6 +74,17 @@ class Question(BaseModel):
     def canonical(self) -> bytes:
         """Bytes that are equal exactly when two questions ask and carry the same."""
         return self.model_dump_json(exclude_defaults=True).encode()
+
+    def body(self) -> Body:
+        """The question as the ledger keeps it."""
+        return Body(self.id, self.canonical())
+
+
+class Body(NamedTuple):
+    """A checked question in its canonical form."""
+
+    question_id: str
+    canonical: bytes
 
 
 def content_id(question: str, choices: tuple[str, ...] | list[str]) -> str:

@@ -126,8 +126,8 @@ class Door:
 
     def _plan(self, questions: Sequence[Question], config: RunConfig) -> Run:
         digest = Digest()
-        for _ in digest.watching(questions):
-            pass
+        for question in questions:
+            digest.add(question)
         spec = config.to_spec(digest.hexdigest(), config.model or self._settings.served_model)
         # Equal questions of two callers are two runs: one may give up while the other waits.
         return Run(

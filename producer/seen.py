@@ -6,8 +6,8 @@ import sqlite3
 
 __all__ = ["Seen"]
 
-#: Ids in memory, about 150 bytes each.
-MOST_IN_MEMORY = 250_000
+#: Ids in memory, some 3 MB; SQLite's cache holds 16 MB at most.
+MOST_IN_MEMORY = 20_000
 
 
 class Seen:

@@ -1,8 +1,8 @@
 """From a question file to a run in the ledger and messages in the queue.
 
-Two looks at the file: the first checks every row and gives the digest, from which the run's id follows; the second
-writes. Killed anywhere in between and repeated, the same command completes the same run: bodies are written once, and
-what is already queued is not sent again.
+First the whole file is checked, which gives the digest, from which the run's id follows; then what was checked is
+written and sent. Killed anywhere in between and repeated, the same command completes the same run: bodies are written
+once, and what is already queued is not sent again.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from contract.errors import QuestionFileError, RunConfigError
+from contract.errors import RunConfigError
 from contract.ledger import Ledger, Run, RunState
 from contract.priority import Priority
-from contract.sending import SoleSender
 from contract.settings import Settings
 from contract.spec import Mode, RunSpec, run_id_for, slug
 from producer.broker import Broker
 from producer.readers import Source
 from producer.runconfig import RunConfig
 from producer.selection import Selection
-from producer.survey import Digest, Survey, changed, survey, taken
+from producer.survey import Survey, survey
 
 __all__ = ["Plan", "State", "Submitted", "afresh", "plan", "submit"]
 
@@ -131,8 +130,7 @@ def afresh(planned: Plan, ledger: Ledger) -> Plan:
 def submit(planned: Plan, ledger: Ledger, broker: Broker, priority: Priority = Priority.NORMAL) -> Submitted:
     """Write what the ledger lacks of the run, and send what the queue lacks of it.
 
-    Another producer or a worker that is sending the same run is waited for. Raises QuestionFileError if the file is
-    not what it was when it was planned.
+    Another producer or a worker that is sending the same run is waited for.
     """
     run = planned.run(priority)
     with broker.sole_sender(run.run_id) as sender:
@@ -141,26 +139,14 @@ def submit(planned: Plan, ledger: Ledger, broker: Broker, priority: Priority = P
         if counts.finished:
             return Submitted(run, State.SETTLED, unsettled=0, sent=0, messages=0)
         if counts.settled + counts.todo < run.questions:
-            _write(planned, ledger, run, sender, new=new)
+            ledger.add_bodies(run.run_id, sender.passing(planned.survey.bodies))
         if counts.state is RunState.PAUSED:
             return Submitted(run, State.PAUSED, ledger.counts(run.run_id).todo, sent=0, messages=0)
         if new:
-            messages = broker.publish(run, sender.passing(ledger.unsettled(run.run_id)), priority)
+            asked = (body.question_id for body in planned.survey.bodies)
+            messages = broker.publish(run, sender.passing(asked), priority)
             return Submitted(run, State.NEW, run.questions, run.questions, messages)
         unsettled = ledger.counts(run.run_id).todo
         if counts.state is RunState.CANCELLED:
             return Submitted(run, State.REVIVED, unsettled, *broker.go_on(run, priority))
         return Submitted(run, State.RESUMED, unsettled, *broker.send_missing(run, priority))
-
-
-def _write(planned: Plan, ledger: Ledger, run: Run, sender: SoleSender, *, new: bool) -> None:
-    again = Digest()
-    try:
-        ledger.add_questions(run.run_id, sender.passing(again.watching(taken(planned.survey))))
-        if again.hexdigest() != planned.spec.questions_digest:
-            raise changed(planned.survey.source)
-    except QuestionFileError:
-        # Nothing of a new run was sent yet: take back what was written of the wrong questions.
-        if new:
-            ledger.purge(run.run_id)
-        raise

@@ -1,26 +1,27 @@
-"""The first look at a question file: is every row good, which are taken, and what is their digest?
+"""The look at a question file: is every row good, which are taken, and what is their digest?
 
-Neither the questions nor the troubles are kept, so that a file may be larger than memory: whoever wants the rows reads
-them again, and finds the same ones (`taken`, `rejected_rows`).
+Questions that are taken wait on disk (`producer/spool.py`), and troubles are only counted, so that a file may be larger
+than memory: whoever wants the bad rows reads them again (`rejected_rows`).
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 from contract.errors import QuestionFileError, nearest
-from contract.question import Question
+from contract.question import Body, Question
 from producer.readers import QuestionFile, Row, Source, understand
 from producer.seen import Seen
 from producer.selection import EVERYTHING, Sampler, Selection
+from producer.spool import Spool
 
-__all__ = ["Digest", "Inspector", "Survey", "changed", "rejected_rows", "survey", "taken"]
+__all__ = ["Digest", "Inspector", "Survey", "rejected_rows", "survey", "taken"]
 
 #: Troubles that are spelled out before the rest is only counted.
 MOST_SHOWN = 20
@@ -42,17 +43,17 @@ class Digest:
         self.first: Question | None = None
         self._chance = 0.0
 
-    def watching(self, questions: Iterable[Question]) -> Iterator[Question]:
-        """`questions`, each taken into account as it passes."""
-        for question in questions:
-            self._sum.update(question.canonical() + b"\n")
-            self.count += 1
-            self.without_key += question.answer is None
-            self.several_right += bool(question.also_right)
-            self.choices[len(question.choices)] += 1
-            self.first = self.first or question
-            self._chance += (1 + len(question.also_right)) / len(question.choices) if question.choices else 0
-            yield question
+    def add(self, question: Question) -> Body:
+        """Take one more into account; return it as it counts."""
+        body = question.body()
+        self._sum.update(body.canonical + b"\n")
+        self.count += 1
+        self.without_key += question.answer is None
+        self.several_right += bool(question.also_right)
+        self.choices[len(question.choices)] += 1
+        self.first = self.first or question
+        self._chance += (1 + len(question.also_right)) / len(question.choices) if question.choices else 0
+        return body
 
     def hexdigest(self) -> str:
         """SHA-256 over the canonical forms in order, as 64 hex digits."""
@@ -66,10 +67,9 @@ class Digest:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What the first look found."""
+    """What the look found."""
 
     file: QuestionFile
-    selection: Selection
     #: Rows looked at, good and bad.
     rows: int
     #: Rows that cannot be asked, and how many there are of each kind of trouble.
@@ -77,9 +77,9 @@ class Survey:
     kinds: Counter[str]
     #: Questions that stood in the file before, word for word, and are asked again under an id of their own.
     repeated: int
-    #: Places among the wanted rows of those in the sample; None without one.
-    places: frozenset[int] | None
     digest: Digest
+    #: The questions that are taken, in order.
+    bodies: Spool
 
     @property
     def source(self) -> Source:
@@ -186,15 +186,15 @@ def survey(source: Source, selection: Selection = EVERYTHING, *, skip_bad: bool 
     Raises QuestionFileError that lists the bad rows, unless `skip_bad`; and for a file without a good row.
     """
     inspector = Inspector(understand(source))
-    digest = Digest()
-    wanted = islice(filter(selection.wants, inspector.good()), selection.limit)
+    digest, spool = Digest(), Spool()
+    wanted = _wanted(inspector, selection)
     sampler = Sampler(selection) if selection.sample else None
     try:
         if sampler:
             sampler.watch(wanted)
         else:
-            for _ in digest.watching(wanted):
-                pass
+            for question in wanted:
+                spool.add(digest.add(question))
     except QuestionFileError as fatal:
         if not inspector.rejected:
             raise
@@ -204,21 +204,34 @@ def survey(source: Source, selection: Selection = EVERYTHING, *, skip_bad: bool 
     places = sampler.places() if sampler else None
     if not (digest.count or places):
         raise _nothing(inspector, selection)
-    found = Survey(
+    if places is not None:
+        for question in _sampled(inspector.file, selection, places):
+            spool.add(digest.add(question))
+    return Survey(
         inspector.file,
-        selection,
         inspector.rows,
         inspector.rejected,
         inspector.kinds,
         inspector.repeated,
-        places,
         digest,
+        spool,
     )
-    if places is not None:
-        # Only now is it known which rows are in the sample: a second reading, for the digest of those.
-        for _ in digest.watching(taken(found)):
-            pass
-    return found
+
+
+def _wanted(inspector: Inspector, selection: Selection) -> Iterator[Question]:
+    return islice(filter(selection.wants, inspector.good()), selection.limit)
+
+
+def _sampled(file: QuestionFile, selection: Selection, places: frozenset[int]) -> Iterator[Question]:
+    """Those at `places` among the wanted rows, which are known only after a first reading."""
+    found = 0
+    for place, question in enumerate(_wanted(Inspector(file), selection)):
+        if place in places:
+            found += 1
+            yield question
+    if found != len(places):
+        hint = "Leave it alone and repeat the command."
+        raise QuestionFileError("the file changed while it was read.", path=file.source.shown, hint=hint)
 
 
 def _with_earlier(fatal: QuestionFileError, inspector: Inspector) -> QuestionFileError:
@@ -238,11 +251,8 @@ def _nothing(inspector: Inspector, selection: Selection) -> QuestionFileError:
 
 
 def taken(found: Survey) -> Iterator[Question]:
-    """The questions that the survey chose, read again from the file."""
-    wanted = filter(found.selection.wants, Inspector(found.file).good())
-    for place, question in enumerate(islice(wanted, found.selection.limit)):
-        if found.places is None or place in found.places:
-            yield question
+    """The questions that the survey chose."""
+    return (Question.model_validate_json(body.canonical) for body in found.bodies)
 
 
 def rejected_rows(found: Survey) -> Iterator[dict[str, Any]]:
@@ -251,10 +261,3 @@ def rejected_rows(found: Survey) -> Iterator[dict[str, Any]]:
     for row, trouble in islice(bad, found.rejected):
         reason = f"{trouble.message} {trouble.hint}".strip()
         yield {"line": row.line, "field": trouble.field, "kind": trouble.kind, "reason": reason, "row": row.raw}
-
-
-def changed(source: Source) -> QuestionFileError:
-    """The file was not the same when it was read again."""
-    return QuestionFileError(
-        "the file changed while it was read.", path=source.shown, hint="Leave it alone and repeat the command."
-    )

@@ -281,7 +281,7 @@ def test_an_interrupted_enqueue_says_that_it_can_be_repeated(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ledger, "add_questions", interrupt)
+    monkeypatch.setattr(ledger, "add_bodies", interrupt)
 
     assert "goes on where it stopped" in producer("enqueue", five, exit_code=130).stderr
 

@@ -12,7 +12,7 @@ import pytest
 from contract.errors import QuestionFileError
 from producer.readers import Source
 from producer.seen import Seen
-from producer.selection import Selection, shares
+from producer.selection import Sampler, Selection, shares
 from producer.survey import survey, taken
 from tests.unit.producer.conftest import WriteRows
 
@@ -45,6 +45,21 @@ def test_a_smaller_sample_is_part_of_a_larger_one(write_rows: WriteRows) -> None
 
     assert set(asked(path, sample=10, seed=5)) < set(asked(path, sample=30, seed=5))
     assert set(asked(path, sample=10, seed=5)) != set(asked(path, sample=10, seed=6))
+
+
+def test_a_file_that_shrinks_before_its_sample_is_read_is_refused(
+    write_rows: WriteRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, draw = write_rows(*rows(red=20)), Sampler.places
+
+    def shrinking(sampler: Sampler) -> frozenset[int]:
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[:5]))
+        return draw(sampler)
+
+    monkeypatch.setattr(Sampler, "places", shrinking)
+
+    with pytest.raises(QuestionFileError, match="changed while it was read"):
+        asked(path, sample=10)
 
 
 def test_every_question_is_drawn_equally_often(write_rows: WriteRows) -> None:

@@ -1,0 +1,43 @@
+"""Checked questions on their way from the file to the ledger: read once, kept on disk, so that memory stays flat."""
+
+from __future__ import annotations
+
+import tempfile
+import weakref
+from collections.abc import Iterator
+
+from contract.errors import InputError
+from contract.question import Body
+
+__all__ = ["Spool"]
+
+
+class Spool:
+    """Bodies in the order in which they came, in a temporary file that goes with the object."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile(prefix="mcqueue-")  # noqa: SIM115 - it lives as long as the object
+        weakref.finalize(self, self._file.close)
+
+    def add(self, body: Body) -> None:
+        """Keep one more. Raises InputError where there is no room for it."""
+        try:
+            # An id has no control characters, JSON no line ends: tab and newline part what no question can hold.
+            self._file.write(b"%b\t%b\n" % (body.question_id.encode(), body.canonical))
+        except OSError as trouble:
+            raise _no_room(trouble) from None
+
+    def __iter__(self) -> Iterator[Body]:
+        """Every body, from the first on; one reader at a time. Raises as `add` does."""
+        try:
+            self._file.seek(0)
+        except OSError as trouble:  # of what was not written yet
+            raise _no_room(trouble) from None
+        for line in self._file:
+            question_id, _, canonical = line.rstrip(b"\n").partition(b"\t")
+            yield Body(question_id.decode(), canonical)
+
+
+def _no_room(trouble: OSError) -> InputError:
+    message = f"{tempfile.gettempdir()}: the checked questions cannot be kept there: {trouble.strerror}."
+    return InputError(message, hint="Make room, or name another folder with TMPDIR.")

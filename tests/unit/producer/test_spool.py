@@ -1,0 +1,42 @@
+"""The spool: what was checked comes back as it was, and a full disk is told."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from contract.errors import InputError
+from producer.spool import Spool
+from tests.support import make_question, make_questions
+
+
+def test_bodies_come_back_in_order_as_often_as_they_are_wanted() -> None:
+    asked = [*make_questions(3), make_question(9, id="ä:9 ✓", question="Line\nand\ttab\u2028?")]
+    kept = Spool()
+    for question in asked:
+        kept.add(question.body())
+
+    assert list(kept) == list(kept) == [question.body() for question in asked]
+
+
+def test_it_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    kept = Spool()
+    kept.add(make_question(1).body())
+    assert len(list(kept)) == 1
+
+    del kept
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_an_error_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Path("/dev/full").open("w+b", buffering=0) as full:
+        monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: full)
+        with pytest.raises(InputError, match="No space left") as trouble:
+            Spool().add(make_question(1).body())
+
+    assert "TMPDIR" in trouble.value.hint
