@@ -110,10 +110,11 @@ class _Interview:
     _read: Callable[[Sequence[Completion]], Reading | Further] | None = None
 
     def __post_init__(self) -> None:
-        question, mode = self.arrangement.question, MODES[self.spec.mode]
+        question, spec, mode = self.arrangement.question, self.spec, MODES[self.spec.mode]
         try:
-            self.requests = mode.ask(question, build_prompt(question, self.spec, self.passages), self.spec)
-            self._read = lambda completions: mode.read(question, completions, self.spec)
+            self.requests = mode.ask(question, build_prompt(question, spec, self.passages), spec)
+            # Without `self`: an interview that holds itself is left to the garbage collector, prompt and all.
+            self._read = lambda completions: mode.read(question, completions, spec)
         except Exception as trouble:  # noqa: BLE001 - one question's trouble must not cost its batch
             self.fail("asked", trouble)
 
