@@ -143,6 +143,9 @@ class Settings(BaseSettings):
     #: Off: every message is a batch of its own.
     enable_batching: bool = True
     batch_size: int = Field(default=64, ge=1, le=8192, description="Questions that one generate call takes at most.")
+    batch_tokens: int = Field(
+        default=0, ge=0, description="Prompt tokens that one call takes at most; 0: as many as the questions have."
+    )
     batch_timeout: float = Field(default=0.5, ge=0, le=600, description="Seconds the oldest question waits at most.")
     batches_in_flight: int = Field(default=2, ge=1, le=64, description="Generate calls that overlap.")
     batch_deadline_s: float = Field(

@@ -8,6 +8,7 @@ once, and what is already queued is not sent again.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -143,7 +144,9 @@ def submit(planned: Plan, ledger: Ledger, broker: Broker, priority: Priority = P
         if counts.state is RunState.PAUSED:
             return Submitted(run, State.PAUSED, ledger.counts(run.run_id).todo, sent=0, messages=0)
         if new:
-            asked = (body.question_id for body in planned.survey.bodies)
+            asked: Iterable[str] = (body.question_id for body in planned.survey.bodies)
+            if run.spec.use_context_field:
+                asked = planned.survey.company.together(asked)
             messages = broker.publish(run, sender.passing(asked), priority)
             return Submitted(run, State.NEW, run.questions, run.questions, messages)
         unsettled = ledger.counts(run.run_id).todo

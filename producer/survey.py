@@ -16,6 +16,7 @@ from typing import Any
 
 from contract.errors import QuestionFileError, nearest
 from contract.question import Body, Question
+from producer.company import Company
 from producer.readers import QuestionFile, Row, Source, understand
 from producer.seen import Seen
 from producer.selection import EVERYTHING, Sampler, Selection
@@ -80,6 +81,7 @@ class Survey:
     digest: Digest
     #: The questions that are taken, in order.
     bodies: Spool
+    company: Company
 
     @property
     def source(self) -> Source:
@@ -186,7 +188,7 @@ def survey(source: Source, selection: Selection = EVERYTHING, *, skip_bad: bool 
     Raises QuestionFileError that lists the bad rows, unless `skip_bad`; and for a file without a good row.
     """
     inspector = Inspector(understand(source))
-    digest, spool = Digest(), Spool()
+    digest, spool, company = Digest(), Spool(), Company()
     wanted = _wanted(inspector, selection)
     sampler = Sampler(selection) if selection.sample else None
     try:
@@ -195,6 +197,7 @@ def survey(source: Source, selection: Selection = EVERYTHING, *, skip_bad: bool 
         else:
             for question in wanted:
                 spool.add(digest.add(question))
+                company.add(question)
     except QuestionFileError as fatal:
         if not inspector.rejected:
             raise
@@ -207,6 +210,7 @@ def survey(source: Source, selection: Selection = EVERYTHING, *, skip_bad: bool 
     if places is not None:
         for question in _sampled(inspector.file, selection, places):
             spool.add(digest.add(question))
+            company.add(question)
     return Survey(
         inspector.file,
         inspector.rows,
@@ -215,6 +219,7 @@ def survey(source: Source, selection: Selection = EVERYTHING, *, skip_bad: bool 
         inspector.repeated,
         digest,
         spool,
+        company,
     )
 
 

@@ -1,4 +1,4 @@
-"""How many passages a prompt has room for. The question itself is never cut.
+"""How many passages a prompt has room for, and how many questions a call. The question itself is never cut.
 
 Passages go from the lowest rank up, whole, until the prompt with the answer it asks for fits the model's context, and
 until they fit `max_context_tokens`. They stay in the item, marked as not shown.
@@ -13,10 +13,10 @@ from itertools import islice
 
 from contract.order import arrangements
 from contract.prompts import build_prompt
-from workers.engines.base import Engine, Request
+from workers.engines.base import Engine, Request, ScoreRequest
 from workers.scoring import MODES, Item
 
-__all__ = ["fitted"]
+__all__ = ["fitted", "in_calls"]
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +36,32 @@ def fitted(items: Sequence[Item], engine: Engine) -> list[Item]:
             if tokens and any(each.shown for each in done[place].passages)
         ]
     return done
+
+
+def in_calls(items: Sequence[Item], engine: Engine, most_tokens: int) -> Iterator[slice]:
+    """The parts of `items`, in order, whose prompts hold `most_tokens` together at most; one item at least each.
+
+    Counted is what is asked first: prompts with their continuations, passages included.
+    """
+    start = tokens = 0
+    for place, count in enumerate(_tokens(items, engine)):
+        if tokens and tokens + count > most_tokens:
+            yield slice(start, place)
+            start, tokens = place, 0
+        tokens += count
+    yield slice(start, len(items))
+
+
+def _tokens(items: Sequence[Item], engine: Engine) -> Iterator[int]:
+    texts = [
+        [text for request in _requests(item) for text in (request.prompt, *_continuations(request))] for item in items
+    ]
+    counts = iter(engine.count_tokens([text for of_item in texts for text in of_item]))
+    return (sum(islice(counts, len(of_item))) for of_item in texts)
+
+
+def _continuations(request: Request) -> Sequence[str]:
+    return request.continuations if isinstance(request, ScoreRequest) else ()
 
 
 def _capped(item: Item, engine: Engine) -> Item:

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
@@ -22,6 +22,7 @@ from contract.spec import Judge, RunSpec, Stage
 from contract.verdict import Failure, Outcome, Verdict
 from workers.aggregator import Batch, Held, Settlement
 from workers.attempts import one_line, pause_s, reason_of, too_many
+from workers.budget import in_calls
 from workers.engines.base import Engine
 from workers.events import BatchEvents
 from workers.pipeline import Item, Unforeseen, failed, no_judges, score_batch
@@ -371,14 +372,30 @@ class BatchScorer(BatchWork):
         return None
 
     def _together(self, batch: Batch, works: Sequence[Work]) -> Endings:
-        started_at = time.time()
         works, endings = self._with_passages(works)
-        verdicts = score_batch([work.item for work in works], self._engine, self._judge_engine) if works else []
+        for part in self._calls(works):
+            endings |= self._scored(batch, part)
+        return endings
+
+    def _scored(self, batch: Batch, works: Sequence[Work]) -> Endings:
+        """Ask `works` in one generate call and commit what came of it."""
+        started_at = time.time()
+        verdicts = score_batch([work.item for work in works], self._engine, self._judge_engine)
         heard = [Settled(work.held, work.attempts, verdict) for work, verdict in zip(works, verdicts, strict=True)]
-        endings |= self._commit(batch, [each for each in heard if not each.unforeseen], started_at)
+        endings = self._commit(batch, [each for each in heard if not each.unforeseen], started_at)
         for held, attempts, verdict in (each for each in heard if each.unforeseen):
             endings |= self._troubled(batch, held, verdict.question_id, attempts, one_line(str(verdict.error)))
         return endings
+
+    def _calls(self, works: Sequence[Work]) -> Iterator[Sequence[Work]]:
+        """`works` in the generate calls that they are asked by: a single one, unless their prompts are too long."""
+        if not works:
+            return
+        if not self._settings.batch_tokens:
+            yield works
+            return
+        for part in in_calls([work.item for work in works], self._engine, self._settings.batch_tokens):
+            yield works[part]
 
     def _with_passages(self, works: Sequence[Work]) -> tuple[list[Work], Endings]:
         """`works` with what was retrieved for them; a question that still wants passages goes back to get them."""

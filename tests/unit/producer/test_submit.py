@@ -15,7 +15,7 @@ from contract.settings import Settings
 from contract.verdict import Outcome, Verdict
 from producer.broker import MemoryBroker
 from producer.readers import Source
-from producer.runconfig import RunConfig
+from producer.runconfig import RagConfig, RunConfig
 from producer.selection import Selection
 from producer.submit import Plan, State, afresh, plan, submit
 from producer.survey import rejected_rows, survey, taken
@@ -159,6 +159,25 @@ def test_a_new_run_is_written_and_sent(five: Path, ledger: MemoryLedger, broker:
     assert done.run.run_id.startswith("questions-smollm2-135m-instruct-likelihood-")
     assert list(ledger.unsettled(done.run.run_id)) == ["q0", "q1", "q2", "q3", "q4"]
     assert [each[2] for each in broker.messages] == [["q0", "q1"], ["q2", "q3"], ["q4"]]
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_questions_about_one_text_are_sent_together_if_it_is_shown(
+    write_rows: WriteRows, ledger: MemoryLedger, broker: MemoryBroker, shown: bool
+) -> None:
+    texts = ["first text", None, "second text", "first text", None, "second text", "first text"]
+    rows = [
+        {"id": f"q{n}", "question": "q", "choices": ["a", "b"], "answer": "A", "context": text}
+        for n, text in enumerate(texts)
+    ]
+    path = write_rows(*rows)
+    config = RunConfig(rag=RagConfig(use_context_field=shown))
+
+    done = submit(plan(Source(path, path.name), config, Settings(), Selection()), ledger, broker)
+
+    together, as_they_stood = ["q0", "q3", "q6", "q1", "q2", "q5", "q4"], [f"q{n}" for n in range(7)]
+    assert [each for _, _, ids in broker.messages for each in ids] == (together if shown else as_they_stood)
+    assert [question.id for question, _ in ledger.results(done.run.run_id)] == as_they_stood
 
 
 def test_the_same_thing_again_resumes_and_sends_only_what_is_lost(

@@ -11,7 +11,7 @@ from contract.settings import load_settings
 from contract.spec import IndexKind, Mode, Retrieval, Sampling
 from contract.verdict import ContextSource, Outcome, Passage
 from tests.support import make_question, make_spec
-from workers.budget import fitted
+from workers.budget import fitted, in_calls
 from workers.engines.simulated import SimulatedEngine
 from workers.pipeline import score_batch
 from workers.scoring import Item
@@ -77,6 +77,22 @@ def test_an_engine_that_cannot_count_tokens_counts_bytes_so_that_no_passage_is_t
     from workers.engines.base import Engine
 
     assert Engine.count_tokens(engine(1), ["five ", "é"]) == [5, 2]
+
+
+@pytest.mark.parametrize(
+    ("most_tokens", "calls"),
+    [(10_000, [3]), (2, [1, 1, 1]), (65, [2, 1])],
+    ids=["room for all", "room for none", "room for two"],
+)
+def test_a_call_takes_as_many_questions_as_its_tokens_allow_and_one_at_least(
+    most_tokens: int, calls: list[int]
+) -> None:
+    shorts, long = [item(()), item(())], item()
+    assert 2 * words(shorts[0]) < words(long) < 65 < words(shorts[0]) + words(long) + 8, "choices have four words"
+    items = [*shorts, long]
+    parts = [items[part] for part in in_calls(items, engine(1000), most_tokens)]
+    assert [len(part) for part in parts] == calls
+    assert [each for part in parts for each in part] == items
 
 
 def test_the_verdict_tells_which_passages_were_shown_and_whether_one_of_them_answers() -> None:

@@ -92,6 +92,18 @@ def test_messages_are_acknowledged_once_their_verdicts_stand(books: MemoryLedger
     assert verdict.settled_at > 0
 
 
+def test_a_batch_of_long_prompts_is_asked_in_calls_whose_verdicts_stand_one_by_one(books: MemoryLedger) -> None:
+    settings = SETTINGS.model_copy(update={"batch_tokens": 25})
+    engine, standing = CountingEngine(), []
+    engine.dies_at = lambda _: bool(standing.append(books.counts(run.run_id).settled))  # type: ignore[func-returns-value]
+    run = open_run(books, make_questions(6))
+    scorer = BatchScorer(settings, books, engine, "w@host", nowhere)
+    scorer.run(batch_of(message(run, "q0", "q1", "q2", "q3", "q4", "q5")))
+    assert engine.calls == [2, 2, 2]
+    assert standing == [0, 2, 4]
+    assert books.counts(run.run_id).finished
+
+
 def test_settled_questions_are_not_asked_again(books: MemoryLedger, engine: CountingEngine) -> None:
     run = open_run(books, make_questions(4))
     score(books, engine, message(run, "q0", "q1"))

@@ -1,0 +1,159 @@
+"""What do shared prefixes save, and does the order in which questions are asked decide it?
+
+    python -m benchmarks.prefix_cache [--config DEPLOY] [--contexts N] [--each N] [--rounds N] [--out FOLDER]
+
+`order`: questions about `--contexts` texts, `--each` of them about one, by one worker's engine in batches of 16, with a
+prefix cache that holds a few of the texts. Once as a shuffled file has them, and once as `enqueue` sends them: those
+about one text together (`producer/company.py`).
+
+`warm-up`: the first 16 questions after a prefix that the engine has never seen (eight solved examples). Once all at
+once, and once with the first of them asked alone, so that the prefix lies in the cache when the others come.
+
+Both sides of a pair take turns; every round's prompts begin with its number, so that nothing of an earlier round is in
+the cache. Ratios are taken within a round, and the median over the rounds counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from benchmarks.asking import engine_of
+from benchmarks.record import add_out, print_table, write
+from contract.ledger import chunks
+from contract.question import Question
+from contract.settings import load_settings
+from contract.spec import RunSpec
+from producer.company import Company
+from producer.readers import Source
+from producer.runconfig import load_run_config
+from producer.survey import survey, taken
+from workers.engines.base import Engine
+from workers.pipeline import Item, score_batch
+from workers.tuning import marked
+
+BATCH = 16
+PASSAGES = 8
+#: Small enough that a few texts fill it, and as large as one context of the model.
+CACHE_BYTES = 48 * 1024**2
+DEMO = Path("demo")
+#: Asks the round's questions in that side's way: seconds, and the share of prefilled tokens that came from the cache.
+Side = Callable[[str], tuple[float, float]]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", type=Path, default=Path("configs/deploy/laptop.yaml"), help="deploy file")
+    parser.add_argument("--contexts", type=int, default=12, help="texts (12)")
+    parser.add_argument("--each", type=int, default=4, help="questions about each (4)")
+    parser.add_argument("--rounds", type=int, default=5)
+    add_out(parser)
+    options = parser.parse_args()
+    overrides = [f"vllm_args.kv_cache_memory_bytes={CACHE_BYTES}", "vllm_args.max_model_len=1024"]
+    settings = load_settings(options.config, overrides)
+    with engine_of(settings) as engine:
+        score(engine, [Item(each, asked("mode=letter")) for each in questions(4)])
+        rows = [
+            order(engine, options.contexts, options.each, options.rounds),
+            warm_up(engine, options.rounds),
+        ]
+        described = engine.describe()
+    print_table("prefix cache", [{key: value for key, value in row.items() if key != "rounds"} for row in rows])
+    command = f"python -m benchmarks.prefix_cache --contexts {options.contexts} --each {options.each}"
+    print(write("prefix_cache", f"{command} --rounds {options.rounds}", rows, folder=options.out, engine=described))
+    return 0
+
+
+def order(engine: Engine, contexts: int, each: int, rounds: int) -> dict[str, Any]:
+    """Shuffled against together."""
+    shuffled = about_texts(contexts, each)
+    company = Company()
+    for question in shuffled:
+        company.add(question)
+    by_id = {question.id: question for question in shuffled}
+    together = [by_id[name] for name in company.together(by_id)]
+    spec = asked("mode=letter", "rag.use_context_field=true")
+
+    def side(in_order: Sequence[Question], name: str) -> Side:
+        return lambda mark: score(engine, [Item(each, marked(spec, f"{name}, {mark}.")) for each in in_order])
+
+    sides = {"shuffled": side(shuffled, "Shuffled"), "together": side(together, "Together")}
+    return {"pair": "order", "questions": len(shuffled), **compared(sides, rounds)}
+
+
+def warm_up(engine: Engine, rounds: int) -> dict[str, Any]:
+    """All at once against the first one alone before."""
+    first = questions(BATCH)
+    spec = asked("mode=letter", "few_shot.k=8", f"few_shot.file={DEMO / 'examples.jsonl'}")
+
+    def at_once(mark: str) -> tuple[float, float]:
+        return score(engine, [Item(each, marked(spec, f"At once, {mark}.")) for each in first])
+
+    def warmed(mark: str) -> tuple[float, float]:
+        items = [Item(each, marked(spec, f"Warmed, {mark}.")) for each in first]
+        warming_s, _ = score(engine, items[:1])
+        rest_s, cached = score(engine, items[1:])
+        return warming_s + rest_s, cached
+
+    return {"pair": "warm-up", "questions": BATCH, **compared({"at once": at_once, "warmed": warmed}, rounds)}
+
+
+def compared(sides: Mapping[str, Side], rounds: int) -> dict[str, Any]:
+    """The two sides' medians, and how many times as fast the second one is."""
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    shares: dict[str, list[float]] = {name: [] for name in sides}
+    for number in range(rounds):
+        for name, ask in sides.items():
+            taken_s, cached = ask(f"round {number}")
+            seconds[name].append(taken_s)
+            shares[name].append(cached)
+            print(f"round {number}: {name} {taken_s:.2f} s, {cached:.0%} from the cache", file=sys.stderr)
+    first, second = sides
+    ratios = [one / other for one, other in zip(seconds[first], seconds[second], strict=True)]
+    found: dict[str, Any] = {f"{name}, s": statistics.median(each) for name, each in seconds.items()}
+    found |= {f"{name}, cached": statistics.median(each) for name, each in shares.items()}
+    return {**found, f"{second} to {first}": statistics.median(ratios), "rounds": [round(each, 3) for each in ratios]}
+
+
+def score(engine: Engine, asked_for: Sequence[Item]) -> tuple[float, float]:
+    """Seconds for all of them in batches, one after another, and the share of tokens from the cache."""
+    started = time.monotonic()
+    verdicts = [verdict for batch in chunks(asked_for, BATCH) for verdict in score_batch(batch, engine)]
+    seconds = time.monotonic() - started
+    return seconds, sum(each.cached_tokens for each in verdicts) / sum(each.prefill_tokens for each in verdicts)
+
+
+def about_texts(contexts: int, each: int) -> list[Question]:
+    """Demo questions, each with one of `contexts` texts made of the demo's corpus, in an order drawn by a seed."""
+    draw = random.Random(0)
+    corpus = [json.loads(line)["text"] for line in (DEMO / "corpus.jsonl").read_text().splitlines()]
+    texts = [" ".join(draw.sample(corpus, PASSAGES)) for _ in range(contexts)]
+    found = [
+        question.model_copy(update={"context": texts[place % contexts]})
+        for place, question in enumerate(questions(contexts * each))
+    ]
+    draw.shuffle(found)
+    return found
+
+
+def questions(count: int) -> list[Question]:
+    """The demo's first questions."""
+    path = DEMO / "questions.jsonl"
+    return list(islice(taken(survey(Source(path, path.name))), count))
+
+
+def asked(*overrides: str) -> RunSpec:
+    """How they are asked."""
+    return load_run_config(None, overrides).to_spec("0" * 64, "any")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
