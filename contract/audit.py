@@ -14,6 +14,7 @@ from contract.ledger import RedisLedger, Run, translating
 from contract.priority import Priority
 from contract.queue import held_question_ids, publish, queue_length, queued_question_ids
 from contract.sending import sole_sender_or_none
+from contract.sharing import at_rest
 
 __all__ = ["go_on", "heal", "looks_stalled", "missing", "send_missing"]
 
@@ -27,7 +28,8 @@ def missing(ledger: RedisLedger, run: Run) -> list[str]:
     accounted: set[str] = set()
     with translating(ledger.place):
         for queue in keys.route(run.spec):
-            accounted |= queued_question_ids(ledger.client, queue, run.run_id)
+            with at_rest(ledger, queue):
+                accounted |= queued_question_ids(ledger.client, queue, run.run_id)
         accounted |= held_question_ids(ledger.client, Fleet(ledger.client).names(), run.run_id)
     return [each for each in ledger.unsettled(run.run_id) if each not in accounted]
 

@@ -2,6 +2,7 @@
 
 mcqueue:runs                    sorted set  run id → creation time (s)
 mcqueue:open                    set         ids of runs that have unsettled questions and go on
+mcqueue:weights                 hash        run id → turns it gets where others get one; only what is not 1
 mcqueue:run:<id>:meta           string      Run as JSON; its absence means: purged, or never there
 mcqueue:run:<id>:questions      hash        question id → Question as JSON
 mcqueue:run:<id>:order          list        question ids as the file had them
@@ -21,6 +22,8 @@ mcqueue:wish:<name>             string      what a person asked of this worker: 
 mcqueue:restore:<name>          string      lock: who is putting this dead worker's messages back
 mcqueue:audit:<id>              string      lock: this run was just looked through for lost questions
 mcqueue:sending:<id>            string      lock: who is sending questions of this run
+mcqueue:levelled:<queue>        string      lock: this queue was just put into the order of turns
+mcqueue:moving:<queue>          string      lock: who is moving messages within this queue, or wants them to stay
 retrieve.<index>[\\x06\\x16<n>]   list        Celery messages for those who search that index (kombu's naming)
 score.<model>[\\x06\\x16<n>]      list        Celery messages by priority step (kombu's naming)
 unacked:<worker>                hash        delivery tag → message that this worker holds (kombu)
@@ -37,6 +40,8 @@ __all__ = [
     "audit_lock",
     "boots",
     "broker_lists",
+    "levelled",
+    "moving",
     "open_runs",
     "queue_of",
     "restore_lock",
@@ -48,6 +53,7 @@ __all__ = [
     "sending",
     "unacked",
     "unacked_options",
+    "weights",
     "wish",
     "worker",
     "workers",
@@ -111,6 +117,11 @@ def open_runs() -> str:
     return f"{PREFIX}:open"
 
 
+def weights() -> str:
+    """Hash of the runs whose weight is not 1."""
+    return f"{PREFIX}:weights"
+
+
 def workers() -> str:
     """Set of workers that may hold messages."""
     return f"{PREFIX}:workers"
@@ -139,6 +150,16 @@ def restore_lock(name: str) -> str:
 def audit_lock(run_id: str) -> str:
     """Lock that spaces the looks for what run `run_id` has in no message."""
     return f"{PREFIX}:audit:{run_id}"
+
+
+def levelled(queue: str) -> str:
+    """Lock that spaces the looks at whose turn it is in `queue`."""
+    return f"{PREFIX}:levelled:{queue}"
+
+
+def moving(queue: str) -> str:
+    """Lock around moving messages within `queue`, and around reading it where none may be missed."""
+    return f"{PREFIX}:moving:{queue}"
 
 
 def sending(run_id: str) -> str:

@@ -543,6 +543,7 @@ class RedisLedger(Ledger):
             pipeline.delete(*keys.run_keys(run_id).all())
             pipeline.zrem(keys.runs(), run_id)
             pipeline.srem(keys.open_runs(), run_id)
+            pipeline.hdel(keys.weights(), run_id)
             pipeline.execute()
 
     def _ids(self, run_id: str) -> Iterator[list[str]]:

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from contract import audit, keys
+from contract import audit, keys, sharing
 from contract.fleet import Fleet, WorkerRecord
 from contract.ledger import Ledger, RedisLedger, Run, chunks, translating
 from contract.priority import Priority
@@ -38,6 +38,12 @@ class Broker(Protocol):
 
     def looks_stalled(self, run: Run) -> bool:
         """Whether there are unsettled questions that no message can be carrying."""
+
+    def weigh(self, run_id: str, weight: int) -> None:
+        """Give the run so many turns where others of its queue and priority get one."""
+
+    def weight(self, run_id: str) -> int:
+        """How many turns the run gets where others get one."""
 
     def queue_length(self, queue: str) -> int:
         """Messages that wait on `queue`."""
@@ -83,6 +89,14 @@ class RedisBroker:
         """Whether there are unsettled questions that no message can be carrying."""
         return audit.looks_stalled(self._ledger, run)
 
+    def weigh(self, run_id: str, weight: int) -> None:
+        """Give the run so many turns where others of its queue and priority get one."""
+        sharing.weigh(self._ledger, run_id, weight)
+
+    def weight(self, run_id: str) -> int:
+        """How many turns the run gets where others get one."""
+        return sharing.weight_of(self._ledger, run_id)
+
     def queue_length(self, queue: str) -> int:
         """Messages that wait on `queue`."""
         with translating(self._settings.redis_place):
@@ -111,6 +125,7 @@ class MemoryBroker:
     #: (queue, run id, question ids), most urgent first.
     messages: list[tuple[str, str, list[str]]] = field(default_factory=list)
     live: list[WorkerRecord] = field(default_factory=list)
+    weights: dict[str, int] = field(default_factory=dict)
 
     def publish(self, run: Run, question_ids: Iterable[str], priority: Priority) -> int:
         """Put the questions into messages; return their number."""
@@ -144,6 +159,14 @@ class MemoryBroker:
         """Whether there are unsettled questions and no message."""
         counts = self.ledger.counts(run.run_id)
         return not any(map(self.queue_length, keys.route(run.spec))) and counts.todo > 0 and not counts.halted
+
+    def weigh(self, run_id: str, weight: int) -> None:
+        """Note it: nobody takes turns here."""
+        self.weights[run_id] = weight
+
+    def weight(self, run_id: str) -> int:
+        """What was noted."""
+        return self.weights.get(run_id, 1)
 
     def queue_length(self, queue: str) -> int:
         """Messages that wait on `queue`."""

@@ -11,7 +11,7 @@ from contract import logs
 from contract.settings import PREFIX
 from producer.columns import iso
 from producer.compare import compare
-from producer.control import cancel, pause, purge, requeue, resume
+from producer.control import cancel, pause, purge, requeue, resume, weight
 from producer.enqueue import enqueue
 from producer.finish import export_and_tell, finish, stay, tell
 from producer.formats import FORMATS
@@ -53,7 +53,7 @@ def main(ctx: click.Context, redis: str | None, deploy: Path | None) -> None:
     ctx.call_on_close(session.close)
 
 
-for command in (enqueue, inspect, compare, report, index, pause, resume, cancel, requeue, purge, serve):
+for command in (enqueue, inspect, compare, report, index, pause, resume, cancel, requeue, weight, purge, serve):
     main.add_command(command)
 
 

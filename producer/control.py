@@ -1,4 +1,4 @@
-"""Commands that steer a run under way: pause, resume, cancel, requeue, purge.
+"""Commands that steer a run under way: pause, resume, cancel, requeue, weight, purge.
 
 Each may be repeated, and all are safe beside running workers.
 """
@@ -11,11 +11,11 @@ import click
 
 from contract.errors import InputError
 from contract.ledger import Run, RunState, halted
-from producer.options import priority_option, run_argument, to_priority
+from producer.options import priority_option, run_argument, to_priority, to_weight
 from producer.present import number
 from producer.session import Session
 
-__all__ = ["cancel", "pause", "purge", "requeue", "resume"]
+__all__ = ["cancel", "pause", "purge", "requeue", "resume", "weight"]
 
 
 @click.command()
@@ -81,6 +81,17 @@ def requeue(session: Session, run_name: str, failed: bool, priority: str) -> Non
         questions, messages = session.broker.send_missing(run, to_priority(priority))
     taken_back = f"{number(reopened, 'failed verdict')} taken back; " if failed else ""
     click.echo(f"{run.run_id}: {taken_back}{_sent(questions, messages)}")
+
+
+@click.command()
+@run_argument(required=True)
+@click.argument("turns", type=to_weight)
+@click.pass_obj
+def weight(session: Session, run_name: str, turns: int) -> None:
+    """Give RUN so many TURNS where other runs of its queue and priority get one."""
+    run = session.run(run_name)
+    session.broker.weigh(run.run_id, turns)
+    click.echo(f"{run.run_id}: weight {turns}")
 
 
 def _sent(questions: int, messages: int) -> str:

@@ -14,7 +14,7 @@ from contract.prompts import prompts_of, wants_passages
 from contract.verdict import Passage
 from producer.export import write_rejected
 from producer.finish import finish
-from producer.options import as_json, folder, note, priority_option, to_priority
+from producer.options import as_json, folder, note, priority_option, to_priority, to_weight
 from producer.present import Lines, echo_json, echo_lines, number, queue_lines, queues_json, workers_line
 from producer.readers import opened
 from producer.reading import how_to_read, read_line, reading_options, selection_of, selection_options
@@ -35,6 +35,7 @@ class _How:
     """The options that say what happens after the file was read."""
 
     priority: Priority
+    weight: int | None
     fresh: bool
     dry_run: bool
     watch: bool
@@ -51,6 +52,9 @@ _AGAIN = {State.RESUMED: "resumed", State.REVIVED: "was cancelled, goes on"}
 @click.option("--set", "overrides", multiple=True, metavar="NAME=VALUE", help="Lay one value over the configuration.")
 @click.option("--run", "name", default="", metavar="NAME", help="What the run is called instead of file, model, mode.")
 @priority_option
+@click.option(
+    "--weight", type=to_weight, help="Turns beside other runs of its priority, which get one each [default: 1]."
+)
 @reading_options
 @selection_options
 @click.option("--no-rag", is_flag=True, help="Retrieve nothing, whatever the configuration says: closed book.")
@@ -95,7 +99,7 @@ def _carry_out(planned: Plan, session: Session, how: _How) -> None:
     if planned.survey.rejected:
         rejected = write_rejected(rejected_rows(planned.survey), how.out / planned.run_id)
     note(f"{number(planned.survey.digest.count, 'question')} checked; writing to {session.settings.redis_place}")
-    done = submit(planned, session.ledger, session.broker, how.priority)
+    done = submit(planned, session.ledger, session.broker, how.priority, how.weight)
     if not (how.as_json and how.watch):
         _echo(planned, done, session, how, rejected)
     if how.watch:

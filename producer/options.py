@@ -15,6 +15,7 @@ from rich.console import Console
 
 from contract.errors import McqueueError
 from contract.priority import Priority
+from contract.sharing import MOST_WEIGHT
 from producer.harmless import for_terminal
 
 __all__ = [
@@ -29,8 +30,11 @@ __all__ = [
     "progress_console",
     "run_argument",
     "to_priority",
+    "to_weight",
 ]
 
+#: What a run's weight may be.
+to_weight = click.IntRange(1, MOST_WEIGHT)
 SOME_FAILED = 3
 CANCELLED = 4
 INTERRUPTED = 130

@@ -142,6 +142,8 @@ def status_json(run: Run, counts: Counts, broker: Broker) -> dict[str, Any]:
         **Tally.of_counts(counts).to_json(),
         "finished": counts.finished,
         "chance": round(run.chance, 6),
+        "priority": run.priority.name.lower(),
+        "weight": broker.weight(run.run_id),
         "queues": queues_json(run, broker),
         "workers": [each.model_dump(mode="json", exclude={"engine"}) for each in _workers(run, broker)],
     }
@@ -157,9 +159,11 @@ def status_lines(run: Run, counts: Counts, broker: Broker) -> Lines:
         ("asked", f"{run.source} · {asked}"),
         ("settled", f"{counts.settled:,} of {counts.total:,} ({100 * counts.settled / counts.total:.1f} %)"),
     ]
+    weight = broker.weight(run.run_id)
     return [
         *lines,
         *queue_lines(run, broker),
+        *([("weight", f"{weight}: so many turns where other runs get one")] if weight > 1 else []),
         ("workers", workers_line(run, counts.finished, broker)),
     ]
 

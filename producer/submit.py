@@ -128,14 +128,23 @@ def afresh(planned: Plan, ledger: Ledger) -> Plan:
     return planned
 
 
-def submit(planned: Plan, ledger: Ledger, broker: Broker, priority: Priority = Priority.NORMAL) -> Submitted:
+def submit(
+    planned: Plan,
+    ledger: Ledger,
+    broker: Broker,
+    priority: Priority = Priority.NORMAL,
+    weight: int | None = None,
+) -> Submitted:
     """Write what the ledger lacks of the run, and send what the queue lacks of it.
 
+    `weight` is how many turns it gets where others get one; None: what it was, 1 for a new run.
     Another producer or a worker that is sending the same run is waited for.
     """
     run = planned.run(priority)
     with broker.sole_sender(run.run_id) as sender:
         new = ledger.open_run(run)
+        if weight is not None:
+            broker.weigh(run.run_id, weight)
         counts = ledger.counts(run.run_id)
         if counts.finished:
             return Submitted(run, State.SETTLED, unsettled=0, sent=0, messages=0)

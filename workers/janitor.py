@@ -1,4 +1,5 @@
-"""What every worker does on the side: beat, put dead workers' messages back, and look for what the broker lost.
+"""What every worker does on the side: beat, put dead workers' messages back, look for what the broker lost, and see
+that runs share their queue.
 
 Every worker does it for all, so it works whether workers were launched together, by hand, or on other hosts. Heart and
 janitor are two threads, because a long audit must not look like death.
@@ -8,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from celery import Celery
 
@@ -19,6 +21,7 @@ from contract.fleet import Fleet, Wish, WorkerRecord, WorkerState
 from contract.ledger import RedisLedger, Run
 from contract.queue import restore_held
 from contract.settings import Settings
+from contract.sharing import level_if_due
 
 __all__ = ["Heart", "Janitor"]
 
@@ -94,7 +97,7 @@ class Heart(_Rounds):
 
 
 class Janitor(_Rounds):
-    """Looks after the messages of the dead, and after those that nobody has any more."""
+    """Looks after the messages of the dead, after those that nobody has any more, and after whose turn it is."""
 
     def __init__(self, settings: Settings, app: Celery, worker: str, queue: str) -> None:
         super().__init__("janitor")
@@ -109,12 +112,12 @@ class Janitor(_Rounds):
         self._stalled: set[str] = set()
 
     def round(self) -> None:
-        """Restore and audit."""
+        """Restore, and look."""
         restored = sum([self._restore(name) for name in self._fleet.dead()])
         if self._restore_own.is_set():
             restored += restore_held(self._settings, self._worker)
             self._restore_own.clear()  # only now: where Redis is still away, the next round tries again
-        self.audit(thoroughly=restored > 0)
+        self.look(thoroughly=restored > 0)
 
     def restore_own_soon(self) -> None:
         """Put back, in the next round, all that stands in this worker's own books.
@@ -124,16 +127,31 @@ class Janitor(_Rounds):
         """
         self._restore_own.set()
 
-    def audit(self, *, thoroughly: bool) -> None:
-        """Send again what is in no message: by a full look after a worker died, else where a run is stalled."""
-        stalled: set[str] = set()
+    def look(self, *, thoroughly: bool) -> None:
+        """Send again what is in no message, and see that the runs of this queue take turns.
+
+        `thoroughly` looks for lost messages everywhere, as after a worker died; else only where a run is stalled.
+        """
+        here = self._open_runs_here()
+        self._audit(here, thoroughly=thoroughly)
+        if len(here) > 1:
+            level_if_due(self._ledger, self._queue)
+
+    def _open_runs_here(self) -> list[Run]:
+        """Runs that go through this worker's queue and are not settled."""
+        found: list[Run] = []
         for run_id in self._ledger.open_runs():
-            try:
+            with _skipping(run_id):
                 run = self._ledger.run(run_id)
-                if self._queue in keys.route(run.spec) and self._needs_healing(run, thoroughly, stalled):
+                found += [run] if self._queue in keys.route(run.spec) else []
+        return found
+
+    def _audit(self, runs: Iterable[Run], *, thoroughly: bool) -> None:
+        stalled: set[str] = set()
+        for run in runs:
+            with _skipping(run.run_id):
+                if self._needs_healing(run, thoroughly, stalled):
                     self._heal(run)
-            except Exception as trouble:  # noqa: BLE001 - a run that this version cannot read is not the others' trouble
-                log.warning("run %s: audit skipped: %s: %s", run_id, type(trouble).__name__, trouble)
         self._stalled = stalled
 
     def _restore(self, name: str) -> int:
@@ -158,3 +176,12 @@ class Janitor(_Rounds):
         questions, messages = heal(self._ledger, self._app, run, self._settings.question_batch_size)
         if questions:
             log.warning("run %s: %d questions were in no message; sent again in %d", run.run_id, questions, messages)
+
+
+@contextmanager
+def _skipping(run_id: str) -> Iterator[None]:
+    """A run that this version cannot read, or that fails otherwise, is not the others' trouble."""
+    try:
+        yield
+    except Exception as trouble:  # noqa: BLE001 - whatever it is
+        log.warning("run %s: audit skipped: %s: %s", run_id, type(trouble).__name__, trouble)

@@ -108,7 +108,7 @@ class Worker:
         messages = restore_held(self._settings, self.name)
         if messages:
             log.warning("an earlier worker of this name held %d messages; they are back on the queue", messages)
-        self._janitor.audit(thoroughly=had_predecessor)
+        self._janitor.look(thoroughly=had_predecessor)
         self._janitor.start()
         started = time.monotonic()
         self._job.start()

@@ -36,6 +36,7 @@ CONTRACT_ORDER = (
     "fleet",
     "metrics",
     "sending",
+    "sharing",
     "audit",
 )
 #: Standing beside the order: it says nothing of questions, and imports nothing of ours.

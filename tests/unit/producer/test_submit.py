@@ -238,6 +238,16 @@ def test_a_priority_reaches_the_messages(five: Path, ledger: MemoryLedger, broke
     assert broker.messages[0][1] == urgent.run.run_id
 
 
+def test_a_weight_is_kept_beside_the_run_and_is_no_part_of_what_is_asked(
+    five: Path, ledger: MemoryLedger, broker: MemoryBroker
+) -> None:
+    run_id = submit(planned(five), ledger, broker).run.run_id
+    assert broker.weight(run_id) == 1
+    assert submit(planned(five), ledger, broker, weight=3).run.run_id == run_id
+    assert submit(planned(five), ledger, broker).run.run_id == run_id
+    assert broker.weight(run_id) == 3
+
+
 @pytest.mark.parametrize("rewrite", [("Question 0?", "Question zero?"), ('"answer": "B"', '"answer": "Z"')])
 def test_what_was_checked_is_what_is_asked_although_the_file_changed_meanwhile(
     five: Path, ledger: MemoryLedger, broker: MemoryBroker, rewrite: tuple[str, str]

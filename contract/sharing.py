@@ -1,0 +1,136 @@
+"""How the runs of one queue and priority share its workers: by turns, in questions, in proportion to their weights.
+
+A broker list is first in, first out: a short run sent behind a long one would wait for all of it. So the workers'
+janitors put the list into the order of turns now and then (`lua/level.lua`), where the messages lie: it stays the one
+list that Celery knows, and every step is atomic, so that nothing is lost wherever it ends.
+
+No step looks at more than `AT_ONCE` messages, for as long the server answers nobody else. A longer list is turned past
+its head, step by step, and the head keeps the messages whose turn comes first: fair is what is taken next, and the
+head is filled again before it is used up.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import cast
+
+import redis
+from redis.commands.core import Script
+from redis.exceptions import LockError
+from redis.lock import Lock
+
+from contract import keys
+from contract.fleet import LEASE_S, Fleet
+from contract.ledger import RedisLedger, lua, translating
+
+__all__ = ["MOST_WEIGHT", "at_rest", "level", "level_if_due", "weigh", "weight_of"]
+
+#: A run of weight 1 beside one of this weight still gets a turn in every `FRONT` messages.
+MOST_WEIGHT = 100
+#: Messages of a step: some 15 ms of the server's time.
+AT_ONCE = 3000
+#: Messages at the head of a longer list that are in order after it was turned.
+HEAD = 1500
+#: As long as the first ones come from every run that is further behind, the head is good.
+FRONT = 300
+#: A queue is looked at every so many seconds at most, and so rarely that it takes a tenth of the server's time at most.
+EVERY_S = 1.5
+SERVER_SHARE = 0.1
+
+
+def weigh(ledger: RedisLedger, run_id: str, weight: int) -> None:
+    """Give the run `weight` turns where others get one. Takes effect at the janitors' next look."""
+    with translating(ledger.place):
+        if weight == 1:
+            ledger.client.hdel(keys.weights(), run_id)
+        else:
+            ledger.client.hset(keys.weights(), run_id, str(weight))
+
+
+def weight_of(ledger: RedisLedger, run_id: str) -> int:
+    """The run's weight."""
+    with translating(ledger.place):
+        return int(cast("str | None", ledger.client.hget(keys.weights(), run_id)) or 1)
+
+
+def level_if_due(ledger: RedisLedger, queue: str) -> None:
+    """Put the lists of `queue` into the order of turns, unless somebody did lately. Raises LedgerError."""
+    if not Fleet(ledger.client, ledger.place).claim(keys.levelled(queue)):
+        return
+    started = time.monotonic()
+    level(ledger, queue)
+    took_s = time.monotonic() - started
+    with translating(ledger.place):
+        ledger.client.pexpire(keys.levelled(queue), round(1000 * max(EVERY_S, took_s / SERVER_SHARE)))
+
+
+def level(ledger: RedisLedger, queue: str) -> None:
+    """Put the lists of `queue` into the order of turns, long ones at their head; not while they are `at_rest`.
+
+    Raises LedgerError.
+    """
+    lock = _moving(ledger, queue)
+    with translating(ledger.place):
+        if lock.acquire(blocking=False):
+            with _released(lock):
+                for name in keys.broker_lists(queue):
+                    _Leveller(ledger.client, name).level()
+
+
+@contextmanager
+def at_rest(ledger: RedisLedger, queue: str) -> Iterator[None]:
+    """No message changes its place within `queue` meanwhile, so that who reads it in pieces misses none.
+
+    For ten seconds: a read that takes longer may miss some after all. Raises LedgerError.
+    """
+    lock = _moving(ledger, queue)
+    with translating(ledger.place):
+        lock.acquire()
+        with _released(lock):
+            yield
+
+
+def _moving(ledger: RedisLedger, queue: str) -> Lock:
+    return Lock(ledger.client, keys.moving(queue), timeout=LEASE_S, sleep=0.02)
+
+
+@contextmanager
+def _released(lock: Lock) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        with suppress(LockError, redis.RedisError):  # then it runs out
+            lock.release()
+
+
+class _Leveller:
+    def __init__(self, client: redis.Redis, name: str) -> None:
+        self._client = client
+        self._name = name
+        self._script: Script = lua(client, "level")
+
+    def level(self) -> None:
+        length = self._client.llen(self._name)
+        if length > 1:
+            self._deal(AT_ONCE)
+        if length > AT_ONCE and self._head_lacks_a_run(length):
+            for _ in range(HEAD, length, AT_ONCE - HEAD):
+                self._deal(HEAD)
+
+    def _head_lacks_a_run(self, length: int) -> bool:
+        in_front = self._runs(0, FRONT)
+        return any(self._runs(first, AT_ONCE) - in_front for first in range(AT_ONCE, length, AT_ONCE))
+
+    def _runs(self, first: int, count: int) -> set[str]:
+        """Open runs that have one of the `count` messages after the `first`."""
+        return self._call(first, count, 0)
+
+    def _deal(self, in_front: int) -> None:
+        """Put the first messages in order, keep as many in front and move the others of them to the end."""
+        self._call(0, AT_ONCE, in_front)
+
+    def _call(self, *arguments: int) -> set[str]:
+        books = [self._name, keys.open_runs(), keys.weights()]
+        return set(cast("list[str]", self._script(books, list(arguments))))

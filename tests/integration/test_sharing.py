@@ -1,0 +1,317 @@
+"""Runs share a queue: by turns, in questions, by weight; and nothing is lost where messages change their places."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import pytest
+from celery import Celery
+from click.testing import CliRunner
+
+from contract import RedisLedger, Run, Settings, Verdict, keys, sharing
+from contract.ledger import RunState
+from contract.priority import Priority
+from contract.queue import make_celery, publish
+from producer.cli import main
+from tests.integration.test_queue import messages_in
+from tests.support import ROOT, SIMULATED_MODEL, make_questions, open_run, wait_until, worker
+
+QUEUE = keys.score_queue(SIMULATED_MODEL)
+LIST = keys.broker_lists(QUEUE)[2]
+
+#: Levels a queue without an end, in small steps, and is killed.
+LEVELS = """
+import sys
+from contract import RedisLedger, load_settings, sharing
+sharing.AT_ONCE, sharing.HEAD, sharing.FRONT = 40, 20, 4
+ledger = RedisLedger.connect(load_settings(None, []))
+print("begins", flush=True)
+while True:
+    sharing._Leveller(ledger.client, sys.argv[1]).level()
+    ledger.client.lmove(sys.argv[1], sys.argv[1], "RIGHT", "LEFT")
+"""
+
+
+@pytest.fixture
+def app(settings: Settings) -> Celery:
+    return make_celery(settings)
+
+
+def sent(
+    app: Celery,
+    ledger: RedisLedger,
+    name: str,
+    questions: int,
+    size: int = 4,
+    weight: int = 1,
+    priority: Priority = Priority.NORMAL,
+) -> Run:
+    """A run called `name` whose questions are on the queue in messages of `size`."""
+    run = open_run(ledger, make_questions(questions), name=name)
+    sharing.weigh(ledger, run.run_id, weight)
+    publish(app, QUEUE, run.run_id, ledger.unsettled(run.run_id), size, priority)
+    return run
+
+
+def turns(ledger: RedisLedger, count: int | None = None) -> str:
+    """Whose messages are taken next: the first letters of their runs."""
+    return "".join(message.run_id[0] for message in messages_in(ledger.client, LIST)[:count])
+
+
+def take(ledger: RedisLedger, count: int) -> None:
+    """Messages leave the queue as workers take them."""
+    ledger.client.rpop(LIST, count)
+
+
+def verdicts(ledger: RedisLedger, run: Run) -> list[Verdict]:
+    return [verdict for _, verdict in ledger.results(run.run_id) if verdict is not None]
+
+
+# The order of turns
+
+
+def test_runs_take_turns_and_the_one_that_came_first_begins(app: Celery, redis_ledger: RedisLedger) -> None:
+    for name, questions in (("a", 24), ("b", 8), ("c", 16)):
+        sent(app, redis_ledger, name, questions)
+    assert turns(redis_ledger) == "aaaaaabbcccc"
+    sharing.level(redis_ledger, QUEUE)
+    assert turns(redis_ledger) == "abcabcacacaa"
+
+
+def test_turns_are_counted_in_questions_not_in_messages(app: Celery, redis_ledger: RedisLedger) -> None:
+    sent(app, redis_ledger, "large", 64, size=16)
+    sent(app, redis_ledger, "small", 32, size=4)
+    sharing.level(redis_ledger, QUEUE)
+    assert turns(redis_ledger) == "lsssslssssll"
+
+
+def test_a_run_of_weight_three_gets_three_turns_where_another_gets_one(app: Celery, redis_ledger: RedisLedger) -> None:
+    sent(app, redis_ledger, "light", 80)
+    sent(app, redis_ledger, "heavy", 240, weight=3)
+    sharing.level(redis_ledger, QUEUE)
+    assert Counter(turns(redis_ledger, 40)) == {"h": 30, "l": 10}
+
+
+@pytest.mark.parametrize("weights", [(1, 1), (1, 3), (5, 2)])
+def test_however_often_a_list_is_levelled_while_it_is_taken_from_the_shares_are_kept(
+    app: Celery, redis_ledger: RedisLedger, weights: tuple[int, int]
+) -> None:
+    draw = random.Random(1)
+    for name, weight in zip("ab", weights, strict=True):
+        sent(app, redis_ledger, name, 4 * 200, weight=weight)
+    taken = ""
+    while len(taken) < 210:
+        sharing.level(redis_ledger, QUEUE)
+        count = draw.randint(1, 3)
+        taken += turns(redis_ledger, count)
+        take(redis_ledger, count)
+    share = Counter(taken[:210])["a"] / 210
+    assert share == pytest.approx(weights[0] / sum(weights), abs=0.02)
+
+
+def test_a_list_that_is_in_order_is_left_alone(app: Celery, redis_ledger: RedisLedger) -> None:
+    sent(app, redis_ledger, "a", 40)
+    sent(app, redis_ledger, "b", 400, weight=3)
+    sharing.level(redis_ledger, QUEUE)
+    take(redis_ledger, 7)
+    before = redis_ledger.client.lrange(LIST, 0, -1)
+    sharing.level(redis_ledger, QUEUE)
+    assert redis_ledger.client.lrange(LIST, 0, -1) == before
+
+
+def test_a_changed_weight_changes_the_order(app: Celery, redis_ledger: RedisLedger) -> None:
+    run = sent(app, redis_ledger, "a", 80)
+    sent(app, redis_ledger, "b", 80)
+    sharing.level(redis_ledger, QUEUE)
+    assert turns(redis_ledger, 8) == "abababab"
+    sharing.weigh(redis_ledger, run.run_id, 3)
+    sharing.level(redis_ledger, QUEUE)
+    assert Counter(turns(redis_ledger, 8)) == {"a": 6, "b": 2}
+
+
+@pytest.mark.parametrize("state", [RunState.PAUSED, RunState.CANCELLED])
+def test_a_halted_run_takes_no_turn_that_another_wants(app: Celery, redis_ledger: RedisLedger, state: RunState) -> None:
+    halted = sent(app, redis_ledger, "halted", 16)
+    for name in ("a", "b"):
+        sent(app, redis_ledger, name, 8)
+    redis_ledger.halt(halted.run_id, state)
+    sharing.level(redis_ledger, QUEUE)
+    assert turns(redis_ledger) == "ababhhhh"
+
+
+def test_a_purged_runs_messages_wait_behind_the_others_and_its_weight_is_forgotten(
+    app: Celery, redis_ledger: RedisLedger
+) -> None:
+    gone = sent(app, redis_ledger, "gone", 8, weight=7)
+    sent(app, redis_ledger, "a", 8)
+    redis_ledger.purge(gone.run_id)
+    sharing.level(redis_ledger, QUEUE)
+    assert turns(redis_ledger) == "aagg"
+    assert sharing.weight_of(redis_ledger, gone.run_id) == 1
+
+
+def test_rubbish_in_the_list_stays_in_it_and_is_taken_first(app: Celery, redis_ledger: RedisLedger) -> None:
+    sent(app, redis_ledger, "a", 40)
+    sent(app, redis_ledger, "b", 8)
+    rubbish = ["", "no message", '"argsrepr": "', '"argsrepr": "x: 1 questions']
+    redis_ledger.client.lpush(LIST, *rubbish)
+    sharing.level(redis_ledger, QUEUE)
+    assert redis_ledger.client.lrange(LIST, -4, -1) == rubbish[::-1]
+    assert redis_ledger.client.llen(LIST) == 16
+
+
+def test_each_priority_is_ordered_by_itself(app: Celery, redis_ledger: RedisLedger) -> None:
+    for name, priority in (("a", Priority.LOW), ("b", Priority.LOW), ("c", Priority.HIGH)):
+        sent(app, redis_ledger, name, 8, priority=priority)
+    sharing.level(redis_ledger, QUEUE)
+    lists = keys.broker_lists(QUEUE)
+    orders = ["".join(each.run_id[0] for each in messages_in(redis_ledger.client, name)) for name in lists]
+    assert orders == ["cc", "", "", "abab"]
+
+
+# Long lists
+
+
+@pytest.fixture
+def short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is long for these tests is quickly made."""
+    for name, messages in (("AT_ONCE", 40), ("HEAD", 20), ("FRONT", 4)):
+        monkeypatch.setattr(sharing, name, messages)
+
+
+@pytest.mark.usefixtures("short_steps")
+def test_in_a_long_list_the_head_is_shared_by_all_runs_wherever_they_lie(
+    app: Celery, redis_ledger: RedisLedger
+) -> None:
+    for name, questions in (("a", 800), ("b", 400), ("c", 8), ("d", 400)):
+        sent(app, redis_ledger, name, questions)
+    before = Counter(cast("list[str]", redis_ledger.client.lrange(LIST, 0, -1)))
+    sharing.level(redis_ledger, QUEUE)
+    assert turns(redis_ledger, 20) == "abcdabcdabdabdabdabd"
+    assert Counter(cast("list[str]", redis_ledger.client.lrange(LIST, 0, -1))) == before
+
+
+@pytest.mark.usefixtures("short_steps")
+def test_the_head_of_a_long_list_is_filled_again_as_it_is_used_up(app: Celery, redis_ledger: RedisLedger) -> None:
+    for name in "abc":
+        sent(app, redis_ledger, name, 800)
+    taken = ""
+    while len(taken) < 300:
+        sharing.level(redis_ledger, QUEUE)
+        taken += turns(redis_ledger, 10)
+        take(redis_ledger, 10)
+    for first in range(0, 300, 30):
+        assert max(Counter(taken[first : first + 30]).values()) <= 12
+
+
+def test_who_reads_the_list_in_pieces_is_not_deceived(app: Celery, redis_ledger: RedisLedger) -> None:
+    for name in "ab":
+        sent(app, redis_ledger, name, 40)
+    with sharing.at_rest(redis_ledger, QUEUE):
+        sharing.level(redis_ledger, QUEUE)
+        assert turns(redis_ledger) == 10 * "a" + 10 * "b"
+    sharing.level(redis_ledger, QUEUE)
+    assert turns(redis_ledger) == 10 * "ab"
+
+
+def test_killed_at_any_moment_it_loses_nothing_and_doubles_nothing(app: Celery, redis_ledger: RedisLedger) -> None:
+    draw = random.Random(7)
+    for name in "abc":
+        sent(app, redis_ledger, name, 1200)
+    before = Counter(cast("list[str]", redis_ledger.client.lrange(LIST, 0, -1)))
+    for _ in range(8):
+        with subprocess.Popen(
+            [sys.executable, "-c", LEVELS, LIST], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        ) as leveller:
+            assert leveller.stdout is not None
+            assert leveller.stdout.readline() == "begins\n"
+            time.sleep(draw.uniform(0, 0.1))  # the moment at which it dies
+            leveller.kill()
+        assert Counter(cast("list[str]", redis_ledger.client.lrange(LIST, 0, -1))) == before
+
+
+# With workers
+
+
+def wait_finished(ledger: RedisLedger, *runs: Run) -> None:
+    for run in runs:
+        wait_until(lambda run=run: ledger.counts(run.run_id).finished, f"{run.run_id} to finish")  # type: ignore[misc]
+
+
+def settled_in_order(ledger: RedisLedger, runs: Sequence[Run]) -> str:
+    """First letters of the runs of all verdicts, as they were settled."""
+    found = [(verdict.settled_at, run.run_id[0]) for run in runs for verdict in verdicts(ledger, run)]
+    return "".join(letter for _, letter in sorted(found))
+
+
+def test_a_short_run_behind_a_long_one_ends_after_about_twice_its_own_time(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    long, short = sent(app, redis_ledger, "long", 2000), sent(app, redis_ledger, "short", 160)
+    with worker(tmp_path / "log", batch_size=8, simulated={"call_ms": 40}):
+        wait_finished(redis_ledger, short)
+        # Its own 160, as many of the other, and what the worker had taken and committed around it.
+        assert redis_ledger.counts(long.run_id).settled < 160 + 100
+
+
+def test_a_run_that_comes_while_others_are_under_way_gets_its_turns_soon(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    long = sent(app, redis_ledger, "long", 4000)
+    with worker(tmp_path / "log", batch_size=8, simulated={"call_ms": 50}):
+        wait_until(lambda: redis_ledger.counts(long.run_id).settled > 0, "the long run to begin")
+        short = sent(app, redis_ledger, "short", 40)
+        wait_finished(redis_ledger, short)
+        assert redis_ledger.counts(long.run_id).settled < 2000
+
+
+def test_three_runs_on_two_workers_go_on_by_their_weights(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    runs = [sent(app, redis_ledger, name, 400, weight=weight) for name, weight in (("a", 1), ("b", 1), ("c", 3))]
+    with (
+        worker(tmp_path / "w0", batch_size=8, simulated={"call_ms": 40}),
+        worker(tmp_path / "w1", name="w1", batch_size=8, simulated={"call_ms": 40}),
+    ):
+        wait_finished(redis_ledger, *runs)
+    shares = Counter(settled_in_order(redis_ledger, runs)[100:500])
+    assert {name: pytest.approx(share, abs=40) for name, share in (("a", 80), ("b", 80), ("c", 240))} == shares
+
+
+def test_a_worker_killed_while_runs_take_turns_costs_no_question(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    runs = [sent(app, redis_ledger, name, 300) for name in "ab"]
+    with worker(tmp_path / "first", batch_size=8, simulated={"call_ms": 40}) as first:
+        wait_until(lambda: redis_ledger.counts(runs[1].run_id).settled >= 40, "a part of the second run")
+        first.kill()
+        first.wait()
+    with worker(tmp_path / "second", batch_size=8):
+        wait_finished(redis_ledger, *runs)
+    for run in runs:
+        assert redis_ledger.counts(run.run_id).settled == len(verdicts(redis_ledger, run)) == 300
+
+
+# From the command line
+
+
+def test_a_weight_is_given_with_a_run_seen_in_its_status_and_changed(redis_url: str, tmp_path: Path) -> None:
+    def said(*words: str) -> str:
+        result = CliRunner().invoke(main, ["--redis", redis_url, *words])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    file = tmp_path / "q.jsonl"
+    file.write_text('{"id": "q", "question": "1 + 1?", "choices": ["1", "2"], "answer": "B"}\n')
+    said("enqueue", str(file), "--weight", "3")
+    assert "3: so many turns where other runs get one" in said("status")
+    said("weight", "last", "1")
+    assert "so many turns" not in said("status")
+    assert CliRunner().invoke(main, ["--redis", redis_url, "weight", "last", "0"]).exit_code == 2
