@@ -127,7 +127,7 @@ class _Gatherer:
         # Celery's own worker_disable_prefetch gates consumption by this very hook.
         qos = consumer.connection.default_channel.qos
         qos.can_consume = self._gathering.has_room
-        qos.can_consume_max_estimate = self._gathering.room_for_items
+        qos.room_for = self._gathering.room_for_items
         self._timer = None  # Celery cleared the old event loop's timers
         self._pump()
 
@@ -146,7 +146,7 @@ class _Gatherer:
         held = _read(request)
         self._held[request.id] = held
         state.task_reserved(request)
-        self._gathering.add(held, len(held.question_ids), time.monotonic())
+        self._gathering.add(held, len(held.question_ids), time.monotonic(), held.priority)
         self._pump()
 
     def _request(self, message: Any, ack: Any, reject: Any) -> Request:

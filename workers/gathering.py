@@ -3,11 +3,14 @@
 Items are weighed in questions. A batch leaves when `batch_size` questions wait, or when the oldest one has waited
 `batch_timeout_s`, and in both cases only while fewer than `batches_in_flight` batches run. So an idle engine gets
 small batches soon, and a busy one gets full batches.
+
+More urgent items leave first, and there is room for them as if nothing less urgent were waiting: they are in the next
+batch that leaves, whatever lies here already.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, defaultdict, deque
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
@@ -42,29 +45,30 @@ class Gathering(Generic[T]):
         self.batch_size = batch_size
         self.batch_timeout_s = batch_timeout_s
         self.batches_in_flight = batches_in_flight
-        self._waiting: deque[_Waiting[T]] = deque()
-        self._waiting_questions = 0
+        #: By priority, of which the smallest is the most urgent.
+        self._waiting: defaultdict[int, deque[_Waiting[T]]] = defaultdict(deque)
+        self._waiting_questions: Counter[int] = Counter()
         self._running_questions = 0
         self._running = 0
         self._largest = 1
 
-    def add(self, item: T, questions: int, now_s: float) -> None:
-        """Let `item` wait for its batch."""
-        self._waiting.append(_Waiting(item, questions, now_s))
-        self._waiting_questions += questions
+    def add(self, item: T, questions: int, now_s: float, priority: int = 0) -> None:
+        """Let `item` wait for its batch. A smaller `priority` is more urgent."""
+        self._waiting[priority].append(_Waiting(item, questions, now_s))
+        self._waiting_questions[priority] += questions
         self._largest = max(self._largest, questions)
 
     def take(self, now_s: float) -> Gathered[T] | None:
         """The batch that leaves now, or None. The caller runs it and reports `done`."""
-        if not self._waiting or self._running >= self.batches_in_flight:
+        oldest_s = self._oldest_s()
+        if oldest_s is None or self._running >= self.batches_in_flight:
             return None
-        full = self._waiting_questions >= self.batch_size
-        waited_s = now_s - self._waiting[0].since_s
+        full = self._waiting_questions.total() >= self.batch_size
+        waited_s = now_s - oldest_s
         if not full and waited_s < self.batch_timeout_s:
             return None
         items, questions = self._pop_whole_messages()
         self._running += 1
-        self._waiting_questions -= questions
         self._running_questions += questions
         return Gathered(items, questions, "size" if full else "timeout", waited_s)
 
@@ -75,31 +79,40 @@ class Gathering(Generic[T]):
 
     def due_in_s(self, now_s: float) -> float | None:
         """Seconds until the oldest item's time is up; None if nothing waits, or no batch could leave anyway."""
-        if not self._waiting or self._running >= self.batches_in_flight:
+        oldest_s = self._oldest_s()
+        if oldest_s is None or self._running >= self.batches_in_flight:
             return None
-        return max(0.0, self._waiting[0].since_s + self.batch_timeout_s - now_s)
+        return max(0.0, oldest_s + self.batch_timeout_s - now_s)
 
     def has_room(self) -> bool:
-        """Whether to take more from the queue: enough for the batches that run and one to follow, and no more.
+        """Whether to take anything more from the queue, be it the most urgent only."""
+        return self.room_for_items() > 0
 
-        What is held here is out of other workers' reach, and before every more urgent message.
+    def room_for_items(self, priority: int = 0) -> int:
+        """How many more items of that priority to take from the queue, if they are as large as the largest so far.
+
+        Enough for the batches that run and one to follow, and no more: what is held here is out of other workers'
+        reach. One at least while there is room for a question. What waits and is less urgent takes none of it.
         """
-        return self._room() > 0
+        waiting = sum(questions for of, questions in self._waiting_questions.items() if of <= priority)
+        held = waiting + self._running_questions
+        room = max(0, (self.batches_in_flight + 1) * self.batch_size - held)
+        return -(-room // self._largest)
 
-    def room_for_items(self) -> int:
-        """How many more items that is, if they are as large as the largest so far: one at least while there is room."""
-        return -(-self._room() // self._largest)
-
-    def _room(self) -> int:
-        held = self._waiting_questions + self._running_questions
-        return max(0, (self.batches_in_flight + 1) * self.batch_size - held)
+    def _oldest_s(self) -> float | None:
+        return min((queue[0].since_s for queue in self._waiting.values() if queue), default=None)
 
     def _pop_whole_messages(self) -> tuple[list[T], int]:
-        """Items from the front, up to `batch_size` questions but at least one item."""
+        """The most urgent items, up to `batch_size` questions but at least one item."""
         items: list[T] = []
-        questions = 0
-        while self._waiting and (not items or questions + self._waiting[0].questions <= self.batch_size):
-            first = self._waiting.popleft()
-            items.append(first.item)
-            questions += first.questions
-        return items, questions
+        total = 0
+        for priority, queue in sorted(self._waiting.items()):
+            while queue:
+                first = queue[0]
+                if items and total + first.questions > self.batch_size:
+                    return items, total
+                queue.popleft()
+                self._waiting_questions[priority] -= first.questions
+                items.append(first.item)
+                total += first.questions
+        return items, total

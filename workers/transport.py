@@ -6,6 +6,8 @@ has woken the event loop, as many more as the consumer has room for are taken in
 acknowledgements of one turn of the event loop leave in one transaction: before the loop sleeps, before the channel
 closes, and before kombu reads its books.
 
+There may be room for urgent messages where there is none for others; then only those are waited for.
+
 What is no message at all, kombu would end the worker for; here it is dropped with an error in the log.
 
 Overrides what kombu 5.7.0 calls between its own classes, so kombu is pinned to that version.
@@ -16,7 +18,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,6 +31,9 @@ __all__ = ["Channel", "QoS", "Transport", "use"]
 
 log = logging.getLogger(__name__)
 
+#: How long a BRPOP that leaves out some priorities waits.
+WAIT_FOR_URGENT_S = 0.2
+
 
 class QoS(redis.QoS):  # type: ignore[misc]  # kombu ships no types
     """Kombu's books of held messages, with acknowledgements written together."""
@@ -38,6 +43,8 @@ class QoS(redis.QoS):  # type: ignore[misc]  # kombu ships no types
         self._acknowledged: list[str] = []
         #: Delivery tags that came onto the books together with being taken.
         self.on_the_books: set[str] = set()
+        #: How many messages of a priority the consumer has room for, where it knows better than a prefetch count.
+        self.room_for: Callable[[int], int] = lambda _: self.can_consume_max_estimate() or 0
 
     def append(self, message: Any, delivery_tag: str) -> None:
         """Put a message on the books, unless it is there already."""
@@ -89,6 +96,9 @@ class Channel(redis.Channel):  # type: ignore[misc]
     QoS = QoS
     _commands: Any = None
     _take: Any = None
+    priority_steps: Sequence[int]
+    #: The priorities that the BRPOP under way waits for.
+    _awaited: Sequence[int] = ()
 
     @contextmanager
     def conn_or_acquire(self, client: Any = None) -> Iterator[Any]:
@@ -97,6 +107,24 @@ class Channel(redis.Channel):  # type: ignore[misc]
             self._commands = self._create_client()
         yield client or self._commands
 
+    def _brpop_start(self, timeout: float | None = None) -> None:
+        """Wait for messages of those priorities that there is room for: the more urgent ones."""
+        every_step = self.priority_steps
+        self._awaited = self.priority_steps = self._steps_with_room()
+        try:
+            # Soon again where some are left out: there may be room for them by then.
+            super()._brpop_start(timeout if len(self._awaited) == len(every_step) else WAIT_FOR_URGENT_S)
+        finally:
+            self.priority_steps = every_step
+
+    def take_where_room_came(self) -> None:
+        """Take waiting messages that the BRPOP under way does not wait for, as there was no room for them."""
+        if self._in_poll and not self._closing and len(self._steps_with_room()) > len(self._awaited):
+            self._take_more()
+
+    def _steps_with_room(self) -> list[int]:
+        return [step for step in self.priority_steps if self.qos.room_for(step)]
+
     def _brpop_read(self, **options: Any) -> Any:
         try:
             delivered = super()._brpop_read(**options)
@@ -104,19 +132,20 @@ class Channel(redis.Channel):  # type: ignore[misc]
             _tell_dropped(trouble)
             delivered = True
         if delivered and not self._closing and self.qos.can_consume():
-            self._take_more(self.qos.can_consume_max_estimate())
+            self._take_more()
         return delivered
 
-    def _take_more(self, count: int | None) -> None:
-        """Deliver up to `count` messages that wait already, the most urgent ones first."""
+    def _take_more(self) -> None:
+        """Deliver as many messages that wait already as there is room for, the most urgent ones first."""
         queues = self._queue_cycle.consume(len(self.active_queues))
-        if not count or not queues:
+        if not queues:
             return
         with self.conn_or_acquire() as client:
             self._take = self._take or lua(client, "take")
         lists = [(self._q_for_pri(queue, step), queue) for step in self.priority_steps for queue in queues]
+        room = [self.qos.room_for(step) for step in self.priority_steps for _ in queues]
         books = [self.unacked_key, self.unacked_index_key, *(name for name, _ in lists)]
-        taken = iter(self._take(books, [count, time.time()]))
+        taken = iter(self._take(books, [time.time(), *room]))
         for place, tag, message in zip(taken, taken, taken, strict=True):
             if not int(place):
                 _tell_dropped(ValueError("not JSON, or without the properties of a message"))
@@ -138,6 +167,7 @@ class _Poller(redis.MultiChannelPoller):  # type: ignore[misc]
         """Called once a turn, before the event loop sleeps."""
         for channel in self._channels:
             channel.qos.write_acknowledgements()
+            channel.take_where_room_came()
         super().on_poll_start()
 
 

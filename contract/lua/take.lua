@@ -1,6 +1,6 @@
 -- Take messages off a queue and onto a worker's books in one step: none can be lost in between.
 -- KEYS  1 held messages  2 their times  then the queue's lists, most urgent first
--- ARGV  1 how many at most  2 now, in seconds since the epoch
+-- ARGV  1 now, in seconds since the epoch  then for each list how many messages may have been taken after it
 -- Returns a flat list: place of the list among the lists (from 1), delivery tag, message as the producer wrote it. What is
 -- no message is taken as well, comes at place 0 with an empty tag, and is on no books.
 -- The books are kombu's (kombu/transport/redis.py, QoS.append): delivery tag → [message, exchange, routing key].
@@ -23,19 +23,20 @@ local function tag_and_entry(message)
 end
 
 local out = {}
-local left = tonumber(ARGV[1])
+local taken = 0
 for i = 3, #KEYS do
+  local left = tonumber(ARGV[i - 1]) - taken
   local messages = left > 0 and redis.call('RPOP', KEYS[i], left) or {}
   for _, message in ipairs(messages) do
     local tag, entry = tag_and_entry(message)
     if tag then
       redis.call('HSET', KEYS[1], tag, entry)
-      redis.call('ZADD', KEYS[2], ARGV[2], tag)
+      redis.call('ZADD', KEYS[2], ARGV[1], tag)
     end
     out[#out + 1] = tag and i - 2 or 0
     out[#out + 1] = tag or ''
     out[#out + 1] = message
-    left = left - 1
+    taken = taken + 1
   end
 end
 return out

@@ -75,6 +75,29 @@ def test_the_most_urgent_messages_are_taken_first(redis_url: str) -> None:
         assert bodies(taken) == ["high", "normal 1", "normal 2", "low 1"]
 
 
+def test_where_there_is_room_for_urgent_messages_only_no_other_is_taken(redis_url: str, client: redis.Redis) -> None:
+    send(redis_url, "normal 1", "normal 2")
+    send(redis_url, "high 1", "high 2", "high 3", priority=Priority.HIGH)
+    with consuming(redis_url, at_most=10) as (connection, channel, taken):
+        channel.qos.room_for = lambda step: 2 - len(taken) if step == Priority.HIGH else 0
+        connection.drain_events(timeout=5)
+        assert bodies(taken) == ["high 1", "high 2"]
+        assert (held(client), waiting(client)) == (2, 3)
+
+
+def test_what_room_comes_for_is_taken_while_urgent_messages_are_waited_for(redis_url: str, client: redis.Redis) -> None:
+    send(redis_url, "normal 1", "normal 2", "normal 3")
+    room = {Priority.HIGH: 2, Priority.NORMAL: 0}
+    with consuming(redis_url, at_most=10) as (connection, channel, taken):
+        channel.qos.room_for = lambda step: room.get(step, 0)
+        with pytest.raises(TimeoutError):
+            connection.drain_events(timeout=0.1)
+        room[Priority.NORMAL] = 2
+        channel.take_where_room_came()
+        assert bodies(taken) == ["normal 1", "normal 2"]
+        assert (held(client), waiting(client)) == (2, 1)
+
+
 def test_what_was_taken_together_can_be_restored_by_kombu_in_its_order(redis_url: str, client: redis.Redis) -> None:
     send(redis_url, "1", "2", "3")
     with consuming(redis_url, at_most=3) as (connection, channel, _):

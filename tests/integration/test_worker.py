@@ -115,17 +115,26 @@ def test_no_more_is_taken_than_the_running_batches_and_one_more_can_use(
     assert 16 < most <= (2 + 1) * 16 + 4
 
 
-def test_urgent_questions_overtake_all_but_what_is_in_hand(
-    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+@pytest.mark.parametrize(
+    ("waiting", "urgent"),
+    [(Priority.LOW, Priority.NORMAL), (Priority.LOW, Priority.HIGH), (Priority.NORMAL, Priority.HIGH)],
+    ids=str,
+)
+def test_more_urgent_questions_are_in_the_next_batch_also_before_those_that_the_worker_holds_already(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path, waiting: Priority, urgent: Priority
 ) -> None:
     bulk = open_run(redis_ledger, make_questions(300), name="bulk")
-    urgent = open_run(redis_ledger, make_questions(4), name="urgent")
-    send(app, redis_ledger, bulk, priority=Priority.LOW)
-    with worker(tmp_path / "log", batch_size=8, simulated={"call_ms": 100}):
-        wait_until(lambda: redis_ledger.counts(bulk.run_id).settled > 0, "the bulk run to begin")
-        send(app, redis_ledger, urgent, priority=Priority.HIGH)
-        wait_finished(redis_ledger, urgent)
-        assert redis_ledger.counts(bulk.run_id).settled < 150
+    few = open_run(redis_ledger, make_questions(4), name="few")
+    send(app, redis_ledger, bulk, priority=waiting)
+    with worker(tmp_path / "log", batch_size=8, batches_in_flight=1, simulated={"call_ms": 1000}):
+        wait_until(lambda: redis_ledger.counts(bulk.run_id).settled > 0, "a batch to end, and the next to begin")
+        held = held_question_ids(redis_ledger.client, ["w0@test"], bulk.run_id)
+        assert len(held) > 8  # one more than the batch that runs
+        send(app, redis_ledger, few, priority=urgent)
+        wait_finished(redis_ledger, few)
+    numbers = {int(verdict.batch_id.rpartition("/")[2]) for verdict in verdicts(redis_ledger, few)}
+    assert numbers == {3}  # the second was running
+    assert {verdict.batch_size for verdict in verdicts(redis_ledger, few)} == {8}  # filled up with what was held
 
 
 def test_flower_sees_every_message_received_started_and_succeeded_once(

@@ -100,13 +100,51 @@ def test_consumption_stops_at_what_the_running_batches_and_one_more_can_use() ->
     assert waiting.has_room()
 
 
+def test_more_urgent_messages_leave_before_those_that_waited_longer() -> None:
+    waiting = gathering(batch_size=8, batches_in_flight=1)
+    for name in ("low 1", "low 2", "low 3"):
+        waiting.add(name, 4, now_s=0.0, priority=9)
+    waiting.add("normal", 4, now_s=0.1, priority=6)
+    waiting.add("high", 2, now_s=0.2, priority=0)
+    first = waiting.take(0.2)
+    assert first is not None
+    assert (first.items, first.questions) == (["high", "normal"], 6)
+    waiting.done(6)
+    second = waiting.take(0.2)
+    assert second is not None
+    assert second.items == ["low 1", "low 2"]
+
+
+def test_what_is_urgent_and_few_leaves_with_what_waited_its_time() -> None:
+    waiting = gathering(batch_size=8, batch_timeout_s=1.0)
+    waiting.add("low", 1, now_s=0.0, priority=9)
+    waiting.add("high", 1, now_s=0.9, priority=0)
+    assert waiting.due_in_s(0.9) == pytest.approx(0.1)
+    batch = waiting.take(1.0)
+    assert batch is not None
+    assert batch.items == ["high", "low"]
+
+
+def test_there_is_room_for_urgent_messages_as_if_nothing_less_urgent_waited() -> None:
+    waiting = gathering(batch_size=8, batches_in_flight=1)
+    for name in ("runs", "waits"):
+        waiting.add(name, 8, now_s=0.0, priority=9)
+        waiting.take(0.0)
+    assert [waiting.room_for_items(priority) for priority in (0, 6, 9)] == [1, 1, 0]
+    assert waiting.has_room()
+    waiting.add("normal", 8, now_s=0.0, priority=6)
+    assert [waiting.room_for_items(priority) for priority in (0, 6, 9)] == [1, 0, 0]
+    waiting.add("high", 8, now_s=0.0, priority=0)
+    assert not waiting.has_room()
+
+
 @given(
-    st.lists(st.tuples(st.integers(1, 40), st.floats(0, 5)), max_size=60),
+    st.lists(st.tuples(st.integers(1, 40), st.floats(0, 5), st.sampled_from((0, 6, 9))), max_size=60),
     st.integers(1, 32),
     st.integers(1, 4),
 )
-def test_every_message_leaves_exactly_once_in_order(
-    arrivals: list[tuple[int, float]], batch_size: int, in_flight: int
+def test_every_message_leaves_exactly_once_those_of_a_priority_in_order(
+    arrivals: list[tuple[int, float, int]], batch_size: int, in_flight: int
 ) -> None:
     waiting: Gathering[int] = Gathering(batch_size, 1.0, in_flight)
     now_s = 0.0
@@ -120,9 +158,9 @@ def test_every_message_leaves_exactly_once_in_order(
             assert len(running) <= in_flight
             assert batch.questions <= batch_size or len(batch.items) == 1
 
-    for number, (questions, pause_s) in enumerate(arrivals):
+    for number, (questions, pause_s, priority) in enumerate(arrivals):
         now_s += pause_s
-        waiting.add(number, questions, now_s)
+        waiting.add(number, questions, now_s, priority)
         take_all()
         if running:
             waiting.done(running.pop())
@@ -132,7 +170,10 @@ def test_every_message_leaves_exactly_once_in_order(
         if running:
             waiting.done(running.pop())
         take_all()
-    assert left == list(range(len(arrivals)))
+    assert sorted(left) == list(range(len(arrivals)))
+    for priority in (0, 6, 9):
+        of_priority = [number for number in left if arrivals[number][2] == priority]
+        assert of_priority == sorted(of_priority)
 
 
 def test_room_is_told_in_items_as_large_as_the_largest_so_far() -> None:
