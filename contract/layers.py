@@ -17,6 +17,17 @@ __all__ = ["LONGEST", "brief", "explain", "load_yaml", "merge", "parse_overrides
 
 #: Characters in one value. A limit also has pydantic refuse what UTF-8 cannot write, which a plain string may hold.
 LONGEST = 100_000
+#: Names that people bring along from the predecessor's files, and what does the same here.
+FORMER_NAMES = {
+    "auto_port": "Leave it out: with boot_local a free port is always found.",
+    "parallel_workers": "That is batches_in_flight, the generate calls that overlap.",
+    "random_selection": "That is an option of enqueue: --sample N.",
+    "random_seed": "That is an option of enqueue, --seed N, and of the run's configuration, seed.",
+    "save_incorrect": "Leave it out: every verdict is kept, and its outcome stands in results.csv.",
+    "retrieval_top_k": "In a run's configuration it is rag.retrieval_top_k.",
+    "retrieval_score_threshold": "In a run's configuration it is rag.retrieval_score_threshold.",
+    "use_context_field": "In a run's configuration it is rag.use_context_field.",
+}
 #: A configuration file has some kilobytes.
 LARGEST_BYTES = 1_000_000
 
@@ -112,7 +123,10 @@ def _explain_one(entry: dict[str, Any], model: type[BaseModel], source: str) -> 
     name = ".".join(str(part) for part in entry["loc"])
     if entry["type"] == "extra_forbidden":
         known = _known_names(model, entry["loc"][:-1])
-        return f"{source}: unknown setting {brief(name)}. {nearest(str(entry['loc'][-1]), known)}".rstrip()
+        unknown = str(entry["loc"][-1])
+        return (
+            f"{source}: unknown setting {brief(name)}. {FORMER_NAMES.get(unknown) or nearest(unknown, known)}".rstrip()
+        )
     message = str(entry["msg"]).removeprefix("Value error, ")
     secret = bool(entry["loc"]) and _is_secret(model, entry["loc"])
     found = "" if secret or entry["type"] in {"missing", "value_error"} else f", found {brief(entry['input'])}"

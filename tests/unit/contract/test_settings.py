@@ -99,6 +99,14 @@ def test_an_unknown_name_is_refused_with_the_nearest_known_one(override: str, me
     assert refusal(None, override) == message
 
 
+@pytest.mark.parametrize(
+    ("override", "remedy"),
+    [("auto_port=true", "a free port is always found"), ("parallel_workers=8", "batches_in_flight")],
+)
+def test_a_name_of_the_predecessors_is_refused_with_what_does_the_same(override: str, remedy: str) -> None:
+    assert remedy in refusal(None, override)
+
+
 def test_an_unknown_name_in_a_file_is_refused_with_the_files_path(tmp_path: Path) -> None:
     path = tmp_path / "deploy.yaml"
     path.write_text("max_attempt: 3\n", encoding="utf-8")

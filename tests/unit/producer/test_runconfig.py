@@ -51,6 +51,7 @@ def test_set_lies_over_the_file_over_the_defaults(tmp_path: Path) -> None:
     ("override", "wanted"),
     [
         ("mod=letter", "unknown setting 'mod'. Did you mean 'mode'?"),
+        ("retrieval_top_k=3", "unknown setting 'retrieval_top_k'. In a run's configuration it is rag.retrieval_top_k"),
         (
             "mode=leter",
             "mode: Input should be 'letter', 'likelihood', 'generate', 'vote', 'judge' or 'free', found 'leter'",
