@@ -214,8 +214,12 @@ class Fleet:
 
     def alive(self) -> list[WorkerRecord]:
         """Records of the workers that beat lately and whose process, where it can be seen, is there."""
-        records = (self.get(name) for name in self.names())
-        return [record for record in records if record and not record.died_here()]
+        if not (names := self.names()):
+            return []
+        with translating(self._place):
+            found = cast("list[str | None]", self._redis.mget([keys.worker(name) for name in names]))
+        records = [WorkerRecord.model_validate_json(each) for each in found if each]
+        return [record for record in records if not record.died_here()]
 
     def dead(self) -> list[str]:
         """Names on the list without a live worker."""

@@ -86,6 +86,10 @@ class Aggregator(Task):  # type: ignore[misc]  # celery ships no types
         """Score `batch` and set each message's `settlement` and `summary`. Runs in a pool thread; must not raise."""
         raise NotImplementedError
 
+    def other_workers(self) -> int:
+        """How many other workers take from the same queue. Called in the event loop; must not block."""
+        return 0
+
     def reconnected(self) -> None:
         """The connection to the broker is a new one. Called in the event loop; must not block."""
 
@@ -128,6 +132,7 @@ class _Gatherer:
         qos = consumer.connection.default_channel.qos
         qos.can_consume = self._gathering.has_room
         qos.room_for = self._gathering.room_for_items
+        qos.left_waiting = self._left_waiting
         self._timer = None  # Celery cleared the old event loop's timers
         self._pump()
 
@@ -168,6 +173,9 @@ class _Gatherer:
             )
         except UNREADABLE as trouble:
             raise InvalidTaskError(f"{type(trouble).__name__}: {trouble}") from trouble
+
+    def _left_waiting(self, messages: int) -> None:
+        self._gathering.left_waiting(messages, self._task.other_workers())
 
     def _pump(self) -> None:
         while not stopping() and (gathered := self._gathering.take(time.monotonic())):

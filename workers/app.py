@@ -59,6 +59,9 @@ class BatchTask(Aggregator):
     def run_batch(self, batch: Batch) -> None:
         self.worker.run_batch(batch)
 
+    def other_workers(self) -> int:
+        return self.worker.others
+
     def reconnected(self) -> None:
         self.worker.reconnected()
 

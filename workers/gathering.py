@@ -4,6 +4,9 @@ Items are weighed in questions. A batch leaves when `batch_size` questions wait,
 `batch_timeout_s`, and in both cases only while fewer than `batches_in_flight` batches run. So an idle engine gets
 small batches soon, and a busy one gets full batches.
 
+Where several workers take from one queue and it gets short, they take from it batch by batch, and only what can begin
+at once: what one of them holds back, another could have begun.
+
 More urgent items leave first, and there is room for them as if nothing less urgent were waiting: they are in the next
 batch that leaves, whatever lies here already.
 """
@@ -51,6 +54,8 @@ class Gathering(Generic[T]):
         self._running_questions = 0
         self._running = 0
         self._largest = 1
+        self._queue_is_short = False
+        self._fills_a_batch = False
 
     def add(self, item: T, questions: int, now_s: float, priority: int = 0) -> None:
         """Let `item` wait for its batch. A smaller `priority` is more urgent."""
@@ -95,9 +100,22 @@ class Gathering(Generic[T]):
         reach. One at least while there is room for a question. What waits and is less urgent takes none of it.
         """
         waiting = sum(questions for of, questions in self._waiting_questions.items() if of <= priority)
-        held = waiting + self._running_questions
-        room = max(0, (self.batches_in_flight + 1) * self.batch_size - held)
-        return -(-room // self._largest)
+        to_follow = 0 if self._queue_is_short and self._fills_a_batch else 1
+        room = (self.batches_in_flight + to_follow) * self.batch_size - waiting - self._running_questions
+        if self._queue_is_short:
+            room = min(room, self.batch_size - waiting)
+        return -(-max(0, room) // self._largest)
+
+    def left_waiting(self, items: int, other_workers: int) -> None:
+        """So many items are left in the queue, for this worker and others.
+
+        It is short if all could hold more than that. Less than a batch is held ready all the same: there it waits for
+        its time.
+        """
+        questions = items * self._largest
+        all_can_hold = (1 + other_workers) * (self.batches_in_flight + 1) * self.batch_size
+        self._queue_is_short = other_workers > 0 and questions < all_can_hold
+        self._fills_a_batch = questions >= self.batch_size
 
     def _oldest_s(self) -> float | None:
         return min((queue[0].since_s for queue in self._waiting.values() if queue), default=None)

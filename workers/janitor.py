@@ -110,9 +110,13 @@ class Janitor(_Rounds):
         self._ledger = RedisLedger.connect(settings)
         self._fleet = Fleet(self._ledger.client, self._ledger.place)
         self._stalled: set[str] = set()
+        #: Workers beside this one that take from its queue.
+        self.others = 0
 
     def round(self) -> None:
-        """Restore, and look."""
+        """Count heads, restore, and look."""
+        peers = (each for each in self._fleet.alive() if each.queue == self._queue and each.name != self._worker)
+        self.others = sum(each.state is WorkerState.READY for each in peers)
         restored = sum([self._restore(name) for name in self._fleet.dead()])
         if self._restore_own.is_set():
             restored += restore_held(self._settings, self._worker)

@@ -44,7 +44,9 @@ class QoS(redis.QoS):  # type: ignore[misc]  # kombu ships no types
         #: Delivery tags that came onto the books together with being taken.
         self.on_the_books: set[str] = set()
         #: How many messages of a priority the consumer has room for, where it knows better than a prefetch count.
-        self.room_for: Callable[[int], int] = lambda _: self.can_consume_max_estimate() or 0
+        self.room_for: Callable[[int], int | None] = lambda _: self.can_consume_max_estimate()
+        #: Told how many messages are left in the queue, whenever some were taken.
+        self.left_waiting: Callable[[int], object] = lambda _: None
 
     def append(self, message: Any, delivery_tag: str) -> None:
         """Put a message on the books, unless it is there already."""
@@ -123,7 +125,7 @@ class Channel(redis.Channel):  # type: ignore[misc]
             self._take_more()
 
     def _steps_with_room(self) -> list[int]:
-        return [step for step in self.priority_steps if self.qos.room_for(step)]
+        return [step for step in self.priority_steps if self.qos.room_for(step) != 0]
 
     def _brpop_read(self, **options: Any) -> Any:
         try:
@@ -131,21 +133,23 @@ class Channel(redis.Channel):  # type: ignore[misc]
         except UNREADABLE as trouble:  # it is off the queue already, and on no books
             _tell_dropped(trouble)
             delivered = True
-        if delivered and not self._closing and self.qos.can_consume():
+        if delivered and not self._closing:
             self._take_more()
         return delivered
 
     def _take_more(self) -> None:
         """Deliver as many messages that wait already as there is room for, the most urgent ones first."""
         queues = self._queue_cycle.consume(len(self.active_queues))
-        if not queues:
+        room = [self.qos.room_for(step) for step in self.priority_steps for _ in queues]
+        if not room or None in room:  # a consumer without a limit is one of Celery's own, which acknowledges nothing
             return
         with self.conn_or_acquire() as client:
             self._take = self._take or lua(client, "take")
         lists = [(self._q_for_pri(queue, step), queue) for step in self.priority_steps for queue in queues]
-        room = [self.qos.room_for(step) for step in self.priority_steps for _ in queues]
         books = [self.unacked_key, self.unacked_index_key, *(name for name, _ in lists)]
-        taken = iter(self._take(books, [time.time(), *room]))
+        left, *found = self._take(books, [time.time(), *room])
+        self.qos.left_waiting(left)
+        taken = iter(found)
         for place, tag, message in zip(taken, taken, taken, strict=True):
             if not int(place):
                 _tell_dropped(ValueError("not JSON, or without the properties of a message"))

@@ -130,6 +130,11 @@ class Worker:
             self._job.run(batch, self._events)
         self._metrics.batch_ended(batch)
 
+    @property
+    def others(self) -> int:
+        """Workers that take from the same queue, as of two seconds ago."""
+        return self._janitor.others
+
     def reconnected(self) -> None:
         """The broker was away: what it had in our name then may never have reached us."""
         self._janitor.restore_own_soon()

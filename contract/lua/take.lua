@@ -1,7 +1,7 @@
 -- Take messages off a queue and onto a worker's books in one step: none can be lost in between.
 -- KEYS  1 held messages  2 their times  then the queue's lists, most urgent first
 -- ARGV  1 now, in seconds since the epoch  then for each list how many messages may have been taken after it
--- Returns a flat list: place of the list among the lists (from 1), delivery tag, message as the producer wrote it. What is
+-- Returns how many messages are left on the lists, then a flat list: place of the list among the lists (from 1), delivery tag, message as the producer wrote it. What is
 -- no message is taken as well, comes at place 0 with an empty tag, and is on no books.
 -- The books are kombu's (kombu/transport/redis.py, QoS.append): delivery tag → [message, exchange, routing key].
 local function tag_and_entry(message)
@@ -22,7 +22,7 @@ local function tag_and_entry(message)
   return properties['delivery_tag'], '[' .. message .. ',' .. cjson.encode(exchange) .. ',' .. cjson.encode(key) .. ']'
 end
 
-local out = {}
+local out = {0}
 local taken = 0
 for i = 3, #KEYS do
   local left = tonumber(ARGV[i - 1]) - taken
@@ -38,5 +38,6 @@ for i = 3, #KEYS do
     out[#out + 1] = message
     taken = taken + 1
   end
+  out[1] = out[1] + redis.call('LLEN', KEYS[i])
 end
 return out

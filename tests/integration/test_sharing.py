@@ -169,11 +169,11 @@ def test_rubbish_in_the_list_stays_in_it_and_is_taken_first(app: Celery, redis_l
 
 def test_each_priority_is_ordered_by_itself(app: Celery, redis_ledger: RedisLedger) -> None:
     for name, priority in (("a", Priority.LOW), ("b", Priority.LOW), ("c", Priority.HIGH)):
-        sent(app, redis_ledger, name, 8, priority=priority)
+        sent(app, redis_ledger, name, 12, priority=priority)
     sharing.level(redis_ledger, QUEUE)
     lists = keys.broker_lists(QUEUE)
     orders = ["".join(each.run_id[0] for each in messages_in(redis_ledger.client, name)) for name in lists]
-    assert orders == ["cc", "", "", "abab"]
+    assert orders == ["ccc", "", "", "ababab"]
 
 
 # Long lists

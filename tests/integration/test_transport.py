@@ -66,6 +66,24 @@ def test_one_look_takes_as_many_waiting_messages_as_there_is_room_for(redis_url:
         assert (held(client), waiting(client)) == (4, 2)
 
 
+def test_who_takes_is_told_what_is_left(redis_url: str) -> None:
+    send(redis_url, "1", "2", "3", "4")
+    send(redis_url, "high", priority=Priority.HIGH)
+    told: list[int] = []
+    with consuming(redis_url, at_most=2) as (connection, channel, taken):
+        channel.qos.left_waiting = told.append
+        connection.drain_events(timeout=5)
+        assert bodies(taken) == ["high", "1"]
+        assert told == [3]
+
+
+def test_a_consumer_without_a_limit_gets_its_messages_one_by_one(redis_url: str, client: redis.Redis) -> None:
+    send(redis_url, "1", "2")
+    with consuming(redis_url, at_most=0) as (connection, _, taken):
+        connection.drain_events(timeout=5)
+        assert (bodies(taken), held(client), waiting(client)) == (["1"], 1, 1)
+
+
 def test_the_most_urgent_messages_are_taken_first(redis_url: str) -> None:
     send(redis_url, "low 1", "low 2", priority=Priority.LOW)
     send(redis_url, "normal 1", "normal 2")

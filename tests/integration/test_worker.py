@@ -115,6 +115,27 @@ def test_no_more_is_taken_than_the_running_batches_and_one_more_can_use(
     assert 16 < most <= (2 + 1) * 16 + 4
 
 
+def test_a_slow_worker_holds_no_more_than_a_fast_one_which_does_the_more(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    names = ("slow", "fast")
+    most = dict.fromkeys(names, 0)
+    with (
+        worker(tmp_path / "slow", name="slow", batch_size=8, simulated={"call_ms": 400}),
+        worker(tmp_path / "fast", name="fast", batch_size=8, simulated={"call_ms": 100}),
+    ):
+        run = open_run(redis_ledger, make_questions(400))
+        send(app, redis_ledger, run)
+        while not redis_ledger.counts(run.run_id).finished:
+            for name in names:
+                held = held_question_ids(redis_ledger.client, [f"{name}@test"], run.run_id)
+                # A settled one may be on the books still, for the moment until its acknowledgement is written.
+                most[name] = max(most[name], len(held.intersection(redis_ledger.unsettled(run.run_id))))
+    done = Counter(verdict.worker.partition("@")[0] for verdict in verdicts(redis_ledger, run))
+    assert max(most.values()) <= (2 + 1) * 8 + 4
+    assert done["fast"] > 2 * done["slow"] > 0
+
+
 @pytest.mark.parametrize(
     ("waiting", "urgent"),
     [(Priority.LOW, Priority.NORMAL), (Priority.LOW, Priority.HIGH), (Priority.NORMAL, Priority.HIGH)],

@@ -186,3 +186,35 @@ def test_room_is_told_in_items_as_large_as_the_largest_so_far() -> None:
     gathering.add("large", 10, now_s=0.0)
     gathering.add("large", 10, now_s=0.0)
     assert gathering.room_for_items() == 0
+
+
+def test_of_a_queue_that_gets_short_no_more_is_taken_than_can_begin_and_batch_by_batch() -> None:
+    waiting = gathering(batch_size=8, batches_in_flight=2)
+    waiting.left_waiting(items=71, other_workers=2)  # three workers can hold three batches of eight each
+    assert waiting.room_for_items() == 8
+    for name in "abc":
+        waiting.add(name, 8, now_s=0.0)
+        waiting.take(0.0)
+    waiting.done(8)
+    waiting.take(0.0)  # "c"
+    waiting.left_waiting(items=8, other_workers=2)
+    assert not waiting.has_room()
+    waiting.done(8)
+    assert waiting.room_for_items() == 1
+
+
+def test_of_a_long_queue_and_of_ones_own_the_next_batch_is_held_ready() -> None:
+    for items, others in ((72, 2), (8, 0)):
+        waiting = gathering(batch_size=8, batches_in_flight=2)
+        waiting.left_waiting(items, others)
+        assert waiting.room_for_items() == 24
+
+
+def test_less_than_a_batch_is_held_ready_whoever_else_could_take_it() -> None:
+    waiting = gathering(batch_size=8, batches_in_flight=1)
+    waiting.add("runs", 8, now_s=0.0)
+    waiting.take(0.0)
+    waiting.left_waiting(items=0, other_workers=2)
+    assert waiting.room_for_items() == 1
+    waiting.add("waits", 5, now_s=0.0)
+    assert waiting.room_for_items() == 1  # as large as the largest so far
