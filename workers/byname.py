@@ -30,14 +30,23 @@ def find(fleet: Fleet, name: str) -> WorkerRecord:
         return meant[0]
     if meant:
         raise InputError(f"{name!r} is on several hosts: {', '.join(each.name for each in meant)}.", hint="Name one.")
-    names = [each.name for each in alive]
+    names = [each.name for each in alive] + sorted({f"@{each.host}" for each in alive})
     known = nearest(name, names) or (f"There are: {', '.join(names)}." if names else "There is none at all.")
     raise InputError(f"No live worker {name!r}.", hint=known)
 
 
+def find_all(fleet: Fleet, names: Sequence[str]) -> list[WorkerRecord]:
+    """The live workers that `names` mean, each once; `@host` means all of that host. Raises InputError."""
+    found: dict[str, WorkerRecord] = {}
+    for name in names:
+        of_host = [each for each in fleet.alive() if name == f"@{each.host}"]
+        found |= {each.name: each for each in of_host or [find(fleet, name)]}
+    return list(found.values())
+
+
 def drain(fleet: Fleet, settings: Settings, names: Sequence[str], say: Say) -> None:
     """Let the named workers end after their running batches. Raises WorkerStays for one that does not."""
-    chosen = [find(fleet, name) for name in names]
+    chosen = find_all(fleet, names)
     for record in chosen:
         fleet.ask(record.name, Wish.DRAIN)
         say(f"{record.name}: asked to drain")
@@ -51,7 +60,7 @@ def restart(fleet: Fleet, settings: Settings, names: Sequence[str], say: Say) ->
 
     Only workers that a launcher looks after come back, so others are refused before anything happens.
     """
-    chosen = [find(fleet, name) for name in names]
+    chosen = find_all(fleet, names)
     alone = [record.name for record in chosen if not record.launched]
     if alone:
         raise InputError(

@@ -99,7 +99,10 @@ def run(config: Path | None, overrides: tuple[str, ...], gpus: str | None, name:
 @settings_options
 @click.argument("names", nargs=-1, required=True, metavar="NAME…")
 def drain_workers(config: Path | None, overrides: tuple[str, ...], names: tuple[str, ...]) -> None:
-    """Let workers NAME… (gpu0, or gpu0@host) end after their running batches; their launcher leaves them ended."""
+    """Let workers NAME… (gpu0, gpu0@host, or @host for all of a host) end after their running batches.
+
+    Their launcher leaves them ended.
+    """
     settings = load_settings(config, overrides)
     drain(_fleet(settings), settings, names, click.echo)
 

@@ -1,7 +1,8 @@
 """The page that Prometheus reads: this worker's metrics, Redis', the hardware's, and what libraries keep of their own.
 
 `/metrics` is for scraping one worker; `/targets` lists every live worker's exporter (Prometheus' `http_sd_configs`),
-so that a scrape configuration names one worker and finds all.
+so that a scrape configuration names one worker and finds all. `/health` answers while the process lives, whatever Redis
+does; `/ready` is 503 until the engine is up, and again while it drains.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ log = logging.getLogger(__name__)
 
 #: Ports tried from the first one on: more than one machine has workers.
 PORTS = 64
+OK = "200 OK"
+UNAVAILABLE = "503 Service Unavailable"
 #: Binding to one of these is binding to every address of the machine.
 EVERYWHERE = frozenset({"0.0.0.0", "::"})
 
@@ -34,7 +37,10 @@ class Exporter:
     """Serves `registries` and the process' own registry until closed."""
 
     def __init__(
-        self, collectors: Iterable[Collector | CollectorRegistry], targets: Callable[[], list[dict[str, Any]]]
+        self,
+        collectors: Iterable[Collector | CollectorRegistry],
+        targets: Callable[[], list[dict[str, Any]]],
+        ready: Callable[[], bool] = lambda: True,
     ) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each counter
         registry = CollectorRegistry()
@@ -42,6 +48,7 @@ class Exporter:
             registry.register(_Part(each))
         self._metrics = make_wsgi_app(registry)
         self._targets = targets
+        self._ready = ready
         self._server: WSGIServer | None = None
 
     def start(self, address: str, first_port: int, host: str) -> str:
@@ -68,17 +75,25 @@ class Exporter:
             self._server.server_close()
 
     def _answer(self, environ: dict[str, Any], start_response: Any) -> Any:
-        if environ["PATH_INFO"] == "/metrics":
+        path = environ["PATH_INFO"]
+        if path == "/metrics":
             return self._metrics(environ, start_response)
-        if environ["PATH_INFO"] != "/targets":
-            start_response("404 Not Found", [("Content-Type", "text/plain")])
-            return [b"/metrics or /targets\n"]
+        if path == "/targets":
+            status, kind, content = self._list()
+        elif path == "/health" or (path == "/ready" and self._ready()):
+            status, kind, content = OK, "text/plain", "ok\n"
+        elif path == "/ready":
+            status, kind, content = UNAVAILABLE, "text/plain", "takes no messages now\n"
+        else:
+            status, kind, content = "404 Not Found", "text/plain", "/metrics, /targets, /health or /ready\n"
+        start_response(status, [("Content-Type", kind)])
+        return [content.encode()]
+
+    def _list(self) -> tuple[str, str, str]:
         try:
-            content, status = json.dumps(self._targets()).encode(), "200 OK"
+            return OK, "application/json", json.dumps(self._targets())
         except LedgerError as trouble:
-            content, status = str(trouble).encode(), "503 Service Unavailable"
-        start_response(status, [("Content-Type", "application/json")])
-        return [content]
+            return UNAVAILABLE, "text/plain", f"{trouble}\n"
 
 
 def _place(host: str, port: int) -> str:

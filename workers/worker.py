@@ -89,6 +89,7 @@ class Worker:
                 HardwareMetrics(Hardware(_split(self._gpus))),
             ],
             targets=lambda: scrape_targets(self._fleet),
+            ready=lambda: self.state is WorkerState.READY,
         )
         self._metrics_at = ""
         self._heart = Heart(settings, self.record, on_name_lost, on_wish, self._metrics.beaten)

@@ -184,6 +184,17 @@ def test_targets_are_json_and_an_error_of_redis_is_no_empty_list(exporters: list
         fetch(places[0], "/else")
 
 
+def test_a_worker_is_ready_while_it_takes_messages_and_healthy_all_along(exporters: list[Exporter]) -> None:
+    ready = [False]
+    exporters.append(Exporter([], targets=list, ready=lambda: ready[0]))
+    place = exporters[0].start("127.0.0.1", free_port(), "me")
+    assert fetch(place, "/health") == "ok\n"
+    with pytest.raises(urllib.error.HTTPError, match="503"):
+        fetch(place, "/ready")
+    ready[0] = True
+    assert fetch(place, "/ready") == "ok\n"
+
+
 def test_names_and_texts_follow_prometheus_conventions(metrics: WorkerMetrics) -> None:
     metrics.registry.register(HardwareMetrics(cast(Hardware, _Machine())))
     page = generate_latest(metrics.registry)

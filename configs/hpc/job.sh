@@ -1,0 +1,68 @@
+# shellcheck shell=bash
+# What slurm.sh and pbs.sh have in common, sourced by them on the job's first node, in mcqueue's folder. They define
+# on_every_node COMMAND…, and may have started a process $alarm that sends this shell SIGTERM before the time is up.
+#
+# Set in the environment, all optional:
+#     QUESTIONS           question file            RUN_CONFIG   what is asked: a file of configs/runs/
+#     DEPLOY              where and how fast: a file of configs/deploy/ whose drain_timeout_s is 60 or less
+#     RESULTS             folder of the results    STATE        data, logs and addresses, where all nodes see them
+#     MCQUEUE_REDIS_URL   a Redis of your own; else one is started on this node, with its data in STATE
+#     REDIS_ADDRESS       address of this node that the others reach; else its first one
+#
+# Exit codes: 0 done, 3 done with failed questions, 75 the time is up and the job can be submitted again, 1 anything else.
+QUESTIONS=${QUESTIONS:-demo/questions.jsonl}
+RUN_CONFIG=${RUN_CONFIG:-configs/runs/likelihood.yaml}
+DEPLOY=${DEPLOY:-configs/deploy/gpu.yaml}
+RESULTS=${RESULTS:-results}
+STATE=${STATE:-.mcqueue/job}
+TIME_IS_UP=75
+
+if [ -d .venv ]; then PATH="$PWD/.venv/bin:$PATH"; fi
+mkdir -p "$STATE/logs"
+
+# shellcheck disable=SC2329  # the trap calls it
+finish() { # the workers drain before the server goes; both within their own time
+    for process in "${watching:-}" "${alarm:-}" "${workers:-}" "${redis:-}"; do
+        if [ -n "$process" ] && kill -TERM "$process" 2>/dev/null; then wait "$process" || true; fi
+    done
+}
+trap finish EXIT
+trap 'time_is_up=yes' TERM
+
+if [ -n "${MCQUEUE_REDIS_URL:-}" ]; then
+    (umask 077 && printf %s "$MCQUEUE_REDIS_URL" >"$STATE/url")
+else
+    rm -f "$STATE/url"
+    address=${REDIS_ADDRESS:-$(hostname -I | cut -d' ' -f1)}
+    python -m demo.valkey --folder "$STATE/valkey" --host "$address" --url-file "$STATE/url" &
+    redis=$!
+    until [ -s "$STATE/url" ]; do
+        kill -0 "$redis" || exit 1
+        sleep 0.2
+    done
+    MCQUEUE_REDIS_URL=$(<"$STATE/url")
+    export MCQUEUE_REDIS_URL
+fi
+
+on_every_node bash "$PWD/configs/hpc/node.sh" "$PWD" "$DEPLOY" "$STATE" &
+workers=$!
+
+run=$(python -m producer --deploy "$DEPLOY" enqueue "$QUESTIONS" --config "$RUN_CONFIG" --json |
+    python -c 'import json, sys; print(json.load(sys.stdin)["run_id"])')
+python -m producer --deploy "$DEPLOY" watch "$run" --export --out "$RESULTS" &
+watching=$!
+
+status=0
+if [ -z "${time_is_up:-}" ]; then wait -n "$watching" "$workers" || status=$?; fi
+if [ -n "${time_is_up:-}" ]; then
+    echo "The time is up: draining. Submit the job again to go on with $run." >&2
+    kill -TERM "$watching" "$workers" 2>/dev/null || true
+    wait "$workers" || true
+    python -m producer --deploy "$DEPLOY" export "$run" --out "$RESULTS"
+    exit "$TIME_IS_UP"
+fi
+if kill -0 "$watching" 2>/dev/null; then
+    echo "The workers ended before the run did: see $STATE/logs." >&2
+    exit 1
+fi
+exit "$status"

@@ -1,0 +1,25 @@
+#!/bin/bash
+# mcqueue as a Slurm job: a run from its questions to results.csv. From the folder of mcqueue:
+#
+#     sbatch configs/hpc/slurm.sh
+#     QUESTIONS=mine.jsonl RUN_CONFIG=configs/runs/letter.yaml DEPLOY=mine.yaml sbatch configs/hpc/slurm.sh
+#
+# job.sh, beside this, says what can be set. Submitted again after its time was up, the job goes on with the same run.
+#SBATCH --job-name=mcqueue
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+#SBATCH --cpus-per-task=16
+#SBATCH --gpus-per-node=4
+#SBATCH --exclusive
+#SBATCH --time=08:00:00
+# Two minutes before the end, to this script alone: time to drain, which takes drain_timeout_s at most, and to export.
+#SBATCH --signal=B:TERM@120
+#SBATCH --output=mcqueue-%j.log
+set -euo pipefail
+cd "$SLURM_SUBMIT_DIR"
+
+on_every_node() { # a task per node, which gets the node's GPUs; srun hands signals on
+    exec srun --ntasks-per-node=1 --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" "$@"
+}
+
+source configs/hpc/job.sh
