@@ -56,6 +56,7 @@ COLUMNS = (
     "metadata",
 )
 UNSETTLED = "unsettled"
+_UNKNOWN = dict.fromkeys(COLUMNS)
 #: For what people wrote, whose whole numbers may be larger than orjson's. `json.dumps` would make one per call.
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 #: Outcomes where the model was heard, on a question with a key.
@@ -63,33 +64,68 @@ _HEARD = frozenset({Outcome.CORRECT, Outcome.WRONG, Outcome.UNANSWERED})
 
 
 def result_values(run: Run, question: Question, verdict: Verdict | None) -> dict[str, Any]:
-    """The row as values, by column; a column that is missing or None is not known.
+    """The row as values, by column and in the order of COLUMNS; None is not known.
 
     `choice_scores` is a dict of floats, `retrieved_ids` and `retrieval_scores` are lists, `settled_at` is in
     milliseconds since the epoch, and `metadata` is JSON.
     """
-    values: dict[str, Any] = {
+    right = ",".join(question.right) or None
+    metadata = _json(question.metadata) if question.metadata else None
+    if verdict is None:
+        return {
+            **_UNKNOWN,
+            "run_id": run.run_id,
+            "question_id": question.id,
+            "subject": question.subject,
+            "outcome": UNSETTLED,
+            "answer": right,
+            "mode": run.spec.mode.value,
+            "model": run.spec.model,
+            "metadata": metadata,
+        }
+    has_key = question.answer is not None and verdict.outcome in _HEARD
+    return {
         "run_id": run.run_id,
         "question_id": question.id,
         "subject": question.subject,
-        "outcome": UNSETTLED,
-        "answer": ",".join(question.right) or None,
+        "outcome": verdict.outcome.value,
+        "correct": verdict.outcome is Outcome.CORRECT if has_key else None,
+        "answer": right,
+        "choice": verdict.choice,
+        "choice_text": question.choice_text(verdict.choice) if verdict.choice in question.labels else None,
+        "confidence": _rounded(verdict.confidence),
+        "margin": _rounded(verdict.margin),
+        "choice_scores": {label: round(score, 6) for label, score in verdict.choice_scores.items()} or None,
+        "raw_text": verdict.raw_text,
+        "rule": verdict.rule,
         "mode": run.spec.mode.value,
         "model": run.spec.model,
-        "metadata": _json(question.metadata) if question.metadata else None,
+        "retrieved_ids": [each.id for each in verdict.passages] or None,
+        "retrieval_scores": [round(each.score, 6) for each in verdict.passages] or None,
+        "retrieval_hit": verdict.retrieval_hit,
+        "truncated": verdict.truncated or verdict.passages_left_out > 0,
+        "prompt_tokens": verdict.prompt_tokens,
+        "completion_tokens": verdict.completion_tokens,
+        "attempts": verdict.attempts,
+        "error_type": verdict.error.type if verdict.error else None,
+        "error_message": verdict.error.message if verdict.error else None,
+        "batch_id": verdict.batch_id,
+        "batch_size": verdict.batch_size,
+        "worker": verdict.worker,
+        "queued_ms": round(verdict.queued_ms, 3),
+        "latency_ms": round(verdict.latency_ms, 3),
+        "settled_at": _milliseconds(verdict.settled_at) if verdict.settled_at else None,
+        "metadata": metadata,
     }
-    if verdict is not None:
-        values |= _verdict_values(question, verdict)
-    return values
 
 
 def result_row(run: Run, question: Question, verdict: Verdict | None) -> list[Any]:
     """Cells in the order of COLUMNS: texts and numbers, and None for what is not known (to `csv`, an empty cell)."""
     cells = result_values(run, question, verdict)
     for column, to_text in _TO_TEXT.items():
-        if cells.get(column) is not None:
+        if cells[column] is not None:
             cells[column] = to_text(cells[column])
-    return list(map(cells.get, COLUMNS))
+    return list(cells.values())
 
 
 def iso(seconds: float) -> str:
@@ -113,39 +149,8 @@ def _to_the_second(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-def _verdict_values(question: Question, verdict: Verdict) -> dict[str, Any]:
-    known = question.answer is not None and verdict.outcome in _HEARD
-    return {
-        "outcome": verdict.outcome.value,
-        "correct": verdict.outcome is Outcome.CORRECT if known else None,
-        "choice": verdict.choice,
-        "choice_text": question.choice_text(verdict.choice) if verdict.choice in question.labels else None,
-        "confidence": _rounded(verdict.confidence),
-        "margin": _rounded(verdict.margin),
-        "choice_scores": {label: _rounded(score) for label, score in verdict.choice_scores.items()} or None,
-        "raw_text": verdict.raw_text,
-        "rule": verdict.rule,
-        "retrieved_ids": [each.id for each in verdict.passages] or None,
-        "retrieval_scores": [_rounded(each.score) for each in verdict.passages] or None,
-        "retrieval_hit": verdict.retrieval_hit,
-        "truncated": verdict.truncated or verdict.passages_left_out > 0,
-        "prompt_tokens": verdict.prompt_tokens,
-        "completion_tokens": verdict.completion_tokens,
-        "attempts": verdict.attempts,
-        "error_type": verdict.error.type if verdict.error else None,
-        "error_message": verdict.error.message if verdict.error else None,
-        "batch_id": verdict.batch_id,
-        "batch_size": verdict.batch_size,
-        "worker": verdict.worker,
-        "queued_ms": _rounded(verdict.queued_ms, 3),
-        "latency_ms": _rounded(verdict.latency_ms, 3),
-        "settled_at": _milliseconds(verdict.settled_at) if verdict.settled_at else None,
-    }
-
-
-def _rounded(value: float | None, digits: int = 6) -> float | None:
-    """`value` rounded; infinities and NaN as they are."""
-    return round(value, digits) if value is not None and math.isfinite(value) else value
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)
 
 
 def _word(fact: bool) -> str:

@@ -6,7 +6,6 @@ Spreadsheets run what begins with = + - or @ (CWE-1236, "Improper Neutralization
 from __future__ import annotations
 
 import re
-from typing import Any
 
 __all__ = ["for_cell", "for_json", "for_terminal"]
 
@@ -25,11 +24,11 @@ def for_json(document: str) -> str:
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", document)
 
 
-def for_cell(cell: Any) -> Any:
-    """A CSV cell that no spreadsheet takes for a formula: an apostrophe goes before it, unless it is a plain number."""
-    if not isinstance(cell, str) or cell[:1] not in _FORMULA or not cell or _is_number(cell):
-        return cell
-    return f"'{cell}"
+def for_cell(text: str) -> str:
+    """Text for a CSV cell that no spreadsheet takes for a formula: an apostrophe before it, unless it is a number."""
+    if text[:1] not in _FORMULA or _is_number(text):
+        return text
+    return f"'{text}"
 
 
 def _is_number(text: str) -> bool:

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from contract.ledger import Run
+from contract.question import Question
+from contract.verdict import Verdict
 from producer.columns import COLUMNS, result_row
 from producer.files import Drafts
 from producer.formats.base import Sink
@@ -23,7 +25,12 @@ def csv_rows(drafts: Drafts, directory: Path, run: Run) -> Iterator[Sink]:
     path = directory / "results.csv"
     writer = csv.writer(drafts.text(path), lineterminator="\n")
     writer.writerow(COLUMNS)
-    yield Sink((path,), lambda question, verdict: writer.writerow(map(for_cell, result_row(run, question, verdict))))
+
+    def write(question: Question, verdict: Verdict | None) -> None:
+        row = result_row(run, question, verdict)
+        writer.writerow([for_cell(cell) if cell.__class__ is str else cell for cell in row])
+
+    yield Sink((path,), write)
 
 
 @contextmanager

@@ -122,10 +122,10 @@ def probabilities(labels: Sequence[str], scores: Mapping[str, float]) -> dict[st
     """
     wanted = [scores.get(label, math.nan) for label in labels]
     highest = max(wanted)
-    if not all(score < math.inf for score in wanted) or highest == -math.inf:
-        return {}
     weights = [math.exp(score - highest) for score in wanted]
     total = sum(weights)
+    if math.isnan(total):  # as NaN is, and what is infinite minus itself
+        return {}
     return {label: weight / total for label, weight in zip(labels, weights, strict=True)}
 
 

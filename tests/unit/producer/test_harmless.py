@@ -26,8 +26,8 @@ def test_a_formula_is_text_in_a_cell(formula: str) -> None:
     assert for_cell(formula) == f"'{formula}"
 
 
-@pytest.mark.parametrize("cell", ["-5", "+3.2e1", "-inf", "", "a=b", "5-3", None, 7, "{}"])
-def test_numbers_and_plain_text_stay_as_they_are(cell: object) -> None:
+@pytest.mark.parametrize("cell", ["-5", "+3.2e1", "-inf", "", "a=b", "5-3", "{}"])
+def test_numbers_and_plain_text_stay_as_they_are(cell: str) -> None:
     assert for_cell(cell) == cell
 
 
