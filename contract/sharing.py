@@ -4,7 +4,7 @@ A broker list is first in, first out: a short run sent behind a long one would w
 janitors put the list into the order of turns now and then (`lua/level.lua`), where the messages lie: it stays the one
 list that Celery knows, and every step is atomic, so that nothing is lost wherever it ends.
 
-No step looks at more than `AT_ONCE` messages, for as long the server answers nobody else. A longer list is turned past
+No step looks at more than `AT_ONCE` messages, as the server answers nobody else meanwhile. A longer list is turned past
 its head, step by step, and the head keeps the messages whose turn comes first: fair is what is taken next, and the
 head is filled again before it is used up.
 """
@@ -27,14 +27,13 @@ from contract.ledger import RedisLedger, lua, translating
 
 __all__ = ["MOST_WEIGHT", "at_rest", "level", "level_if_due", "weigh", "weight_of"]
 
-#: A run of weight 1 beside one of this weight still gets a turn in every `FRONT` messages.
+#: A run of weight 1 beside one of this weight still has a message in the front.
 MOST_WEIGHT = 100
-#: Messages of a step: some 15 ms of the server's time.
-AT_ONCE = 3000
-#: Messages at the head of a longer list that are in order after it was turned.
-HEAD = 1500
-#: As long as the first ones come from every run that is further behind, the head is good.
-FRONT = 300
+#: Messages of a step, and what they may amount to: some 15 ms of the server's time.
+AT_ONCE, BYTES_AT_ONCE = 3000, 5_000_000
+#: Parts of a step: the head of a longer list, in order after it was turned, and the front of that head. It is good
+#: while the front has a message of each run that lies behind.
+HEAD, FRONT = 2, 10
 #: A queue is looked at every so many seconds at most, and so rarely that it takes a tenth of the server's time at most.
 EVERY_S = 1.5
 SERVER_SHARE = 0.1
@@ -113,23 +112,32 @@ class _Leveller:
 
     def level(self) -> None:
         length = self._client.llen(self._name)
-        if length > 1:
-            self._deal(AT_ONCE)
-        if length > AT_ONCE and self._head_lacks_a_run(length):
-            for _ in range(HEAD, length, AT_ONCE - HEAD):
-                self._deal(HEAD)
+        if length < 2:
+            return
+        step = self._step()
+        self._deal(step, step)
+        if length > step and self._head_lacks_a_run(step, length):
+            head = step // HEAD
+            for _ in range(head, length, step - head):
+                self._deal(step, head)
 
-    def _head_lacks_a_run(self, length: int) -> bool:
-        in_front = self._runs(0, FRONT)
-        return any(self._runs(first, AT_ONCE) - in_front for first in range(AT_ONCE, length, AT_ONCE))
+    def _step(self) -> int:
+        """How many messages to deal with at once, going by the size of the first and of the last one."""
+        ends = [cast("str | None", self._client.lindex(self._name, place)) for place in (-1, 0)]
+        largest = max((len(each) for each in ends if each), default=0)
+        return max(10, min(AT_ONCE, BYTES_AT_ONCE // (largest or 1)))
+
+    def _head_lacks_a_run(self, step: int, length: int) -> bool:
+        in_front = self._runs(0, step // FRONT)
+        return any(self._runs(first, step) - in_front for first in range(step, length, step))
 
     def _runs(self, first: int, count: int) -> set[str]:
         """Open runs that have one of the `count` messages after the `first`."""
         return self._call(first, count, 0)
 
-    def _deal(self, in_front: int) -> None:
-        """Put the first messages in order, keep as many in front and move the others of them to the end."""
-        self._call(0, AT_ONCE, in_front)
+    def _deal(self, count: int, in_front: int) -> None:
+        """Put the first `count` in order, keep as many `in_front` and move the others of them to the end."""
+        self._call(0, count, in_front)
 
     def _call(self, *arguments: int) -> set[str]:
         books = [self._name, keys.open_runs(), keys.weights()]

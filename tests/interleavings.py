@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any, cast
 
 from hypothesis import strategies as st
@@ -205,14 +206,19 @@ class Interleavings(RuleBasedStateMachine):
         else:
             self.queue.insert(0, self.queue[at])
 
-    @rule(name=st.sampled_from(WORKERS), how_many=st.integers(1, 3))
-    def deliver(self, name: str, how_many: int) -> None:
+    @rule(draw=st.randoms(use_true_random=False))
+    def put_into_another_order(self, draw: Random) -> None:
+        """As janitors do, by turns and weights; whatever they choose, nothing else may depend on it."""
+        draw.shuffle(self.queue)
+
+    @rule(name=st.sampled_from(WORKERS), how_many=st.integers(1, 3), priority=st.sampled_from(Priority))
+    def deliver(self, name: str, how_many: int, priority: Priority = Priority.NORMAL) -> None:
         worker = self.workers[name]
         while how_many and self.queue and worker.gathering.has_room():
             message = self.queue.pop(0)
             self.held[name].append(message)
-            held = Held(cast(Any, message), *message, 0.0, Priority.NORMAL, MESSAGE_VERSION, arrived_at=0.0)
-            worker.gathering.add(held, len(held.question_ids), self.now_s)
+            held = Held(cast(Any, message), *message, 0.0, priority, MESSAGE_VERSION, arrived_at=0.0)
+            worker.gathering.add(held, len(held.question_ids), self.now_s, priority)
             how_many -= 1
 
     @rule()

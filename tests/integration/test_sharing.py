@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import cast
 
@@ -30,7 +31,7 @@ LIST = keys.broker_lists(QUEUE)[2]
 LEVELS = """
 import sys
 from contract import RedisLedger, load_settings, sharing
-sharing.AT_ONCE, sharing.HEAD, sharing.FRONT = 40, 20, 4
+sharing.AT_ONCE = 40
 ledger = RedisLedger.connect(load_settings(None, []))
 print("begins", flush=True)
 while True:
@@ -182,8 +183,7 @@ def test_each_priority_is_ordered_by_itself(app: Celery, redis_ledger: RedisLedg
 @pytest.fixture
 def short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is long for these tests is quickly made."""
-    for name, messages in (("AT_ONCE", 40), ("HEAD", 20), ("FRONT", 4)):
-        monkeypatch.setattr(sharing, name, messages)
+    monkeypatch.setattr(sharing, "AT_ONCE", 40)
 
 
 @pytest.mark.usefixtures("short_steps")
@@ -209,6 +209,18 @@ def test_the_head_of_a_long_list_is_filled_again_as_it_is_used_up(app: Celery, r
         take(redis_ledger, 10)
     for first in range(0, 300, 30):
         assert max(Counter(taken[first : first + 30]).values()) <= 12
+
+
+def test_of_large_messages_fewer_are_moved_at_a_time(
+    app: Celery, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, questions in (("a", 800), ("b", 8), ("c", 800)):
+        sent(app, redis_ledger, name, questions)
+    largest = max(len(each) for each in cast("list[str]", redis_ledger.client.lrange(LIST, 0, -1)))
+    monkeypatch.setattr(sharing, "BYTES_AT_ONCE", 40 * (largest + 10))
+    sharing.level(redis_ledger, QUEUE)
+    assert turns(redis_ledger, 20) == "abcabcacacacacacacac"
+    assert turns(redis_ledger, 60) != ("abcabc" + 27 * "ac")
 
 
 def test_who_reads_the_list_in_pieces_is_not_deceived(app: Celery, redis_ledger: RedisLedger) -> None:
@@ -297,6 +309,23 @@ def test_a_worker_killed_while_runs_take_turns_costs_no_question(
         wait_finished(redis_ledger, *runs)
     for run in runs:
         assert redis_ledger.counts(run.run_id).settled == len(verdicts(redis_ledger, run)) == 300
+
+
+def test_two_producers_that_send_at_the_same_time_share_from_the_beginning(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    runs = [open_run(redis_ledger, make_questions(600), name=name) for name in "ab"]
+
+    def send(run: Run) -> int:
+        return publish(app, QUEUE, run.run_id, redis_ledger.unsettled(run.run_id), 4)
+
+    with ThreadPoolExecutor() as pool:
+        assert list(pool.map(send, runs)) == [150, 150]
+    with worker(tmp_path / "log", batch_size=8, simulated={"call_ms": 30}):
+        wait_finished(redis_ledger, *runs)
+    order = settled_in_order(redis_ledger, runs)
+    assert Counter(order) == {"a": 600, "b": 600}
+    assert Counter(order[:400]) == {"a": pytest.approx(200, abs=40), "b": pytest.approx(200, abs=40)}
 
 
 # From the command line
