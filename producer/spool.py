@@ -13,14 +13,20 @@ __all__ = ["Spool"]
 
 
 class Spool:
-    """Bodies in the order in which they came, in a temporary file that goes with the object."""
+    """Bodies in the order in which they came, in a temporary file that goes with the object.
+
+    Raises InputError, now or later, where there is no room for one.
+    """
 
     def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile(prefix="mcqueue-")  # noqa: SIM115 - it lives as long as the object
+        try:
+            self._file = tempfile.TemporaryFile(prefix="mcqueue-")  # noqa: SIM115 - it lives as long as the object
+        except OSError as trouble:
+            raise _no_room(trouble) from None
         weakref.finalize(self, self._file.close)
 
     def add(self, body: Body) -> None:
-        """Keep one more. Raises InputError where there is no room for it."""
+        """Keep one more."""
         try:
             # An id has no control characters, JSON no line ends: tab and newline part what no question can hold.
             self._file.write(b"%b\t%b\n" % (body.question_id.encode(), body.canonical))
@@ -28,7 +34,7 @@ class Spool:
             raise _no_room(trouble) from None
 
     def __iter__(self) -> Iterator[Body]:
-        """Every body, from the first on; one reader at a time. Raises as `add` does."""
+        """Every body, from the first on; one reader at a time."""
         try:
             self._file.seek(0)
         except OSError as trouble:  # of what was not written yet
@@ -39,5 +45,5 @@ class Spool:
 
 
 def _no_room(trouble: OSError) -> InputError:
-    message = f"{tempfile.gettempdir()}: the checked questions cannot be kept there: {trouble.strerror}."
+    message = f"the checked questions cannot be kept in a temporary file: {trouble.strerror}."
     return InputError(message, hint="Make room, or name another folder with TMPDIR.")

@@ -40,3 +40,12 @@ def test_a_full_disk_is_an_error_with_a_remedy(monkeypatch: pytest.MonkeyPatch) 
             Spool().add(make_question(1).body())
 
     assert "TMPDIR" in trouble.value.hint
+
+
+def test_no_place_for_a_temporary_file_is_an_error_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/no/such/folder")
+
+    with pytest.raises(InputError, match="No such file or directory") as trouble:
+        Spool()
+
+    assert "TMPDIR" in trouble.value.hint
