@@ -52,6 +52,7 @@ SETTINGS: dict[str, Any] = {
 }
 RUN = ("--set", "mode=letter")
 FIRST_VERDICTS = 20
+LEAST_QUESTIONS = 10_000
 MIB = 1024 * 1024
 SHOWN = ("part", "questions", "questions_per_s", "cpu_us_per_question", "rss_mib", "last_tenth_to_first")
 
@@ -62,6 +63,8 @@ def main() -> int:
     parser.add_argument("--million", action="store_true", help="the same with a million questions")
     add_out(parser)
     options = parser.parse_args()
+    if options.questions < LEAST_QUESTIONS:
+        parser.error(f"--questions: at least {LEAST_QUESTIONS:,}, or a tenth of them is over before it can be timed")
     count = 1_000_000 if options.million else options.questions
     with stand(**SETTINGS) as at:
         rows = list(measure(at, count))
