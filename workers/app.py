@@ -35,6 +35,9 @@ __all__ = ["app"]
 
 log = logging.getLogger(__name__)
 
+#: Celery's, after SIGINT and SIGQUIT.
+EXIT_INTERRUPTED = 1
+
 
 def _settings() -> Settings:
     try:
@@ -129,7 +132,10 @@ class Lifecycle:
                 self.close()
 
     def ready(self, **_: Any) -> None:
-        """Celery takes messages now."""
+        """Celery takes messages now, and has set its signal handlers."""
+        impatient = Impatience()
+        for number in (signal.SIGINT, signal.SIGQUIT):
+            signal.signal(number, impatient)
         if self._worker is not None:
             self._worker.ready()
 
@@ -145,6 +151,23 @@ class Lifecycle:
         """After the last batch."""
         if self._worker is not None:
             self._worker.close()
+
+
+class Impatience:
+    """At SIGINT and SIGQUIT: end after the running batches, and at the third one without them.
+
+    Celery's own handlers of SIGQUIT and of the second SIGINT stop the thread pool from within. Where the signal comes
+    while the main thread hands a batch to the pool, that waits for the main thread, and for ever.
+    """
+
+    def __init__(self) -> None:
+        self._times = 0
+
+    def __call__(self, *_: Any) -> None:
+        self._times += 1
+        if self._times > 2:
+            end_at_once(EXIT_INTERRUPTED)
+        stop(EXIT_INTERRUPTED)
 
 
 def grant(wish: Wish) -> None:

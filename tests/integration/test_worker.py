@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from contract.priority import Priority
 from contract.queue import held_question_ids, make_celery, publish, queue_length
 from demo.valkey import CONFIGURATION, free_port
 from tests.support import (
+    ROOT,
     SIMULATED_MODEL,
     end,
     make_question,
@@ -442,6 +444,37 @@ def test_the_launcher_restarts_what_dies_and_leaves_nothing_behind_when_it_ends(
         assert len(booted) == 3
         assert [each for pid in booted for each in processes_of_session(pid)] == []
     assert "ended with signal SIGKILL" in (tmp_path / "up.log").read_text()
+
+
+#: Handing a batch to the pool, which the main thread does under a lock, takes a second.
+SLOW_POOL = """
+import sys, time
+from concurrent.futures.thread import ThreadPoolExecutor
+adjust = ThreadPoolExecutor._adjust_thread_count
+def slowly(self):
+    print("handing over to a pool of", self._max_workers, file=sys.stderr, flush=True)
+    time.sleep(1)
+    adjust(self)
+ThreadPoolExecutor._adjust_thread_count = slowly
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGQUIT, signal.SIGINT])
+def test_a_signal_while_a_batch_is_handed_to_the_pool_ends_the_worker(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(SLOW_POOL)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(ROOT)]))
+    run = open_run(redis_ledger, make_questions(40))
+    with worker(tmp_path / "log", batch_size=4) as leaving:
+        send(app, redis_ledger, run)
+        wait_until(lambda: "handing over to a pool of 2" in (tmp_path / "log").read_text(), "the first batch")
+        for _ in range(2):
+            leaving.send_signal(number)
+            time.sleep(0.1)
+        assert leaving.wait(timeout=20) == 1
+    assert redis_ledger.client.hlen(keys.unacked("w0@test")) == 0
+    assert "Traceback" not in (tmp_path / "log").read_text()
 
 
 def test_an_engines_process_dies_with_its_worker_where_nobody_is_left_to_end_it(redis_url: str, tmp_path: Path) -> None:
