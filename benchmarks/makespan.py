@@ -58,7 +58,7 @@ def main() -> int:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls-ms", type=float, nargs="+", default=[2000, 1000, 500], help="one per worker")
-    parser.add_argument("--seconds", type=float, nargs="+", default=[10, 20, 40], help="ideal length of each run")
+    parser.add_argument("--seconds", type=float, nargs="+", default=[15, 45], help="ideal length of each run")
     parser.add_argument("--batch-size", type=int, default=32)
     add_out(parser)
     options = parser.parse_args()

@@ -9,8 +9,8 @@ run, from the first call's beginning to the last verdict, so that it can only be
 had to do: CPU of workers, server and producer per question, and the cores that workers and server took at that rate.
 Where those near what the machine has, it is the limit.
 
-A run ends with whoever took a batch last, a call after the others: of 30 calls one after the other, that alone costs
-3 %.
+A run ends with whoever took a batch last, up to a call after the others: of 30 calls one after the other, that alone
+may cost 3 %.
 """
 
 from __future__ import annotations
