@@ -19,8 +19,9 @@ __all__ = ["FAULTS"]
 QUESTIONS = 120
 #: Until the moment comes: a worker that gets no message in this time is not what the round wanted.
 MOMENT_S = 15.0
-#: What a killed worker had started must be gone in this time, though nobody ends it.
-ORPHANS_S = 5.0
+#: What a killed worker had started must be gone in this time, though nobody ends it. It is killed at once, but a busy
+#: machine takes some seconds to take a process of vLLM down.
+ORPHANS_S = 15.0
 
 
 def _script(name: str) -> bytes:
