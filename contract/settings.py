@@ -161,6 +161,8 @@ class Settings(BaseSettings):
     model: str = Field(default="", description="Name the model is served under; from hf_model_id when empty.")
     #: Any argument of vLLM's engine, by its own name.
     vllm_args: dict[str, Any] = Field(default_factory=dict)
+    #: LoRA adapters that runs may ask for: name → folder, or with openai.url the model's name on the server.
+    adapters: dict[str, str] = Field(default_factory=dict)
     openai: OpenAiSettings = OpenAiSettings()
     boot_local: bool = Field(default=False, description="With engine openai: start `vllm serve` and ask that.")
     local_host: str = Field(default="127.0.0.1", description="Address that `vllm serve` listens on.")

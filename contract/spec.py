@@ -204,6 +204,8 @@ class RunSpec(BaseModel):
     questions_digest: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
     #: The name under which a worker serves the model; also names the queue.
     model: Annotated[str, StringConstraints(min_length=1)]
+    #: LoRA adapter on the model, by the name that the deployment has for it; empty: the model as it is.
+    adapter: str = ""
     mode: Mode
     normalization: Normalization = Normalization.NONE
     prompt: Prompt
@@ -242,8 +244,12 @@ class RunSpec(BaseModel):
         return self
 
     def fingerprint(self) -> str:
-        """SHA-256 over the canonical JSON of all fields, as 64 hex digits."""
-        canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        """SHA-256 over the canonical JSON of all fields, as 64 hex digits.
+
+        An adapter that there is none of is left out: runs from before there were any keep their names.
+        """
+        fields = self.model_dump(mode="json", exclude=None if self.adapter else {"adapter"})
+        canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
 

@@ -149,6 +149,8 @@ class RunConfig(BaseModel):
 
     #: Name the workers serve the model under; empty: the one that the settings serve.
     model: str = ""
+    #: LoRA adapter that the workers have by this name (`adapters` of the deploy file); empty: the model as it is.
+    adapter: str = ""
     #: How an answer is taken from the model.
     mode: Mode = Mode.LIKELIHOOD
     #: What a choice's log-likelihood is divided by (`likelihood` only).
@@ -190,6 +192,7 @@ class RunConfig(BaseModel):
         return RunSpec(
             questions_digest=questions_digest,
             model=self.model or served_model,
+            adapter=self.adapter,
             mode=self.mode,
             normalization=self.normalization,
             prompt=load_prompt(self.prompt, self.mode),

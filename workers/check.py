@@ -18,6 +18,7 @@ from contract.fleet import Fleet
 from contract.ledger import RedisLedger, connect
 from contract.queue import queue_length
 from contract.settings import Settings
+from workers.engines.adapters import adapter_folders
 from workers.engines.packaged import PACKAGED, cache_folder, resolve
 from workers.gpus import Device, visible_gpus
 from workers.hardware import Hardware
@@ -63,6 +64,10 @@ def _engine(settings: Settings) -> Iterator[Finding]:
         yield Finding("error", "engine", "vLLM is not installed", "make setup, or pip install 'mcqueue[gpu]'.")
     else:
         yield _libraries()
+    try:
+        adapter_folders(settings.adapters)
+    except McqueueError as trouble:
+        yield Finding("error", "adapters", trouble.message, trouble.hint)
     if settings.hf_model_id in PACKAGED and not (cache_folder() / settings.hf_model_id).is_dir():
         yield Finding("ok", "model", f"{settings.hf_model_id}: will be prepared at the first start")
         return

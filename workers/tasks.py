@@ -364,6 +364,10 @@ class BatchScorer(BatchWork):
         if spec.model != self._settings.served_model:
             message = f"the run asks for {spec.model}, this worker serves {self._settings.served_model}"
             return Failure(type="WrongModel", message=message)
+        if spec.adapter and spec.adapter not in self._settings.adapters:
+            known = ", ".join(self._settings.adapters) or "none"
+            message = f"the run asks for the adapter {spec.adapter!r}, this worker has {known}: see `adapters`"
+            return Failure(type="NoAdapter", message=message)
         if spec.vllm_version and spec.vllm_version != (here := self._engine.describe().get("vllm", "none")):
             message = (
                 f"the run asks for vLLM {spec.vllm_version}, this worker has {here}: requeue it for another worker"

@@ -26,6 +26,8 @@ class ScoreRequest:
     prompt: str
     continuations: tuple[str, ...]
     chat: ChatTemplate = ChatTemplate.NEVER
+    #: LoRA adapter of the deployment; empty: the model as it is.
+    adapter: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class GenerateRequest:
     chat: ChatTemplate = ChatTemplate.NEVER
     #: JSON schema that the text must follow, where the engine can hold the model to one.
     json_schema: str = ""
+    adapter: str = ""
 
 
 Request = ScoreRequest | GenerateRequest

@@ -148,6 +148,14 @@ class OpenAiEngine(Engine):
         except NotOffered as trouble:
             return Completion(error=Failure(type=type(trouble).__name__, message=str(trouble)))
 
+    def _model(self, adapter: str) -> str | None:
+        """What the server calls the model with `adapter`: the adapter's own name where we started it."""
+        if not adapter:
+            return None
+        if adapter not in self.settings.adapters:
+            raise NotOffered(f"there is no adapter {adapter!r} here: add it to `adapters`")
+        return adapter if self._local is not None else self.settings.adapters[adapter]
+
     def _in_chat(self, wanted: ChatTemplate) -> bool:
         offers, server = self._offers, self._server.base_url
         if wanted is ChatTemplate.ALWAYS and not offers.chat:
@@ -160,6 +168,7 @@ class OpenAiEngine(Engine):
         sampling = request.sampling
         answer = self._post(
             wire.asked(request.prompt, in_chat=in_chat),
+            model=self._model(request.adapter),
             max_tokens=sampling.max_tokens,
             temperature=sampling.temperature,
             top_p=sampling.top_p,
@@ -190,7 +199,9 @@ class OpenAiEngine(Engine):
                 f"{self._server.base_url} gives no log-probabilities: only the modes that write can be run"
             )
         asked = wire.asked(request.prompt, in_chat=in_chat)
-        answer = self._post(asked, max_tokens=1, temperature=0, **wire.top(top, in_chat=in_chat))
+        answer = self._post(
+            asked, model=self._model(request.adapter), max_tokens=1, temperature=0, **wire.top(top, in_chat=in_chat)
+        )
         if isinstance(answer, Failure):
             return Completion(error=answer)
         likeliest = wire.next_tokens(answer["choices"][0])
@@ -211,7 +222,8 @@ class OpenAiEngine(Engine):
         request, heard, i = tail
         in_chat = self._in_chat(request.chat)
         continuation = wire.continuations_of(request, in_chat=in_chat)[i]
-        answer = self._post(wire.echo(request.prompt, continuation, in_chat=in_chat))
+        asked = wire.echo(request.prompt, continuation, in_chat=in_chat)
+        answer = self._post(asked, model=self._model(request.adapter))
         if isinstance(answer, Failure):
             heard.failure = answer
             return

@@ -24,6 +24,8 @@ class Prefill:
     start: int = 0
     #: Instead of either: write.
     generate: GenerateRequest | None = None
+    #: LoRA adapter; empty: none.
+    adapter: str = ""
     #: Whether cached blocks may stand in for computing them again.
     use_cache: bool = True
 
@@ -81,7 +83,7 @@ def make_plan(request: Request, encoded: Encoded, limit: int) -> Plan | RequestR
         return RequestRejected(
             f"Prompt of {prompt} tokens and longest choice of {longest} exceed the context of {limit}.", hint=hint
         )
-    return ScorePlan.make(encoded.prompt, encoded.tails)
+    return ScorePlan.make(encoded.prompt, encoded.tails, request.adapter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +95,12 @@ class ScorePlan:
     prefills: Sequence[Prefill]
 
     @classmethod
-    def make(cls, prompt: list[int], tails: list[list[int]]) -> ScorePlan:
+    def make(cls, prompt: list[int], tails: list[list[int]], adapter: str = "") -> ScorePlan:
         """The prefills: shared ones first."""
         # At most 26 choices, so always within vLLM's limit of 128 tokens at once.
         singles = tuple(sorted({tail[0] for tail in tails if len(tail) == 1}))
-        shared = [Prefill(prompt, next_ids=singles)] if singles else []
-        own = [Prefill(prompt + tail, start=len(prompt)) for tail in tails if len(tail) > 1]
+        shared = [Prefill(prompt, next_ids=singles, adapter=adapter)] if singles else []
+        own = [Prefill(prompt + tail, start=len(prompt), adapter=adapter) for tail in tails if len(tail) > 1]
         return cls(len(prompt), tails, shared + own)
 
     def read(self, outputs: Sequence[Any]) -> Completion:
@@ -127,7 +129,7 @@ class TextPlan:
 
     @property
     def prefills(self) -> Sequence[Prefill]:
-        return [Prefill(self.prompt, generate=self.request)]
+        return [Prefill(self.prompt, generate=self.request, adapter=self.request.adapter)]
 
     def read(self, outputs: Sequence[Any]) -> Completion:
         """The texts, in vLLM's order of samples."""

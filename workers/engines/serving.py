@@ -24,6 +24,7 @@ import psutil
 
 from contract.errors import EngineError
 from contract.settings import OpenAiSettings, Settings
+from workers.engines.adapters import adapter_arguments, adapter_folders
 from workers.engines.arguments import as_flags, check_arguments, engine_environment
 from workers.engines.packaged import resolve
 from workers.parent import follower
@@ -124,7 +125,10 @@ def serve_command(settings: Settings, model: str, port: int) -> list[str]:
     quiet = ["--disable-log-stats", "--disable-uvicorn-access-log", "--enable-prompt-tokens-details"]
     # What `vllm serve` runs; that command itself fails in vLLM's CPU build, whose package has another name.
     serve = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", model]
-    return [*serve, "--served-model-name", settings.served_model, *address, *quiet, *as_flags(settings.vllm_args)]
+    adapters = [f"{name}={folder}" for name, folder in adapter_folders(settings.adapters).items()]
+    modules = ["--lora-modules", *adapters] if adapters else []
+    flags = as_flags({**settings.vllm_args, **adapter_arguments(settings.adapters)})
+    return [*serve, "--served-model-name", settings.served_model, *address, *quiet, *flags, *modules]
 
 
 def serve_environment(settings: Settings, model: str, key: str, base: Mapping[str, str]) -> dict[str, str]:

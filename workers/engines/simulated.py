@@ -86,7 +86,7 @@ class SimulatedEngine(Engine):
         if isinstance(request, GenerateRequest):
             return Completion(texts=_texts(request), prompt_tokens=words, prefill_tokens=words)
         return Completion(
-            logprobs=_logprobs(request.prompt, request.continuations),
+            logprobs=_logprobs(f"{request.adapter}{request.prompt}", request.continuations),
             token_counts=tuple(len(each.split()) for each in request.continuations),
             prompt_tokens=words,
             prefill_tokens=words,
@@ -96,7 +96,7 @@ class SimulatedEngine(Engine):
 def _texts(request: GenerateRequest) -> tuple[Text, ...]:
     """`The answer is X.`, X one of the first four labels, drawn by prompt, seed and sample."""
     drawn = (
-        hashlib.blake2b(f"{request.prompt}{request.seed}{i}".encode()).digest()[0]
+        hashlib.blake2b(f"{request.adapter}{request.prompt}{request.seed}{i}".encode()).digest()[0]
         for i in range(request.sampling.samples)
     )
     return tuple(Text(f"The answer is {'ABCD'[byte % 4]}.", tokens=4) for byte in drawn)

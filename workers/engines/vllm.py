@@ -16,16 +16,18 @@ import os
 import queue
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 from contract.errors import EngineDead, EngineError, EngineOutOfMemory, McqueueError, RequestRejected
 from contract.settings import Settings
 from contract.verdict import Failure
+from workers.engines.adapters import adapter_arguments, adapter_folders
 from workers.engines.arguments import check_arguments, engine_environment, installed_version
 from workers.engines.base import Completion, Engine, Request
-from workers.engines.encoding import PromptEncoder
+from workers.engines.encoding import Encoded, PromptEncoder
 from workers.engines.packaged import resolve
 from workers.engines.plan import Plan, Prefill, excess_tokens, make_plan
 
@@ -72,7 +74,7 @@ class VllmEngine(Engine):
     def start(self) -> None:
         model = resolve(self.settings.hf_model_id)
         prepare_environment(model)
-        owner = _Owner(engine_arguments(self.settings, model))
+        owner = _Owner(engine_arguments(self.settings, model), adapter_folders(self.settings.adapters))
         self._owner = owner
         owner.start()
         owner.await_boot(self.settings.server_startup_timeout)
@@ -81,7 +83,7 @@ class VllmEngine(Engine):
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         limit = self._running().engine.model_config.max_model_len
         plans = [
-            each if isinstance(each, RequestRejected) else make_plan(request, each, limit)
+            each if isinstance(each, RequestRejected) else self._plan(request, each, limit)
             for request, each in zip(requests, self.encoder.encode(requests), strict=True)
         ]
         outputs = iter(self._ask([prefill for plan in plans for prefill in _prefills(plan)]))
@@ -121,6 +123,11 @@ class VllmEngine(Engine):
         if self._owner is not None:
             self._owner.stop()
 
+    def _plan(self, request: Request, encoded: Encoded, limit: int) -> Plan | RequestRejected:
+        if request.adapter and request.adapter not in self.settings.adapters:
+            return RequestRejected(f"There is no adapter {request.adapter!r} here.", hint="Add it to `adapters`.")
+        return make_plan(request, encoded, limit)
+
     def _running(self) -> _Owner:
         if self._owner is None:
             raise EngineDead("The engine was not started.")
@@ -154,10 +161,13 @@ def _read(plan: Plan | RequestRejected, outputs: list[Any]) -> Completion:
 class _Owner(threading.Thread):
     """The one thread that touches vLLM's engine, from boot to shutdown."""
 
-    def __init__(self, arguments: dict[str, Any]) -> None:
+    def __init__(self, arguments: dict[str, Any], adapters: Mapping[str, Path]) -> None:
         super().__init__(name="vllm-owner", daemon=True)
         self.engine: Any = None
         self._arguments = arguments
+        self._folders = adapters
+        #: Name → vLLM's LoRARequest.
+        self._adapters: dict[str, Any] = {}
         self._inbox: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
         self._pending: dict[str, tuple[_Call, int]] = {}
         self._ids = count()
@@ -206,12 +216,24 @@ class _Owner(threading.Thread):
             from vllm.v1.engine.llm_engine import LLMEngine
 
             self.engine = LLMEngine.from_engine_args(EngineArgs(**self._arguments))
+            self._load_adapters()
         except BaseException as trouble:
             log.debug("boot failed", exc_info=True)
             self._boot_failure = EngineError(
                 f"vLLM cannot serve {self._arguments['model']}: {_first_line(trouble)}",
                 hint="See vllm_args in the deploy file; MCQUEUE_LOG_LEVEL=debug shows the traceback.",
             )
+
+    def _load_adapters(self) -> None:
+        """All of them, at boot: one that vLLM cannot use must not end the engine at its first question."""
+        from vllm.lora.request import LoRARequest
+
+        for number, (name, folder) in enumerate(self._folders.items(), 1):
+            self._adapters[name] = LoRARequest(name, number, str(folder))
+            try:
+                self.engine.add_lora(self._adapters[name])
+            except Exception as trouble:
+                raise RuntimeError(f"adapters.{name}: {_first_line(trouble)}") from trouble
 
     def _serve(self) -> None:
         try:
@@ -243,7 +265,9 @@ class _Owner(threading.Thread):
             name = f"{next(self._ids)}"
             self._pending[name] = (call, slot)
             try:
-                self.engine.add_request(name, {"prompt_token_ids": prefill.token_ids}, sampling_params(prefill))
+                prompt = {"prompt_token_ids": prefill.token_ids}
+                adapter = self._adapters[prefill.adapter] if prefill.adapter else None
+                self.engine.add_request(name, prompt, sampling_params(prefill), lora_request=adapter)
             except ValueError as trouble:  # what vLLM's own validation refuses, this request alone
                 del self._pending[name]
                 call.deliver(slot, RequestRejected(_first_line(trouble)))
@@ -296,7 +320,8 @@ def engine_arguments(settings: Settings, model: str) -> dict[str, Any]:
     check_arguments(settings.vllm_args)
     # vLLM keeps its Prometheus metrics in this process' registry, which the worker exports with its own.
     unwatched = settings.metrics_port == 0
-    return {"disable_log_stats": unwatched, "use_tqdm_on_load": False, **settings.vllm_args, "model": model}
+    ours = {"disable_log_stats": unwatched, "use_tqdm_on_load": False}
+    return {**ours, **settings.vllm_args, **adapter_arguments(settings.adapters), "model": model}
 
 
 def sampling_params(prefill: Prefill) -> Any:

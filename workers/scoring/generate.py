@@ -21,7 +21,8 @@ def ask(question: Question, prompt: str, spec: RunSpec) -> list[Request]:
     """One request for `sampling.samples` texts."""
     if spec.sampling is None:
         raise ValueError(f"mode {spec.mode} without sampling")
-    return [GenerateRequest(prompt, spec.sampling, seed_for(question, spec, "sampling"), spec.chat_template)]
+    seed = seed_for(question, spec, "sampling")
+    return [GenerateRequest(prompt, spec.sampling, seed, spec.chat_template, adapter=spec.adapter)]
 
 
 def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -> Reading:  # noqa: ARG001

@@ -69,7 +69,8 @@ def _grading(question: Question, answer: Text, spec: RunSpec, judge: Judge, prom
     seed = seed_for(question, spec, f"judge {asked}")
     # A model elsewhere is asked as its server knows it; `spec.chat_template` speaks of the model under test.
     chat = ChatTemplate.AUTO if judge.server else spec.chat_template
-    request = GenerateRequest(prompt, Sampling(max_tokens=judge.max_tokens), seed, chat, SCHEMA)
+    adapter = "" if judge.server else spec.adapter
+    request = GenerateRequest(prompt, Sampling(max_tokens=judge.max_tokens), seed, chat, SCHEMA, adapter)
     return Further([request], read_grade, judge if judge.server else None)
 
 

@@ -22,7 +22,8 @@ __all__ = ["ask", "read"]
 
 def ask(question: Question, prompt: str, spec: RunSpec) -> list[Request]:
     """One request: the labels as continuations of the prompt."""
-    return [ScoreRequest(prompt, tuple(spec.delimiter + label for label in question.labels), spec.chat_template)]
+    continuations = tuple(spec.delimiter + label for label in question.labels)
+    return [ScoreRequest(prompt, continuations, spec.chat_template, spec.adapter)]
 
 
 def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -> Reading:  # noqa: ARG001

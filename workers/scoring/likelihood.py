@@ -20,7 +20,8 @@ __all__ = ["ask", "read"]
 
 def ask(question: Question, prompt: str, spec: RunSpec) -> list[Request]:
     """One request: the choices as continuations of the prompt."""
-    return [ScoreRequest(prompt, tuple(spec.delimiter + choice for choice in question.choices), spec.chat_template)]
+    continuations = tuple(spec.delimiter + choice for choice in question.choices)
+    return [ScoreRequest(prompt, continuations, spec.chat_template, spec.adapter)]
 
 
 def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -> Reading:

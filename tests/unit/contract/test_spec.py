@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from tests.support import make_questions, make_spec
 CHANGES: list[tuple[str, Any]] = [
     ("questions_digest", "0" * 64),
     ("model", "another-model"),
+    ("adapter", "law"),
     ("mode", Mode.LETTER),
     ("normalization", Normalization.CHARACTER),
     ("normalization", Normalization.BYTE),
@@ -95,6 +98,12 @@ def test_a_fingerprint_is_the_same_for_the_same_thing_and_survives_the_ledger(
     assert re.fullmatch("[0-9a-f]{64}", made().fingerprint())
     assert made().fingerprint() == made().fingerprint()
     assert RunSpec.model_validate_json(made().model_dump_json()).fingerprint() == made().fingerprint()
+
+
+def test_a_run_without_an_adapter_is_called_as_before_there_were_any() -> None:
+    fields = make_spec().model_dump(mode="json", exclude={"adapter"})
+    canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"))
+    assert make_spec(adapter="").fingerprint() == sha256(canonical.encode()).hexdigest()
 
 
 def test_a_default_that_is_written_out_has_the_same_fingerprint() -> None:

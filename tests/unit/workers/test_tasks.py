@@ -282,6 +282,7 @@ def test_a_bug_behind_the_engine_costs_the_question_that_meets_it_and_no_other(
     ("spec", "version", "failure"),
     [
         ({"model": "another"}, MESSAGE_VERSION, "WrongModel"),
+        ({"adapter": "law"}, MESSAGE_VERSION, "NoAdapter"),
         ({"vllm_version": "0.1.0"}, MESSAGE_VERSION, "WrongEngine"),
         ({}, MESSAGE_VERSION + 1, "MessageTooNew"),
     ],

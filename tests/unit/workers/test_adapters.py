@@ -1,0 +1,91 @@
+"""LoRA adapters: what vLLM is told of them, and which requests carry one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from contract import Mode, load_settings
+from contract.errors import ModelNotFound
+from contract.prompts import build_prompt
+from contract.spec import Sampling
+from tests.support import make_question, make_spec
+from tests.unit.workers.openai_server import Script, serving
+from workers.engines import make_engine
+from workers.engines.adapters import adapter_arguments
+from workers.engines.base import ScoreRequest
+from workers.engines.encoding import Encoded
+from workers.engines.plan import make_plan
+from workers.engines.serving import serve_command
+from workers.scoring import MODES
+
+
+def adapter(folder: Path, **config: object) -> str:
+    folder.mkdir()
+    (folder / "adapter_config.json").write_text(json.dumps({"target_modules": ["q_proj"], **config}))
+    return str(folder)
+
+
+def test_vllm_makes_room_for_all_adapters_and_the_highest_rank(tmp_path: Path) -> None:
+    one = adapter(tmp_path / "one", r=4)
+    two = adapter(tmp_path / "two", r=12, rank_pattern={"q_proj": 33}, target_modules=["self_attn.v_proj", "q_proj"])
+    assert adapter_arguments({}) == {}
+    room = {"enable_lora": True, "max_loras": 2, "max_lora_rank": 8, "lora_target_modules": ["q_proj"]}
+    assert adapter_arguments({"one": one}) == room
+    more = {"max_loras": 3, "max_lora_rank": 64, "lora_target_modules": ["q_proj", "v_proj"]}
+    assert adapter_arguments({"one": one, "two": two}) == room | more
+
+
+@pytest.mark.parametrize("config", [None, {}, {"r": "x"}, {"r": 8, "rank_pattern": [1]}])
+def test_a_folder_that_holds_no_adapter_is_refused_by_name(tmp_path: Path, config: dict[str, object] | None) -> None:
+    folder = str(tmp_path / "x") if config is None else adapter(tmp_path / "x", **config)
+    with pytest.raises(ModelNotFound, match=r"adapters\.law: .*adapter_config\.json cannot be read"):
+        adapter_arguments({"law": folder})
+
+
+@pytest.mark.parametrize("modules", ["all-linear", ["q_proj", "lm_head"]])
+def test_an_adapter_that_vllm_could_not_score_with_is_refused(tmp_path: Path, modules: object) -> None:
+    with pytest.raises(ModelNotFound, match=r"adapters\.law: .* has target_modules .*lm_head"):
+        adapter_arguments({"law": adapter(tmp_path / "x", r=8, target_modules=modules)})
+
+
+@pytest.mark.parametrize("mode", [mode for mode in Mode if mode is not Mode.JUDGE])
+def test_every_request_of_a_run_with_an_adapter_carries_it(mode: Mode) -> None:
+    drawn = Sampling(samples=3, temperature=1.0) if mode is Mode.VOTE else Sampling()
+    for name in ("", "law"):
+        spec = make_spec(mode=mode, adapter=name, sampling=drawn if mode.writes else None)
+        asked = MODES[mode].ask(make_question(1), build_prompt(make_question(1), spec), spec)
+        assert {request.adapter for request in asked} == {name}
+
+
+def test_every_prefill_of_a_request_carries_its_adapter() -> None:
+    request = ScoreRequest("p", ("a", "b"), adapter="law")
+    plan = make_plan(request, Encoded("p", [1], [[2], [3, 4]]), 99)
+    assert [each.adapter for each in plan.prefills] == ["law", "law"]  # type: ignore[union-attr]
+
+
+def test_a_server_by_url_is_asked_for_its_own_name_of_the_adapter() -> None:
+    script = Script()
+    with serving(script) as url:
+        there = ["engine=openai", f"openai.url={url}", "openai.model=base", "adapters.law=base-with-law"]
+        engine = make_engine(load_settings(None, there))
+        engine.start()
+        script.asked.clear()
+        engine.generate([ScoreRequest("Which?", (" two words",), adapter="law")])
+        assert {each["model"] for each in script.asked} == {"base-with-law"}
+        script.asked.clear()
+        engine.generate([ScoreRequest("Which?", (" two words",))])
+        assert {each["model"] for each in script.asked} == {"base"}
+        (unknown,) = engine.generate([ScoreRequest("Which?", (" two words",), adapter="medicine")])
+        assert "no adapter 'medicine'" in str(unknown.error)
+        engine.close()
+
+
+def test_a_server_that_we_start_is_given_the_adapters(tmp_path: Path) -> None:
+    folder = adapter(tmp_path / "law", r=8)
+    settings = load_settings(None, ["engine=openai", "boot_local=true", f"adapters.law={folder}"])
+    words = serve_command(settings, "/models/x", 1)
+    assert words[-2:] == ["--lora-modules", f"law={folder}"]
+    assert "--enable-lora --max-loras 2 --max-lora-rank 8 --lora-target-modules q_proj" in " ".join(words)

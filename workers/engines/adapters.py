@@ -1,0 +1,70 @@
+"""LoRA adapters of a deployment: found, and what vLLM must be told to make room for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from contract.errors import ModelNotFound
+
+__all__ = ["adapter_arguments", "adapter_folders"]
+
+#: Ranks that vLLM makes room for.
+RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+#: Where vLLM would apply an adapter to sampled tokens only: its CPU build dies at a prompt's log-probabilities.
+OUTPUT = frozenset({"lm_head", "embed_tokens"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Adapter:
+    folder: Path
+    rank: int
+    modules: frozenset[str]
+
+
+def adapter_folders(adapters: Mapping[str, str]) -> dict[str, Path]:
+    """Name → absolute folder in peft's format. Raises ModelNotFound."""
+    return {name: _read(name, path).folder for name, path in adapters.items()}
+
+
+def adapter_arguments(adapters: Mapping[str, str]) -> dict[str, Any]:
+    """vLLM's engine arguments for `adapters`, all of them at a time; none without any. Raises ModelNotFound.
+
+    There is room for one more, which stays empty: vLLM's CPU kernels give a request without an adapter, beside others
+    with one, whatever is in the last place. Only the modules that some adapter changes are prepared; the model's head
+    is not among them, or vLLM 0.32 could not give log-probabilities of prompts, which is how continuations are weighed.
+    """
+    if not adapters:
+        return {}
+    found = [_read(name, path) for name, path in adapters.items()]
+    highest = max(each.rank for each in found)
+    return {
+        "enable_lora": True,
+        "max_loras": len(found) + 1,
+        "max_lora_rank": next((rank for rank in RANKS if rank >= highest), highest),
+        "lora_target_modules": sorted(frozenset[str]().union(*(each.modules for each in found))),
+    }
+
+
+def _read(name: str, path: str) -> _Adapter:
+    folder = Path(path).expanduser().resolve()
+    file = folder / "adapter_config.json"
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        rank = max(int(content["r"]), *map(int, (content.get("rank_pattern") or {}).values()), 1)
+        modules = content["target_modules"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as trouble:
+        raise ModelNotFound(
+            f"adapters.{name}: {file} cannot be read ({type(trouble).__name__}: {trouble}).",
+            hint="Name a folder that peft's save_pretrained wrote.",
+        ) from None
+    suffixes = frozenset(str(each).rpartition(".")[2] for each in modules) if isinstance(modules, list) else OUTPUT
+    if OUTPUT & suffixes:
+        raise ModelNotFound(
+            f"adapters.{name}: {file} has target_modules {modules!r}.",
+            hint="Expected a list of a layer's modules, like q_proj; vLLM gives no scores with an adapted lm_head.",
+        )
+    return _Adapter(folder, rank, suffixes)
