@@ -58,17 +58,12 @@ class PromptEncoder:
         """
         with self._lock:
             shown = [self._shown(each) for each in requests]
-            plain = self._ids([t for texts in shown if texts and not texts.chat for t in texts.all], special=True)
-            chat = self._ids([t for texts in shown if texts and texts.chat for t in texts.all], special=False)
-        encoded: list[Encoded | RequestRejected] = []
-        for texts in shown:
-            if texts is None:
-                encoded.append(RequestRejected("The model has no chat template.", hint="Set chat_template: never."))
-                continue
-            source = chat if texts.chat else plain
-            prompt, *wholes = [next(source) for _ in texts.all]
-            encoded.append(Encoded(texts.all[0], prompt, [whole[len(prompt) :] for whole in wholes]))
-        return encoded
+            texts = [each for each in shown if each is not None]
+            prompts = self._prompts(texts)
+            tails = self._tails(texts, prompts)
+        encoded = (Encoded(*each) for each in zip((each.prompt for each in texts), prompts, tails, strict=True))
+        rejected = RequestRejected("The model has no chat template.", hint="Set chat_template: never.")
+        return [rejected if each is None else next(encoded) for each in shown]
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text, without special ones."""
@@ -78,19 +73,41 @@ class PromptEncoder:
     def _shown(self, request: Request) -> _Texts | None:
         continuations = request.continuations if isinstance(request, ScoreRequest) else ()
         if request.chat is ChatTemplate.NEVER or (request.chat is ChatTemplate.AUTO and not self.has_chat_template):
-            return _Texts(False, [request.prompt, *(request.prompt + each for each in continuations)])
+            return _Texts(False, request.prompt, continuations)
         if not self.has_chat_template:
             return None
         messages = [{"role": "user", "content": request.prompt}]
         prompt = self._tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-        return _Texts(True, [prompt, *(prompt + each.lstrip() for each in continuations)])
+        return _Texts(True, prompt, tuple(each.lstrip() for each in continuations))
 
-    def _ids(self, texts: list[str], *, special: bool) -> Any:
-        """Iterator over the token ids of `texts`."""
+    def _prompts(self, texts: Sequence[_Texts]) -> list[list[int]]:
+        plain = iter(self._ids([each.prompt for each in texts if not each.chat], special=True))
+        chat = iter(self._ids([each.prompt for each in texts if each.chat], special=False))
+        return [next(chat if each.chat else plain) for each in texts]
+
+    def _tails(self, texts: Sequence[_Texts], prompts: Sequence[list[int]]) -> list[list[list[int]]]:
+        """Tokens of every continuation of every text.
+
+        Only the prompt's last line is tokenised again with each continuation, if it is sure that the lines before it
+        have no part in it: as a line of its own it has the very tokens that it has in the prompt, and it begins with
+        the same one whatever follows. Otherwise the whole prompt is.
+        """
+        scored = [each for each in texts if each.continuations]
+        ids = iter(self._ids([text for each in scored for text in each.last_lines()], special=False))
+        tails: list[list[list[int]]] = []
+        for text, prompt in zip(texts, prompts, strict=True):
+            line, *extended = [next(ids) for _ in text.last_lines()] if text.continuations else [[]]
+            if not _stands_alone(line, prompt, extended):
+                line, extended = prompt, self._ids(text.wholes(), special=not text.chat)
+            tails.append([each[len(line) :] for each in extended])
+        return tails
+
+    def _ids(self, texts: list[str], *, special: bool) -> list[list[int]]:
+        """Token ids of `texts`."""
         if not texts:
-            return iter(())
+            return []
         found = self._tokenizer(texts, add_special_tokens=special)["input_ids"]
-        return iter([self._without_second_bos(ids) for ids in found])
+        return [self._without_second_bos(ids) for ids in found]
 
     def _without_second_bos(self, ids: list[int]) -> list[int]:
         """A template that writes BOS itself, before a tokenizer that adds one, must not double it."""
@@ -101,5 +118,19 @@ class PromptEncoder:
 @dataclass(frozen=True, slots=True)
 class _Texts:
     chat: bool
-    #: The prompt, then prompt and continuation for each continuation.
-    all: list[str]
+    prompt: str
+    continuations: tuple[str, ...]
+
+    def wholes(self) -> list[str]:
+        """The prompt with each continuation."""
+        return [self.prompt + each for each in self.continuations]
+
+    def last_lines(self) -> list[str]:
+        """The last line that is not blank with all that follows it, then the same with each continuation."""
+        line = self.prompt[self.prompt.rstrip().rfind("\n") + 1 :]
+        return [line, *(line + each for each in self.continuations)]
+
+
+def _stands_alone(line: list[int], prompt: list[int], extended: Sequence[list[int]]) -> bool:
+    """Whether the tokens of a prompt's last line, and of that line with what follows, owe nothing to what is before."""
+    return 0 < len(line) < len(prompt) and prompt[-len(line) :] == line and all(e[:1] == line[:1] for e in extended)

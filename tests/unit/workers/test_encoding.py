@@ -1,0 +1,105 @@
+"""Text to tokens, with real tokenizers of the kinds that models have."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import PreTrainedTokenizerFast
+
+from tests.support import ROOT
+from workers.engines.base import ScoreRequest
+from workers.engines.encoding import Encoded, PromptEncoder
+from workers.engines.packaged import prepare
+
+TEXTS = [json.loads(line)["text"] for line in (ROOT / "demo" / "corpus.jsonl").read_text().splitlines()]
+
+
+def sentencepiece() -> Tokenizer:
+    """As Llama 2 has it: no words, every text begins with a space, a BOS before it."""
+    made = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>"))
+    made.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    made.decoder = decoders.Replace("▁", " ")
+    made.train_from_iterator(TEXTS, trainers.BpeTrainer(vocab_size=800, special_tokens=["<unk>", "<s>"]))
+    made.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    return made
+
+
+def unigram() -> Tokenizer:
+    """As T5 has it: the likeliest pieces, and an EOS at the end."""
+    made = Tokenizer(models.Unigram())
+    made.pre_tokenizer = pre_tokenizers.Metaspace()
+    special = ["<unk>", "</s>"]
+    made.train_from_iterator(TEXTS, trainers.UnigramTrainer(vocab_size=500, special_tokens=special, unk_token="<unk>"))
+    made.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
+    return made
+
+
+def runs_of_anything() -> Tokenizer:
+    """No words at all: a token may span lines."""
+    made = Tokenizer(models.BPE(unk_token="<unk>"))
+    lines = ["\n".join(text.split()) for text in TEXTS]
+    made.train_from_iterator(lines, trainers.BpeTrainer(vocab_size=800, special_tokens=["<unk>"]))
+    return made
+
+
+@functools.cache
+def tokenizer(name: str) -> Any:
+    if name == "packaged":
+        return PreTrainedTokenizerFast(tokenizer_file=str(Path(prepare("smollm2-135m-instruct")) / "tokenizer.json"))
+    made = {"sentencepiece": sentencepiece, "unigram": unigram, "runs of anything": runs_of_anything}[name]()
+    return PreTrainedTokenizerFast(tokenizer_object=made)
+
+
+LINES = st.lists(
+    st.one_of(
+        st.sampled_from(
+            ["Question: What is it?", "Answer:", "A. gold", "  indented", "", "Antwort :", "问题：", "\t", "is"]
+        ),
+        st.text(max_size=12),
+    ),
+    min_size=1,
+    max_size=5,
+)
+CONTINUATIONS = st.lists(
+    st.one_of(st.sampled_from([" A", " B", " gold", "gold", ":", "\n", " is"]), st.text(min_size=1, max_size=6)),
+    min_size=1,
+    max_size=4,
+)
+
+
+@pytest.mark.parametrize("name", ["packaged", "sentencepiece", "unigram", "runs of anything"])
+@given(lines=LINES, continuations=CONTINUATIONS)
+def test_a_continuation_has_the_tokens_that_it_has_behind_the_whole_prompt(
+    name: str, lines: list[str], continuations: list[str]
+) -> None:
+    prompt = "\n".join(lines)
+    (found,) = PromptEncoder(tokenizer(name)).encode([ScoreRequest(prompt, tuple(continuations))])
+    assert isinstance(found, Encoded)
+    prompt_ids, *wholes = tokenizer(name)([prompt, *(prompt + each for each in continuations)])["input_ids"]
+    assert found.prompt == prompt_ids
+    assert found.tails == [whole[len(prompt_ids) :] for whole in wholes]
+
+
+class Counting:
+    """A tokenizer that counts the characters it is given."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner, self.characters = inner, 0
+
+    def __call__(self, texts: list[str], **options: Any) -> Any:
+        self.characters += sum(map(len, texts))
+        return self.inner(texts, **options)
+
+
+def test_a_prompt_is_tokenised_once_however_many_choices_follow() -> None:
+    counting = Counting(tokenizer("packaged"))
+    prompt = "A long context. " * 100 + "\nQuestion: What is it?\nAnswer:"
+    PromptEncoder(counting).encode([ScoreRequest(prompt, (" gold", " silver", " iron", " lead"))])
+    assert counting.characters < 1.1 * len(prompt)
