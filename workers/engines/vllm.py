@@ -216,6 +216,9 @@ class _Owner(threading.Thread):
             from vllm.v1.engine.llm_engine import LLMEngine
 
             self.engine = LLMEngine.from_engine_args(EngineArgs(**self._arguments))
+            watch = threading.Thread(target=_tell_of_death, args=(self.engine.engine_core,), name="vllm-core-watch")
+            watch.daemon = True
+            watch.start()
             self._load_adapters()
         except BaseException as trouble:
             log.debug("boot failed", exc_info=True)
@@ -345,6 +348,18 @@ def sampling_params(prefill: Prefill) -> Any:
     if prefill.next_ids:
         return SamplingParams(logprob_token_ids=list(prefill.next_ids), **common)
     return SamplingParams(prompt_logprobs=0, skip_reading_prefix_cache=not prefill.use_cache, **common)
+
+
+def _tell_of_death(client: Any) -> None:
+    """Have a step that waits for vLLM's core process fail once nothing can come from it any more.
+
+    vLLM notices that its core process was killed, and stops reading from it; but whoever waits for outputs waits for
+    ever (`SyncMPClient.get_output` of vLLM 0.32). A core in this process has no reader, and needs none.
+    """
+    reader = getattr(client, "output_queue_thread", None)
+    if reader is not None:
+        reader.join()
+        client.outputs_queue.put_nowait(EOFError("its core process has ended"))
 
 
 def _is_out_of_memory(trouble: BaseException) -> bool:
