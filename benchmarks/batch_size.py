@@ -46,7 +46,7 @@ def main() -> int:
                     "median_batch_s": found.batch_s,
                 }
             )
-        described = engine.describe()
+        described = engine.describe() | {"model": settings.hf_model_id}  # not where it lies here
     fastest = max(each["questions_per_s"] for each in rows)
     optimal = next(each["batch_size"] for each in rows if each["questions_per_s"] >= WITHIN * fastest)
     print_table(f"{len(items)} questions of {asking.source.shown}, {', '.join(asking.overrides)}", rows)

@@ -65,7 +65,7 @@ def main() -> int:
             order(engine, options.contexts, options.each, options.rounds),
             warm_up(engine, options.rounds),
         ]
-        described = engine.describe()
+        described = engine.describe() | {"model": settings.hf_model_id}  # not where it lies here
     print_table("prefix cache", [{key: value for key, value in row.items() if key != "rounds"} for row in rows])
     command = f"python -m benchmarks.prefix_cache --contexts {options.contexts} --each {options.each}"
     print(write("prefix_cache", f"{command} --rounds {options.rounds}", rows, folder=options.out, engine=described))

@@ -58,6 +58,21 @@ class Stack:
         return int(booted[-1].split("pid ")[1].split(",")[0])
 
 
+def found_by(script: str, given: Any) -> list[Any]:
+    """What a Python of its own, with `given` as JSON on its stdin, prints as JSON behind FOUND, line by line."""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        input=json.dumps(given),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line.removeprefix("FOUND ")) for line in done.stdout.splitlines() if line.startswith("FOUND ")]
+
+
 def command(
     *arguments: str, environment: Mapping[str, str], exit_code: int = 0, timeout_s: float = 240
 ) -> subprocess.CompletedProcess[str]:

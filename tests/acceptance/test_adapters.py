@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.acceptance.conftest import found_by
 from tests.adapters import make_adapter
-from tests.support import ROOT
 from workers.engines.packaged import prepare
 
 #: The same two questions of the engine without an adapter and with each, all in one call; then one that it lacks.
@@ -45,18 +42,7 @@ def test_an_adapter_of_zeros_changes_nothing_and_another_one_everything(tmp_path
     settings = ["vllm_args={dtype: float32, max_model_len: 256, enforce_eager: true, kv_cache_memory_bytes: 268435456}"]
     for name, strength in (("zeros", 0.0), ("random", 0.02)):
         settings.append(f"adapters.{name}={make_adapter(tmp_path / name, model, strength=strength)}")
-    done = subprocess.run(
-        [sys.executable, "-c", ASK],
-        input=json.dumps(settings),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    (line,) = (line for line in done.stdout.splitlines() if line.startswith("FOUND "))
-    scores, texts, lacking = json.loads(line.removeprefix("FOUND "))
+    ((scores, texts, lacking),) = found_by(ASK, settings)
     assert scores["zeros"] == pytest.approx(scores[""], abs=1e-4)
     assert texts["zeros"] == texts[""]
     assert all(abs(a - b) > 0.01 for a, b in zip(scores["random"], scores[""], strict=True))

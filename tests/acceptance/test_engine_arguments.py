@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
 from contract.settings import load_fleet
+from tests.acceptance.conftest import found_by
 from tests.support import ROOT
 from workers.engines.packaged import prepare
 
@@ -73,17 +71,7 @@ def answers() -> list[Any]:
     cases: list[tuple[dict[str, Any], list[str]]] = [(given, list(expected)) for given, expected in CASES.values()]
     cases += [({"max_model_length": 1}, []), *((arguments, []) for arguments in DEPLOYED)]
     model = str(prepare("smollm2-135m-instruct"))
-    done = subprocess.run(
-        [sys.executable, "-c", ASK],
-        input=json.dumps([model, cases]),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line.removeprefix("FOUND ")) for line in done.stdout.splitlines() if line.startswith("FOUND ")]
+    return found_by(ASK, [model, cases])
 
 
 @pytest.mark.parametrize("name", CASES)
