@@ -51,7 +51,7 @@ CMD ["up", "--logs", "/var/log/mcqueue"]
 HEALTHCHECK --interval=15s --timeout=10s --start-period=10m CMD ["python", "-c", "\
 import socket, sys; \
 from contract.fleet import Fleet, WorkerState; \
-from contract.ledger import connect; \
+from contract.connection import connect; \
 from contract.settings import load_settings; \
 mine = [each for each in Fleet(connect(load_settings())).alive() if each.host == socket.gethostname()]; \
 sys.exit(not any(each.state != WorkerState.BOOTING for each in mine))"]

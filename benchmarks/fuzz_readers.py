@@ -27,7 +27,7 @@ from pathlib import Path
 
 from benchmarks.record import print_table, write
 from contract.errors import McqueueError, QuestionFileError
-from contract.memory import MemoryLedger
+from contract.ledger import MemoryLedger
 from contract.settings import Settings
 from producer.broker import MemoryBroker
 from producer.readers import Source

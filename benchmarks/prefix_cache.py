@@ -28,7 +28,7 @@ from typing import Any
 
 from benchmarks.asking import engine_of
 from benchmarks.record import add_out, print_table, write
-from contract.ledger import chunks
+from contract.chunks import chunks
 from contract.question import Question
 from contract.settings import load_settings
 from contract.spec import RunSpec

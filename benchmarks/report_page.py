@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from benchmarks.record import print_table, write
-from contract.memory import MemoryLedger
+from contract.ledger import MemoryLedger
 from contract.question import Question
 from contract.verdict import Outcome, Verdict
 from producer.report.page import build

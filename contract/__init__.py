@@ -1,8 +1,7 @@
 """What producers and workers have agreed on, and nothing else: words, wire format, ledger, queue."""
 
 from contract.errors import McqueueError
-from contract.ledger import Begun, Counts, Ledger, RedisLedger, Run, RunState
-from contract.memory import MemoryLedger
+from contract.ledger import Begun, Counts, Ledger, MemoryLedger, RedisLedger, Run, RunState
 from contract.question import Question
 from contract.settings import Settings, load_settings
 from contract.spec import Mode, Normalization, Prompt, RunSpec

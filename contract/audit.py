@@ -9,8 +9,9 @@ from __future__ import annotations
 from celery import Celery
 
 from contract import keys
+from contract.connection import translating
 from contract.fleet import Fleet
-from contract.ledger import RedisLedger, Run, translating
+from contract.ledger import RedisLedger, Run
 from contract.priority import Priority
 from contract.queue import held_question_ids, publish, queue_length, queued_question_ids
 from contract.sending import sole_sender_or_none

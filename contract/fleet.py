@@ -19,8 +19,8 @@ import redis
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 from contract import keys
+from contract.connection import lua, translating
 from contract.errors import NameTaken
-from contract.ledger import lua, translating
 
 __all__ = ["LEASE_S", "Fleet", "Wish", "WorkerRecord", "WorkerState", "died_here", "this_process"]
 

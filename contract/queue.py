@@ -18,8 +18,9 @@ from kombu.exceptions import BatchPublishError, OperationalError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from contract import address, keys
+from contract.chunks import chunks
+from contract.connection import translating
 from contract.errors import LedgerError, LedgerFull, RedisUnreachable
-from contract.ledger import chunks, translating
 from contract.priority import Priority
 from contract.settings import MOST_QUESTIONS, Settings
 

@@ -15,8 +15,9 @@ from redis.exceptions import LockError, LockNotOwnedError
 from redis.lock import Lock
 
 from contract import keys
+from contract.connection import translating
 from contract.fleet import LEASE_S, died_here, this_process
-from contract.ledger import RedisLedger, translating
+from contract.ledger import RedisLedger
 
 __all__ = ["SoleSender", "sole_sender", "sole_sender_or_none"]
 

@@ -22,8 +22,9 @@ from redis.exceptions import LockError
 from redis.lock import Lock
 
 from contract import keys
+from contract.connection import lua, translating
 from contract.fleet import LEASE_S, Fleet
-from contract.ledger import RedisLedger, lua, translating
+from contract.ledger import RedisLedger
 
 __all__ = ["MOST_WEIGHT", "at_rest", "level", "level_if_due", "weigh", "weight_of"]
 

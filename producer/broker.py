@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from contract import audit, keys, sharing
+from contract.chunks import chunks
+from contract.connection import translating
 from contract.fleet import Fleet, WorkerRecord
-from contract.ledger import Ledger, RedisLedger, Run, chunks, translating
+from contract.ledger import Ledger, RedisLedger, Run
 from contract.priority import Priority
 from contract.queue import make_celery, publish, queue_length
 from contract.sending import SoleSender, sole_sender

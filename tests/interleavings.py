@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from contract import Ledger, Outcome, Question, Run, RunState, Verdict, load_settings
+from contract.chunks import chunks
 from contract.errors import EngineDead, RedisUnreachable, RunHalted, UnknownRun
-from contract.ledger import Committed, chunks
+from contract.ledger import Committed
 from contract.priority import Priority
 from contract.queue import MESSAGE_VERSION
 from tests.support import SIMULATED_MODEL, make_question, open_run

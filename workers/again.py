@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from contract.chunks import chunks
 from contract.errors import RunConfigError
-from contract.ledger import Ledger, Run, chunks
+from contract.ledger import Ledger, Run
 from contract.order import arrangements
 from contract.prompts import build_prompt
 from contract.question import Question

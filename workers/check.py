@@ -13,9 +13,10 @@ from typing import cast
 from redis import Redis, RedisError
 
 from contract import keys
+from contract.connection import connect
 from contract.errors import McqueueError
 from contract.fleet import Fleet
-from contract.ledger import RedisLedger, connect
+from contract.ledger import RedisLedger
 from contract.queue import queue_length
 from contract.settings import Settings
 from workers.engines.adapters import adapter_folders

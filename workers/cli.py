@@ -14,10 +14,11 @@ from typing import ParamSpec
 import click
 
 from contract import logs
+from contract.connection import connect
 from contract.errors import McqueueError
 from contract.fleet import Fleet
 from contract.index import read_manifest
-from contract.ledger import RedisLedger, connect
+from contract.ledger import RedisLedger
 from contract.settings import Settings, load_fleet, load_settings
 from workers import check as checks
 from workers.again import request_tokens, rescore, stability

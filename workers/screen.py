@@ -20,9 +20,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from contract.connection import connect
 from contract.errors import LedgerError
 from contract.fleet import Fleet, WorkerRecord, WorkerState
-from contract.ledger import connect
 from contract.settings import Settings
 from workers.gpus import memory_used_bytes
 from workers.launcher import Child, node_name

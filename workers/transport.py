@@ -24,7 +24,7 @@ from typing import Any
 
 from kombu.transport import TRANSPORT_ALIASES, redis, virtual
 
-from contract.ledger import lua
+from contract.connection import lua
 from contract.queue import UNREADABLE
 
 __all__ = ["Channel", "QoS", "Transport", "use"]

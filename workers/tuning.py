@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from contract.chunks import chunks
 from contract.errors import EngineError, InputError
-from contract.ledger import chunks
 from contract.order import arrangements
 from contract.prompts import build_prompt
 from contract.question import Question

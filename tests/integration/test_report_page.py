@@ -10,7 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
-from contract.memory import MemoryLedger
+from contract.ledger import MemoryLedger
 from contract.question import Question
 from contract.verdict import Failure, Outcome, Passage, Verdict
 from producer.report.page import build

@@ -30,8 +30,13 @@ CONTRACT_ORDER = (
     "order",
     "prompts",
     "priority",
+    "chunks",
+    "connection",
+    "ledger.run",
+    "ledger.base",
+    "ledger.redis",
+    "ledger.memory",
     "ledger",
-    "memory",
     "queue",
     "fleet",
     "metrics",
@@ -133,7 +138,7 @@ def test_the_walk_finds_every_import_and_knows_when_it_happens(source: str, expe
 
 def test_the_walk_reads_the_whole_house() -> None:
     assert {"contract", "contract.ledger", "producer.cli", "workers.app", "workers.engines.vllm"} <= house().keys()
-    assert Import("contract.errors", at_import=True) in house()["contract.ledger"]
+    assert Import("contract.errors", at_import=True) in house()["contract.ledger.redis"]
 
 
 def test_producer_and_workers_never_import_each_other() -> None:

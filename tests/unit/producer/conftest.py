@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from contract.memory import MemoryLedger
+from contract.ledger import MemoryLedger
 from producer.broker import MemoryBroker
 from producer.session import Session
 

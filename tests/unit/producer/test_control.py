@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from contract.errors import RunHalted
-from contract.memory import MemoryLedger
+from contract.ledger import MemoryLedger
 from contract.verdict import Outcome, Verdict
 from producer.broker import MemoryBroker
 from producer.options import CANCELLED

@@ -15,8 +15,7 @@ import pytest
 
 from contract.errors import InputError, RedisUnreachable, UnknownRun
 from contract.fleet import WorkerRecord, WorkerState
-from contract.ledger import Run
-from contract.memory import MemoryLedger
+from contract.ledger import MemoryLedger, Run
 from contract.question import Question
 from contract.spec import Mode, Prompt, RunSpec, Sampling
 from contract.verdict import Failure, Outcome, Passage, Verdict

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from contract.ledger import Run
-from contract.memory import MemoryLedger
+from contract.ledger import MemoryLedger, Run
 from contract.order import arrangements
 from contract.question import Question
 from contract.spec import ChatTemplate, FewShot, Judge, Mode, Normalization, Prompt, RunSpec, Sampling

@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from contract.errors import RedisUnreachable
-from contract.ledger import Run
-from contract.memory import MemoryLedger
+from contract.ledger import MemoryLedger, Run
 from contract.question import Question
 from contract.spec import Mode, Prompt, RunSpec
 from contract.verdict import Failure, Outcome, Passage, Verdict

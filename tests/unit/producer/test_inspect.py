@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from contract.memory import MemoryLedger
+from contract.ledger import MemoryLedger
 from producer.cli import main
 from producer.profile import Lengths
 from producer.session import Session

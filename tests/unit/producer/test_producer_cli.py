@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from contract.fleet import WorkerRecord, WorkerState
-from contract.memory import MemoryLedger
+from contract.ledger import MemoryLedger
 from contract.verdict import Outcome, Verdict
 from producer import finish
 from producer.broker import MemoryBroker

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from contract.ledger import Run
-from contract.memory import MemoryLedger
+from contract.ledger import MemoryLedger, Run
 from contract.question import Question
 from contract.spec import IndexKind, Prompt, Retrieval
 from contract.verdict import ContextSource, Failure, Outcome, Passage, Verdict

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from contract.memory import MemoryLedger
+from contract.ledger import MemoryLedger
 from contract.question import Question
 from contract.spec import IndexKind, Retrieval
 from contract.verdict import ContextSource, Failure, Outcome, Passage, Verdict

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from contract.errors import QuestionFileError
-from contract.memory import MemoryLedger
+from contract.ledger import MemoryLedger
 from contract.priority import Priority
 from contract.settings import Settings
 from contract.verdict import Outcome, Verdict

@@ -14,8 +14,7 @@ from rich.console import Console
 from contract import keys
 from contract.errors import LedgerError, RedisUnreachable, UnknownRun
 from contract.fleet import WorkerRecord, WorkerState
-from contract.ledger import Counts, Run, RunState
-from contract.memory import MemoryLedger
+from contract.ledger import Counts, MemoryLedger, Run, RunState
 from contract.settings import Settings
 from contract.verdict import Outcome, Verdict
 from producer.broker import MemoryBroker

@@ -10,7 +10,7 @@ import pytest
 
 from contract import Outcome, Passage, Run, Verdict
 from contract.index import Bm25Options, Chunking, Counts, IndexPlan, Manifest
-from contract.memory import MemoryLedger
+from contract.ledger import MemoryLedger
 from contract.priority import Priority
 from contract.question import Question
 from contract.queue import MESSAGE_VERSION, QuestionBatch

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from contract.errors import RunConflict, UnknownRun, nearest
-from contract.ledger import Begun, Committed, Counts, Ledger, Run, RunState, halted
+from contract.ledger.base import Begun, Committed, Ledger
+from contract.ledger.run import Counts, Run, RunState, halted
 from contract.question import Body, Question
 from contract.spec import Stage
 from contract.verdict import Outcome, Passage, Verdict

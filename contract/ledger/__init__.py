@@ -1,0 +1,21 @@
+"""The ledger: runs, question bodies, and the one verdict of each question. It is the truth; queues only carry ids.
+
+`Ledger` is the agreement; `RedisLedger` and `MemoryLedger` keep it.
+"""
+
+from contract.ledger.base import Begun, Committed, Ledger
+from contract.ledger.memory import MemoryLedger
+from contract.ledger.redis import RedisLedger
+from contract.ledger.run import Counts, Run, RunState, halted
+
+__all__ = [
+    "Begun",
+    "Committed",
+    "Counts",
+    "Ledger",
+    "MemoryLedger",
+    "RedisLedger",
+    "Run",
+    "RunState",
+    "halted",
+]
