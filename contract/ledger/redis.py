@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NoReturn, cast
+from typing import Any, NoReturn, cast
 
 import redis
 from pydantic import TypeAdapter
+from redis.commands.core import Script
 
 from contract import keys
 from contract.chunks import chunks
@@ -72,15 +73,11 @@ class RedisLedger(Ledger):
         names = keys.run_keys(run_id)
         books = [names.meta, names.questions, names.order, names.todo, keys.open_runs(), names.state]
         new = 0
-        with translating(self._place):
-            for chunk in chunks(bodies, CHUNK):
-                arguments: list[str | bytes] = [run_id]
-                for question_id, canonical in chunk:
-                    arguments += (question_id, canonical)
-                found = self._add(books, arguments)
-                if found is None:
-                    self._unknown(run_id)
-                new += int(found)
+        for chunk in chunks(bodies, CHUNK):
+            arguments: list[str | bytes] = [run_id]
+            for question_id, canonical in chunk:
+                arguments += (question_id, canonical)
+            new += int(self._step(self._add, run_id, books, arguments))
         return new
 
     def run(self, run_id: str) -> Run:
@@ -124,11 +121,8 @@ class RedisLedger(Ledger):
     ) -> list[Begun]:
         names = keys.run_keys(run_id)
         attempts = names.attempts if stage is Stage.SCORE else names.lookups
-        with translating(self._place):
-            books = [names.meta, names.questions, names.todo, attempts, names.state, names.aside]
-            found = self._begin(books, [suspect_from, *question_ids])
-            if found is None:
-                self._unknown(run_id)
+        books = [names.meta, names.questions, names.todo, attempts, names.state, names.aside]
+        found = self._step(self._begin, run_id, books, [suspect_from, *question_ids])
         if isinstance(found, str):
             raise halted(run_id, found)
         return [
@@ -138,10 +132,8 @@ class RedisLedger(Ledger):
 
     def note_trouble(self, run_id: str, question_ids: Sequence[str], reason: str) -> list[int]:
         names = keys.run_keys(run_id)
-        with translating(self._place):
-            found = self._trouble([names.meta, names.todo, names.troubles], [reason, *question_ids])
-            if found is None:
-                self._unknown(run_id)
+        books = [names.meta, names.todo, names.troubles]
+        found = self._step(self._trouble, run_id, books, [reason, *question_ids])
         return [int(each) for each in found]
 
     def troubles(self, run_id: str, question_id: str) -> list[str]:
@@ -154,9 +146,7 @@ class RedisLedger(Ledger):
         arguments: list[str] = []
         for question_id, found in passages.items():
             arguments += (question_id, _PASSAGES.dump_json(tuple(found), exclude_defaults=True).decode())
-        with translating(self._place):
-            if self._attach([names.meta, names.todo, names.passages, names.lookups], arguments) is None:
-                self._unknown(run_id)
+        self._step(self._attach, run_id, [names.meta, names.todo, names.passages, names.lookups], arguments)
 
     def passages(self, run_id: str, question_ids: Sequence[str]) -> dict[str, tuple[Passage, ...]]:
         if not question_ids:
@@ -182,10 +172,7 @@ class RedisLedger(Ledger):
             names.lookups,
             names.troubles,
         ]
-        with translating(self._place):
-            found = self._commit(books, arguments)
-            if found is None:
-                self._unknown(run_id)
+        found = self._step(self._commit, run_id, books, arguments)
         return Committed(new=int(found[0]), left=int(found[1]))
 
     def results(self, run_id: str) -> Iterator[tuple[Question, Verdict | None]]:
@@ -211,19 +198,13 @@ class RedisLedger(Ledger):
 
     def halt(self, run_id: str, state: RunState) -> RunState:
         names = keys.run_keys(run_id)
-        with translating(self._place):
-            found = self._halt([names.meta, names.state, keys.open_runs()], [run_id, state.value])
-            if found is None:
-                self._unknown(run_id)
-        return _state(found)
+        books = [names.meta, names.state, keys.open_runs()]
+        return _state(self._step(self._halt, run_id, books, [run_id, state.value]))
 
     def resume(self, run_id: str) -> RunState:
         names = keys.run_keys(run_id)
-        with translating(self._place):
-            found = self._resume([names.meta, names.state, names.todo, keys.open_runs()], [run_id])
-            if found is None:
-                self._unknown(run_id)
-        return _state(found)
+        books = [names.meta, names.state, names.todo, keys.open_runs()]
+        return _state(self._step(self._resume, run_id, books, [run_id]))
 
     def take_aside(self, run_id: str) -> Iterator[str]:
         names = keys.run_keys(run_id)
@@ -251,13 +232,11 @@ class RedisLedger(Ledger):
         for ids in self._ids(run_id):
             with translating(self._place):
                 bodies = cast("list[str | None]", self._redis.hmget(names.verdicts, ids))
-                arguments = [run_id]
-                for each, body in zip(ids, bodies, strict=True):
-                    if body and Verdict.model_validate_json(body).outcome is Outcome.FAILED:
-                        arguments += (each, body)
-                found = self._reopen(books, arguments) if len(arguments) > 1 else 0
-                if found is None:
-                    self._unknown(run_id)
+            arguments = [run_id]
+            for each, body in zip(ids, bodies, strict=True):
+                if body and Verdict.model_validate_json(body).outcome is Outcome.FAILED:
+                    arguments += (each, body)
+            found = self._step(self._reopen, run_id, books, arguments) if len(arguments) > 1 else 0
             if isinstance(found, str):
                 raise halted(run_id, found)
             reopened += int(found)
@@ -272,6 +251,14 @@ class RedisLedger(Ledger):
             pipeline.srem(keys.open_runs(), run_id)
             pipeline.hdel(keys.weights(), run_id)
             pipeline.execute()
+
+    def _step(self, script: Script, run_id: str, books: Sequence[str], arguments: Sequence[str | bytes | int]) -> Any:
+        """What an atomic step answers. Raises UnknownRun."""
+        with translating(self._place):
+            found = script(books, arguments)
+            if found is None:
+                self._unknown(run_id)
+        return found
 
     def _ids(self, run_id: str) -> Iterator[list[str]]:
         self.run(run_id)

@@ -15,6 +15,7 @@ import redis
 from contract import Counts, Ledger, Mode, Outcome, RedisLedger, Run, Settings, Verdict, load_settings
 from contract.errors import LedgerError, LedgerFull, RedisUnreachable, RunConflict, RunHalted, UnknownRun
 from contract.ledger import Committed, RunState
+from contract.question import Body
 from tests.support import make_question, make_questions, make_spec, open_run
 
 
@@ -102,6 +103,17 @@ def test_questions_are_written_once_however_often_they_are_added(ledger: Ledger)
     assert ledger.add_questions(run.run_id, make_questions(5)) == 2
     assert ledger.add_questions(run.run_id, make_questions(5)) == 0
     assert list(ledger.unsettled(run.run_id)) == ["q0", "q1", "q2", "q3", "q4"]
+
+
+def test_questions_that_cannot_be_read_are_not_told_as_trouble_with_the_ledger(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(1))
+
+    def unreadable() -> Iterator[Body]:
+        yield make_question(1).body()
+        raise OSError("disk on fire")
+
+    with pytest.raises(OSError, match="disk on fire"):
+        ledger.add_bodies(run.run_id, unreadable())
 
 
 def test_a_question_that_is_added_again_keeps_its_first_body(ledger: Ledger) -> None:
