@@ -28,7 +28,7 @@ from workers.aggregator import Batch, Held, Settlement
 from workers.engines.base import Completion, Request
 from workers.engines.simulated import SimulatedEngine
 from workers.gathering import Gathering
-from workers.tasks import BatchScorer
+from workers.tasks import BatchScorer, Workplace
 
 __all__ = ["Interleavings"]
 
@@ -265,7 +265,7 @@ class Interleavings(RuleBasedStateMachine):
         if end == "killed in the call":
             worker.engine.meanwhile.insert(0, _kill)
         ledger = self.ledger if end != "redis away" else cast(Ledger, _NoCommits(self.ledger))
-        scorer = BatchScorer(SETTINGS, ledger, worker.engine, name, _send_nothing, stopping=lambda: True)
+        scorer = BatchScorer(Workplace(SETTINGS, ledger, name, _send_nothing, stopping=lambda: True), worker.engine)
         try:
             scorer.run(batch)
         except Killed:

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import threading
-from collections.abc import Callable
 from typing import Any, NoReturn, Protocol
-
-from celery import Celery
 
 from contract import keys
 from contract.errors import EXIT_RETRY, SettingsError
 from contract.index import read_manifest
-from contract.ledger import Ledger
-from contract.queue import send
-from contract.settings import Settings
 from contract.spec import Stage
 from workers.aggregator import Batch
 from workers.ending import end_at_once
@@ -23,7 +16,7 @@ from workers.engines import JudgeEngines, make_engine
 from workers.engines.guarded import Guarded
 from workers.events import BatchEvents
 from workers.retrieving import BatchRetriever
-from workers.tasks import BatchScorer, Committed
+from workers.tasks import BatchScorer, Workplace
 
 __all__ = ["Job", "make_job"]
 
@@ -60,29 +53,12 @@ class Job(Protocol):
 class Scoring:
     """With the engine that the settings name."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        ledger: Ledger,
-        app: Celery,
-        worker: str,
-        stopping: Callable[[], bool],
-        committed: Committed,
-    ) -> None:
+    def __init__(self, workplace: Workplace) -> None:
+        self._settings = settings = workplace.settings
         self.name = settings.served_model
-        self._settings = settings
         self._engine = Guarded(make_engine(settings), on_hang=self._end_hung)
         self._judges = JudgeEngines(settings)
-        self._scorer = BatchScorer(
-            settings,
-            ledger,
-            self._engine,
-            worker,
-            functools.partial(send, app),
-            stopping,
-            self._judges.engine_of,
-            committed,
-        )
+        self._scorer = BatchScorer(workplace, self._engine, self._judges.engine_of)
 
     def _end_hung(self) -> NoReturn:
         """The engine hangs: tell the ledger, if that does not hang as well, and end."""
@@ -119,17 +95,8 @@ class Scoring:
 class Searching:
     """One of the indexes that the settings name."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        ledger: Ledger,
-        app: Celery,
-        worker: str,
-        stopping: Callable[[], bool],
-        committed: Committed,
-        queue: str,
-    ) -> None:
-        manifests = {path: read_manifest(path) for path in settings.indexes}
+    def __init__(self, workplace: Workplace, queue: str) -> None:
+        manifests = {path: read_manifest(path) for path in workplace.settings.indexes}
         here = {keys.retrieve_queue(manifest.plan.name): path for path, manifest in manifests.items()}
         if queue not in here:
             known = ", ".join(here) or "none"
@@ -140,16 +107,7 @@ class Searching:
         self._path = here[queue]
         self._manifest = manifests[self._path]
         self.name = self._manifest.plan.name
-        self._make = functools.partial(
-            BatchRetriever,
-            settings,
-            ledger,
-            manifest=self._manifest,
-            worker=worker,
-            send=functools.partial(send, app),
-            stopping=stopping,
-            committed=committed,
-        )
+        self._workplace = workplace
         self._retriever: BatchRetriever | None = None
 
     @property
@@ -162,7 +120,7 @@ class Searching:
         from workers.retrieval.load import load_index
 
         log.info("opening index %s at %s", self.name, self._path)
-        self._retriever = self._make(retriever=load_index(self._path))
+        self._retriever = BatchRetriever(self._workplace, load_index(self._path), self._manifest)
 
     def describe(self) -> dict[str, Any]:
         """The index's manifest, in short."""
@@ -187,22 +145,12 @@ class Searching:
         """Nothing is held that does not go with the process."""
 
 
-def make_job(
-    settings: Settings,
-    ledger: Ledger,
-    app: Celery,
-    worker: str,
-    stopping: Callable[[], bool],
-    committed: Committed,
-    queue: str,
-) -> Job:
-    """The job behind `queue`. Raises SettingsError for a queue that the settings do not serve.
-
-    `committed` is told of verdicts once they stand in the ledger.
-    """
+def make_job(workplace: Workplace, queue: str) -> Job:
+    """The job behind `queue`. Raises SettingsError for a queue that the settings do not serve."""
     if queue.startswith(f"{Stage.RETRIEVE}."):
-        return Searching(settings, ledger, app, worker, stopping, committed, queue)
-    own = keys.score_queue(settings.served_model)
+        return Searching(workplace, queue)
+    model = workplace.settings.served_model
+    own = keys.score_queue(model)
     if queue != own:
-        raise SettingsError(f"-Q {queue}: these settings serve {settings.served_model}, whose queue is {own}.")
-    return Scoring(settings, ledger, app, worker, stopping, committed)
+        raise SettingsError(f"-Q {queue}: these settings serve {model}, whose queue is {own}.")
+    return Scoring(workplace)

@@ -6,19 +6,17 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from contract.index import Manifest
-from contract.ledger import Ledger
 from contract.prompts import query_of, wants_passages
-from contract.settings import Settings
 from contract.spec import Retrieval, RunSpec, Stage
 from contract.verdict import Failure, Passage
 from workers.aggregator import Batch
 from workers.pipeline import failed
 from workers.retrieval.base import Retriever
-from workers.tasks import BatchWork, Committed, Endings, Send, Settled, Work, send_on
+from workers.tasks import BatchWork, Endings, Settled, Work, Workplace, send_on
 
 if TYPE_CHECKING:
     from workers.retrieval.rerank import CrossEncoder
@@ -33,18 +31,8 @@ class BatchRetriever(BatchWork):
 
     stage = Stage.RETRIEVE
 
-    def __init__(
-        self,
-        settings: Settings,
-        ledger: Ledger,
-        retriever: Retriever,
-        manifest: Manifest,
-        worker: str,
-        send: Send,
-        stopping: Callable[[], bool] = lambda: False,
-        committed: Committed = lambda _: None,
-    ) -> None:
-        super().__init__(settings, ledger, worker, send, stopping, committed)
+    def __init__(self, workplace: Workplace, retriever: Retriever, manifest: Manifest) -> None:
+        super().__init__(workplace)
         self._retriever = retriever
         self._manifest = manifest
         self._rerankers = Rerankers(retriever)

@@ -27,7 +27,7 @@ from workers.engines.base import Engine
 from workers.events import BatchEvents
 from workers.pipeline import Item, Unforeseen, failed, no_judges, score_batch
 
-__all__ = ["BatchScorer", "BatchWork", "Committed", "Endings", "Send", "Settled", "Work", "send_on"]
+__all__ = ["BatchScorer", "BatchWork", "Committed", "Endings", "Send", "Settled", "Work", "Workplace", "send_on"]
 
 log = logging.getLogger(__name__)
 
@@ -69,27 +69,33 @@ class Settled(NamedTuple):
         return isinstance(self.verdict.error, Unforeseen)
 
 
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """What a worker gives each batch, whatever its stage."""
+
+    settings: Settings
+    ledger: Ledger
+    #: The worker's name.
+    worker: str
+    send: Send
+    #: Whether the worker is told to end.
+    stopping: Callable[[], bool] = lambda: False
+    committed: Committed = lambda _: None
+
+
 class BatchWork(abc.ABC):
     """Everything that a batch needs, without Celery: so it runs, and is tested, on a MemoryLedger as well."""
 
     stage: Stage
 
-    def __init__(
-        self,
-        settings: Settings,
-        ledger: Ledger,
-        worker: str,
-        send: Send,
-        stopping: Callable[[], bool] = lambda: False,
-        committed: Committed = lambda _: None,
-    ) -> None:
+    def __init__(self, workplace: Workplace) -> None:
         self.settled = 0
-        self._committed = committed
-        self._stopping = stopping
-        self._settings = settings
-        self._ledger = ledger
-        self._worker = worker
-        self._send = send
+        self._settings = workplace.settings
+        self._ledger = workplace.ledger
+        self._worker = workplace.worker
+        self._send = workplace.send
+        self._stopping = workplace.stopping
+        self._committed = workplace.committed
         self._specs: dict[str, RunSpec] = {}
         #: By batch, what is begun and has no verdict yet.
         self._under_way: dict[int, Sequence[Work]] = {}
@@ -346,17 +352,9 @@ class BatchScorer(BatchWork):
     stage = Stage.SCORE
 
     def __init__(
-        self,
-        settings: Settings,
-        ledger: Ledger,
-        engine: Engine,
-        worker: str,
-        send: Send,
-        stopping: Callable[[], bool] = lambda: False,
-        judge_engine: Callable[[Judge], Engine] = no_judges,
-        committed: Committed = lambda _: None,
+        self, workplace: Workplace, engine: Engine, judge_engine: Callable[[Judge], Engine] = no_judges
     ) -> None:
-        super().__init__(settings, ledger, worker, send, stopping, committed)
+        super().__init__(workplace)
         self._judge_engine = judge_engine
         self._engine = engine
 

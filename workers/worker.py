@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from celery import Celery
@@ -20,7 +21,7 @@ from contract.errors import LedgerError, McqueueError
 from contract.fleet import LEASE_S, Fleet, Wish, WorkerRecord, WorkerState
 from contract.ledger import RedisLedger
 from contract.metrics import RedisMetrics, scrape_targets
-from contract.queue import restore_held, task_name
+from contract.queue import restore_held, send, task_name
 from contract.settings import Settings
 from workers.aggregator import Batch
 from workers.events import BatchEvents
@@ -29,6 +30,7 @@ from workers.hardware import Hardware
 from workers.janitor import Heart, Janitor
 from workers.jobs import make_job
 from workers.metrics import HardwareMetrics, WorkerMetrics
+from workers.tasks import Workplace
 
 __all__ = ["Worker"]
 
@@ -77,7 +79,9 @@ class Worker:
         self._ledger = RedisLedger.connect(settings)
         self._gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         self._metrics = WorkerMetrics(settings, name, queue, self._gpus)
-        self._job = make_job(settings, self._ledger, app, name, stopping, self._metrics.committed, queue)
+        self._job = make_job(
+            Workplace(settings, self._ledger, name, partial(send, app), stopping, self._metrics.committed), queue
+        )
         self._job_is: dict[str, Any] = {}
         self._load = Load()
         self._fleet = Fleet(self._ledger.client, self._ledger.place)

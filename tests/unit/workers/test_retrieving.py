@@ -21,7 +21,7 @@ from workers.aggregator import Batch, Held, Settlement
 from workers.engines.simulated import SimulatedEngine
 from workers.retrieval.base import Retriever
 from workers.retrieving import BatchRetriever
-from workers.tasks import BatchScorer
+from workers.tasks import BatchScorer, Workplace
 
 SETTINGS = load_settings(None, ["engine=simulated", f"model={SIMULATED_MODEL}"])
 MANIFEST = Manifest(
@@ -93,14 +93,14 @@ def batch_of(*held: Held) -> Batch:
 
 def retrieve(books: MemoryLedger, echo: Echo, outbox: Outbox, *held: Held) -> Batch:
     batch = batch_of(*held)
-    BatchRetriever(SETTINGS, books, echo, MANIFEST, "r@host", outbox).run(batch)
+    BatchRetriever(Workplace(SETTINGS, books, "r@host", outbox), echo, MANIFEST).run(batch)
     return batch
 
 
 def score(books: MemoryLedger, outbox: Outbox, *held: Held) -> Batch:
     batch, engine = batch_of(*held), SimulatedEngine(SETTINGS)
     engine.start()
-    BatchScorer(SETTINGS, books, engine, "w@host", outbox).run(batch)
+    BatchScorer(Workplace(SETTINGS, books, "w@host", outbox), engine).run(batch)
     return batch
 
 

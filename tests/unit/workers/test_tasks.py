@@ -19,7 +19,7 @@ from workers.engines.base import Completion, Request
 from workers.engines.simulated import SimulatedEngine
 from workers.pipeline import outcome_of
 from workers.scoring import Reading
-from workers.tasks import BatchScorer
+from workers.tasks import BatchScorer, Workplace
 
 SETTINGS = load_settings(None, ["engine=simulated", f"model={SIMULATED_MODEL}", "max_attempts=4"])
 
@@ -71,7 +71,7 @@ def books() -> MemoryLedger:
 
 def score(books: Ledger, engine: CountingEngine, *held: Held) -> Batch:
     batch = batch_of(*held)
-    BatchScorer(SETTINGS, books, engine, "w@host", nowhere).run(batch)
+    BatchScorer(Workplace(SETTINGS, books, "w@host", nowhere), engine).run(batch)
     return batch
 
 
@@ -97,7 +97,7 @@ def test_a_batch_of_long_prompts_is_asked_in_calls_whose_verdicts_stand_one_by_o
     engine, standing = CountingEngine(), []
     engine.dies_at = lambda _: bool(standing.append(books.counts(run.run_id).settled))  # type: ignore[func-returns-value]
     run = open_run(books, make_questions(6))
-    scorer = BatchScorer(settings, books, engine, "w@host", nowhere)
+    scorer = BatchScorer(Workplace(settings, books, "w@host", nowhere), engine)
     scorer.run(batch_of(message(run, "q0", "q1", "q2", "q3", "q4", "q5")))
     assert engine.calls == [2, 2, 2]
     assert standing == [0, 2, 4]
