@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from contract.index import Manifest
@@ -49,7 +49,7 @@ class BatchRetriever(BatchWork):
         )
         return Failure(type="WrongIndex", message=message)
 
-    def _together(self, batch: Batch, works: Sequence[Work]) -> Endings:
+    def _together(self, batch: Batch, works: Sequence[Work]) -> Iterator[Endings]:
         started_at = time.time()
         found, failures = self._look_up([work for work in works if wants_passages(work.item.question, work.item.spec)])
         failures_told = [
@@ -57,11 +57,11 @@ class BatchRetriever(BatchWork):
             for work in works
             if id(work) in failures
         ]
-        endings = self._commit(batch, failures_told, started_at)
+        yield self._commit(batch, failures_told, started_at)
         for run_id, passages in found.items():
             self._ledger.attach(run_id, passages)
         going_on = [work for work in works if id(work) not in failures]
-        return endings | send_on(self._send, going_on, Stage.SCORE, "retrieved")
+        yield send_on(self._send, going_on, Stage.SCORE, "retrieved")
 
     def _look_up(self, works: Sequence[Work]) -> tuple[dict[str, dict[str, list[Passage]]], dict[int, Failure]]:
         """Run → question id → passages; and, by identity of the work, why nothing could be retrieved."""

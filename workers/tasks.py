@@ -105,8 +105,8 @@ class BatchWork(abc.ABC):
         """Why this worker must not do this stage for a run of that spec, if so."""
 
     @abc.abstractmethod
-    def _together(self, batch: Batch, works: Sequence[Work]) -> Endings:
-        """Do this stage for `works` and say what became of each."""
+    def _together(self, batch: Batch, works: Sequence[Work]) -> Iterator[Endings]:
+        """Do this stage for `works`, and say part by part what became of them: it stands if a later part fails."""
 
     def run(self, batch: Batch, events: BatchEvents | None = None) -> None:
         """Score `batch`; settle each of its messages."""
@@ -213,24 +213,29 @@ class BatchWork(abc.ABC):
 
     def _attempt(self, batch: Batch, works: Sequence[Work]) -> Endings:
         """`_together`; an error that nobody foresaw is laid to the question that meets it alone."""
+        endings: Endings = {}
         self._under_way[batch.number] = works
         try:
-            return self._together(batch, works)
+            for ended in self._together(batch, works):
+                endings |= ended
+            return endings
         except EngineDead as trouble:
             self._note(works, reason_of(trouble))
             raise
         except LedgerError:
             raise
         except Exception as trouble:
-            if len(works) == 1:
-                (work,) = works
-                log.exception("question %s", work.item.question.id)
-                return self._troubled(batch, work.held, work.item.question.id, work.attempts, reason_of(trouble))
-            log.warning("%d questions failed together, halving them: %s", len(works), reason_of(trouble))
+            left = [work for work in works if (work.held.run_id, work.item.question.id) not in endings]
+            if len(left) == 1:
+                (work,) = left
+                question_id, reason = work.item.question.id, reason_of(trouble)
+                log.exception("question %s", question_id)
+                return endings | self._troubled(batch, work.held, question_id, work.attempts, reason)
+            log.warning("%d questions failed together, halving them: %s", len(left), reason_of(trouble))
         finally:
             del self._under_way[batch.number]
-        middle = len(works) // 2
-        return self._attempt(batch, works[:middle]) | self._attempt(batch, works[middle:])
+        middle = len(left) // 2
+        return endings | self._attempt(batch, left[:middle]) | self._attempt(batch, left[middle:])
 
     def _troubled(self, batch: Batch, held: Held, question_id: str, attempts: int, reason: str) -> Endings:
         """An attempt failed for `reason`: the question comes again after a pause, or it is failed with all reasons."""
@@ -373,11 +378,11 @@ class BatchScorer(BatchWork):
             return Failure(type="WrongEngine", message=message)
         return None
 
-    def _together(self, batch: Batch, works: Sequence[Work]) -> Endings:
-        works, endings = self._with_passages(works)
+    def _together(self, batch: Batch, works: Sequence[Work]) -> Iterator[Endings]:
+        works, astray = self._with_passages(works)
+        yield astray
         for part in self._calls(works):
-            endings |= self._scored(batch, part)
-        return endings
+            yield self._scored(batch, part)
 
     def _scored(self, batch: Batch, works: Sequence[Work]) -> Endings:
         """Ask `works` in one generate call and commit what came of it."""

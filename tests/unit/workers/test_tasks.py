@@ -278,6 +278,28 @@ def test_a_bug_behind_the_engine_costs_the_question_that_meets_it_and_no_other(
     assert verdict_of(books, run, "q4").attempts == 1
 
 
+def test_a_bug_in_a_later_call_of_a_batch_has_no_question_of_an_earlier_one_asked_again(
+    books: MemoryLedger, engine: CountingEngine, no_pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = open_run(books, make_questions(6))
+    asked: list[str] = []
+
+    def with_a_bug(question: Question, reading: Reading) -> Outcome:
+        asked.append(question.id)
+        if question.id == "q5":
+            raise ValueError("odd")
+        return outcome_of(question, reading)
+
+    monkeypatch.setattr("workers.pipeline.outcome_of", with_a_bug)
+    settings = SETTINGS.model_copy(update={"batch_tokens": 25})
+    batch = batch_of(message(run, "q0", "q1", "q2", "q3", "q4", "q5"))
+    BatchScorer(Workplace(settings, books, "w@host", nowhere), engine).run(batch)
+    assert asked[:4] == ["q0", "q1", "q2", "q3"]
+    assert not {"q0", "q1", "q2", "q3"} & set(asked[4:])
+    assert books.counts(run.run_id).settled == 5
+    assert books.troubles(run.run_id, "q5") == ["w@host: ValueError: odd"]
+
+
 @pytest.mark.parametrize(
     ("spec", "version", "failure"),
     [
