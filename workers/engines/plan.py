@@ -32,10 +32,14 @@ class Prefill:
     def is_trustworthy(self, output: Any) -> bool:
         """Whether the output's log-probabilities were computed, not left over from a cached block.
 
-        vLLM answers `prompt_logprobs` with leftovers for positions whose keys and values came from the prefix cache.
-        The first token of the continuation is predicted by the last of the prompt, so that one must be computed too.
+        For positions whose keys and values came from the prefix cache, vLLM answers `prompt_logprobs` with leftovers
+        (its model runner V1, on a CPU) or with nothing (V2, on a GPU). The first token of the continuation is predicted
+        by the last of the prompt, so that one must be computed too.
         """
-        return self.start == 0 or (output.num_cached_tokens or 0) < self.start
+        if self.start == 0:
+            return True
+        scored = len(self.token_ids) - self.start
+        return (output.num_cached_tokens or 0) < self.start and len(output.prompt_logprobs or ()) > scored
 
 
 class Plan(Protocol):
@@ -108,8 +112,7 @@ class ScorePlan:
         wholes: Iterator[Any] = iter(outputs)
         next_token = next(wholes).outputs[0].logprobs[0] if self.prefills[0].next_ids else {}
         logprobs = [
-            next_token[tail[0]].logprob if len(tail) == 1 else _tail_logprob(next(wholes), self.prompt_tokens, tail)
-            for tail in self.tails
+            next_token[tail[0]].logprob if len(tail) == 1 else _tail_logprob(next(wholes), tail) for tail in self.tails
         ]
         return Completion(
             logprobs=tuple(logprobs),
@@ -142,8 +145,8 @@ class TextPlan:
         )
 
 
-def _tail_logprob(output: Any, start: int, tail: list[int]) -> float:
-    rows = output.prompt_logprobs[start:]
+def _tail_logprob(output: Any, tail: list[int]) -> float:
+    rows = output.prompt_logprobs[-len(tail) :]  # counted from the end: on a GPU, cached positions have no row
     return float(sum(row[token].logprob for row, token in zip(rows, tail, strict=True)))
 
 

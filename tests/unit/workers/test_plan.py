@@ -77,11 +77,28 @@ def test_single_token_choices_need_room_for_the_prompt_and_one_more() -> None:
 
 def test_what_came_from_the_cache_beyond_the_prompt_is_not_trusted() -> None:
     (prefill,) = plan([10, 11]).prefills
-    assert prefill.is_trustworthy(SimpleNamespace(num_cached_tokens=2))
+    output = whole(-1.0, -1.0, tail=[10, 11])
+    assert prefill.is_trustworthy(output)
     # The prompt's last token predicts the continuation's first: it must be computed, not cached.
-    assert not prefill.is_trustworthy(SimpleNamespace(num_cached_tokens=3))
+    output.num_cached_tokens = 3
+    assert not prefill.is_trustworthy(output)
     (shared,) = plan([10], [11]).prefills
     assert shared.is_trustworthy(SimpleNamespace(num_cached_tokens=3))
+
+
+def test_a_continuation_is_read_where_cached_positions_have_no_row_as_on_a_gpu() -> None:
+    made = plan([10, 11])
+    output = whole(-1.0, -2.0, tail=[10, 11])
+    output.prompt_logprobs = [None, *output.prompt_logprobs[3:]]  # of five positions, two were cached
+    assert made.prefills[0].is_trustworthy(output)
+    assert made.read([output]).logprobs == (-3.0,)
+
+
+def test_a_continuation_that_lacks_a_row_is_not_trusted() -> None:
+    (prefill,) = plan([10, 11]).prefills
+    output = whole(-1.0, -2.0, tail=[10, 11])
+    output.prompt_logprobs = [None, *output.prompt_logprobs[4:]]
+    assert not prefill.is_trustworthy(output)
 
 
 def test_cached_and_prefilled_tokens_are_counted_over_all_prefills() -> None:
