@@ -10,19 +10,14 @@ import pytest
 from celery import Celery
 from click.testing import CliRunner
 
-from contract import Outcome, RedisLedger, Run, RunState, Settings, keys
-from contract.queue import held_question_ids, make_celery, publish, queue_length
+from contract import Outcome, RedisLedger, Run, RunState, keys
+from contract.queue import held_question_ids, publish, queue_length
 from producer.cli import main
 from tests.support import SIMULATED_MODEL, make_question, make_questions, open_run, wait_until, worker
 
 Verb = Callable[..., str]
 
 QUEUE = keys.score_queue(SIMULATED_MODEL)
-
-
-@pytest.fixture
-def app(settings: Settings) -> Celery:
-    return make_celery(settings)
 
 
 @pytest.fixture

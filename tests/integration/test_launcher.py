@@ -14,9 +14,9 @@ import psutil
 import pytest
 from celery import Celery
 
-from contract import Outcome, RedisLedger, Settings, keys
+from contract import Outcome, RedisLedger, keys
 from contract.fleet import Fleet, WorkerState
-from contract.queue import make_celery, publish
+from contract.queue import publish
 from tests.support import (
     ROOT,
     SIMULATED_MODEL,
@@ -29,11 +29,6 @@ from tests.support import (
     worker,
 )
 from workers.engines.simulated import CORE
-
-
-@pytest.fixture
-def app(settings: Settings) -> Celery:
-    return make_celery(settings)
 
 
 class Launched:

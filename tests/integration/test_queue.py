@@ -59,15 +59,6 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.fixture
-def app(settings: Settings) -> Iterator[Celery]:
-    """The producer's Celery app."""
-    made = make_celery(settings)
-    yield made
-    made.close()
-    pools.reset()
-
-
-@pytest.fixture
 def client(redis_ledger: RedisLedger) -> redis.Redis:
     """The test's own look into Redis."""
     return redis_ledger.client

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from celery import Celery
 
-from contract import Outcome, RedisLedger, Run, Settings, Verdict, keys
+from contract import Outcome, RedisLedger, Run, Verdict, keys
 from contract.index import read_manifest
-from contract.queue import make_celery, publish, queue_length
+from contract.queue import publish, queue_length
 from contract.spec import IndexKind, Retrieval
 from tests.support import (
     SIMULATED_MODEL,
@@ -28,11 +28,6 @@ from tests.support import (
 
 QUEUE = keys.retrieve_queue("facts")
 FACTS = [f"The answer to question number{number} stands here." for number in range(40)]
-
-
-@pytest.fixture
-def app(settings: Settings) -> Celery:
-    return make_celery(settings)
 
 
 @pytest.fixture

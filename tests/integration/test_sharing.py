@@ -16,10 +16,10 @@ import pytest
 from celery import Celery
 from click.testing import CliRunner
 
-from contract import RedisLedger, Run, Settings, Verdict, keys, sharing
+from contract import RedisLedger, Run, Verdict, keys, sharing
 from contract.ledger import RunState
 from contract.priority import Priority
-from contract.queue import make_celery, publish
+from contract.queue import publish
 from producer.cli import main
 from tests.integration.test_queue import messages_in
 from tests.support import ROOT, SIMULATED_MODEL, make_questions, open_run, wait_until, worker
@@ -38,11 +38,6 @@ while True:
     sharing._Leveller(ledger.client, sys.argv[1]).level()
     ledger.client.lmove(sys.argv[1], sys.argv[1], "RIGHT", "LEFT")
 """
-
-
-@pytest.fixture
-def app(settings: Settings) -> Celery:
-    return make_celery(settings)
 
 
 def sent(

@@ -42,11 +42,6 @@ from workers.launcher import worker_command
 QUEUE = keys.score_queue(SIMULATED_MODEL)
 
 
-@pytest.fixture
-def app(settings: Settings) -> Celery:
-    return make_celery(settings)
-
-
 def send(app: Celery, ledger: RedisLedger, run: Run, batch_size: int = 4, priority: Priority = Priority.NORMAL) -> int:
     return publish(app, QUEUE, run.run_id, ledger.unsettled(run.run_id), batch_size, priority)
 

@@ -18,10 +18,11 @@ from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import MemoryLedger, Run
 from contract.question import Question
 from contract.spec import Mode, Prompt, RunSpec, Sampling
-from contract.verdict import Failure, Outcome, Passage, Verdict
+from contract.verdict import Outcome, Verdict
 from producer.columns import COLUMNS, iso
 from producer.export import export
 from producer.formats import FORMATS
+from tests.unit.producer.settled import QUESTIONS, VERDICTS
 
 # The design's line, so that a column that moves is noticed.
 DESIGN = (
@@ -29,38 +30,6 @@ DESIGN = (
     "raw_text, rule, mode, model, retrieved_ids, retrieval_scores, retrieval_hit, truncated, prompt_tokens, "
     "completion_tokens, attempts, error_type, error_message, batch_id, batch_size, worker, queued_ms, latency_ms, "
     "settled_at, metadata"
-)
-QUESTIONS = (
-    Question(id="a", question="q", choices=("x", "=1+1"), answer="B", subject="s", metadata={"level": 3}),
-    Question(id="b", question="q", choices=("x", "y"), answer="B", subject="s"),
-    Question(id="c", question="q", choices=("x", "y")),
-    Question(id="d", question="q", choices=("x", "y"), answer="A", subject="t"),
-    Question(id="e", question="q", choices=("x", "y"), answer="A"),
-)
-VERDICTS = (
-    Verdict(
-        question_id="a",
-        outcome=Outcome.CORRECT,
-        choice="B",
-        choice_scores={"A": float("-inf"), "B": -1.23456789},
-        confidence=0.123456789,
-        margin=float("inf"),
-        rule="argmax",
-        passages=(Passage(id="p1", score=0.51234567, text="t"), Passage(id="p2", score=0.25, text="t")),
-        prompt_tokens=11,
-        completion_tokens=2,
-        queued_ms=1.23456,
-        latency_ms=500,
-        worker="w1",
-        batch_id="b1",
-        batch_size=2,
-        settled_at=1_700_000_000.5,
-    ),
-    Verdict(question_id="b", outcome=Outcome.UNANSWERED, raw_text='+ "quoted",\nsecond line', settled_at=1_700_000_002),
-    Verdict(
-        question_id="c", outcome=Outcome.ANSWERED, choice="A", worker="w0", prompt_tokens=5, settled_at=1_700_000_001
-    ),
-    Verdict(question_id="d", outcome=Outcome.FAILED, attempts=3, error=Failure(type="RequestRejected", message="long")),
 )
 
 

@@ -18,11 +18,14 @@ from contract.errors import RedisUnreachable
 from contract.ledger import MemoryLedger, Run
 from contract.question import Question
 from contract.spec import Mode, Prompt, RunSpec
-from contract.verdict import Failure, Outcome, Passage, Verdict
+from contract.verdict import Outcome, Passage, Verdict
 from producer.columns import COLUMNS
 from producer.export import export
 from producer.formats import parquet
+from tests.unit.producer import settled
 
+RIGHT, UNANSWERED, KEYLESS, FAILED = settled.VERDICTS
+#: The same, with what types make difficult.
 QUESTIONS = (
     Question(id="a", question="q", choices=("x", "=1+1"), answer="B", subject="s", metadata={"level": 3, "n": 2**70}),
     Question(id="b", question="q", choices=("x", "y", "z"), answer="A", also_right=("C",), subject="Größe 📏"),
@@ -31,37 +34,17 @@ QUESTIONS = (
     Question(id="e", question="q", choices=("x", "y"), answer="A", metadata={"hard": True, "tag": None}),
     Question(id="f", question="q", choices=("x", "y"), answer="A"),
 )
+PASSAGES = (
+    Passage(id='p"1"', score=0.51234567, text="t"),
+    Passage(id="p,2", score=float("-inf"), text="t", shown=False),
+)
 VERDICTS = (
-    Verdict(
-        question_id="a",
-        outcome=Outcome.CORRECT,
-        choice="B",
-        choice_scores={"A": float("-inf"), "B": -1.23456789},
-        confidence=0.123456789,
-        margin=float("inf"),
-        rule="argmax",
-        passages=(
-            Passage(id='p"1"', score=0.51234567, text="t"),
-            Passage(id="p,2", score=float("-inf"), text="t", shown=False),
-        ),
-        retrieval_hit=True,
-        prompt_tokens=11,
-        completion_tokens=2,
-        queued_ms=1.23456,
-        latency_ms=500,
-        worker="w1",
-        batch_id="b1",
-        batch_size=2,
-        settled_at=1_700_000_000.5,
-    ),
-    Verdict(
-        question_id="b", outcome=Outcome.UNANSWERED, raw_text='+ "quoted",\nsecond line', retrieval_hit=False,
-        settled_at=1_700_000_002.9996,
-    ),
-    Verdict(question_id="c", outcome=Outcome.ANSWERED, choice="A", confidence=float("nan"), settled_at=1_700_000_001),
-    Verdict(question_id="d", outcome=Outcome.FAILED, attempts=3, error=Failure(type="RequestRejected", message="long")),
+    RIGHT.model_copy(update={"passages": PASSAGES, "retrieval_hit": True}),
+    UNANSWERED.model_copy(update={"retrieval_hit": False, "settled_at": 1_700_000_002.9996}),
+    KEYLESS.model_copy(update={"confidence": float("nan")}),
+    FAILED,
     Verdict(question_id="e", outcome=Outcome.WRONG, choice="B", choice_scores={"A": -2.0, "B": -1e-7}, truncated=True),
-)  # fmt: skip
+)
 #: Column type → what a cell of results.csv says, as that type's value; an empty cell is null.
 READING: dict[str, Callable[[str], Any]] = {
     # The CSV's apostrophe keeps spreadsheets from running a formula; here nothing runs it.

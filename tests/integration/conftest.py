@@ -1,0 +1,21 @@
+"""What the integration tests share beside the server: the producer's way to the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from celery import Celery
+from kombu import pools
+
+from contract import Settings
+from contract.queue import make_celery
+
+
+@pytest.fixture
+def app(settings: Settings) -> Iterator[Celery]:
+    """The producer's Celery app."""
+    made = make_celery(settings)
+    yield made
+    made.close()
+    pools.reset()
