@@ -111,12 +111,7 @@ def _object(cursor: _Cursor, is_question: IsQuestion, subset: str) -> Iterator[R
 
 def _members(cursor: _Cursor, is_question: IsQuestion) -> Iterator[_Member]:
     """A first look at the object: what is in it, and where."""
-    cursor.take("{")
-    first = True
-    while cursor.peek() != "}":
-        if not first:
-            cursor.take(",")
-        first = False
+    for _ in cursor.inside("{", "}"):
         name, opening = cursor.name()
         at = cursor.at
         if opening == "[":
@@ -125,7 +120,6 @@ def _members(cursor: _Cursor, is_question: IsQuestion) -> Iterator[_Member]:
         else:
             kind = _kind(cursor.value(), is_question)
         yield _Member(name, kind, at)
-    cursor.take("}")
 
 
 def _kind(value: object, is_question: IsQuestion) -> _Kind:
@@ -164,30 +158,17 @@ def _chosen(groups: list[_Member], subset: str, cursor: _Cursor) -> list[_Member
 
 
 def _items(cursor: _Cursor, numbers: _Numbers, group: str | None = None) -> Iterator[Record]:
-    cursor.take("[")
-    first = True
-    while cursor.peek() != "]":
-        if not first:
-            cursor.take(",")
-        first = False
-        cursor.peek()
+    for _ in cursor.inside("[", "]"):
         line, value = cursor.line(), cursor.value()
         yield Record(numbers.next(), line, value, value if isinstance(value, dict) else None, group=group)
-    cursor.take("]")
 
 
 def _keyed(cursor: _Cursor, numbers: _Numbers, group: str | None = None) -> Iterator[Record]:
-    cursor.take("{")
-    first = True
-    while cursor.peek() != "}":
-        if not first:
-            cursor.take(",")
-        first = False
+    for _ in cursor.inside("{", "}"):
         name, _ = cursor.name()
         line, value = cursor.line(), cursor.value()
         fields = value if isinstance(value, dict) else None
         yield Record(numbers.next(), line, {name: value}, fields, key=name, group=group)
-    cursor.take("}")
 
 
 class _Cursor:
@@ -212,6 +193,18 @@ class _Cursor:
         if found != expected:
             self.fail(f"malformed JSON: expected {expected!r}, found {found!r}" if found else "the file ends too early")
         self.at += 1
+
+    def inside(self, opening: str, closing: str) -> Iterator[None]:
+        """Stop before each item of what `opening` starts here; the caller steps over it. Ends behind `closing`."""
+        self.take(opening)
+        first = True
+        while self.peek() != closing:
+            if not first:
+                self.take(",")
+                self.peek()
+            first = False
+            yield
+        self.take(closing)
 
     def value(self) -> Any:
         """Decode the value that starts here."""
