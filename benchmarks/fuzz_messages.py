@@ -1,0 +1,183 @@
+"""Messages as nobody should send them, in front of a real worker. A corner of `benchmarks.fuzz`."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from benchmarks.rubbish import Result, mutated, only_environment
+from contract import RedisLedger, keys, load_settings
+from contract.queue import make_celery, publish
+from contract.settings import PREFIX
+from tests.support import SIMULATED_MODEL, make_questions, open_run, wait_until, worker
+
+__all__ = ["fuzz_messages"]
+
+
+def _bad_message(chance: random.Random, good: str) -> bytes:
+    """A good message of the queue, wounded in one of many places; now and then no message at all."""
+    if chance.random() < 0.1:
+        nothing = (
+            b"",
+            b"null",
+            b"[]",
+            b"{}",
+            b"7",
+            b'"x"',
+            b"\xff\xfe",
+            b"{" * 2000,
+            b"[" * 100_000,
+            b"nan",
+            b'{"a":nan}',
+        )
+        return chance.choice((*nothing, chance.randbytes(chance.randint(1, 99))))
+    if chance.random() < 0.1:
+        return mutated(chance, good).encode("utf-8", "surrogatepass")
+    message = json.loads(good)
+    message["properties"]["delivery_tag"] = f"{chance.getrandbits(128):032x}"
+    if chance.random() < 0.7:
+        message["headers"]["id"] = f"{chance.getrandbits(128):032x}"
+    for wound in chance.sample((_wound_body, _wound_headers, _wound_properties, _wound_type), chance.randint(1, 2)):
+        wound(chance, message)
+    return json.dumps(message).encode()
+
+
+ODD: tuple[Any, ...] = (
+    None, True, 0, -1, 1e308, 10**400, "", "x", [], {}, [[]], [None], {"a": 1}, "\x00\x1b[31m", "é" * 1000,
+    float("nan"), float("inf"), {"__type__": "datetime", "__value__": "x"}, {"__type__": "Decimal", "__value__": []},
+)  # fmt: skip
+
+
+def _wound_body(chance: random.Random, message: dict[str, Any]) -> None:
+    arguments, named, embedded = json.loads(base64.b64decode(message["body"]))
+    kind = chance.randrange(8)
+    if kind == 0:
+        message["body"] = chance.choice((*ODD, "not base64!", "A", base64.b64encode(chance.randbytes(50)).decode()))
+        return
+    if kind == 1:
+        content = chance.choice(ODD)
+    elif kind == 2:
+        content = [chance.choice(ODD), named, embedded]
+    elif kind == 3:
+        content = [[arguments[0], chance.choice((*ODD, ["q0"] * 5000, ["q0", 7], [["q0"]]))], named, embedded]
+    elif kind == 4:
+        content = [[chance.choice(ODD), arguments[1]], named, embedded]
+    elif kind == 5:
+        content = [arguments, {**named, chance.choice(["version", "published_at"]): chance.choice(ODD)}, embedded]
+    elif kind == 6:
+        content = [arguments, chance.choice(ODD), embedded]
+    else:
+        content = [[*arguments, *arguments], named, embedded]
+    message["body"] = base64.b64encode(json.dumps(content).encode()).decode()
+
+
+def _wound_headers(chance: random.Random, message: dict[str, Any]) -> None:
+    if chance.random() < 0.2:
+        message["headers"] = chance.choice(ODD)
+    elif isinstance(message["headers"], dict):
+        names = (
+            "task",
+            "id",
+            "eta",
+            "expires",
+            "timelimit",
+            "compression",
+            "stamps",
+            "lang",
+            "root_id",
+            "argsrepr",
+            "retries",
+        )
+        message["headers"][chance.choice(names)] = chance.choice(
+            (*ODD, "mcqueue.retrieve", "celery.ping", "zlib", "os.system")
+        )
+        if chance.random() < 0.3:
+            message["headers"].pop(chance.choice(names), None)
+
+
+def _wound_properties(chance: random.Random, message: dict[str, Any]) -> None:
+    properties = message["properties"]
+    if chance.random() < 0.1 or not isinstance(properties, dict):
+        message["properties"] = chance.choice(ODD)
+        return
+    name = chance.choice(("delivery_tag", "delivery_info", "body_encoding", "priority", "reply_to", "correlation_id"))
+    properties[name] = chance.choice(
+        (*ODD, {"exchange": None, "routing_key": 1}, {"exchange": "", "routing_key": "elsewhere"})
+    )
+    if chance.random() < 0.3:
+        properties.pop(name)
+
+
+def _wound_type(chance: random.Random, message: dict[str, Any]) -> None:
+    kinds = ("application/x-python-serialize", "application/x-yaml", "application/data", "text/plain", "x/y")
+    message[chance.choice(("content-type", "content-encoding"))] = chance.choice((*kinds, "binary", "utf-99", *ODD))
+
+
+def fuzz_messages(inputs: int, url: str, log: Path, seed: int = 0) -> Result:
+    """Put `inputs` bad messages among those of a good run, in front of one worker."""
+    result = Result("messages")
+    with only_environment({f"{PREFIX}REDIS_URL": url}):
+        settings = load_settings(None, [f"model={SIMULATED_MODEL}"])
+        ledger, app = RedisLedger.connect(settings), make_celery(settings)
+        lists = keys.broker_lists(keys.score_queue(SIMULATED_MODEL))
+        run = open_run(ledger, make_questions(1000))
+        publish(app, keys.score_queue(SIMULATED_MODEL), run.run_id, ledger.unsettled(run.run_id), batch_size=4)
+        _strew(ledger.client, lists, inputs, seed)
+        started = time.monotonic()
+        with worker(log, batch_size=16) as process:
+            with contextlib.suppress(AssertionError):
+                wait_until(lambda: _is_done(ledger, run.run_id, lists) or process.poll() is not None, "the end", 600)
+            alive, left = process.poll() is None, sum(ledger.client.llen(name) for name in lists)
+            held = ledger.client.hlen(keys.unacked("w0@test"))
+        result.slowest_s = time.monotonic() - started
+        counts = ledger.counts(run.run_id)
+        app.close()
+        ledger.client.close()
+    result.inputs, result.refused = inputs, _dropped(log)
+    result.accepted = inputs - result.refused
+    facts = {"the worker died": not alive, f"{left} messages are left": left, f"{held} messages are held": held}
+    facts[f"{counts.todo} good questions have no verdict"] = counts.todo
+    result.broken = [what for what, is_so in facts.items() if is_so]
+    return result
+
+
+def _strew(client: redis.Redis, lists: list[str], inputs: int, seed: int) -> None:
+    """Bad messages between the good ones, and in every list."""
+    good = [str(each) for each in client.lrange(lists[2], 0, -1)]
+    everything = [(lists[2], each.encode()) for each in good]
+    for number in range(inputs):
+        chance = random.Random(f"message {seed} {number}")
+        everything.append((chance.choice(lists), _bad_message(chance, chance.choice(good))))
+    random.Random(seed).shuffle(everything)
+    client.delete(lists[2])
+    for start in range(0, len(everything), 500):
+        pipeline = client.pipeline(transaction=False)
+        for name, message in everything[start : start + 500]:
+            pipeline.lpush(name, message)
+        pipeline.execute()
+
+
+def _is_done(ledger: RedisLedger, run_id: str, lists: list[str]) -> bool:
+    waiting = sum(ledger.client.llen(name) for name in lists)
+    return not waiting and not ledger.client.hlen(keys.unacked("w0@test")) and ledger.counts(run_id).finished
+
+
+def _dropped(log: Path) -> int:
+    """Messages of which the worker's log says that they were refused."""
+    said = ("something that is no message is dropped", "a message that cannot be read is dropped")
+    celery_says = (
+        "Received invalid task message",
+        "Received unregistered task",
+        "Can't decode message body",
+        "Received and deleted",
+    )
+    return sum(
+        any(each in line for each in (*said, *celery_says)) for line in log.read_text(errors="replace").splitlines()
+    )
