@@ -1,29 +1,39 @@
-"""The HTTP door: what it takes and gives, as JSON. The work is `producer.door`'s."""
+"""The HTTP door: paths, key, limits and metrics. The work is `producer.door`'s."""
 
 from __future__ import annotations
 
 import hashlib
-import math
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, Histogram, generate_latest
 from prometheus_client.registry import Collector
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from contract.errors import InputError, LedgerError, McqueueError, RunConfigError
+from contract.errors import InputError, LedgerError, McqueueError
 from contract.ledger import Ledger
-from contract.question import Question, content_id
+from contract.question import Question
 from contract.settings import Settings
-from contract.spec import ChatTemplate, Mode, Normalization, Sampling
-from contract.verdict import Failure, Outcome, Verdict
+from producer.bodies import (
+    Asking,
+    Drawing,
+    GenerateBatchIn,
+    GenerateBatchOut,
+    GenerateIn,
+    GenerateOut,
+    QuestionIn,
+    ScoreBatchIn,
+    ScoreBatchOut,
+    ScoreIn,
+    ScoreOut,
+)
 from producer.broker import Broker
 from producer.columns import iso
 from producer.door import DeadlineMissed, Door, NoWorker, TooBusy
@@ -43,151 +53,6 @@ STATUS: dict[type[McqueueError], int] = {
 BUCKETS_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
 BEARER = HTTPBearer(auto_error=False)
 HEADER = APIKeyHeader(name="X-API-Key", auto_error=False)
-
-
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class QuestionIn(_Body):
-    """A question as in a file; `answer` is the right choice's label, if it is known."""
-
-    id: str | None = None
-    question: str
-    choices: list[str]
-    answer: str | None = None
-    context: str | None = None
-
-    def to_question(self) -> Question:
-        """Raises ValidationError."""
-        own = self.model_dump(exclude_none=True)
-        return Question.model_validate({"id": content_id(self.question, self.choices), **own})
-
-
-class Asking(_Body):
-    """How to ask; what is left out is as the server's run configuration has it."""
-
-    model: str = ""
-    mode: Literal[Mode.LIKELIHOOD, Mode.LETTER, Mode.GENERATE] | None = None
-    normalization: Normalization | None = None
-    use_context_field: bool | None = None
-    deadline_s: float | None = Field(default=None, gt=0)
-
-    def over(self, base: RunConfig) -> RunConfig:
-        """`base` with what was given laid over it. Raises RunConfigError."""
-        given = self.model_dump(include={"model", "mode", "normalization"}, exclude_none=True)
-        kept = base.model_dump(exclude_unset=True)
-        if self.mode is not None and self.mode is not base.mode:  # another mode's prompt, and what belongs to it
-            kept = {name: kept[name] for name in kept if name in {"model", "seed", "rag"}}
-        if self.use_context_field is not None:
-            given["rag"] = {**kept.get("rag", {}), "use_context_field": self.use_context_field}
-        return _config({**kept, **given})
-
-
-class ScoreIn(QuestionIn, Asking):
-    """One question."""
-
-
-class ScoreBatchIn(Asking):
-    """Several questions."""
-
-    questions: Annotated[list[QuestionIn], Field(min_length=1)]
-
-
-class ScoreOut(BaseModel):
-    """A verdict; `error` where the outcome is `failed`."""
-
-    id: str
-    outcome: Outcome
-    choice: str | None
-    choice_text: str | None
-    confidence: float | None
-    choice_scores: dict[str, float | None]
-    raw_text: str
-    error: Failure | None
-    model: str
-    worker: str
-    #: Questions that were answered in one call, of whichever callers.
-    batch_size: int
-    queued_ms: float
-    latency_ms: float
-
-    @classmethod
-    def of(cls, question: Question, verdict: Verdict, model: str) -> ScoreOut:
-        """JSON knows neither NaN nor the infinities: such scores are null."""
-        return cls(
-            id=question.id,
-            outcome=verdict.outcome,
-            choice=verdict.choice,
-            choice_text=question.choice_text(verdict.choice) if verdict.choice else None,
-            confidence=_finite(verdict.confidence),
-            choice_scores={label: _finite(score) for label, score in verdict.choice_scores.items()},
-            raw_text=verdict.raw_text,
-            error=verdict.error,
-            model=model,
-            worker=verdict.worker,
-            batch_size=verdict.batch_size,
-            queued_ms=verdict.queued_ms,
-            latency_ms=verdict.latency_ms,
-        )
-
-
-class ScoreBatchOut(BaseModel):
-    """In the order of the questions."""
-
-    results: list[ScoreOut]
-
-
-class Drawing(_Body):
-    """How texts are drawn, in vLLM's words."""
-
-    model: str = ""
-    max_tokens: int = Field(default=256, ge=1)
-    temperature: float = Field(default=0.0, ge=0, le=2)
-    top_p: float = Field(default=1.0, gt=0, le=1)
-    stop: list[str] = []
-    seed: int = Field(default=0, ge=0)
-    chat_template: ChatTemplate = ChatTemplate.AUTO
-    deadline_s: float | None = Field(default=None, gt=0)
-
-    def config(self) -> RunConfig:
-        """The run configuration that asks so."""
-        sampling = Sampling(
-            max_tokens=self.max_tokens, temperature=self.temperature, top_p=self.top_p, stop=tuple(self.stop)
-        )
-        more = {"model": self.model, "seed": self.seed, "chat_template": self.chat_template}
-        return _config({"mode": Mode.FREE, "sampling": sampling.model_dump(), **more})
-
-
-class GenerateIn(Drawing):
-    """One prompt."""
-
-    prompt: Annotated[str, Field(pattern=r"\S")]
-
-
-class GenerateBatchIn(Drawing):
-    """Several prompts."""
-
-    prompts: Annotated[list[Annotated[str, Field(pattern=r"\S")]], Field(min_length=1)]
-
-
-class GenerateOut(BaseModel):
-    """A text; `error` where there is none."""
-
-    text: str
-    truncated: bool
-    completion_tokens: int
-    error: Failure | None
-    batch_size: int
-
-
-class GenerateBatchOut(BaseModel):
-    """In the order of the prompts."""
-
-    results: list[GenerateOut]
-    total_prompts: int
-    total_time_seconds: float
-    avg_time_per_prompt: float
 
 
 def make_app(
@@ -393,17 +258,6 @@ def _refuse_too_many(count: int, most: int, what: str) -> None:
 
 def _deadline_s(asked: float | None, settings: Settings) -> float:
     return min(asked or settings.http.deadline_s, settings.http.max_deadline_s)
-
-
-def _config(values: dict[str, Any]) -> RunConfig:
-    try:
-        return RunConfig(**values)
-    except ValidationError as trouble:
-        raise RunConfigError(f"{trouble.errors()[0]['msg'].removeprefix('Value error, ')}.") from None
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
 
 
 def _digest(text: str) -> bytes:
