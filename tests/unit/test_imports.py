@@ -25,6 +25,8 @@ CONTRACT_ORDER = (
     "layers",
     "address",
     "index",
+    "settings.fields",
+    "settings.loading",
     "settings",
     "keys",
     "order",

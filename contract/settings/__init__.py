@@ -1,0 +1,29 @@
+"""Where and how fast: Redis, batching, GPU groups, engine arguments. Nothing here may change an answer's meaning.
+
+Layers, highest first: environment (`MCQUEUE_BATCH_SIZE`, `MCQUEUE_VLLM_ARGS__DTYPE`) · `--set` · YAML · defaults.
+Nothing is read at import; `load_settings` reads once, and the result is frozen.
+"""
+
+from contract.settings.fields import MOST_QUESTIONS, PREFIX, OpenAiSettings, Settings, SimulatedSettings
+from contract.settings.loading import (
+    CONFIG_VARIABLE,
+    MODEL_VARIABLE,
+    OTHER_VARIABLES,
+    OVERRIDES_VARIABLE,
+    load_fleet,
+    load_settings,
+)
+
+__all__ = [
+    "CONFIG_VARIABLE",
+    "MODEL_VARIABLE",
+    "MOST_QUESTIONS",
+    "OTHER_VARIABLES",
+    "OVERRIDES_VARIABLE",
+    "PREFIX",
+    "OpenAiSettings",
+    "Settings",
+    "SimulatedSettings",
+    "load_fleet",
+    "load_settings",
+]

@@ -1,0 +1,130 @@
+"""From the layers to settings: environment over `--set` over YAML over defaults, one model of several."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import ValidationError
+from pydantic_settings import SettingsError as EnvironmentLayerError
+
+from contract.errors import SettingsError, nearest
+from contract.layers import explain, merge, parse_overrides, read_yaml
+from contract.settings.fields import PREFIX, Settings, model_name
+
+__all__ = ["CONFIG_VARIABLE", "MODEL_VARIABLE", "OTHER_VARIABLES", "OVERRIDES_VARIABLE", "load_fleet", "load_settings"]
+
+#: Path of the deploy file, for commands that take no --config (`celery -A workers.app …`).
+CONFIG_VARIABLE = "MCQUEUE_CONFIG"
+#: JSON of the `--set` layer, handed from the launcher to its workers.
+OVERRIDES_VARIABLE = "MCQUEUE_OVERRIDES"
+#: Which model of a deploy file with several; set by the launcher for its workers.
+MODEL_VARIABLE = "MCQUEUE_MODEL"
+#: Variables of the prefix that are not settings.
+OTHER_VARIABLES = frozenset(
+    {CONFIG_VARIABLE, OVERRIDES_VARIABLE, "MCQUEUE_LOG_LEVEL", "MCQUEUE_READY_FD", "MCQUEUE_WORKER_NAME"}
+)
+
+
+def load_settings(config: Path | None = None, overrides: Iterable[str] = ()) -> Settings:
+    """Settings from all layers. Without `config`, the file named by `MCQUEUE_CONFIG` is the YAML layer, if any.
+
+    Of a file with several `models`, the one that `model` names (by --set or MCQUEUE_MODEL); where it is not named, what
+    they have in common.
+
+    Raises SettingsError that names the setting, what was found, and the nearest known name.
+    """
+    layers = _Layers.read(config, overrides)
+    if layers.models and layers.chosen:
+        return layers.of_model(layers.chosen)
+    return layers.common()
+
+
+def load_fleet(config: Path | None = None, overrides: Iterable[str] = ()) -> tuple[Settings, ...]:
+    """Settings of each model of the file, or of the one that `model` names. Raises SettingsError."""
+    layers = _Layers.read(config, overrides)
+    if not layers.models:
+        return (layers.common(),)
+    return tuple(layers.of_model(name) for name in ([layers.chosen] if layers.chosen else layers.models))
+
+
+@dataclass(frozen=True, slots=True)
+class _Layers:
+    """YAML and `--set`, before the environment is laid over them."""
+
+    source: str
+    file: Mapping[str, Any]
+    over: Mapping[str, Any]
+    #: Name → entry of `models`.
+    models: Mapping[str, Mapping[str, Any]]
+    #: The one that is asked for, if any.
+    chosen: str
+
+    @classmethod
+    def read(cls, config: Path | None, overrides: Iterable[str]) -> Self:
+        config = config or (Path(os.environ[CONFIG_VARIABLE]) if os.environ.get(CONFIG_VARIABLE) else None)
+        _refuse_unknown_variables()
+        file = read_yaml(config, SettingsError) if config else {}
+        over = merge(_handed_overrides(), parse_overrides(overrides, SettingsError))
+        source = str(config or "settings")
+        chosen = os.environ.get(MODEL_VARIABLE) or str(over.get("model") or "")
+        return cls(source, file, over, _models_of(merge(file, over), source), chosen)
+
+    def common(self) -> Settings:
+        return _checked(merge(self.file, self.over), self.source)
+
+    def of_model(self, name: str) -> Settings:
+        """`--set` over the model's entry over the rest of the file."""
+        if name not in self.models:
+            hint = nearest(name, list(self.models)) or f"It has {', '.join(self.models)}."
+            raise SettingsError(f"{self.source}: models: none is called {name!r}.", hint=hint)
+        lower = merge(self.file, {**self.models[name], "model": name})
+        return _checked({**merge(lower, self.over), "models": []}, f"{self.source}: model {name}")
+
+
+def _models_of(layers: Mapping[str, Any], source: str) -> dict[str, Mapping[str, Any]]:
+    entries = layers.get("models") or []
+    if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
+        raise SettingsError(f"{source}: models: expected a list of settings, one `- hf_model_id: …` per model.")
+    named = {model_name({**layers, "model": "", **entry}): entry for entry in entries}
+    if len(named) < len(entries):
+        raise SettingsError(
+            f"{source}: models: {len(entries)} models, but only {len(named)} names: {', '.join(named)}.",
+            hint="Give each a `model:` of its own; it names the queue.",
+        )
+    return named
+
+
+def _checked(values: Mapping[str, Any], source: str) -> Settings:
+    try:
+        return Settings(**values)
+    except ValidationError as trouble:
+        raise SettingsError(explain(trouble, Settings, source)) from None
+    except RecursionError:
+        raise SettingsError("environment: a list or mapping is nested too deeply.") from None
+    except EnvironmentLayerError as trouble:
+        raise SettingsError(f"environment: {trouble}.", hint="Lists and mappings are given as JSON.") from None
+
+
+def _handed_overrides() -> dict[str, Any]:
+    try:
+        found = json.loads(os.environ.get(OVERRIDES_VARIABLE, "{}"))
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise SettingsError(f"environment: {OVERRIDES_VARIABLE}: expected a JSON object.", hint="`workers up` sets it.")
+    return found
+
+
+def _refuse_unknown_variables() -> None:
+    for name in os.environ:
+        if not name.startswith(PREFIX) or name in OTHER_VARIABLES:
+            continue
+        field = name.removeprefix(PREFIX).split("__")[0].lower()
+        if field not in Settings.model_fields:
+            known = [PREFIX + each.upper() for each in Settings.model_fields]
+            raise SettingsError(f"environment: unknown variable {name}.", hint=nearest(name, known))
