@@ -83,7 +83,7 @@ class Aggregator(Task):  # type: ignore[misc]  # celery ships no types
     settings: Settings
 
     def run_batch(self, batch: Batch) -> None:
-        """Score `batch` and set each message's `settlement` and `summary`. Runs in a pool thread; must not raise."""
+        """Work on `batch` and set each message's `settlement` and `summary`. Runs in a pool thread; must not raise."""
         raise NotImplementedError
 
     def other_workers(self) -> int:

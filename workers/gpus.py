@@ -15,7 +15,7 @@ from typing import Any
 
 from contract.errors import PlanError
 
-__all__ = ["Device", "cut", "cut_all", "find", "group_name", "memory_used_bytes", "shared", "visible_gpus"]
+__all__ = ["Device", "cut", "cut_all", "find", "group_name", "memory_used_bytes", "shared", "visible_gpus", "words_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,12 @@ def visible_gpus(environ: Mapping[str, str] | None = None, driver: Sequence[Devi
     chosen = environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is None:
         return list(driver)
-    words = [each.strip() for each in chosen.split(",") if each.strip() not in {"", "-1"}]
-    return [_known(word, driver) or Device(word, word) for word in words]
+    return [_known(word, driver) or Device(word, word) for word in words_of(chosen)]
+
+
+def words_of(chosen: str) -> list[str]:
+    """What a value of CUDA_VISIBLE_DEVICES calls the GPUs that it lets a process use."""
+    return [each.strip() for each in chosen.split(",") if each.strip() not in {"", "-1"}]
 
 
 def find(word: str, visible: Sequence[Device]) -> Device:

@@ -1,7 +1,7 @@
 """What a worker counts, as Prometheus metrics; its exporter serves them beside vLLM's own.
 
 Counted once per batch, never per question. Names follow Prometheus' conventions: base units, `_total` for counters.
-The table of all of them is in docs/metrics.md, made from here.
+The table of all of them is in docs/reference/metrics.md, made from here.
 """
 
 from __future__ import annotations

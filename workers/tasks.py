@@ -109,7 +109,7 @@ class BatchWork(abc.ABC):
         """Do this stage for `works`, and say part by part what became of them: it stands if a later part fails."""
 
     def run(self, batch: Batch, events: BatchEvents | None = None) -> None:
-        """Score `batch`; settle each of its messages."""
+        """Do this stage for `batch`, and settle each of its messages."""
         if events:
             events.started(batch)
         try:

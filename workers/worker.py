@@ -26,6 +26,7 @@ from contract.settings import Settings
 from workers.aggregator import Batch
 from workers.events import BatchEvents
 from workers.exporter import Exporter
+from workers.gpus import words_of
 from workers.hardware import Hardware
 from workers.janitor import Heart, Janitor
 from workers.jobs import make_job
@@ -86,12 +87,12 @@ class Worker:
         self._load = Load()
         self._fleet = Fleet(self._ledger.client, self._ledger.place)
         self._events = BatchEvents(app, name, task_name(queue))
-        self._hardware = Hardware(_split(self._gpus))
+        self._hardware = Hardware(words_of(self._gpus))
         self._exporter = Exporter(
             [
                 self._metrics.registry,
                 RedisMetrics(self._ledger, self._ledger.client, self._ledger.place),
-                HardwareMetrics(Hardware(_split(self._gpus))),
+                HardwareMetrics(Hardware(words_of(self._gpus))),
             ],
             targets=lambda: scrape_targets(self._fleet),
             ready=lambda: self.state is WorkerState.READY,
@@ -185,7 +186,3 @@ def _collect_seldom() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 10, 10)
-
-
-def _split(gpus: str) -> list[str]:
-    return [each.strip() for each in gpus.split(",") if each.strip() not in {"", "-1"}]

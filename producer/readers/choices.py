@@ -14,7 +14,7 @@ from producer.readers.inline import split_choices, without_mark
 from producer.readers.jsonl import DECODER
 from producer.readers.record import FieldTrouble, shown_value
 
-__all__ = ["Choices", "checked", "choices_of", "mixed"]
+__all__ = ["Choices", "checked", "choices_of", "mixed", "no_list"]
 
 _EXAMPLE = 'For example ["red", "blue"].'
 _TEXTS = ("text", "content", "atext", "value", "choice", "option", "answer")
@@ -27,6 +27,12 @@ class Choices(NamedTuple):
     #: Not yet known to be texts (`checked`).
     texts: list[Any]
     labels: list[str] | None = None
+
+
+def no_list(found: object) -> FieldTrouble:
+    """What is wrong with `found` where a list of choices should be."""
+    what = "missing" if found is None else f"found {shown_value(found)}"
+    return FieldTrouble("choices", f"{what}, expected a list of texts.", _EXAMPLE, kind="no list")
 
 
 def choices_of(found: object) -> Choices:
@@ -42,10 +48,7 @@ def choices_of(found: object) -> Choices:
     if isinstance(found, Choices):
         return found
     if not isinstance(found, list | tuple):
-        what = "missing" if found is None else f"found {shown_value(found)}"
-        raise FieldTrouble(
-            "choices", f"{what}, expected a list of texts.", 'For example ["red", "blue"].', kind="no list"
-        )
+        raise no_list(found)
     if found and all(isinstance(each, Mapping) for each in found):
         return _of_objects(found)
     return Choices(_unmarked(found))
@@ -107,9 +110,7 @@ def _decoded(cell: str) -> object:
         what = trouble.msg if isinstance(trouble, json.JSONDecodeError) else str(trouble)
         where = f" at its character {trouble.pos + 1}" if isinstance(trouble, json.JSONDecodeError) else ""
         message = f"malformed JSON in the cell: {what}{where}."
-        raise FieldTrouble(
-            "choices", message, 'For example ["red", "blue"].', kind="malformed JSON in a cell"
-        ) from None
+        raise FieldTrouble("choices", message, _EXAMPLE, kind="malformed JSON in a cell") from None
 
 
 #: Between two texts of a list as numpy prints it: no comma, but a new line.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from producer.readers.choices import Choices, checked, choices_of
+from producer.readers.choices import Choices, checked, choices_of, no_list
 from producer.readers.names import Names, names_of
 from producer.readers.parts import Fields, Parts, answer_of, are_ids, context_of, described, question_of
 from producer.readers.record import FieldTrouble, shown_value
@@ -111,10 +111,7 @@ def own(fields: Fields, names: Names) -> Parts:
         raise FieldTrouble("question", f"missing; found {shown_value(shown)}.", hint, kind="missing")
     found = fields.get("choices")
     if not isinstance(found, list):
-        what = "missing" if found is None else f"found {shown_value(found)}"
-        raise FieldTrouble(
-            "choices", f"{what}, expected a list of texts.", 'For example ["red", "blue"].', kind="no list"
-        )
+        raise no_list(found)
     texts = checked(found)
     beside = question, texts, fields.get("answer"), None, fields.get("id"), fields.get("subject")
     if _MOST_COMMON.issuperset(fields):

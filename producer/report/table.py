@@ -91,9 +91,7 @@ def _facts(verdict: Verdict) -> list[tuple[str, str]]:
         "margin": "" if verdict.margin is None else f"{verdict.margin:.4f} nats",
         "label mass": "" if verdict.label_mass is None else f"{verdict.label_mass:.6f}",
         "rotations": f"right in {verdict.rotations_right} of {verdict.rotations}" if verdict.rotations else "",
-        "retrieval": {True: "a right passage was shown", False: "no right passage was shown", None: ""}[
-            verdict.retrieval_hit
-        ],
+        "retrieval": _HIT[verdict.retrieval_hit],
         "truncated": "yes" if verdict.truncated else "",
         "tokens": f"{verdict.prompt_tokens:,} prompt, {verdict.completion_tokens:,} completion",
         "times": f"queued {verdict.queued_ms:,.1f} ms, generate call {verdict.latency_ms:,.1f} ms",
