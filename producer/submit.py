@@ -148,7 +148,7 @@ def submit(
         counts = ledger.counts(run.run_id)
         if counts.finished:
             return Submitted(run, State.SETTLED, unsettled=0, sent=0, messages=0)
-        if counts.settled + counts.todo < run.questions:
+        if not counts.written:
             ledger.add_bodies(run.run_id, sender.passing(planned.survey.bodies))
         if counts.state is RunState.PAUSED:
             return Submitted(run, State.PAUSED, ledger.counts(run.run_id).todo, sent=0, messages=0)

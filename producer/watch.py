@@ -151,7 +151,7 @@ class _Watcher:
 
     def _mind_missing(self, now: float, counts: Counts) -> None:
         """The ledger may have fewer questions than the run counts: an enqueueing is under way, or was killed."""
-        if counts.settled + counts.todo >= counts.total or counts.todo:
+        if counts.written or counts.todo:
             self.incomplete_since = None
             return
         self.incomplete_since = now if self.incomplete_since is None else self.incomplete_since
