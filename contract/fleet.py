@@ -6,23 +6,21 @@ live workers must never share one.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 import time
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, cast
 
-import psutil
 import redis
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 from contract import keys
 from contract.connection import lua, translating
 from contract.errors import NameTaken
+from contract.process import died_here, process_place, process_start
 
-__all__ = ["LEASE_S", "Fleet", "Wish", "WorkerRecord", "WorkerState", "died_here", "this_process"]
+__all__ = ["LEASE_S", "Fleet", "Wish", "WorkerRecord", "WorkerState"]
 
 #: A worker that has not beaten for this long is taken for dead.
 LEASE_S = 10
@@ -63,7 +61,7 @@ class WorkerRecord(BaseModel):
     gpus: str = ""
     host: str = Field(default_factory=socket.gethostname)
     #: Where `pid` means something: host, boot, and process namespace, as containers may share a host name.
-    place: str = Field(default_factory=lambda: process_place())
+    place: str = Field(default_factory=process_place)
     pid: int = Field(default_factory=os.getpid)
     #: Start of the process in clock ticks since boot: a reused process id is not the same worker.
     process_started: int = Field(default_factory=lambda: process_start(os.getpid()) or 0)
@@ -92,43 +90,6 @@ class WorkerRecord(BaseModel):
     def died_here(self) -> bool:
         """Whether the process ran where we can see it, and is gone."""
         return died_here(self.owner)
-
-
-def this_process() -> str:
-    """A name that no other process has or will have: place, process id, and when it started."""
-    return f"{process_place()}/{os.getpid()}/{process_start(os.getpid()) or 0}"
-
-
-def died_here(process: str) -> bool:
-    """Whether the process of that name ran where we can see it, and is gone."""
-    place, _, rest = process.partition(f"{process_place()}/")
-    pid, _, started = rest.partition("/")
-    return not place and pid.isdigit() and str(process_start(int(pid))) != started
-
-
-def process_place() -> str:
-    """Where process ids are ours to look at: host, boot and process namespace."""
-    parts = [socket.gethostname()]
-    with contextlib.suppress(OSError):
-        parts += [
-            Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
-            str(Path("/proc/self/ns/pid").readlink()),
-        ]
-    return "/".join(parts)
-
-
-def process_start(pid: int) -> int | None:
-    """When process `pid` started, in ticks that no clock change touches; None if it is gone, zombies included."""
-    try:
-        process = psutil.Process(pid)
-        if process.status() == psutil.STATUS_ZOMBIE:
-            return None
-        stat = Path(f"/proc/{pid}/stat")
-        if stat.exists():
-            return int(stat.read_text().rpartition(")")[2].split()[19])  # field 22 of proc(5), `starttime`
-        return int(process.create_time())
-    except (psutil.NoSuchProcess, OSError, IndexError):
-        return None
 
 
 class Fleet:

@@ -179,10 +179,7 @@ def _why_not_sent(cause: BaseException) -> LedgerError:
 
 def queue_length(client: redis.Redis, queue: str) -> int:
     """Messages that wait on `queue`."""
-    pipeline = client.pipeline(transaction=True)
-    for name in keys.broker_lists(queue):
-        pipeline.llen(name)
-    return sum(pipeline.execute())
+    return sum(queue_lengths(client, queue).values())
 
 
 def queue_lengths(client: redis.Redis, queue: str) -> dict[Priority, int]:
@@ -229,8 +226,8 @@ def restore_held(settings: Settings, worker: str) -> int:
     """Put the messages that dead worker `worker` held back on their queues; return how many went back.
 
     kombu's own restore with this worker's books and no visibility timeout: one far below zero, as the dead worker's
-    clock may have been ahead. Only for a worker that is known to be
-    dead: a live one would have its messages executed twice. Raises LedgerError.
+    clock may have been ahead. Only for a worker that is known to be dead: a live one would have its messages executed
+    twice. Raises LedgerError.
     """
     url, books = settings.redis_url.get_secret_value(), keys.unacked_options(worker)
     with translating(settings.redis_place), redis.Redis.from_url(url, decode_responses=True) as client:

@@ -16,8 +16,9 @@ from redis.lock import Lock
 
 from contract import keys
 from contract.connection import translating
-from contract.fleet import LEASE_S, died_here, this_process
+from contract.fleet import LEASE_S
 from contract.ledger import RedisLedger
+from contract.process import died_here, this_process
 
 __all__ = ["SoleSender", "sole_sender", "sole_sender_or_none"]
 

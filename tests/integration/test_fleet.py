@@ -17,7 +17,8 @@ import redis
 
 from contract import RedisLedger, keys
 from contract.errors import NameTaken
-from contract.fleet import LEASE_S, Fleet, WorkerRecord, WorkerState, process_start
+from contract.fleet import LEASE_S, Fleet, WorkerRecord, WorkerState
+from contract.process import process_start
 from tests.support import wait_until
 
 

@@ -40,6 +40,7 @@ CONTRACT_ORDER = (
     "ledger.memory",
     "ledger",
     "queue",
+    "process",
     "fleet",
     "metrics",
     "sending",
