@@ -16,6 +16,9 @@
     │   ├── RunHalted               paused or cancelled: nothing of it is begun
     │   └── RunConflict             one run id, two different contents
     ├── WorkerStays             a worker did not end, or did not come back, in its time
+    ├── NoWorker                retryable: nobody serves what somebody waits for
+    ├── TooBusy                 retryable: more is waited for already than may be
+    ├── DeadlineMissed          retryable: the verdicts were not there in time
     └── EngineError             the model could not answer
         ├── RequestRejected         this one request, e.g. longer than the model's context
         ├── EngineOutOfMemory       retryable with fewer requests
@@ -34,6 +37,7 @@ from typing import ClassVar
 __all__ = [
     "EXIT_ENGINE",
     "EXIT_RETRY",
+    "DeadlineMissed",
     "EngineDead",
     "EngineError",
     "EngineOutOfMemory",
@@ -44,6 +48,7 @@ __all__ = [
     "McqueueError",
     "ModelNotFound",
     "NameTaken",
+    "NoWorker",
     "PlanError",
     "QuestionFileError",
     "RedisUnreachable",
@@ -52,6 +57,7 @@ __all__ = [
     "RunConflict",
     "RunHalted",
     "SettingsError",
+    "TooBusy",
     "UnknownRun",
     "WorkerStays",
     "nearest",
@@ -180,6 +186,24 @@ class RunConflict(LedgerError):
 
 class WorkerStays(McqueueError):
     """A worker that was asked to end is still there, or one that was to come back did not."""
+
+
+class NoWorker(McqueueError):
+    """Nobody serves the model that somebody waits for."""
+
+    retryable = True
+
+
+class TooBusy(McqueueError):
+    """More is waited for already than may be."""
+
+    retryable = True
+
+
+class DeadlineMissed(McqueueError):
+    """The verdicts were not there in time."""
+
+    retryable = True
 
 
 class EngineError(McqueueError):

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from contract import keys
-from contract.errors import LedgerError, McqueueError
+from contract.errors import DeadlineMissed, LedgerError, NoWorker, TooBusy
 from contract.ledger import Ledger, Run
 from contract.priority import Priority
 from contract.question import Question
@@ -26,7 +26,7 @@ from producer.broker import Broker
 from producer.runconfig import RunConfig
 from producer.survey import Digest
 
-__all__ = ["DeadlineMissed", "Door", "NoWorker", "TooBusy"]
+__all__ = ["Door"]
 
 log = logging.getLogger(__name__)
 
@@ -40,24 +40,6 @@ SOURCE = "http"
 ABANDONED_AFTER_S = 24 * 3600.0
 #: For how long the list of live workers is believed.
 WORKERS_FOR_S = 1.0
-
-
-class NoWorker(McqueueError):
-    """Nobody serves the model."""
-
-    retryable = True
-
-
-class DeadlineMissed(McqueueError):
-    """The verdicts were not there in time."""
-
-    retryable = True
-
-
-class TooBusy(McqueueError):
-    """More is waited for already than may be."""
-
-    retryable = True
 
 
 class Door:

@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from pydantic import ValidationError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from contract.errors import InputError, LedgerError, McqueueError
+from contract.errors import DeadlineMissed, InputError, LedgerError, McqueueError, NoWorker, TooBusy
 from contract.ledger import Ledger
 from contract.question import Question
 from contract.settings import Settings
@@ -36,7 +36,7 @@ from producer.bodies import (
 )
 from producer.broker import Broker
 from producer.columns import iso
-from producer.door import DeadlineMissed, Door, NoWorker, TooBusy
+from producer.door import Door
 from producer.runconfig import RunConfig
 
 __all__ = ["make_app"]
