@@ -14,9 +14,10 @@ from contract.order import arrangements
 from contract.spec import IndexKind, Retrieval, Sampling
 from contract.verdict import Passage
 from tests.support import make_questions, open_run
+from tests.unit.workers.engines import ReadyEngine
 from tests.unit.workers.test_plan import WordTokenizer
 from workers.again import request_tokens, rescore, stability
-from workers.engines.base import Completion, Engine, Request, ScoreRequest
+from workers.engines.base import Completion, Request, ScoreRequest
 from workers.engines.encoding import PromptEncoder
 
 LETTERED = Prompt(name="lettered", text="{{ question }}")
@@ -94,18 +95,11 @@ def test_a_run_that_is_not_finished_is_refused(books: MemoryLedger) -> None:
         rescore(books, run.run_id)
 
 
-class Contrary(Engine):
+class Contrary(ReadyEngine):
     """Chooses the last label, whoever asks."""
 
     calls: list[int]
     prompts: list[str]
-
-    def start(self) -> None: ...
-
-    def describe(self) -> dict[str, Any]:
-        return {}
-
-    def close(self) -> None: ...
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         self.calls.append(len(requests))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import pytest
 
@@ -13,7 +12,8 @@ from contract.order import arrangements
 from contract.prompts import build_prompt, examples
 from contract.spec import ChatTemplate, FewShot, Judge, Sampling, Selection
 from tests.support import make_question, make_questions, make_spec
-from workers.engines.base import Completion, Engine, GenerateRequest, Request, ScoreRequest, Text
+from tests.unit.workers.engines import ReadyEngine
+from workers.engines.base import Completion, GenerateRequest, Request, ScoreRequest, Text
 from workers.pipeline import Item, score_batch
 
 LETTERED = Prompt(
@@ -23,20 +23,13 @@ GRADE = Prompt(name="grade", text="{{ question }} | {{ reference }} | {{ respons
 CAPITAL = make_question(1, question="Capital of Italy?", choices=("Paris", "Rome", "Oslo", "Bern"), answer="B")
 
 
-class Writer(Engine):
+class Writer(ReadyEngine):
     """Writes what `says` makes of a request; remembers all requests, call by call."""
 
     def __init__(self, says: Callable[[GenerateRequest], Sequence[str]]) -> None:
         super().__init__(load_settings())
         self.calls: list[list[Request]] = []
         self._says = says
-
-    def start(self) -> None: ...
-
-    def describe(self) -> dict[str, Any]:
-        return {}
-
-    def close(self) -> None: ...
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         self.calls.append(list(requests))
@@ -51,7 +44,7 @@ class Writer(Engine):
         return Completion(texts=tuple(Text(each, tokens=3) for each in self._says(request)), prompt_tokens=5)
 
 
-def ask(engine: Engine, question: Question = CAPITAL, **spec: object) -> Verdict:
+def ask(engine: ReadyEngine, question: Question = CAPITAL, **spec: object) -> Verdict:
     (verdict,) = score_batch([Item(question, make_spec((), **{"prompt": LETTERED, **spec}))], engine)
     return verdict
 

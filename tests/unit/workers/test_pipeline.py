@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
@@ -11,24 +10,18 @@ from contract import Mode, Outcome, Prompt, Question, load_settings
 from contract.errors import EngineDead, EngineError, EngineOutOfMemory
 from contract.verdict import Failure
 from tests.support import make_question, make_questions, make_spec
-from workers.engines.base import Completion, Engine, Request, ScoreRequest
+from tests.unit.workers.engines import ReadyEngine
+from workers.engines.base import Completion, Request, ScoreRequest
 from workers.pipeline import Item, score_batch
 
 
-class KeyEngine(Engine):
+class KeyEngine(ReadyEngine):
     """Finds the continuation `right` likeliest; fails as told; remembers its calls."""
 
     def __init__(self, right: str = "", poison: str = "", error: type[EngineError] = EngineError, room: int = 10**6):
         super().__init__(load_settings())
         self.calls: list[int] = []
         self._right, self._poison, self._error, self._room = right, poison, error, room
-
-    def start(self) -> None: ...
-
-    def describe(self) -> dict[str, Any]:
-        return {}
-
-    def close(self) -> None: ...
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         self.calls.append(len(requests))

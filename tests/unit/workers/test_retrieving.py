@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, cast
 
 import pytest
 
@@ -13,10 +12,11 @@ from contract.index import Bm25Options, Chunking, Counts, IndexPlan, Manifest
 from contract.ledger import MemoryLedger
 from contract.priority import Priority
 from contract.question import Question
-from contract.queue import MESSAGE_VERSION, QuestionBatch
+from contract.queue import QuestionBatch
 from contract.settings import load_settings
 from contract.spec import IndexKind, Query, Retrieval, Stage
 from tests.support import SIMULATED_MODEL, make_question, make_questions, open_run
+from tests.unit.workers.batches import PUBLISHED_AT, batch_of, message
 from workers.aggregator import Batch, Held, Settlement
 from workers.engines.simulated import SimulatedEngine
 from workers.retrieval.base import Retriever
@@ -82,15 +82,6 @@ def outbox() -> Outbox:
     return Outbox()
 
 
-def message(run: Run, *question_ids: str, priority: Priority = Priority.NORMAL) -> Held:
-    request = cast(Any, None)
-    return Held(request, run.run_id, question_ids, 7.0, int(priority), MESSAGE_VERSION, arrived_at=0.0)
-
-
-def batch_of(*held: Held) -> Batch:
-    return Batch(1, list(held), sum(len(each.question_ids) for each in held), "size", 0.0)
-
-
 def retrieve(books: MemoryLedger, echo: Echo, outbox: Outbox, *held: Held) -> Batch:
     batch = batch_of(*held)
     BatchRetriever(Workplace(SETTINGS, books, "r@host", outbox), echo, MANIFEST).run(batch)
@@ -117,8 +108,8 @@ def test_a_batch_is_looked_up_in_one_search_and_sent_on_in_the_messages_it_came_
     batch = retrieve(books, echo, outbox, first, second)
     assert echo.calls == [[each.question for each in questions]]
     assert outbox.sent == [
-        (f"score.{SIMULATED_MODEL}", QuestionBatch(run.run_id, ["q0", "q1"], Priority.NORMAL, 7.0)),
-        (f"score.{SIMULATED_MODEL}", QuestionBatch(run.run_id, ["q2"], Priority.HIGH, 7.0)),
+        (f"score.{SIMULATED_MODEL}", QuestionBatch(run.run_id, ["q0", "q1"], Priority.NORMAL, PUBLISHED_AT)),
+        (f"score.{SIMULATED_MODEL}", QuestionBatch(run.run_id, ["q2"], Priority.HIGH, PUBLISHED_AT)),
     ]
     assert [each.settlement for each in batch.held] == [Settlement.ACKNOWLEDGE] * 2
     assert first.summary == "2 retrieved"
@@ -204,7 +195,7 @@ def test_a_question_that_reaches_the_model_without_its_passages_goes_back_for_th
     books.attach(run.run_id, {"q0": [Passage(id="p", score=1.0, text="found")]})
     held = message(run, "q0", "q1", priority=Priority.LOW)
     score(books, outbox, held)
-    assert outbox.sent == [("retrieve.facts", QuestionBatch(run.run_id, ["q1"], Priority.LOW, 7.0))]
+    assert outbox.sent == [("retrieve.facts", QuestionBatch(run.run_id, ["q1"], Priority.LOW, PUBLISHED_AT))]
     assert verdict_of(books, run, "q0") is not None
     assert verdict_of(books, run, "q1") is None
     assert held.settlement is Settlement.ACKNOWLEDGE

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
 
 import pytest
 
@@ -14,6 +13,7 @@ from contract.question import Question
 from contract.queue import MESSAGE_VERSION, QuestionBatch
 from contract.verdict import Failure, Verdict
 from tests.support import SIMULATED_MODEL, make_questions, open_run
+from tests.unit.workers.batches import batch_of, message
 from workers.aggregator import Batch, Held, Settlement
 from workers.engines.base import Completion, Request
 from workers.engines.simulated import SimulatedEngine
@@ -44,19 +44,8 @@ class CountingEngine(SimulatedEngine):
         return super().generate(requests)
 
 
-def message(run: Run, *question_ids: str, version: int = MESSAGE_VERSION) -> Held:
-    """A question batch as the aggregator would hold it; what Celery does with the request is not looked at here."""
-    return Held(
-        cast(Any, None), run.run_id, question_ids, published_at=0.0, priority=6, version=version, arrived_at=0.0
-    )
-
-
 def nowhere(queue: str, messages: Sequence[QuestionBatch]) -> None:
     raise AssertionError(f"{len(messages)} messages sent to {queue}")
-
-
-def batch_of(*held: Held) -> Batch:
-    return Batch(1, list(held), sum(len(each.question_ids) for each in held), "size", 0.0)
 
 
 @pytest.fixture

@@ -1,0 +1,25 @@
+"""Batches as the aggregator would hand them over; what Celery does with a message's request is not looked at."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from contract import Run
+from contract.priority import Priority
+from contract.queue import MESSAGE_VERSION
+from workers.aggregator import Batch, Held
+
+__all__ = ["PUBLISHED_AT", "batch_of", "message"]
+
+PUBLISHED_AT = 7.0
+
+
+def message(run: Run, *question_ids: str, priority: Priority = Priority.NORMAL, version: int = MESSAGE_VERSION) -> Held:
+    """A question batch of `run` in a worker's hands."""
+    request = cast(Any, None)
+    return Held(request, run.run_id, question_ids, PUBLISHED_AT, int(priority), version, arrived_at=0.0)
+
+
+def batch_of(*held: Held) -> Batch:
+    """These messages, to be worked on together."""
+    return Batch(1, list(held), sum(len(each.question_ids) for each in held), "size", 0.0)
