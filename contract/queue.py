@@ -196,13 +196,22 @@ def queue_lengths(client: redis.Redis, queue: str) -> dict[Priority, int]:
 def oldest_published_at(client: redis.Redis, queue: str) -> float | None:
     """When the oldest message that waits on `queue` was published, in seconds since the epoch.
 
-    Of each list the message that is taken next; one that came back to the queue counts from its first publishing.
+    Of each list the message that is taken next; one that came back to the queue counts from its first publishing, and
+    what is no message of ours counts for nothing.
     """
     pipeline = client.pipeline(transaction=True)
     for name in keys.broker_lists(queue):
         pipeline.lindex(name, -1)
-    next_ones = [json.loads(base64.b64decode(json.loads(each)["body"])) for each in pipeline.execute() if each]
-    return min((float(options["published_at"]) for _, options, *_ in next_ones), default=None)
+    published = [_published_at(each) for each in pipeline.execute() if each]
+    return min((each for each in published if each is not None), default=None)
+
+
+def _published_at(message: str) -> float | None:
+    try:
+        _, options, *_ = json.loads(base64.b64decode(json.loads(message)["body"]))
+        return float(options["published_at"])
+    except UNREADABLE:
+        return None
 
 
 def queued_question_ids(client: redis.Redis, queue: str, run_id: str) -> set[str]:

@@ -32,6 +32,7 @@ from contract.queue import (
     MESSAGE_VERSION,
     held_question_ids,
     make_celery,
+    oldest_published_at,
     publish,
     queue_length,
     queued_question_ids,
@@ -182,6 +183,19 @@ def ids_until(happening: Callable[[], object]) -> Iterator[str]:
     yield from (f"q{number}" for number in range(1500))
     happening()
     yield from (f"q{number}" for number in range(1500, 3000))
+
+
+def test_what_is_no_message_has_no_age(app: Celery, client: redis.Redis) -> None:
+    high, normal = keys.broker_lists(QUEUE)[0], keys.broker_lists(QUEUE)[2]
+    publish(app, QUEUE, "run-1", ["q0"], 1)
+    before = time.time()
+    for rubbish in ("null", "\xff", '{"body": "bnVsbA=="}'):
+        client.rpush(high, rubbish)
+        oldest = oldest_published_at(client, QUEUE)
+        assert oldest is not None
+        assert before - 10 < oldest <= before
+    client.rpush(normal, "rubbish")
+    assert oldest_published_at(client, QUEUE) is None
 
 
 def test_a_redis_that_goes_away_while_sending_is_told_with_what_to_do(tmp_path: Path) -> None:
