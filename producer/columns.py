@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -19,8 +19,9 @@ import orjson
 from contract.ledger import Run
 from contract.question import Question
 from contract.verdict import Outcome, Verdict
+from producer.harmless import for_cell
 
-__all__ = ["COLUMNS", "UNSETTLED", "iso", "result_row", "result_values"]
+__all__ = ["COLUMNS", "UNSETTLED", "Row", "cells_of", "iso", "values_of"]
 
 COLUMNS = (
     "run_id",
@@ -56,76 +57,89 @@ COLUMNS = (
     "metadata",
 )
 UNSETTLED = "unsettled"
-_UNKNOWN = dict.fromkeys(COLUMNS)
 #: For what people wrote, whose whole numbers may be larger than orjson's. `json.dumps` would make one per call.
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 #: Outcomes where the model was heard, on a question with a key.
 _HEARD = frozenset({Outcome.CORRECT, Outcome.WRONG, Outcome.UNANSWERED})
+#: Looked up faster than `Outcome.value`, which is a function.
+_WORDS = {outcome: outcome.value for outcome in Outcome}
+
+#: What stands in a row, in the order of COLUMNS.
+Row = Sequence[Any]
+RowOf = Callable[[Question, Verdict | None], Row]
 
 
-def result_values(run: Run, question: Question, verdict: Verdict | None) -> dict[str, Any]:
-    """The row as values, by column and in the order of COLUMNS; None is not known.
+def values_of(run: Run) -> RowOf:
+    """What makes the rows of `run` as values; None is not known.
 
     `choice_scores` is a dict of floats, `retrieved_ids` and `retrieval_scores` are lists, `settled_at` is in
     milliseconds since the epoch, and `metadata` is JSON.
     """
-    right = ",".join(question.right) or None
-    metadata = _json(question.metadata) if question.metadata else None
-    if verdict is None:
-        return {
-            **_UNKNOWN,
-            "run_id": run.run_id,
-            "question_id": question.id,
-            "subject": question.subject,
-            "outcome": UNSETTLED,
-            "answer": right,
-            "mode": run.spec.mode.value,
-            "model": run.spec.model,
-            "metadata": metadata,
-        }
-    has_key = question.answer is not None and verdict.outcome in _HEARD
-    return {
-        "run_id": run.run_id,
-        "question_id": question.id,
-        "subject": question.subject,
-        "outcome": verdict.outcome.value,
-        "correct": verdict.outcome is Outcome.CORRECT if has_key else None,
-        "answer": right,
-        "choice": verdict.choice,
-        "choice_text": question.choice_text(verdict.choice) if verdict.choice in question.labels else None,
-        "confidence": _rounded(verdict.confidence),
-        "margin": _rounded(verdict.margin),
-        "choice_scores": {label: round(score, 6) for label, score in verdict.choice_scores.items()} or None,
-        "raw_text": verdict.raw_text,
-        "rule": verdict.rule,
-        "mode": run.spec.mode.value,
-        "model": run.spec.model,
-        "retrieved_ids": [each.id for each in verdict.passages] or None,
-        "retrieval_scores": [round(each.score, 6) for each in verdict.passages] or None,
-        "retrieval_hit": verdict.retrieval_hit,
-        "truncated": verdict.truncated or verdict.passages_left_out > 0,
-        "prompt_tokens": verdict.prompt_tokens,
-        "completion_tokens": verdict.completion_tokens,
-        "attempts": verdict.attempts,
-        "error_type": verdict.error.type if verdict.error else None,
-        "error_message": verdict.error.message if verdict.error else None,
-        "batch_id": verdict.batch_id,
-        "batch_size": verdict.batch_size,
-        "worker": verdict.worker,
-        "queued_ms": round(verdict.queued_ms, 3),
-        "latency_ms": round(verdict.latency_ms, 3),
-        "settled_at": _milliseconds(verdict.settled_at) if verdict.settled_at else None,
-        "metadata": metadata,
-    }
+    run_id, mode, model = run.run_id, run.spec.mode.value, run.spec.model
+
+    def values(question: Question, verdict: Verdict | None) -> Row:
+        answer = question.answer
+        right = ",".join(question.right) if question.also_right else answer
+        metadata = _json(question.metadata) if question.metadata else None
+        if verdict is None:
+            known = {
+                "run_id": run_id,
+                "question_id": question.id,
+                "subject": question.subject,
+                "outcome": UNSETTLED,
+                "answer": right,
+                "mode": mode,
+                "model": model,
+                "metadata": metadata,
+            }
+            return tuple(map(known.get, COLUMNS))
+        outcome, choice, passages, error = verdict.outcome, verdict.choice, verdict.passages, verdict.error
+        return (
+            run_id,
+            question.id,
+            question.subject,
+            _WORDS[outcome],
+            outcome is Outcome.CORRECT if answer is not None and outcome in _HEARD else None,
+            right,
+            choice,
+            question.choice_text(choice) if choice in question.labels else None,
+            _rounded(verdict.confidence),
+            _rounded(verdict.margin),
+            {label: round(score, 6) for label, score in verdict.choice_scores.items()} or None,
+            verdict.raw_text,
+            verdict.rule,
+            mode,
+            model,
+            [each.id for each in passages] if passages else None,
+            [round(each.score, 6) for each in passages] if passages else None,
+            verdict.retrieval_hit,
+            verdict.truncated or (bool(passages) and verdict.passages_left_out > 0),
+            verdict.prompt_tokens,
+            verdict.completion_tokens,
+            verdict.attempts,
+            error.type if error else None,
+            error.message if error else None,
+            verdict.batch_id,
+            verdict.batch_size,
+            verdict.worker,
+            round(verdict.queued_ms, 3),
+            round(verdict.latency_ms, 3),
+            _milliseconds(verdict.settled_at) if verdict.settled_at else None,
+            metadata,
+        )
+
+    return values
 
 
-def result_row(run: Run, question: Question, verdict: Verdict | None) -> list[Any]:
-    """Cells in the order of COLUMNS: texts and numbers, and None for what is not known (to `csv`, an empty cell)."""
-    cells = result_values(run, question, verdict)
-    for column, to_text in _TO_TEXT.items():
-        if cells[column] is not None:
-            cells[column] = to_text(cells[column])
-    return list(cells.values())
+def cells_of(run: Run) -> RowOf:
+    """What makes the rows of `run` as cells: texts, harmless in a spreadsheet, numbers, and None for an empty cell."""
+    values = values_of(run)
+
+    def cells(question: Question, verdict: Verdict | None) -> Row:
+        row = zip(_TO_TEXT, values(question, verdict), strict=True)
+        return [value if to_text is None or value is None else to_text(value) for to_text, value in row]
+
+    return cells
 
 
 def iso(seconds: float) -> str:
@@ -164,7 +178,10 @@ def _named(score: float) -> float | str:
 
 def _scores_by_label(scores: dict[str, float]) -> str:
     """JSON of floats and names, which orjson writes fifteen times as fast."""
-    return orjson.dumps({label: _named(score) for label, score in scores.items()}).decode()
+    found = orjson.dumps(scores)
+    if b"null" in found:  # what it makes of infinities and NaN
+        found = orjson.dumps({label: _named(score) for label, score in scores.items()})
+    return found.decode()
 
 
 def _scores(scores: list[float]) -> str:
@@ -175,8 +192,24 @@ def _json(cell: dict[str, Any] | list[Any]) -> str:
     return _ENCODER.encode(cell)
 
 
-#: Column → how results.csv writes its values, where they are neither texts nor numbers.
-_TO_TEXT: dict[str, Callable[[Any], str]] = {
+#: Columns that results.csv has as they are, being numbers or words of ours.
+_PLAIN = frozenset(
+    {
+        "outcome",
+        "answer",
+        "confidence",
+        "margin",
+        "mode",
+        "prompt_tokens",
+        "completion_tokens",
+        "attempts",
+        "batch_size",
+        "queued_ms",
+        "latency_ms",
+    }
+)
+#: Column → how results.csv writes it; all others are texts of strangers.
+_WRITTEN: dict[str, Callable[[Any], str]] = {
     "correct": _word,
     "choice_scores": _scores_by_label,
     "retrieved_ids": _json,
@@ -185,3 +218,4 @@ _TO_TEXT: dict[str, Callable[[Any], str]] = {
     "truncated": _word,
     "settled_at": _iso,
 }
+_TO_TEXT = tuple(None if name in _PLAIN else _WRITTEN.get(name, for_cell) for name in COLUMNS)

@@ -26,9 +26,7 @@ def for_json(document: str) -> str:
 
 def for_cell(text: str) -> str:
     """Text for a CSV cell that no spreadsheet takes for a formula: an apostrophe before it, unless it is a number."""
-    if text[:1] not in _FORMULA or _is_number(text):
-        return text
-    return f"'{text}"
+    return f"'{text}" if text[:1] in _FORMULA and not _is_number(text) else text
 
 
 def _is_number(text: str) -> bool:

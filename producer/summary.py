@@ -87,10 +87,10 @@ class Summary:
         self.rotations_right += verdict.rotations_right
         if verdict.worker:
             self.workers.add(verdict.worker)
-        if verdict.settled_at:
-            self.started_at = min(self.started_at, verdict.settled_at - verdict.latency_ms / 1000)
-            self.first_settled_at = min(self.first_settled_at, verdict.settled_at)
-            self.last_settled_at = max(self.last_settled_at, verdict.settled_at)
+        if settled_at := verdict.settled_at:
+            self.started_at = min(self.started_at, settled_at - verdict.latency_ms / 1000)
+            self.first_settled_at = min(self.first_settled_at, settled_at)
+            self.last_settled_at = max(self.last_settled_at, settled_at)
 
     def _add_judgement(self, question: Question, verdict: Verdict) -> None:
         if self.run.spec.mode is Mode.JUDGE and verdict.choice and question.answer:

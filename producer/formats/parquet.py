@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from contract.ledger import Run
 from contract.question import Question
 from contract.verdict import Verdict
-from producer.columns import COLUMNS, result_values
+from producer.columns import COLUMNS, Row, values_of
 from producer.files import Drafts
 from producer.formats.base import Sink
 
@@ -38,15 +38,18 @@ def parquet_rows(drafts: Drafts, directory: Path, run: Run) -> Iterator[Sink]:
     import pyarrow.parquet as pq
 
     path, schema = directory / "results.parquet", _schema()
-    pending: list[dict[str, Any]] = []
+    values = values_of(run)
+    pending: list[Row] = []
     with pq.ParquetWriter(drafts.binary(path), schema, compression="zstd") as writer:
 
         def flush() -> None:
-            writer.write_batch(pa.RecordBatch.from_pylist(pending, schema=schema))
+            columns = zip(zip(*pending, strict=True), schema, strict=True)
+            arrays = [pa.array(cells, field.type) for cells, field in columns]
+            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
             pending.clear()
 
         def write(question: Question, verdict: Verdict | None) -> None:
-            pending.append(result_values(run, question, verdict))
+            pending.append(values(question, verdict))
             if len(pending) == ROWS_PER_GROUP:
                 flush()
 

@@ -9,12 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from contract.ledger import Run
-from contract.question import Question
-from contract.verdict import Verdict
-from producer.columns import COLUMNS, result_row
+from producer.columns import COLUMNS, cells_of
 from producer.files import Drafts
 from producer.formats.base import Sink
-from producer.harmless import for_cell
 
 __all__ = ["csv_rows", "json_lines"]
 
@@ -25,12 +22,8 @@ def csv_rows(drafts: Drafts, directory: Path, run: Run) -> Iterator[Sink]:
     path = directory / "results.csv"
     writer = csv.writer(drafts.text(path), lineterminator="\n")
     writer.writerow(COLUMNS)
-
-    def write(question: Question, verdict: Verdict | None) -> None:
-        row = result_row(run, question, verdict)
-        writer.writerow([for_cell(cell) if cell.__class__ is str else cell for cell in row])
-
-    yield Sink((path,), write)
+    write_row, cells = writer.writerow, cells_of(run)
+    yield Sink((path,), lambda question, verdict: write_row(cells(question, verdict)))
 
 
 @contextmanager

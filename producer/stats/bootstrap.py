@@ -16,6 +16,8 @@ __all__ = ["RESAMPLES", "SEED", "Interval", "cluster_interval", "macro", "percen
 RESAMPLES = 10_000
 #: The same data give the same interval.
 SEED = 0
+#: Subjects drawn in one go: a few megabytes, however many there are.
+DRAWS_AT_ONCE = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +62,10 @@ def cluster_interval(subjects: Sequence[Share]) -> Interval | None:
     right = np.array([each.right for each in subjects])
     of = np.array([each.of for each in subjects])
     drawn = np.empty(RESAMPLES)
-    for at in range(RESAMPLES):
-        chosen = generator.integers(len(subjects), size=len(subjects))
-        drawn[at] = right[chosen].sum() / of[chosen].sum()
+    at_once = max(1, DRAWS_AT_ONCE // len(subjects))
+    for at in range(0, RESAMPLES, at_once):
+        chosen = generator.integers(len(subjects), size=(min(at_once, RESAMPLES - at), len(subjects)))
+        drawn[at : at + at_once] = right[chosen].sum(axis=1) / of[chosen].sum(axis=1)
     return percentiles(drawn)
 
 

@@ -7,11 +7,11 @@ the choice's length, they are flatter than what the model said.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import exp, isnan
 from typing import Any
 
 from contract.question import Question
@@ -56,20 +56,22 @@ class Calibration:
 
     def add(self, question: Question, verdict: Verdict) -> None:
         """Count one question. What has no confidence, or no score for some choice, is left out of that figure."""
-        if question.answer is None or verdict.outcome not in _ANSWERED:
+        outcome, confidence = verdict.outcome, verdict.confidence
+        if question.answer is None or outcome not in _ANSWERED:
             return
-        if verdict.confidence is not None and 0.0 <= verdict.confidence <= 1.0:
-            into = self.bins[max(0, bisect_left(EDGES, verdict.confidence) - 1)]
+        if confidence is not None and 0.0 <= confidence <= 1.0:
+            into = self.bins[bisect_left(EDGES, confidence) - 1 if confidence else 0]
             into.count += 1
-            into.right += verdict.outcome is Outcome.CORRECT
-            into.claimed += verdict.confidence
+            into.right += outcome is Outcome.CORRECT
+            into.claimed += confidence
         # A distribution is measured against one right choice; with several there is no telling how they should share.
         if question.also_right:
             return
-        if shares := probabilities(question.labels, verdict.choice_scores):
+        labels = question.labels
+        if shares := probabilities(labels, verdict.choice_scores):
             self.distributions += 1
             # Σ (p - y)², y being 1 for the key and 0 for the others
-            self.distance += sum([p * p for p in shares.values()]) + 1 - 2 * shares[question.answer]
+            self.distance += sum([p * p for p in shares]) + 1 - 2 * shares[labels.index(question.answer)]
 
     def include(self, other: Calibration) -> None:
         """Count what `other` has counted."""
@@ -115,18 +117,20 @@ class Calibration:
         }
 
 
-def probabilities(labels: Sequence[str], scores: Mapping[str, float]) -> dict[str, float]:
-    """Softmax of `scores` over `labels`: p_i = exp(s_i) / Σ_j exp(s_j).
+def probabilities(labels: Sequence[str], scores: Mapping[str, float]) -> list[float]:
+    """Softmax of `scores` over `labels`, one share each in their order: p_i = exp(s_i) / Σ_j exp(s_j).
 
     Empty where a label has no score or the scores are no distribution: NaN, infinite, or all minus infinity.
     """
-    wanted = [scores.get(label, math.nan) for label in labels]
+    wanted = [scores[label] for label in labels if label in scores]
+    if len(wanted) < len(labels):
+        return []
     highest = max(wanted)
-    weights = [math.exp(score - highest) for score in wanted]
+    weights = [exp(score - highest) for score in wanted]
     total = sum(weights)
-    if math.isnan(total):  # as NaN is, and what is infinite minus itself
-        return {}
-    return {label: weight / total for label, weight in zip(labels, weights, strict=True)}
+    if isnan(total):  # as NaN is, and what is infinite minus itself
+        return []
+    return [weight / total for weight in weights]
 
 
 def _rounded(value: float | None) -> float | None:
