@@ -9,8 +9,9 @@
 | export | `producer export` to CSV, the whole command |
 | first verdict | from the call that enqueues one question to its verdict in the ledger, on a warm idle worker |
 
-CPU is that of every process but the server; memory (RSS) is a command's peak, and the worker's at the end. `--million`
-asks a million questions and compares the worker's CPU per question in the last tenth of the run with the first.
+CPU is that of every process but the server; memory (RSS) is the peak of a command's largest process (a large export
+has two), and the worker's at the end. `--million` asks a million questions and compares the worker's CPU per question
+in the last tenth of the run with the first.
 """
 
 from __future__ import annotations

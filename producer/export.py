@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from contract.fleet import WorkerRecord
 from contract.ledger import Ledger
 from producer.files import Drafts, explaining, replacing
 from producer.formats import FORMATS
+from producer.parts import pieces
 from producer.stats import RetrievalTally, Tally
 from producer.summary import Summary
 
@@ -49,9 +50,10 @@ def export(
         summary_file = drafts.text(directory / "summary.json")
         with ExitStack() as stack:
             sinks = [stack.enter_context(FORMATS[name](drafts, directory, run)) for name in formats]
-            for question, verdict in summary.watching(ledger.results(run_id)):
-                for sink in sinks:
-                    sink.write(question, verdict)
+            parts = stack.enter_context(closing(pieces(ledger, run, [sink.piece_of for sink in sinks], summary)))
+            for part in parts:
+                for sink, piece in zip(sinks, part, strict=True):
+                    sink.write(piece)
         content = summary.to_json(live)
         json.dump(content, summary_file, ensure_ascii=False, indent=2)
         summary_file.write("\n")

@@ -24,6 +24,10 @@ PACKAGES = ("mcqueue", "celery", "redis", "pydantic")
 FEW_SUBJECTS = "none: it needs at least two subjects with settled questions that have a key"
 
 
+def _tallies() -> defaultdict[str, Tally]:
+    return defaultdict(Tally)
+
+
 @dataclass
 class Summary:
     """Everything that is counted over the questions of a run."""
@@ -32,7 +36,7 @@ class Summary:
     #: What it is, should questions turn out to be unsettled.
     state: RunState = RunState.RUNNING
     #: By subject; questions without one are under the empty name.
-    subjects: defaultdict[str, Tally] = field(default_factory=lambda: defaultdict(Tally))
+    subjects: defaultdict[str, Tally] = field(default_factory=_tallies)
     #: None where the run had no retrieval.
     retrieval: RetrievalTally | None = None
     prompt_tokens: int = 0
@@ -72,6 +76,25 @@ class Summary:
                 self._add(verdict)
                 self._add_judgement(question, verdict)
             yield question, verdict
+
+    def include(self, other: Summary) -> None:
+        """Take into account what `other`, of the same run, has."""
+        for name, tally in other.subjects.items():
+            self.subjects[name].include(tally)
+        if self.retrieval is not None and other.retrieval is not None:
+            self.retrieval.include(other.retrieval)
+        self.prompt_tokens += other.prompt_tokens
+        self.completion_tokens += other.completion_tokens
+        self.prefill_tokens += other.prefill_tokens
+        self.cached_tokens += other.cached_tokens
+        self.rotations += other.rotations
+        self.rotations_right += other.rotations_right
+        self.judged_and_read += other.judged_and_read
+        self.judge_agrees += other.judge_agrees
+        self.workers |= other.workers
+        self.started_at = min(self.started_at, other.started_at)
+        self.first_settled_at = min(self.first_settled_at, other.first_settled_at)
+        self.last_settled_at = max(self.last_settled_at, other.last_settled_at)
 
     @property
     def tally(self) -> Tally:

@@ -105,8 +105,13 @@ class Ledger(abc.ABC):
         """Settle questions in one atomic step; a verdict that came second changes nothing."""
 
     @abc.abstractmethod
-    def results(self, run_id: str) -> Iterator[tuple[Question, Verdict | None]]:
-        """Every question of the run in input order, with its verdict if it has one."""
+    def results(
+        self, run_id: str, start: int = 0, stop: int | None = None
+    ) -> Iterator[tuple[Question, Verdict | None]]:
+        """The questions of the run in input order, from position `start` to before `stop` (None: to the end).
+
+        Each with its verdict if it has one.
+        """
 
     @abc.abstractmethod
     def result(self, run_id: str, question_id: str) -> tuple[Question, Verdict | None]:

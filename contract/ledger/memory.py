@@ -6,6 +6,7 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from contract.errors import RunConflict, UnknownRun, nearest
 from contract.ledger.base import Begun, Committed, Ledger
@@ -132,10 +133,13 @@ class MemoryLedger(Ledger):
                     books.troubles.pop(each.question_id, None)
             return Committed(new=len(books.verdicts) - before, left=len(books.todo()))
 
-    def results(self, run_id: str) -> Iterator[tuple[Question, Verdict | None]]:
+    def results(
+        self, run_id: str, start: int = 0, stop: int | None = None
+    ) -> Iterator[tuple[Question, Verdict | None]]:
         with self._lock:
             books = self._books(run_id)
-            return iter([(question, books.verdicts.get(each)) for each, question in books.questions.items()])
+            found = islice(books.questions.items(), start, stop)
+            return iter([(question, books.verdicts.get(each)) for each, question in found])
 
     def result(self, run_id: str, question_id: str) -> tuple[Question, Verdict | None]:
         with self._lock:

@@ -175,9 +175,11 @@ class RedisLedger(Ledger):
         found = self._step(self._commit, run_id, books, arguments)
         return Committed(new=int(found[0]), left=int(found[1]))
 
-    def results(self, run_id: str) -> Iterator[tuple[Question, Verdict | None]]:
+    def results(
+        self, run_id: str, start: int = 0, stop: int | None = None
+    ) -> Iterator[tuple[Question, Verdict | None]]:
         names = keys.run_keys(run_id)
-        for ids in self._ids(run_id):
+        for ids in self._ids(run_id, start, stop):
             with translating(self._place):
                 pipeline = self._redis.pipeline(transaction=False)
                 pipeline.hmget(names.questions, ids)
@@ -260,13 +262,13 @@ class RedisLedger(Ledger):
                 self._unknown(run_id)
         return found
 
-    def _ids(self, run_id: str) -> Iterator[list[str]]:
+    def _ids(self, run_id: str, start: int = 0, stop: int | None = None) -> Iterator[list[str]]:
         self.run(run_id)
         order = keys.run_keys(run_id).order
-        start = 0
-        while True:
+        while stop is None or start < stop:
+            end = start + CHUNK if stop is None else min(start + CHUNK, stop)
             with translating(self._place):
-                ids = cast("list[str]", self._redis.lrange(order, start, start + CHUNK - 1))
+                ids = cast("list[str]", self._redis.lrange(order, start, end - 1))
             if not ids:
                 return
             yield ids

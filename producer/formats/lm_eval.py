@@ -29,6 +29,7 @@ from contract.verdict import Outcome, Verdict
 from producer.columns import UNSETTLED
 from producer.files import Drafts
 from producer.formats.base import Sink
+from producer.parts import Part
 
 __all__ = ["lm_eval_files"]
 
@@ -52,7 +53,7 @@ def lm_eval_files(drafts: Drafts, directory: Path, run: Run) -> Iterator[Sink]:
     paths = (folder / f"samples_{task}_{date}.jsonl", folder / f"results_{date}.json")
     samples = _Samples(run.spec, drafts.text(paths[0]))
     results = drafts.text(paths[1])
-    sink = Sink(paths, samples.write)
+    sink = Sink(paths, list, samples.write_all)
     yield sink
     missing = [*_missing(run.spec), *samples.left_out()]
     json.dump(_results(run, task, samples, missing), results, ensure_ascii=False, indent=2)
@@ -86,6 +87,11 @@ class _Samples:
     unheard: Counter[str] = field(default_factory=Counter)
     without_key: int = 0
     hashes: Any = field(default_factory=hashlib.sha256)
+
+    def write_all(self, part: Part) -> None:
+        """Write the samples of the questions that the model was heard on."""
+        for question, verdict in part:
+            self.write(question, verdict)
 
     def write(self, question: Question, verdict: Verdict | None) -> None:
         """Write the question's sample, if the model was heard on it."""

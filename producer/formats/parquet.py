@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contract.ledger import Run
-from contract.question import Question
-from contract.verdict import Verdict
 from producer.columns import COLUMNS, Row, values_of
 from producer.files import Drafts
 from producer.formats.base import Sink
+from producer.parts import Part
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,20 +41,23 @@ def parquet_rows(drafts: Drafts, directory: Path, run: Run) -> Iterator[Sink]:
     pending: list[Row] = []
     with pq.ParquetWriter(drafts.binary(path), schema, compression="zstd") as writer:
 
-        def flush() -> None:
-            columns = zip(zip(*pending, strict=True), schema, strict=True)
+        def write_group() -> None:
+            columns = zip(zip(*pending[:ROWS_PER_GROUP], strict=True), schema, strict=True)
             arrays = [pa.array(cells, field.type) for cells, field in columns]
             writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
-            pending.clear()
+            del pending[:ROWS_PER_GROUP]
 
-        def write(question: Question, verdict: Verdict | None) -> None:
-            pending.append(values(question, verdict))
-            if len(pending) == ROWS_PER_GROUP:
-                flush()
+        def rows(part: Part) -> list[Row]:
+            return [values(question, verdict) for question, verdict in part]
 
-        yield Sink((path,), write)
+        def write(rows: list[Row]) -> None:
+            pending.extend(rows)
+            while len(pending) >= ROWS_PER_GROUP:
+                write_group()
+
+        yield Sink((path,), rows, write)
         if pending:
-            flush()
+            write_group()
 
 
 def _schema() -> pa.Schema:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from contract.ledger import Run
-from producer.columns import COLUMNS, cells_of
+from producer.columns import COLUMNS, Row, cells_of
 from producer.files import Drafts
 from producer.formats.base import Sink
+from producer.parts import Part
 
 __all__ = ["csv_rows", "json_lines"]
 
@@ -20,10 +22,15 @@ __all__ = ["csv_rows", "json_lines"]
 def csv_rows(drafts: Drafts, directory: Path, run: Run) -> Iterator[Sink]:
     """The columns of `producer/columns.py`, as spreadsheets read them."""
     path = directory / "results.csv"
-    writer = csv.writer(drafts.text(path), lineterminator="\n")
-    writer.writerow(COLUMNS)
-    write_row, cells = writer.writerow, cells_of(run)
-    yield Sink((path,), lambda question, verdict: write_row(cells(question, verdict)))
+    file, cells = drafts.text(path), cells_of(run)
+    file.write(_table([COLUMNS]))
+    yield Sink((path,), lambda part: _table(cells(question, verdict) for question, verdict in part), file.write)
+
+
+def _table(rows: Iterable[Row]) -> str:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
 
 
 @contextmanager
@@ -32,9 +39,11 @@ def json_lines(drafts: Drafts, directory: Path, run: Run) -> Iterator[Sink]:
     path = directory / "results.jsonl"
     file = drafts.text(path)
     start = f'{{"run_id":{json.dumps(run.run_id)},"question":'
-    yield Sink(
-        (path,),
-        lambda question, verdict: file.write(
+
+    def lines(part: Part) -> str:
+        return "".join(
             f'{start}{question.model_dump_json()},"verdict":{verdict.model_dump_json() if verdict else "null"}}}\n'
-        ),
-    )
+            for question, verdict in part
+        )
+
+    yield Sink((path,), lines, file.write)

@@ -45,12 +45,16 @@ class Tally:
         """What all `parts` have counted."""
         whole = cls()
         for part in parts:
-            whole.keyed.update(part.keyed)
-            whole.keyless.update(part.keyless)
-            whole.unsettled += part.unsettled
-            whole.truncated += part.truncated
-            whole.calibration.include(part.calibration)
+            whole.include(part)
         return whole
+
+    def include(self, other: Tally) -> None:
+        """Count what `other` has counted."""
+        self.keyed.update(other.keyed)
+        self.keyless.update(other.keyless)
+        self.unsettled += other.unsettled
+        self.truncated += other.truncated
+        self.calibration.include(other.calibration)
 
     @classmethod
     def of_counts(cls, counts: Counts) -> Tally:

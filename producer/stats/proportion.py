@@ -75,6 +75,11 @@ class Sum:
         self.total += value
         self.of += 1
 
+    def include(self, other: Sum) -> None:
+        """Take in what `other` has."""
+        self.total += other.total
+        self.of += other.of
+
     def mean(self) -> Mean | None:
         """Their mean with its interval; None of nothing."""
         if not self.of:

@@ -110,6 +110,24 @@ class RetrievalTally:
         if found:
             self.wrong_in_context.add(sum(found.values()) / len(found))
 
+    def include(self, other: RetrievalTally) -> None:
+        """Count what `other`, of the same retrieval, has counted."""
+        self.context_sources.update(other.context_sources)
+        self.failed += other.failed
+        self.retrieved += other.retrieved
+        self.shown += other.shown
+        self.cut += other.cut
+        self.sourced += other.sourced
+        self.any_within.update(other.any_within)
+        for depth, shares in other.share_within.items():
+            self.share_within[depth].include(shares)
+        self.reciprocal_ranks.include(other.reciprocal_ranks)
+        self.precisions.include(other.precisions)
+        self.answers.update(other.answers)
+        self.keyed += other.keyed
+        self.right_in_context += other.right_in_context
+        self.wrong_in_context.include(other.wrong_in_context)
+
     def recall_any(self) -> dict[int, Share]:
         """Depth k → share of questions with at least one passage that answers among the first k.
 

@@ -415,6 +415,15 @@ def test_beginning_and_pausing_at_once_leaves_each_question_begun_or_aside(ledge
     assert sorted(begun + aside) == sorted(f"q{each}" for each in range(400))
 
 
+def test_a_stretch_of_the_results_is_read_by_its_place_in_the_input(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(1203))
+    ledger.commit(run.run_id, verdicts(700))
+    whole = list(ledger.results(run.run_id))
+    assert len(whole) == 1203
+    for start, stop in [(0, 500), (499, 1001), (1200, 1300), (1203, 1300), (7, 7), (1100, None)]:
+        assert list(ledger.results(run.run_id, start, stop)) == whole[start:stop]
+
+
 # Runs that are not there
 
 QUESTIONS = make_questions(1)

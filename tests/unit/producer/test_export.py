@@ -190,7 +190,7 @@ def test_without_subjects_the_summary_says_why_there_is_no_interval_over_them(
 def test_an_export_that_fails_leaves_the_old_files(filled: MemoryLedger, tmp_path: Path) -> None:
     (tmp_path / "results.csv").write_text("old")
 
-    def broken(run_id: str) -> Iterator[tuple[Question, Verdict | None]]:
+    def broken(run_id: str, start: int = 0, stop: int | None = None) -> Iterator[tuple[Question, Verdict | None]]:
         yield QUESTIONS[0], None
         raise RedisUnreachable("gone")
 
@@ -208,10 +208,11 @@ def test_a_disk_that_fills_up_is_one_clear_error_and_leaves_the_old_files(
 ) -> None:
     export(filled, "run-1", tmp_path, formats)
     before = contents(tmp_path)
-    filled.add_questions("run-1", [QUESTIONS[4].model_copy(update={"id": f"e{n}"}) for n in range(3000)])
+    filled.open_run(filled.run("run-1").model_copy(update={"run_id": "run-2", "questions": 3000}))
+    filled.add_questions("run-2", [QUESTIONS[4].model_copy(update={"id": f"e{n}"}) for n in range(3000)])
 
     with room_per_file(min(map(len, before.values()))), pytest.raises(InputError) as trouble:
-        export(filled, "run-1", tmp_path, formats)
+        export(filled, "run-2", tmp_path, formats)
 
     assert str(trouble.value) == (
         f"{tmp_path}: the results cannot be written: File too large; older files there are unchanged. "

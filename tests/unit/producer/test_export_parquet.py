@@ -150,7 +150,7 @@ def test_a_ledger_that_goes_away_leaves_the_old_file(filled: MemoryLedger, tmp_p
     (tmp_path / "results.parquet").write_text("old")
     results = filled.results
 
-    def broken(run_id: str) -> Any:
+    def broken(run_id: str, start: int = 0, stop: int | None = None) -> Any:
         yield next(iter(results(run_id)))
         raise RedisUnreachable("gone")
 

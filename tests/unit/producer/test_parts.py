@@ -1,0 +1,182 @@
+"""A large run's results, made by two processes."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from contract.errors import LedgerError, RedisUnreachable
+from contract.ledger import MemoryLedger, Run, RunState
+from contract.question import Question
+from contract.spec import IndexKind, Judge, Mode, Prompt, Retrieval, RunSpec, Sampling
+from contract.verdict import ContextSource, Outcome, Passage, Verdict
+from producer import parts
+from producer.export import export
+from producer.formats import FORMATS
+from producer.parts import Part, pieces
+from producer.summary import Summary
+
+Results = Iterator[tuple[Question, Verdict | None]]
+COUNT = 37
+PROMPT = Prompt(name="question", text="{{ question }}")
+RETRIEVAL = Retrieval(index="i", index_digest="0" * 64, kind=IndexKind.BM25)
+
+
+@pytest.fixture
+def filled(ledger: MemoryLedger) -> MemoryLedger:
+    spec = RunSpec(
+        questions_digest="0" * 64,
+        model="m",
+        mode=Mode.JUDGE,
+        prompt=PROMPT,
+        sampling=Sampling(),
+        judge=Judge(prompt=PROMPT),
+        rag=RETRIEVAL,
+    )
+    run = Run(run_id="run-1", spec=spec, source="q.json", questions=COUNT, chance=0.5, created_at=1.0)
+    ledger.open_run(run)
+    ledger.add_questions(run.run_id, map(question, range(COUNT)))
+    ledger.commit(run.run_id, [verdict(number) for number in range(COUNT) if number % 5])
+    return ledger
+
+
+def question(number: int) -> Question:
+    return Question(
+        id=f"q{number}",
+        question="q",
+        choices=("x", "y"),
+        answer="AB"[number % 2] if number % 7 else None,
+        subject=f"s{number % 3}",
+        gold_passages=(f"p{number % 4}",),
+    )
+
+
+def verdict(number: int) -> Verdict:
+    return Verdict(
+        question_id=f"q{number}",
+        outcome=list(Outcome)[number % len(Outcome)],
+        choice="A",
+        choice_scores={"A": -0.1 * number, "B": -1.0},
+        confidence=1 / (1 + number),
+        context_source=list(ContextSource)[number % len(ContextSource)],
+        passages=tuple(Passage(id=f"p{at}", score=at, text="x", shown=at < 2) for at in range(number % 4)),
+        truncated=number % 6 == 0,
+        rotations_right=number % 3,
+        rotations=4,
+        prompt_tokens=number,
+        completion_tokens=2 * number,
+        prefill_tokens=3 * number,
+        cached_tokens=number // 2,
+        worker=f"w{number % 3}",
+        latency_ms=number,
+        settled_at=1_700_000_000 + number,
+    )
+
+
+@pytest.fixture
+def shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small parts, shared out however small the run and the machine are."""
+    monkeypatch.setattr(parts, "PART_QUESTIONS", 4)
+    monkeypatch.setattr(parts, "MANY_QUESTIONS", 0)
+    monkeypatch.setattr(parts, "_can_share", lambda: True)
+
+
+def contents(directory: Path) -> dict[str, object]:
+    """Of all files by name, without the time of the export."""
+    found: dict[str, object] = {path.name: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    summary = json.loads((directory / "summary.json").read_text())
+    return {**found, "summary.json": {**summary, "exported_at": None}}
+
+
+def maker_of(_: Part) -> int:
+    return os.getpid()
+
+
+def more_than_a_pipe_holds(_: Part) -> str:
+    return "x" * 1_000_000
+
+
+def makers(ledger: MemoryLedger) -> list[int]:
+    """Process ids, by part."""
+    run = ledger.run("run-1")
+    summary = Summary(run, RunState.RUNNING)
+    found = [pid for (pid,) in pieces(ledger, run, [maker_of], summary)]
+    assert summary.tally.total == COUNT
+    return found
+
+
+def test_a_small_run_is_left_to_one_process(filled: MemoryLedger) -> None:
+    assert makers(filled) == [os.getpid()]
+
+
+@pytest.mark.usefixtures("shared")
+def test_of_a_large_run_every_other_part_is_made_by_a_second_process(filled: MemoryLedger) -> None:
+    found = makers(filled)
+
+    assert len(found) == 10
+    assert set(found[0::2]) == {os.getpid()}
+    assert len(set(found[1::2]) - {os.getpid()}) == 1
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_two_processes_write_the_very_files_that_one_writes(
+    filled: MemoryLedger, tmp_path: Path, request: pytest.FixtureRequest, name: str
+) -> None:
+    export(filled, "run-1", tmp_path / "one", (name,))
+    request.getfixturevalue("shared")
+    export(filled, "run-1", tmp_path / "two", (name,))
+
+    assert contents(tmp_path / "two") == contents(tmp_path / "one")
+
+
+@pytest.mark.usefixtures("shared")
+def test_what_goes_wrong_in_the_second_process_is_raised_in_the_first(
+    filled: MemoryLedger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = filled.results
+
+    def broken(run_id: str, start: int, stop: int) -> Results:
+        if multiprocessing.parent_process() is not None and start > 8:
+            raise RedisUnreachable("gone", hint="Start one.")
+        return results(run_id, start, stop)
+
+    monkeypatch.setattr(filled, "results", broken)
+    with pytest.raises(RedisUnreachable, match=r"gone Start one\."):
+        export(filled, "run-1", tmp_path)
+
+    assert (list(tmp_path.iterdir()), multiprocessing.active_children()) == ([], [])
+
+
+@pytest.mark.usefixtures("shared")
+def test_a_second_process_that_is_killed_is_one_clear_error(
+    filled: MemoryLedger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(run_id: str, start: int, stop: int) -> Results:
+        if multiprocessing.parent_process() is not None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return iter(())
+
+    monkeypatch.setattr(filled, "results", killed)
+    with pytest.raises(LedgerError, match=r"was killed\. Try again\."):
+        export(filled, "run-1", tmp_path)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("shared")
+def test_the_second_process_ends_when_nobody_takes_its_parts(filled: MemoryLedger) -> None:
+    run = filled.run("run-1")
+    taken = pieces(filled, run, [more_than_a_pipe_holds], Summary(run))
+
+    next(taken)
+    assert len(multiprocessing.active_children()) == 1
+    taken.close()
+
+    assert multiprocessing.active_children() == []
