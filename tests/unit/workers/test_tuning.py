@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 import yaml
 
-from contract import MemoryLedger, Mode, Question
+from contract import MemoryLedger, Mode, Outcome, Question, Verdict
 from contract.errors import EngineError, InputError
 from contract.settings import load_settings
-from contract.spec import Sampling
+from contract.spec import IndexKind, Retrieval, Sampling
+from contract.verdict import Passage
 from tests.support import make_question, make_questions, make_spec, open_run
 from workers.engines.encoding import PromptEncoder
 from workers.engines.simulated import SimulatedEngine
 from workers.pipeline import Item
-from workers.tuned import write_deploy_file
+from workers.tuned import draw_trials, items_of, write_deploy_file, write_record
 from workers.tuning import Lengths, Shape, Trial, Tuned, best_of, lengths, marked, score_in_batches, tune
 
 
@@ -37,24 +39,24 @@ def question_of(words: int) -> Question:
 
 
 def test_lengths_are_those_of_prompt_and_longest_choice_and_the_token_that_vllm_always_writes() -> None:
-    found = lengths(make_spec(), [question_of(10)], ENCODER)
+    found = lengths([Item(question_of(10), make_spec())], ENCODER)
     assert found.longest == len(["Question:"]) + 10 + len(["Answer:"]) + 1 + 1
 
 
 def test_lengths_of_a_mode_that_writes_have_room_for_all_of_the_text() -> None:
     spec = make_spec(mode=Mode.GENERATE, sampling=Sampling(max_tokens=100))
-    assert lengths(spec, [question_of(10)], ENCODER).longest == 12 + 100
+    assert lengths([Item(question_of(10), spec)], ENCODER).longest == 12 + 100
 
 
 def test_questions_beyond_a_context_of_the_95th_percentile_are_counted() -> None:
     many = [question_of(10) for _ in range(97)] + [question_of(500) for _ in range(3)]
-    found = lengths(make_spec(), many, ENCODER)
+    found = lengths([Item(each, make_spec()) for each in many], ENCODER)
     assert (found.p95, found.longest, found.beyond_p95) == (14, 504, 3)
 
 
 def test_nothing_can_be_tuned_by_no_question() -> None:
     with pytest.raises(InputError, match="no question"):
-        lengths(make_spec(), [], ENCODER)
+        lengths([], ENCODER)
 
 
 def test_what_is_faster_by_noise_alone_does_not_replace_an_earlier_setting() -> None:
@@ -84,7 +86,7 @@ def test_trials_have_prompts_of_their_own_so_that_none_reads_anothers_from_the_c
 
 def test_time_that_is_over_ends_the_trials_but_for_the_first() -> None:
     settings = load_settings(None, ["engine=simulated"])
-    found = tune(settings, make_spec(), make_questions(20), NEEDS, limit_s=0.0)
+    found = tune(settings, [Item(each, make_spec()) for each in make_questions(20)], NEEDS, limit_s=0.0)
     assert [each.shape for each in found.trials] == [Shape(settings.batch_size, settings.batches_in_flight)]
     assert found.max_model_len == 64
 
@@ -92,7 +94,7 @@ def test_time_that_is_over_ends_the_trials_but_for_the_first() -> None:
 def test_an_engine_that_does_not_boot_is_told_and_not_a_result() -> None:
     settings = load_settings(None, ["engine=simulated", "simulated.crash_text=Question"])
     with pytest.raises(EngineError, match="No setting could be tried: EngineError: simulated fault"):
-        tune(settings, make_spec(), make_questions(20), NEEDS, limit_s=0.0)
+        tune(settings, [Item(each, make_spec()) for each in make_questions(20)], NEEDS, limit_s=0.0)
 
 
 def test_the_deploy_file_has_the_base_with_what_won_and_says_how_it_was_found(tmp_path: Path) -> None:
@@ -113,3 +115,38 @@ def test_the_deploy_file_has_the_base_with_what_won_and_says_how_it_was_found(tm
         "vllm_args": {"dtype": "bfloat16", "max_num_seqs": 128, "max_model_len": 512},
     }
     assert load_settings(tmp_path / "tuned.yaml").batch_size == 64
+
+
+def test_questions_are_tried_with_the_passages_that_were_retrieved_for_them() -> None:
+    books, questions = MemoryLedger(), make_questions(3)
+    run = open_run(books, questions, rag=Retrieval(index="facts", index_digest="0" * 64, kind=IndexKind.BM25))
+    with pytest.raises(InputError, match="has none yet"):
+        list(items_of(run, questions, books))
+    shown = (Passage(id="p", score=1.0, text="It is iron."),)
+    books.attach(run.run_id, {questions[0].id: shown})
+    books.commit(run.run_id, [Verdict(question_id=questions[1].id, outcome=Outcome.UNANSWERED, passages=shown)])
+    found = list(items_of(run, questions, books))
+    assert [(each.question.id, each.passages) for each in found] == [(each.id, shown) for each in questions[:2]]
+
+
+def test_what_was_tried_lies_beside_the_deploy_file_with_where_it_was_measured(tmp_path: Path) -> None:
+    best = Trial(Shape(64, 4), {"max_num_seqs": 128}, questions_per_s=12.5, batch_s=0.8)
+    trials = [Trial(Shape(32, 2), {}, 10.0), best, Trial(Shape(64, 4), {"max_num_seqs": 512}, failure="no memory")]
+    found = Tuned(NEEDS, trials, best, max_model_len=512, batch_timeout_s=0.4)
+    run = open_run(MemoryLedger(), make_questions(2))
+    write_record(tmp_path / "tuned.json", load_settings(None, []), run, found)
+    record = json.loads((tmp_path / "tuned.json").read_text())
+    assert record["chosen"]["batch_size"] == 64
+    assert record["machine"]["cores"] >= 1
+    assert [each["failure"] for each in record["trials"]] == ["", "", "no memory"]
+    assert draw_trials(tmp_path / "tuned.png", found)
+    assert (tmp_path / "tuned.png").stat().st_size > 1000
+
+
+def test_a_file_that_fails_the_longest_questions_says_so_in_its_head(tmp_path: Path) -> None:
+    needs = Lengths(questions=100, median=9, p95=14, longest=504, beyond_p95=3)
+    best = Trial(Shape(16, 2), {}, questions_per_s=12.5, batch_s=0.8)
+    found = Tuned(needs, [best], best, max_model_len=64, batch_timeout_s=0.4)
+    write_deploy_file(tmp_path / "tuned.yaml", None, open_run(MemoryLedger(), make_questions(2)), found)
+    head = (tmp_path / "tuned.yaml").read_text()
+    assert "3 of 100 questions do not fit into max_model_len 64 and would be failed; all fit into 504." in head
