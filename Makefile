@@ -32,8 +32,7 @@ unit integration acceptance: setup ## One storey of the suite
 
 gpu-check: setup ## On a machine with an NVIDIA GPU: its tests, and what is promised of its speed, into one JSON file
 	@$(BIN)/python -m workers prepare
-	@$(BIN)/python -m pytest tests/gpu --gpu
-	@$(BIN)/python -m benchmarks.gpu_check $(ARGS)
+	@$(BIN)/python -m pytest tests/gpu --gpu; tests=$$?; $(BIN)/python -m benchmarks.gpu_check $(ARGS) && exit $$tests
 
 check: setup ## Lint, format, types, import directions, generated demo files
 	@$(BIN)/ruff check .

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import os
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from benchmarks.stand import Stand, settled
+from benchmarks.command import positive
+from benchmarks.stand import Stand, wait_until_settled
 from contract.settings import PREFIX, Settings
 from producer.broker import RedisBroker
 from producer.readers import Source
@@ -25,7 +28,7 @@ from workers.gpus import visible_gpus
 from workers.pipeline import Item
 from workers.placing import Layers, plan_host
 
-__all__ = ["Asking", "add_asking", "asking_of", "engine_of", "pin", "whole_path"]
+__all__ = ["Asking", "add_asking", "asking_of", "engine_of", "pin", "speed_settings", "whole_path"]
 
 #: Seldom: what looks on takes CPU from an engine that needs all cores.
 POLL_S = 0.25
@@ -40,6 +43,16 @@ class Asking:
     overrides: Sequence[str]
     #: First questions that are asked.
     limit: int
+
+    @property
+    def shown(self) -> str:
+        """For a title: what was set, each name with its last value."""
+        last = dict(each.partition("=")[::2] for each in self.overrides)
+        return ", ".join(f"{name}={value}" for name, value in last.items())
+
+    def recorded(self, settings: Settings) -> dict[str, Any]:
+        """For a record: which questions were asked how, of what."""
+        return {"questions": self.source.shown, "asked": self.shown, "settings": speed_settings(settings)}
 
     def planned(self, settings: Settings, mark: str, folder: Path) -> Plan:
         """The run whose prompts begin with `mark`: another prefix than any other mark's, so that no cache has it."""
@@ -59,27 +72,41 @@ def add_asking(parser: argparse.ArgumentParser, *, limit: int, mode: str = "lett
     """`--config`, `--questions`, `--limit`, `--set`."""
     parser.add_argument("--config", type=Path, default=Path("configs/deploy/laptop.yaml"), help="deploy file")
     parser.add_argument("--questions", type=Path, default=Path("demo/questions.jsonl"), help="question file")
-    parser.add_argument("--limit", type=int, default=limit, help=f"first N questions ({limit})")
+    parser.add_argument("--limit", type=positive, default=limit, help=f"first N questions ({limit})")
     text = f"what is asked, as for `producer enqueue` (mode={mode})"
     parser.add_argument("--set", dest="overrides", action="append", default=[f"mode={mode}"], help=text)
 
 
-def asking_of(options: argparse.Namespace) -> Asking:
-    """What the options say."""
-    return Asking(Source(options.questions, options.questions.name), tuple(options.overrides), options.limit)
+def asking_of(options: argparse.Namespace, settings: Settings) -> Asking:
+    """What the options say. Raises InputError for what could not be asked, before anything boots."""
+    asking = Asking(Source(options.questions, str(options.questions)), tuple(options.overrides), options.limit)
+    with tempfile.TemporaryDirectory() as folder:
+        asking.planned(settings, "to see whether it can be asked", Path(folder))
+    return asking
 
 
-def pin(settings: Settings) -> None:
+def speed_settings(settings: Settings) -> dict[str, Any]:
+    """What of a deployment decides how fast it is."""
+    batching = {"batch_size", "batch_timeout", "batches_in_flight", "question_batch_size"}
+    return settings.model_dump(include={"engine", "hf_model_id", "vllm_args", *batching})
+
+
+def pin(at: Stand) -> None:
     """This process and the workers that it starts run where the first worker of a host would."""
+    at.environment.update(_pin(at.settings))
+
+
+def _pin(settings: Settings) -> dict[str, str]:
     plans, _ = plan_host([settings], visible_gpus(), sorted(os.sched_getaffinity(0)), Layers())
     place = {name: value for name, value in plans[0].environment.items() if not name.startswith(PREFIX)}
     os.environ.update(place)
+    return place
 
 
 @contextmanager
 def engine_of(settings: Settings) -> Iterator[Engine]:
     """The engine that a worker would have, in this process."""
-    pin(settings)
+    _pin(settings)
     engine = make_engine(settings)
     engine.start()
     try:
@@ -89,11 +116,13 @@ def engine_of(settings: Settings) -> Iterator[Engine]:
 
 
 def whole_path(at: Stand, asking: Asking, served: Settings, mark: str) -> float:
-    """Seconds from enqueuing to the last verdict, by its own time, of a run that was never asked before."""
+    """Seconds from enqueuing to the last verdict, by its own time, of a run that was never asked before.
+
+    Raises EngineError if the worker ends.
+    """
     with closing(RedisBroker(at.settings, at.ledger)) as broker:
         started_at = time.time()
         run = submit(asking.planned(served, mark, at.folder), at.ledger, broker).run
-        while settled(at, run.run_id) < run.questions:
-            time.sleep(POLL_S)
+        wait_until_settled(at, run.run_id, run.questions, POLL_S)
         verdicts = [verdict for _, verdict in at.ledger.results(run.run_id)]
         return max(verdict.settled_at for verdict in verdicts if verdict) - started_at

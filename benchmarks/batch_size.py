@@ -1,25 +1,29 @@
 """How many questions should one generate call take? A sweep on your model, your questions, your machine.
 
     python -m benchmarks.batch_size [--config DEPLOY] [--questions FILE] [--limit N] [--set mode=…] [--in-flight N]
-                                    [--sizes 1,2,4,…] [--out FOLDER]
+                                    [--sizes 1,2,4,…] [--rounds N] [--out FOLDER]
 
 Asks the same questions through pipeline and engine in batches of every size, `--in-flight` of them at a time, and
-prints questions/s, tokens/s (prefilled and generated) and how long a batch, and so each question in it, takes.
-The optimal size is the smallest one within 2 % of the fastest.
+prints questions/s, tokens/s (prefilled and generated) and how long a batch, and so each question in it, takes: medians
+of `--rounds` rounds, in each of which every size takes its turn, in prompts that no cache has seen.
+The optimal size is the smallest one within 2 % of the fastest. Sizes beyond the number of questions are left out.
 """
 
 from __future__ import annotations
 
 import argparse
+import statistics
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.asking import add_asking, asking_of, engine_of
+from benchmarks.command import command_line, counts, positive, run
 from benchmarks.record import add_out, plot, print_table, write
 from contract.settings import load_settings
-from workers.tuning import Shape, score_in_batches
+from workers.tuning import Shape, Trial, score_in_batches
 
 WITHIN = 0.98
 
@@ -27,37 +31,60 @@ WITHIN = 0.98
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_asking(parser, limit=64)
-    parser.add_argument("--sizes", default="1,2,4,8,16,32,64")
-    parser.add_argument("--in-flight", type=int, default=1, help="batches that run at a time (1)")
+    parser.add_argument("--sizes", type=counts, default="1,2,4,8,16,32,64", help="batch sizes (1,2,4,8,16,32,64)")
+    parser.add_argument("--in-flight", type=positive, default=1, help="batches that run at a time (1)")
+    parser.add_argument("--rounds", type=positive, default=3, help="times that every size is measured (3)")
     add_out(parser)
     options = parser.parse_args()
-    settings, asking = load_settings(options.config), asking_of(options)
-    rows: list[dict[str, Any]] = []
-    with engine_of(settings) as engine, tempfile.TemporaryDirectory() as folder:
-        score_in_batches(engine, asking.items(settings, "to warm up", Path(folder))[:4], Shape(4, 1))
-        for size in map(int, options.sizes.split(",")):
-            items = asking.items(settings, f"of {size}", Path(folder))
-            found = score_in_batches(engine, items, Shape(size, options.in_flight))
-            rows.append(
-                {
-                    "batch_size": size,
-                    "questions_per_s": found.questions_per_s,
-                    "tokens_per_s": found.tokens_per_s,
-                    "median_batch_s": found.batch_s,
-                }
-            )
-        described = engine.describe() | {"model": settings.hf_model_id}  # not where it lies here
-    fastest = max(each["questions_per_s"] for each in rows)
-    optimal = next(each["batch_size"] for each in rows if each["questions_per_s"] >= WITHIN * fastest)
-    print_table(f"{len(items)} questions of {asking.source.shown}, {', '.join(asking.overrides)}", rows)
+    settings = load_settings(options.config)
+    asking = asking_of(options, settings)
+    with tempfile.TemporaryDirectory() as folder:
+        count = len(asking.items(settings, "to count", Path(folder)))
+        sizes = [size for size in options.sizes if size <= count]
+        if left_out := [size for size in options.sizes if size > count]:
+            print(f"left out, as there are {count} questions: {', '.join(map(str, left_out))}", file=sys.stderr)
+        if not sizes:
+            parser.error("--sizes: none of them can be filled; ask more questions (--limit, --questions)")
+        with engine_of(settings) as engine:
+            trials: dict[int, list[Trial]] = {size: [] for size in sizes}
+            for number in range(options.rounds + 1):
+                for size in sizes:
+                    items = asking.items(settings, f"{number} of {size}", Path(folder))
+                    # What is first of its size allocates and compiles: a round of one turn each, which is not counted.
+                    asked = items if number else items[: size * options.in_flight]
+                    found = score_in_batches(engine, asked, Shape(size, options.in_flight))
+                    if number:
+                        trials[size].append(found)
+            described = engine.describe() | {"model": settings.hf_model_id}  # not where it lies here
+    rows = [row(size, found) for size, found in trials.items()]
+    optimal = optimal_size(rows)
+    print_table(f"{count} questions of {asking.source.shown}, {asking.shown}", rows)
     print(f"Optimal batch size: {optimal}")
-    command = f"python -m benchmarks.batch_size --limit {options.limit} --in-flight {options.in_flight}"
-    path = write("batch_size", command, rows, folder=options.out, engine=described, optimal_batch_size=optimal)
-    sizes = [each["batch_size"] for each in rows]
-    lines = {"questions/s": [(size, each["questions_per_s"]) for size, each in zip(sizes, rows, strict=True)]}
+    more = {"engine": described, **asking.recorded(settings), "optimal_batch_size": optimal}
+    path = write("batch_size", command_line(), rows, folder=options.out, **more)
+    lines = {"questions/s": [(each["batch_size"], each["questions_per_s"]) for each in rows]}
     print(path, plot(path, "Questions per second by batch size", "batch size", "questions/s", lines, log_x=True))
     return 0
 
 
+def row(size: int, trials: Sequence[Trial]) -> dict[str, Any]:
+    """Medians over the rounds, and what they lie between."""
+    rates = [each.questions_per_s for each in trials]
+    return {
+        "batch_size": size,
+        "questions_per_s": statistics.median(rates),
+        "slowest_round": min(rates),
+        "fastest_round": max(rates),
+        "tokens_per_s": statistics.median(each.tokens_per_s for each in trials),
+        "median_batch_s": statistics.median(each.batch_s for each in trials),
+    }
+
+
+def optimal_size(rows: Sequence[dict[str, Any]]) -> int:
+    """The smallest batch size that is as fast as the fastest, but for noise."""
+    fastest = max(each["questions_per_s"] for each in rows)
+    return min(int(each["batch_size"]) for each in rows if each["questions_per_s"] >= WITHIN * fastest)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

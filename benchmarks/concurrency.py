@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from itertools import pairwise
 from typing import Any
 
 from benchmarks.asking import Asking, add_asking, asking_of, pin
+from benchmarks.command import command_line, counts, positive, run
 from benchmarks.record import add_out, plot, print_table, write
-from benchmarks.stand import Stand, stand, worker
+from benchmarks.stand import Stand, look_after, stand, worker
 from contract import keys
 from contract.ledger import Run
 from contract.priority import Priority
@@ -29,51 +30,51 @@ from producer.broker import RedisBroker
 from producer.survey import taken
 
 POLL_S = 0.002
+#: Between looks at whether the worker lives.
+LOOK_S = 1.0
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_asking(parser, limit=64)
-    parser.add_argument("--levels", default="1,5,10,50,200")
-    parser.add_argument("--requests", type=int, default=16, help="requests at least, per level (16)")
+    parser.add_argument("--levels", type=counts, default="1,5,10,50,200", help="clients (1,5,10,50,200)")
+    parser.add_argument("--requests", type=positive, default=16, help="requests at least, per level (16)")
     add_out(parser)
     options = parser.parse_args()
-    asking = asking_of(options)
     rows: list[dict[str, Any]] = []
     with stand(options.config) as at:
-        pin(at.settings)
+        asking = asking_of(options, at.settings)
+        pin(at)
         with worker(at):
-            clients(at, asking, 8, 8)  # the first batches of all are slow
-            for level in map(int, options.levels.split(",")):
+            for level in (1, 2, 8):  # the first calls of all are slow
+                clients(at, asking, level, 8, "to warm up, ")
+            for level in options.levels:
                 rows.append(clients(at, asking, level, max(options.requests, level)))
-        batching = at.settings.model_dump(include={"batch_size", "batch_timeout", "batches_in_flight"})
-    print_table(f"Clients that wait for their verdicts, {', '.join(asking.overrides)}", rows)
+    print_table(f"Clients that wait for their verdicts, {asking.shown}", rows)
     falls = all(later["s_per_request"] < earlier["s_per_request"] for earlier, later in pairwise(rows))
     print(f"Time per request falls with every level: {'yes' if falls else 'no'}")
-    path = write(
-        "concurrency",
-        f"python -m benchmarks.concurrency --levels {options.levels}",
-        rows,
-        folder=options.out,
-        settings=batching,
-    )
+    path = write("concurrency", command_line(), rows, folder=options.out, **asking.recorded(at.settings))
     lines = {"wall time per request": [(each["clients"], each["s_per_request"]) for each in rows]}
     print(path, plot(path, "Time per request by clients", "clients", "s", lines, log_x=True))
     return 0
 
 
-def clients(at: Stand, asking: Asking, level: int, requests: int) -> dict[str, Any]:
+def clients(at: Stand, asking: Asking, level: int, requests: int, mark: str = "") -> dict[str, Any]:
     """`requests` requests by `level` clients."""
-    run, questions = opened(at, asking, f"{level} clients", requests)
-    todo, waiting = keys.run_keys(run.run_id).todo, iter(questions)
+    asked, questions = opened(at, asking, f"{mark}{level} clients", requests)
+    todo, waiting = keys.run_keys(asked.run_id).todo, iter(questions)
     sent: dict[str, float] = {}
     latencies: list[float] = []
     with closing(RedisBroker(at.settings, at.ledger)) as broker:
         started = time.monotonic()
+        look_at = started
         while len(latencies) < requests:
+            if time.monotonic() > look_at:
+                look_after(at)
+                look_at += LOOK_S
             while len(sent) < level and (question := next(waiting, None)):
                 sent[question.id] = time.monotonic()
-                send(at, broker, run, question)
+                send(at, broker, asked, question)
             time.sleep(POLL_S)
             ids = list(sent)
             for question_id, is_open in zip(ids, at.ledger.client.smismember(todo, ids), strict=True):
@@ -93,18 +94,30 @@ def clients(at: Stand, asking: Asking, level: int, requests: int) -> dict[str, A
 def opened(at: Stand, asking: Asking, mark: str, wanted: int) -> tuple[Run, list[Question]]:
     """A run of `wanted` questions, the file's again and again under new ids, of which none is written yet."""
     planned = asking.planned(at.settings, mark, at.folder)
-    file = list(taken(planned.survey))
-    questions = [file[n % len(file)].model_copy(update={"id": f"{n}"}) for n in range(wanted)]
-    run = planned.run().model_copy(update={"questions": wanted})
-    at.ledger.open_run(run)
-    return run, questions
+    questions = repeated(list(taken(planned.survey)), wanted)
+    found = planned.run().model_copy(update={"questions": wanted})
+    at.ledger.open_run(found)
+    return found, questions
 
 
-def send(at: Stand, broker: RedisBroker, run: Run, question: Question) -> None:
+def repeated(file: Sequence[Question], wanted: int) -> list[Question]:
+    """`wanted` questions: those of `file` again and again, each time with other words in front.
+
+    Asked in the very words of its first time, a question would be in the prefix cache, and cost next to nothing.
+    """
+    found = []
+    for number in range(wanted):
+        turn, place = divmod(number, len(file))
+        text = f"({turn + 1}) {file[place].question}" if turn else file[place].question
+        found.append(file[place].model_copy(update={"id": f"{number}", "question": text}))
+    return found
+
+
+def send(at: Stand, broker: RedisBroker, asked: Run, question: Question) -> None:
     """Write one question and send it. Until the last one is written, no audit takes the others for lost."""
-    at.ledger.add_questions(run.run_id, [question])
-    broker.publish(run, [question.id], Priority.NORMAL)
+    at.ledger.add_questions(asked.run_id, [question])
+    broker.publish(asked, [question.id], Priority.NORMAL)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

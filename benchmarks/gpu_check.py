@@ -9,7 +9,11 @@
 | parity | in float32, letters and likelihoods choose what transformers chooses on this machine's CPU, near-ties aside |
 | whole path | at least 1.00, 0.98, 0.97 of `LLM.generate` for letter, likelihood, generate (benchmarks.whole_path) |
 | one at a time | the whole path is at least 20 times as fast |
-| GPU utilisation | 80 % in the mean while questions are scored, as nvidia-smi counts it |
+| GPU utilisation | 80 % in the mean from the first batch's beginning to the last verdict, as the driver counts it |
+
+Every check is made, whatever became of those before it; one that cannot be made has failed, and the file says why.
+Three engines boot: for the answers one that is not compiled, as that takes longer than answering; then, side by side on
+one GPU, `LLM` and the worker that is held against it, which is watched afterwards too.
 
 The model travels as a package, so that nothing is downloaded; with `--model` any other.
 """
@@ -21,21 +25,24 @@ import statistics
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.asking import Asking, pin, whole_path
+from benchmarks.asking import Asking, pin, speed_settings, whole_path
+from benchmarks.command import command_line, positive, run
 from benchmarks.cpu_truth import cpu_scores, differing
 from benchmarks.record import add_out, print_table, write
 from benchmarks.stand import Stand, made_up_questions, stand, worker
-from benchmarks.whole_path import Bench, against_raw
+from benchmarks.whole_path import MODES_ASKED, Bench, Raw, beside_raw
 from contract.verdict import Outcome, Verdict
 from producer.readers import Source
 from workers.engines.packaged import resolve
 from workers.gpus import visible_gpus
+from workers.hardware import Hardware
 
 MODEL = "smollm2-135m-instruct"
 DEMO = Path("demo/questions.jsonl")
@@ -55,7 +62,12 @@ COMPARED_QUESTIONS = 40
 #: Least ratio to `LLM.generate`, and to one request at a time.
 TO_RAW = {"letter": 1.0, "likelihood": 0.98, "generate": 0.97}
 TO_ALONE = 20.0
+#: Questions asked one at a time.
+ALONE = 32
 UTILISATION = 80.0
+#: Times the questions of a timed run, so that the driver's mean, over up to a second, has something to look at.
+WATCHED = 4
+LOOK_EVERY_S = 0.1
 #: Two engines at a time, each with its share of the GPU's memory.
 HALF_A_GPU = {"gpu_memory_utilization": 0.4}
 
@@ -71,61 +83,94 @@ class Checks:
         passed = found <= wanted if most else found >= wanted
         self.rows.append({"check": check, "found": found, "wanted": wanted, "passed": passed})
 
+    @contextmanager
+    def making(self, *checks: str) -> Iterator[None]:
+        """Whatever is raised within is the reason why those of `checks` failed that were not added till then."""
+        try:
+            yield
+        except Exception as trouble:  # noqa: BLE001 - a check that cannot be made is a finding like any other
+            traceback.print_exc()
+            made = {row["check"] for row in self.rows}
+            why = f"{type(trouble).__name__}: {trouble}".splitlines()
+            self.rows += [{"check": each, "passed": False, "why": why[0]} for each in checks if each not in made]
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", type=Path, default=Path("configs/deploy/gpu.yaml"), help="deploy file")
     parser.add_argument("--model", default=MODEL, help=f"what is served ({MODEL})")
-    parser.add_argument("--questions", type=int, default=2000, help="questions of the timed runs (2000)")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--questions", type=positive, default=2000, help="questions of the timed runs (2000)")
+    parser.add_argument("--rounds", type=positive, default=3, help="rounds that count, after one that warms up (3)")
     add_out(parser)
     options = parser.parse_args()
     if not visible_gpus():
         print("error: no NVIDIA GPU here", file=sys.stderr)
         return 1
-    checks = Checks()
-    exact = {"hf_model_id": options.model, "vllm_args": {"dtype": "float32", **HALF_A_GPU}}
-    with stand(options.config, **exact) as at:
+    started, checks = time.monotonic(), Checks()
+    served = {"hf_model_id": options.model}
+    exact = {"dtype": "float32", "enforce_eager": True, **HALF_A_GPU}
+    with stand(options.config, **served, vllm_args=exact) as at:
         check_answers(at, checks)
-    with stand(options.config, hf_model_id=options.model, vllm_args=HALF_A_GPU) as at:
+    with stand(options.config, **served, vllm_args=HALF_A_GPU) as at:
         check_speed(at, checks, options.questions, options.rounds)
     print_table("GPU check", checks.rows)
-    command = f"python -m benchmarks.gpu_check --model {options.model} --questions {options.questions}"
-    gpus = [each.uuid for each in visible_gpus()]
-    print(write("gpu_check", command, checks.rows, folder=options.out, gpus=len(gpus)))
+    more = {"deploy": str(options.config), "settings": speed_settings(at.settings)}
+    took_s = round(time.monotonic() - started)
+    print(f"{took_s} s")
+    print(write("gpu_check", command_line(), checks.rows, folder=options.out, took_s=took_s, **more))
     return 0 if all(row["passed"] for row in checks.rows) else 1
 
 
 def check_answers(at: Stand, checks: Checks) -> None:
     """Boot, all modes, and the same choices as on a CPU."""
-    pin(at.settings)
-    started = time.monotonic()
-    with worker(at):
-        checks.add("boot, s", time.monotonic() - started, at.settings.server_startup_timeout, most=True)
+    with ExitStack() as stack:
+        with checks.making("boot, s"):
+            pin(at)
+            started = time.monotonic()
+            stack.enter_context(worker(at))
+            checks.add("boot, s", time.monotonic() - started, at.settings.server_startup_timeout, most=True)
         for mode in MODES:
-            found = verdicts_of(at, mode)
-            failed = sum(each.outcome is Outcome.FAILED for each in found)
-            checks.add(f"{mode}: scored", len(found) - failed, DEMO_QUESTIONS if mode != "judge" else 1)
-            if mode in COMPARED:
-                some = asking_in(mode).items(at.settings, MARK, at.folder)[:COMPARED_QUESTIONS]
-                truth = list(cpu_scores(resolve(at.settings.hf_model_id), some))
-                others = differing([each.choice for each in found[:COMPARED_QUESTIONS]], truth)
-                checks.add(f"{mode}: other choices than on a CPU", others, 0, most=True)
+            scored, others = f"{mode}: scored", f"{mode}: other choices than on a CPU"
+            with checks.making(scored, *([others] if mode in COMPARED else [])):
+                found = verdicts_of(at, mode)
+                failed = sum(each.outcome is Outcome.FAILED for each in found)
+                checks.add(scored, len(found) - failed, DEMO_QUESTIONS if mode != "judge" else 1)
+                if mode in COMPARED:
+                    some = asking_in(mode).items(at.settings, MARK, at.folder)[:COMPARED_QUESTIONS]
+                    truth = list(cpu_scores(resolve(at.settings.hf_model_id), some))
+                    chosen = [each.choice for each in found[:COMPARED_QUESTIONS]]
+                    checks.add(others, differing(chosen, truth), 0, most=True)
 
 
 def check_speed(at: Stand, checks: Checks, count: int, rounds: int) -> None:
     """The whole path beside the engine alone, and how busy the GPU is meanwhile."""
-    file = made_up_questions(at.folder / "questions.jsonl", count)
-    source = Source(file, "made up")
-    for row in against_raw(Bench(at, source, count, rounds, alone=32), list(TO_RAW)):
-        checks.add(f"{row['mode']}: whole path to raw", row["mcqueue to raw"], TO_RAW[row["mode"]])
-        checks.add(f"{row['mode']}: whole path to one at a time", row["mcqueue to one at a time"], TO_ALONE)
-    with worker(at):
-        asking = Asking(source, ["mode=generate", "prompt=lettered", "sampling.max_tokens=48"], count)
-        whole_path(at, asking, at.settings, "to warm up")
-        with utilisation() as seen:
-            whole_path(at, asking, at.settings, "watched")
-    checks.add("GPU utilisation, %", statistics.mean(seen), UTILISATION)
+    source = Source(made_up_questions(at.folder / "questions.jsonl", WATCHED * count), "made up")
+    bench = Bench(at, source, count, rounds, alone=ALONE)
+    names = {mode: (f"{mode}: whole path to raw", f"{mode}: whole path to one at a time") for mode in TO_RAW}
+    with ExitStack() as stack:
+        raw = None
+        with checks.making(*(each for several in names.values() for each in several)):
+            pin(at)
+            raw = Raw(bench)
+        with checks.making("boot beside raw, s"):
+            stack.enter_context(worker(at))
+        for mode, (to_raw, to_alone) in names.items() if raw else ():
+            with checks.making(to_raw, to_alone):
+                row = beside_raw(bench, raw, mode)
+                checks.add(to_raw, row["mcqueue to raw"], TO_RAW[mode])
+                checks.add(to_alone, row["mcqueue to one at a time"], TO_ALONE)
+        with checks.making("GPU utilisation, %"):
+            checks.add("GPU utilisation, %", utilisation(at, source, WATCHED * count), UTILISATION)
+
+
+def utilisation(at: Stand, source: Source, count: int) -> float:
+    """Per cent of the time in which the first visible GPU computed, from the first batch to the last verdict."""
+    with watched() as seen:
+        whole_path(at, Asking(source, MODES_ASKED["generate"], count), at.settings, "watched")
+    verdicts = newest(at)
+    began_at = min(each.settled_at - each.latency_ms / 1000 for each in verdicts)
+    ended_at = max(each.settled_at for each in verdicts)
+    return 100 * statistics.mean(busy for at_s, busy in seen if began_at <= at_s <= ended_at)
 
 
 def asking_in(mode: str) -> Asking:
@@ -136,22 +181,24 @@ def asking_in(mode: str) -> Asking:
 def verdicts_of(at: Stand, mode: str) -> list[Verdict]:
     """What the demo questions came to in that mode."""
     whole_path(at, asking_in(mode), at.settings, MARK)
+    return newest(at)
+
+
+def newest(at: Stand) -> list[Verdict]:
+    """The verdicts of the newest run, in its order."""
     return [verdict for _, verdict in at.ledger.results(at.ledger.runs()[0].run_id) if verdict]
 
 
 @contextmanager
-def utilisation() -> Iterator[list[float]]:
-    """Per cent of the time in which the first visible GPU computed, sampled ten times a second."""
-    import pynvml
-
-    pynvml.nvmlInit()
-    device = pynvml.nvmlDeviceGetHandleByIndex(int(visible_gpus()[0].name))
-    seen: list[float] = []
+def watched() -> Iterator[list[tuple[float, float]]]:
+    """The first visible GPU: when it was looked at, and the share of the time in which it computed."""
+    hardware = Hardware([visible_gpus()[0].name])
+    seen: list[tuple[float, float]] = []
     over = threading.Event()
 
     def look() -> None:
-        while not over.wait(0.1):
-            seen.append(pynvml.nvmlDeviceGetUtilizationRates(device).gpu)
+        while not over.wait(LOOK_EVERY_S):
+            seen.extend((time.time(), each.utilization) for each in hardware.gpus() if each.utilization is not None)
 
     thread = threading.Thread(target=look)
     thread.start()
@@ -160,8 +207,7 @@ def utilisation() -> Iterator[list[float]]:
     finally:
         over.set()
         thread.join()
-        pynvml.nvmlShutdown()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

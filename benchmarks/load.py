@@ -5,14 +5,15 @@
 
 Questions arrive at `--rate` per second, each in a message of its own: by a Poisson process, or evenly with a jitter of
 a tenth of a second either way. Latency is from enqueuing to the verdict, by the verdict's own clock. `static` workers
-run one batch after the other, `overlapped` ones as many as the deploy file says (two at least). One worker per setting.
+run one batch after the other, `overlapped` ones as many as the deploy file says (two at least). One worker per setting,
+which has answered a few questions before. `behind_s` is how long after the last arrival the last verdict came: where it
+grows with `--seconds`, the rate is more than the worker can do, and the latencies are those of a queue that grows.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -21,9 +22,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.asking import Asking, add_asking, asking_of, pin
-from benchmarks.concurrency import opened, send
+from benchmarks.command import above_zero, command_line, run, seconds
+from benchmarks.concurrency import clients, opened, send
 from benchmarks.record import add_out, plot, print_table, write
-from benchmarks.stand import Stand, settled, stand, worker
+from benchmarks.stand import Stand, stand, wait_until_settled, worker
 from contract.priority import Priority
 from producer.broker import RedisBroker
 
@@ -34,20 +36,17 @@ SEED = 0
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_asking(parser, limit=64)
-    parser.add_argument("--rate", type=float, default=8.0, help="questions per second (8)")
-    parser.add_argument("--seconds", type=float, default=8.0, help="how long they arrive, per row (8)")
-    parser.add_argument("--timeouts", default="0.05,0.3,1", help="values of batch_timeout")
+    parser.add_argument("--rate", type=above_zero, default=8.0, help="questions per second (8)")
+    parser.add_argument("--seconds", type=above_zero, default=8.0, help="how long they arrive, per row (8)")
+    parser.add_argument("--timeouts", type=seconds, default="0.05,0.3,1", help="values of batch_timeout (0.05,0.3,1)")
     add_out(parser)
     options = parser.parse_args()
-    asking = asking_of(options)
     with stand(options.config) as at:
-        pin(at.settings)
+        asking = asking_of(options, at.settings)
+        pin(at)
         rows = list(measure(at, asking, options))
-    print_table(f"{options.rate:g} questions/s for {options.seconds:g} s, {', '.join(asking.overrides)}", rows)
-    command = (
-        f"python -m benchmarks.load --rate {options.rate:g} --seconds {options.seconds:g} --timeouts {options.timeouts}"
-    )
-    path = write("load", command, rows, folder=options.out)
+    print_table(f"{options.rate:g} questions/s for {options.seconds:g} s, {asking.shown}", rows)
+    path = write("load", command_line(), rows, folder=options.out, **asking.recorded(at.settings))
     lines: dict[str, list[tuple[float, float]]] = {}
     for each in rows:
         lines.setdefault(f"{each['batches']}, {each['arrivals']}", []).append((each["batch_timeout"], each["p95_s"]))
@@ -57,17 +56,20 @@ def main() -> int:
 
 def measure(at: Stand, asking: Asking, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """A row per timeout, kind of worker and kind of arrivals."""
-    count = round(options.rate * options.seconds)
+    count = max(1, round(options.rate * options.seconds))
     arrivals = {"Poisson": poisson(options.rate, count), "fixed, jittered": jittered(options.rate, count)}
     overlapped = max(2, at.settings.batches_in_flight)
-    for timeout_s in map(float, options.timeouts.split(",")):
+    for timeout_s in options.timeouts:
         for batches, in_flight in (("static", 1), ("overlapped", overlapped)):
             with worker(at, batch_timeout=timeout_s, batches_in_flight=in_flight):
+                for level in (1, 2, 8):  # the first calls of all are slow
+                    clients(at, asking, level, 8, f"to warm up, {batches}, {timeout_s:g} s, ")
                 for kind, times in arrivals.items():
                     mark = f"{kind}, {batches}, {timeout_s:g} s"
                     found = latencies(at, asking, times, mark)
                     setting = {"batch_timeout": timeout_s, "batches": batches, "arrivals": kind}
-                    yield setting | {"requests": count} | percentiles(found)
+                    behind_s = max(at_s + each for at_s, each in zip(times, found, strict=True)) - times[-1]
+                    yield setting | {"requests": count} | percentiles(found) | {"behind_s": behind_s}
 
 
 def poisson(rate: float, count: int) -> list[float]:
@@ -87,18 +89,17 @@ def jittered(rate: float, count: int) -> list[float]:
 
 def latencies(at: Stand, asking: Asking, times: Sequence[float], mark: str) -> list[float]:
     """Seconds from enqueuing to verdict of questions sent at `times`."""
-    run, questions = opened(at, asking, mark, len(times))
+    asked, questions = opened(at, asking, mark, len(times))
     sent = {}
     with closing(RedisBroker(at.settings, at.ledger)) as broker:
-        broker.publish(run, [], Priority.NORMAL)  # connects
+        broker.publish(asked, [], Priority.NORMAL)  # connects
         started = time.monotonic()
         for question, at_s in zip(questions, times, strict=True):
             time.sleep(max(0.0, started + at_s - time.monotonic()))
             sent[question.id] = time.time()
-            send(at, broker, run, question)
-    while settled(at, run.run_id) < len(times):
-        time.sleep(0.02)
-    return [verdict.settled_at - sent[question.id] for question, verdict in at.ledger.results(run.run_id) if verdict]
+            send(at, broker, asked, question)
+    wait_until_settled(at, asked.run_id, len(times))
+    return [verdict.settled_at - sent[question.id] for question, verdict in at.ledger.results(asked.run_id) if verdict]
 
 
 def percentiles(found: Sequence[float]) -> dict[str, float]:
@@ -108,4 +109,4 @@ def percentiles(found: Sequence[float]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

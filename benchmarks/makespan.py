@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections import defaultdict
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from benchmarks.record import add_out, print_table, write
-from benchmarks.stand import Stand, made_up_questions, producer, settled, stand, worker
+from benchmarks.stand import Stand, made_up_questions, producer, stand, wait_until_settled, worker
 
 POLL_S = 0.2
 
@@ -34,8 +33,7 @@ def measure(at: Stand, calls_ms: list[float], seconds: float, name: str) -> dict
             stack.enter_context(worker(at, f"{name}-{number}", simulated={"call_ms": call_ms}))
         producer(at, "enqueue", str(made_up_questions(at.folder / f"{name}.jsonl", questions)), "--run", name, "--json")
         run_id = at.ledger.runs()[0].run_id
-        while settled(at, run_id) < questions:
-            time.sleep(POLL_S)
+        wait_until_settled(at, run_id, questions, POLL_S)
     verdicts = [verdict for _, verdict in at.ledger.results(run_id) if verdict]
     began_at = min(each.settled_at - each.latency_ms / 1000 for each in verdicts)
     ended_at: dict[str, float] = defaultdict(float)

@@ -19,12 +19,12 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import sys
 import time
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+from benchmarks.command import command_line, positive, run
 from benchmarks.record import add_out, bars, print_table, write
 from benchmarks.stand import (
     Stand,
@@ -60,7 +60,7 @@ SHOWN = ("part", "questions", "questions_per_s", "cpu_us_per_question", "rss_mib
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--questions", type=int, default=100_000)
+    parser.add_argument("--questions", type=positive, default=100_000, help="questions (100,000)")
     parser.add_argument("--million", action="store_true", help="the same with a million questions")
     add_out(parser)
     options = parser.parse_args()
@@ -72,9 +72,9 @@ def main() -> int:
     rates = [each for each in rows if "questions_per_s" in each]
     print_table(f"{count:,} questions", [{name: each[name] for name in SHOWN if name in each} for each in rates])
     for others in (each for each in rows if each not in rates):
-        print_table("", [others])
-    command = f"python -m benchmarks.overhead {'--million' if options.million else f'--questions {count}'}"
-    path = write("overhead-million" if options.million else "overhead", command, rows, folder=options.out)
+        print_table(others["part"], [{name: value for name, value in others.items() if name != "part"}])
+    name = "overhead-million" if options.million else "overhead"
+    path = write(name, command_line(), rows, folder=options.out, settings=SETTINGS)
     costs = {each["part"]: each["cpu_us_per_question"] for each in rows if "cpu_us_per_question" in each}
     print(path, bars(path, f"CPU per question, {count:,} questions", "µs", costs))
     return 0
@@ -101,7 +101,7 @@ def score(at: Stand, run_id: str, count: int, scoring: Worker) -> dict[str, Any]
     """The run through one worker, watched in tenths; the first questions warm it up and are not counted."""
     marks = []
     for tenth in range(11):
-        wait_until_settled(at, run_id, scoring, max(1, count * tenth // 10))
+        wait_until_settled(at, run_id, max(1, count * tenth // 10))
         marks.append((settled(at, run_id), time.monotonic(), cpu_s(scoring.process)))
     (first, began, cpu_began), (last, ended, cpu_ended) = marks[0], marks[-1]
     each_us = [1e6 * (later[2] - earlier[2]) / (later[0] - earlier[0]) for earlier, later in pairwise(marks)]
@@ -151,4 +151,4 @@ def row(part: str, count: int, wall_s: float, spent_s: float, **more: Any) -> di
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

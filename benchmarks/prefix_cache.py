@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.asking import engine_of
+from benchmarks.command import run
 from benchmarks.record import add_out, print_table, write
 from contract.chunks import chunks
 from contract.question import Question
@@ -156,4 +157,4 @@ def asked(*overrides: str) -> RunSpec:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -53,6 +53,7 @@ def write(name: str, command: str, rows: Sequence[Mapping[str, Any]], folder: Pa
         "machine": {
             "processor": _processor(),
             "cores": len(os.sched_getaffinity(0)),
+            "gpus": _gpus(),
             "python": platform.python_version(),
         },
         "versions": {package: found for package in PACKAGES if (found := _version(package))},
@@ -107,6 +108,21 @@ def _processor() -> str:
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
     return platform.machine()
+
+
+def _gpus() -> list[str]:
+    """Names of all that the driver shows, in its order; none without one."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return []
+    try:
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+        return [str(pynvml.nvmlDeviceGetName(each)) for each in handles]
+    finally:
+        pynvml.nvmlShutdown()
 
 
 def _version(package: str) -> str:

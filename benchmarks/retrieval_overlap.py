@@ -16,13 +16,12 @@ import random
 import re
 import statistics
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from benchmarks.record import add_out, bars, print_table, write
-from benchmarks.stand import Stand, producer, settled, stand, worker
+from benchmarks.stand import Stand, producer, stand, wait_until_settled, worker
 from contract import keys
 
 WORDS = 20_000
@@ -98,8 +97,7 @@ def timed(at: Stand, questions: Path, index: Path, seed: int, *, rag: bool) -> f
     command = producer(at, "enqueue", str(questions), *overrides, "--json")
     said = json.loads(command.stdout)
     run_id, total = said["run_id"], said["questions"]
-    while settled(at, run_id) < total:
-        time.sleep(0.02)
+    wait_until_settled(at, run_id, total)
     times = [verdict.settled_at - verdict.queued_ms / 1000 for _, verdict in at.ledger.results(run_id) if verdict]
     last = max(verdict.settled_at for _, verdict in at.ledger.results(run_id) if verdict)
     return last - min(times)

@@ -1,6 +1,6 @@
 """How far workers add up: 1, 2, 4, 8 and 16 of them, with a simulated engine.
 
-    python -m benchmarks.scaling --out results/benchmarks
+    python -m benchmarks.scaling [--workers N …] [--call-ms MS] [--batch-size N] [--batches N] [--out FOLDER]
 
 A call of the simulated engine takes a fixed time and no CPU, like a GPU's, so that many workers fit on one machine and
 what is measured is all around the engine: queue, aggregator, ledger, server. Efficiency is the rate over `workers`
@@ -17,16 +17,15 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
-import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from benchmarks.record import add_out, print_table, write
-from benchmarks.stand import Stand, Worker, cpu_s, made_up_questions, producer, settled, stand, worker
+from benchmarks.command import above_zero, command_line, positive, run
+from benchmarks.record import add_out, plot, print_table, write
+from benchmarks.stand import Stand, cpu_s, made_up_questions, producer, stand, wait_until_settled, worker
 
 POLL_S = 0.2
 
@@ -40,7 +39,7 @@ def measure(at: Stand, workers: int, questions: int, name: str) -> dict[str, Any
         before, server_before = sum(cpu_s(each.process) for each in crew), cpu_s(server)
         done = producer(at, "enqueue", str(file), "--run", name, "--json")
         run_id = at.ledger.runs()[0].run_id
-        _wait(at, run_id, crew, questions)
+        wait_until_settled(at, run_id, questions, POLL_S)
         worker_cpu_s = sum(cpu_s(each.process) for each in crew) - before
         server_cpu_s = cpu_s(server) - server_before
     verdicts = [verdict for _, verdict in at.ledger.results(run_id) if verdict]
@@ -57,22 +56,14 @@ def measure(at: Stand, workers: int, questions: int, name: str) -> dict[str, Any
     }
 
 
-def _wait(at: Stand, run_id: str, crew: list[Worker], questions: int) -> None:
-    """Return once all are settled."""
-    while settled(at, run_id) < questions:
-        dead = [each for each in crew if not each.process.is_running()]
-        if dead:
-            raise SystemExit(f"a worker ended:\n{dead[0].log.read_text()[-2000:]}")
-        time.sleep(POLL_S)
-
-
 def main() -> int:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8, 16])
-    parser.add_argument("--call-ms", type=float, default=1000, help="time of a call (1000)")
-    parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--batches", type=int, default=120, help="batches per worker (120)")
+    shown = "how many, one after the other (1 2 4 8 16)"
+    parser.add_argument("--workers", type=positive, nargs="+", default=[1, 2, 4, 8, 16], help=shown)
+    parser.add_argument("--call-ms", type=above_zero, default=1000, help="time of a call (1000)")
+    parser.add_argument("--batch-size", type=positive, default=64, help="questions of a call (64)")
+    parser.add_argument("--batches", type=positive, default=120, help="batches per worker (120)")
     add_out(parser)
     options = parser.parse_args()
     simulated = {"call_ms": options.call_ms}
@@ -89,11 +80,14 @@ def main() -> int:
         row["efficiency"] = row["questions_per_s"] / (row["workers"] * engine_rate)
     cores = len(os.sched_getaffinity(0))
     print_table(f"{engine_rate:.0f} questions/s is an engine's own rate; {cores} cores", rows)
-    words = (f"--call-ms {options.call_ms:g}", f"--batch-size {options.batch_size}", f"--batches {options.batches}")
-    command = " ".join(("python -m benchmarks.scaling", *words))
-    print(write("scaling", command, rows, options.out, engine_questions_per_s=engine_rate))
+    path = write("scaling", command_line(), rows, options.out, engine_questions_per_s=engine_rate)
+    lines = {
+        "measured": [(row["workers"], row["questions_per_s"]) for row in rows],
+        "as many times one engine's own rate": [(row["workers"], row["workers"] * engine_rate) for row in rows],
+    }
+    print(path, plot(path, "Questions per second by workers", "workers", "questions/s", lines, log_x=True))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

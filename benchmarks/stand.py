@@ -14,15 +14,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
 import redis
 
+from contract.errors import EngineError
 from contract.ledger import RedisLedger
 from contract.settings import OVERRIDES_VARIABLE, PREFIX, Settings, load_settings
 from demo.run import end
@@ -34,6 +35,7 @@ __all__ = [
     "Stand",
     "Worker",
     "cpu_s",
+    "look_after",
     "made_up_questions",
     "producer",
     "server_memory_bytes",
@@ -45,16 +47,9 @@ __all__ = [
 
 POLL_S = 0.02
 BOOT_WITHIN_S = 600.0
-
-
-@dataclass(frozen=True, slots=True)
-class Stand:
-    """A server and how to reach it."""
-
-    settings: Settings
-    ledger: RedisLedger
-    environment: Mapping[str, str]
-    folder: Path
+#: No call of an engine takes as long.
+STALLED_AFTER_S = 300.0
+TAIL_CHARACTERS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +58,19 @@ class Worker:
 
     process: psutil.Process
     log: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """A server and how to reach it."""
+
+    settings: Settings
+    ledger: RedisLedger
+    #: Of all that is started here.
+    environment: dict[str, str]
+    folder: Path
+    #: Those that are at work; nobody restarts them.
+    workers: list[Worker] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +122,13 @@ def worker(at: Stand, name: str = "w0", queue: str = "", **settings: Any) -> Ite
     try:
         ready, _, _ = select.select([reader], [], [], BOOT_WITHIN_S)
         if not ready or not os.read(reader, 64):
-            raise SystemExit(f"the worker ended before it was ready:\n{log.read_text()[-2000:]}")
-        yield Worker(psutil.Process(child.pid), log)
+            raise EngineError(f"The worker ended before it was ready:\n{_tail(log)}")
+        found = Worker(psutil.Process(child.pid), log)
+        at.workers.append(found)
+        try:
+            yield found
+        finally:
+            at.workers.remove(found)
     finally:
         os.close(reader)
         end([child])
@@ -158,12 +171,30 @@ def settled(at: Stand, run_id: str) -> int:
     return at.ledger.counts(run_id).settled
 
 
-def wait_until_settled(at: Stand, run_id: str, worker: Worker, count: int) -> None:
-    """Return as soon as `count` questions of the run have their verdict."""
-    while settled(at, run_id) < count:
-        if not worker.process.is_running() or worker.process.status() == psutil.STATUS_ZOMBIE:
-            raise SystemExit(f"the worker ended:\n{worker.log.read_text()[-2000:]}")
-        time.sleep(POLL_S)
+def look_after(at: Stand) -> None:
+    """Raises EngineError with a worker's last words if one has ended, or if there is none."""
+    if not at.workers:
+        raise EngineError("No worker is at work.")
+    for each in at.workers:
+        if not each.process.is_running() or each.process.status() == psutil.STATUS_ZOMBIE:
+            raise EngineError(f"A worker ended:\n{_tail(each.log)}")
+
+
+def wait_until_settled(at: Stand, run_id: str, count: int, poll_s: float = POLL_S) -> None:
+    """Return as soon as `count` questions of the run have their verdict. Raises EngineError if they will never."""
+    seen, since = settled(at, run_id), time.monotonic()
+    while seen < count:
+        look_after(at)
+        if time.monotonic() - since > STALLED_AFTER_S:
+            tails = "\n".join(_tail(each.log) for each in at.workers)
+            raise EngineError(f"No verdict for {STALLED_AFTER_S:.0f} s after {seen} of {count}:\n{tails}")
+        time.sleep(poll_s)
+        if (now := settled(at, run_id)) > seen:
+            seen, since = now, time.monotonic()
+
+
+def _tail(log: Path) -> str:
+    return log.read_text(errors="replace")[-TAIL_CHARACTERS:]
 
 
 def cpu_s(process: psutil.Process) -> float:

@@ -34,7 +34,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.asking import Asking, pin, whole_path
+from benchmarks.asking import Asking, pin, speed_settings, whole_path
+from benchmarks.command import command_line, positive, run
 from benchmarks.record import add_out, bars, print_table, write
 from benchmarks.stand import Stand, stand, worker
 from contract.errors import RequestRejected
@@ -84,21 +85,20 @@ class Bench:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", type=Path, default=Path("configs/deploy/laptop.yaml"), help="deploy file")
-    parser.add_argument("--questions", type=Path, default=Path("demo/questions.jsonl"))
-    parser.add_argument("--limit", type=int, default=64, help="first N questions (64)")
+    parser.add_argument("--questions", type=Path, default=Path("demo/questions.jsonl"), help="question file")
+    parser.add_argument("--limit", type=positive, default=64, help="first N questions (64)")
     parser.add_argument("--alone", type=int, default=8, help="of them asked one at a time; 0: none (8)")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--modes", default="letter,likelihood,generate")
+    parser.add_argument("--rounds", type=positive, default=5, help="rounds that count, after one that warms up (5)")
+    parser.add_argument("--modes", type=modes, default=",".join(MODES_ASKED), help=f"some of {','.join(MODES_ASKED)}")
     parser.add_argument("--overlap", action="store_true", help="batches of 16: one after another, two, four in flight")
     add_out(parser)
     options = parser.parse_args()
     # Engines that are up at the same time share a GPU; nobody reads this on a CPU.
     share = {"gpu_memory_utilization": 0.8 / (len(IN_FLIGHT) if options.overlap else 2)} if visible_gpus() else {}
     with stand(options.config, vllm_args=share) as at:
-        source = Source(options.questions, options.questions.name)
-        bench = Bench(at, source, options.limit, options.rounds, options.alone)
+        bench = bench_of(at, Source(options.questions, str(options.questions)), options)
         rows: list[dict[str, Any]] = []
-        for found in overlap(bench) if options.overlap else against_raw(bench, options.modes.split(",")):
+        for found in overlap(bench) if options.overlap else against_raw(bench, options.modes):
             rows.append(found)
             path = record(rows, options, at.settings)  # what took so long is kept, whatever becomes of the rest
     print_table("whole path", [{name: value for name, value in row.items() if "rounds" not in name} for row in rows])
@@ -106,15 +106,27 @@ def main() -> int:
     return 0
 
 
+def modes(text: str) -> list[str]:
+    """Modes with commas between, for argparse."""
+    found = text.split(",")
+    for each in found:
+        if each not in MODES_ASKED:
+            raise argparse.ArgumentTypeError(f"{each!r} is none of {', '.join(MODES_ASKED)}")
+    return found
+
+
+def bench_of(at: Stand, source: Source, options: argparse.Namespace) -> Bench:
+    """No more questions than the file has. Raises InputError where it cannot be asked, before anything boots."""
+    asking = Asking(source, MODES_ASKED["letter"], options.limit)
+    count = len(asking.items(at.settings, "to count", at.folder))
+    return Bench(at, source, count, options.rounds, max(0, min(options.alone, count)))
+
+
 def record(rows: Sequence[Mapping[str, Any]], options: argparse.Namespace, settings: Settings) -> Path:
     """JSON and picture of the rows so far; returns the JSON file."""
-    more = "--overlap" if options.overlap else f"--modes {options.modes}"
-    command = f"python -m benchmarks.whole_path --limit {options.limit} --rounds {options.rounds} {more}"
-    shown = settings.model_dump(
-        include={"hf_model_id", "vllm_args", "batch_size", "batch_timeout", "batches_in_flight"}
-    )
     name = "overlap" if options.overlap else "whole_path"
-    path = write(name, command, rows, folder=options.out, deploy=str(options.config), settings=shown)
+    more = {"deploy": str(options.config), "settings": speed_settings(settings)}
+    path = write(name, command_line(), rows, folder=options.out, **more)
     shares = {f"{row['mode']}, {key}": row[key] for row in rows for key in row if " to " in key and "rounds" not in key}
     bars(path, "Times as fast, medians", "ratio", shares)
     return path
@@ -122,22 +134,27 @@ def record(rows: Sequence[Mapping[str, Any]], options: argparse.Namespace, setti
 
 def against_raw(bench: Bench, modes: Sequence[str]) -> Iterator[dict[str, Any]]:
     """A row per mode."""
-    pin(bench.at.settings)
+    pin(bench.at)
     raw = Raw(bench)
     with worker(bench.at):
         for mode in modes:
-            sides: dict[str, Measure] = {
-                "raw": partial(raw.all_at_once, mode),
-                "mcqueue": partial(bench.whole_path, mode, bench.at.settings),
-            }
-            if bench.alone:
-                sides["one at a time"] = partial(raw.one_at_a_time, mode)
-            yield row(mode, bench.limit, interleaved(sides, bench.rounds), base="mcqueue")
+            yield beside_raw(bench, raw, mode)
+
+
+def beside_raw(bench: Bench, raw: Raw, mode: str) -> dict[str, Any]:
+    """The row of one mode, by the worker that is up."""
+    sides: dict[str, Measure] = {
+        "raw": partial(raw.all_at_once, mode),
+        "mcqueue": partial(bench.whole_path, mode, bench.at.settings),
+    }
+    if bench.alone:
+        sides["one at a time"] = partial(raw.one_at_a_time, mode)
+    return row(mode, bench.limit, interleaved(sides, bench.rounds), base="mcqueue")
 
 
 def overlap(bench: Bench) -> Iterator[dict[str, Any]]:
     """One row: the same batches of 16 by workers that differ in how many run at a time."""
-    pin(bench.at.settings)
+    pin(bench.at)
     with ExitStack() as stack:
         sides: dict[str, Measure] = {}
         for number in IN_FLIGHT:
@@ -224,4 +241,4 @@ class Raw:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -25,8 +25,8 @@ MODEL = "smollm2-135m-instruct"
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[VllmEngine]:
-    sizes = ["vllm_args.dtype=float32", "vllm_args.gpu_memory_utilization=0.3", "vllm_args.max_model_len=2048"]
-    found = VllmEngine(load_settings(None, sizes))
+    small = ["gpu_memory_utilization=0.3", "max_model_len=2048", "enforce_eager=true"]  # boots without compiling
+    found = VllmEngine(load_settings(None, ["vllm_args.dtype=float32", *(f"vllm_args.{each}" for each in small)]))
     found.start()
     yield found
     found.close()

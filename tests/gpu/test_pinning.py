@@ -53,7 +53,12 @@ def test_a_gpu_named_by_its_uuid_is_the_same_one(devices: list[Device]) -> None:
 
 
 def test_a_worker_on_one_gpu_scores(devices: list[Device], redis_ledger: RedisLedger, tmp_path: Path) -> None:
-    settings = ("--set", f"gpu_groups=[[{devices[0].name}]]", "--set", "vllm_args.gpu_memory_utilization=0.3")
+    wanted = (
+        f"gpu_groups=[[{devices[0].name}]]",
+        "vllm_args.gpu_memory_utilization=0.3",
+        "vllm_args.enforce_eager=true",
+    )
+    settings = [word for each in wanted for word in ("--set", each)]
     log = tmp_path / "up.log"
     with process("-m", "workers", "up", *settings, "--logs", str(tmp_path), log=log) as launcher:
         wait_until(

@@ -1,0 +1,20 @@
+"""What the benchmarks stand on, with a real server and a real worker."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.stand import stand, wait_until_settled, worker
+from contract.errors import EngineError
+from tests.support import make_questions, open_run
+
+
+def test_a_worker_that_ends_or_is_not_there_ends_the_wait_for_its_verdicts() -> None:
+    with stand(engine="simulated", model="simulated") as at:
+        run = open_run(at.ledger, make_questions(1))
+        with pytest.raises(EngineError, match="No worker is at work"):
+            wait_until_settled(at, run.run_id, 1)
+        with worker(at) as ours:
+            ours.process.kill()
+            with pytest.raises(EngineError, match="A worker ended"):
+                wait_until_settled(at, run.run_id, 1)
