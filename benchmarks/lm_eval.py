@@ -21,9 +21,6 @@ from typing import Any
 import numpy as np
 import yaml
 
-from benchmarks.served import DEPLOY
-from contract.settings import load_settings
-
 __all__ = ["ACCURACIES", "LM_EVAL", "TASKS", "Case", "Side", "ask_peer", "make_peer", "read_peer", "write_task"]
 
 LM_EVAL = "lm_eval==0.4.13"
@@ -149,9 +146,11 @@ def write_task(case: Case, rows: Sequence[Mapping[str, Any]], folder: Path) -> N
     (folder / f"{case.task}.yaml").write_text(yaml.safe_dump(task))
 
 
-def ask_peer(python: Path, model: Path, cases: Sequence[Case], dtype: str, folder: Path) -> dict[str, Side]:
+def ask_peer(
+    python: Path, model: Path, vllm_args: Mapping[str, Any], cases: Sequence[Case], folder: Path
+) -> dict[str, Side]:
     """`cases`, whose tasks lie in `folder`, through one run of lm_eval."""
-    arguments = {**load_settings(DEPLOY).vllm_args, "dtype": dtype, "pretrained": str(model)}
+    arguments = {**vllm_args, "pretrained": str(model)}
     joined = ",".join(f"{name}={value}" for name, value in arguments.items())
     command = [str(python), "-m", "lm_eval", "run", "--model", "vllm", "--model_args", joined, "--batch_size", "auto"]
     command += ["--include_path", str(folder), "--tasks", *(case.task for case in cases)]

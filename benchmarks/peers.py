@@ -1,11 +1,12 @@
 """The same questions through lm-evaluation-harness and through mcqueue: do they agree, and which is faster?
 
     python -m benchmarks.peers SET[:MODE]=FILE [SET[:MODE]=FILE ...] [--limit N] [--timed N] [--rounds N]
-                                         [--workdir DIR] [--only likelihood|letter] [--reuse]
+                                         [--config DEPLOY] [--workdir DIR] [--only likelihood|letter] [--reuse]
+                                         [--out FOLDER]
 
 Every set is asked in both modes, or in the one that is named.
 FILE is JSON Lines with `id`, `question`, `choices` and `answer` (index or label). Both sides run vLLM as installed
-here, on the same weights, with the engine arguments of configs/deploy/laptop.yaml, and see the same prompts (checked,
+here, on the same weights, with the engine arguments of the deploy file, and see the same prompts (checked,
 text by text). lm_eval lives in a virtual environment of its own in the workdir, which borrows this one's packages;
 mcqueue is asked by its commands, through an embedded server and `python -m workers up`.
 
@@ -48,18 +49,19 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.command import positive, run
 from benchmarks.lm_eval import ACCURACIES, LM_EVAL, TASKS, Case, Side, ask_peer, make_peer, read_peer, write_task
-from benchmarks.record import print_table, write
+from benchmarks.record import add_out, bars, print_table, write
 from benchmarks.served import DEPLOY, producer, served
+from contract.errors import InputError
 from contract.prompts import prompts_of
 from contract.question import Question
 from contract.settings import load_settings
 from contract.spec import RunSpec
 from contract.verdict import Verdict
-from workers.engines.packaged import prepare
+from workers.engines.packaged import resolve
 from workers.engines.vllm import prepare_environment
 
-MODEL = "smollm2-135m-instruct"
 COUNTED = {
     "difference": "absolute difference of a choice's log-likelihood in nats, summed over its tokens",
     "control": "lm_eval in float32 against mcqueue in bfloat16: a difference that must show",
@@ -76,12 +78,15 @@ class Bench:
     """Where everything lies and how much is asked."""
 
     workdir: Path
+    #: A folder, as lm_eval's side reads its tokenizer.json.
     model: Path
+    deploy: Path
     limit: int | None
     timed: int
     rounds: int
     reuse: bool
     cases: list[Case]
+    out: Path
 
 
 def main() -> int:
@@ -106,14 +111,16 @@ def parse() -> Bench:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sets", nargs="+", metavar="SET[:MODE]=FILE")
-    parser.add_argument("--limit", type=int, help="first N questions of each set")
-    parser.add_argument("--timed", type=int, default=50, help="first N of them in the timed runs")
-    parser.add_argument("--rounds", type=int, default=2, help="timed rounds; 0: none")
+    parser.add_argument("--limit", type=positive, help="first N questions of each set")
+    parser.add_argument("--timed", type=positive, default=50, help="first N of them in the timed runs (50)")
+    parser.add_argument("--rounds", type=int, default=2, help="timed rounds; 0: none (2)")
     parser.add_argument(
         "--reuse", action="store_true", help="float32 answers as an earlier run left them in the workdir"
     )
-    parser.add_argument("--workdir", type=Path, default=Path(".mcqueue/lm-eval"))
-    parser.add_argument("--only", choices=list(TASKS))
+    parser.add_argument("--config", type=Path, default=DEPLOY, help=f"deploy file ({DEPLOY})")
+    parser.add_argument("--workdir", type=Path, default=Path(".mcqueue/lm-eval"), help="(.mcqueue/lm-eval)")
+    parser.add_argument("--only", choices=list(TASKS), help="this mode alone")
+    add_out(parser)
     options = parser.parse_args()
     cases = []
     for name, _, file in (each.partition("=") for each in options.sets):
@@ -126,7 +133,25 @@ def parse() -> Bench:
     if not cases:
         parser.error("nothing to ask: no such mode")
     workdir = options.workdir.resolve()
-    return Bench(workdir, prepare(MODEL), options.limit, options.timed, options.rounds, options.reuse, cases)
+    model = Path(resolve(load_settings(options.config).hf_model_id))
+    if not (model / "tokenizer.json").is_file():
+        raise InputError(f"{options.config}: {model} is no folder with a tokenizer.json.", hint="Download the model.")
+    return Bench(
+        workdir=workdir,
+        model=model,
+        deploy=options.config,
+        limit=options.limit,
+        timed=options.timed,
+        rounds=options.rounds,
+        reuse=options.reuse,
+        cases=cases,
+        out=options.out,
+    )
+
+
+def engine_of(bench: Bench, dtype: str) -> dict[str, Any]:
+    """Both sides' engine arguments."""
+    return load_settings(bench.deploy).vllm_args | {"dtype": dtype}
 
 
 def read_questions(file: Path, limit: int | None) -> list[dict[str, Any]]:
@@ -185,8 +210,8 @@ def compare_exactly(
         emptied(folder)
         for case in bench.cases:
             write_task(case, questions[case.set], folder)
-        ask_peer(python, bench.model, bench.cases, "float32", folder)
-        with served(folder, "vllm_args.dtype=float32") as environment:
+        ask_peer(python, bench.model, engine_of(bench, "float32"), bench.cases, folder)
+        with served(folder, "vllm_args.dtype=float32", deploy=bench.deploy) as environment:
             for case in bench.cases:
                 ask_mcqueue(case, bench.limit, environment, folder)
     theirs = {case.task: read_peer(bench.model, case, folder) for case in bench.cases}
@@ -212,8 +237,8 @@ def time_round(bench: Bench, python: Path, number: int) -> dict[str, Both]:
     sides: dict[str, Both] = {}
     for case in bench.cases:
         write_task(case, read_questions(case.file, limit), folder)
-        theirs = ask_peer(python, bench.model, [case], "bfloat16", folder)[case.task]
-        with served(folder, "vllm_args.dtype=bfloat16") as environment:
+        theirs = ask_peer(python, bench.model, engine_of(bench, "bfloat16"), [case], folder)[case.task]
+        with served(folder, "vllm_args.dtype=bfloat16", deploy=bench.deploy) as environment:
             sides[case.task] = theirs, ask_mcqueue(case, limit, environment, folder)
     return sides
 
@@ -341,17 +366,26 @@ def record(bench: Bench, found: Sequence[Compared], speed: Sequence[Mapping[str,
     names = " ".join(f"{case.set}:{case.mode}=FILE" for case in bench.cases)
     limit = f" --limit {bench.limit}" if bench.limit else ""
     options = f"{limit} --timed {bench.timed} --rounds {bench.rounds}{' --reuse' if bench.reuse else ''}"
-    return write(
+    path = write(
         "peers",
         f"python -m benchmarks.peers {names}{options}",
         [row for row, _ in found],
-        model=MODEL,
+        model=load_settings(bench.deploy).hf_model_id,
         lm_eval=LM_EVAL.partition("==")[2],
-        engine=load_settings(DEPLOY).vllm_args | {"dtype": "as the rows say"},
+        engine=engine_of(bench, "as the rows say"),
         counted=COUNTED,
         disagreements=[each for _, several in found for each in several],
         speed=list(speed),
+        folder=bench.out,
     )
+    if speed:
+        bars(
+            path,
+            "Times as fast as lm_eval",
+            "ratio",
+            {f"{each['set']}, {each['mode']}": each["times as fast"] for each in speed},
+        )
+    return path
 
 
 def without(row: Mapping[str, Any], *parts: str) -> dict[str, Any]:
@@ -360,4 +394,4 @@ def without(row: Mapping[str, Any], *parts: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -82,6 +82,8 @@ def plot(
         axes.plot(*zip(*points, strict=True), marker="o", label=name)
     if log_x:
         axes.set_xscale("log", base=2)
+        measured = sorted({point[0] for points in lines.values() for point in points})
+        axes.set_xticks(measured, [f"{each:g}" for each in measured])
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
     axes.legend()

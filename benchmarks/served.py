@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from contract.settings import PREFIX
+from contract.settings import CONFIG_VARIABLE, PREFIX
 from demo.run import end
 from demo.valkey import serve
 
@@ -24,12 +24,12 @@ BOOT_WITHIN_S = 600.0
 
 
 @contextmanager
-def served(logs: Path, *overrides: str) -> Iterator[Mapping[str, str]]:
+def served(logs: Path, *overrides: str, deploy: Path = DEPLOY) -> Iterator[Mapping[str, str]]:
     """A server and a worker that is ready, with `overrides` as of `--set`; yields the environment of a producer."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
     with tempfile.TemporaryDirectory() as data, serve(Path(data)) as url:
-        environment = {**clean, f"{PREFIX}REDIS_URL": url}
-        command = [sys.executable, "-m", "workers", "up", "--config", str(DEPLOY), "--logs", str(logs)]
+        environment = {**clean, f"{PREFIX}REDIS_URL": url, CONFIG_VARIABLE: str(deploy.resolve())}
+        command = [sys.executable, "-m", "workers", "up", "--config", str(deploy), "--logs", str(logs)]
         command += [word for each in overrides for word in ("--set", each)]
         log = logs / "up.log"
         with log.open("wb") as output:
@@ -52,6 +52,6 @@ def _await_ready(worker: subprocess.Popen[bytes], log: Path) -> None:
 
 def producer(environment: Mapping[str, str], command: str, *arguments: str) -> dict[str, Any]:
     """What a command of the producer prints."""
-    whole = [sys.executable, "-m", "producer", "--deploy", str(DEPLOY), command, *arguments]
+    whole = [sys.executable, "-m", "producer", command, *arguments]
     done = subprocess.run(whole, env=environment, stdout=subprocess.PIPE, check=True)
     return dict(json.loads(done.stdout))
