@@ -93,7 +93,9 @@ def values_of(run: Run) -> RowOf:
                 "metadata": metadata,
             }
             return tuple(map(known.get, COLUMNS))
-        outcome, choice, passages, error = verdict.outcome, verdict.choice, verdict.passages, verdict.error
+        labels, outcome, choice = question.labels, verdict.outcome, verdict.choice
+        confidence, margin, settled_at = verdict.confidence, verdict.margin, verdict.settled_at
+        passages, error = verdict.passages, verdict.error
         return (
             run_id,
             question.id,
@@ -102,9 +104,9 @@ def values_of(run: Run) -> RowOf:
             outcome is Outcome.CORRECT if answer is not None and outcome in _HEARD else None,
             right,
             choice,
-            question.choice_text(choice) if choice in question.labels else None,
-            _rounded(verdict.confidence),
-            _rounded(verdict.margin),
+            question.choices[labels.index(choice)] if choice in labels else None,
+            None if confidence is None else round(confidence, 6),
+            None if margin is None else round(margin, 6),
             {label: round(score, 6) for label, score in verdict.choice_scores.items()} or None,
             verdict.raw_text,
             verdict.rule,
@@ -124,7 +126,7 @@ def values_of(run: Run) -> RowOf:
             verdict.worker,
             round(verdict.queued_ms, 3),
             round(verdict.latency_ms, 3),
-            _milliseconds(verdict.settled_at) if verdict.settled_at else None,
+            _milliseconds(settled_at) if settled_at else None,
             metadata,
         )
 
@@ -136,8 +138,11 @@ def cells_of(run: Run) -> RowOf:
     values = values_of(run)
 
     def cells(question: Question, verdict: Verdict | None) -> Row:
-        row = zip(_TO_TEXT, values(question, verdict), strict=True)
-        return [value if to_text is None or value is None else to_text(value) for to_text, value in row]
+        row = list(values(question, verdict))
+        for at, to_text in _TO_TEXT:
+            if (value := row[at]) is not None:
+                row[at] = to_text(value)
+        return row
 
     return cells
 
@@ -161,10 +166,6 @@ def _iso(milliseconds: int) -> str:
 def _to_the_second(seconds: int) -> str:
     """Neighbouring rows share the second, and formatting it is most of the work."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 6)
 
 
 def _word(fact: bool) -> str:
@@ -218,4 +219,4 @@ _WRITTEN: dict[str, Callable[[Any], str]] = {
     "truncated": _word,
     "settled_at": _iso,
 }
-_TO_TEXT = tuple(None if name in _PLAIN else _WRITTEN.get(name, for_cell) for name in COLUMNS)
+_TO_TEXT = [(at, _WRITTEN.get(name, for_cell)) for at, name in enumerate(COLUMNS) if name not in _PLAIN]
