@@ -36,7 +36,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.faults import brokers, deliveries, engines, kills, network, producers
-from benchmarks.faults.stage import Fault, Missed, Stage
+from benchmarks.faults.case import Missed
+from benchmarks.faults.stage import Fault, Stage
 from benchmarks.record import print_table, write
 
 MODULES = (kills, deliveries, brokers, engines, network, producers)

@@ -18,7 +18,9 @@ from typing import Any
 
 import psutil
 
-from benchmarks.faults.stage import Case, Stage, wait_until
+from benchmarks.faults.case import Case
+from benchmarks.faults.stage import Stage
+from benchmarks.faults.waiting import wait_until
 from benchmarks.record import print_table, write
 
 #: As a deployment would have it, but for the engine: what is measured is everything around it.

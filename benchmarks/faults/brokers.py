@@ -6,7 +6,9 @@ import random
 import time
 from collections.abc import Mapping
 
-from benchmarks.faults.stage import Case, Fault, Found, Stage, wait_until
+from benchmarks.faults.case import Case, Found
+from benchmarks.faults.stage import Fault, Stage
+from benchmarks.faults.waiting import wait_until
 from contract.errors import UnknownRun
 
 __all__ = ["FAULTS"]

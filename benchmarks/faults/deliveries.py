@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from benchmarks.faults.stage import MESSAGE_QUESTIONS, Case, Fault, Found, Stage
+from benchmarks.faults.case import Case, Found
+from benchmarks.faults.stage import MESSAGE_QUESTIONS, Fault, Stage
 from contract import keys
 from contract.priority import Priority
 from contract.queue import MESSAGE_VERSION, publish

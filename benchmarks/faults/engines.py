@@ -9,16 +9,10 @@ from itertools import pairwise
 
 import psutil
 
-from benchmarks.faults.stage import (
-    MESSAGE_QUESTIONS,
-    PATIENCE_S,
-    Case,
-    Fault,
-    Found,
-    Stage,
-    WorkerProcess,
-    wait_until,
-)
+from benchmarks.faults.case import Case, Found
+from benchmarks.faults.stage import MESSAGE_QUESTIONS, Fault, Stage
+from benchmarks.faults.waiting import PATIENCE_S, wait_until
+from benchmarks.faults.worker import WorkerProcess
 from contract import keys
 from contract.queue import publish
 from contract.verdict import Outcome

@@ -12,7 +12,10 @@ from hashlib import sha1
 from importlib import resources
 from typing import Literal
 
-from benchmarks.faults.stage import Case, Fault, Found, Missed, Stage, WorkerProcess, wait_gone, wait_until
+from benchmarks.faults.case import Case, Found, Missed
+from benchmarks.faults.stage import Fault, Stage
+from benchmarks.faults.waiting import wait_gone, wait_until
+from benchmarks.faults.worker import WorkerProcess
 
 __all__ = ["FAULTS"]
 

@@ -10,8 +10,11 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from benchmarks.faults.case import Case, Found, Missed
 from benchmarks.faults.proxy import Proxy
-from benchmarks.faults.stage import Case, Fault, Found, Missed, Stage, WorkerProcess, wait_until
+from benchmarks.faults.stage import Fault, Stage
+from benchmarks.faults.waiting import wait_until
+from benchmarks.faults.worker import WorkerProcess
 
 __all__ = ["FAULTS", "LEFT_OUT"]
 

@@ -20,19 +20,11 @@ from pathlib import Path
 
 import psutil
 
+from benchmarks.faults.case import Case, Found, Missed
 from benchmarks.faults.proxy import Proxy
-from benchmarks.faults.stage import (
-    OVERRIDES,
-    PATIENCE_S,
-    ROOT,
-    Case,
-    Fault,
-    Found,
-    Missed,
-    Stage,
-    wait_gone,
-    wait_until,
-)
+from benchmarks.faults.stage import ROOT, Fault, Stage
+from benchmarks.faults.waiting import PATIENCE_S, wait_gone, wait_until
+from benchmarks.faults.worker import OVERRIDES
 from contract.settings import OVERRIDES_VARIABLE
 
 __all__ = ["FAULTS", "LEFT_OUT"]

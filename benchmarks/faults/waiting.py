@@ -1,0 +1,37 @@
+"""Waiting for what must come, and for how long."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+
+import psutil
+
+__all__ = ["PATIENCE_S", "wait_gone", "wait_until"]
+
+#: Beyond this a question counts as lost.
+PATIENCE_S = 90.0
+
+
+def wait_gone(processes: Sequence[psutil.Process], timeout_s: float) -> None:
+    """Return when none of `processes` lives. Raises AssertionError with those that do."""
+    with contextlib.suppress(TimeoutError):
+        wait_until(lambda: not any(map(_lives, processes)), timeout_s)
+    if left := [each for each in processes if _lives(each)]:
+        raise AssertionError(f"left behind: {left}")
+
+
+def _lives(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    return False
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float) -> None:
+    """Return as soon as `condition` holds. Raises TimeoutError."""
+    until = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > until:
+            raise TimeoutError(f"waited {timeout_s:g} s")
+        time.sleep(0.02)
