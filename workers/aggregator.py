@@ -5,8 +5,9 @@ this one differs where that loses questions: the deadline is the age of the olde
 reconnect, size is counted in questions, consumption stops at what the running batches and one more can use, and every
 message is settled on its own, acknowledged only once its verdicts stand in the ledger.
 
-Threads: the event loop's thread owns all state here. A pool thread runs `run_batch` and then acknowledges, which
-Celery hands to the event loop in one hop; a second hop would come too late for the last batch of a warm shutdown.
+Threads: the event loop's thread owns all state here. A pool thread runs `run_batch`; its messages are settled in the
+event loop, one hop away for all of them together. Celery's own acknowledgement would be a second hop, which comes too
+late for the last batch of a warm shutdown, and it would wake the event loop for each message.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class Aggregator(Task):  # type: ignore[misc]  # celery ships no types
 
 
 class _Gatherer:
-    """Between Celery's consumer and its thread pool. Everything but `_work` and `_settle` runs in the event loop."""
+    """Between Celery's consumer and its thread pool. Everything but `_work` and `_worked` runs in the event loop."""
 
     def __init__(self, task: Aggregator, pool: Any) -> None:
         settings = task.settings
@@ -136,9 +137,9 @@ class _Gatherer:
         self._timer = None  # Celery cleared the old event loop's timers
         self._pump()
 
-    def on_message(self, message: Any, _body: Any, ack: Any, reject: Any, _callbacks: Any, **_: Any) -> None:
+    def on_message(self, message: Any, *_: Any, **__: Any) -> None:
         """Celery's message handler: hold the message until its batch leaves."""
-        request = self._request(message, ack, reject)
+        request = self._request(message)
         if request.revoked():
             return
         known = self._held.get(request.id)
@@ -154,13 +155,13 @@ class _Gatherer:
         self._gathering.add(held, len(held.question_ids), time.monotonic(), held.priority)
         self._pump()
 
-    def _request(self, message: Any, ack: Any, reject: Any) -> Request:
+    def _request(self, message: Any) -> Request:
         """Celery's view of the message. What Celery cannot read, it has rejected once InvalidTaskError is raised."""
         try:
             return self._request_class(
                 message,
-                on_ack=ack,
-                on_reject=reject,
+                on_ack=message.ack_log_error,
+                on_reject=message.reject_log_error,
                 app=self._app,
                 hostname=self._consumer.hostname,
                 eventer=None,
@@ -193,7 +194,7 @@ class _Gatherer:
         batch = Batch(self._batches, gathered.items, gathered.questions, gathered.flush, gathered.waited_s)
         for held in batch.held:
             state.task_accepted(held.request)
-        self._pool.apply_async(self._work, (batch,), callback=self._settle)
+        self._pool.apply_async(self._work, (batch,), callback=self._worked)
 
     def _work(self, batch: Batch) -> Batch:
         try:
@@ -205,23 +206,18 @@ class _Gatherer:
             time.sleep(pause_s(self._failures_in_a_row))  # its messages come again at once
         return batch
 
-    def _settle(self, batch: Batch) -> None:
-        """Still in the pool thread: each acknowledgement is one hop to the event loop, in no particular order.
+    def _worked(self, batch: Batch) -> None:
+        self._consumer.call_soon(self._finish, batch)
 
-        The message leaves our books first: requeued, it may come again before the event loop gets to `_finish`.
-        """
+    def _finish(self, batch: Batch) -> None:
+        self._gathering.done(batch.questions)
         for held in batch.held:
             self._held.pop(held.request.id, None)
+            state.task_ready(held.request)
             if held.settlement is Settlement.ACKNOWLEDGE:
                 held.request.acknowledge()
             else:
                 held.request.reject(requeue=True)
-        self._consumer.call_soon(self._finish, batch)
-
-    def _finish(self, batch: Batch) -> None:
-        for held in batch.held:
-            state.task_ready(held.request)
-        self._gathering.done(batch.questions)
         if batch.fatal and not stopping():
             log.critical("%s This worker ends; its messages go back to the queue.", batch.fatal)
             stop(EXIT_RETRY)

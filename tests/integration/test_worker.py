@@ -74,6 +74,20 @@ def test_every_question_gets_its_verdict_and_every_message_its_acknowledgement(
     assert {verdict.attempts for verdict in verdicts(redis_ledger, run)} == {1}
 
 
+def test_the_messages_of_a_batch_are_acknowledged_together(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    run = open_run(redis_ledger, make_questions(64))
+    send(app, redis_ledger, run, batch_size=2)
+    redis_ledger.client.config_resetstat()
+    with worker(tmp_path / "log", batch_size=32, simulated={"call_ms": 100}):
+        wait_finished(redis_ledger, run)
+        wait_nothing_left(redis_ledger)
+    batches = {verdict.batch_id for verdict in verdicts(redis_ledger, run)}
+    struck_off = redis_ledger.client.info("commandstats")["cmdstat_zrem"]["calls"]
+    assert struck_off <= len(batches) < 32
+
+
 def test_a_single_question_leaves_by_the_timeout(app: Celery, redis_ledger: RedisLedger, tmp_path: Path) -> None:
     with worker(tmp_path / "log", batch_size=64, batch_timeout=0.2):
         run = open_run(redis_ledger, make_questions(1))
