@@ -328,7 +328,7 @@ def engine_arguments(settings: Settings, model: str) -> dict[str, Any]:
 
 
 def sampling_params(prefill: Prefill) -> Any:
-    """vLLM's parameters for `prefill`."""
+    """vLLM's parameters for `prefill`: its own, so that vLLM need not make the deep copy that it makes of shared ones."""
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
@@ -343,8 +343,15 @@ def sampling_params(prefill: Prefill) -> Any:
             seed=prefill.generate.seed,
             structured_outputs=StructuredOutputsParams(json=schema) if schema else None,
             output_kind=RequestOutputKind.FINAL_ONLY,
+            skip_clone=True,
         )
-    common = {"max_tokens": 1, "temperature": 0.0, "detokenize": False, "output_kind": RequestOutputKind.FINAL_ONLY}
+    common = {
+        "max_tokens": 1,
+        "temperature": 0.0,
+        "detokenize": False,
+        "output_kind": RequestOutputKind.FINAL_ONLY,
+        "skip_clone": True,
+    }
     if prefill.next_ids:
         return SamplingParams(logprob_token_ids=list(prefill.next_ids), **common)
     return SamplingParams(prompt_logprobs=0, skip_reading_prefix_cache=not prefill.use_cache, **common)
