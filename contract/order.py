@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from contract.question import LABELS, Question
 from contract.spec import RunSpec
@@ -21,8 +21,7 @@ __all__ = ["Arrangement", "arrangements", "seed_for"]
 _NATURAL = tuple(tuple(range(count)) for count in range(len(LABELS) + 1))
 
 
-@dataclass(frozen=True, slots=True)
-class Arrangement:
+class Arrangement(NamedTuple):
     """A question with its choices in some order; `order[i]` is the original place of the choice shown at place i."""
 
     question: Question
@@ -40,21 +39,23 @@ class Arrangement:
 
 def arrangements(question: Question, spec: RunSpec) -> list[Arrangement]:
     """The orders in which `spec` wants the question asked."""
-    places = list(range(len(question.choices)))
+    natural = _NATURAL[len(question.choices)]
     if spec.circular:
-        return [_arranged(question, places[i:] + places[:i]) for i in places]
+        return [_arranged(question, natural[i:] + natural[:i]) for i in natural]
     if spec.shuffle:
+        places = list(natural)
         random.Random(seed_for(question, spec, "order")).shuffle(places)
-    return [_arranged(question, places)]
+        return [_arranged(question, tuple(places))]
+    return [Arrangement(question, natural)]
 
 
-def _arranged(question: Question, places: list[int]) -> Arrangement:
-    if places == sorted(places):
-        return Arrangement(question, tuple(places))
+def _arranged(question: Question, places: tuple[int, ...]) -> Arrangement:
+    if places == _NATURAL[len(places)]:
+        return Arrangement(question, places)
     choices = tuple(question.choices[place] for place in places)
     right = sorted(LABELS[places.index(LABELS.index(label))] for label in question.right)
     key = {"answer": right[0], "also_right": tuple(right[1:])} if right else {}
-    return Arrangement(question.model_copy(update={"choices": choices, **key}), tuple(places))
+    return Arrangement(question.model_copy(update={"choices": choices, **key}), places)
 
 
 def seed_for(question: Question, spec: RunSpec, purpose: str) -> int:

@@ -70,7 +70,7 @@ def render(prompt: Prompt, question: Question, context: str | None, **judged: st
     `context` is given by the caller, who knows whether the spec wants it shown; `judged` are the variables that only
     a judge's template has. Raises RunConfigError for a template that fails on this question.
     """
-    choices = [Choice(label, text) for label, text in zip(question.labels, question.choices, strict=True)]
+    choices = list(map(Choice, question.labels, question.choices))
     try:
         return _compiled(prompt.text).render(question=question.question, choices=choices, context=context, **judged)
     except (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as trouble:
@@ -106,8 +106,11 @@ def query_of(question: Question, query: Query) -> str:
 
 def build_prompt(question: Question, spec: RunSpec, passages: Sequence[Passage] = ()) -> str:
     """The text before the model's own. `question` has its choices in the order in which they are shown."""
-    shots = examples(question, spec.few_shot, seed_for(question, spec, "examples")) if spec.few_shot else []
-    return "".join(_solved(shot, spec) + BETWEEN for shot in shots) + _unsolved(question, spec, passages)
+    asked = _unsolved(question, spec, passages)
+    if spec.few_shot is None:
+        return asked
+    shots = examples(question, spec.few_shot, seed_for(question, spec, "examples"))
+    return "".join(_solved(shot, spec) + BETWEEN for shot in shots) + asked
 
 
 def prompts_of(question: Question, spec: RunSpec, passages: Sequence[Passage] = ()) -> list[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
 
 from contract.order import arrangements
@@ -87,7 +86,7 @@ def _without_last(item: Item, tokens: int, engine: Engine) -> Item:
         each.model_copy(update={"shown": False}) if place in left_out else each
         for place, each in enumerate(item.passages)
     )
-    return replace(item, passages=passages)
+    return item._replace(passages=passages)
 
 
 def _excess(items: Sequence[Item], engine: Engine) -> list[int]:

@@ -104,12 +104,12 @@ class WorkerMetrics:
             return
         for outcome, number in Count(each.outcome for each in verdicts).items():
             self._questions.labels(outcome.value).inc(number)
-        self._prompt_tokens.inc(sum(each.prompt_tokens for each in verdicts))
-        self._completion_tokens.inc(sum(each.completion_tokens for each in verdicts))
-        self._prefill_tokens.inc(sum(each.prefill_tokens for each in verdicts))
-        self._cached_tokens.inc(sum(each.cached_tokens for each in verdicts))
-        self._retries.inc(sum(each.attempts - 1 for each in verdicts))
-        latency_ms = max(each.latency_ms for each in verdicts)
+        self._prompt_tokens.inc(sum([each.prompt_tokens for each in verdicts]))
+        self._completion_tokens.inc(sum([each.completion_tokens for each in verdicts]))
+        self._prefill_tokens.inc(sum([each.prefill_tokens for each in verdicts]))
+        self._cached_tokens.inc(sum([each.cached_tokens for each in verdicts]))
+        self._retries.inc(sum([each.attempts for each in verdicts]) - len(verdicts))
+        latency_ms = max([each.latency_ms for each in verdicts])
         if latency_ms > 0:
             self._generate_s.labels(_bucket(len(verdicts))).observe(latency_ms / 1000)
             self._queued_s.observe(max(each.queued_ms for each in verdicts) / 1000)

@@ -8,7 +8,7 @@ import logging
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from contract import keys
@@ -47,8 +47,7 @@ Committed: TypeAlias = Callable[[Sequence[Verdict]], object]
 Endings: TypeAlias = dict[tuple[str, str], str]
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """A question of the batch with what its verdict will say about how it came here."""
 
     item: Item
@@ -139,8 +138,9 @@ class BatchWork(abc.ABC):
         for run_id, asked in _by_run(batch).items():
             begun, not_begun = self._begin_what_can_be(batch, run_id, asked)
             endings |= not_begun
+            unfit = self._unfit(begun[0].item.spec) if begun else None
             for work in begun:
-                refusal = self._refusal(work)
+                refusal = self._refusal(work, unfit)
                 if refusal is not None:
                     attempts = min(work.attempts, self._settings.max_attempts)  # a last one is not begun
                     refused.append(Settled(work.held, attempts, failed(work.item.question, refusal)))
@@ -186,13 +186,12 @@ class BatchWork(abc.ABC):
             for each in begun
         ]
 
-    def _refusal(self, work: Work) -> Failure | None:
-        """Why this worker must not take the question, if so."""
-        spec, version = work.item.spec, work.held.version
+    def _refusal(self, work: Work, unfit: Failure | None) -> Failure | None:
+        """Why this worker must not take the question, if so. `unfit` is why it must take none of that run."""
+        version = work.held.version
         if version > MESSAGE_VERSION:
             message = f"message version {version}, this worker reads up to {MESSAGE_VERSION}: update the worker"
             return Failure(type="MessageTooNew", message=message)
-        unfit = self._unfit(spec)
         if unfit is not None:
             return unfit
         if work.attempts > self._settings.max_attempts:
@@ -416,7 +415,7 @@ class BatchScorer(BatchWork):
                 if question_id not in wanting:
                     ready.append(work)
                 elif question_id in found:
-                    ready.append(replace(work, item=replace(work.item, passages=found[question_id])))
+                    ready.append(work._replace(item=work.item._replace(passages=found[question_id])))
                 else:
                     astray.append(work)
         return ready, send_on(self._send, astray, Stage.RETRIEVE, "back to retrieval")

@@ -216,7 +216,7 @@ def _tried(measure: Measure, items: Sequence[Item], wanted: Trial, number: int) 
 
 
 def _apart_from_others(items: Sequence[Item], mark: str) -> list[Item]:
-    return [replace(item, spec=marked(item.spec, mark)) for item in items]
+    return [item._replace(spec=marked(item.spec, mark)) for item in items]
 
 
 @contextmanager

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from contract.settings import Settings
 from contract.spec import ChatTemplate, Sampling
@@ -14,8 +14,7 @@ from contract.verdict import Failure
 __all__ = ["Completion", "Engine", "GenerateRequest", "Request", "ScoreRequest", "Text"]
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreRequest:
+class ScoreRequest(NamedTuple):
     """Ask how likely each of `continuations` is after `prompt`.
 
     A continuation carries its own leading space; where the chat template is used it begins the model's turn, and
@@ -56,8 +55,7 @@ class Text:
     truncated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
+class Completion(NamedTuple):
     """The answer to one request: log-probabilities, or texts, or the reason why there are none.
 
     `logprobs[i]` is the natural log of the probability of `continuations[i]` after the prompt, summed over its tokens,
@@ -67,7 +65,7 @@ class Completion:
     logprobs: tuple[float, ...] = ()
     #: Tokens of each continuation.
     token_counts: tuple[int, ...] = ()
-    texts: tuple[Text, ...] = field(default=())
+    texts: tuple[Text, ...] = ()
     #: Tokens of the prompt, once.
     prompt_tokens: int = 0
     #: Tokens that all prefills of this request hold, and how many of them came from the prefix cache.

@@ -44,15 +44,9 @@ class SimulatedEngine(Engine):
         if not self._running:
             raise EngineDead("The simulated engine is not running.")
         options = self.settings.simulated
-        for request in requests:
-            if options.kill_text and options.kill_text in request.prompt:
-                os.kill(os.getpid(), signal.SIGKILL)
-            if options.crash_text and options.crash_text in request.prompt:
-                raise EngineError("simulated fault")
-            if options.bug_text and options.bug_text in request.prompt:
-                raise ZeroDivisionError("simulated bug")
-            if options.hang_text and options.hang_text in request.prompt:
-                threading.Event().wait()
+        if options.kill_text or options.crash_text or options.bug_text or options.hang_text:
+            for request in requests:
+                self._fail_at(request.prompt)
         if options.room and len(requests) > options.room:
             raise EngineOutOfMemory(f"simulated: {len(requests)} requests, room for {options.room}")
         if took_ms := options.call_ms + options.request_ms * len(requests):
@@ -77,6 +71,17 @@ class SimulatedEngine(Engine):
         if self._core is not None:
             self._core.kill()
             self._core.wait()
+
+    def _fail_at(self, prompt: str) -> None:
+        options = self.settings.simulated
+        if options.kill_text and options.kill_text in prompt:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if options.crash_text and options.crash_text in prompt:
+            raise EngineError("simulated fault")
+        if options.bug_text and options.bug_text in prompt:
+            raise ZeroDivisionError("simulated bug")
+        if options.hang_text and options.hang_text in prompt:
+            threading.Event().wait()
 
     def _complete(self, request: Request) -> Completion:
         reject = self.settings.simulated.reject_text

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 from contract.question import Question
@@ -15,8 +16,7 @@ from workers.engines.base import Completion, Request
 __all__ = ["Further", "Item", "Reading", "ScoringMode", "compare"]
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(NamedTuple):
     """A question to be scored as its run's spec says. Items of one batch may belong to different runs."""
 
     question: Question
@@ -25,13 +25,12 @@ class Item:
     passages: tuple[Passage, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """What a mode read from the completions; the fields are Verdict's."""
 
     choice: str | None
     rule: str
-    choice_scores: dict[str, float] = field(default_factory=dict)
+    choice_scores: Mapping[str, float] = MappingProxyType({})
     confidence: float | None = None
     margin: float | None = None
     label_mass: float | None = None
@@ -65,16 +64,16 @@ def compare(scores: dict[str, float], rule: str, label_mass: float | None = None
     Confidence is the softmax share of the best score. Of equal scores the first label wins.
     Raises ValueError for a score that is no number: an engine that answers NaN has not answered.
     """
-    if any(math.isnan(score) for score in scores.values()):
+    if any(map(math.isnan, scores.values())):
         raise ValueError(f"the engine answered NaN: {scores}")
-    ranked = sorted(scores, key=lambda label: -scores[label])
-    best, second = ranked[0], ranked[1]
-    share = 1.0 / sum(math.exp(score - scores[best]) for score in scores.values())
+    best, second, *_ = sorted(scores, key=scores.__getitem__, reverse=True)  # which keeps the order of equal ones
+    highest = scores[best]
+    share = 1.0 / sum([math.exp(score - highest) for score in scores.values()])
     return Reading(
         choice=best,
         rule=rule,
         choice_scores=scores,
         confidence=share,
-        margin=scores[best] - scores[second],
+        margin=highest - scores[second],
         label_mass=label_mass,
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 from contract.question import Question
 from contract.spec import RunSpec
@@ -22,8 +23,14 @@ __all__ = ["ask", "read"]
 
 def ask(question: Question, prompt: str, spec: RunSpec) -> list[Request]:
     """One request: the labels as continuations of the prompt."""
-    continuations = tuple(spec.delimiter + label for label in question.labels)
+    continuations = _continuations(spec.delimiter, question.labels)
     return [ScoreRequest(prompt, continuations, spec.chat_template, spec.adapter)]
+
+
+@lru_cache(maxsize=1024)
+def _continuations(delimiter: str, labels: tuple[str, ...]) -> tuple[str, ...]:
+    """The same for all questions of a run with as many choices."""
+    return tuple(delimiter + label for label in labels)
 
 
 def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -> Reading:  # noqa: ARG001
@@ -31,4 +38,4 @@ def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -
     (completion,) = completions
     scores = dict(zip(question.labels, completion.logprobs, strict=True))
     rule = "next-token" if set(completion.token_counts) == {1} else "label-likelihood"
-    return compare(scores, rule=rule, label_mass=sum(math.exp(score) for score in scores.values()))
+    return compare(scores, rule=rule, label_mass=sum(map(math.exp, completion.logprobs)))
