@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from contract.ledger.run import Counts, Run, RunState
 from contract.question import Body, Question
@@ -14,8 +14,7 @@ from contract.verdict import Passage, Verdict
 __all__ = ["Begun", "Committed", "Ledger"]
 
 
-@dataclass(frozen=True, slots=True)
-class Begun:
+class Begun(NamedTuple):
     """An unsettled question handed to a worker, with the number of times it was begun.
 
     `counted` says whether this handing-out is one of them; a suspect is handed out without, to be begun alone.
@@ -26,8 +25,7 @@ class Begun:
     counted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(NamedTuple):
     """What a commit changed: verdicts that were the first for their question, and questions still unsettled."""
 
     new: int

@@ -26,6 +26,7 @@ __all__ = ["RedisLedger"]
 CHUNK = 500
 _REASONS: TypeAdapter[list[str]] = TypeAdapter(list[str])
 _PASSAGES: TypeAdapter[tuple[Passage, ...]] = TypeAdapter(tuple[Passage, ...])
+_VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
 
 
 class RedisLedger(Ledger):
@@ -158,9 +159,10 @@ class RedisLedger(Ledger):
 
     def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> Committed:
         names = keys.run_keys(run_id)
-        arguments: list[str] = [run_id]
+        arguments: list[str | bytes] = [run_id]
         for verdict in verdicts:
-            arguments += (verdict.question_id, verdict.model_dump_json(exclude_defaults=True), verdict.outcome.value)
+            body = _VERDICT.dump_json(verdict, exclude_defaults=True)  # bytes: `model_dump_json` makes text of them
+            arguments += (verdict.question_id, body, verdict.outcome.value)
         books = [
             names.meta,
             names.verdicts,

@@ -328,7 +328,7 @@ def engine_arguments(settings: Settings, model: str) -> dict[str, Any]:
 
 
 def sampling_params(prefill: Prefill) -> Any:
-    """vLLM's parameters for `prefill`: its own, so that vLLM need not make the deep copy that it makes of shared ones."""
+    """vLLM's parameters for `prefill`: nobody else's, so vLLM need not make a deep copy as it does of shared ones."""
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
