@@ -91,7 +91,7 @@ def context_source(question: Question, spec: RunSpec, passages: Sequence[Passage
     """Where the context of the question's prompt comes from. Its own goes before what was retrieved."""
     if spec.use_context_field and question.context:
         return ContextSource.QUESTION
-    return ContextSource.RETRIEVED if any(each.shown for each in passages) else ContextSource.NONE
+    return ContextSource.RETRIEVED if passages and any(each.shown for each in passages) else ContextSource.NONE
 
 
 def wants_passages(question: Question, spec: RunSpec) -> bool:

@@ -166,11 +166,11 @@ def _generate(engine: Engine, requests: list[Request]) -> list[Completion]:
 
 
 def _verdict(item: Item, interviews: Sequence[_Interview], latency_ms: float) -> Verdict:
-    failure = next((each.failure for each in interviews if each.failure), None)
+    failures = [each.failure for each in interviews if each.failure]
     heard = [completion for each in interviews for completion in each.heard]
     found: dict[str, Any]
-    if failure is not None:
-        found = {"outcome": Outcome.FAILED, "error": failure}
+    if failures:
+        found = {"outcome": Outcome.FAILED, "error": failures[0]}
     else:
         found = _combined(item.question, [_in_original_labels(each) for each in interviews])
     return Verdict(

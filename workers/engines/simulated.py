@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from contract.errors import EngineDead, EngineError, EngineOutOfMemory
@@ -23,6 +24,8 @@ from workers.parent import follower
 
 __all__ = ["CORE", "SimulatedEngine"]
 
+#: 2^64 over the golden ratio.
+MIXER = 0x9E3779B97F4A7C15
 #: What a core runs; its command line is also how to find one.
 CORE = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); simulated_core = True\nwhile True: signal.pause()"
 
@@ -92,7 +95,7 @@ class SimulatedEngine(Engine):
             return Completion(texts=_texts(request), prompt_tokens=words, prefill_tokens=words)
         return Completion(
             logprobs=_logprobs(f"{request.adapter}{request.prompt}", request.continuations),
-            token_counts=tuple(len(each.split()) for each in request.continuations),
+            token_counts=tuple([len(each.split()) for each in request.continuations]),
             prompt_tokens=words,
             prefill_tokens=words,
         )
@@ -108,11 +111,17 @@ def _texts(request: GenerateRequest) -> tuple[Text, ...]:
 
 
 def _logprobs(prompt: str, continuations: Sequence[str]) -> tuple[float, ...]:
-    """Numbers between -10 and 0, each of which depends on nothing but the prompt and its continuation."""
-    before = hashlib.blake2b(f"{prompt}\x1f".encode(), digest_size=8)
-    found = []
-    for continuation in continuations:
-        whole = before.copy()
-        whole.update(continuation.encode())
-        found.append(-10 * int.from_bytes(whole.digest()) / 2**64)
-    return tuple(found)
+    """Numbers between -10 and 0, each of which depends on nothing but the prompt and its continuation.
+
+    The two hashes are mixed by multiplication (Fibonacci hashing): time is what this engine must not take.
+    """
+    asked = _hash(prompt)
+    return tuple([-10 * ((asked ^ _known_hash(each)) * MIXER % 2**64) / 2**64 for each in continuations])
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())
+
+
+#: Most continuations are labels, and come again with every question.
+_known_hash = lru_cache(maxsize=1024)(_hash)
