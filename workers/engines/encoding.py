@@ -16,6 +16,9 @@ from workers.engines.base import Request, ScoreRequest
 
 __all__ = ["Encoded", "PromptEncoder"]
 
+#: A prompt without a line break is one line, however long.
+MOST_KNOWN_LINES = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
@@ -34,6 +37,8 @@ class PromptEncoder:
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         self._lock = threading.Lock()
+        #: Last lines with what follows them, and their tokens: asked for a label, all questions of a run end alike.
+        self._known_lines: dict[str, list[int]] = {}
 
     @classmethod
     def of_model(cls, model: str) -> PromptEncoder:
@@ -92,15 +97,23 @@ class PromptEncoder:
         have no part in it: as a line of its own it has the very tokens that it has in the prompt, and it begins with
         the same one whatever follows. Otherwise the whole prompt is.
         """
-        scored = [each for each in texts if each.continuations]
-        ids = iter(self._ids([text for each in scored for text in each.last_lines()], special=False))
+        lines = [each.last_lines() if each.continuations else [] for each in texts]
+        known = self._lines({line for of_text in lines for line in of_text})
         tails: list[list[list[int]]] = []
-        for text, prompt in zip(texts, prompts, strict=True):
-            line, *extended = [next(ids) for _ in text.last_lines()] if text.continuations else [[]]
+        for text, of_text, prompt in zip(texts, lines, prompts, strict=True):
+            line, *extended = [known[each] for each in of_text] or [[]]
             if not _stands_alone(line, prompt, extended):
                 line, extended = prompt, self._ids(text.wholes(), special=not text.chat)
             tails.append([each[len(line) :] for each in extended])
         return tails
+
+    def _lines(self, lines: set[str]) -> dict[str, list[int]]:
+        """Tokens of each of `lines`, and of some others."""
+        if len(self._known_lines) > MOST_KNOWN_LINES:
+            self._known_lines.clear()
+        new = list(lines - self._known_lines.keys())
+        self._known_lines.update(zip(new, self._ids(new, special=False), strict=True))
+        return self._known_lines
 
     def _ids(self, texts: list[str], *, special: bool) -> list[list[int]]:
         """Token ids of `texts`."""

@@ -10,6 +10,7 @@ runs in vLLM's own core process, so that tokenising does not take turns with sch
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import logging
 import os
@@ -17,6 +18,7 @@ import queue
 import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,7 @@ from contract.settings import Settings
 from contract.verdict import Failure
 from workers.engines.adapters import adapter_arguments, adapter_folders
 from workers.engines.arguments import check_arguments, engine_environment, installed_version
-from workers.engines.base import Completion, Engine, Request
+from workers.engines.base import Completion, Engine, GenerateRequest, Request
 from workers.engines.encoding import Encoded, PromptEncoder
 from workers.engines.packaged import resolve
 from workers.engines.plan import Plan, Prefill, excess_tokens, make_plan
@@ -329,22 +331,35 @@ def engine_arguments(settings: Settings, model: str) -> dict[str, Any]:
 
 def sampling_params(prefill: Prefill) -> Any:
     """vLLM's parameters for `prefill`: nobody else's, so vLLM need not make a deep copy as it does of shared ones."""
+    if prefill.generate is not None:
+        return _writing(prefill.generate)
+    # Making them costs more than all that is told here. What copies share, vLLM only adds the model's EOS to.
+    return copy.copy(_weighing(prefill.next_ids, prefill.use_cache))
+
+
+def _writing(request: GenerateRequest) -> Any:
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
-    if prefill.generate is not None:
-        wanted, schema = prefill.generate.sampling, prefill.generate.json_schema
-        return SamplingParams(
-            n=wanted.samples,
-            max_tokens=wanted.max_tokens,
-            temperature=wanted.temperature,
-            top_p=wanted.top_p,
-            stop=list(wanted.stop),
-            seed=prefill.generate.seed,
-            structured_outputs=StructuredOutputsParams(json=schema) if schema else None,
-            output_kind=RequestOutputKind.FINAL_ONLY,
-            skip_clone=True,
-        )
+    wanted, schema = request.sampling, request.json_schema
+    return SamplingParams(
+        n=wanted.samples,
+        max_tokens=wanted.max_tokens,
+        temperature=wanted.temperature,
+        top_p=wanted.top_p,
+        stop=list(wanted.stop),
+        seed=request.seed,
+        structured_outputs=StructuredOutputsParams(json=schema) if schema else None,
+        output_kind=RequestOutputKind.FINAL_ONLY,
+        skip_clone=True,
+    )
+
+
+@lru_cache(maxsize=256)
+def _weighing(next_ids: tuple[int, ...], use_cache: bool) -> Any:
+    from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind
+
     common = {
         "max_tokens": 1,
         "temperature": 0.0,
@@ -352,9 +367,9 @@ def sampling_params(prefill: Prefill) -> Any:
         "output_kind": RequestOutputKind.FINAL_ONLY,
         "skip_clone": True,
     }
-    if prefill.next_ids:
-        return SamplingParams(logprob_token_ids=list(prefill.next_ids), **common)
-    return SamplingParams(prompt_logprobs=0, skip_reading_prefix_cache=not prefill.use_cache, **common)
+    if next_ids:
+        return SamplingParams(logprob_token_ids=list(next_ids), **common)
+    return SamplingParams(prompt_logprobs=0, skip_reading_prefix_cache=not use_cache, **common)
 
 
 def _tell_of_death(client: Any) -> None:
