@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 from contract.errors import EngineDead, EngineError
 from contract.order import Arrangement, arrangements
@@ -23,9 +23,19 @@ from workers.budget import fitted
 from workers.engines.base import Completion, Engine, Request
 from workers.scoring import MODES, Further, Item, Reading
 
-__all__ = ["Item", "Unforeseen", "failed", "no_judges", "outcome_of", "score_batch"]
+__all__ = ["Item", "Journey", "Unforeseen", "failed", "no_judges", "outcome_of", "score_batch"]
 
 log = logging.getLogger(__name__)
+
+
+class Journey(TypedDict, total=False):
+    """What a verdict says about how its question came here; the fields are Verdict's."""
+
+    attempts: int
+    batch_id: str
+    batch_size: int
+    worker: str
+    queued_ms: float
 
 
 class Unforeseen(Failure):
@@ -41,10 +51,14 @@ def no_judges(judge: Judge) -> Engine:
 
 
 def score_batch(
-    items: Sequence[Item], engine: Engine, judge_engine: Callable[[Judge], Engine] = no_judges
+    items: Sequence[Item],
+    engine: Engine,
+    judge_engine: Callable[[Judge], Engine] = no_judges,
+    journeys: Sequence[Journey] = (),
 ) -> list[Verdict]:
     """One verdict per item, in order, from one generate call. `judge_engine` finds the engine of a judge elsewhere.
 
+    Each verdict says its item's journey, where `journeys` has one for each.
     What cannot be scored becomes a verdict with outcome `failed` and the reason: a call that fails is split until the
     culprit stands alone, whose error is `Unforeseen` where no engine should raise it. Only EngineDead is raised.
     """
@@ -62,7 +76,10 @@ def score_batch(
             else:
                 _ask(asked, company)
     latency_ms = (time.monotonic() - started) * 1000
-    return [_verdict(item, of_item, latency_ms) for item, of_item in zip(items, interviews, strict=True)]
+    return [
+        _verdict(item, of_item, latency_ms, journey)
+        for item, of_item, journey in zip(items, interviews, journeys or [Journey()] * len(items), strict=True)
+    ]
 
 
 def _interviews(item: Item) -> list[_Interview]:
@@ -76,9 +93,9 @@ def _ask(engine: Engine, interviews: Sequence[_Interview]) -> None:
         interview.hear([next(completions) for _ in interview.requests])
 
 
-def failed(question: Question, failure: Failure) -> Verdict:
+def failed(question_id: str, failure: Failure, journey: Journey) -> Verdict:
     """The verdict of a question that the model was never heard on."""
-    return Verdict(question_id=question.id, outcome=Outcome.FAILED, error=failure)
+    return Verdict(question_id=question_id, outcome=Outcome.FAILED, error=failure, settled_at=time.time(), **journey)
 
 
 def outcome_of(question: Question, reading: Reading) -> Outcome:
@@ -122,8 +139,9 @@ class _Interview:
         """Take in the answers to `requests`; afterwards there are others, or none."""
         self.requests = []
         self.heard += completions
-        self.failure = next((each.error for each in completions if each.error), None)
-        if self.failure is not None or self._read is None:
+        errors = [each.error for each in completions if each.error]
+        self.failure = errors[0] if errors else None
+        if errors or self._read is None:
             return
         try:
             found = self._read(completions)
@@ -165,7 +183,7 @@ def _generate(engine: Engine, requests: list[Request]) -> list[Completion]:
         return _generate(engine, requests[:middle]) + _generate(engine, requests[middle:])
 
 
-def _verdict(item: Item, interviews: Sequence[_Interview], latency_ms: float) -> Verdict:
+def _verdict(item: Item, interviews: Sequence[_Interview], latency_ms: float, journey: Journey) -> Verdict:
     failures = [each.failure for each in interviews if each.failure]
     heard = [completion for each in interviews for completion in each.heard]
     found: dict[str, Any]
@@ -173,17 +191,21 @@ def _verdict(item: Item, interviews: Sequence[_Interview], latency_ms: float) ->
         found = {"outcome": Outcome.FAILED, "error": failures[0]}
     else:
         found = _combined(item.question, [_in_original_labels(each) for each in interviews])
-    return Verdict(
-        question_id=item.question.id,
-        latency_ms=latency_ms,
-        prompt_tokens=sum([each.prompt_tokens for each in heard]),
-        completion_tokens=sum([text.tokens for each in heard for text in each.texts]),
-        prefill_tokens=sum([each.prefill_tokens for each in heard]),
-        cached_tokens=sum([each.cached_tokens for each in heard]),
-        context_source=context_source(item.question, item.spec, item.passages),
-        passages=item.passages,
-        retrieval_hit=_hit(item),
-        **found,
+    return Verdict.model_validate(
+        {
+            "question_id": item.question.id,
+            "latency_ms": latency_ms,
+            "prompt_tokens": sum([each.prompt_tokens for each in heard]),
+            "completion_tokens": sum([text.tokens for each in heard for text in each.texts]),
+            "prefill_tokens": sum([each.prefill_tokens for each in heard]),
+            "cached_tokens": sum([each.cached_tokens for each in heard]),
+            "context_source": context_source(item.question, item.spec, item.passages),
+            "passages": item.passages,
+            "retrieval_hit": _hit(item),
+            "settled_at": time.time(),
+            **found,
+            **journey,
+        }
     )
 
 

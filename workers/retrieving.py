@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -14,9 +13,8 @@ from contract.prompts import query_of, wants_passages
 from contract.spec import Retrieval, RunSpec, Stage
 from contract.verdict import Failure, Passage
 from workers.aggregator import Batch
-from workers.pipeline import failed
 from workers.retrieval.base import Retriever
-from workers.tasks import BatchWork, Endings, Settled, Work, Workplace, send_on
+from workers.tasks import BatchWork, Endings, Work, Workplace, send_on
 
 if TYPE_CHECKING:
     from workers.retrieval.rerank import CrossEncoder
@@ -50,14 +48,13 @@ class BatchRetriever(BatchWork):
         return Failure(type="WrongIndex", message=message)
 
     def _together(self, batch: Batch, works: Sequence[Work]) -> Iterator[Endings]:
-        started_at = time.time()
         found, failures = self._look_up([work for work in works if wants_passages(work.item.question, work.item.spec)])
         failures_told = [
-            Settled(work.held, work.attempts, failed(work.item.question, failures[id(work)]))
+            self._failed(batch, work.held, work.item.question.id, work.attempts, failures[id(work)])
             for work in works
             if id(work) in failures
         ]
-        yield self._commit(batch, failures_told, started_at)
+        yield self._commit(failures_told)
         for run_id, passages in found.items():
             self._ledger.attach(run_id, passages)
         going_on = [work for work in works if id(work) not in failures]

@@ -19,13 +19,13 @@ from contract.prompts import wants_passages
 from contract.queue import MESSAGE_VERSION, QuestionBatch
 from contract.settings import Settings
 from contract.spec import Judge, RunSpec, Stage
-from contract.verdict import Failure, Outcome, Verdict
+from contract.verdict import Failure, Verdict
 from workers.aggregator import Batch, Held, Settlement
 from workers.attempts import one_line, pause_s, reason_of, too_many
 from workers.budget import in_calls
 from workers.engines.base import Engine
 from workers.events import BatchEvents
-from workers.pipeline import Item, Unforeseen, failed, no_judges, score_batch
+from workers.pipeline import Item, Journey, Unforeseen, failed, no_judges, score_batch
 
 __all__ = ["BatchScorer", "BatchWork", "Committed", "Endings", "Send", "Settled", "Work", "Workplace", "send_on"]
 
@@ -56,10 +56,9 @@ class Work(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """A verdict, with what it will say about how its question came here."""
+    """A verdict, and the message that brought its question."""
 
     held: Held
-    attempts: int
     verdict: Verdict
 
     @property
@@ -143,10 +142,10 @@ class BatchWork(abc.ABC):
                 refusal = self._refusal(work, unfit)
                 if refusal is not None:
                     attempts = min(work.attempts, self._settings.max_attempts)  # a last one is not begun
-                    refused.append(Settled(work.held, attempts, failed(work.item.question, refusal)))
+                    refused.append(self._failed(batch, work.held, work.item.question.id, attempts, refusal))
                 else:
                     (ready if work.attempts <= SUSPECT_FROM else suspects).append(work)
-        endings |= self._commit(batch, refused, time.time())
+        endings |= self._commit(refused)
         if ready:
             endings |= self._attempt(batch, ready)
         for suspect in suspects:
@@ -250,8 +249,7 @@ class BatchWork(abc.ABC):
             batch.pause_s = max(batch.pause_s, pause_s(attempts))
             return {(held.run_id, question_id): AGAIN}
         error = too_many(attempts, self._ledger.troubles(held.run_id, question_id))
-        verdict = Verdict(question_id=question_id, outcome=Outcome.FAILED, error=error)
-        return self._commit(batch, [Settled(held, attempts, verdict)], time.time())
+        return self._commit([self._failed(batch, held, question_id, attempts, error)])
 
     def _note(self, works: Sequence[Work], reason: str) -> None:
         """Keep the reason; where the ledger is away, it is one that nobody lived to tell."""
@@ -267,22 +265,23 @@ class BatchWork(abc.ABC):
         while (left_s := until - time.monotonic()) > 0 and not self._stopping():
             time.sleep(min(0.1, left_s))
 
-    def _completed(self, batch: Batch, settled: Settled, started_at: float) -> Verdict:
-        return settled.verdict.model_copy(
-            update={
-                "attempts": settled.attempts,
-                "batch_id": f"{self._worker}/{batch.number}",
-                "batch_size": batch.questions,
-                "worker": self._worker,
-                "queued_ms": max(0.0, (started_at - settled.held.published_at) * 1000),
-                "settled_at": time.time(),
-            }
-        )
+    def _journey(self, batch: Batch, held: Held, attempts: int) -> Journey:
+        """How a question came to where it is asked now."""
+        return {
+            "attempts": attempts,
+            "batch_id": f"{self._worker}/{batch.number}",
+            "batch_size": batch.questions,
+            "worker": self._worker,
+            "queued_ms": max(0.0, (time.time() - held.published_at) * 1000),
+        }
 
-    def _commit(self, batch: Batch, settled: Sequence[Settled], started_at: float) -> Endings:
+    def _failed(self, batch: Batch, held: Held, question_id: str, attempts: int, failure: Failure) -> Settled:
+        return Settled(held, failed(question_id, failure, self._journey(batch, held, attempts)))
+
+    def _commit(self, settled: Sequence[Settled]) -> Endings:
         by_run: dict[str, list[Verdict]] = defaultdict(list)
         for each in settled:
-            by_run[each.held.run_id].append(self._completed(batch, each, started_at))
+            by_run[each.held.run_id].append(each.verdict)
         for run_id, of_run in by_run.items():
             self._commit_one_run(run_id, of_run)
         self._committed([verdict for of_run in by_run.values() for verdict in of_run])
@@ -385,12 +384,13 @@ class BatchScorer(BatchWork):
 
     def _scored(self, batch: Batch, works: Sequence[Work]) -> Endings:
         """Ask `works` in one generate call and commit what came of it."""
-        started_at = time.time()
-        verdicts = score_batch([work.item for work in works], self._engine, self._judge_engine)
-        heard = [Settled(work.held, work.attempts, verdict) for work, verdict in zip(works, verdicts, strict=True)]
-        endings = self._commit(batch, [each for each in heard if not each.unforeseen], started_at)
-        for held, attempts, verdict in (each for each in heard if each.unforeseen):
-            endings |= self._troubled(batch, held, verdict.question_id, attempts, one_line(str(verdict.error)))
+        journeys = [self._journey(batch, work.held, work.attempts) for work in works]
+        verdicts = score_batch([work.item for work in works], self._engine, self._judge_engine, journeys)
+        heard = [Settled(work.held, verdict) for work, verdict in zip(works, verdicts, strict=True)]
+        endings = self._commit([each for each in heard if not each.unforeseen])
+        for held, verdict in (each for each in heard if each.unforeseen):
+            reason = one_line(str(verdict.error))
+            endings |= self._troubled(batch, held, verdict.question_id, verdict.attempts, reason)
         return endings
 
     def _calls(self, works: Sequence[Work]) -> Iterator[Sequence[Work]]:
