@@ -116,16 +116,15 @@ class PromptEncoder:
         return self._known_lines
 
     def _ids(self, texts: list[str], *, special: bool) -> list[list[int]]:
-        """Token ids of `texts`."""
+        """Token ids of `texts`.
+
+        A template that writes BOS itself, before a tokenizer that adds one, must not double it.
+        """
         if not texts:
             return []
-        found = self._tokenizer(texts, add_special_tokens=special)["input_ids"]
-        return [self._without_second_bos(ids) for ids in found]
-
-    def _without_second_bos(self, ids: list[int]) -> list[int]:
-        """A template that writes BOS itself, before a tokenizer that adds one, must not double it."""
-        bos = getattr(self._tokenizer, "bos_token_id", None)
-        return ids[1:] if bos is not None and ids[:2] == [bos, bos] else ids
+        found: list[list[int]] = self._tokenizer(texts, add_special_tokens=special)["input_ids"]
+        bos = getattr(self._tokenizer, "bos_token_id", None)  # looked up anew by its text each time
+        return found if bos is None else [ids[1:] if ids[:2] == [bos, bos] else ids for ids in found]
 
 
 @dataclass(frozen=True, slots=True)
