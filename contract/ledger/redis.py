@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, cast
 
 import redis
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from redis.commands.core import Script
 
 from contract import keys
 from contract.chunks import chunks
 from contract.connection import connect, lua, translating
-from contract.errors import RunConflict, UnknownRun, nearest
+from contract.errors import LedgerError, RunConflict, UnknownRun, nearest
 from contract.ledger.base import Begun, Committed, Ledger
 from contract.ledger.run import Counts, Run, RunState, halted
 from contract.question import Body, Question
@@ -187,8 +187,8 @@ class RedisLedger(Ledger):
                 pipeline.hmget(names.questions, ids)
                 pipeline.hmget(names.verdicts, ids)
                 bodies, verdicts = pipeline.execute()
-            for body, verdict in zip(bodies, verdicts, strict=True):
-                yield Question.model_validate_json(body), _verdict(verdict)
+            for each, body, verdict in zip(ids, bodies, verdicts, strict=True):
+                yield self._read(run_id, each, body, verdict)
 
     def result(self, run_id: str, question_id: str) -> tuple[Question, Verdict | None]:
         names = keys.run_keys(run_id)
@@ -198,7 +198,7 @@ class RedisLedger(Ledger):
             verdict = self._redis.hget(names.verdicts, question_id)
         if body is None:
             raise UnknownRun(f"Run {run_id} has no question {question_id!r}.", hint="The ids stand in its results.csv.")
-        return Question.model_validate_json(cast(str, body)), _verdict(cast("str | None", verdict))
+        return self._read(run_id, question_id, cast(str, body), cast("str | None", verdict))
 
     def halt(self, run_id: str, state: RunState) -> RunState:
         names = keys.run_keys(run_id)
@@ -264,6 +264,22 @@ class RedisLedger(Ledger):
                 self._unknown(run_id)
         return found
 
+    def _read(
+        self, run_id: str, question_id: str, body: str | None, verdict: str | None
+    ) -> tuple[Question, Verdict | None]:
+        """What the ledger holds of a question. Raises LedgerError where that is no question or no verdict."""
+        try:
+            question = Question.model_validate_json(cast(str, body))
+            return question, None if verdict is None else Verdict.model_validate_json(verdict)
+        except ValidationError as trouble:
+            first = trouble.errors()[0]
+            what = ".".join((trouble.title, *map(str, first["loc"])))
+            raise LedgerError(
+                f"Run {run_id}, question {question_id!r}: cannot read what the ledger at {self._place} holds of it "
+                f"({what}: {first['msg']}).",
+                hint="Another version of mcqueue wrote it, or it is damaged: use that version, or purge the run.",
+            ) from None
+
     def _ids(self, run_id: str, start: int = 0, stop: int | None = None) -> Iterator[list[str]]:
         self.run(run_id)
         order = keys.run_keys(run_id).order
@@ -284,7 +300,3 @@ class RedisLedger(Ledger):
 
 def _state(word: str | None) -> RunState:
     return RunState(word) if word else RunState.RUNNING
-
-
-def _verdict(body: str | None) -> Verdict | None:
-    return None if body is None else Verdict.model_validate_json(body)

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 import pytest
 import redis
 
-from contract import Counts, Ledger, Mode, Outcome, RedisLedger, Run, Settings, Verdict, load_settings
+from contract import Counts, Ledger, Mode, Outcome, RedisLedger, Run, Settings, Verdict, keys, load_settings
 from contract.errors import LedgerError, LedgerFull, RedisUnreachable, RunConflict, RunHalted, UnknownRun
 from contract.ledger import Committed, RunState
 from contract.question import Body
@@ -278,6 +278,18 @@ def test_results_come_in_the_files_order_with_nothing_where_nothing_is_settled(l
     assert list(ledger.results(run.run_id)) == [(questions[0], None), (questions[1], found), (questions[2], None)]
     assert ledger.result(run.run_id, "q0") == (questions[1], found)
     assert ledger.result(run.run_id, "q1") == (questions[2], None)
+
+
+def test_an_entry_that_cannot_be_read_is_told_with_run_question_and_field(redis_ledger: RedisLedger) -> None:
+    run = open_run(redis_ledger, make_questions(2))
+    redis_ledger.commit(run.run_id, [verdict("q0"), verdict("q1")])
+    redis_ledger.client.hset(keys.run_keys(run.run_id).verdicts, "q1", '{"question_id":"q1","outcome":"right"}')
+    read = redis_ledger.results(run.run_id)
+    assert next(read)[0].id == "q0"
+    with pytest.raises(LedgerError, match=f"Run {run.run_id}, question 'q1': .*Verdict.outcome: .* purge the run"):
+        next(read)
+    with pytest.raises(LedgerError, match=r"Verdict\.outcome"):
+        redis_ledger.result(run.run_id, "q1")
 
 
 def test_a_question_that_the_run_lacks_is_told_by_its_name(ledger: Ledger) -> None:
