@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 
 from contract.errors import RequestRejected
 from contract.order import arrangements
@@ -12,7 +14,7 @@ from workers.engines.encoding import PromptEncoder
 from workers.pipeline import Item
 from workers.scoring import MODES
 
-__all__ = ["cpu_scores", "differing"]
+__all__ = ["cpu_scores", "differing", "scores_apart"]
 
 #: Choices that are closer than this, in nats, may change places.
 NEAR_TIE_NATS = 0.01
@@ -38,6 +40,16 @@ def cpu_scores(model: str, items: Sequence[Item]) -> Iterator[list[float]]:
             start = len(encoded.prompt)
             scores.append(sum(float(logprobs[start + i - 1, token]) for i, token in enumerate(tail)))
         yield scores
+
+
+def scores_apart(model: str, items: Sequence[Item]) -> list[list[float]]:
+    """The same in a process of its own: vLLM forks its core, which may hang where torch has had threads before."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(_all_scores, model, list(items)).result()
+
+
+def _all_scores(model: str, items: list[Item]) -> list[list[float]]:
+    return list(cpu_scores(model, items))
 
 
 def differing(chosen: Sequence[str | None], truth: Sequence[Sequence[float]]) -> int:

@@ -34,7 +34,7 @@ from typing import Any
 
 from benchmarks.asking import Asking, pin, speed_settings, whole_path
 from benchmarks.command import command_line, positive, run
-from benchmarks.cpu_truth import cpu_scores, differing
+from benchmarks.cpu_truth import differing, scores_apart
 from benchmarks.record import add_out, print_table, write
 from benchmarks.stand import Stand, made_up_questions, stand, worker
 from benchmarks.whole_path import MODES_ASKED, Bench, Raw, beside_raw
@@ -81,7 +81,7 @@ class Checks:
     def add(self, check: str, found: float, wanted: float, *, most: bool = False) -> None:
         """One more; `wanted` is the least that passes, or the most."""
         passed = found <= wanted if most else found >= wanted
-        self.rows.append({"check": check, "found": found, "wanted": wanted, "passed": passed})
+        self._tell({"check": check, "found": found, "wanted": wanted, "passed": passed})
 
     @contextmanager
     def making(self, *checks: str) -> Iterator[None]:
@@ -91,15 +91,22 @@ class Checks:
         except Exception as trouble:  # noqa: BLE001 - a check that cannot be made is a finding like any other
             traceback.print_exc()
             made = {row["check"] for row in self.rows}
-            why = f"{type(trouble).__name__}: {trouble}".splitlines()
-            self.rows += [{"check": each, "passed": False, "why": why[0]} for each in checks if each not in made]
+            why = f"{type(trouble).__name__}: {trouble}".splitlines()[0]
+            for each in checks:
+                if each not in made:
+                    self._tell({"check": each, "passed": False, "why": why})
+
+    def _tell(self, row: dict[str, Any]) -> None:
+        self.rows.append(row)
+        print(", ".join(f"{name} {value}" for name, value in row.items()), file=sys.stderr)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", type=Path, default=Path("configs/deploy/gpu.yaml"), help="deploy file")
     parser.add_argument("--model", default=MODEL, help=f"what is served ({MODEL})")
-    parser.add_argument("--questions", type=positive, default=2000, help="questions of the timed runs (2000)")
+    # Whole batches of configs/deploy/gpu.yaml: a last one that is not full would wait for batch_timeout.
+    parser.add_argument("--questions", type=positive, default=2048, help="questions of the timed runs (2048)")
     parser.add_argument("--rounds", type=positive, default=3, help="rounds that count, after one that warms up (3)")
     add_out(parser)
     options = parser.parse_args()
@@ -107,17 +114,18 @@ def main() -> int:
         print("error: no NVIDIA GPU here", file=sys.stderr)
         return 1
     started, checks = time.monotonic(), Checks()
-    served = {"hf_model_id": options.model}
-    exact = {"dtype": "float32", "enforce_eager": True, **HALF_A_GPU}
-    with stand(options.config, **served, vllm_args=exact) as at:
-        check_answers(at, checks)
-    with stand(options.config, **served, vllm_args=HALF_A_GPU) as at:
-        check_speed(at, checks, options.questions, options.rounds)
-    print_table("GPU check", checks.rows)
-    more = {"deploy": str(options.config), "settings": speed_settings(at.settings)}
-    took_s = round(time.monotonic() - started)
-    print(f"{took_s} s")
-    print(write("gpu_check", command_line(), checks.rows, folder=options.out, took_s=took_s, **more))
+    more: dict[str, Any] = {"model": options.model, "deploy": str(options.config)}
+    try:
+        exact = {"dtype": "float32", "enforce_eager": True, **HALF_A_GPU}
+        with stand(options.config, hf_model_id=options.model, vllm_args=exact) as at:
+            check_answers(at, checks)
+        with stand(options.config, hf_model_id=options.model, vllm_args=HALF_A_GPU) as at:
+            more |= {"settings": speed_settings(at.settings)}
+            check_speed(at, checks, options.questions, options.rounds)
+    finally:  # whoever loses patience keeps what was found till then
+        took_s = round(time.monotonic() - started)
+        print_table(f"GPU check, {took_s} s", checks.rows)
+        print(write("gpu_check", command_line(), checks.rows, folder=options.out, took_s=took_s, **more))
     return 0 if all(row["passed"] for row in checks.rows) else 1
 
 
@@ -137,7 +145,7 @@ def check_answers(at: Stand, checks: Checks) -> None:
                 checks.add(scored, len(found) - failed, DEMO_QUESTIONS if mode != "judge" else 1)
                 if mode in COMPARED:
                     some = asking_in(mode).items(at.settings, MARK, at.folder)[:COMPARED_QUESTIONS]
-                    truth = list(cpu_scores(resolve(at.settings.hf_model_id), some))
+                    truth = scores_apart(resolve(at.settings.hf_model_id), some)
                     chosen = [each.choice for each in found[:COMPARED_QUESTIONS]]
                     checks.add(others, differing(chosen, truth), 0, most=True)
 

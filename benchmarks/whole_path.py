@@ -16,6 +16,7 @@ publishing, gathering, prompts, tokenising, inference, reading, committing |
 `letter`: one prefill per question with the labels' log-probabilities. `likelihood`: the same prefills for both, but raw
 computes each in full, as vLLM does with `prompt_logprobs`. `generate`: greedy text to its own end, at most 48 tokens.
 Every prompt begins with the number of its round, so that no side finds an earlier round's prompts in its cache.
+Ask whole batches, and several: a last batch that is not full waits for `batch_timeout`.
 
 `--overlap` compares, for `generate`, workers with batches of 16 one after another with the same batches overlapping,
 two and four in flight.
@@ -102,7 +103,7 @@ def main() -> int:
             rows.append(found)
             path = record(rows, options, at.settings)  # what took so long is kept, whatever becomes of the rest
     print_table("whole path", [{name: value for name, value in row.items() if "rounds" not in name} for row in rows])
-    print(path)
+    print(path, path.with_suffix(".png"))
     return 0
 
 
@@ -118,7 +119,10 @@ def modes(text: str) -> list[str]:
 def bench_of(at: Stand, source: Source, options: argparse.Namespace) -> Bench:
     """No more questions than the file has. Raises InputError where it cannot be asked, before anything boots."""
     asking = Asking(source, MODES_ASKED["letter"], options.limit)
-    count = len(asking.items(at.settings, "to count", at.folder))
+    count, size = len(asking.items(at.settings, "to count", at.folder)), at.settings.batch_size
+    if count % size:
+        waits = f"the last one waits for batch_timeout, {at.settings.batch_timeout:g} s"
+        print(f"note: {count} questions are no whole batches of {size}: {waits}", file=sys.stderr)
     return Bench(at, source, count, options.rounds, max(0, min(options.alone, count)))
 
 

@@ -146,13 +146,14 @@ def draw_trials(path: Path, found: Tuned) -> bool:
     except ImportError:
         return False
     names = [_setting(each) for each in found.trials]
-    figure = Figure(figsize=(9, 1 + 0.35 * len(names)), layout="constrained")
+    figure = Figure(figsize=(10, 1 + 0.35 * len(names)), layout="constrained")
     axes = figure.add_subplot(title="Questions per second by setting", xlabel="questions/s")
     colors = ["tab:orange" if each is found.best else "tab:blue" for each in found.trials]
     drawn = axes.barh(range(len(names)), [each.questions_per_s for each in found.trials], color=colors)
     axes.bar_label(drawn, fmt="%.3g")
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
+    axes.margins(x=0.15)  # room for the labels
     figure.savefig(path, dpi=120)
     return True
 
