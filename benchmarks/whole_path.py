@@ -46,8 +46,9 @@ from producer.readers import Source
 from workers.engines.base import Request
 from workers.engines.encoding import PromptEncoder
 from workers.engines.packaged import resolve
+from workers.engines.parameters import sampling_params
 from workers.engines.plan import make_plan
-from workers.engines.vllm import engine_arguments, prepare_environment, sampling_params
+from workers.engines.vllm import engine_arguments, prepare_environment
 from workers.gpus import visible_gpus
 from workers.scoring import MODES
 
