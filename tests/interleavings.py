@@ -25,10 +25,11 @@ from contract.priority import Priority
 from contract.queue import MESSAGE_VERSION
 from tests.support import SIMULATED_MODEL, make_question, open_run
 from workers.aggregator import Batch, Held, Settlement
+from workers.asking import BatchScorer
 from workers.engines.base import Completion, Request
 from workers.engines.simulated import SimulatedEngine
 from workers.gathering import Gathering
-from workers.tasks import BatchScorer, Workplace
+from workers.tasks import Workplace
 
 __all__ = ["Interleavings"]
 

@@ -11,12 +11,13 @@ from contract.errors import EXIT_RETRY, SettingsError
 from contract.index import read_manifest
 from contract.spec import Stage
 from workers.aggregator import Batch
+from workers.asking import BatchScorer
 from workers.ending import end_at_once
 from workers.engines import JudgeEngines, make_engine
 from workers.engines.guarded import Guarded
 from workers.events import BatchEvents
 from workers.retrieving import BatchRetriever
-from workers.tasks import BatchScorer, Workplace
+from workers.tasks import Workplace
 
 __all__ = ["Job", "make_job"]
 

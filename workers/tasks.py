@@ -1,4 +1,4 @@
-"""What a batch goes through in either stage, and the scoring stage: questions from the ledger, verdicts into it."""
+"""What a batch goes through in either stage: its questions begun, tried, settled; its messages settled after them."""
 
 from __future__ import annotations
 
@@ -15,19 +15,16 @@ from contract import keys
 from contract.errors import EngineDead, LedgerError, RunHalted, UnknownRun
 from contract.ledger import Ledger
 from contract.priority import Priority
-from contract.prompts import wants_passages
 from contract.queue import MESSAGE_VERSION, QuestionBatch
 from contract.settings import Settings
-from contract.spec import Judge, RunSpec, Stage
+from contract.spec import RunSpec, Stage
 from contract.verdict import Failure, Verdict
 from workers.aggregator import Batch, Held, Settlement
-from workers.attempts import one_line, pause_s, reason_of, too_many
-from workers.budget import in_calls
-from workers.engines.base import Engine
+from workers.attempts import pause_s, reason_of, too_many
 from workers.events import BatchEvents
-from workers.pipeline import Item, Journey, Unforeseen, failed, no_judges, score_batch
+from workers.pipeline import Item, Journey, Unforeseen, failed
 
-__all__ = ["BatchScorer", "BatchWork", "Committed", "Endings", "Send", "Settled", "Work", "Workplace", "send_on"]
+__all__ = ["BatchWork", "Committed", "Endings", "Send", "Settled", "Work", "Workplace", "by_run", "send_on"]
 
 log = logging.getLogger(__name__)
 
@@ -134,7 +131,7 @@ class BatchWork(abc.ABC):
         ready: list[Work] = []
         suspects: list[Work] = []
         refused: list[Settled] = []
-        for run_id, asked in _by_run(batch).items():
+        for run_id, asked in _asked_by_run(batch).items():
             begun, not_begun = self._begin_what_can_be(batch, run_id, asked)
             endings |= not_begun
             unfit = self._unfit(begun[0].item.spec) if begun else None
@@ -253,7 +250,7 @@ class BatchWork(abc.ABC):
 
     def _note(self, works: Sequence[Work], reason: str) -> None:
         """Keep the reason; where the ledger is away, it is one that nobody lived to tell."""
-        for run_id, of_run in _works_by_run(works).items():
+        for run_id, of_run in by_run(works).items():
             with contextlib.suppress(LedgerError):
                 self._ledger.note_trouble(
                     run_id, [each.item.question.id for each in of_run], f"{self._worker}: {reason}"
@@ -349,78 +346,6 @@ def _not_begun(run_id: str, question_ids: Iterable[str], halt: RunHalted) -> End
     return {(run_id, each): f"not begun: {halt.state}" for each in question_ids}
 
 
-class BatchScorer(BatchWork):
-    """The scoring stage."""
-
-    stage = Stage.SCORE
-
-    def __init__(
-        self, workplace: Workplace, engine: Engine, judge_engine: Callable[[Judge], Engine] = no_judges
-    ) -> None:
-        super().__init__(workplace)
-        self._judge_engine = judge_engine
-        self._engine = engine
-
-    def _unfit(self, spec: RunSpec) -> Failure | None:
-        if spec.model != self._settings.served_model:
-            message = f"the run asks for {spec.model}, this worker serves {self._settings.served_model}"
-            return Failure(type="WrongModel", message=message)
-        if spec.adapter and spec.adapter not in self._settings.adapters:
-            known = ", ".join(self._settings.adapters) or "none"
-            message = f"the run asks for the adapter {spec.adapter!r}, this worker has {known}: see `adapters`"
-            return Failure(type="NoAdapter", message=message)
-        if spec.vllm_version and spec.vllm_version != (here := self._engine.describe().get("vllm", "none")):
-            message = (
-                f"the run asks for vLLM {spec.vllm_version}, this worker has {here}: requeue it for another worker"
-            )
-            return Failure(type="WrongEngine", message=message)
-        return None
-
-    def _together(self, batch: Batch, works: Sequence[Work]) -> Iterator[Endings]:
-        works, astray = self._with_passages(works)
-        yield astray
-        for part in self._calls(works):
-            yield self._scored(batch, part)
-
-    def _scored(self, batch: Batch, works: Sequence[Work]) -> Endings:
-        """Ask `works` in one generate call and commit what came of it."""
-        journeys = [self._journey(batch, work.held, work.attempts) for work in works]
-        verdicts = score_batch([work.item for work in works], self._engine, self._judge_engine, journeys)
-        heard = [Settled(work.held, verdict) for work, verdict in zip(works, verdicts, strict=True)]
-        endings = self._commit([each for each in heard if not each.unforeseen])
-        for held, verdict in (each for each in heard if each.unforeseen):
-            reason = one_line(str(verdict.error))
-            endings |= self._troubled(batch, held, verdict.question_id, verdict.attempts, reason)
-        return endings
-
-    def _calls(self, works: Sequence[Work]) -> Iterator[Sequence[Work]]:
-        """`works` in the generate calls that they are asked by: a single one, unless their prompts are too long."""
-        if not works:
-            return
-        if not self._settings.batch_tokens:
-            yield works
-            return
-        for part in in_calls([work.item for work in works], self._engine, self._settings.batch_tokens):
-            yield works[part]
-
-    def _with_passages(self, works: Sequence[Work]) -> tuple[list[Work], Endings]:
-        """`works` with what was retrieved for them; a question that still wants passages goes back to get them."""
-        ready: list[Work] = []
-        astray: list[Work] = []
-        for run_id, of_run in _works_by_run(works).items():
-            wanting = [each.item.question.id for each in of_run if wants_passages(each.item.question, each.item.spec)]
-            found = self._ledger.passages(run_id, wanting)
-            for work in of_run:
-                question_id = work.item.question.id
-                if question_id not in wanting:
-                    ready.append(work)
-                elif question_id in found:
-                    ready.append(work._replace(item=work.item._replace(passages=found[question_id])))
-                else:
-                    astray.append(work)
-        return ready, send_on(self._send, astray, Stage.RETRIEVE, "back to retrieval")
-
-
 def send_on(send: Send, works: Sequence[Work], stage: Stage, ending: str) -> Endings:
     """Send the questions of `works` to `stage`, in messages as they came, and call what became of them `ending`."""
     by_queue: dict[str, dict[int, QuestionBatch]] = defaultdict(dict)
@@ -435,14 +360,15 @@ def send_on(send: Send, works: Sequence[Work], stage: Stage, ending: str) -> End
     return {(work.held.run_id, work.item.question.id): ending for work in works}
 
 
-def _works_by_run(works: Sequence[Work]) -> dict[str, list[Work]]:
+def by_run(works: Sequence[Work]) -> dict[str, list[Work]]:
+    """Run → those of `works` that belong to it."""
     runs: dict[str, list[Work]] = defaultdict(list)
     for work in works:
         runs[work.held.run_id].append(work)
     return runs
 
 
-def _by_run(batch: Batch) -> dict[str, dict[str, Held]]:
+def _asked_by_run(batch: Batch) -> dict[str, dict[str, Held]]:
     """Run → question id → the message that brought it; a question that came twice is asked once."""
     runs: dict[str, dict[str, Held]] = defaultdict(dict)
     for held in batch.held:

@@ -18,10 +18,11 @@ from contract.spec import IndexKind, Query, Retrieval, Stage
 from tests.support import SIMULATED_MODEL, make_question, make_questions, open_run
 from tests.unit.workers.batches import PUBLISHED_AT, batch_of, message
 from workers.aggregator import Batch, Held, Settlement
+from workers.asking import BatchScorer
 from workers.engines.simulated import SimulatedEngine
 from workers.retrieval.base import Retriever
 from workers.retrieving import BatchRetriever
-from workers.tasks import BatchScorer, Workplace
+from workers.tasks import Workplace
 
 SETTINGS = load_settings(None, ["engine=simulated", f"model={SIMULATED_MODEL}"])
 MANIFEST = Manifest(

@@ -15,11 +15,12 @@ from contract.verdict import Failure, Verdict
 from tests.support import SIMULATED_MODEL, make_questions, open_run
 from tests.unit.workers.batches import batch_of, message
 from workers.aggregator import Batch, Held, Settlement
+from workers.asking import BatchScorer
 from workers.engines.base import Completion, Request
 from workers.engines.simulated import SimulatedEngine
 from workers.pipeline import outcome_of
 from workers.scoring import Reading
-from workers.tasks import BatchScorer, Workplace
+from workers.tasks import Workplace
 
 SETTINGS = load_settings(None, ["engine=simulated", f"model={SIMULATED_MODEL}", "max_attempts=4"])
 
