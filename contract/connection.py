@@ -53,7 +53,7 @@ def translating(place: str) -> Iterator[None]:
             f"Redis at {place} refuses the credentials: {trouble}.", hint="Check MCQUEUE_REDIS_URL."
         ) from None
     except (redis.ConnectionError, redis.TimeoutError, OSError) as trouble:
-        hint = "Start one, or name another with --redis or MCQUEUE_REDIS_URL."
+        hint = "Start one, or name another in MCQUEUE_REDIS_URL."
         raise RedisUnreachable(f"No Redis answers at {place} ({trouble}).", hint=hint) from None
     except redis.OutOfMemoryError as trouble:
         raise LedgerFull(f"Redis at {place} is full: {trouble}.") from None
