@@ -4,7 +4,8 @@
                                     [--overlap] [--out FOLDER]
 
 All sides have the same model, engine arguments, prompts (the very token ids) and sampling, and are up at the same
-time; every round asks every side in turn, and the ratios are taken within a round. The median over the rounds counts.
+time; every round asks every side in turn, every other round backwards, and the ratios are taken within a round. The
+median over the rounds counts.
 
 | side | seconds |
 |---|---|
@@ -171,10 +172,13 @@ def overlap(bench: Bench) -> Iterator[dict[str, Any]]:
 
 
 def interleaved(sides: Mapping[str, Measure], rounds: int) -> Times:
-    """Seconds of every side in every round; a first round warms up and is not counted."""
+    """Seconds of every side in every round; a first round warms up and is not counted.
+
+    Every other round goes backwards: whoever comes right after an engine of its own process finds it warm.
+    """
     times: Times = {name: [] for name in sides}
     for number in range(rounds + 1):
-        for name, measure in sides.items():
+        for name, measure in list(sides.items())[:: -1 if number % 2 else 1]:
             seconds = measure(number)
             print(f"round {number}: {name} {seconds:.2f} s", file=sys.stderr)
             if number:
