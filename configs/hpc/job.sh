@@ -22,8 +22,10 @@ mkdir -p "$STATE/logs"
 
 # shellcheck disable=SC2329  # the trap calls it
 finish() { # the workers drain before the server goes; both within their own time
-    for process in "${watching:-}" "${alarm:-}" "${workers:-}" "${redis:-}"; do
-        if [ -n "$process" ] && kill -TERM "$process" 2>/dev/null; then wait "$process" || true; fi
+    # bash loses a signal for a child that it has forked and that is not yet the command: told until it is gone
+    while kill -TERM "${watching:-}" 2>/dev/null; do sleep 0.2; done
+    for process in "${alarm:-}" "${workers:-}" "${redis:-}"; do
+        if kill -TERM "$process" 2>/dev/null; then wait "$process" || true; fi
     done
 }
 trap finish EXIT
@@ -52,8 +54,8 @@ run=$(python -m producer --deploy "$DEPLOY" enqueue "$QUESTIONS" --config "$RUN_
 python -m producer --deploy "$DEPLOY" watch "$run" --export --out "$RESULTS" &
 watching=$!
 
-status=0
-if [ -z "${time_is_up:-}" ]; then wait -n "$watching" "$workers" || status=$?; fi
+going_on() { [ -z "${time_is_up:-}" ] && kill -0 "$watching" 2>/dev/null && kill -0 "$workers" 2>/dev/null; }
+while sleep 1 && going_on; do :; done # not `wait -n`: what ended before it is called, some versions of bash never tell
 if [ -n "${time_is_up:-}" ]; then
     echo "The time is up: draining. Submit the job again to go on with $run." >&2
     kill -TERM "$watching" "$workers" 2>/dev/null || true
@@ -65,4 +67,4 @@ if kill -0 "$watching" 2>/dev/null; then
     echo "The workers ended before the run did: see $STATE/logs." >&2
     exit 1
 fi
-exit "$status"
+wait "$watching"

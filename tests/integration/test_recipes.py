@@ -97,7 +97,11 @@ def submitted(cluster: Path, script: str, **environment: str) -> Iterator[subpro
 
 def ended(job: subprocess.Popen[bytes], cluster: Path) -> int:
     """The job's exit code, once nothing of it is left."""
-    code = job.wait(timeout=90)
+    try:
+        code = job.wait(timeout=90)
+    except subprocess.TimeoutExpired:
+        alive = [(each.pid, each.ppid(), each.cmdline()) for each in processes_of_session(job.pid)]
+        pytest.fail(f"The job goes on.\n{alive}\n{(cluster / 'job.log').read_text()}")
     wait_until(lambda: not processes_of_session(job.pid), "what the job started to end")
     assert "Traceback" not in (cluster / "job.log").read_text()
     return code
