@@ -27,7 +27,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ from benchmarks.command import command_line, positive, run
 from benchmarks.cpu_truth import differing, scores_apart
 from benchmarks.record import add_out, print_table, write
 from benchmarks.stand import Stand, made_up_questions, stand, worker
-from benchmarks.whole_path import MODES_ASKED, Bench, Raw, beside_raw
+from benchmarks.whole_path import MODES_ASKED, Bench, Raw, beside_raw, row
 from contract.verdict import Outcome, Verdict
 from producer.readers import Source
 from workers.engines.packaged import resolve
@@ -159,14 +159,14 @@ def check_speed(at: Stand, checks: Checks, count: int, rounds: int) -> None:
         raw = None
         with checks.making(*(each for several in names.values() for each in several)):
             pin(at)
-            raw = Raw(bench)
+            raw = stack.enter_context(closing(Raw(bench)))
         with checks.making("boot beside raw, s"):
             stack.enter_context(worker(at))
         for mode, (to_raw, to_alone) in names.items() if raw else ():
             with checks.making(to_raw, to_alone):
-                row = beside_raw(bench, raw, mode)
-                checks.add(to_raw, row["mcqueue to raw"], TO_RAW[mode])
-                checks.add(to_alone, row["mcqueue to one at a time"], TO_ALONE)
+                found = row(mode, count, beside_raw(bench, raw, mode), base="mcqueue")
+                checks.add(to_raw, found["mcqueue to raw"], TO_RAW[mode])
+                checks.add(to_alone, found["mcqueue to one at a time"], TO_ALONE)
         with checks.making("GPU utilisation, %"):
             checks.add("GPU utilisation, %", utilisation(at, source, WATCHED * count), UTILISATION)
 
