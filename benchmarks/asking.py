@@ -87,7 +87,7 @@ def asking_of(options: argparse.Namespace, settings: Settings) -> Asking:
 
 def speed_settings(settings: Settings) -> dict[str, Any]:
     """What of a deployment decides how fast it is."""
-    batching = {"batch_size", "batch_timeout", "batches_in_flight", "question_batch_size"}
+    batching = {"batch_size", "batch_timeout", "batches_in_flight", "max_batches_in_flight", "question_batch_size"}
     return settings.model_dump(include={"engine", "hf_model_id", "vllm_args", *batching})
 
 

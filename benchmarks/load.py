@@ -61,7 +61,8 @@ def measure(at: Stand, asking: Asking, options: argparse.Namespace) -> Iterator[
     overlapped = max(2, at.settings.batches_in_flight)
     for timeout_s in options.timeouts:
         for batches, in_flight in (("static", 1), ("overlapped", overlapped)):
-            with worker(at, batch_timeout=timeout_s, batches_in_flight=in_flight):
+            most = 1 if in_flight == 1 else at.settings.max_batches_in_flight
+            with worker(at, batch_timeout=timeout_s, batches_in_flight=in_flight, max_batches_in_flight=most):
                 for level in (1, 2, 8):  # the first calls of all are slow
                     clients(at, asking, level, 8, f"to warm up, {batches}, {timeout_s:g} s, ")
                 for kind, times in arrivals.items():

@@ -104,7 +104,7 @@ def stand(config: Path | None = None, **settings: Any) -> Iterator[Stand]:
 def worker(at: Stand, name: str = "w0", queue: str = "", **settings: Any) -> Iterator[Worker]:
     """A worker on that server and queue, ready; `settings` lie over the stand's. Ended afterwards."""
     overrides = json.loads(at.environment[OVERRIDES_VARIABLE]) | settings
-    in_flight = int(overrides.get("batches_in_flight", at.settings.batches_in_flight))
+    in_flight = int(overrides.get("max_batches_in_flight", at.settings.max_batches_in_flight))
     reader, writer = os.pipe()
     environment = {**at.environment, OVERRIDES_VARIABLE: json.dumps(overrides), "MCQUEUE_READY_FD": str(writer)}
     log = at.folder / f"{name}.log"

@@ -173,7 +173,8 @@ def overlap(bench: Bench) -> Iterator[list[dict[str, Any]]]:
     with ExitStack() as stack:
         sides: dict[str, Measure] = {}
         for number in IN_FLIGHT:
-            own: dict[str, Any] = {"batch_size": 16, "batches_in_flight": number, "model": f"in-flight-{number}"}
+            own: dict[str, Any] = {"batch_size": 16, "batches_in_flight": number, "max_batches_in_flight": number}
+            own["model"] = f"in-flight-{number}"
             stack.enter_context(worker(bench.at, f"w{number}", **own))
             served = bench.at.settings.model_copy(update=own)
             sides[f"{number} in flight"] = partial(bench.whole_path, "generate", served)

@@ -108,7 +108,7 @@ def make_celery(settings: Settings) -> Celery:
         task_default_queue=queue,
         task_default_priority=int(Priority.NORMAL),
         worker_pool="threads",  # prefork children are daemonic and cannot host vLLM; solo stops heartbeats
-        worker_concurrency=settings.batches_in_flight,
+        worker_concurrency=settings.max_batches_in_flight,
         worker_prefetch_multiplier=0,  # the aggregator's gate counts questions instead
         worker_enable_prefetch_count_reduction=False,
         worker_hijack_root_logger=False,

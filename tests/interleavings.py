@@ -70,7 +70,7 @@ class Engine(SimulatedEngine):
 class Worker:
     """A worker's memory: gone when it is killed."""
 
-    gathering: Gathering[Held] = field(default_factory=lambda: Gathering(4, 1.0, 2))
+    gathering: Gathering[Held] = field(default_factory=lambda: Gathering(4, 1.0, 2, 2))
     engine: Engine = field(default_factory=Engine)
     batches: int = 0
 

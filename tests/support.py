@@ -191,8 +191,8 @@ def processes_of_session(session_id: int) -> list[psutil.Process]:
 def worker(log: Path, name: str = "w0", queue: str = "", **settings: object) -> Iterator[subprocess.Popen[bytes]]:
     """A real Celery worker, started by hand as the README says, and ready: with the simulated engine, or on `queue`."""
     overrides = {"engine": "simulated", "model": SIMULATED_MODEL, "batch_timeout": 0.1, **settings}
-    concurrency = str(overrides.get("batches_in_flight", 2))
-    command = worker_command(f"{name}@test", int(concurrency), queue)[1:]
+    concurrency = int(str(overrides.get("max_batches_in_flight", 64)))
+    command = worker_command(f"{name}@test", concurrency, queue)[1:]
     with process(*command, environment={OVERRIDES_VARIABLE: json.dumps(overrides)}, log=log) as child:
         wait_until(
             lambda: child.poll() is not None or "ready: takes question batches" in log.read_text(),

@@ -82,6 +82,7 @@ class Aggregator(Task):  # type: ignore[misc]  # celery ships no types
     acks_late = True
     ignore_result = True
     settings: Settings
+    _gatherer: _Gatherer | None = None
 
     def run_batch(self, batch: Batch) -> None:
         """Work on `batch` and set each message's `settlement` and `summary`. Runs in a pool thread; must not raise."""
@@ -96,17 +97,24 @@ class Aggregator(Task):  # type: ignore[misc]  # celery ships no types
 
     def Strategy(self, task: Task, app: Any, consumer: Any) -> Callable[..., None]:  # noqa: N802 - Celery's name
         """Celery's seam, called at every (re)connect: what was gathered stays, timers and channel are new."""
-        gatherer: _Gatherer | None = getattr(self, "_gatherer", None)
-        if gatherer is None:
-            gatherer = self._gatherer = _Gatherer(self, consumer.pool)
+        if self._gatherer is None:
+            self._gatherer = _Gatherer(self, consumer.pool)
         else:
             self.reconnected()
-        gatherer.attach(task, app, consumer)
-        return gatherer.on_message
+        self._gatherer.attach(task, app, consumer)
+        return self._gatherer.on_message
+
+    def room_came(self) -> None:
+        """What `run_batch` works with could begin another batch beside those that run. From any thread."""
+        if self._gatherer is not None:
+            self._gatherer.room_came()
 
 
 class _Gatherer:
-    """Between Celery's consumer and its thread pool. Everything but `_work` and `_worked` runs in the event loop."""
+    """Between Celery's consumer and its thread pool.
+
+    Everything but `_work`, `_worked` and `room_came` runs in the event loop.
+    """
 
     def __init__(self, task: Aggregator, pool: Any) -> None:
         settings = task.settings
@@ -116,6 +124,7 @@ class _Gatherer:
             batch_size=settings.batch_size if settings.enable_batching else 1,
             batch_timeout_s=settings.batch_timeout if settings.enable_batching else 0.0,
             batches_in_flight=min(settings.batches_in_flight, pool.limit),
+            max_batches_in_flight=min(settings.max_batches_in_flight, pool.limit),
         )
         self._held: dict[str, Held] = {}
         self._timer: Any = None
@@ -136,6 +145,10 @@ class _Gatherer:
         qos.left_waiting = self._left_waiting
         self._timer = None  # Celery cleared the old event loop's timers
         self._pump()
+
+    def room_came(self) -> None:
+        """From any thread."""
+        self._consumer.call_soon(self._use_room)
 
     def on_message(self, message: Any, *_: Any, **__: Any) -> None:
         """Celery's message handler: hold the message until its batch leaves."""
@@ -184,6 +197,10 @@ class _Gatherer:
         due_in_s = self._gathering.due_in_s(time.monotonic())
         if self._timer is None and due_in_s is not None and not stopping():
             self._timer = self._consumer.timer.call_after(due_in_s, self._tick)
+
+    def _use_room(self) -> None:
+        self._gathering.room_came()
+        self._pump()
 
     def _tick(self) -> None:
         self._timer = None

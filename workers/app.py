@@ -106,6 +106,8 @@ class Lifecycle:
             self.log_our_way()  # Celery sets logging up only after this
             _refuse_other_pools(sender.pool_cls)
             queue = _own_queue()
+            # Only the task of this worker's queue: a second one would gather, and gate consumption, beside it.
+            task = BatchTask()
             self._worker = Worker(
                 settings,
                 app,
@@ -114,9 +116,8 @@ class Lifecycle:
                 stopping=stopping,
                 on_name_lost=lambda: stop(EXIT_RETRY),
                 on_wish=grant,
+                room_came=task.room_came,
             )
-            # Only the task of this worker's queue: a second one would gather, and gate consumption, beside it.
-            task = BatchTask()
             task.name, task.worker = task_name(queue), self._worker
             app.register_task(task)
             self._worker.boot()

@@ -4,6 +4,9 @@ Items are weighed in questions. A batch leaves when `batch_size` questions wait,
 `batch_timeout_s`, and in both cases only while fewer than `batches_in_flight` batches run. So an idle engine gets
 small batches soon, and a busy one gets full batches.
 
+A batch ends with its longest text, long after most of its questions. So an engine that says that it has room gets one
+batch more, up to `max_batches_in_flight`.
+
 Where several workers take from one queue and it gets short, they take from it batch by batch, and only what can begin
 at once: what one of them holds back, another could have begun.
 
@@ -44,15 +47,19 @@ class _Waiting(Generic[T]):
 class Gathering(Generic[T]):
     """Items that wait for their batch, and the account of batches that run. Not thread-safe: one thread owns it."""
 
-    def __init__(self, batch_size: int, batch_timeout_s: float, batches_in_flight: int) -> None:
+    def __init__(
+        self, batch_size: int, batch_timeout_s: float, batches_in_flight: int, max_batches_in_flight: int
+    ) -> None:
         self.batch_size = batch_size
         self.batch_timeout_s = batch_timeout_s
         self.batches_in_flight = batches_in_flight
+        self.max_batches_in_flight = max_batches_in_flight
         #: By priority, of which the smallest is the most urgent.
         self._waiting: defaultdict[int, deque[_Waiting[T]]] = defaultdict(deque)
         self._waiting_questions: Counter[int] = Counter()
         self._running_questions = 0
         self._running = 0
+        self._engine_has_room = False
         self._largest = 1
         self._queue_is_short = False
         self._fills_a_batch = False
@@ -66,7 +73,7 @@ class Gathering(Generic[T]):
     def take(self, now_s: float) -> Gathered[T] | None:
         """The batch that leaves now, or None. The caller runs it and reports `done`."""
         oldest_s = self._oldest_s()
-        if oldest_s is None or self._running >= self.batches_in_flight:
+        if oldest_s is None or not self._may_begin():
             return None
         full = self._waiting_questions.total() >= self.batch_size
         waited_s = now_s - oldest_s
@@ -74,6 +81,7 @@ class Gathering(Generic[T]):
             return None
         items, questions = self._pop_whole_messages()
         self._running += 1
+        self._engine_has_room = False  # it says so again, where this batch leaves any
         self._running_questions += questions
         return Gathered(items, questions, "size" if full else "timeout", waited_s)
 
@@ -82,10 +90,14 @@ class Gathering(Generic[T]):
         self._running -= 1
         self._running_questions -= questions
 
+    def room_came(self) -> None:
+        """The engine could begin one more batch, whatever runs."""
+        self._engine_has_room = True
+
     def due_in_s(self, now_s: float) -> float | None:
         """Seconds until the oldest item's time is up; None if nothing waits, or no batch could leave anyway."""
         oldest_s = self._oldest_s()
-        if oldest_s is None or self._running >= self.batches_in_flight:
+        if oldest_s is None or not self._may_begin():
             return None
         return max(0.0, oldest_s + self.batch_timeout_s - now_s)
 
@@ -101,7 +113,8 @@ class Gathering(Generic[T]):
         """
         waiting = sum(questions for of, questions in self._waiting_questions.items() if of <= priority)
         to_follow = 0 if self._queue_is_short and self._fills_a_batch else 1
-        room = (self.batches_in_flight + to_follow) * self.batch_size - waiting - self._running_questions
+        batches = max(self.batches_in_flight, self._running + self._takes_one_more()) + to_follow
+        room = batches * self.batch_size - waiting - self._running_questions
         if self._queue_is_short:
             room = min(room, self.batch_size - waiting)
         return -(-max(0, room) // self._largest)
@@ -116,6 +129,12 @@ class Gathering(Generic[T]):
         all_can_hold = (1 + other_workers) * (self.batches_in_flight + 1) * self.batch_size
         self._queue_is_short = other_workers > 0 and questions < all_can_hold
         self._fills_a_batch = questions >= self.batch_size
+
+    def _may_begin(self) -> bool:
+        return self._running < self.batches_in_flight or self._takes_one_more()
+
+    def _takes_one_more(self) -> bool:
+        return self._engine_has_room and self._running < self.max_batches_in_flight
 
     def _oldest_s(self) -> float | None:
         return min((queue[0].since_s for queue in self._waiting.values() if queue), default=None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import Any, NoReturn, Protocol
 
 from contract import keys
@@ -54,10 +55,12 @@ class Job(Protocol):
 class Scoring:
     """With the engine that the settings name."""
 
-    def __init__(self, workplace: Workplace) -> None:
+    def __init__(self, workplace: Workplace, room_came: Callable[[], object]) -> None:
         self._settings = settings = workplace.settings
         self.name = settings.served_model
-        self._engine = Guarded(make_engine(settings), on_hang=self._end_hung)
+        engine = make_engine(settings)
+        engine.room_came = room_came
+        self._engine = Guarded(engine, on_hang=self._end_hung)
         self._judges = JudgeEngines(settings)
         self._scorer = BatchScorer(workplace, self._engine, self._judges.engine_of)
 
@@ -146,12 +149,15 @@ class Searching:
         """Nothing is held that does not go with the process."""
 
 
-def make_job(workplace: Workplace, queue: str) -> Job:
-    """The job behind `queue`. Raises SettingsError for a queue that the settings do not serve."""
+def make_job(workplace: Workplace, queue: str, room_came: Callable[[], object]) -> Job:
+    """The job behind `queue`; it calls `room_came`, from any thread, when it could take another batch.
+
+    Raises SettingsError for a queue that the settings do not serve.
+    """
     if queue.startswith(f"{Stage.RETRIEVE}."):
         return Searching(workplace, queue)
     model = workplace.settings.served_model
     own = keys.score_queue(model)
     if queue != own:
         raise SettingsError(f"-Q {queue}: these settings serve {model}, whose queue is {own}.")
-    return Scoring(workplace)
+    return Scoring(workplace, room_came)

@@ -199,7 +199,7 @@ def _plan(
         gpus=gpus,
         cores=cores,
         environment=environment,
-        concurrency=settings.batches_in_flight,
+        concurrency=settings.max_batches_in_flight,
         startup_timeout_s=settings.server_startup_timeout,
         drain_timeout_s=settings.drain_timeout_s,
     )

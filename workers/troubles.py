@@ -56,7 +56,7 @@ def check_batching(settings: Settings) -> Iterator[Finding]:
         yield Finding("warning", "batching", f"{told}: batches can never be full", remedy)
     else:
         taken = f"{settings.batches_in_flight} in flight, {ahead * batch} questions taken ahead"
-        yield Finding("ok", "batching", f"{told}, {taken}")
+        yield Finding("ok", "batching", f"{told}, {taken}; more while the engine has room")
     if settings.batch_timeout > LONG_TIMEOUT_S:
         remedy = "Lower it to about a second: full batches do not wait for it, the last one of a run does."
         yield Finding("warning", "batching", f"batch_timeout {settings.batch_timeout:g} s", remedy)

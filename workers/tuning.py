@@ -9,25 +9,26 @@ from __future__ import annotations
 
 import math
 import multiprocessing
+import queue
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from contract.chunks import chunks
 from contract.errors import EngineError, InputError
 from contract.order import arrangements
 from contract.prompts import build_prompt
 from contract.settings import Settings
 from contract.spec import Prompt, RunSpec
-from contract.verdict import Outcome
+from contract.verdict import Outcome, Verdict
 from workers.engines import make_engine
 from workers.engines.base import Engine
 from workers.engines.encoding import Encoded, PromptEncoder
+from workers.gathering import Gathering
 from workers.pipeline import Item, score_batch
 from workers.scoring import MODES
 
@@ -167,23 +168,45 @@ def lengths(items: Iterable[Item], encoder: PromptEncoder) -> Lengths:
 
 def score_in_batches(engine: Engine, items: Sequence[Item], shape: Shape) -> Trial:
     """Score `items` in batches of that shape and say how fast; a question that fails is an EngineError."""
-    batches = list(chunks(items, shape.batch_size))
     seconds: list[float] = []
-
-    def run(batch: list[Item]) -> int:
-        started = time.monotonic()
-        verdicts = score_batch(batch, engine)
-        seconds.append(time.monotonic() - started)
+    started = time.monotonic()
+    tokens = 0
+    for verdicts, took_s in _overlapping(engine, items, shape):
+        seconds.append(took_s)
         for verdict in verdicts:
             if verdict.outcome is Outcome.FAILED and verdict.error and verdict.error.type != "RequestRejected":
                 raise EngineError(f"{verdict.error.type}: {verdict.error.message}")
-        return sum(each.prefill_tokens + each.completion_tokens for each in verdicts)
-
-    started = time.monotonic()
-    with ThreadPoolExecutor(shape.batches_in_flight) as pool:
-        tokens = sum(pool.map(run, batches))
+        tokens += sum(each.prefill_tokens + each.completion_tokens for each in verdicts)
     wall_s = time.monotonic() - started
     return Trial(shape, {}, len(items) / wall_s, tokens / wall_s, statistics.median(seconds))
+
+
+def _overlapping(engine: Engine, items: Sequence[Item], shape: Shape) -> Iterator[tuple[list[Verdict], float]]:
+    """The verdicts of each batch, and its seconds, as they end: begun by the rule that a worker begins them by."""
+
+    def run(batch: list[Item]) -> tuple[list[Verdict], float]:
+        started = time.monotonic()
+        return score_batch(batch, engine), time.monotonic() - started
+
+    most = engine.settings.max_batches_in_flight
+    gathering: Gathering[Item] = Gathering(shape.batch_size, 0.0, shape.batches_in_flight, most)
+    for item in items:
+        gathering.add(item, 1, now_s=0.0)
+    news: queue.SimpleQueue[Future[tuple[list[Verdict], float]] | None] = queue.SimpleQueue()
+    engine.room_came = lambda: news.put(None)
+    left = len(items)
+    with ThreadPoolExecutor(most) as pool:
+        while left:
+            while batch := gathering.take(now_s=0.0):
+                pool.submit(run, batch.items).add_done_callback(news.put)
+            ended = news.get()
+            if ended is None:
+                gathering.room_came()
+                continue
+            verdicts, took_s = ended.result()
+            gathering.done(len(verdicts))
+            left -= len(verdicts)
+            yield verdicts, took_s
 
 
 def marked(spec: RunSpec, mark: str) -> RunSpec:

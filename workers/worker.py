@@ -72,6 +72,7 @@ class Worker:
         stopping: Callable[[], bool],
         on_name_lost: Callable[[], None],
         on_wish: Callable[[Wish], None],
+        room_came: Callable[[], None],
     ) -> None:
         self.name = name
         self.state = WorkerState.BOOTING
@@ -81,7 +82,9 @@ class Worker:
         self._gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         self._metrics = WorkerMetrics(settings, name, queue, self._gpus)
         self._job = make_job(
-            Workplace(settings, self._ledger, name, partial(send, app), stopping, self._metrics.committed), queue
+            Workplace(settings, self._ledger, name, partial(send, app), stopping, self._metrics.committed),
+            queue,
+            room_came,
         )
         self._job_is: dict[str, Any] = {}
         self._load = Load()

@@ -128,7 +128,10 @@ class Settings(BaseSettings):
         default=0, ge=0, description="Prompt tokens that one call takes at most; 0: as many as the questions have."
     )
     batch_timeout: float = Field(default=0.5, ge=0, le=600, description="Seconds the oldest question waits at most.")
-    batches_in_flight: int = Field(default=2, ge=1, le=64, description="Generate calls that overlap.")
+    batches_in_flight: int = Field(default=2, ge=1, le=256, description="Generate calls that overlap.")
+    max_batches_in_flight: int = Field(
+        default=64, ge=1, le=256, description="Generate calls that overlap while the engine has room for more."
+    )
     batch_deadline_s: float = Field(
         default=1800, gt=0, description="Seconds a generate call may take; then the engine counts as dead."
     )
@@ -213,6 +216,13 @@ class Settings(BaseSettings):
     def _groups_are_not_empty(self) -> Self:
         if self.gpu_groups != "auto" and not all(self.gpu_groups):
             raise ValueError("gpu_groups: expected groups like [[0], [1, 2]], found an empty one")
+        return self
+
+    @model_validator(mode="after")
+    def _some_batches_are_not_more_than_most(self) -> Self:
+        if self.batches_in_flight > self.max_batches_in_flight:
+            found = f"{self.batches_in_flight} is more than max_batches_in_flight, {self.max_batches_in_flight}"
+            raise ValueError(f"batches_in_flight {found}: raise the latter")
         return self
 
     @model_validator(mode="after")

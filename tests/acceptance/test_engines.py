@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -76,21 +78,54 @@ class WithCore:
 
 
 @pytest.fixture
-def with_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WithCore]:
+def laptop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A server, and settings in the environment, for a worker that the test starts."""
     server = ValkeyServer(port=free_port(), data_dir=tmp_path / "valkey", persist=True, config=dict(CONFIGURATION))
     server.start()
     monkeypatch.setenv("MCQUEUE_REDIS_URL", f"redis://{server.host}:{server.port}/0")
     monkeypatch.setenv("MCQUEUE_CONFIG", str(ROOT / "configs/deploy/laptop.yaml"))
-    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
-    log = tmp_path / "log"
     try:
-        with process(*worker_command("alone@test", 2)[1:], log=log) as alone:
-            wait_until(lambda: alone.poll() is not None or "ready: takes" in log.read_text(), "it", 120)
-            cores = [each for each in processes_of_session(alone.pid) if "VLLM::EngineCore" in " ".join(each.cmdline())]
-            assert len(cores) == 1, log.read_text()
-            yield WithCore(alone, cores[0], RedisLedger.connect(load_settings()))
+        yield
     finally:
         server.stop()
+
+
+@contextmanager
+def alone(log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker started by hand, ready."""
+    with process(*worker_command("alone@test", 64)[1:], log=log) as worker:
+        wait_until(lambda: worker.poll() is not None or "ready: takes" in log.read_text(), "it", 120)
+        assert worker.poll() is None, log.read_text()
+        yield worker
+
+
+@pytest.fixture
+def with_core(laptop: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WithCore]:
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
+    with alone(tmp_path / "log") as worker:
+        cores = [each for each in processes_of_session(worker.pid) if "VLLM::EngineCore" in " ".join(each.cmdline())]
+        assert len(cores) == 1, (tmp_path / "log").read_text()
+        yield WithCore(worker, cores[0], RedisLedger.connect(load_settings()))
+
+
+def test_a_batch_of_texts_is_followed_before_its_longest_text_ends(
+    laptop: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"BATCHES_IN_FLIGHT": "1", "BATCH_SIZE": "16", "VLLM_ARGS__MAX_NUM_SEQS": "16"}.items():
+        monkeypatch.setenv(f"MCQUEUE_{name}", value)
+    asked = ("enqueue", "demo/questions.jsonl", "--config", "configs/runs/generate.yaml", "--limit", "48", "--json")
+    with alone(tmp_path / "log"):
+        run_id = json.loads(command("-m", "producer", *asked, environment={}).stdout)["run_id"]
+        ledger = RedisLedger.connect(load_settings())
+        wait_until(lambda: ledger.counts(run_id).finished, "48 texts", 120)
+    spans: dict[str, tuple[float, float]] = {}
+    for _, verdict in ledger.results(run_id):
+        assert verdict is not None
+        assert verdict.outcome is not Outcome.FAILED
+        spans[verdict.batch_id] = (verdict.settled_at - verdict.latency_ms / 1000, verdict.settled_at)
+    begun = sorted(spans.values())
+    assert len(begun) == 3
+    assert all(next_began < ended for (_, ended), (next_began, _) in pairwise(begun)), begun
 
 
 def test_the_process_of_vllms_engine_dies_with_its_worker_where_nobody_is_left_to_end_it(with_core: WithCore) -> None:

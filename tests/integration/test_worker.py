@@ -23,6 +23,7 @@ from contract.errors import EXIT_RETRY, RedisUnreachable
 from contract.fleet import Fleet
 from contract.priority import Priority
 from contract.queue import held_question_ids, make_celery, publish, queue_length
+from contract.spec import Mode, Sampling
 from demo.valkey import CONFIGURATION, free_port
 from tests.support import (
     ROOT,
@@ -36,6 +37,7 @@ from tests.support import (
     wait_until,
     worker,
 )
+from tests.unit.workers.openai_server import Script, serving
 from workers.janitor import Janitor
 from workers.launcher import worker_command
 
@@ -114,6 +116,22 @@ def test_batches_are_full_while_the_engine_is_busy_and_two_overlap(
     ]
     assert len(spans) == 8
     assert len(overlapping) >= 4
+
+
+def test_a_question_that_takes_long_keeps_no_later_batch_from_an_engine_with_room(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    questions = make_questions(40)
+    run = open_run(redis_ledger, questions, mode=Mode.GENERATE, sampling=Sampling(max_tokens=9))
+    send(app, redis_ledger, run, batch_size=4)
+    script = Script(slow_text=questions[0].question)
+    with serving(script) as url:
+        openai = {"url": url, "model": "grader", "concurrency": 8}
+        with worker(tmp_path / "log", engine="openai", openai=openai, batch_size=4, batches_in_flight=1):
+            wait_until(lambda: redis_ledger.counts(run.run_id).settled == 36, "all batches but the slow one")
+            script.released.set()
+            wait_finished(redis_ledger, run)
+    assert {each.outcome for each in verdicts(redis_ledger, run)} <= {Outcome.CORRECT, Outcome.WRONG}
 
 
 def test_no_more_is_taken_than_the_running_batches_and_one_more_can_use(
@@ -477,7 +495,7 @@ def test_a_signal_while_a_batch_is_handed_to_the_pool_ends_the_worker(
     run = open_run(redis_ledger, make_questions(40))
     with worker(tmp_path / "log", batch_size=4) as leaving:
         send(app, redis_ledger, run)
-        wait_until(lambda: "handing over to a pool of 2" in (tmp_path / "log").read_text(), "the first batch")
+        wait_until(lambda: "handing over to a pool of 64" in (tmp_path / "log").read_text(), "the first batch")
         for _ in range(2):
             leaving.send_signal(number)
             time.sleep(0.1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -79,6 +79,9 @@ class Engine(abc.ABC):
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        #: Set before `start`. Called from any thread when the engine could begin another call's requests beside those
+        #: it has; an engine that cannot tell never calls it.
+        self.room_came: Callable[[], object] = lambda: None
 
     @abc.abstractmethod
     def start(self) -> None:

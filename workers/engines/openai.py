@@ -27,6 +27,7 @@ from contract.spec import ChatTemplate
 from contract.verdict import Failure
 from workers.engines import wire
 from workers.engines.base import Completion, Engine, GenerateRequest, Request, ScoreRequest, Text
+from workers.engines.places import Places
 from workers.engines.remote import Connection, Offers, await_server, find_out
 from workers.engines.serving import LocalServer
 
@@ -79,6 +80,7 @@ class OpenAiEngine(Engine):
         self._offers = Offers(chat=True)
         self._connection: Connection | None = None
         self._pool: ThreadPoolExecutor | None = None
+        self._places = Places(self._server.concurrency, lambda: self.room_came())
 
     def start(self) -> None:
         if self._local is not None:
@@ -117,8 +119,16 @@ class OpenAiEngine(Engine):
         """`ask` of every item, as many at a time as the server may be asked."""
         if self._pool is None:
             raise EngineDead("The engine was not started.")
+
+        def ask_in_place(item: T) -> R:
+            try:
+                return ask(item)
+            finally:
+                self._places.leave()
+
+        self._places.want(len(items))
         try:
-            return list(self._pool.map(ask, items))
+            return list(self._pool.map(ask_in_place, items))
         except RuntimeError as trouble:  # the pool was shut down meanwhile
             raise EngineDead(f"The engine was closed: {trouble}") from None
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from contract.errors import EngineDead, EngineError, EngineOutOfMemory, McqueueError, RequestRejected
 from workers.engines.parameters import sampling_params
+from workers.engines.places import Places
 from workers.engines.plan import Prefill
 
 __all__ = ["Owner"]
@@ -54,10 +55,14 @@ class _Call:
 class Owner(threading.Thread):
     """The one thread that touches vLLM's engine, from boot to shutdown."""
 
-    def __init__(self, arguments: dict[str, Any], adapters: Mapping[str, Path]) -> None:
+    def __init__(
+        self, arguments: dict[str, Any], adapters: Mapping[str, Path], room_came: Callable[[], object]
+    ) -> None:
         super().__init__(name="vllm-owner", daemon=True)
         self.engine: Any = None
         self._arguments = arguments
+        self._room_came = room_came
+        self._places: Places
         self._folders = adapters
         #: Name → vLLM's LoRARequest.
         self._adapters: dict[str, Any] = {}
@@ -113,6 +118,7 @@ class Owner(threading.Thread):
             watch.daemon = True
             watch.start()
             self._load_adapters()
+            self._places = Places(self.engine.vllm_config.scheduler_config.max_num_seqs, self._room_came)
         except BaseException as trouble:
             log.debug("boot failed", exc_info=True)
             self._boot_failure = EngineError(
@@ -157,6 +163,7 @@ class Owner(threading.Thread):
             block = False
 
     def _add(self, call: _Call) -> None:
+        self._places.want(sum([each.places for each in call.prefills]))
         for slot, prefill in enumerate(call.prefills):
             name = f"{next(self._ids)}"
             self._pending[name] = (call, slot)
@@ -165,8 +172,7 @@ class Owner(threading.Thread):
                 adapter = self._adapters[prefill.adapter] if prefill.adapter else None
                 self.engine.add_request(name, prompt, sampling_params(prefill), lora_request=adapter)
             except ValueError as trouble:  # what vLLM's own validation refuses, this request alone
-                del self._pending[name]
-                call.deliver(slot, RequestRejected(_first_line(trouble)))
+                self._deliver(name, RequestRejected(_first_line(trouble)))
 
     def _step(self) -> None:
         try:
@@ -178,8 +184,12 @@ class Owner(threading.Thread):
             return
         for output in outputs:
             if output.finished:
-                call, slot = self._pending.pop(output.request_id)
-                call.deliver(slot, output)
+                self._deliver(output.request_id, output)
+
+    def _deliver(self, request_id: str, output: Any) -> None:
+        call, slot = self._pending.pop(request_id)
+        call.deliver(slot, output)
+        self._places.leave(call.prefills[slot].places)
 
     def _drop_everything(self, reason: EngineError) -> None:
         """Abort what is under way; the engine itself goes on."""
@@ -197,6 +207,7 @@ class Owner(threading.Thread):
 
     def _fail_pending(self, reason: EngineError) -> None:
         calls = {id(call): call for call, _ in self._pending.values()}
+        self._places.leave(sum([call.prefills[slot].places for call, slot in self._pending.values()]))
         self._pending.clear()
         for call in calls.values():
             call.fail(reason)

@@ -29,6 +29,11 @@ class Prefill:
     #: Whether cached blocks may stand in for computing them again.
     use_cache: bool = True
 
+    @property
+    def places(self) -> int:
+        """Sequences that it is to vLLM, each of which takes one of `max_num_seqs`."""
+        return self.generate.sampling.samples if self.generate else 1
+
     def is_trustworthy(self, output: Any) -> bool:
         """Whether the output's log-probabilities were computed, not left over from a cached block.
 

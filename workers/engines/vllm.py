@@ -41,7 +41,8 @@ class VllmEngine(Engine):
         prepare_environment(model)
         if is_cpu_build():  # and the core in this process
             keep_freed_memory()
-        owner = Owner(engine_arguments(self.settings, model), adapter_folders(self.settings.adapters))
+        arguments = engine_arguments(self.settings, model)
+        owner = Owner(arguments, adapter_folders(self.settings.adapters), lambda: self.room_came())
         self._owner = owner
         owner.start()
         owner.await_boot(self.settings.server_startup_timeout)

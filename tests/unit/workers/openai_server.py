@@ -51,6 +51,9 @@ class Script:
     most_at_once: int = 0
     at_once: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
+    #: Who asks with this text waits until `released`.
+    slow_text: str = ""
+    released: threading.Event = field(default_factory=threading.Event)
     url: str = ""
 
     def answer(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -105,6 +108,8 @@ class _Handler(BaseHTTPRequestHandler):
             script.asked.append({"path": self.path, **body})
             script.keys.append(self.headers["Authorization"])
             status, answer = script.answer(self.path, body)
+        if script.slow_text and script.slow_text in json.dumps(body):
+            script.released.wait()
         self._send(status, answer)
         with script.lock:
             script.at_once -= 1

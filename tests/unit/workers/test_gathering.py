@@ -10,7 +10,7 @@ from workers.gathering import Gathering
 
 
 def gathering(batch_size: int = 8, batch_timeout_s: float = 1.0, batches_in_flight: int = 2) -> Gathering[str]:
-    return Gathering(batch_size, batch_timeout_s, batches_in_flight)
+    return Gathering(batch_size, batch_timeout_s, batches_in_flight, max_batches_in_flight=64)
 
 
 def test_a_full_batch_leaves_at_once() -> None:
@@ -69,6 +69,35 @@ def test_while_the_engine_is_busy_small_messages_grow_into_full_batches() -> Non
     batch = waiting.take(20.0)
     assert batch is not None
     assert (batch.questions, batch.flush) == (8, "size")
+
+
+def test_an_engine_with_room_gets_one_batch_more_and_the_next_when_it_has_room_again() -> None:
+    waiting = Gathering[str](batch_size=1, batch_timeout_s=1.0, batches_in_flight=1, max_batches_in_flight=3)
+    for name in "abcde":
+        waiting.add(name, 1, now_s=0.0)
+    assert waiting.take(0.0) is not None
+    assert waiting.take(0.0) is None
+    for _ in range(2):
+        waiting.room_came()
+        waiting.room_came()  # said twice, it is still one
+        assert waiting.take(0.0) is not None
+        assert waiting.take(0.0) is None
+    waiting.room_came()
+    assert waiting.take(0.0) is None  # three run: the most there may be
+    waiting.done(1)
+    assert waiting.take(0.0) is not None
+
+
+def test_a_batch_is_taken_from_the_queue_for_an_engine_with_room() -> None:
+    waiting = Gathering[str](batch_size=8, batch_timeout_s=1.0, batches_in_flight=1, max_batches_in_flight=3)
+    for name in "ab":
+        waiting.add(name, 8, now_s=0.0)
+    waiting.take(0.0)
+    assert not waiting.has_room()
+    waiting.room_came()
+    assert waiting.room_for_items() == 1
+    waiting.take(0.0)
+    assert waiting.room_for_items() == 1  # one that follows those that run
 
 
 def test_messages_are_never_cut() -> None:
@@ -139,14 +168,15 @@ def test_there_is_room_for_urgent_messages_as_if_nothing_less_urgent_waited() ->
 
 
 @given(
-    st.lists(st.tuples(st.integers(1, 40), st.floats(0, 5), st.sampled_from((0, 6, 9))), max_size=60),
+    st.lists(st.tuples(st.integers(1, 40), st.floats(0, 5), st.sampled_from((0, 6, 9)), st.booleans()), max_size=60),
     st.integers(1, 32),
     st.integers(1, 4),
+    st.integers(0, 4),
 )
 def test_every_message_leaves_exactly_once_those_of_a_priority_in_order(
-    arrivals: list[tuple[int, float, int]], batch_size: int, in_flight: int
+    arrivals: list[tuple[int, float, int, bool]], batch_size: int, in_flight: int, more: int
 ) -> None:
-    waiting: Gathering[int] = Gathering(batch_size, 1.0, in_flight)
+    waiting: Gathering[int] = Gathering(batch_size, 1.0, in_flight, in_flight + more)
     now_s = 0.0
     left: list[int] = []
     running: list[int] = []
@@ -155,11 +185,13 @@ def test_every_message_leaves_exactly_once_those_of_a_priority_in_order(
         while (batch := waiting.take(now_s)) is not None:
             left.extend(batch.items)
             running.append(batch.questions)
-            assert len(running) <= in_flight
+            assert len(running) <= in_flight + more
             assert batch.questions <= batch_size or len(batch.items) == 1
 
-    for number, (questions, pause_s, priority) in enumerate(arrivals):
+    for number, (questions, pause_s, priority, room_came) in enumerate(arrivals):
         now_s += pause_s
+        if room_came:
+            waiting.room_came()
         waiting.add(number, questions, now_s, priority)
         take_all()
         if running:
@@ -177,7 +209,9 @@ def test_every_message_leaves_exactly_once_those_of_a_priority_in_order(
 
 
 def test_room_is_told_in_items_as_large_as_the_largest_so_far() -> None:
-    gathering: Gathering[str] = Gathering(batch_size=16, batch_timeout_s=1.0, batches_in_flight=1)
+    gathering: Gathering[str] = Gathering(
+        batch_size=16, batch_timeout_s=1.0, batches_in_flight=1, max_batches_in_flight=1
+    )
     assert gathering.room_for_items() == 32  # nothing seen yet: items of one question
     gathering.add("small", 4, now_s=0.0)
     assert gathering.room_for_items() == 7

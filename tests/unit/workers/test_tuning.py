@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from contract.settings import load_settings
 from contract.spec import IndexKind, Retrieval, Sampling
 from contract.verdict import Passage
 from tests.support import make_question, make_questions, make_spec, open_run
+from workers.engines.base import Completion, Request
 from workers.engines.encoding import PromptEncoder
 from workers.engines.simulated import SimulatedEngine
 from workers.pipeline import Item
@@ -82,6 +85,28 @@ def test_a_trial_counts_every_question_once_and_fails_with_the_engine() -> None:
 def test_trials_have_prompts_of_their_own_so_that_none_reads_anothers_from_the_cache() -> None:
     spec = make_spec()
     assert marked(spec, "Trial 1.").prompt.text == f"Trial 1.\n{spec.prompt.text}"
+
+
+def test_a_trial_overlaps_batches_for_an_engine_with_room_as_a_worker_does() -> None:
+    class Roomy(SimulatedEngine):
+        """Answers its first call only when a second one has come."""
+
+        calls = 0
+        second = threading.Event()
+
+        def generate(self, requests: Sequence[Request]) -> list[Completion]:
+            self.calls += 1
+            if self.calls == 1:
+                self.room_came()
+                assert self.second.wait(10), "nobody came"
+            self.second.set()
+            return super().generate(requests)
+
+    engine = Roomy(load_settings(None, []))
+    engine.start()
+    items = [Item(question, make_spec()) for question in make_questions(40)]
+    assert score_in_batches(engine, items, Shape(16, 1)).questions_per_s > 0
+    assert engine.calls == 3
 
 
 def test_time_that_is_over_ends_the_trials_but_for_the_first() -> None:
