@@ -112,7 +112,8 @@ def _headless(rows: Sequence[Sequence[str]]) -> tuple[str, ...]:
     """Names for columns without a header: question, choices, label. Empty where the rows are not of that kind."""
     width = len(rows[0])
     choices = width - 2
-    if not MIN_CHOICES <= choices <= MAX_CHOICES:
+    # More than a letter above a column of labels is that column's name, in words we do not know ("Lösung", "gold").
+    if not MIN_CHOICES <= choices <= MAX_CHOICES or len(rows[0][-1].strip()) > 1:
         return ()
     fitting = sum(len(row) == width and row[-1].strip() in LABELS[:choices] and bool(row[-1].strip()) for row in rows)
     return ("question", *LABELS[:choices], "answer") if fitting * 2 > len(rows) else ()

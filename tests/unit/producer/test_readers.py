@@ -119,6 +119,11 @@ def test_a_csv_row_after_a_quoted_line_break_knows_its_line(tmp_path: Path) -> N
         ("q.json", b'[\n"\xff"]', ["q.json:2:", "0xff", "offset 3", "UTF-8"]),
         ("q.csv", b"\xef\xbb\xbfquestion,\xe9", ["offset 12"]),
         ("q.csv", "first,second\nq,x\n", ["q.csv:1:", "no question and choices among the columns first, second"]),
+        (
+            "q.csv",
+            "Nr;Frage;A1;A2;A3;Lösung\n1;Rot?;x;y;z;B\n2;Blau?;x;y;z;C\n",
+            ["q.csv:1:", "no question and choices among the columns Nr, Frage, A1", "--map question=NAME"],
+        ),
         ("q.csv", "question,A,B,A\nq,x,y,z\n", ["column 'A' stands twice"]),
         ("q.csv", 'question,A,B\n"never closed,x,y\n', ["q.csv:2:", "never closed"]),
         ("q.txt", "hello", ["neither JSON", "starts with 'hello'"]),
