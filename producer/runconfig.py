@@ -56,6 +56,9 @@ class FewShotConfig(BaseModel):
     def _examples_come_from_a_file(self) -> Self:
         if self.k and not self.file:
             raise ValueError("k examples need a file to come from: set few_shot.file")
+        idle = sorted(self.model_fields_set - {"k"})
+        if idle and "k" not in self.model_fields_set:
+            raise ValueError(f"{', '.join(idle)} alone shows no example: set few_shot.k to how many")
         return self
 
     def load(self) -> FewShot | None:
@@ -120,6 +123,15 @@ class RagConfig(BaseModel):
     #: Cross-encoder that orders the `rerank_from` best anew, by id or path; empty: none does.
     reranker: str = ""
     rerank_from: int = Field(default=50, ge=1, le=1000)
+
+    @model_validator(mode="after")
+    def _says_whether_it_retrieves(self) -> Self:
+        idle = sorted(self.model_fields_set - {"enabled", "use_context_field"})
+        if idle and "enabled" not in self.model_fields_set:
+            raise ValueError(
+                f"{', '.join(idle)} alone retrieves nothing: set rag.enabled to true, or to false for closed book"
+            )
+        return self
 
     @model_validator(mode="after")
     def _retrieval_has_an_index(self) -> Self:

@@ -24,7 +24,7 @@ def test_every_shipped_run_configuration_makes_a_spec(
 ) -> None:
     monkeypatch.chdir(ROOT)  # the files they name count from there
     index = build_test_index(tmp_path / "facts", ["A fact."])
-    config = load_run_config(path, [f"rag.index={index}"])
+    config = load_run_config(path, [f"rag.index={index}"] if path.stem == "rag" else [])
 
     spec = config.to_spec("0" * 64, "served")
 
@@ -50,6 +50,8 @@ def test_set_lies_over_the_file_over_the_defaults(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("override", "wanted"),
     [
+        ("rag.index=indexes/x", "rag: index alone retrieves nothing: set rag.enabled to true, or to false"),
+        ("few_shot.file=x.jsonl", "few_shot: file alone shows no example: set few_shot.k"),
         ("mod=letter", "unknown setting 'mod'. Did you mean 'mode'?"),
         ("retrieval_top_k=3", "unknown setting 'retrieval_top_k'. In a run's configuration it is rag.retrieval_top_k"),
         (
