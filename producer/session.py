@@ -6,17 +6,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from contract.errors import InputError
 from contract.ledger import Ledger, RedisLedger, Run
 from contract.settings import Settings, load_settings
 from producer.broker import Broker, MemoryBroker, RedisBroker
 
 __all__ = ["Session"]
-
-#: The RUN argument that means the newest run.
-LAST = "last"
-#: Runs that a message lists before the rest is only counted.
-MOST_LISTED = 5
 
 
 @dataclass
@@ -51,19 +45,7 @@ class Session:
 
     def run(self, name: str) -> Run:
         """The run of that id, of that unique beginning of an id, or the newest one for `last`."""
-        runs = self.ledger.runs()
-        if name == LAST and runs:
-            return runs[0]
-        if name == LAST:
-            raise InputError("There is no run yet.", hint="Make one: python -m producer enqueue FILE")
-        meant = [run for run in runs if run.run_id == name] or [run for run in runs if run.run_id.startswith(name)]
-        if len(meant) > 1:
-            listed = ", ".join(run.run_id for run in meant[:MOST_LISTED])
-            more = f" and {len(meant) - MOST_LISTED} more" if len(meant) > MOST_LISTED else ""
-            raise InputError(
-                f"{name!r} is the beginning of {len(meant)} runs: {listed}{more}.", hint="Type more of it."
-            )
-        return meant[0] if meant else self.ledger.run(name)
+        return self.ledger.named(name)
 
     def close(self) -> None:
         """Give connections back."""

@@ -56,11 +56,13 @@ def drain(fleet: Fleet, settings: Settings, names: Sequence[str], say: Say) -> N
 
 
 def restart(fleet: Fleet, settings: Settings, names: Sequence[str], say: Say) -> None:
-    """Restart the named workers, one after the other: each is ready again before the next one drains.
+    """Restart the named workers, or all, one after the other: each is ready again before the next one drains.
 
     Only workers that a launcher looks after come back, so others are refused before anything happens.
     """
-    chosen = find_all(fleet, names)
+    chosen = find_all(fleet, names) if names else fleet.alive()
+    if not chosen:
+        raise InputError("No worker is alive.", hint="Start them: python -m workers up")
     alone = [record.name for record in chosen if not record.launched]
     if alone:
         raise InputError(

@@ -60,7 +60,10 @@ def settings_options(command: Command[P]) -> Command[P]:
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
-    """Workers: one per GPU group, each with its own engine."""
+    """Workers: one per GPU group, each with its own engine.
+
+    RUN is a run's id, the beginning of one, or `last`.
+    """
 
 
 @main.command()
@@ -114,8 +117,7 @@ def drain_workers(config: Path | None, overrides: tuple[str, ...], names: tuple[
 def restart_workers(config: Path | None, overrides: tuple[str, ...], names: tuple[str, ...]) -> None:
     """Restart workers NAME… one after the other, each once its predecessor is ready; without NAME, all there are."""
     settings = load_settings(config, overrides)
-    fleet = _fleet(settings)
-    restart(fleet, settings, names or [record.name for record in fleet.alive()], click.echo)
+    restart(_fleet(settings), settings, names, click.echo)
 
 
 @main.command()
@@ -134,14 +136,15 @@ def check(config: Path | None, overrides: tuple[str, ...], as_json: bool) -> Non
 
 @main.command()
 @settings_options
-@click.argument("run_id")
+@click.argument("name", metavar="RUN")
 @click.argument("question_id")
-def tokens(config: Path | None, overrides: tuple[str, ...], run_id: str, question_id: str) -> None:
-    """Print as JSON what the engine is given for a question of RUN_ID: text, token ids, continuations."""
+def tokens(config: Path | None, overrides: tuple[str, ...], name: str, question_id: str) -> None:
+    """Print as JSON what the engine is given for a question of RUN: text, token ids, continuations."""
     settings = load_settings(config, overrides)
     settings.refuse_several_models()
     ledger = RedisLedger.connect(settings)
-    run, (question, verdict) = ledger.run(run_id), ledger.result(run_id, question_id)
+    run = ledger.named(name)
+    question, verdict = ledger.result(run.run_id, question_id)
     passages = verdict.passages if verdict else ()
     model = resolve(settings.hf_model_id)
     prepare_environment(model)
@@ -150,26 +153,30 @@ def tokens(config: Path | None, overrides: tuple[str, ...], run_id: str, questio
 
 @main.command(name="rescore")
 @settings_options
-@click.argument("run_id")
-def rescore_run(config: Path | None, overrides: tuple[str, ...], run_id: str) -> None:
-    """Read the stored texts of RUN_ID again with today's rules, into a run of their own; no model is asked."""
-    done = rescore(RedisLedger.connect(load_settings(config, overrides)), run_id)
+@click.argument("name", metavar="RUN")
+def rescore_run(config: Path | None, overrides: tuple[str, ...], name: str) -> None:
+    """Read the stored texts of RUN again with today's rules, into a run of their own; no model is asked."""
+    ledger = RedisLedger.connect(load_settings(config, overrides))
+    run = ledger.named(name)
+    done = rescore(ledger, run.run_id)
     click.echo(f"{done.run.run_id}: {done.questions} questions read again, {done.changed} read otherwise")
-    click.echo(f"compare them: python -m producer compare {run_id} {done.run.run_id}", err=True)
+    click.echo(f"compare them: python -m producer compare {run.run_id} {done.run.run_id}", err=True)
 
 
 @main.command(name="stability")
 @settings_options
-@click.argument("run_id")
+@click.argument("name", metavar="RUN")
 @click.option("--sample", type=click.IntRange(min=1), default=20, show_default=True, help="Questions to ask again.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-def check_stability(config: Path | None, overrides: tuple[str, ...], run_id: str, sample: int, seed: int) -> None:
-    """Ask a sample of RUN_ID again, one question at a time, and report choices that come out otherwise."""
+def check_stability(config: Path | None, overrides: tuple[str, ...], name: str, sample: int, seed: int) -> None:
+    """Ask a sample of RUN again, one question at a time, and report choices that come out otherwise."""
     settings = load_settings(config, overrides)
+    ledger = RedisLedger.connect(settings)
+    run = ledger.named(name)  # before the engine boots, which takes its time
     engine = make_engine(settings)
     engine.start()
     try:
-        asked, flips = stability(RedisLedger.connect(settings), run_id, engine, sample, seed)
+        asked, flips = stability(ledger, run.run_id, engine, sample, seed)
     finally:
         engine.close()
     for flip in flips:
@@ -180,7 +187,7 @@ def check_stability(config: Path | None, overrides: tuple[str, ...], run_id: str
 
 @main.command(name="tune")
 @settings_options
-@click.argument("run_id")
+@click.argument("name", metavar="RUN")
 @click.option("--time-limit", type=click.FloatRange(min=1), default=240, show_default=True, help="Seconds to try for.")
 @click.option("--sample", type=click.IntRange(min=2), default=64, show_default=True, help="Questions per trial.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
@@ -195,15 +202,15 @@ def check_stability(config: Path | None, overrides: tuple[str, ...], run_id: str
 def tune_for_run(
     config: Path | None,
     overrides: tuple[str, ...],
-    run_id: str,
+    name: str,
     time_limit: float,
     sample: int,
     seed: int,
     out: Path,
 ) -> None:
-    """Try batch and engine settings on a sample of RUN_ID's questions; write the best into a deploy file.
+    """Try batch and engine settings on a sample of RUN's questions; write the best into a deploy file.
 
-    RUN_ID is any run in the ledger, asked or not: it says which questions, how they are asked, and of which model.
+    RUN is any run in the ledger, asked or not: it says which questions, how they are asked, and of which model.
     What was tried stands above the settings, and beside the file as JSON and as a picture.
     """
     settings = load_settings(config, overrides)
@@ -213,7 +220,7 @@ def tune_for_run(
             "engine: openai; tune tries vLLM's own settings.", hint="Name a deploy file with engine: vllm."
         )
     ledger = RedisLedger.connect(settings)
-    run = ledger.run(run_id)
+    run = ledger.named(name)
     plans, _ = plan_host([settings], visible_gpus(), _cpu_cores(), Layers())
     os.environ.update(plans[0].environment)
     found = tune_by(settings, run, ledger, Effort(time_limit, sample, seed), functools.partial(click.echo, err=True))

@@ -6,12 +6,18 @@ import abc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from contract.errors import InputError
 from contract.ledger.run import Counts, Run, RunState
 from contract.question import Body, Question
 from contract.spec import Stage
 from contract.verdict import Passage, Verdict
 
-__all__ = ["Begun", "Committed", "Ledger"]
+__all__ = ["LAST", "Begun", "Committed", "Ledger"]
+
+#: The name that means the newest run.
+LAST = "last"
+#: Runs that a message lists before the rest is only counted.
+MOST_LISTED = 5
 
 
 class Begun(NamedTuple):
@@ -54,6 +60,22 @@ class Ledger(abc.ABC):
     @abc.abstractmethod
     def runs(self) -> list[Run]:
         """All runs, newest first."""
+
+    def named(self, name: str) -> Run:
+        """The run of that id, of that unique beginning of an id, or the newest for `last`. Raises InputError too."""
+        runs = self.runs()
+        if name == LAST and runs:
+            return runs[0]
+        if name == LAST:
+            raise InputError("There is no run yet.", hint="Make one: python -m producer enqueue FILE")
+        meant = [run for run in runs if run.run_id == name] or [run for run in runs if run.run_id.startswith(name)]
+        if len(meant) > 1:
+            listed = ", ".join(run.run_id for run in meant[:MOST_LISTED])
+            more = f" and {len(meant) - MOST_LISTED} more" if len(meant) > MOST_LISTED else ""
+            raise InputError(
+                f"{name!r} is the beginning of {len(meant)} runs: {listed}{more}.", hint="Type more of it."
+            )
+        return meant[0] if meant else self.run(name)
 
     @abc.abstractmethod
     def open_runs(self) -> list[str]:

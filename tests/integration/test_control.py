@@ -14,6 +14,7 @@ from contract import Outcome, RedisLedger, Run, RunState, keys
 from contract.queue import held_question_ids, publish, queue_length
 from producer.cli import main
 from tests.support import SIMULATED_MODEL, make_question, make_questions, open_run, wait_until, worker
+from workers.cli import main as workers_main
 
 Verb = Callable[..., str]
 
@@ -172,3 +173,25 @@ def test_a_run_purged_under_a_busy_worker_is_gone_and_the_next_one_is_scored(
     assert list(redis_ledger.client.scan_iter(f"mcqueue:run:{gone.run_id}*")) == []
     assert [run.run_id for run in redis_ledger.runs()] == [following.run_id]
     assert "Traceback" not in (tmp_path / "log").read_text()
+
+
+def test_workers_commands_name_a_run_as_the_producers_do(app: Celery, redis_ledger: RedisLedger) -> None:
+    run = sent(app, redis_ledger, 4, "alpha")
+
+    def refusal(*words: str) -> str:
+        result = CliRunner().invoke(workers_main, words)
+        assert result.exit_code == 1
+        return result.stderr
+
+    for name in ("last", "alph", run.run_id):
+        assert refusal(
+            "rescore", name
+        ) == f"error: Run {run.run_id} (mode likelihood) keeps no texts to read again. " + ("generate and vote do.\n")
+    assert refusal("rescore", "beta").startswith("error: No run 'beta' in the ledger")
+
+
+@pytest.mark.usefixtures("redis_url")
+def test_restarting_all_workers_where_there_are_none_says_so() -> None:
+    result = CliRunner().invoke(workers_main, ["restart"])
+
+    assert (result.exit_code, result.stderr) == (1, "error: No worker is alive. Start them: python -m workers up\n")
