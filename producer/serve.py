@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from contract.errors import InputError
 from contract.ledger import RedisLedger
 from contract.metrics import RedisMetrics
 from producer.options import note
@@ -35,11 +36,15 @@ def serve(
     app = make_app(session.settings, ledger, session.broker, load_run_config(config, overrides), metrics)
     if not http.api_key.get_secret_value():
         note("No http.api_key is set: whoever reaches the port may ask.")
-    uvicorn.run(
-        app,
-        host=host or http.host,
-        port=http.port if port is None else port,
-        log_level="info",
-        access_log=False,
-        timeout_graceful_shutdown=int(http.max_deadline_s),
-    )
+    host, port = host or http.host, http.port if port is None else port
+    try:
+        uvicorn.run(
+            app,
+            host=host,
+            port=port,
+            log_level="info",
+            access_log=False,
+            timeout_graceful_shutdown=int(http.max_deadline_s),
+        )
+    except SystemExit:  # it says why in its log, and exits with a code that means something else here
+        raise InputError(f"The door cannot open at {host}:{port}.", hint="Name another --host or --port.") from None

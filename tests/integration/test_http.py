@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -219,3 +220,12 @@ def test_prometheus_reads_requests_and_queues_from_the_door(door: Caller) -> Non
 def test_the_door_describes_itself(door: Caller) -> None:
     _, described = door.get("/openapi.json", key="")
     assert {"/score", "/score/batch", "/generate", "/generate/batch", "/runs", "/health"} <= described["paths"].keys()
+
+
+@pytest.mark.usefixtures("redis_url")
+def test_a_port_that_is_taken_ends_with_exit_code_1_and_the_remedy(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port, log = other.getsockname()[1], tmp_path / "log"
+        with process("-m", "producer", "serve", "--port", str(port), log=log) as door:
+            assert door.wait(timeout=60) == 1
+    assert f"error: The door cannot open at 127.0.0.1:{port}. Name another --host or --port." in log.read_text()
