@@ -40,6 +40,7 @@ __all__ = [
     "audit_lock",
     "boots",
     "broker_lists",
+    "is_score_queue",
     "levelled",
     "moving",
     "open_runs",
@@ -170,6 +171,11 @@ def sending(run_id: str) -> str:
 def score_queue(model: str) -> str:
     """Celery queue of the workers that serve `model`."""
     return f"{Stage.SCORE}.{slug(model)}"
+
+
+def is_score_queue(queue: str) -> bool:
+    """Whether models, and not indexes, are asked of `queue`."""
+    return queue.startswith(f"{Stage.SCORE}.")
 
 
 def retrieve_queue(index: str) -> str:

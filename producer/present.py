@@ -24,7 +24,7 @@ from producer.broker import Broker
 from producer.columns import iso
 from producer.harmless import for_json, for_terminal
 from producer.stats import Calibration, Mean, Pairs, Share, Tally
-from producer.watch import START_WORKERS
+from producer.unserved import start_workers
 
 __all__ = [
     "difference",
@@ -181,13 +181,16 @@ def queue_lines(run: Run, broker: Broker) -> Lines:
 def workers_line(run: Run, finished: bool, broker: Broker) -> str:
     """Who works on the run, and what to do where nobody takes from one of its queues."""
     live = _workers(run, broker)
-    if not live:
-        return "none live" if finished else f"none live; start one: {START_WORKERS}"
-    names = f"{len(live)} live: {', '.join(each.name for each in live)}"
+    names = f"{len(live)} live: {', '.join(each.name for each in live)}" if live else "none live"
     unserved = [queue for queue in keys.route(run.spec) if not broker.workers(queue)]
     if finished or not unserved:
         return names
-    return f"{names}; nobody takes from {' and '.join(unserved)}, start: {START_WORKERS}"
+    remedy = start_workers(unserved, broker.all_workers())
+    return (
+        f"{names}; nobody takes from {' and '.join(unserved)}, start: {remedy}"
+        if live
+        else f"{names}; start one: {remedy}"
+    )
 
 
 def _workers(run: Run, broker: Broker) -> list[WorkerRecord]:

@@ -13,10 +13,10 @@ from contract.ledger import Counts, Ledger, Run, RunState
 from producer.broker import Broker
 from producer.crew import Crew
 from producer.progress import Pace, Screen, Snapshot
+from producer.unserved import start_workers
 
-__all__ = ["START_WORKERS", "Clock", "watch"]
+__all__ = ["Clock", "watch"]
 
-START_WORKERS = "python -m workers up"
 #: How often the ledger is asked, in seconds.
 TICK_S = 0.5
 #: How often a stall is looked for; two in a row make it one, since a message on its way to a worker is nowhere.
@@ -136,7 +136,8 @@ class _Watcher:
             self.no_worker_next = now + NO_WORKER_EVERY_S
             absent_s = now - self.no_worker_since
             queues = " and ".join(unserved)
-            self.screen.say(f"No worker has taken from {queues} for {absent_s:.0f} s. Start one: {START_WORKERS}")
+            remedy = start_workers(unserved, self.broker.all_workers())
+            self.screen.say(f"No worker has taken from {queues} for {absent_s:.0f} s. Start one: {remedy}")
 
     def _mind_stall(self, now: float) -> None:
         if now < self.stall_next:

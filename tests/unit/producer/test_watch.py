@@ -24,6 +24,7 @@ from producer.readers import Source
 from producer.runconfig import RunConfig
 from producer.selection import Selection
 from producer.submit import plan, submit
+from producer.unserved import start_workers
 from producer.watch import Clock, watch
 
 
@@ -114,8 +115,16 @@ def test_absent_workers_are_mentioned_after_ten_seconds_and_then_once_a_minute(
     assert len(screen.said) == 2
     assert screen.said[0] == (
         "No worker has taken from score.smollm2-135m-instruct for 10 s. Start one: python -m workers up"
+        " (those alive take from score.another: if you mean their model, enqueue with --deploy FILE)"
     )
     assert "for 70 s" in screen.said[1]
+
+
+def test_what_starts_a_worker_fits_the_queue_that_nobody_takes_from() -> None:
+    another = [worker("another")]
+    assert start_workers(["score.m"], []) == "python -m workers up"
+    assert start_workers(["retrieve.facts"], another) == "python -m workers up --set 'indexes=[FOLDER OF facts]'"
+    assert "those alive take from score.another" in start_workers(["retrieve.facts", "score.m"], another)
 
 
 def test_lost_questions_are_sent_again_after_two_looks(ledger: MemoryLedger, broker: MemoryBroker, run: Run) -> None:

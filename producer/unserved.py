@@ -1,0 +1,27 @@
+"""What to do where nobody takes from a run's queues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from contract.fleet import WorkerRecord
+from contract.keys import is_score_queue
+
+__all__ = ["start_workers"]
+
+COMMAND = "python -m workers up"
+
+
+def start_workers(unserved: Sequence[str], alive: Iterable[WorkerRecord]) -> str:
+    """The command that starts workers for these queues.
+
+    Where the workers there are serve another model, its name: that the producer was given no deploy file, or another
+    one than they, is likelier than that they are missing.
+    """
+    indexes = [queue.partition(".")[2] for queue in unserved if not is_score_queue(queue)]
+    folders = ", ".join(f"FOLDER OF {name}" for name in indexes)
+    command = f"{COMMAND} --set 'indexes=[{folders}]'" if indexes else COMMAND
+    others = sorted({each.queue for each in alive if is_score_queue(each.queue)})
+    if not others or len(indexes) == len(unserved):
+        return command
+    return f"{command} (those alive take from {', '.join(others)}: if you mean their model, enqueue with --deploy FILE)"
