@@ -98,6 +98,8 @@ class Child:
 
     plan: WorkerPlan
     log_path: Path
+    #: Where this boot's part of the log begins, after what earlier ones and other launchers left.
+    log_begins: int = 0
     process: subprocess.Popen[bytes] | None = None
     ready_channel: int = -1
     ready_at: float | None = None
@@ -113,7 +115,7 @@ class Child:
         """The end of its log, to show what it died of."""
         try:
             with self.log_path.open("rb") as log_file:
-                log_file.seek(max(0, log_file.seek(0, os.SEEK_END) - TAIL_BYTES))
+                log_file.seek(max(self.log_begins, log_file.seek(0, os.SEEK_END) - TAIL_BYTES))
                 lines = log_file.read().decode(errors="replace").splitlines()
         except OSError:
             return ""
@@ -163,6 +165,7 @@ class Supervisor:
         # GPUs are pinned here, before the child's Python imports anything.
         environment = {**os.environ, **child.plan.environment, "MCQUEUE_READY_FD": str(writer)}
         with child.log_path.open("ab") as output:
+            child.log_begins = output.tell()
             child.process = subprocess.Popen(
                 worker_command(node, child.plan.concurrency, child.plan.queue),
                 env=environment,

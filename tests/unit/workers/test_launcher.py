@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from contract.errors import EXIT_ENGINE, EXIT_RETRY
-from workers.launcher import after_exit, worker_command
+from workers.launcher import Child, after_exit, worker_command
+from workers.placing import WorkerPlan
 
 
 @pytest.mark.parametrize(
@@ -41,3 +44,12 @@ def test_boots_that_were_killed_do_not_count_as_boots_that_failed() -> None:
 def test_the_worker_is_an_ordinary_celery_worker() -> None:
     words = " ".join(worker_command("gpu0@host", 2))
     assert "celery -q -A workers.app worker --pool threads -c 2 -n gpu0@host" in words
+
+
+def test_the_last_lines_of_a_worker_are_its_own_and_not_those_of_an_earlier_boot(tmp_path: Path) -> None:
+    log = tmp_path / "gpu0.log"
+    log.write_text("cannot reach the hub for another model\n")
+    child = Child(WorkerPlan("gpu0", "score", "m"), log, log_begins=log.stat().st_size)
+    with log.open("a") as output:
+        output.write("unknown argument\n")
+    assert child.last_lines() == "    unknown argument"
