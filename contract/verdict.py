@@ -6,7 +6,10 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["ContextSource", "Failure", "Outcome", "Passage", "Verdict"]
+__all__ = ["MAJORITY", "ContextSource", "Failure", "Outcome", "Passage", "Verdict"]
+
+#: `Verdict.rule` where several texts were counted (`vote`): its `choice_scores` are shares of them.
+MAJORITY = "majority"
 
 
 class Outcome(StrEnum):
@@ -69,11 +72,12 @@ class Verdict(BaseModel):
     outcome: Outcome
     #: Label of the chosen choice; None where nothing was chosen.
     choice: str | None = None
-    #: Label → the score that choices were compared by (log-probability, normalised where the spec says so).
+    #: Label → the score that choices were compared by: log-probability, normalised where the spec says so; by
+    #: `MAJORITY`, share of the texts that named it.
     choice_scores: dict[str, float] = Field(default_factory=dict)
-    #: Softmax share of the chosen choice among the choices, 0 to 1.
+    #: Softmax share of the chosen choice among the choices, or its share of the texts, 0 to 1.
     confidence: float | None = None
-    #: Best score minus second best, in nats.
+    #: Best score minus second best: nats, or a share of the texts.
     margin: float | None = None
     #: Probability that the model put on any of the labels at all (`letter`): a validity signal.
     label_mass: float | None = None

@@ -2,7 +2,7 @@
 
 Both are taken over the questions that have a key and that the model answered. Unanswered and failed ones claim
 nothing, so they are in neither. The probabilities are shares among the given choices: where scores were divided by
-the choice's length, they are flatter than what the model said.
+the choice's length, they are flatter than what the model said; in `vote` they are shares of the texts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from math import exp, isnan
 from typing import Any
 
 from contract.question import Question
-from contract.verdict import Outcome, Verdict
+from contract.verdict import MAJORITY, Outcome, Verdict
 
 __all__ = ["EDGES", "Bin", "Calibration", "probabilities"]
 
@@ -62,13 +62,13 @@ class Calibration:
         if confidence is not None and 0.0 <= confidence <= 1.0:
             into = self.bins[bisect_left(EDGES, confidence) - 1 if confidence else 0]
             into.count += 1
-            into.right += outcome is Outcome.CORRECT
+            into.right += _chose_right(question, verdict)
             into.claimed += confidence
         # A distribution is measured against one right choice; with several there is no telling how they should share.
         if question.also_right:
             return
         labels = question.labels
-        if shares := probabilities(labels, verdict.choice_scores):
+        if shares := _shares(labels, verdict):
             self.distributions += 1
             # Σ (p - y)², y being 1 for the key and 0 for the others
             self.distance += sum([p * p for p in shares]) + 1 - 2 * shares[labels.index(question.answer)]
@@ -100,8 +100,9 @@ class Calibration:
         """Brier score of the whole distribution, 0 (sure and right) to 2 (sure and wrong); None of nothing.
 
         Brier = 1/n · Σ_questions Σ_choices (p - y)², y being 1 for the key and 0 for the others, p as in
-        `probabilities`. Source: G. W. Brier, "Verification of forecasts expressed in terms of probability", Monthly
-        Weather Review 78 (1950), whose score this is; what halves it for two classes is another convention.
+        `probabilities`, or the share of the texts (`vote`; texts that name no choice are with none, so that p need not
+        sum to 1). Source: G. W. Brier, "Verification of forecasts expressed in terms of probability", Monthly Weather
+        Review 78 (1950), whose score this is; what halves it for two classes is another convention.
         """
         return self.distance / self.distributions if self.distributions else None
 
@@ -115,6 +116,17 @@ class Calibration:
             "brier_of": self.distributions,
             "bins": [{"low": low, "high": high, **each.to_json()} for (low, high), each in bounded],
         }
+
+
+def _chose_right(question: Question, verdict: Verdict) -> bool:
+    """Whether the choice that the confidence speaks of is right: a `circular` run wants more than that."""
+    return verdict.choice in question.right if verdict.rotations else verdict.outcome is Outcome.CORRECT
+
+
+def _shares(labels: Sequence[str], verdict: Verdict) -> list[float]:
+    if verdict.rule == MAJORITY:
+        return [verdict.choice_scores.get(label, 0.0) for label in labels]
+    return probabilities(labels, verdict.choice_scores)
 
 
 def probabilities(labels: Sequence[str], scores: Mapping[str, float]) -> list[float]:

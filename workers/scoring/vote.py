@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from contract.question import Question
 from contract.spec import RunSpec
+from contract.verdict import MAJORITY
 from workers.engines.base import Completion
 from workers.scoring.base import Reading
 from workers.scoring.extract import extract
@@ -38,7 +39,7 @@ def count(question: Question, texts: Sequence[str], *, truncated: bool) -> Readi
     second = rest[0][1] if rest else 0
     return Reading(
         choice=best,
-        rule="majority",
+        rule=MAJORITY,
         choice_scores=shares,
         confidence=most / len(texts),
         margin=(most - second) / len(texts),

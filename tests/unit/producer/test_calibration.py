@@ -77,6 +77,28 @@ def test_the_brier_score_goes_from_0_to_2(scores: dict[str, float], brier: float
     assert calibrated(answered(None, right=True, scores=scores)).brier() == pytest.approx(brier)
 
 
+@pytest.mark.parametrize(
+    ("shares", "brier"),
+    [
+        ({"A": 0.0, "B": 1.0, "C": 0.0}, 0.0),
+        ({"A": 1.0, "B": 0.0, "C": 0.0}, 2.0),
+        ({"A": 0.2, "B": 0.6, "C": 0.0}, 0.2),  # one text of five named nothing: 0.2² + (0.6 - 1)² + 0² = 0.2
+    ],
+    ids=["all texts are right", "all texts are wrong", "three of five are right"],
+)
+def test_shares_of_a_vote_are_probabilities_and_not_logarithms_of_them(shares: dict[str, float], brier: float) -> None:
+    vote = answered(None, right=True, scores=shares).model_copy(update={"rule": "majority"})
+
+    assert calibrated(vote).brier() == pytest.approx(brier)
+
+
+def test_in_a_circular_run_confidence_is_held_against_the_choice_not_against_all_rotations() -> None:
+    # Chosen in three of four rotations: the question counts as wrong, the choice that is so sure is right all the same.
+    circular = answered(0.9, right=False).model_copy(update={"choice": "B", "rotations": 4, "rotations_right": 3})
+
+    assert calibrated(circular).ece() == pytest.approx(0.1)
+
+
 @pytest.mark.parametrize("edge", EDGES[1:])
 def test_a_bin_holds_its_upper_bound(edge: float) -> None:
     (filled,) = [each for each in calibrated(answered(edge, right=True)).to_json()["bins"] if each["count"]]
