@@ -17,6 +17,7 @@ from contract.spec import Mode
 from contract.verdict import Outcome, Verdict
 from producer.columns import iso
 from producer.stats import RetrievalTally, Tally, cluster_interval, macro
+from producer.stats.proportion import Sum
 
 __all__ = ["Summary"]
 
@@ -43,8 +44,8 @@ class Summary:
     completion_tokens: int = 0
     prefill_tokens: int = 0
     cached_tokens: int = 0
-    rotations: int = 0
-    rotations_right: int = 0
+    #: Share of a question's rotations that are right (`circular`).
+    rotations: Sum = field(default_factory=Sum)
     #: Judged answers that also name a choice, and those of them where the judge says what comparing with the key says.
     judged_and_read: int = 0
     judge_agrees: int = 0
@@ -74,6 +75,7 @@ class Summary:
                 self.retrieval.add(question, verdict)
             if verdict is not None:
                 self._add(verdict)
+                self._add_rotations(question, verdict)
                 self._add_judgement(question, verdict)
             yield question, verdict
 
@@ -87,8 +89,7 @@ class Summary:
         self.completion_tokens += other.completion_tokens
         self.prefill_tokens += other.prefill_tokens
         self.cached_tokens += other.cached_tokens
-        self.rotations += other.rotations
-        self.rotations_right += other.rotations_right
+        self.rotations.include(other.rotations)
         self.judged_and_read += other.judged_and_read
         self.judge_agrees += other.judge_agrees
         self.workers |= other.workers
@@ -106,14 +107,16 @@ class Summary:
         self.completion_tokens += verdict.completion_tokens
         self.prefill_tokens += verdict.prefill_tokens
         self.cached_tokens += verdict.cached_tokens
-        self.rotations += verdict.rotations
-        self.rotations_right += verdict.rotations_right
         if verdict.worker:
             self.workers.add(verdict.worker)
         if settled_at := verdict.settled_at:
             self.started_at = min(self.started_at, settled_at - verdict.latency_ms / 1000)
             self.first_settled_at = min(self.first_settled_at, settled_at)
             self.last_settled_at = max(self.last_settled_at, settled_at)
+
+    def _add_rotations(self, question: Question, verdict: Verdict) -> None:
+        if question.answer is not None and verdict.rotations:
+            self.rotations.add(verdict.rotations_right / verdict.rotations)
 
     def _add_judgement(self, question: Question, verdict: Verdict) -> None:
         if self.run.spec.mode is Mode.JUDGE and verdict.choice and question.answer:
@@ -157,11 +160,13 @@ class Summary:
         return {"retrieval": self.retrieval.to_json()} if self.retrieval else {}
 
     def _rotations(self) -> dict[str, Any]:
-        """With `circular`: accuracy over single rotations, beside the one that wants all of a question's right."""
-        if not self.rotations:
-            return {}
-        share = round(self.rotations_right / self.rotations, 6)
-        return {"rotation_accuracy": {"value": share, "right": self.rotations_right, "of": self.rotations}}
+        """With `circular`: accuracy over single rotations, beside the one that wants all of a question's right.
+
+        The mean over the questions with a key on which the model was heard. Rotations of one question are right and
+        wrong together, so that it is of questions, and so is its interval.
+        """
+        found = self.rotations.mean()
+        return {"rotation_accuracy": found.to_json()} if found else {}
 
     def _judge_agreement(self) -> dict[str, Any]:
         """With `judge`: how often it agrees with comparing the choice that the answer names with the key."""

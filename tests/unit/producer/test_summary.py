@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from scipy.stats import binomtest
+
 from contract import MemoryLedger, Mode, Outcome, Prompt, RunState, Verdict
 from contract.spec import IndexKind, Judge, Retrieval, Sampling
 from contract.verdict import ContextSource, Passage
 from producer.summary import Summary
-from tests.support import make_questions, open_run
+from tests.support import make_question, make_questions, open_run
 
 
 def summary_of(*verdicts: Verdict, **spec: Any) -> dict[str, Any]:
@@ -30,8 +32,34 @@ def test_circular_runs_tell_the_accuracy_of_single_rotations_beside_that_of_all(
         verdict(Outcome.WRONG, choice="A", rotations=4, rotations_right=3),
         circular=True,
     )
-    assert found["rotation_accuracy"] == {"value": 0.875, "right": 7, "of": 8}
+    assert (found["rotation_accuracy"]["value"], found["rotation_accuracy"]["of"]) == (0.875, 2)
     assert found["accuracy_all"]["value"] == 0.5
+
+
+def test_the_accuracy_of_rotations_is_of_questions_and_has_their_interval() -> None:
+    found = summary_of(
+        verdict(Outcome.CORRECT, choice="A", rotations=2, rotations_right=2),
+        verdict(Outcome.WRONG, choice="B", rotations=4, rotations_right=0),
+        circular=True,
+    )["rotation_accuracy"]
+
+    # Two questions that weigh the same, and no more certain than two questions are: scipy's Wilson for 1 of 2.
+    wilson = binomtest(1, 2).proportion_ci(method="wilson")
+    assert found == {"value": 0.5, "low": round(wilson.low, 6), "high": round(wilson.high, 6), "of": 2}
+
+
+def test_rotations_of_a_question_without_a_key_are_not_wrong_ones() -> None:
+    books = MemoryLedger()
+    keyed, keyless = (make_question(n, answer=answer) for n, answer in enumerate(("A", None)))
+    run = open_run(books, [keyed, keyless], circular=True)
+    right = verdict(Outcome.CORRECT, choice="A", rotations=4, rotations_right=4)
+    unknown = verdict(Outcome.ANSWERED, choice="A", rotations=4)
+    books.commit(run.run_id, [right.model_copy(update={"question_id": "q0"})])
+    books.commit(run.run_id, [unknown.model_copy(update={"question_id": "q1"})])
+
+    found = Summary.of(run, RunState.RUNNING, books.results(run.run_id)).to_json()
+
+    assert (found["rotation_accuracy"]["value"], found["rotation_accuracy"]["of"]) == (1.0, 1)
 
 
 def test_judged_runs_tell_how_often_the_judge_agrees_with_the_key() -> None:
