@@ -19,6 +19,7 @@ from producer.index import index
 from producer.inspect import inspect
 from producer.options import Commands, as_json, folder, note, run_argument
 from producer.present import (
+    chance,
     echo_json,
     echo_lines,
     echo_table,
@@ -131,7 +132,7 @@ def runs(session: Session, as_json: bool) -> None:
         settled = f"{counts.settled:,}/{counts.total:,}"
         accuracy = f"{share.value:.3f}" if share else "-"
         created = iso(run.created_at)[:19]
-        rows.append((run.run_id, created, counts.standing, settled, accuracy, f"{run.chance:.3f}", run.source))
+        rows.append((run.run_id, created, counts.standing, settled, accuracy, chance(run), run.source))
     echo_table(("run", "created (UTC)", "state", "settled", "accuracy", "chance", "source"), rows)
 
 

@@ -15,7 +15,7 @@ from contract.question import Question
 from contract.spec import RunSpec
 from contract.verdict import Outcome, Verdict
 from producer.options import as_json
-from producer.present import Lines, difference, echo_json, echo_lines, echo_table, interval, number
+from producer.present import Lines, chance, difference, echo_json, echo_lines, echo_table, interval, number
 from producer.retrieved import effect_lines
 from producer.session import Session
 from producer.stats import Pairs, Share
@@ -69,7 +69,7 @@ class Comparison:
             "spec_differences": {
                 name: {"a": a, "b": b} for name, (a, b) in differences(self.a.spec, self.b.spec).items()
             },
-            "chance": round(self.a.chance, 6),
+            "chance": self.a.chance if self.a.chance == self.b.chance else None,
             **self.pairs.to_json(),
             "either_failed": self.either_failed,
             "without_key": self.without_key,
@@ -195,7 +195,7 @@ def _different_questions(ledger: Ledger, a: Run, b: Run) -> InputError:
 
 
 def _side(run: Run, accuracy: Share) -> dict[str, Any]:
-    return {"run_id": run.run_id, "accuracy_all": accuracy.to_json()}
+    return {"run_id": run.run_id, "accuracy_all": accuracy.to_json(), "chance": run.chance}
 
 
 def _lines(found: Comparison, flips: int) -> Lines:
@@ -204,7 +204,7 @@ def _lines(found: Comparison, flips: int) -> Lines:
     lines = [
         ("A", _accuracy(found.a, pairs.accuracy_a)),
         ("B", _accuracy(found.b, pairs.accuracy_b)),
-        ("chance", f"{found.a.chance:.3f}"),
+        ("chance", _chance(found)),
         ("differ in", "\n".join(_changes(found)) or "nothing: the same was asked twice"),
         ("pairs", f"{pairs.of:,}: {table}"),
         ("difference", f"{difference(pairs)} (B minus A)"),
@@ -218,6 +218,12 @@ def _lines(found: Comparison, flips: int) -> Lines:
     if found.retrieval:
         lines += effect_lines(found.retrieval, *found.names)
     return [*lines, ("flipped", f"{pairs.discordant:,}, shown {min(flips, pairs.discordant):,}")]
+
+
+def _chance(found: Comparison) -> str:
+    """Of both, where they differ: to be right in every rotation by guessing is harder."""
+    a, b = chance(found.a), chance(found.b)
+    return a if a == b else f"A {a} · B {b}"
 
 
 def _accuracy(run: Run, accuracy: Share) -> str:

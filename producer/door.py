@@ -117,7 +117,7 @@ class Door:
             spec=spec,
             source=SOURCE,
             questions=len(questions),
-            chance=digest.chance,
+            chance=digest.chance(spec),
             created_at=time.time(),
             priority=Priority.HIGH,
         )

@@ -15,7 +15,7 @@ from contract.verdict import Passage
 from producer.export import write_rejected
 from producer.finish import finish
 from producer.options import as_json, folder, note, priority_option, to_priority, to_weight
-from producer.present import Lines, echo_json, echo_lines, number, queue_lines, queues_json, workers_line
+from producer.present import Lines, chance, echo_json, echo_lines, number, queue_lines, queues_json, workers_line
 from producer.readers import opened
 from producer.reading import how_to_read, read_line, reading_options, selection_of, selection_options
 from producer.runconfig import load_run_config
@@ -151,7 +151,7 @@ def _row_lines(planned: Plan, run: Run, rejected: Path | None) -> Lines:
     lines = [
         ("file", f"{run.source}: {rows}"),
         ("read", read_line(found.file, digest.count, digest.choices)),
-        ("questions", f"{run.questions:,}{''.join(more)}; chance {run.chance:.3f}"),
+        ("questions", f"{run.questions:,}{''.join(more)}; chance {chance(run)}"),
     ]
     return lines + ([("skipped", f"{_kinds(found)}; see {rejected}")] if rejected else [])
 
@@ -183,9 +183,8 @@ def _echo_dry_run(planned: Plan, how: _How) -> None:
     prompt = prompts_of(first, run.spec, passages)[0]
     if how.as_json:
         spec = run.spec.model_dump(mode="json")
-        chance = round(run.chance, 6)
         start = {"run_id": run.run_id, "state": "dry run", "source": run.source, "questions": run.questions}
-        echo_json({**start, "chance": chance, **_rows_json(planned), "spec": spec, "prompt": prompt})
+        echo_json({**start, "chance": run.chance, **_rows_json(planned), "spec": spec, "prompt": prompt})
         return
     spec_line = f"{run.spec.mode} · normalization {run.spec.normalization} · model {run.spec.model}"
     echo_lines(

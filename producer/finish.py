@@ -58,7 +58,7 @@ def tell(session: Session, run: Run, out: Path, counts: Counts, *, as_json: bool
     found = summary.tally
     files = sorted((out / run.run_id).glob("results.*"))
     if as_json:
-        content = {"run_id": run.run_id, "state": summary.standing, **found.to_json(), "chance": round(run.chance, 6)}
+        content = {"run_id": run.run_id, "state": summary.standing, **found.to_json(), "chance": run.chance}
         echo_json({**content, **summary.retrieval_json(), "files": [str(path) for path in files]})
     else:
         echo_lines(result_lines(run, found, summary.standing, files, retrieval_lines(summary.retrieval)))

@@ -27,6 +27,7 @@ from producer.stats import Calibration, Mean, Pairs, Share, Tally
 from producer.unserved import start_workers
 
 __all__ = [
+    "chance",
     "difference",
     "echo_json",
     "echo_lines",
@@ -92,6 +93,11 @@ def interval(figure: Share | Mean) -> str:
     return f"{figure.value:.3f}  95 % interval {figure.low:.3f} to {figure.high:.3f} ({counted})"
 
 
+def chance(run: Run) -> str:
+    """What guessing scores."""
+    return "-" if run.chance is None else f"{run.chance:.3f}"
+
+
 def difference(pairs: Pairs) -> str:
     """How much more of the pairs B got right than A, with the interval of that."""
     bounds = pairs.interval()
@@ -107,7 +113,7 @@ def result_lines(
         ("run", run.run_id),
         *([] if standing == "settled" else [("state", unfinished)]),
         *_accuracy_lines(tally),
-        ("chance", f"{run.chance:.3f}"),
+        ("chance", chance(run)),
         *_calibration_lines(tally.calibration),
         ("outcomes", outcome_line(tally)),
         *(retrieval or ()),
@@ -141,7 +147,7 @@ def status_json(run: Run, counts: Counts, broker: Broker) -> dict[str, Any]:
         "state": counts.standing,
         **Tally.of_counts(counts).to_json(),
         "finished": counts.finished,
-        "chance": round(run.chance, 6),
+        "chance": run.chance,
         "priority": run.priority.name.lower(),
         "weight": broker.weight(run.run_id),
         "queues": queues_json(run, broker),

@@ -65,7 +65,7 @@ class Plan:
             spec=self.spec,
             source=self.survey.source.shown,
             questions=self.survey.digest.count,
-            chance=self.survey.digest.chance,
+            chance=self.survey.digest.chance(self.spec),
             created_at=time.time(),
             priority=priority,
         )
@@ -92,7 +92,7 @@ class Submitted:
             "unsettled": self.unsettled,
             "sent": self.sent,
             "messages": self.messages,
-            "chance": round(self.run.chance, 6),
+            "chance": self.run.chance,
         }
 
 

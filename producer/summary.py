@@ -140,7 +140,7 @@ class Summary:
             "prompt_version": spec.prompt.version,
             "fingerprint": spec.fingerprint(),
             **self.tally.to_json(),
-            "chance": round(self.run.chance, 6),
+            "chance": self.run.chance,
             **self._over_subjects(by_subject),
             "rates": self.tally.rates(),
             "calibration": self.tally.calibration.to_json(),

@@ -16,6 +16,7 @@ from typing import Any
 
 from contract.errors import QuestionFileError, nearest
 from contract.question import Body, Question
+from contract.spec import Mode, RunSpec
 from producer.company import Company
 from producer.readers import QuestionFile, Row, Source, understand
 from producer.seen import Seen
@@ -42,7 +43,8 @@ class Digest:
         #: Questions with several right choices.
         self.several_right = 0
         self.first: Question | None = None
-        self._chance = 0.0
+        #: Sums over the questions with a key: what a guess at one order of the choices scores, and one at each.
+        self._guess = self._guess_at_each = 0.0
 
     def add(self, question: Question) -> Body:
         """Take one more into account; return it as it counts."""
@@ -53,17 +55,26 @@ class Digest:
         self.several_right += bool(question.also_right)
         self.choices[len(question.choices)] += 1
         self.first = self.first or question
-        self._chance += (1 + len(question.also_right)) / len(question.choices) if question.choices else 0
+        if question.answer is not None:
+            share = len(question.right) / len(question.choices)
+            self._guess += share
+            self._guess_at_each += share ** len(question.choices)
         return body
 
     def hexdigest(self) -> str:
         """SHA-256 over the canonical forms in order, as 64 hex digits."""
         return self._sum.hexdigest()
 
-    @property
-    def chance(self) -> float:
-        """Share that guessing gets right: the mean of the right choices' share among all."""
-        return self._chance / self.count
+    def chance(self, spec: RunSpec) -> float | None:
+        """What guessing scores with `spec`: the mean of the right choices' share among all, over questions with a key.
+
+        In a circular run a question has as many orders as choices, and each wants a guess of its own. A free answer
+        (`judge`) cannot be guessed so, as no choices are shown.
+        """
+        keyed = self.count - self.without_key
+        if not keyed or spec.mode is Mode.JUDGE:
+            return None
+        return round((self._guess_at_each if spec.circular else self._guess) / keyed, 6)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,9 @@ class Run(BaseModel):
     #: Where the questions came from, as the person named it.
     source: str
     questions: int = Field(ge=1)
-    #: Mean over the questions of one in so many choices: what guessing scores.
-    chance: float
+    #: What guessing scores, over the questions with a key; None where nobody can guess: there is no key, or no choice
+    #: is shown.
+    chance: float | None
     created_at: float
     #: At which its questions were first sent, and at which lost ones are sent again.
     priority: Priority = Priority.NORMAL

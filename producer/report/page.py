@@ -58,7 +58,7 @@ class Part:
     def against_chance(self) -> str:
         """What the interval says about guessing."""
         found, chance = self.accuracy, self.run.chance
-        if found is None:
+        if found is None or chance is None:
             return ""
         if found.low > chance:
             return "above guessing"

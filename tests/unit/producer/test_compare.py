@@ -52,10 +52,17 @@ def ran(ledger: MemoryLedger) -> Ran:
     `hits` say what each question was shown: a right passage `+`, others `-`, nobody knows `?`, its own context `o`.
     """
 
-    def make(run_id: str, outcomes: str, questions: list[Question] | None = None, hits: str = "", **spec: Any) -> Run:
+    def make(
+        run_id: str,
+        outcomes: str,
+        questions: list[Question] | None = None,
+        hits: str = "",
+        chance: float | None = 0.5,
+        **spec: Any,
+    ) -> Run:
         asked = questions or QUESTIONS
         whole = SPEC.model_copy(update=spec)
-        run = Run(run_id=run_id, spec=whole, source="q.json", questions=len(asked), chance=0.5, created_at=1.0)
+        run = Run(run_id=run_id, spec=whole, source="q.json", questions=len(asked), chance=chance, created_at=1.0)
         ledger.open_run(run)
         ledger.add_questions(run_id, asked)
         ended = [(question.id, OUTCOMES.get(letter)) for question, letter in zip(asked, outcomes, strict=True)]
@@ -110,6 +117,20 @@ def test_the_figures_are_those_of_the_pairs_with_a_key(ran: Ran, compare: Compar
         "retrieval_hit": None,
     }
     assert "retrieval" not in found, "neither run had it"
+
+
+def test_runs_whose_guesses_are_worth_different_amounts_are_each_told_with_their_own(
+    ran: Ran, compare: Compare
+) -> None:
+    ran("one", "ccwwuca")
+    ran("two", "cwcccwa", chance=0.0625, circular=True)
+    ran("three", "cwcccwa", chance=None, model="free")
+
+    found = json.loads(compare("one", "two", "--json").stdout)
+
+    assert (found["chance"], found["a"]["chance"], found["b"]["chance"]) == (None, 0.5, 0.0625)
+    assert "chance      A 0.500 · B 0.062\n" in compare("one", "two").stdout
+    assert "chance      A 0.500 · B -\n" in compare("one", "three").stdout
 
 
 def test_a_person_sees_the_same_and_the_first_questions_that_flipped(ran: Ran, compare: Compare) -> None:

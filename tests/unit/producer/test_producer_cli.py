@@ -60,7 +60,7 @@ def test_enqueue_says_what_it_did_and_what_to_do_next(producer: Producer, five: 
 
     assert "new: 5 questions sent in 3 messages" in result.stdout
     assert "5 read + 0 skipped = 5 rows" in result.stdout
-    assert "5, 1 without a key; chance 0.450" in result.stdout
+    assert "5, 1 without a key; chance 0.500" in result.stdout
     assert "score.smollm2-135m-instruct: 3 messages waiting" in result.stdout
     assert "none live; start one: python -m workers up" in result.stdout
     assert "next" in result.stdout
@@ -213,7 +213,7 @@ def test_status_shows_counts_accuracy_queue_and_workers(
 
     assert "5 of 5 (100.0 %)" in text
     assert "0.800  95 % interval 0.376 to 0.964 (4 of 5)" in text
-    assert "chance    0.450" in text
+    assert "chance    0.500" in text
     assert "correct 4 · wrong 0 · unanswered 0 · failed 1" in text
     assert "1 live: gpu0" in text
     found = producer.json("status")

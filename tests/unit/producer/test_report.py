@@ -107,6 +107,22 @@ def test_the_report_of_a_run_shows_accuracy_interval_chance_figures_and_how_it_w
     assert sum(tag == "svg" and "aria-label" in attributes for tag, attributes in page.tags) == 6
 
 
+def test_where_nobody_can_guess_the_report_draws_no_chance(ledger: MemoryLedger, report: Report) -> None:
+    run = open_run(ledger, make_questions(20))
+    free = run.model_copy(update={"run_id": "free", "chance": None})
+    ledger.open_run(free)
+    ledger.add_questions(free.run_id, make_questions(20))
+    settle(ledger, free)
+
+    report(free.run_id)
+
+    page = Page((Path("results") / free.run_id / "report.html").read_text(encoding="utf-8"))
+    assert "95 % interval 29.9 to 70.1 %)." in page.text
+    assert "guessing" not in page.text
+    assert "dashed line is chance" not in page.text
+    assert not any(attributes.get("class") == "chance" for _, attributes in page.tags)
+
+
 def test_the_report_asks_for_nothing_outside_itself(ledger: MemoryLedger, report: Report) -> None:
     run = open_run(ledger, make_questions(4))
     settle(ledger, run)
