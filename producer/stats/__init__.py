@@ -1,11 +1,11 @@
 """What a run, or a pair of runs, came to: pure functions and counters that see each question once."""
 
-from producer.stats.bootstrap import Interval, cluster_interval, macro
 from producer.stats.calibration import Calibration
 from producer.stats.outcomes import Tally
 from producer.stats.paired import Pairs
-from producer.stats.proportion import Mean, Share, share
+from producer.stats.proportion import Interval, Mean, Share, share
 from producer.stats.retrieval import RetrievalTally
+from producer.stats.subjects import cluster_interval, macro
 
 __all__ = [
     "Calibration",

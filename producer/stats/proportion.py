@@ -7,11 +7,23 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
-__all__ = ["CONFIDENCE", "Mean", "Share", "Sum", "share"]
+__all__ = ["CONFIDENCE", "Interval", "Mean", "Share", "Sum", "Z", "share"]
 
 #: Level of every interval.
 CONFIDENCE = 0.95
-_Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A 95 % interval."""
+
+    low: float
+    high: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Its bounds."""
+        return {"low": round(self.low, 6), "high": round(self.high, 6)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +110,7 @@ def _wilson(p: float, n: int) -> tuple[float, float]:
 
     Source: E. B. Wilson, "Probable inference, the law of succession, and statistical inference", JASA 22 (1927).
     """
-    z2 = _Z * _Z
+    z2 = Z * Z
     middle, scale = p + z2 / (2 * n), 1 + z2 / n
-    spread = _Z * math.sqrt(p * (1 - p) / n + z2 / (4 * n * n))
+    spread = Z * math.sqrt(p * (1 - p) / n + z2 / (4 * n * n))
     return max(0.0, (middle - spread) / scale), min(1.0, (middle + spread) / scale)

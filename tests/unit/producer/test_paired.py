@@ -35,11 +35,17 @@ def test_runs_that_never_disagree_do_not_differ() -> None:
     pairs = Pairs(both=3, only_a=0, only_b=0, neither=2)
 
     assert (pairs.p_value(), pairs.difference, pairs.detectable()) == (1.0, 0.0, None)
-    assert (pairs.interval().low, pairs.interval().high) == (0.0, 0.0)
 
 
-def test_the_interval_is_that_of_scipy_drawing_the_pairs_themselves() -> None:
-    pairs = Pairs(both=120, only_a=20, only_b=35, neither=25)
+def test_the_interval_by_hand() -> None:
+    # 9 / 102 only A, 21 / 102 only B: 12/102 ± 1.95996 · √((30/102 - (12/102)²) / 102) = 0.117647 ± 0.102741.
+    found = Pairs(both=30, only_a=8, only_b=20, neither=42).interval()
+
+    assert (found.low, found.high) == pytest.approx((0.014906, 0.220388), abs=1e-6)
+
+
+def test_with_many_pairs_the_interval_is_that_of_scipy_drawing_the_pairs_themselves() -> None:
+    pairs = Pairs(both=1200, only_a=200, only_b=350, neither=250)
     differences = np.repeat([0, -1, 1], [pairs.both + pairs.neither, pairs.only_a, pairs.only_b])
 
     theirs = bootstrap(
@@ -47,7 +53,28 @@ def test_the_interval_is_that_of_scipy_drawing_the_pairs_themselves() -> None:
     ).confidence_interval
     ours = pairs.interval()
 
-    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.006)
+    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.002)
+
+
+def test_runs_that_never_disagreed_on_twenty_questions_may_differ_all_the_same() -> None:
+    found = Pairs(both=12, only_a=0, only_b=0, neither=8).interval()
+
+    assert found.low == -found.high
+    assert 0.1 < found.high < 0.2, "a difference of 0.1 shows on none of twenty questions in 12 % of the cases"
+
+
+@pytest.mark.parametrize(
+    ("n", "only_a", "only_b"), [(10, 0.01, 0.03), (30, 0.0, 0.02), (100, 0.0, 0.02), (160, 0.01, 0.03), (200, 0.1, 0.2)]
+)
+def test_of_a_hundred_comparisons_about_95_hold_the_true_difference_however_few_pairs_disagree(
+    n: int, only_a: float, only_b: float
+) -> None:
+    drawn = np.random.default_rng(5).multinomial(n, [only_a, only_b, 1 - only_a - only_b], size=2000).tolist()
+    found = [Pairs(same, a, b, 0).interval() for a, b, same in drawn]
+
+    held = sum(each.low <= only_b - only_a <= each.high for each in found)
+
+    assert held > 0.94 * 2000, "drawing pairs held it in 19 % to 95 % of these"
 
 
 def test_the_detectable_difference_by_hand() -> None:

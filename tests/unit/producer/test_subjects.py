@@ -1,0 +1,91 @@
+"""Figures over subjects: their mean, and the interval that takes them for a sample."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+from scipy.stats import t as student
+
+from producer.stats import Share, cluster_interval, macro, share
+
+
+def subjects(*counted: tuple[int, int]) -> list[Share]:
+    found = [share(right, of) for right, of in counted]
+    return [each for each in found if each is not None]
+
+
+def test_three_subjects_by_hand() -> None:
+    found = cluster_interval(subjects((60, 100), (50, 100), (40, 100)))
+
+    # Σ (r - 0.5 · 100)² = 10² + 0 + 10² = 200; √(3/2 · 200) / 300 = 0.057735; Student's t for two degrees of freedom
+    # is 4.302653.
+    assert found is not None
+    assert (found.low, found.high) == pytest.approx((0.5 - 4.302653 * 0.057735, 0.5 + 4.302653 * 0.057735), abs=1e-6)
+
+
+def test_a_large_subject_weighs_more() -> None:
+    found = cluster_interval(subjects((500, 1000), (60, 100)))
+
+    # The figure is 560/1100, not the mean of 0.5 and 0.6; both lie 9.09 right answers from it. For one degree of
+    # freedom Student's t is 12.706205: 0.509091 ± 12.706205 · √(2 · 2 · 9.0909²) / 1100.
+    assert found is not None
+    assert (found.low, found.high) == pytest.approx((0.509091 - 0.210020, 0.509091 + 0.210020), abs=1e-5)
+
+
+@pytest.mark.parametrize("counted", [[], [(3, 4)]], ids=["none", "one"])
+def test_fewer_than_two_subjects_are_no_sample(counted: list[tuple[int, int]]) -> None:
+    assert cluster_interval(subjects(*counted)) is None
+
+
+@pytest.mark.parametrize("counted", [[(10, 20), (10, 20)], [(8, 8), (5, 5)]], ids=["half right", "all right"])
+def test_subjects_that_happen_to_be_equal_are_no_more_certain_than_their_questions(
+    counted: list[tuple[int, int]],
+) -> None:
+    found, whole = cluster_interval(subjects(*counted)), share(sum(r for r, _ in counted), sum(n for _, n in counted))
+
+    assert found is not None
+    assert whole is not None
+    assert (found.low, found.high) == pytest.approx((whole.low, whole.high))
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 20])
+def test_of_a_hundred_samples_of_subjects_about_95_hold_the_true_accuracy_however_few_the_subjects(count: int) -> None:
+    generator = np.random.default_rng(11)
+    held = 0
+    for _ in range(1000):
+        right = generator.binomial(40, generator.beta(6, 6, size=count))
+        found = cluster_interval(subjects(*((int(each), 40) for each in right)))
+        assert found is not None
+        held += found.low <= 0.5 <= found.high
+
+    assert held > 930, "drawing whole subjects with replacement held it in 540 of 1,000 where there were two"
+
+
+counts = st.integers(1, 50).flatmap(lambda of: st.tuples(st.integers(0, of), st.just(of)))
+
+
+@given(st.lists(counts, min_size=2, max_size=8))
+@examples(deadline=None, max_examples=50)
+def test_the_interval_contains_the_accuracy_and_what_the_sandwich_of_a_regression_says(
+    counted: list[tuple[int, int]],
+) -> None:
+    found = cluster_interval(subjects(*counted))
+
+    right, of = (np.array(each, dtype=float) for each in zip(*counted, strict=True))
+    accuracy, groups = right.sum() / of.sum(), len(counted)
+    # The sandwich of a regression on nothing but a constant, with the factor G / (G - 1).
+    error = math.sqrt(groups / (groups - 1) * float(((right - accuracy * of) ** 2).sum())) / of.sum()
+    assert found is not None
+    assert 0 <= found.low <= accuracy + 1e-12
+    assert accuracy - 1e-12 <= found.high <= 1
+    assert found.high >= min(1.0, accuracy + student.ppf(0.975, groups - 1) * error) - 1e-9
+
+
+def test_the_macro_mean_weighs_each_subject_the_same() -> None:
+    assert macro(subjects((0, 10), (1, 1))) == 0.5
+    assert macro([]) is None
