@@ -29,6 +29,7 @@ from producer.unserved import start_workers
 __all__ = [
     "chance",
     "difference",
+    "doubt_lines",
     "echo_json",
     "echo_lines",
     "echo_table",
@@ -116,6 +117,7 @@ def result_lines(
         ("chance", chance(run)),
         *_calibration_lines(tally.calibration),
         ("outcomes", outcome_line(tally)),
+        *doubt_lines(tally),
         *(retrieval or ()),
     ]
     if tally.keyless.total():
@@ -129,6 +131,18 @@ def _accuracy_lines(tally: Tally) -> Lines:
         return [("accuracy", "none yet")]
     lines = [("accuracy", f"{interval(over_all)} of all; unanswered and failed ones count as not right")]
     return lines + ([("", f"{interval(over_answered)} of those answered")] if over_answered else [])
+
+
+def doubt_lines(tally: Tally) -> Lines:
+    """What makes answers worth less than they look; nothing where there is nothing."""
+    lines = []
+    if (mass := tally.mean_label_mass()) is not None:
+        lines.append(("label mass", f"{mass:.3f} in the mean: so probable is it that any label comes next"))
+    if tally.tied:
+        lines.append(("tied", f"{tally.tied:,} of {tally.settled:,}: two choices score the same, the first was taken"))
+    if tally.truncated:
+        lines.append(("truncated", f"{tally.truncated:,} of {tally.settled:,}: the text ran into max_tokens"))
+    return lines
 
 
 def _calibration_lines(calibration: Calibration) -> Lines:

@@ -143,6 +143,7 @@ class Summary:
             "chance": self.run.chance,
             **self._over_subjects(by_subject),
             "rates": self.tally.rates(),
+            **self._label_mass(),
             "calibration": self.tally.calibration.to_json(),
             "by_subject": by_subject,
             **self._rotations(),
@@ -158,6 +159,12 @@ class Summary:
     def retrieval_json(self) -> dict[str, Any]:
         """With retrieval: what it did."""
         return {"retrieval": self.retrieval.to_json()} if self.retrieval else {}
+
+    def _label_mass(self) -> dict[str, Any]:
+        """With `letter`: how much the model meant to answer with a label at all. Near zero, its choices are noise."""
+        tally = self.tally
+        mean = tally.mean_label_mass()
+        return {} if mean is None else {"label_mass": {"mean": round(mean, 6), "of": tally.label_mass.of}}
 
     def _rotations(self) -> dict[str, Any]:
         """With `circular`: accuracy over single rotations, beside the one that wants all of a question's right.

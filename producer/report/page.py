@@ -20,7 +20,7 @@ from contract.ledger import Ledger, Run
 from contract.verdict import Outcome
 from producer.columns import iso
 from producer.compare import Comparison, differences, pair_up
-from producer.present import Lines
+from producer.present import Lines, doubt_lines
 from producer.report import figures
 from producer.report.figures import Figure
 from producer.report.measures import NO_CHOICE, Measures
@@ -95,6 +95,11 @@ class Part:
     def retrieval_extent(self) -> Lines:
         """How much was retrieved, in words."""
         return retrieval_lines(self.summary.retrieval)[:1]
+
+    @property
+    def doubts(self) -> Lines:
+        """What makes its answers worth less than they look."""
+        return doubt_lines(self.tally)
 
     @cached_property
     def answers(self) -> list[Figure]:

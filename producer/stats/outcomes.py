@@ -15,7 +15,7 @@ from contract.ledger import Counts
 from contract.question import Question
 from contract.verdict import Outcome, Verdict
 from producer.stats.calibration import Calibration
-from producer.stats.proportion import Share, share
+from producer.stats.proportion import Share, Sum, share
 
 __all__ = ["Tally"]
 
@@ -29,6 +29,10 @@ class Tally:
     unsettled: int = 0
     #: Verdicts that say `truncated`.
     truncated: int = 0
+    #: Choices whose score another one has, too: the one shown first was taken. In bfloat16 this is no rare thing.
+    tied: int = 0
+    #: Probability that the model put on any label at all (`letter`).
+    label_mass: Sum = field(default_factory=Sum)
     calibration: Calibration = field(default_factory=Calibration)
 
     def add(self, question: Question, verdict: Verdict | None) -> None:
@@ -38,6 +42,9 @@ class Tally:
             return
         (self.keyless if question.answer is None else self.keyed)[verdict.outcome] += 1
         self.truncated += verdict.truncated
+        self.tied += verdict.margin == 0
+        if verdict.label_mass is not None:
+            self.label_mass.add(verdict.label_mass)
         self.calibration.add(question, verdict)
 
     @classmethod
@@ -54,14 +61,16 @@ class Tally:
         self.keyless.update(other.keyless)
         self.unsettled += other.unsettled
         self.truncated += other.truncated
+        self.tied += other.tied
+        self.label_mass.include(other.label_mass)
         self.calibration.include(other.calibration)
 
     @classmethod
     def of_counts(cls, counts: Counts) -> Tally:
         """From the ledger's counters.
 
-        They cannot tell an unanswered or failed question without a key from others, and know neither truncation nor
-        confidence.
+        They cannot tell an unanswered or failed question without a key from others, and know neither truncation, ties
+        nor confidence.
         """
         keyed = Counter(counts.outcomes)
         keyless = Counter({Outcome.ANSWERED: keyed.pop(Outcome.ANSWERED, 0)})
@@ -77,6 +86,10 @@ class Tally:
         """All questions."""
         return self.settled + self.unsettled
 
+    def mean_label_mass(self) -> float | None:
+        """Its mean over the answers that have one; None of none. Near zero, the choices are noise."""
+        return self.label_mass.total / self.label_mass.of if self.label_mass.of else None
+
     def count(self, outcome: Outcome) -> int:
         """Questions that ended as `outcome`, with a key or without."""
         return self.keyed[outcome] + self.keyless[outcome]
@@ -91,11 +104,12 @@ class Tally:
         return share(right, right + self.keyed[Outcome.WRONG])
 
     def rates(self) -> dict[str, Any]:
-        """Shares of unanswered, failed and truncated ones among all `of` with a verdict, with a key or without."""
+        """Shares of unanswered, failed, truncated and tied ones among all `of` with a verdict, keyed or not."""
         counted = {
             "unanswered": self.count(Outcome.UNANSWERED),
             "failed": self.count(Outcome.FAILED),
             "truncated": self.truncated,
+            "tied": self.tied,
         }
         shares = {name: round(n / self.settled, 6) if self.settled else None for name, n in counted.items()}
         return {"of": self.settled, **shares}

@@ -80,6 +80,16 @@ def test_other_runs_have_neither() -> None:
     assert not {"rotation_accuracy", "judge_agreement"} & set(summary_of(verdict(Outcome.CORRECT, choice="A")))
 
 
+def test_a_run_says_how_many_choices_were_ties_and_how_much_the_model_meant_to_name_a_label() -> None:
+    found = summary_of(
+        verdict(Outcome.CORRECT, choice="A", margin=0.0, label_mass=0.1),
+        verdict(Outcome.WRONG, choice="B", margin=0.5, label_mass=0.2),
+    )
+    assert found["rates"]["tied"] == 0.5
+    assert found["label_mass"] == {"mean": 0.15, "of": 2}
+    assert "label_mass" not in summary_of(verdict(Outcome.CORRECT, choice="A", margin=1.0))
+
+
 def test_the_cache_hit_rate_is_the_share_of_all_prefilled_tokens() -> None:
     found = summary_of(
         verdict(Outcome.CORRECT, prefill_tokens=300, cached_tokens=200),
