@@ -5,6 +5,9 @@ Two generate calls per batch: all answers, then all gradings. The grading must b
 `{"correct": true or false, "reason": "…"}` and nothing else: the engine is asked to hold the model to that schema, and
 after anything else the judge is shown what was wrong with it and asked again, `judge.retries` times. A judge that never
 answers so makes the question `failed`, not wrong.
+
+Graded is what the model said to the reader, without its reasoning (`workers/scoring/extract/spoken.py`). Where it said
+nothing there is nothing to grade: the question is unanswered, as a kind judge would call even that right.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from contract.spec import ChatTemplate, Judge, RunSpec, Sampling
 from workers.engines.base import Completion, GenerateRequest, Text
 from workers.scoring.base import Further, Reading
 from workers.scoring.extract import extract
+from workers.scoring.extract.spoken import spoken
 from workers.scoring.generate import ask
 
 __all__ = ["JudgeSilent", "ask", "read"]
@@ -49,7 +53,10 @@ def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -
     (answer,) = completions[0].texts
     if question.answer is None or spec.judge is None:
         return _reading(question, answer, None)
-    prompt = render(spec.judge.prompt, question, None, response=answer.text, reference=_reference(question))
+    said = spoken(answer.text)
+    if said is None or not said.strip():
+        return _reading(question, answer, None)
+    prompt = render(spec.judge.prompt, question, None, response=said.strip(), reference=_reference(question))
     return _grading(question, answer, spec, spec.judge, prompt, asked=1)
 
 
@@ -57,7 +64,7 @@ def _grading(question: Question, answer: Text, spec: RunSpec, judge: Judge, prom
     def read_grade(completions: Sequence[Completion]) -> Reading | Further:
         written = completions[0].texts[0].text
         try:
-            return _reading(question, answer, Grade.model_validate_json(_without_fence(written)))
+            return _reading(question, answer, Grade.model_validate_json(_without_fence(spoken(written) or "")))
         except ValidationError as trouble:
             if asked > judge.retries:
                 raise JudgeSilent(f"no valid grade in {asked} answers; the last one: {written[:200]!r}") from None

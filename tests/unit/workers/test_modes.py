@@ -91,6 +91,24 @@ def test_the_judge_sees_question_reference_and_answer_and_decides() -> None:
     assert grading.prompt == "Capital of Italy? | Rome | It is Rome."
 
 
+@pytest.mark.parametrize("answer", ["", " \n", "<think>Rome, or is it"], ids=["nothing", "blank", "unfinished"])
+def test_where_the_model_said_nothing_a_judge_that_likes_everything_is_not_asked(answer: str) -> None:
+    verdict, engine = judged(answer=answer)
+    assert (verdict.outcome, verdict.raw_text) == (Outcome.UNANSWERED, answer)
+    assert len(engine.calls) == 1
+
+
+def test_the_judge_is_shown_what_was_said_and_not_what_was_thought() -> None:
+    verdict, engine = judged('{"correct": true, "reason": "yes"}', answer="<think>Paris? Oslo?</think>\nRome.")
+    assert engine.calls[1][0].prompt == "Capital of Italy? | Rome | Rome."
+    assert verdict.raw_text == "<think>Paris? Oslo?</think>\nRome."
+
+
+def test_a_judge_may_think_before_it_writes_its_grade() -> None:
+    verdict, _ = judged('<think>{"correct": true?}</think>{"correct": false, "reason": "no"}')
+    assert verdict.outcome is Outcome.WRONG
+
+
 def test_the_judge_may_say_wrong_whatever_the_text_names() -> None:
     verdict, _ = judged('```json\n{"correct": false, "reason": "no"}\n```')
     assert (verdict.outcome, verdict.choice) == (Outcome.WRONG, "B")
