@@ -70,6 +70,8 @@ _AFTER_LETTER = re.compile(
 )
 #: `A) Berlin: …` may be the first of a list that was cut off; `A) Berlin.` is none.
 _AFTER_FIRST = re.compile(r"[)\]\"']{0,2}(?:\s?$|\s?\n(?!\n?[-*•])|[.,;!]|\s(?:because|since|as)\b)")
+#: `A: C` answers a question that began with `Q:`; only its own choice behind it makes that A a label.
+_ANSWER_MARK = re.compile(r"[\s>*•#\"'-]{0,6}A\s?:\s?\S")
 _DISCUSSED = re.compile(
     r"\b(?:wrong|incorrect|false|not (?:correct|right|the)|eliminat\w*|ruled out|falsch|faux|incorrecta)\b"
 )
@@ -87,6 +89,8 @@ def leading_label(answer: Answer) -> Iterator[Claim]:
         return
     end, first = past(_LETTER, answer.text, at), label.labels[0]
     own = end + answer.options.follows(answer.lower[end:].partition("\n")[0], first)
+    if own == end and _ANSWER_MARK.match(answer.text):
+        return
     if _leads_on(answer, end, own, first) and not _is_listed(answer, end, first):
         yield Claim("leading-label", label.labels, at, label.end)
 
