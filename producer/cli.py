@@ -117,7 +117,7 @@ def runs(session: Session, as_json: bool) -> None:
                     "created_at": iso(run.created_at),
                     "source": run.source,
                     "state": counts.standing,
-                    **Tally.of_counts(counts).to_json(),
+                    **Tally.of_counts(counts, run.without_key).to_json(),
                 }
                 for run, counts in found
             ]
@@ -128,7 +128,7 @@ def runs(session: Session, as_json: bool) -> None:
         return
     rows = []
     for run, counts in found:
-        share = Tally.of_counts(counts).over_all()
+        share = Tally.of_counts(counts, run.without_key).over_all()
         settled = f"{counts.settled:,}/{counts.total:,}"
         accuracy = f"{share.value:.3f}" if share else "-"
         created = iso(run.created_at)[:19]

@@ -118,6 +118,7 @@ class Door:
             source=SOURCE,
             questions=len(questions),
             chance=digest.chance(spec),
+            without_key=digest.without_key,
             created_at=time.time(),
             priority=Priority.HIGH,
         )

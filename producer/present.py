@@ -159,7 +159,7 @@ def status_json(run: Run, counts: Counts, broker: Broker) -> dict[str, Any]:
         "model": run.spec.model,
         "mode": run.spec.mode.value,
         "state": counts.standing,
-        **Tally.of_counts(counts).to_json(),
+        **Tally.of_counts(counts, run.without_key).to_json(),
         "finished": counts.finished,
         "chance": run.chance,
         "priority": run.priority.name.lower(),
@@ -172,7 +172,7 @@ def status_json(run: Run, counts: Counts, broker: Broker) -> dict[str, Any]:
 def status_lines(run: Run, counts: Counts, broker: Broker) -> Lines:
     """`status` for people."""
     spec = run.spec
-    tally = Tally.of_counts(counts)
+    tally = Tally.of_counts(counts, run.without_key)
     lines = result_lines(run, tally, counts.standing)
     asked = f"{spec.mode} · normalization {spec.normalization} · prompt {spec.prompt.name} {spec.prompt.version}"
     lines[1:1] = [

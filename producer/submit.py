@@ -66,6 +66,7 @@ class Plan:
             source=self.survey.source.shown,
             questions=self.survey.digest.count,
             chance=self.survey.digest.chance(self.spec),
+            without_key=self.survey.digest.without_key,
             created_at=time.time(),
             priority=priority,
         )

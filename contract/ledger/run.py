@@ -27,6 +27,8 @@ class Run(BaseModel):
     #: What guessing scores, over the questions with a key; None where nobody can guess: there is no key, or no choice
     #: is shown.
     chance: float | None
+    #: Questions without a key; they are in no accuracy.
+    without_key: int = 0
     created_at: float
     #: At which its questions were first sent, and at which lost ones are sent again.
     priority: Priority = Priority.NORMAL

@@ -66,14 +66,19 @@ class Tally:
         self.calibration.include(other.calibration)
 
     @classmethod
-    def of_counts(cls, counts: Counts) -> Tally:
-        """From the ledger's counters.
+    def of_counts(cls, counts: Counts, without_key: int = 0) -> Tally:
+        """From the ledger's counters, of a run with so many questions `without_key`.
 
-        They cannot tell an unanswered or failed question without a key from others, and know neither truncation, ties
-        nor confidence.
+        They know neither truncation, ties nor confidence, and cannot tell an unanswered or failed question without a
+        key from others before the run is finished: until then these are among those with a key. Afterwards it is known
+        how many there are; which of the two they are is in no share.
         """
         keyed = Counter(counts.outcomes)
         keyless = Counter({Outcome.ANSWERED: keyed.pop(Outcome.ANSWERED, 0)})
+        if counts.finished:
+            for outcome in (Outcome.FAILED, Outcome.UNANSWERED):
+                keyless[outcome] = min(keyed[outcome], max(0, without_key - keyless.total()))
+                keyed[outcome] -= keyless[outcome]
         return cls(keyed, keyless, counts.total - counts.settled)
 
     @property

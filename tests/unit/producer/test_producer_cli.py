@@ -45,12 +45,18 @@ def producer(session: Session) -> Producer:
 
 
 def settle(ledger: MemoryLedger, run_id: str, outcome: Outcome = Outcome.CORRECT, but: Outcome | None = None) -> None:
-    """Settle all of the run, its first question as `but`."""
+    """Settle all of the run, its first question as `but`; one without a key can be neither right nor wrong."""
     outcomes = [but or outcome] + [outcome] * 99
-    ids = list(ledger.unsettled(run_id))
+    questions = [question for question, verdict in ledger.results(run_id) if verdict is None]
     verdicts = [
-        Verdict(question_id=each, outcome=came, choice="B", choice_scores={"A": -2.0, "B": -1.0}, rule="argmax")
-        for each, came in zip(ids, outcomes, strict=False)
+        Verdict(
+            question_id=each.id,
+            outcome=Outcome.ANSWERED if each.answer is None and came is Outcome.CORRECT else came,
+            choice="B",
+            choice_scores={"A": -2.0, "B": -1.0},
+            rule="argmax",
+        )
+        for each, came in zip(questions, outcomes, strict=False)
     ]
     ledger.commit(run_id, verdicts)
 
@@ -212,9 +218,9 @@ def test_status_shows_counts_accuracy_queue_and_workers(
     text = producer("status").stdout
 
     assert "5 of 5 (100.0 %)" in text
-    assert "0.800  95 % interval 0.376 to 0.964 (4 of 5)" in text
+    assert "0.750  95 % interval 0.301 to 0.954 (3 of 4)" in text
     assert "chance    0.500" in text
-    assert "correct 4 · wrong 0 · unanswered 0 · failed 1" in text
+    assert "correct 3 · wrong 0 · unanswered 0 · failed 1 · answered 1" in text
     assert "1 live: gpu0" in text
     found = producer.json("status")
     assert (found["finished"], sum(found["queues"].values()), found["workers"][0]["name"]) == (True, 3, "gpu0")

@@ -77,6 +77,16 @@ def test_counters_give_the_same_tally_where_all_have_keys() -> None:
     assert counts.of(Outcome.ANSWERED) == 1, "the counts themselves are untouched"
 
 
+def test_counters_of_a_finished_run_give_the_accuracy_of_its_export_though_a_question_without_a_key_failed() -> None:
+    outcomes = {Outcome.CORRECT: 3, Outcome.WRONG: 1, Outcome.FAILED: 2, Outcome.ANSWERED: 1, Outcome.UNANSWERED: 1}
+    counts = Counts(total=8, todo=0, outcomes=outcomes)
+
+    found = Tally.of_counts(counts, without_key=2).to_json()
+
+    assert (found["accuracy_all"]["right"], found["accuracy_all"]["of"], found["without_key"]) == (3, 6, 2)
+    assert found["outcomes"] == {each.value: number for each, number in outcomes.items()}
+
+
 def test_nothing_settled_is_no_accuracy() -> None:
     assert Tally().to_json()["accuracy_all"] is None
 
