@@ -27,7 +27,7 @@ from contract.spec import (
     mode_conflict,
 )
 from producer.readers import opened, understand
-from producer.templates import load_prompt
+from producer.templates import load_prompt, refuse_blind
 
 __all__ = ["FewShotConfig", "JudgeConfig", "RagConfig", "RunConfig", "load_run_config"]
 
@@ -201,16 +201,18 @@ class RunConfig(BaseModel):
     def to_spec(self, questions_digest: str, served_model: str) -> RunSpec:
         """The spec of asking the questions of that digest; reads the files that the configuration names."""
         auto = ChatTemplate.AUTO if self.mode.writes else ChatTemplate.NEVER
+        prompt, rag = load_prompt(self.prompt, self.mode), self.rag.load()
+        refuse_blind(prompt, self.mode, with_context=self.rag.use_context_field or rag is not None)
         return RunSpec(
             questions_digest=questions_digest,
             model=self.model or served_model,
             adapter=self.adapter,
             mode=self.mode,
             normalization=self.normalization,
-            prompt=load_prompt(self.prompt, self.mode),
+            prompt=prompt,
             delimiter=self.delimiter,
             use_context_field=self.rag.use_context_field,
-            rag=self.rag.load(),
+            rag=rag,
             vllm_version=self.vllm_version,
             seed=self.seed,
             chat_template=self.chat_template or auto,

@@ -14,7 +14,7 @@ from contract.prompts import JUDGE_VARIABLES, VARIABLES, environment, render
 from contract.question import Question
 from contract.spec import Mode, Prompt
 
-__all__ = ["DEFAULTS", "built_in", "load_prompt"]
+__all__ = ["DEFAULTS", "built_in", "load_prompt", "refuse_blind"]
 
 #: The built-in template that a mode is asked with unless the run says otherwise.
 DEFAULTS = {
@@ -53,6 +53,25 @@ def load_prompt(name: str, mode: Mode, *, grades: bool = False) -> Prompt:
         hint = f"{nearest(name, list(shipped))} Built in are {known}; a path ends in {SUFFIX}.".strip()
         raise RunConfigError(f"prompt {brief(name)} is not known.", hint=hint)
     return Prompt(name=Path(name).name.removesuffix(SUFFIX), text=_checked(_read(Path(name)), name, grades=grades))
+
+
+def refuse_blind(prompt: Prompt, mode: Mode, *, with_context: bool) -> None:
+    """Raise RunConfigError where the model would answer by what the template does not show it.
+
+    A label of choices that it never saw is drawn blindly, and a passage that stands in no prompt helped nobody; the
+    figures would look like any others.
+    """
+    shown = meta.find_undeclared_variables(environment().parse(prompt.text))
+    if mode is Mode.LETTER and "choices" not in shown:
+        raise RunConfigError(
+            f"prompt {prompt.name!r} shows no choices, and mode letter asks for the label of one.",
+            hint="Set prompt: lettered, or let the template list `choices`; mode likelihood needs them not.",
+        )
+    if with_context and "context" not in shown:
+        raise RunConfigError(
+            f"prompt {prompt.name!r} shows no context: what is retrieved or given would reach no model.",
+            hint="Put {{ context }} into the template, or ask without.",
+        )
 
 
 def _read(path: Path) -> str:

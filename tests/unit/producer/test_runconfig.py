@@ -98,6 +98,24 @@ def test_the_context_comes_first_where_it_is_wanted() -> None:
     assert render(load_prompt("question", Mode.LETTER), QUESTION, "Given.").startswith("Context: Given.\nQuestion: ")
 
 
+def test_a_label_of_choices_that_the_prompt_does_not_show_is_not_asked_for() -> None:
+    with pytest.raises(RunConfigError, match="prompt 'question' shows no choices, and mode letter asks for the label"):
+        load_run_config(None, ["mode=letter", "prompt=question"]).to_spec("0" * 64, "served")
+
+    assert load_run_config(None, ["mode=likelihood", "prompt=question"]).to_spec("0" * 64, "served")
+
+
+@pytest.mark.parametrize("where", ["rag.enabled=true", "rag.use_context_field=true"])
+def test_what_is_retrieved_or_given_for_a_prompt_that_shows_none_of_it_is_refused(where: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.j2"
+    path.write_text("{{ question }} =")
+    index = build_test_index(tmp_path / "facts", ["A fact."])
+    overrides = [f"prompt={path}", where, *([f"rag.index={index}"] if "enabled" in where else [])]
+
+    with pytest.raises(RunConfigError, match="prompt 'mine' shows no context"):
+        load_run_config(None, overrides).to_spec("0" * 64, "served")
+
+
 def test_a_template_of_ones_own_is_named_after_its_file(tmp_path: Path) -> None:
     path = tmp_path / "mine.j2"
     path.write_text("{{ question }} =\n\n")
