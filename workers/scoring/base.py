@@ -62,12 +62,15 @@ def compare(scores: dict[str, float], rule: str, label_mass: float | None = None
     """Reading that chooses the highest of `scores` (label → log-probability or the like, in nats).
 
     Confidence is the softmax share of the best score. Of equal scores the first label wins.
-    Raises ValueError for a score that is no number: an engine that answers NaN has not answered.
+    Raises ValueError for a score that is no number, and where no choice is possible: an engine that answers NaN, or
+    minus infinity for all, has not answered, and the first label would be a guess.
     """
     if any(map(math.isnan, scores.values())):
         raise ValueError(f"the engine answered NaN: {scores}")
     best, second, *_ = sorted(scores, key=scores.__getitem__, reverse=True)  # which keeps the order of equal ones
     highest = scores[best]
+    if math.isinf(highest):
+        raise ValueError(f"the engine finds no choice possible: {scores}")
     share = 1.0 / sum([math.exp(score - highest) for score in scores.values()])
     return Reading(
         choice=best,

@@ -84,6 +84,13 @@ def test_very_unlikely_choices_still_have_a_confidence() -> None:
     assert compare({"A": -1000.0, "B": -1001.0}, rule="sum").confidence == pytest.approx(1 / (1 + math.exp(-1)))
 
 
+def test_where_no_choice_is_possible_the_first_one_is_not_taken() -> None:
+    with pytest.raises(ValueError, match="no choice possible"):
+        reading(Mode.LETTER, *[-math.inf] * 4)
+
+    assert reading(Mode.LETTER, -math.inf, -math.inf, -3.0, -math.inf).choice == "C"
+
+
 def test_an_engine_that_answers_nan_has_not_answered() -> None:
     with pytest.raises(ValueError, match="NaN"):
         reading(Mode.LIKELIHOOD, -1.0, math.nan, -2.0, -3.0)
