@@ -1,6 +1,8 @@
 """Mode `generate`: the model writes, and named rules read which choice it named (`workers/scoring/extract`).
 
-Where no rule matches, the question is `unanswered`: never a guess. The rule that matched is in the verdict.
+Where no rule matches, the question is `unanswered`: never a guess. The rule that matched is in the verdict. A text that
+names several choices names none, but where each of them is right: then the first one stands for them, by the rule
+`each-right`.
 """
 
 from __future__ import annotations
@@ -12,9 +14,9 @@ from contract.question import Question
 from contract.spec import RunSpec
 from workers.engines.base import Completion, GenerateRequest, Request
 from workers.scoring.base import Reading
-from workers.scoring.extract import extract
+from workers.scoring.extract import Extraction, extract
 
-__all__ = ["ask", "read", "read_text"]
+__all__ = ["ask", "named", "read", "read_text"]
 
 
 def ask(question: Question, prompt: str, spec: RunSpec) -> list[Request]:
@@ -33,5 +35,13 @@ def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -
 
 def read_text(question: Question, text: str, *, truncated: bool) -> Reading:
     """The same from a stored text, for reading again with newer rules."""
-    found = extract(text, question.choices)
+    found = named(question, text)
     return Reading(choice=found.label, rule=found.rule, raw_text=text, truncated=truncated)
+
+
+def named(question: Question, text: str) -> Extraction:
+    """The choice that `text` names; of several that are all right, the first."""
+    found = extract(text, question.choices)
+    if found.rule == "ambiguous" and set(found.candidates) <= set(question.right):
+        return Extraction(found.candidates[0], "each-right", found.candidates)
+    return found

@@ -16,8 +16,7 @@ from contract.spec import RunSpec
 from contract.verdict import MAJORITY
 from workers.engines.base import Completion
 from workers.scoring.base import Reading
-from workers.scoring.extract import extract
-from workers.scoring.generate import ask
+from workers.scoring.generate import ask, named
 
 __all__ = ["ask", "count", "read"]
 
@@ -30,7 +29,7 @@ def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -
 
 def count(question: Question, texts: Sequence[str], *, truncated: bool) -> Reading:
     """The same from stored texts, for reading again with newer rules."""
-    votes = Counter(label for text in texts if (label := extract(text, question.choices).label) is not None)
+    votes = Counter(label for text in texts if (label := named(question, text).label) is not None)
     shares = {label: votes[label] / len(texts) for label in question.labels}
     raw_text = json.dumps(list(texts), ensure_ascii=False)
     if not votes:

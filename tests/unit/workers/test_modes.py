@@ -57,6 +57,19 @@ def test_generate_reads_the_choice_by_a_named_rule_and_keeps_the_text() -> None:
     assert verdict.completion_tokens == 3
 
 
+def test_a_text_that_names_several_choices_is_right_where_each_of_them_is() -> None:
+    several = CAPITAL.model_copy(update={"also_right": ("D",)})
+    both = Writer(lambda _: ["The answer is B and D."])
+    one = Writer(lambda _: ["The answer is B and C."])
+
+    verdict = ask(both, several, mode=Mode.GENERATE, sampling=Sampling())
+    assert (verdict.outcome, verdict.choice, verdict.rule) == (Outcome.CORRECT, "B", "each-right")
+    assert ask(one, several, mode=Mode.GENERATE, sampling=Sampling()).outcome is Outcome.UNANSWERED
+    assert ask(both, CAPITAL, mode=Mode.GENERATE, sampling=Sampling()).outcome is Outcome.UNANSWERED
+    twice = Writer(lambda _: ["The answer is B and D.", "Both B and D are correct. So B, D."])
+    assert ask(twice, several, mode=Mode.VOTE, sampling=Sampling(samples=2, temperature=1.0)).outcome is Outcome.CORRECT
+
+
 def test_a_text_that_names_no_choice_is_unanswered_and_never_a_guess() -> None:
     verdict = ask(Writer(lambda _: ["I would rather not say."]), mode=Mode.GENERATE, sampling=Sampling())
     assert (verdict.outcome, verdict.choice) == (Outcome.UNANSWERED, None)
