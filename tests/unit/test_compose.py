@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import Distribution
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 from contract.settings import OTHER_VARIABLES, PREFIX, Settings, load_settings
 from demo.valkey import CONFIGURATION
@@ -33,6 +39,12 @@ def stages() -> dict[str, str]:
         parent, name = re.findall(r"FROM (\S+) AS (\S+)", block)[0]
         found[name] = found.get(parent, "") + block
     return found
+
+
+def let_through() -> list[str]:
+    """What .dockerignore leaves in the build's context; everything but that is ignored."""
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    return [line[1:] for line in lines if line.startswith("!")]
 
 
 def environment(service: Service) -> dict[str, str]:
@@ -81,14 +93,45 @@ def test_the_cpu_image_does_without_a_compiler_at_run_time() -> None:
 
 
 def test_everything_copied_into_an_image_exists_and_is_let_through() -> None:
-    let_through = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
-    for name in let_through:
+    for name in let_through():
         assert (ROOT / name).exists(), name
     copied = [word for line in re.findall(r"(?m)^COPY (.+)$", DOCKERFILE) for word in line.split()[:-1] if word != "."]
     assert copied
     for name in copied:
         assert (ROOT / name).is_file(), name
-        assert any(name == each or name.startswith(f"{each}/") for each in let_through), name
+        assert any(name == each or name.startswith(f"{each}/") for each in let_through()), name
+
+
+@pytest.mark.parametrize("target", ["base", "cpu", "gpu"])
+def test_every_image_installs_the_source_that_it_copied(target: str) -> None:
+    # Without that no worker booted in a container: it asks for its own version.
+    lines = re.findall(r"(?m)^(?:COPY \. \.|RUN pip install .*--editable \.)$", stages()[target])
+    assert lines == ["COPY . .", "RUN pip install --no-deps --no-build-isolation --editable ."]
+
+
+def test_what_an_image_is_built_from_is_enough_to_install_it(tmp_path: Path) -> None:
+    context, installed = tmp_path / "context", tmp_path / "installed"
+    for name in let_through():
+        (context / name).parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if (ROOT / name).is_dir() else shutil.copyfile)(ROOT / name, context / name)
+    installed.mkdir()
+    make = "import sys; from setuptools import build_meta as ours; ours.prepare_metadata_for_build_wheel(sys.argv[1])"
+    subprocess.run(
+        [sys.executable, "-Werror", "-c", make, installed], cwd=context, check=True, capture_output=True, timeout=120
+    )
+    [folder] = installed.glob("*.dist-info")
+    ours = Distribution.at(folder)
+    assert ours.metadata["Name"] == "mcqueue"
+    [plugin] = ours.entry_points.select(group="vllm.general_plugins")
+    assert (context / plugin.module.replace(".", "/")).with_suffix(".py").is_file()
+
+
+def test_the_images_have_a_pinned_setuptools_that_can_install_the_source() -> None:
+    pinned = dict(
+        line.split("==") for line in (ROOT / "requirements/base.txt").read_text().splitlines() if "==" in line
+    )
+    [wanted] = map(Requirement, tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"])
+    assert pinned[wanted.name] in wanted.specifier
 
 
 @pytest.mark.parametrize("name", WORKERS)
