@@ -81,7 +81,10 @@ def explaining(directory: Path) -> Iterator[None]:
     try:
         yield
     except OSError as trouble:
+        # A container's user is 1000, and whose folder it writes into is often another (compose.yaml: HOST_UID).
+        denied = f"Let user {os.geteuid()} write there (containers: HOST_UID, in compose.yaml)"
+        remedy = denied if isinstance(trouble, PermissionError) else "Make room"
         raise InputError(
             f"{directory}: the results cannot be written: {trouble.strerror}; older files there are unchanged.",
-            hint="Make room or choose another folder with --out.",
+            hint=f"{remedy} or choose another folder with --out.",
         ) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import errno
 import json
+import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from contract.spec import Mode, Prompt, RunSpec, Sampling
 from contract.verdict import Outcome, Verdict
 from producer.columns import COLUMNS, iso
 from producer.export import export
+from producer.files import explaining
 from producer.formats import FORMATS
 from tests.unit.producer.settled import QUESTIONS, VERDICTS
 
@@ -217,6 +219,31 @@ def test_a_disk_that_fills_up_is_one_clear_error_and_leaves_the_old_files(
         "Make room or choose another folder with --out."
     )
     assert contents(tmp_path) == before
+
+
+@contextmanager
+def without_roots_rights() -> Iterator[int]:
+    """Nobody may do everything in the block; yields the user that is left."""
+    user = os.geteuid()
+    if user != 0:
+        yield user
+        return
+    os.seteuid(65534)
+    try:
+        yield 65534
+    finally:
+        os.seteuid(0)
+
+
+def test_a_folder_of_another_user_is_one_clear_error_that_names_who_may_not_write(tmp_path: Path) -> None:
+    # In a container the user is 1000, and ./results of the host may be somebody else's.
+    tmp_path.chmod(0o555)
+    with without_roots_rights() as user, pytest.raises(InputError) as trouble, explaining(tmp_path):
+        (tmp_path / "results.csv").write_text("")
+    assert str(trouble.value) == (
+        f"{tmp_path}: the results cannot be written: Permission denied; older files there are unchanged. "
+        f"Let user {user} write there (containers: HOST_UID, in compose.yaml) or choose another folder with --out."
+    )
 
 
 def test_files_take_their_places_together_or_not_at_all(
