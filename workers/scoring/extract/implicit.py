@@ -139,8 +139,20 @@ def _lone_mention(answer: Answer, last: str) -> Iterator[Claim]:
         return
     before, behind = folded(last[: found[0].start()]), last[found[0].end() :]
     own = answer.options.text(label)
+    if others := _closing(answer, before, label):
+        yield Claim("lone-label", (label, *others), len(answer.text) - len(behind), len(answer.text))
+        return
     if re.fullmatch(r"\)?[.!]?", behind) or (own and before.endswith(own) and not behind[0].isalnum()):
         yield Claim("lone-label", (label,), len(answer.text) - len(behind), len(answer.text))
+
+
+def _closing(answer: Answer, before: str, label: str) -> tuple[str, ...]:
+    """Labels of another choice than `label`, whose text `before` ends with, right ahead of it: `It's Paris (B).`"""
+    said = before.rstrip(" ,;:([-")
+    closing = deque(answer.options.mentioned(said), maxlen=1)
+    if not closing or closing[0][1] != len(said) or closing[0][2] == answer.options.text(label):
+        return ()
+    return answer.options.having(closing[0][2])
 
 
 def number(answer: Answer) -> Iterator[Claim]:

@@ -28,6 +28,11 @@ _ORDINAL = re.compile(rf"(?:the )?(?P<ordinal>{'|'.join(_ORDINALS)}) (?:option|c
 _NEXT_MARK = re.compile(r"(?:^|\s)[(\[\"'*•-]{0,3} ?([A-Z])[\"']?[.):\]]")
 _NEXT_LINE = re.compile(r"[^\n]{0,300}\n{1,2}[(\[\"'*•-]{0,3} ?([A-Z])(?!\w)")
 _ARTICLE = re.compile(r"[ao] (?=(?:letra|alternativa|opção) |[(\"']?[A-Z](?!\w))")
+#: The label that is denied before the one that is meant: "not (A), but C".
+_CONTRAST = compiled(r"""
+    (?:not|nicht|niet)\s(?:(?:option|choice|answer|antwort)\s)?[(\["']{0,2}[a-z][)\]"']{0,2}
+    ,?\s(?:but|sondern|maar)\s(?:rather\s|instead\s)?
+""")
 _OF_SEVERAL = re.compile(r"\b(?:between|either|both)\b")
 _AFTER_STOP = re.compile(r"\. ?([^\W\d_]\w{0,30})")
 _COUNTER = re.compile(r"번|番|号")
@@ -65,6 +70,8 @@ class Place:
 def _filled(place: Place) -> int:
     """Where the words before an answer end. `a` and `o` are articles only where they are small: `é a C`."""
     at = past(FILLERS, place.lower, place.at)
+    if contrast := _CONTRAST.match(place.lower, at):
+        at = past(FILLERS, place.lower, contrast.end())
     return past(FILLERS, place.lower, past(_ARTICLE, place.text, at))
 
 

@@ -92,7 +92,8 @@ SUPPOSED = compiled(r"""
     |(?:some|many|most|others?|one|you|people|someone|students?|they)\b[^.,;\n]{0,30}?
     \b(?:says?|thinks?|argues?|believes?|guess|claims?|assumes?|choose|pick|suggests?))\b
     |\b(?:wrong|incorrect|false|worst|least \w{1,12}|opposite|your|his|her|their|s|first|second|third|suggested
-    |proposed|given|other|another|possible|plausible|tempting|common|popular|obvious|naive|intuitive)\s$
+    |proposed|given|other|another|possible|plausible|tempting|common|popular|obvious|naive|intuitive|trap|tricky
+    |(?:second|next)[ -]best)\s$
 """)
 #: In its clause: what follows is denied.
 DENIED_BEFORE = compiled(r"""
