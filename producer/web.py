@@ -174,7 +174,7 @@ def _add_looking(app: FastAPI, ledger: Ledger, broker: Broker) -> None:
                 "mode": run.spec.mode,
                 "questions": run.questions,
                 "settled": counts.settled,
-                "state": counts.state,
+                "state": counts.standing,
                 "outcomes": counts.outcomes,
             }
             for run, counts in found

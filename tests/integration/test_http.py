@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from contract import RedisLedger
+from contract import Outcome, RedisLedger, Verdict
 from demo.valkey import free_port
 from tests.support import SIMULATED_MODEL, make_questions, open_run, process, wait_until, worker
 
@@ -220,6 +220,13 @@ def test_prometheus_reads_requests_and_queues_from_the_door(door: Caller) -> Non
 def test_the_door_describes_itself(door: Caller) -> None:
     _, described = door.get("/openapi.json", key="")
     assert {"/score", "/score/batch", "/generate", "/generate/batch", "/runs", "/health"} <= described["paths"].keys()
+
+
+def test_a_run_of_which_every_question_is_settled_is_called_settled(door: Caller, redis_ledger: RedisLedger) -> None:
+    run = open_run(redis_ledger, make_questions(1), "done")
+    assert [each["state"] for each in door.get("/runs").body] == ["running"]
+    redis_ledger.commit(run.run_id, [Verdict(question_id="q0", outcome=Outcome.CORRECT)])
+    assert [each["state"] for each in door.get("/runs").body] == ["settled"]
 
 
 @pytest.mark.usefixtures("redis_url")
