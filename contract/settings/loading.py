@@ -13,8 +13,9 @@ from pydantic import ValidationError
 from pydantic_settings import SettingsError as EnvironmentLayerError
 
 from contract.errors import SettingsError, nearest
-from contract.layers import explain, merge, parse_overrides, read_yaml
+from contract.layers import FORMER_NAMES, explain, merge, parse_overrides, read_yaml
 from contract.settings.fields import PREFIX, Settings, model_name
+from contract.spec import RunSpec
 
 __all__ = ["CONFIG_VARIABLE", "MODEL_VARIABLE", "OTHER_VARIABLES", "OVERRIDES_VARIABLE", "load_fleet", "load_settings"]
 
@@ -100,6 +101,7 @@ def _models_of(layers: Mapping[str, Any], source: str) -> dict[str, Mapping[str,
 
 
 def _checked(values: Mapping[str, Any], source: str) -> Settings:
+    _refuse_what_a_run_decides(values, source)
     try:
         return Settings(**values)
     except ValidationError as trouble:
@@ -108,6 +110,15 @@ def _checked(values: Mapping[str, Any], source: str) -> Settings:
         raise SettingsError("environment: a list or mapping is nested too deeply.") from None
     except EnvironmentLayerError as trouble:
         raise SettingsError(f"environment: {trouble}.", hint="Lists and mappings are given as JSON.") from None
+
+
+def _refuse_what_a_run_decides(values: Mapping[str, Any], source: str) -> None:
+    for name in values:
+        if name in RunSpec.model_fields and name not in Settings.model_fields and name not in FORMER_NAMES:
+            raise SettingsError(
+                f"{source}: {name!r} belongs to a run, not to the deployment.",
+                hint=f"Give it to enqueue: --set {name}=…, or --config with a file of configs/runs/.",
+            )
 
 
 def _handed_overrides() -> dict[str, Any]:

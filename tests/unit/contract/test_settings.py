@@ -90,6 +90,11 @@ def test_lists_and_mappings_come_from_the_environment_as_json(monkeypatch: pytes
 @pytest.mark.parametrize(
     ("override", "message"),
     [
+        (
+            "mode=letter",
+            "settings: 'mode' belongs to a run, not to the deployment. "
+            "Give it to enqueue: --set mode=…, or --config with a file of configs/runs/.",
+        ),
         ("batchsize=8", "settings: unknown setting 'batchsize'. Did you mean 'batch_size'?"),
         ("simulated.cal_ms=1", "settings: unknown setting 'simulated.cal_ms'. Did you mean 'call_ms'?"),
         ("xyz=1", "settings: unknown setting 'xyz'."),
