@@ -202,6 +202,8 @@ def workers_line(run: Run, finished: bool, broker: Broker) -> str:
     """Who works on the run, and what to do where nobody takes from one of its queues."""
     live = _workers(run, broker)
     names = f"{len(live)} live: {', '.join(each.name for each in live)}" if live else "none live"
+    if any(each.engine.get("engine") == "simulated" for each in live):
+        names += "; the engine is simulated: its answers mean nothing"
     unserved = [queue for queue in keys.route(run.spec) if not broker.workers(queue)]
     if finished or not unserved:
         return names

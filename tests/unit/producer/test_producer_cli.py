@@ -211,7 +211,11 @@ def test_status_shows_counts_accuracy_queue_and_workers(
     settle(ledger, run_id, but=Outcome.FAILED)
     broker.live.append(
         WorkerRecord(
-            name="gpu0", model="smollm2-135m-instruct", state=WorkerState.READY, queue="score.smollm2-135m-instruct"
+            name="gpu0",
+            model="smollm2-135m-instruct",
+            state=WorkerState.READY,
+            queue="score.smollm2-135m-instruct",
+            engine={"engine": "simulated"},
         )
     )
 
@@ -221,7 +225,7 @@ def test_status_shows_counts_accuracy_queue_and_workers(
     assert "0.750  95 % interval 0.301 to 0.954 (3 of 4)" in text
     assert "chance    0.500" in text
     assert "correct 3 · wrong 0 · unanswered 0 · failed 1 · answered 1" in text
-    assert "1 live: gpu0" in text
+    assert "1 live: gpu0; the engine is simulated: its answers mean nothing" in text
     found = producer.json("status")
     assert (found["finished"], sum(found["queues"].values()), found["workers"][0]["name"]) == (True, 3, "gpu0")
 
