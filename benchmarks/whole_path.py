@@ -20,8 +20,8 @@ computes each in full, as vLLM does with `prompt_logprobs`. `generate`: greedy t
 Every prompt begins with the number of its round, so that no side finds an earlier round's prompts in its cache.
 Ask whole batches, and several: a last batch that is not full waits for `batch_timeout`.
 
-`--overlap` compares, for `generate`, workers with batches of 16 one after another with the same batches overlapping,
-two and four in flight.
+`--overlap` compares, for `generate`, workers with batches of 16 one after another with the same batches overlapping:
+two and four in flight, and as many as the engine has room for.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ MODES_ASKED: Mapping[str, Sequence[str]] = {
     "likelihood": ["mode=likelihood"],
     "generate": ["mode=generate", "prompt=lettered", "sampling.max_tokens=48"],
 }
-IN_FLIGHT = (1, 2, 4)
+#: Side of `--overlap` → batches in flight, and the most while the engine has room.
+IN_FLIGHT = {"1 in flight": (1, 1), "2 in flight": (2, 2), "4 in flight": (4, 4), "as many as have room": (1, 64)}
 #: The round's mark and how many questions → seconds for them.
 Measure = Callable[[str, int], float]
 #: Token ids and sampling parameters, as vLLM takes them.
@@ -101,7 +102,7 @@ def main() -> int:
     parser.add_argument("--boots", type=positive, default=1, help="fresh pairs of processes; not with --overlap (1)")
     parser.add_argument("--rounds", type=positive, default=5, help="that count of each, after one that warms up (5)")
     parser.add_argument("--modes", type=modes, default=",".join(MODES_ASKED), help=f"some of {','.join(MODES_ASKED)}")
-    parser.add_argument("--overlap", action="store_true", help="batches of 16: one after another, two, four in flight")
+    parser.add_argument("--overlap", action="store_true", help="batches of 16: one after another, and overlapping")
     add_out(parser)
     options = parser.parse_args()
     # Engines that are up at the same time share a GPU; nobody reads this on a CPU.
@@ -172,12 +173,12 @@ def overlap(bench: Bench) -> Iterator[list[dict[str, Any]]]:
     pin(bench.at)
     with ExitStack() as stack:
         sides: dict[str, Measure] = {}
-        for number in IN_FLIGHT:
-            own: dict[str, Any] = {"batch_size": 16, "batches_in_flight": number, "max_batches_in_flight": number}
-            own["model"] = f"in-flight-{number}"
-            stack.enter_context(worker(bench.at, f"w{number}", **own))
+        for name, (always, most) in IN_FLIGHT.items():
+            own: dict[str, Any] = {"batch_size": 16, "batches_in_flight": always, "max_batches_in_flight": most}
+            own["model"] = name.replace(" ", "-")
+            stack.enter_context(worker(bench.at, own["model"], **own))
             served = bench.at.settings.model_copy(update=own)
-            sides[f"{number} in flight"] = partial(bench.whole_path, "generate", served)
+            sides[name] = partial(bench.whole_path, "generate", served)
         yield [row("generate", bench.limit, interleaved(sides, bench), base="1 in flight", inverse=True)]
 
 
