@@ -107,6 +107,8 @@ class Verdict(BaseModel):
     batch_id: str = ""
     batch_size: int = 0
     worker: str = ""
+    #: Whether the worker's engine was the simulated one, whose answers mean nothing.
+    simulated: bool = False
     #: From publishing the message to the start of the generate call.
     queued_ms: float = 0.0
     #: The generate call, as long as this question waited for it.

@@ -148,9 +148,11 @@ def _row_lines(planned: Plan, run: Run, rejected: Path | None) -> Lines:
         )
         if count
     ]
+    # How the key was read decides every figure, and an index can be meant from 0 or from 1.
+    answers = "" if digest.without_key == digest.count else f", answers {found.file.way.value}"
     lines = [
         ("file", f"{run.source}: {rows}"),
-        ("read", read_line(found.file, digest.count, digest.choices)),
+        ("read", read_line(found.file, digest.count, digest.choices) + answers),
         ("questions", f"{run.questions:,}{''.join(more)}; chance {chance(run)}"),
     ]
     return lines + ([("skipped", f"{_kinds(found)}; see {rejected}")] if rejected else [])
@@ -169,6 +171,7 @@ def _rows_json(planned: Plan) -> dict[str, Any]:
         "skipped_kinds": dict(found.kinds.most_common()),
         "layout": found.file.layout.name,
         "format": found.file.format,
+        "answers_read": found.file.way.value,
         "without_key": found.digest.without_key,
         "several_right": found.digest.several_right,
         "repeated": found.repeated,

@@ -136,6 +136,9 @@ def _accuracy_lines(tally: Tally) -> Lines:
 def doubt_lines(tally: Tally) -> Lines:
     """What makes answers worth less than they look; nothing where there is nothing."""
     lines = []
+    if tally.simulated:
+        made_up = "made up by the simulated engine, so no figure here means anything; `purge` the run and ask a model"
+        lines.append(("simulated", f"{tally.simulated:,} of {tally.settled:,}: {made_up}"))
     if (mass := tally.mean_label_mass()) is not None:
         lines.append(("label mass", f"{mass:.3f} in the mean: so probable is it that any label comes next"))
     if tally.tied:

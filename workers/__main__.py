@@ -1,5 +1,10 @@
 """`python -m workers`."""
 
-from workers.cli import main
+import sys
+
+try:
+    from workers.cli import main
+except KeyboardInterrupt:
+    sys.exit(130)
 
 main(prog_name="python -m workers")

@@ -35,6 +35,7 @@ class Journey(TypedDict, total=False):
     batch_id: str
     batch_size: int
     worker: str
+    simulated: bool
     queued_ms: float
 
 

@@ -269,6 +269,7 @@ class BatchWork(abc.ABC):
             "batch_id": f"{self._worker}/{batch.number}",
             "batch_size": batch.questions,
             "worker": self._worker,
+            "simulated": self._settings.engine == "simulated",
             "queued_ms": max(0.0, (time.time() - held.published_at) * 1000),
         }
 

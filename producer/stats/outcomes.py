@@ -27,6 +27,8 @@ class Tally:
     keyed: Counter[Outcome] = field(default_factory=Counter)
     keyless: Counter[Outcome] = field(default_factory=Counter)
     unsettled: int = 0
+    #: Verdicts that say `simulated`.
+    simulated: int = 0
     #: Verdicts that say `truncated`.
     truncated: int = 0
     #: Choices whose score another one has, too: the one shown first was taken. In bfloat16 this is no rare thing.
@@ -41,6 +43,7 @@ class Tally:
             self.unsettled += 1
             return
         (self.keyless if question.answer is None else self.keyed)[verdict.outcome] += 1
+        self.simulated += verdict.simulated
         self.truncated += verdict.truncated
         self.tied += verdict.margin == 0
         if verdict.label_mass is not None:
@@ -60,6 +63,7 @@ class Tally:
         self.keyed.update(other.keyed)
         self.keyless.update(other.keyless)
         self.unsettled += other.unsettled
+        self.simulated += other.simulated
         self.truncated += other.truncated
         self.tied += other.tied
         self.label_mass.include(other.label_mass)
@@ -109,10 +113,11 @@ class Tally:
         return share(right, right + self.keyed[Outcome.WRONG])
 
     def rates(self) -> dict[str, Any]:
-        """Shares of unanswered, failed, truncated and tied ones among all `of` with a verdict, keyed or not."""
+        """Shares of what is worth less than an answer, or none, among all `of` with a verdict, keyed or not."""
         counted = {
             "unanswered": self.count(Outcome.UNANSWERED),
             "failed": self.count(Outcome.FAILED),
+            "simulated": self.simulated,
             "truncated": self.truncated,
             "tied": self.tied,
         }

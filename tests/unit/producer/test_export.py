@@ -162,7 +162,14 @@ def test_the_summary_says_how_much_the_subjects_and_the_confidences_tell(filled:
     assert summary["macro_accuracy"] == {"value": 0.25, "subjects": 2}, "(1/2 + 0/1) / 2"
     # Two subjects, and 12.7 standard errors of 0.31 to either side: nothing is known.
     assert summary["accuracy_cluster_interval"] == {"clusters": 2, "low": 0.0, "high": 1.0}
-    assert summary["rates"] == {"of": 4, "unanswered": 0.25, "failed": 0.25, "truncated": 0.0, "tied": 0.0}
+    assert summary["rates"] == {
+        "of": 4,
+        "unanswered": 0.25,
+        "failed": 0.25,
+        "simulated": 0.0,
+        "truncated": 0.0,
+        "tied": 0.0,
+    }
     calibration = summary["calibration"]
     assert (calibration["of"], calibration["ece"]) == (1, 0.876543), "right, claiming 0.123457"
     assert (calibration["brier_of"], calibration["brier"]) == (1, 0.0), "minus infinity against a score is 0 against 1"

@@ -123,10 +123,18 @@ def test_where_nobody_can_guess_the_report_draws_no_chance(ledger: MemoryLedger,
     assert not any(attributes.get("class") == "chance" for _, attributes in page.tags)
 
 
-def test_the_report_tells_ties_label_mass_and_texts_that_were_cut_off(ledger: MemoryLedger, report: Report) -> None:
+def test_the_report_tells_ties_label_mass_made_up_answers_and_texts_that_were_cut_off(
+    ledger: MemoryLedger, report: Report
+) -> None:
     run = open_run(ledger, make_questions(2))
     doubtful = Verdict(
-        question_id="q0", outcome=Outcome.CORRECT, choice="A", margin=0.0, label_mass=1.125, truncated=True
+        question_id="q0",
+        outcome=Outcome.CORRECT,
+        choice="A",
+        margin=0.0,
+        label_mass=1.125,
+        truncated=True,
+        simulated=True,
     )
     ledger.commit(run.run_id, [doubtful])
 
@@ -136,6 +144,7 @@ def test_the_report_tells_ties_label_mass_and_texts_that_were_cut_off(ledger: Me
     assert "1.125 in the mean" in page.text, "an engine that only simulates may say so"
     assert "1 of 1: two choices score the same, the first was taken" in page.text
     assert "1 of 1: the text ran into max_tokens" in page.text
+    assert "1 of 1: made up by the simulated engine" in page.text
 
 
 def test_the_report_asks_for_nothing_outside_itself(ledger: MemoryLedger, report: Report) -> None:

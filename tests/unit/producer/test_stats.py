@@ -98,8 +98,22 @@ def test_rates_are_of_all_that_is_settled_with_a_key_or_without() -> None:
     found.add(KEYLESS, Verdict(question_id="l", outcome=Outcome.FAILED))
     found.add(KEYLESS, None)
 
-    assert found.rates() == {"of": 4, "unanswered": 0.25, "failed": 0.5, "truncated": 0.25, "tied": 0.0}
+    assert found.rates() == {
+        "of": 4,
+        "unanswered": 0.25,
+        "failed": 0.5,
+        "simulated": 0.0,
+        "truncated": 0.25,
+        "tied": 0.0,
+    }
 
 
 def test_rates_of_nothing_are_none() -> None:
-    assert Tally().rates() == {"of": 0, "unanswered": None, "failed": None, "truncated": None, "tied": None}
+    assert Tally().rates() == {
+        "of": 0,
+        "unanswered": None,
+        "failed": None,
+        "simulated": None,
+        "truncated": None,
+        "tied": None,
+    }

@@ -90,6 +90,11 @@ def test_a_run_says_how_many_choices_were_ties_and_how_much_the_model_meant_to_n
     assert "label_mass" not in summary_of(verdict(Outcome.CORRECT, choice="A", margin=1.0))
 
 
+def test_a_run_says_how_many_answers_were_made_up() -> None:
+    found = summary_of(verdict(Outcome.CORRECT, simulated=True), verdict(Outcome.WRONG))
+    assert found["rates"]["simulated"] == 0.5
+
+
 def test_the_cache_hit_rate_is_the_share_of_all_prefilled_tokens() -> None:
     found = summary_of(
         verdict(Outcome.CORRECT, prefill_tokens=300, cached_tokens=200),

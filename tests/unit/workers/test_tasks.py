@@ -82,6 +82,15 @@ def test_messages_are_acknowledged_once_their_verdicts_stand(books: MemoryLedger
     assert verdict.settled_at > 0
 
 
+def test_verdicts_say_that_the_engine_made_them_up(books: MemoryLedger, engine: CountingEngine) -> None:
+    run = open_run(books, make_questions(2))
+    score(books, engine, message(run, "q0"))
+    as_if_real = Workplace(SETTINGS.model_copy(update={"engine": "vllm"}), books, "w@host", nowhere)
+    BatchScorer(as_if_real, engine).run(batch_of(message(run, "q1")))
+    assert verdict_of(books, run, "q0").simulated
+    assert not verdict_of(books, run, "q1").simulated
+
+
 def test_a_batch_of_long_prompts_is_asked_in_calls_whose_verdicts_stand_one_by_one(books: MemoryLedger) -> None:
     settings = SETTINGS.model_copy(update={"batch_tokens": 25})
     engine, standing = CountingEngine(), []
