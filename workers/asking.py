@@ -11,7 +11,7 @@ from workers.aggregator import Batch
 from workers.attempts import one_line
 from workers.budget import in_calls
 from workers.engines.base import Engine
-from workers.pipeline import no_judges, score_batch
+from workers.pipeline import no_judges, score_in_parts
 from workers.tasks import BatchWork, Endings, Settled, Work, Workplace, by_run, send_on
 
 __all__ = ["BatchScorer"]
@@ -48,18 +48,18 @@ class BatchScorer(BatchWork):
         works, astray = self._with_passages(works)
         yield astray
         for part in self._calls(works):
-            yield self._scored(batch, part)
+            yield from self._scored(batch, part)
 
-    def _scored(self, batch: Batch, works: Sequence[Work]) -> Endings:
-        """Ask `works` in one generate call and commit what came of it."""
+    def _scored(self, batch: Batch, works: Sequence[Work]) -> Iterator[Endings]:
+        """Ask `works` in one generate call and commit what comes of it, while its longest texts are still written."""
         journeys = [self._journey(batch, work.held, work.attempts) for work in works]
-        verdicts = score_batch([work.item for work in works], self._engine, self._judge_engine, journeys)
-        heard = [Settled(work.held, verdict) for work, verdict in zip(works, verdicts, strict=True)]
-        endings = self._commit([each for each in heard if not each.unforeseen])
-        for held, verdict in (each for each in heard if each.unforeseen):
-            reason = one_line(str(verdict.error))
-            endings |= self._troubled(batch, held, verdict.question_id, verdict.attempts, reason)
-        return endings
+        for part in score_in_parts([work.item for work in works], self._engine, self._judge_engine, journeys):
+            heard = [Settled(works[i].held, verdict) for i, verdict in part]
+            endings = self._commit([each for each in heard if not each.unforeseen])
+            for held, verdict in (each for each in heard if each.unforeseen):
+                reason = one_line(str(verdict.error))
+                endings |= self._troubled(batch, held, verdict.question_id, verdict.attempts, reason)
+            yield endings
 
     def _calls(self, works: Sequence[Work]) -> Iterator[Sequence[Work]]:
         """`works` in the generate calls that they are asked by: a single one, unless their prompts are too long."""

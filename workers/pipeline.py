@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
@@ -20,10 +20,10 @@ from contract.relevance import sources_of
 from contract.spec import Judge, RunSpec
 from contract.verdict import Failure, Outcome, Passage, Verdict
 from workers.budget import fitted
-from workers.engines.base import Completion, Engine, Request
+from workers.engines.base import Completion, Engine, Part, Request
 from workers.scoring import MODES, Further, Item, Reading
 
-__all__ = ["Item", "Journey", "Unforeseen", "failed", "no_judges", "outcome_of", "score_batch"]
+__all__ = ["Item", "Journey", "Unforeseen", "failed", "no_judges", "outcome_of", "score_batch", "score_in_parts"]
 
 log = logging.getLogger(__name__)
 
@@ -57,17 +57,43 @@ def score_batch(
     judge_engine: Callable[[Judge], Engine] = no_judges,
     journeys: Sequence[Journey] = (),
 ) -> list[Verdict]:
-    """One verdict per item, in order, from one generate call. `judge_engine` finds the engine of a judge elsewhere.
+    """One verdict per item, in order: `score_in_parts`, all at once."""
+    verdicts = dict(each for part in score_in_parts(items, engine, judge_engine, journeys) for each in part)
+    return [verdicts[i] for i in range(len(items))]
 
-    Each verdict says its item's journey, where `journeys` has one for each.
+
+def score_in_parts(
+    items: Sequence[Item],
+    engine: Engine,
+    judge_engine: Callable[[Judge], Engine] = no_judges,
+    journeys: Sequence[Journey] = (),
+) -> Iterator[list[tuple[int, Verdict]]]:
+    """One verdict per item, with its position, from one generate call; in parts, as the answers of that call end.
+
+    `judge_engine` finds the engine of a judge elsewhere. Each verdict says its item's journey, where `journeys` has
+    one for each.
     What cannot be scored becomes a verdict with outcome `failed` and the reason: a call that fails is split until the
     culprit stands alone, whose error is `Unforeseen` where no engine should raise it. Only EngineDead is raised.
     """
     started = time.monotonic()
     items = fitted(items, engine)
-    interviews = [_interviews(item) for item in items]
-    everybody = [interview for of_item in interviews for interview in of_item]
-    while waiting := [interview for interview in everybody if interview.requests]:
+    journeys = journeys or [Journey()] * len(items)
+    left = {i: _interviews(item) for i, item in enumerate(items)}
+    for _ in _ask_all([interview for of_item in left.values() for interview in of_item], engine, judge_engine):
+        latency_ms = (time.monotonic() - started) * 1000
+        if ended := [i for i, of_item in left.items() if not any(each.requests for each in of_item)]:
+            yield [(i, _verdict(items[i], left.pop(i), latency_ms, journeys[i])) for i in ended]
+
+
+def _interviews(item: Item) -> list[_Interview]:
+    return [_Interview(item.spec, each, item.passages) for each in arrangements(item.question, item.spec)]
+
+
+def _ask_all(
+    interviews: Sequence[_Interview], engine: Engine, judge_engine: Callable[[Judge], Engine]
+) -> Iterator[None]:
+    """Ask until nobody has anything to ask; the caller has its turn whenever some may have ended."""
+    while waiting := [each for each in interviews if each.requests]:
         for judge, company in _by_judge(waiting):
             try:
                 asked = judge_engine(judge) if judge else engine
@@ -75,23 +101,18 @@ def score_batch(
                 for interview in company:
                     interview.fail("judged", trouble)
             else:
-                _ask(asked, company)
-    latency_ms = (time.monotonic() - started) * 1000
-    return [
-        _verdict(item, of_item, latency_ms, journey)
-        for item, of_item, journey in zip(items, interviews, journeys or [Journey()] * len(items), strict=True)
-    ]
+                yield from _ask(asked, company)
+    yield
 
 
-def _interviews(item: Item) -> list[_Interview]:
-    return [_Interview(item.spec, each, item.passages) for each in arrangements(item.question, item.spec)]
-
-
-def _ask(engine: Engine, interviews: Sequence[_Interview]) -> None:
+def _ask(engine: Engine, interviews: Sequence[_Interview]) -> Iterator[None]:
     """One call for all that `interviews` have to ask."""
-    completions = iter(_generate(engine, [request for interview in interviews for request in interview.requests]))
-    for interview in interviews:
-        interview.hear([next(completions) for _ in interview.requests])
+    places = [(interview, k) for interview in interviews for k in range(len(interview.requests))]
+    for part in _generate(engine, [interview.requests[k] for interview, k in places]):
+        for position, completion in part:
+            interview, k = places[position]
+            interview.take(k, completion)
+        yield
 
 
 def failed(question_id: str, failure: Failure, journey: Journey) -> Verdict:
@@ -123,6 +144,8 @@ class _Interview:
     reading: Reading | None = None
     failure: Failure | None = None
     heard: list[Completion] = field(default_factory=list)
+    #: By the position of their request, until all are there.
+    _answers: dict[int, Completion] = field(default_factory=dict)
     #: Who is to be asked `requests`; None: the model under test.
     judge: Judge | None = None
     _read: Callable[[Sequence[Completion]], Reading | Further] | None = None
@@ -136,8 +159,15 @@ class _Interview:
         except Exception as trouble:  # noqa: BLE001 - one question's trouble must not cost its batch
             self.fail("asked", trouble)
 
-    def hear(self, completions: list[Completion]) -> None:
-        """Take in the answers to `requests`; afterwards there are others, or none."""
+    def take(self, position: int, completion: Completion) -> None:
+        """The answer to one of `requests`. With the last one there are other requests afterwards, or none."""
+        self._answers[position] = completion
+        if len(self._answers) == len(self.requests):
+            completions = [self._answers[k] for k in range(len(self.requests))]
+            self._answers.clear()
+            self._hear(completions)
+
+    def _hear(self, completions: list[Completion]) -> None:
         self.requests = []
         self.heard += completions
         errors = [each.error for each in completions if each.error]
@@ -169,19 +199,29 @@ def _by_judge(interviews: Sequence[_Interview]) -> list[tuple[Judge | None, list
     return list(groups.items())
 
 
-def _generate(engine: Engine, requests: list[Request]) -> list[Completion]:
-    """One call; if it fails as a whole, its halves, down to the request that cannot be answered."""
+def _generate(engine: Engine, requests: Sequence[Request]) -> Iterator[Part]:
+    """One call; if it fails, the halves of what it left unanswered, down to the request that cannot be answered."""
+    left = dict(enumerate(requests))
+    trouble: Exception = EngineError("the engine left it unanswered")
     try:
-        return engine.generate(requests)
+        for part in engine.answers(requests):
+            for position, _ in part:
+                del left[position]
+            yield part
     except EngineDead:
         raise
-    except Exception as trouble:  # noqa: BLE001 - whatever a call raises, only its culprit pays
-        if len(requests) == 1:
-            kind = Failure if isinstance(trouble, EngineError) else Unforeseen
-            return [Completion(error=kind(type=type(trouble).__name__, message=str(trouble)))]
-        log.warning("a call of %d requests failed, halving it: %s", len(requests), trouble)
-        middle = len(requests) // 2
-        return _generate(engine, requests[:middle]) + _generate(engine, requests[middle:])
+    except Exception as raised:  # noqa: BLE001 - whatever a call raises, only its culprit pays
+        trouble = raised
+    positions = list(left)
+    if len(positions) == 1:
+        kind = Failure if isinstance(trouble, EngineError) else Unforeseen
+        yield [(positions[0], Completion(error=kind(type=type(trouble).__name__, message=str(trouble))))]
+    elif positions:
+        log.warning("a call left %d of %d requests, halving them: %s", len(positions), len(requests), trouble)
+        middle = len(positions) // 2
+        for half in (positions[:middle], positions[middle:]):
+            for part in _generate(engine, [left[position] for position in half]):
+                yield [(half[k], completion) for k, completion in part]
 
 
 def _verdict(item: Item, interviews: Sequence[_Interview], latency_ms: float, journey: Journey) -> Verdict:

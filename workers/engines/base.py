@@ -1,17 +1,21 @@
-"""What the rest of the worker knows of a language model: one door with four verbs."""
+"""What the rest of the worker knows of a language model: one door with a few verbs."""
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from contract.settings import Settings
 from contract.spec import ChatTemplate, Sampling
 from contract.verdict import Failure
 
-__all__ = ["Completion", "Engine", "GenerateRequest", "Request", "ScoreRequest", "Text"]
+__all__ = ["PART_S", "Completion", "Engine", "GenerateRequest", "Part", "Request", "ScoreRequest", "Text", "in_order"]
+
+#: Seconds between the parts of a call whose answers do not end together. Each part is committed by itself: more often
+#: costs the engine time, and more seldom loses more work where a process is killed.
+PART_S = 1.0
 
 
 class ScoreRequest(NamedTuple):
@@ -74,6 +78,10 @@ class Completion(NamedTuple):
     error: Failure | None = None
 
 
+#: Answers of a call that have ended, each with its request's position.
+Part: TypeAlias = list[tuple[int, Completion]]
+
+
 class Engine(abc.ABC):
     """A language model that answers from any number of threads at once."""
 
@@ -94,6 +102,13 @@ class Engine(abc.ABC):
         A request that cannot be answered for what it is comes back with `error`; the others are not touched.
         Raises EngineDead when the engine is gone, EngineOutOfMemory when fewer requests might do, EngineError else.
         """
+
+    def answers(self, requests: Sequence[Request]) -> Iterator[Part]:
+        """`generate`, part by part: about every `PART_S` what has ended since, until every request is answered.
+
+        An engine whose answers end together gives one part. What was given stands when a later part raises.
+        """
+        yield list(enumerate(self.generate(requests)))
 
     def excess_tokens(self, requests: Sequence[Request]) -> list[int]:
         """By how many tokens each request, with the answer it asks for, is too long for the model's context; else 0.
@@ -116,3 +131,9 @@ class Engine(abc.ABC):
     @abc.abstractmethod
     def close(self) -> None:
         """Free the model. Calls under way raise EngineDead. May be called twice."""
+
+
+def in_order(parts: Iterable[Part], count: int) -> list[Completion]:
+    """The answers to all `count` requests of a call."""
+    found = dict(each for part in parts for each in part)
+    return [found[i] for i in range(count)]

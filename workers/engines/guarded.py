@@ -7,13 +7,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
 from contract.errors import EngineOutOfMemory
 from contract.verdict import Failure
-from workers.engines.base import Completion, Engine, Request
+from workers.engines.base import Completion, Engine, Part, Request, in_order
 
 __all__ = ["Guarded"]
 
@@ -24,7 +23,7 @@ LOOK_S = 0.25
 
 
 class Guarded(Engine):
-    """`engine` with a memory of what fits, and a deadline of `batch_deadline_s` on every call.
+    """`engine` with a memory of what fits, and a deadline of `batch_deadline_s` on every part of a call.
 
     A hung call cannot be taken back from native code, so `on_hang` is called, from the watchdog's thread, and is
     expected to end the process.
@@ -45,22 +44,27 @@ class Guarded(Engine):
         threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        done: list[Completion] = []
+        return in_order(self.answers(requests), len(requests))
+
+    def answers(self, requests: Sequence[Request]) -> Iterator[Part]:
+        left = list(range(len(requests)))
         room_before = self._room
-        while len(done) < len(requests):
-            part = requests[len(done) : len(done) + (self._room or len(requests))]
+        while left:
+            asked = left[: self._room]
             try:
-                done += self._call(part)
+                for part in self._timed(self._engine.answers([requests[i] for i in asked])):
+                    ended = {asked[k]: completion for k, completion in part}
+                    left = [i for i in left if i not in ended]
+                    yield list(ended.items())
             except EngineOutOfMemory as trouble:
-                if len(part) > 1:
-                    self._room = len(part) // 2
+                if len(asked) > 1:
+                    self._room = len(asked) // 2
                     log.warning(
-                        "%d requests in a call are too many, %d from now on: %s", len(part), self._room, trouble
+                        "%d requests in a call are too many, %d from now on: %s", len(asked), self._room, trouble
                     )
                 else:  # it was this request's size, and not the number of them
                     self._room = room_before
-                    done.append(Completion(error=Failure(type=type(trouble).__name__, message=str(trouble))))
-        return done
+                    yield [(left.pop(0), Completion(error=Failure(type=type(trouble).__name__, message=str(trouble))))]
 
     def excess_tokens(self, requests: Sequence[Request]) -> list[int]:
         return self._engine.excess_tokens(requests)
@@ -75,18 +79,18 @@ class Guarded(Engine):
         self._closed.set()
         self._engine.close()
 
-    def _call(self, requests: Sequence[Request]) -> list[Completion]:
-        with self._timed():
-            return self._engine.generate(requests)
-
-    @contextmanager
-    def _timed(self) -> Iterator[None]:
+    def _timed(self, parts: Iterator[Part]) -> Iterator[Part]:
+        """`parts`; the clock runs while one is awaited, and not while what came is dealt with."""
         number = next(self._numbers)
-        self._running_since[number] = time.monotonic()
-        try:
-            yield
-        finally:
-            del self._running_since[number]
+        while True:
+            self._running_since[number] = time.monotonic()
+            try:
+                part = next(parts, None)
+            finally:
+                del self._running_since[number]
+            if part is None:
+                return
+            yield part
 
     def _watch(self) -> None:
         deadline_s = self.settings.batch_deadline_s

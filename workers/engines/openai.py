@@ -16,8 +16,8 @@ long as the server says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -26,7 +26,17 @@ from contract.settings import OpenAiSettings, Settings
 from contract.spec import ChatTemplate
 from contract.verdict import Failure
 from workers.engines import wire
-from workers.engines.base import Completion, Engine, GenerateRequest, Request, ScoreRequest, Text
+from workers.engines.base import (
+    PART_S,
+    Completion,
+    Engine,
+    GenerateRequest,
+    Part,
+    Request,
+    ScoreRequest,
+    Text,
+    in_order,
+)
 from workers.engines.places import Places
 from workers.engines.remote import Connection, Offers, await_server, find_out
 from workers.engines.serving import LocalServer
@@ -92,16 +102,25 @@ class OpenAiEngine(Engine):
             self._offers = find_out(self._server)
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        heads = self._each(self._first, requests)
+        return in_order(self.answers(requests), len(requests))
+
+    def answers(self, requests: Sequence[Request]) -> Iterator[Part]:
+        heads: list[tuple[int, _Heard]] = []
+        for answered in self._each(self._first, requests):
+            heads += [(i, head) for i, head in answered if isinstance(head, _Heard)]
+            if ended := [(i, head) for i, head in answered if isinstance(head, Completion)]:
+                yield ended
         tails = [
-            (request, head, i)
-            for request, head in zip(requests, heads, strict=True)
-            if isinstance(request, ScoreRequest) and isinstance(head, _Heard)
-            for i, logprob in enumerate(head.logprobs)
+            (request, head, k)
+            for i, head in heads
+            if isinstance(request := requests[i], ScoreRequest)
+            for k, logprob in enumerate(head.logprobs)
             if logprob is None and head.failure is None
         ]
-        self._each(self._weigh, tails)
-        return [head.completion() if isinstance(head, _Heard) else head for head in heads]
+        for _ in self._each(self._weigh, tails):
+            pass
+        if heads:
+            yield [(i, head.completion()) for i, head in heads]
 
     def describe(self) -> dict[str, Any]:
         offers = {name: value for name in Offers.__slots__ if (value := getattr(self._offers, name))}
@@ -115,8 +134,8 @@ class OpenAiEngine(Engine):
         if self._local is not None:
             self._local.stop()
 
-    def _each(self, ask: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        """`ask` of every item, as many at a time as the server may be asked."""
+    def _each(self, ask: Callable[[T], R], items: Sequence[T]) -> Iterator[list[tuple[int, R]]]:
+        """`ask` of every item, as many at a time as the server may be asked; what has ended, with its position."""
         if self._pool is None:
             raise EngineDead("The engine was not started.")
 
@@ -127,10 +146,19 @@ class OpenAiEngine(Engine):
                 self._places.leave()
 
         self._places.want(len(items))
+        unasked = len(items)
+        under_way: dict[Future[R], int] = {}
         try:
-            return list(self._pool.map(ask_in_place, items))
-        except RuntimeError as trouble:  # the pool was shut down meanwhile
+            for i, item in enumerate(items):
+                under_way[self._pool.submit(ask_in_place, item)] = i
+                unasked -= 1
+            while under_way:
+                ended, _ = wait(under_way, timeout=PART_S)
+                yield [(under_way.pop(each), each.result()) for each in ended]
+        except (CancelledError, RuntimeError) as trouble:  # the pool was shut down meanwhile
             raise EngineDead(f"The engine was closed: {trouble}") from None
+        finally:
+            self._places.leave(unasked + sum([each.cancel() for each in under_way]))
 
     def _post(self, asked: tuple[str, dict[str, Any]], **more: Any) -> dict[str, Any] | Failure:
         """The answer, or why this request has none. Raises EngineDead when no other would be answered either."""

@@ -10,12 +10,14 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from contract.errors import EngineDead, EngineError, EngineOutOfMemory, McqueueError, RequestRejected
+from workers.engines.base import PART_S
 from workers.engines.parameters import sampling_params
 from workers.engines.places import Places
 from workers.engines.plan import Prefill
@@ -30,13 +32,14 @@ class _Call:
 
     def __init__(self, prefills: list[Prefill]) -> None:
         self.prefills = prefills
-        self.outputs: list[Any] = [None] * len(prefills)
         self.failure: EngineError | None = None
+        #: (position, output), not yet fetched.
+        self._arrived: deque[tuple[int, Any]] = deque()
         self._left = len(prefills)
         self._done = threading.Event()
 
     def deliver(self, slot: int, output: Any) -> None:
-        self.outputs[slot] = output
+        self._arrived.append((slot, output))
         self._left -= 1
         if self._left == 0:
             self._done.set()
@@ -45,11 +48,16 @@ class _Call:
         self.failure = failure
         self._done.set()
 
-    def wait(self) -> list[Any]:
-        self._done.wait()
+    def parts(self) -> Iterator[list[tuple[int, Any]]]:
+        """The outputs as they arrive; a look now and then, as a thread woken at each would slow the engine's steps."""
+        while not self._done.wait(PART_S):
+            yield self._fetch()
+        yield self._fetch()
         if self.failure is not None:
             raise self.failure
-        return self.outputs
+
+    def _fetch(self) -> list[tuple[int, Any]]:
+        return [self._arrived.popleft() for _ in range(len(self._arrived))]
 
 
 class Owner(threading.Thread):
@@ -83,16 +91,17 @@ class Owner(threading.Thread):
         if self._boot_failure is not None:
             raise self._boot_failure
 
-    def call(self, prefills: list[Prefill]) -> list[Any]:
-        """vLLM's outputs for `prefills`, in order. From any thread. Raises EngineDead or EngineOutOfMemory."""
-        if not prefills:
-            return []
+    def call(self, prefills: list[Prefill]) -> Iterator[list[tuple[int, Any]]]:
+        """vLLM's outputs for `prefills`, each with its position, in parts as they arrive, of which some are empty.
+
+        From any thread. Raises EngineDead or EngineOutOfMemory, after what has arrived.
+        """
         call = _Call(prefills)
         with self._gate:
             if self._dead is not None:
                 raise self._dead
             self._inbox.put(call)
-        return call.wait()
+        return call.parts()
 
     def stop(self) -> None:
         """End the thread and the engine; calls under way raise EngineDead."""

@@ -41,7 +41,7 @@ class Prefill:
         (its model runner V1, on a CPU) or with nothing (V2, on a GPU). The first token of the continuation is predicted
         by the last of the prompt, so that one must be computed too.
         """
-        if self.start == 0:
+        if self.start == 0 or not self.use_cache:
             return True
         scored = len(self.token_ids) - self.start
         return (output.num_cached_tokens or 0) < self.start and len(output.prompt_logprobs or ()) > scored

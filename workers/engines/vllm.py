@@ -10,7 +10,7 @@ import dataclasses
 import logging
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from contract.errors import EngineDead, RequestRejected
@@ -18,7 +18,7 @@ from contract.settings import Settings
 from contract.verdict import Failure
 from workers.engines.adapters import adapter_arguments, adapter_folders
 from workers.engines.arguments import check_arguments, engine_environment, installed_version, is_cpu_build
-from workers.engines.base import Completion, Engine, Request
+from workers.engines.base import Completion, Engine, Part, Request, in_order
 from workers.engines.encoding import Encoded, PromptEncoder
 from workers.engines.memory import keep_freed_memory
 from workers.engines.owner import Owner
@@ -49,13 +49,21 @@ class VllmEngine(Engine):
         self.encoder = PromptEncoder(owner.engine.tokenizer)
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        return in_order(self.answers(requests), len(requests))
+
+    def answers(self, requests: Sequence[Request]) -> Iterator[Part]:
         limit = self._running().engine.model_config.max_model_len
-        plans = [
-            each if isinstance(each, RequestRejected) else self._plan(request, each, limit)
-            for request, each in zip(requests, self.encoder.encode(requests), strict=True)
-        ]
-        outputs = iter(self._ask([prefill for plan in plans for prefill in _prefills(plan)]))
-        return [_read(plan, [next(outputs) for _ in _prefills(plan)]) for plan in plans]
+        asked: list[_Asked] = []
+        rejected: Part = []
+        for i, (request, encoded) in enumerate(zip(requests, self.encoder.encode(requests), strict=True)):
+            plan = encoded if isinstance(encoded, RequestRejected) else self._plan(request, encoded, limit)
+            if isinstance(plan, RequestRejected):
+                rejected.append((i, _rejection(plan)))
+            else:
+                asked.append(_Asked(i, plan))
+        if rejected:
+            yield rejected
+        yield from self._ask([(each, k, prefill) for each in asked for k, prefill in enumerate(each.plan.prefills)])
 
     def excess_tokens(self, requests: Sequence[Request]) -> list[int]:
         limit = self._running().engine.model_config.max_model_len
@@ -101,29 +109,48 @@ class VllmEngine(Engine):
             raise EngineDead("The engine was not started.")
         return self._owner
 
-    def _ask(self, prefills: list[Prefill]) -> list[Any]:
-        """vLLM's outputs; what cannot be trusted, because its continuation came from the cache, is computed again."""
-        outputs = self._running().call(prefills)
-        again = [
-            i
-            for i, prefill in enumerate(prefills)
-            if not isinstance(outputs[i], RequestRejected) and not prefill.is_trustworthy(outputs[i])
-        ]
-        recomputed = self._running().call([dataclasses.replace(prefills[i], use_cache=False) for i in again])
-        for i, output in zip(again, recomputed, strict=True):
-            outputs[i] = output
-        return outputs
+    def _ask(self, prefills: Sequence[tuple[_Asked, int, Prefill]]) -> Iterator[Part]:
+        """What vLLM says; what cannot be trusted, because its continuation came from the cache, is computed again."""
+        while prefills:
+            again = []
+            for outputs in self._running().call([each for _, _, each in prefills]):
+                ended: Part = []
+                for position, output in outputs:
+                    asked, k, prefill = prefills[position]
+                    if not isinstance(output, RequestRejected) and not prefill.is_trustworthy(output):
+                        again.append((asked, k, dataclasses.replace(prefill, use_cache=False)))
+                    elif asked.hear(k, output):
+                        ended.append((asked.position, asked.completion()))
+                if ended:
+                    yield ended
+            prefills = again
 
 
-def _prefills(plan: Plan | RequestRejected) -> Sequence[Prefill]:
-    return () if isinstance(plan, RequestRejected) else plan.prefills
+class _Asked:
+    """A request whose prefills are under way."""
+
+    def __init__(self, position: int, plan: Plan) -> None:
+        self.position = position
+        self.plan = plan
+        self._outputs: list[Any] = [None] * len(plan.prefills)
+        self._left = len(plan.prefills)
+
+    def hear(self, k: int, output: Any) -> bool:
+        """Take in the output of prefill `k`; whether it was the last one."""
+        self._outputs[k] = output
+        self._left -= 1
+        return self._left == 0
+
+    def completion(self) -> Completion:
+        """What all outputs amount to."""
+        for each in self._outputs:
+            if isinstance(each, RequestRejected):
+                return _rejection(each)
+        return self.plan.read(self._outputs)
 
 
-def _read(plan: Plan | RequestRejected, outputs: list[Any]) -> Completion:
-    rejected = next((each for each in (plan, *outputs) if isinstance(each, RequestRejected)), None)
-    if isinstance(plan, RequestRejected) or rejected is not None:
-        return Completion(error=Failure(type="RequestRejected", message=str(rejected)))
-    return plan.read(outputs)
+def _rejection(reason: RequestRejected) -> Completion:
+    return Completion(error=Failure(type="RequestRejected", message=str(reason)))
 
 
 def prepare_environment(model: str) -> None:

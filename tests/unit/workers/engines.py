@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from workers.engines.base import Engine
+from contract import Settings
+from workers.engines.base import Completion, Engine, Part, Request, ScoreRequest, in_order
 
-__all__ = ["ReadyEngine"]
+__all__ = ["ReadyEngine", "SlowTexts"]
 
 
 class ReadyEngine(Engine):
@@ -18,3 +20,29 @@ class ReadyEngine(Engine):
         return {}
 
     def close(self) -> None: ...
+
+
+class SlowTexts(ReadyEngine):
+    """Answers what has `slow` in its prompt after all else of its call, or then raises `trouble`."""
+
+    def __init__(self, settings: Settings, slow: str, trouble: Exception | None = None) -> None:
+        super().__init__(settings)
+        self.calls: list[int] = []
+        self._slow = slow
+        self._trouble = trouble
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        return in_order(self.answers(requests), len(requests))
+
+    def answers(self, requests: Sequence[Request]) -> Iterator[Part]:
+        self.calls.append(len(requests))
+        slow = [i for i, each in enumerate(requests) if self._slow in each.prompt]
+        yield [(i, self.answer(each)) for i, each in enumerate(requests) if i not in slow]
+        if self._trouble is not None and slow:
+            raise self._trouble
+        yield [(i, self.answer(requests[i])) for i in reversed(slow)]
+
+    def answer(self, request: Request) -> Completion:
+        """The first continuation is the likeliest."""
+        assert isinstance(request, ScoreRequest)
+        return Completion(logprobs=tuple(-1.0 - i for i in range(len(request.continuations))))

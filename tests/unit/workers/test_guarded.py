@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from contract import load_settings
 from contract.errors import EngineError, EngineOutOfMemory
 from tests.support import make_questions
-from workers.engines.base import Completion, Engine, Request, ScoreRequest
+from tests.unit.workers.engines import SlowTexts
+from workers.engines.base import Completion, Engine, Part, Request, ScoreRequest
 from workers.engines.guarded import Guarded
 from workers.engines.simulated import SimulatedEngine
 
@@ -79,6 +80,40 @@ def test_a_call_that_never_ends_is_noticed_and_one_that_ends_is_not() -> None:
     threading.Thread(target=door.generate, args=(requests(4),), daemon=True).start()
     assert hung.wait(10)
     door.close()
+
+
+def test_of_a_call_that_does_not_fit_only_what_it_left_unanswered_is_asked_again() -> None:
+    class Full(SlowTexts):
+        def answers(self, requests: Sequence[Request]) -> Iterator[Part]:
+            self._trouble = None if len(requests) <= 2 else EngineOutOfMemory("full")
+            return super().answers(requests)
+
+    engine = Full(load_settings(), "plus 1?")
+    door = Guarded(engine, on_hang=threading.Event().set)
+    asked = requests(5)
+    parts = [[i for i, _ in part] for part in door.answers(asked)]
+    slow = [i for i, each in enumerate(asked) if "plus 1?" in each.prompt]
+    assert sorted(i for part in parts for i in part) == list(range(5))
+    assert parts[0] == [i for i in range(5) if i not in slow]
+    assert engine.calls == [5, len(slow)]
+
+
+def test_the_deadline_is_for_the_engine_and_begins_anew_with_every_part_of_a_call() -> None:
+    hung = threading.Event()
+
+    class Stuck(SlowTexts):
+        def answers(self, requests: Sequence[Request]) -> Iterator[Part]:
+            yield from super().answers(requests)
+            threading.Event().wait()
+
+    door = Guarded(Stuck(load_settings(None, ["batch_deadline_s=0.3"]), "plus 1?"), hung.set)
+    door.start()
+    parts = door.answers(requests(3))
+    next(parts)
+    assert not hung.wait(0.6), "whoever takes its time with a part, as while Redis is away, is not the engine"
+    next(parts)
+    threading.Thread(target=next, args=(parts,), daemon=True).start()
+    assert hung.wait(10)
 
 
 def test_nothing_that_an_engine_can_do_is_lost_behind_the_guard() -> None:

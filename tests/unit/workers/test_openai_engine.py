@@ -280,6 +280,17 @@ def verdicts_of(url: str, settings: Settings, count: int) -> tuple[list[Any], Wr
         judges.close()
 
 
+def test_answers_are_given_while_a_slow_one_is_awaited() -> None:
+    script = Script(slow_text="Take your time.")
+    asked = [GenerateRequest(text, Sampling(max_tokens=9)) for text in ("One.", "Take your time.", "Three.")]
+    with started(script, concurrency=3) as engine:
+        parts = engine.answers(asked)
+        early = [i for i, _ in next(parts)]
+        script.released.set()
+        late = [i for part in parts for i, _ in part]
+    assert (sorted(early), late) == ([0, 2], [1])
+
+
 def test_another_servers_model_grades_what_this_one_answered(judged: tuple[Script, Settings]) -> None:
     script, settings = judged
     verdicts, own = verdicts_of(script.url, settings, 6)

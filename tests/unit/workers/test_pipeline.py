@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -10,9 +10,9 @@ from contract import Mode, Outcome, Prompt, Question, load_settings
 from contract.errors import EngineDead, EngineError, EngineOutOfMemory
 from contract.verdict import Failure
 from tests.support import make_question, make_questions, make_spec
-from tests.unit.workers.engines import ReadyEngine
-from workers.engines.base import Completion, Request, ScoreRequest
-from workers.pipeline import Item, score_batch
+from tests.unit.workers.engines import ReadyEngine, SlowTexts
+from workers.engines.base import Completion, Engine, Part, Request, ScoreRequest
+from workers.pipeline import Item, Unforeseen, score_batch, score_in_parts
 
 
 class KeyEngine(ReadyEngine):
@@ -96,6 +96,59 @@ def test_out_of_memory_is_answered_with_smaller_calls() -> None:
 def test_a_dead_engine_is_nobodys_verdict() -> None:
     with pytest.raises(EngineDead):
         score_batch(items(make_questions(3)), KeyEngine(poison="What", error=EngineDead))
+
+
+def ids_by_part(engine: Engine, *asked: Item) -> list[list[str]]:
+    return [[verdict.question_id for _, verdict in part] for part in score_in_parts(asked, engine)]
+
+
+def test_verdicts_come_as_answers_end_with_the_position_of_their_question() -> None:
+    engine = SlowTexts(load_settings(), "What is 1 plus")
+    asked = items(make_questions(4))
+    parts = list(score_in_parts(asked, engine))
+    assert [[i for i, _ in part] for part in parts] == [[0, 2, 3], [1]]
+    assert all(verdict.question_id == asked[i].question.id for part in parts for i, verdict in part)
+    assert parts[0][0][1].latency_ms < parts[1][0][1].latency_ms
+    assert [each.question_id for each in score_batch(asked, engine)] == ["q0", "q1", "q2", "q3"]
+
+
+def test_a_question_asked_in_several_orders_has_its_verdict_with_the_last_of_them() -> None:
+    question = make_question(1, choices=("first", "second", "third", "fourth"), answer="A")
+    shown = Prompt(name="shown", text="{% for each in choices %}{{ each.label }}. {{ each.text }}\n{% endfor %}")
+    item = Item(question, make_spec((), mode=Mode.LETTER, circular=True, prompt=shown))
+    last_order = SlowTexts(load_settings(), "A. fourth")
+    assert ids_by_part(last_order, item, *items([make_question(2)])) == [["q2"], ["q1"]]
+    assert last_order.calls == [5]
+
+
+@pytest.mark.parametrize(
+    ("trouble", "kind"), [(EngineError("poisoned"), Failure), (ZeroDivisionError("a bug"), Unforeseen)]
+)
+def test_what_was_answered_before_a_call_failed_is_not_asked_again(trouble: Exception, kind: type[Failure]) -> None:
+    engine = SlowTexts(load_settings(), "What is 3 plus", trouble)
+    parts = list(score_in_parts(items(make_questions(6)), engine))
+    assert [[verdict.question_id for _, verdict in part] for part in parts] == [["q0", "q1", "q2", "q4", "q5"], ["q3"]]
+    ((_, failed),) = parts[1]
+    assert type(failed.error) is kind
+    assert engine.calls == [6]
+
+
+def test_what_was_answered_before_the_engine_died_has_its_verdicts() -> None:
+    parts = score_in_parts(items(make_questions(3)), SlowTexts(load_settings(), "What is 2 plus", EngineDead("gone")))
+    assert [verdict.question_id for _, verdict in next(parts)] == ["q0", "q1"]
+    with pytest.raises(EngineDead):
+        next(parts)
+
+
+def test_a_request_that_an_engine_forgets_is_asked_again_and_fails_if_it_is_forgotten_alone() -> None:
+    class Forgetful(KeyEngine):
+        def answers(self, requests: Sequence[Request]) -> Iterator[Part]:
+            yield [(i, each) for i, each in enumerate(self.generate(requests)) if "2 plus" not in requests[i].prompt]
+
+    engine = Forgetful()
+    verdicts = score_batch(items(make_questions(5)), engine)
+    assert [each.question_id for each in verdicts if each.error] == ["q2"]
+    assert engine.calls == [5]
 
 
 def test_a_question_whose_prompt_cannot_be_rendered_fails_alone() -> None:

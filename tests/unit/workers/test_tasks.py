@@ -14,9 +14,10 @@ from contract.queue import MESSAGE_VERSION, QuestionBatch
 from contract.verdict import Failure, Verdict
 from tests.support import SIMULATED_MODEL, make_questions, open_run
 from tests.unit.workers.batches import batch_of, message
+from tests.unit.workers.engines import SlowTexts
 from workers.aggregator import Batch, Held, Settlement
 from workers.asking import BatchScorer
-from workers.engines.base import Completion, Request
+from workers.engines.base import Completion, Engine, Request
 from workers.engines.simulated import SimulatedEngine
 from workers.pipeline import outcome_of
 from workers.scoring import Reading
@@ -59,7 +60,7 @@ def books() -> MemoryLedger:
     return MemoryLedger()
 
 
-def score(books: Ledger, engine: CountingEngine, *held: Held) -> Batch:
+def score(books: Ledger, engine: Engine, *held: Held) -> Batch:
     batch = batch_of(*held)
     BatchScorer(Workplace(SETTINGS, books, "w@host", nowhere), engine).run(batch)
     return batch
@@ -101,6 +102,33 @@ def test_a_batch_of_long_prompts_is_asked_in_calls_whose_verdicts_stand_one_by_o
     assert engine.calls == [2, 2, 2]
     assert standing == [0, 2, 4]
     assert books.counts(run.run_id).finished
+
+
+def test_verdicts_stand_while_the_longest_text_of_their_batch_is_still_written(books: MemoryLedger) -> None:
+    standing: list[int] = []
+
+    class Watched(SlowTexts):
+        def answer(self, request: Request) -> Completion:
+            standing.append(books.counts(run.run_id).settled)
+            return super().answer(request)
+
+    run = open_run(books, make_questions(4))
+    batch = score(books, Watched(SETTINGS, "What is 2 plus"), message(run, "q0", "q1"), message(run, "q2", "q3"))
+    assert standing == [0, 0, 0, 3]
+    assert books.counts(run.run_id).finished
+    assert [held.settlement for held in batch.held] == [Settlement.ACKNOWLEDGE] * 2
+
+
+def test_what_a_dying_engine_had_answered_is_settled_and_only_the_rest_comes_again(books: MemoryLedger) -> None:
+    run = open_run(books, make_questions(4))
+    dying = SlowTexts(SETTINGS, "What is 2 plus", EngineDead("gone"))
+    batch = score(books, dying, message(run, "q0", "q1", "q2", "q3"))
+    assert (batch.fatal, batch.held[0].settlement) == ("gone", Settlement.REQUEUE)
+    assert list(books.unsettled(run.run_id)) == ["q2"]
+    after = CountingEngine()
+    score(books, after, message(run, "q0", "q1", "q2", "q3"))
+    assert after.calls == [1]
+    assert [verdict_of(books, run, each).attempts for each in ("q0", "q2")] == [1, 2]
 
 
 def test_settled_questions_are_not_asked_again(books: MemoryLedger, engine: CountingEngine) -> None:
