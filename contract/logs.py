@@ -1,17 +1,11 @@
-"""Logging: one short line per edge for people, the same records as JSON lines for machines."""
+"""Logging: one short line per edge, for the person who reads it."""
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
-from typing import Any, Literal
 
-__all__ = ["JsonFormatter", "LogFormat", "PersonFormatter", "set_up"]
-
-LogFormat = Literal["person", "json"]
-#: Attributes that every LogRecord has; whatever else is on one came in by `extra=`.
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+__all__ = ["PersonFormatter", "set_up"]
 
 
 class PersonFormatter(logging.Formatter):
@@ -27,31 +21,10 @@ class PersonFormatter(logging.Formatter):
         return super().format(record)
 
 
-class JsonFormatter(logging.Formatter):
-    """One JSON object per record: time, level, logger, message and everything given as `extra=`."""
-
-    def __init__(self, who: str = "") -> None:
-        super().__init__()
-        self._who = who
-
-    def format(self, record: logging.LogRecord) -> str:
-        entry: dict[str, Any] = {
-            "time": record.created,
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "worker": self._who,
-            "message": record.getMessage(),
-        }
-        entry |= {key: value for key, value in vars(record).items() if key not in _STANDARD}
-        if record.exc_info:
-            entry["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(entry, default=str)
-
-
-def set_up(who: str = "", log_format: LogFormat = "person", level: int = logging.INFO) -> None:
+def set_up(who: str = "", level: int = logging.INFO) -> None:
     """Send this process's records to stderr; results go to stdout, so the two never mix."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter(who) if log_format == "json" else PersonFormatter(who))
+    handler.setFormatter(PersonFormatter(who))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
