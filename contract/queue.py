@@ -92,7 +92,7 @@ class _Celery(Celery):  # type: ignore[misc]  # celery ships no types
 
 
 def make_celery(settings: Settings) -> Celery:
-    """The Celery app of both sides. Reasons for each setting: README, "How Celery is used"."""
+    """The Celery app of both sides. Reasons: docs/how-it-works.md, "How Celery is used"."""
     # A producer names the queue of each message; only workers read from this one, and they serve one model.
     queue = "celery" if settings.models else keys.score_queue(settings.served_model)
     url = settings.redis_url.get_secret_value()

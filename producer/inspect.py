@@ -59,7 +59,8 @@ def inspect(
         inspector = Inspector(understand(source))
         for question in inspector.good():
             profile.add(question, prompts_of(question, spec) if model else ())
-            shown.extend(islice([question], show - len(shown)) if len(shown) < show else ())
+            if len(shown) < show:
+                shown.append(question)
     profile.close()
     if as_json:
         echo_json(_content(inspector, profile, [prompts_of(each, spec)[0] for each in shown]))

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
 from contract import keys
 from contract.errors import PlanError, SettingsError
@@ -23,10 +22,9 @@ VLLM_MEMORY_SHARE = 0.92
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlan:
-    """One worker as it will be started; kinds of workers differ in role and environment alone."""
+    """One worker as it will be started; kinds of workers differ in queue and environment alone."""
 
     name: str
-    role: Literal["score", "retrieve"]
     #: What it serves: the model, or the index.
     serves: str
     #: The queue it takes messages from; empty: its model's.
@@ -116,7 +114,7 @@ def plan_retrieval(names: Sequence[str], cores: Sequence[int], layers: Layers) -
     """One worker per index, without a GPU, on a quarter of the cores: the models have the rest."""
     threads = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": str(max(1, len(cores) // 4))}
     plans = [
-        WorkerPlan(f"retrieve-{slug(name)}", "retrieve", name, queue=keys.retrieve_queue(name), environment=threads)
+        WorkerPlan(f"retrieve-{slug(name)}", name, queue=keys.retrieve_queue(name), environment=threads)
         for name in names
     ]
     return [_finished(plan, layers, several=False) for plan in plans]
@@ -194,7 +192,6 @@ def _plan(
 ) -> WorkerPlan:
     return WorkerPlan(
         name=name,
-        role="score",
         serves=settings.served_model,
         gpus=gpus,
         cores=cores,

@@ -71,10 +71,6 @@ class Names:
     contexts: tuple[str, ...]
     golds: tuple[str, ...]
 
-    def has(self, *wanted: str) -> bool:
-        """Whether there are fields of these names."""
-        return all(each in self.spelled for each in wanted)
-
 
 def spelled(name: str) -> str:
     """`name` in the one spelling."""

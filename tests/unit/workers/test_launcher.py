@@ -49,7 +49,7 @@ def test_the_worker_is_an_ordinary_celery_worker() -> None:
 def test_the_last_lines_of_a_worker_are_its_own_and_not_those_of_an_earlier_boot(tmp_path: Path) -> None:
     log = tmp_path / "gpu0.log"
     log.write_text("cannot reach the hub for another model\n")
-    child = Child(WorkerPlan("gpu0", "score", "m"), log, log_begins=log.stat().st_size)
+    child = Child(WorkerPlan("gpu0", "m"), log, log_begins=log.stat().st_size)
     with log.open("a") as output:
         output.write("unknown argument\n")
     assert child.last_lines() == "    unknown argument"
