@@ -32,9 +32,8 @@ def report(session: Session, run_names: tuple[str, ...], out: Path, as_json: boo
     from producer.report.page import build  # late: no other command needs the template engine's loader
 
     runs = list({run.run_id: run for run in map(session.run, run_names or ("last",))}.values())
-    live = [each for model in {run.spec.model for run in runs} for each in session.broker.workers(model)]
     path = out / runs[0].run_id / file_name(runs)
-    page = build(session.ledger, runs, live)
+    page = build(session.ledger, runs, session.broker.all_workers())
     with explaining(path.parent), replacing(path) as file:
         file.write(page)
     if as_json:

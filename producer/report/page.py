@@ -162,7 +162,7 @@ class Against:
 
 
 def build(ledger: Ledger, runs: Sequence[Run], live: Sequence[WorkerRecord] = ()) -> str:
-    """The whole page. `live` are the workers whose engines are described in it."""
+    """The whole page. Of the workers `live`, those that serve a run's model have their engines described in it."""
     table = Table()
     parts = [_part(ledger, number, run, table, live) for number, run in enumerate(runs)]
     table.close()

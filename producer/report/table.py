@@ -16,7 +16,7 @@ from typing import Any
 from contract.ledger import Run
 from contract.prompts import prompts_of
 from contract.question import Question
-from contract.verdict import Verdict
+from contract.verdict import MAJORITY, Verdict
 from producer.columns import UNSETTLED, iso
 
 __all__ = ["PER_PARCEL", "Table"]
@@ -88,7 +88,7 @@ def _facts(verdict: Verdict) -> list[tuple[str, str]]:
         "error": f"{verdict.error.type}: {verdict.error.message}" if verdict.error else "",
         "rule": verdict.rule,
         "judge": verdict.judge_reason,
-        "margin": "" if verdict.margin is None else f"{verdict.margin:.4f} nats",
+        "margin": "" if verdict.margin is None else f"{verdict.margin:.4f} {_unit(verdict)}",
         "label mass": "" if verdict.label_mass is None else f"{verdict.label_mass:.6f}",
         "rotations": f"right in {verdict.rotations_right} of {verdict.rotations}" if verdict.rotations else "",
         "retrieval": _HIT[verdict.retrieval_hit],
@@ -100,6 +100,10 @@ def _facts(verdict: Verdict) -> list[tuple[str, str]]:
         "settled": iso(verdict.settled_at) if verdict.settled_at else "",
     }
     return [(name, value) for name, value in facts.items() if value]
+
+
+def _unit(verdict: Verdict) -> str:
+    return "of the texts" if verdict.rule == MAJORITY else "nats"
 
 
 def _finite(value: float | None) -> float | str | None:

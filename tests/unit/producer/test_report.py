@@ -14,10 +14,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from contract.fleet import WorkerRecord, WorkerState
+from contract.keys import score_queue
 from contract.ledger import MemoryLedger, Run
 from contract.question import Question
 from contract.spec import IndexKind, Prompt, Retrieval
-from contract.verdict import ContextSource, Failure, Outcome, Passage, Verdict
+from contract.verdict import MAJORITY, ContextSource, Failure, Outcome, Passage, Verdict
+from producer.broker import MemoryBroker
 from producer.cli import main
 from producer.report.measures import Measures, Spread, steps, throughput
 from producer.report.table import PER_PARCEL
@@ -105,6 +108,40 @@ def test_the_report_of_a_run_shows_accuracy_interval_chance_figures_and_how_it_w
     assert {"even", "odd"} <= set(page.words)
     assert run.spec.fingerprint() in page.text
     assert sum(tag == "svg" and "aria-label" in attributes for tag, attributes in page.tags) == 6
+
+
+def test_the_report_describes_the_engines_that_serve_the_runs_model_now(
+    ledger: MemoryLedger, broker: MemoryBroker, report: Report
+) -> None:
+    run = open_run(ledger, make_questions(4))
+    settle(ledger, run)
+    for model in (run.spec.model, "another"):
+        queue, engine = score_queue(model), {"engine": f"engine of {model}"}
+        broker.live.append(
+            WorkerRecord(
+                name=model, model=model, state=WorkerState.READY, queue=queue, engine=engine, process_started=1
+            )
+        )
+
+    report()
+
+    page = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
+    assert f"engine of {run.spec.model}" in page.text
+    assert "engine of another" not in page.text
+
+
+def test_the_margin_of_a_vote_is_a_share_of_the_texts_and_any_other_is_in_nats(
+    ledger: MemoryLedger, report: Report
+) -> None:
+    run = open_run(ledger, make_questions(2))
+    for question_id, rule in (("q0", MAJORITY), ("q1", "sum")):
+        verdict = Verdict(question_id=question_id, outcome=Outcome.CORRECT, choice="A", margin=0.25, rule=rule)
+        ledger.commit(run.run_id, [verdict])
+
+    report()
+
+    _, details = unpack((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
+    assert [dict(each["facts"])["margin"] for each in details] == ["0.2500 of the texts", "0.2500 nats"]
 
 
 def test_where_nobody_can_guess_the_report_draws_no_chance(ledger: MemoryLedger, report: Report) -> None:
