@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from contract.errors import EngineError, InputError
+from contract.errors import EngineError, InputError, McqueueError
 from contract.order import arrangements
 from contract.prompts import build_prompt
 from contract.settings import Settings
@@ -116,7 +116,8 @@ def tune(
 ) -> Tuned:
     """Try settings on `items` until everything was tried or `limit_s` is over, and return the best.
 
-    A trial that has begun is finished. Raises EngineError if the deploy file's own settings cannot be tried.
+    A trial that has begun is finished. Raises InputError for a setting that a person must mend, EngineError if the
+    deploy file's own settings cannot be tried for another reason.
     """
     until = time.monotonic() + limit_s
     trials: list[Trial] = []
@@ -261,7 +262,7 @@ def _apart(settings: Settings) -> Iterator[Measure]:
 
 _engine: Engine | None = None
 _is_warm = False
-_trouble: EngineError | None = None
+_trouble: McqueueError | None = None
 
 
 def _boot(settings: Settings) -> None:
@@ -269,7 +270,7 @@ def _boot(settings: Settings) -> None:
     try:
         _engine = make_engine(settings)
         _engine.start()
-    except EngineError as trouble:
+    except McqueueError as trouble:
         _trouble = trouble
 
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from contract import MemoryLedger, Mode, Outcome, Question, Verdict
-from contract.errors import EngineError, InputError
+from contract.errors import EngineError, InputError, ModelNotFound
 from contract.settings import load_settings
 from contract.spec import IndexKind, Retrieval, Sampling
 from contract.verdict import Passage
@@ -119,6 +119,12 @@ def test_time_that_is_over_ends_the_trials_but_for_the_first() -> None:
 def test_an_engine_that_does_not_boot_is_told_and_not_a_result() -> None:
     settings = load_settings(None, ["engine=simulated", "simulated.crash_text=Question"])
     with pytest.raises(EngineError, match="No setting could be tried: EngineError: simulated fault"):
+        tune(settings, [Item(each, make_spec()) for each in make_questions(20)], NEEDS, limit_s=0.0)
+
+
+def test_a_setting_that_a_person_must_mend_is_told_as_such_and_not_as_a_want_of_memory() -> None:
+    settings = load_settings(None, ["hf_model_id=nowhere"])
+    with pytest.raises(ModelNotFound, match="'nowhere' is neither a folder"):
         tune(settings, [Item(each, make_spec()) for each in make_questions(20)], NEEDS, limit_s=0.0)
 
 
