@@ -31,7 +31,7 @@ def missing(ledger: RedisLedger, run: Run) -> list[str]:
         for queue in keys.route(run.spec):
             with at_rest(ledger, queue):
                 accounted |= queued_question_ids(ledger.client, queue, run.run_id)
-        accounted |= held_question_ids(ledger.client, Fleet(ledger.client).names(), run.run_id)
+        accounted |= held_question_ids(ledger.client, Fleet(ledger.client, ledger.place).names(), run.run_id)
     return [each for each in ledger.unsettled(run.run_id) if each not in accounted]
 
 
@@ -49,8 +49,8 @@ def heal(ledger: RedisLedger, app: Celery, run: Run, batch_size: int) -> tuple[i
     Not while somebody is sending it or just looked, and not while it is halted or still being written.
     """
     with translating(ledger.place):
-        counts = ledger.counts(run.run_id)
-        if counts.halted or not counts.written or not Fleet(ledger.client).claim(keys.audit_lock(run.run_id)):
+        counts, fleet = ledger.counts(run.run_id), Fleet(ledger.client, ledger.place)
+        if counts.halted or not counts.written or not fleet.claim(keys.audit_lock(run.run_id)):
             return 0, 0
     with sole_sender_or_none(ledger, run.run_id) as sender:
         return send_missing(ledger, app, run, batch_size, run.priority) if sender else (0, 0)
@@ -80,6 +80,7 @@ def looks_stalled(ledger: RedisLedger, run: Run) -> bool:
     with translating(ledger.place):
         if any(queue_length(ledger.client, queue) for queue in keys.route(run.spec)):
             return False
-        held = (held_question_ids(ledger.client, [name], run.run_id) for name in Fleet(ledger.client).names())
+        names = Fleet(ledger.client, ledger.place).names()
+        held = (held_question_ids(ledger.client, [name], run.run_id) for name in names)
         counts = ledger.counts(run.run_id)
         return counts.todo > 0 and counts.written and not counts.halted and not any(held)

@@ -10,15 +10,16 @@ import os
 import socket
 import time
 from enum import StrEnum
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import redis
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 from contract import keys
-from contract.connection import lua, translating
+from contract.connection import connect, lua, translating
 from contract.errors import NameTaken
 from contract.process import died_here, process_place, process_start
+from contract.settings import Settings
 
 __all__ = ["LEASE_S", "Fleet", "Wish", "WorkerRecord", "WorkerState"]
 
@@ -99,6 +100,11 @@ class Fleet:
         self._redis = client
         self._place = place
         self._hold = lua(client, "hold")
+
+    @classmethod
+    def connect(cls, settings: Settings) -> Self:
+        """The records in the Redis that `settings` name, on a connection of their own. Raises RedisUnreachable."""
+        return cls(connect(settings), settings.redis_place)
 
     def join(self, record: WorkerRecord) -> None:
         """Take the name. Raises NameTaken while another live worker has it."""

@@ -14,7 +14,6 @@ from typing import ParamSpec
 import click
 
 from contract import logs
-from contract.connection import connect
 from contract.errors import McqueueError, SettingsError
 from contract.fleet import Fleet
 from contract.index import read_manifest
@@ -108,7 +107,7 @@ def drain_workers(config: Path | None, overrides: tuple[str, ...], names: tuple[
     Their launcher leaves them ended.
     """
     settings = load_settings(config, overrides)
-    drain(_fleet(settings), settings, names, click.echo)
+    drain(Fleet.connect(settings), settings, names, click.echo)
 
 
 @main.command(name="restart")
@@ -117,7 +116,7 @@ def drain_workers(config: Path | None, overrides: tuple[str, ...], names: tuple[
 def restart_workers(config: Path | None, overrides: tuple[str, ...], names: tuple[str, ...]) -> None:
     """Restart workers NAME… one after the other, each once its predecessor is ready; without NAME, all there are."""
     settings = load_settings(config, overrides)
-    restart(_fleet(settings), settings, names, click.echo)
+    restart(Fleet.connect(settings), settings, names, click.echo)
 
 
 @main.command()
@@ -257,10 +256,6 @@ def build_planned_index(folder: Path) -> None:
     except McqueueError as trouble:
         tell(error=str(trouble))
         sys.exit(1)
-
-
-def _fleet(settings: Settings) -> Fleet:
-    return Fleet(connect(settings), settings.redis_place)
 
 
 def _index_names(fleet: Sequence[Settings]) -> list[str]:

@@ -72,8 +72,7 @@ class Heart(_Rounds):
         on_beat: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__("heart")
-        ledger = RedisLedger.connect(settings)
-        self._fleet = Fleet(ledger.client, ledger.place)
+        self._fleet = Fleet.connect(settings)
         self._record = record
         self._on_name_lost = on_name_lost
         self._on_wish = on_wish

@@ -20,7 +20,6 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from contract.connection import connect
 from contract.errors import LedgerError
 from contract.fleet import Fleet, WorkerRecord, WorkerState
 from contract.settings import Settings
@@ -98,7 +97,7 @@ class Observer(threading.Thread):
         fleet: Fleet | None = None
         while not self._stopped.wait(LOOK_EVERY_S):
             try:
-                fleet = fleet or Fleet(connect(self._settings), self._settings.redis_place)
+                fleet = fleet or Fleet.connect(self._settings)
                 records = _records(fleet, self._children)
             except LedgerError:
                 records = {}
