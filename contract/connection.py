@@ -1,20 +1,22 @@
-"""Redis for whatever is kept in it: a client, our atomic steps on it, and its errors as ours."""
+"""Redis for whatever is kept in it: a client, our atomic steps and locks on it, and its errors as ours."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import resources
 
 import redis
 from redis.backoff import ExponentialBackoff
 from redis.commands.core import Script
+from redis.exceptions import LockError
+from redis.lock import Lock
 from redis.retry import Retry
 
 from contract.errors import LedgerError, LedgerFull, RedisUnreachable
 from contract.settings import Settings
 
-__all__ = ["connect", "lua", "translating"]
+__all__ = ["connect", "lua", "releasing", "translating"]
 
 
 def connect(settings: Settings) -> redis.Redis:
@@ -41,6 +43,16 @@ def lua(client: redis.Redis, name: str) -> Script:
     """The atomic step in `contract/lua/<name>.lua`."""
     text = resources.files("contract").joinpath("lua", f"{name}.lua").read_text(encoding="utf-8")
     return client.register_script(text)
+
+
+@contextmanager
+def releasing(lock: Lock) -> Iterator[None]:
+    """Give `lock`, which is held, back at the end; where that cannot be done, it runs out."""
+    try:
+        yield
+    finally:
+        with suppress(LockError, redis.RedisError):
+            lock.release()
 
 
 @contextmanager

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from typing import TypeVar, cast
 
 import redis
-from redis.exceptions import LockError, LockNotOwnedError
+from redis.exceptions import LockNotOwnedError
 from redis.lock import Lock
 
 from contract import keys
-from contract.connection import translating
+from contract.connection import releasing, translating
 from contract.fleet import LEASE_S
 from contract.ledger import RedisLedger
 from contract.process import died_here, this_process
@@ -67,8 +67,8 @@ def sole_sender(ledger: RedisLedger, run_id: str) -> Iterator[SoleSender]:
             )
             while not _acquired(lock, ledger):
                 time.sleep(LOOK_S)
-    with _released(lock) as sender:
-        yield sender
+    with releasing(lock):
+        yield SoleSender(lock)
 
 
 @contextmanager
@@ -80,8 +80,8 @@ def sole_sender_or_none(ledger: RedisLedger, run_id: str) -> Iterator[SoleSender
     if not free:
         yield None
         return
-    with _released(lock) as sender:
-        yield sender
+    with releasing(lock):
+        yield SoleSender(lock)
 
 
 def _lock(ledger: RedisLedger, run_id: str) -> Lock:
@@ -100,12 +100,3 @@ def _acquired(lock: Lock, ledger: RedisLedger) -> bool:
     with contextlib.suppress(LockNotOwnedError):  # somebody else was faster
         lock.do_release(holder)
     return bool(lock.acquire(blocking=False, token=token))
-
-
-@contextmanager
-def _released(lock: Lock) -> Iterator[SoleSender]:
-    try:
-        yield SoleSender(lock)
-    finally:
-        with contextlib.suppress(LockError, redis.RedisError):  # then it runs out
-            lock.release()

@@ -13,16 +13,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import cast
 
 import redis
 from redis.commands.core import Script
-from redis.exceptions import LockError
 from redis.lock import Lock
 
 from contract import keys
-from contract.connection import lua, translating
+from contract.connection import lua, releasing, translating
 from contract.fleet import LEASE_S, Fleet
 from contract.ledger import RedisLedger
 
@@ -74,7 +73,7 @@ def level(ledger: RedisLedger, queue: str) -> None:
     lock = _moving(ledger, queue)
     with translating(ledger.place):
         if lock.acquire(blocking=False):
-            with _released(lock):
+            with releasing(lock):
                 for name in keys.broker_lists(queue):
                     _Leveller(ledger.client, name).level()
 
@@ -88,21 +87,12 @@ def at_rest(ledger: RedisLedger, queue: str) -> Iterator[None]:
     lock = _moving(ledger, queue)
     with translating(ledger.place):
         lock.acquire()
-        with _released(lock):
+        with releasing(lock):
             yield
 
 
 def _moving(ledger: RedisLedger, queue: str) -> Lock:
     return Lock(ledger.client, keys.moving(queue), timeout=LEASE_S, sleep=0.02)
-
-
-@contextmanager
-def _released(lock: Lock) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        with suppress(LockError, redis.RedisError):  # then it runs out
-            lock.release()
 
 
 class _Leveller:
