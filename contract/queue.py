@@ -30,6 +30,7 @@ __all__ = [
     "UNREADABLE",
     "QuestionBatch",
     "ReceivedBatch",
+    "by_priority",
     "held_question_ids",
     "make_celery",
     "oldest_published_at",
@@ -195,8 +196,13 @@ def queue_lengths(client: redis.Redis, queue: str) -> dict[Priority, int]:
     pipeline = client.pipeline(transaction=True)
     for name in keys.broker_lists(queue):
         pipeline.llen(name)
+    return by_priority(pipeline.execute())
+
+
+def by_priority(lengths: Iterable[int]) -> dict[Priority, int]:
+    """The lengths of a queue's broker lists, most urgent first, by priority: kombu has more steps than we have."""
     waiting = dict.fromkeys(Priority, 0)
-    for step, length in zip(keys.PRIORITY_STEPS, pipeline.execute(), strict=True):
+    for step, length in zip(keys.PRIORITY_STEPS, lengths, strict=True):
         waiting[max(each for each in Priority if each <= step)] += length
     return waiting
 

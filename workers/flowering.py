@@ -10,8 +10,9 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+from contract.chunks import chunks
 from contract.keys import PRIORITY_STEPS
-from contract.priority import Priority
+from contract.queue import by_priority
 
 __all__ = ["dress_flower"]
 
@@ -40,15 +41,13 @@ def _split_queues() -> None:
             for name in wanted:
                 for step in PRIORITY_STEPS:
                     pipeline.llen(self.broker_prefix + self._q_for_pri(name, step))
-            lengths = iter(await pipeline.execute())
+            lengths = chunks(await pipeline.execute(), len(PRIORITY_STEPS))
         rows = await summed(self, wanted)
-        return [line for row in rows for line in (row, *_by_priority(row["name"], lengths))]
+        return [line for row, of_queue in zip(rows, lengths, strict=True) for line in (row, *_lines(row, of_queue))]
 
     RedisBase.queues = queues
 
 
-def _by_priority(queue: str, lengths: Any) -> list[dict[str, Any]]:
-    waiting = dict.fromkeys(Priority, 0)
-    for step in PRIORITY_STEPS:
-        waiting[max(each for each in Priority if each <= step)] += next(lengths)
-    return [{"name": f"{queue} · {each.name.lower()}", "messages": number} for each, number in waiting.items()]
+def _lines(row: dict[str, Any], lengths: Iterable[int]) -> list[dict[str, Any]]:
+    waiting = by_priority(lengths).items()
+    return [{"name": f"{row['name']} · {each.name.lower()}", "messages": number} for each, number in waiting]
