@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from contract.errors import RunConfigError
 from contract.question import Question, content_id
-from contract.spec import ChatTemplate, Mode, Normalization, Sampling
+from contract.spec import ChatTemplate, Mode, Normalization
 from contract.verdict import Failure, Outcome, Verdict
 from producer.runconfig import RunConfig
 
@@ -25,6 +25,7 @@ __all__ = [
     "ScoreBatchOut",
     "ScoreIn",
     "ScoreOut",
+    "complaint",
 ]
 
 
@@ -43,7 +44,7 @@ class QuestionIn(_Body):
 
     def to_question(self) -> Question:
         """Raises ValidationError."""
-        own = self.model_dump(exclude_none=True)
+        own = self.model_dump(include=set(QuestionIn.model_fields), exclude_none=True)
         return Question.model_validate({"id": content_id(self.question, self.choices), **own})
 
 
@@ -134,12 +135,10 @@ class Drawing(_Body):
     deadline_s: float | None = Field(default=None, gt=0)
 
     def config(self) -> RunConfig:
-        """The run configuration that asks so."""
-        sampling = Sampling(
-            max_tokens=self.max_tokens, temperature=self.temperature, top_p=self.top_p, stop=tuple(self.stop)
-        )
+        """The run configuration that asks so. Raises RunConfigError."""
+        sampling = self.model_dump(include={"max_tokens", "temperature", "top_p", "stop"})
         more = {"model": self.model, "seed": self.seed, "chat_template": self.chat_template}
-        return _config({"mode": Mode.FREE, "sampling": sampling.model_dump(), **more})
+        return _config({"mode": Mode.FREE, "sampling": sampling, **more})
 
 
 class GenerateIn(Drawing):
@@ -177,7 +176,14 @@ def _config(values: dict[str, Any]) -> RunConfig:
     try:
         return RunConfig(**values)
     except ValidationError as trouble:
-        raise RunConfigError(f"{trouble.errors()[0]['msg'].removeprefix('Value error, ')}.") from None
+        raise RunConfigError(f"{complaint(trouble)}.") from None
+
+
+def complaint(trouble: ValidationError) -> str:
+    """The first thing that is wrong, with its place where it has one."""
+    first = trouble.errors()[0]
+    place, what = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+    return f"{place}: {what}" if place else what
 
 
 def _finite(value: float | None) -> float | None:

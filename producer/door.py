@@ -10,9 +10,8 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TypeVar
 
 from contract import keys
 from contract.errors import DeadlineMissed, LedgerError, NoWorker, TooBusy
@@ -30,7 +29,6 @@ __all__ = ["Door"]
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
 #: How often the ledger is asked which runs are settled, while any is waited for.
 LOOK_EVERY_S = 0.01
 #: While Redis is away.
@@ -63,7 +61,7 @@ class Door:
     async def open(self) -> AsyncIterator[None]:
         """Around all use: looks after what is waited for, and forgets what a killed door left behind."""
         watch = asyncio.create_task(self._watch())
-        await _in_thread(self._forget_abandoned)
+        await asyncio.to_thread(self._forget_abandoned)
         try:
             yield
         finally:
@@ -81,11 +79,11 @@ class Door:
         self._questions += len(questions)
         try:
             async with asyncio.timeout(deadline_s):
-                run = await _in_thread(lambda: self._plan(questions, config))
+                run = await asyncio.to_thread(self._plan, questions, config)
                 await self._refuse_without_worker(run)
                 async with self._sent(run, questions):
                     await self._settled(run.run_id)
-                    return await _in_thread(lambda: self._verdicts(run, questions))
+                    return await asyncio.to_thread(self._verdicts, run, questions)
         except TimeoutError:
             raise DeadlineMissed(
                 f"No verdict after {deadline_s:g} s.", hint="Raise deadline_s, or start more workers."
@@ -98,7 +96,7 @@ class Door:
         queue = keys.route(run.spec)[0]
         seen_at, count = self._workers.get(queue, (0.0, 0))
         if time.monotonic() - seen_at > WORKERS_FOR_S:
-            count = len(await _in_thread(lambda: self._broker.workers(queue)))
+            count = len(await asyncio.to_thread(self._broker.workers, queue))
             self._workers[queue] = (time.monotonic(), count)
         return count
 
@@ -126,13 +124,13 @@ class Door:
     @asynccontextmanager
     async def _sent(self, run: Run, questions: Sequence[Question]) -> AsyncIterator[None]:
         """The run is in ledger and queue; afterwards it is forgotten, also where sending it took too long."""
-        sending = asyncio.ensure_future(_in_thread(lambda: self._send(run, questions)))
+        sending = asyncio.ensure_future(asyncio.to_thread(self._send, run, questions))
         try:
             await asyncio.shield(sending)
             yield
         finally:
             await asyncio.wait([sending])  # what a thread has begun cannot be called back
-            await _in_thread(lambda: self._forget(run.run_id))
+            await asyncio.to_thread(self._forget, run.run_id)
 
     def _send(self, run: Run, questions: Sequence[Question]) -> None:
         self._ledger.open_run(run)
@@ -181,7 +179,7 @@ class Door:
                 await self._anybody.wait()
             asked = list(self._waiting.items())  # before the look: what is sent meanwhile is not in it
             try:
-                unsettled = set(await _in_thread(self._ledger.open_runs))
+                unsettled = set(await asyncio.to_thread(self._ledger.open_runs))
             except LedgerError as trouble:
                 log.warning("looking for verdicts again: %s", trouble)
                 await asyncio.sleep(LOOK_AGAIN_S)
@@ -190,7 +188,3 @@ class Door:
                 if run_id not in unsettled:
                     event.set()
             await asyncio.sleep(LOOK_EVERY_S)
-
-
-async def _in_thread(work: Callable[[], T]) -> T:
-    return await asyncio.to_thread(work)

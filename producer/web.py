@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
@@ -33,6 +34,7 @@ from producer.bodies import (
     ScoreBatchOut,
     ScoreIn,
     ScoreOut,
+    complaint,
 )
 from producer.broker import Broker
 from producer.columns import iso
@@ -117,8 +119,7 @@ def _add_scoring(app: FastAPI, door: Door, settings: Settings, base: RunConfig) 
     @app.post("/score")
     async def score(body: ScoreIn) -> ScoreOut:
         """The verdict of one question; it shares a batch with whatever else waits."""
-        given = QuestionIn.model_validate(body.model_dump(include=set(QuestionIn.model_fields)))
-        return (await scored([given], body))[0]
+        return (await scored([body], body))[0]
 
     @app.post("/score/batch")
     async def score_batch(body: ScoreBatchIn) -> ScoreBatchOut:
@@ -183,9 +184,7 @@ def _add_looking(app: FastAPI, ledger: Ledger, broker: Broker) -> None:
     @app.get("/health")
     def health() -> dict[str, Any]:
         """Whether Redis answers, and who is at work; 503 where it does not."""
-        workers: dict[str, int] = {}
-        for record in broker.all_workers():
-            workers[record.model] = workers.get(record.model, 0) + 1
+        workers = Counter(record.model for record in broker.all_workers())
         return {"status": "ok" if workers else "no workers", "workers": workers}
 
 
@@ -243,9 +242,7 @@ def _questions(given: Sequence[QuestionIn], most: int) -> list[Question]:
     try:
         questions = [each.to_question() for each in given]
     except ValidationError as trouble:
-        first = trouble.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "question"
-        raise HTTPException(422, f"{place}: {first['msg'].removeprefix('Value error, ')}") from None
+        raise HTTPException(422, complaint(trouble)) from None
     if len({each.id for each in questions}) < len(questions):
         raise HTTPException(422, "Two questions have the same id, or are the same question without one.")
     return questions

@@ -197,6 +197,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("/score/batch", {"questions": [QUESTION] * 5}, "5 questions; 4 at most in one request"),
     ("/generate/batch", {"prompts": ["p"] * 5}, "5 prompts; 4 at most in one request"),
     ("/generate", {"prompt": " "}, "prompt"),
+    ("/generate", {"prompt": "p", "stop": ["\ud800"]}, "sampling.stop.0: Input should be a valid string"),
     ("/generate", {"prompt": "p", "prompt_file": "/etc/passwd"}, "Extra inputs are not permitted"),
 ]
 
