@@ -75,7 +75,7 @@ def _read_settings_file(chance: random.Random, folder: Path) -> None:
 def _read_run_file(chance: random.Random, folder: Path) -> None:
     path = folder / "run.yaml"
     path.write_bytes(_file_bytes(chance, "runs"))
-    load_run_config(path).to_spec("0" * 64, "model").fingerprint()
+    load_run_config(path).to_spec("0" * 64, Settings()).fingerprint()
 
 
 def _read_overrides(chance: random.Random, _: Path) -> None:
@@ -84,7 +84,7 @@ def _read_overrides(chance: random.Random, _: Path) -> None:
     else:
         needed = chance.choice(([], [], ["few_shot.k=1"], ["rag.enabled=true"], ["mode=judge"], ["mode=generate"]))
         overrides = [_override(chance, RunConfig) for _ in range(chance.randint(1, 3))]
-        load_run_config(None, [*needed, *overrides]).to_spec("0" * 64, "m").fingerprint()
+        load_run_config(None, [*needed, *overrides]).to_spec("0" * 64, Settings()).fingerprint()
 
 
 def _read_environment(chance: random.Random, _: Path) -> None:

@@ -153,7 +153,7 @@ def questions(count: int) -> list[Question]:
 
 def asked(*overrides: str) -> RunSpec:
     """How they are asked."""
-    return load_run_config(None, overrides).to_spec("0" * 64, "any")
+    return load_run_config(None, overrides).to_spec("0" * 64, load_settings())
 
 
 if __name__ == "__main__":

@@ -108,7 +108,7 @@ class Door:
         digest = Digest()
         for question in questions:
             digest.add(question)
-        spec = config.to_spec(digest.hexdigest(), config.model or self._settings.served_model)
+        spec = config.to_spec(digest.hexdigest(), self._settings)
         # Equal questions of two callers are two runs: one may give up while the other waits.
         return Run(
             run_id=run_id_for(f"http-{uuid.uuid4().hex[:12]}", spec),

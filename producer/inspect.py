@@ -52,7 +52,7 @@ def inspect(
     Nothing is written. Exit code 0 also if rows are bad: they are counted, and the first ones listed.
     """
     how = how_to_read(rest)
-    spec = load_run_config(config, overrides).to_spec("0" * 64, session.settings.served_model)
+    spec = load_run_config(config, overrides).to_spec("0" * 64, session.settings)
     profile = Profile(token_counter(model) if model else None, spec)
     shown: list[Question] = []
     with opened(file, how) as source:

@@ -198,14 +198,17 @@ class RunConfig(BaseModel):
             raise ValueError("shuffle and circular exclude each other: circular asks in every rotation")
         return self
 
-    def to_spec(self, questions_digest: str, served_model: str) -> RunSpec:
-        """The spec of asking the questions of that digest; reads the files that the configuration names."""
+    def to_spec(self, questions_digest: str, settings: Settings) -> RunSpec:
+        """The spec of asking the questions of that digest; reads the files that the configuration names.
+
+        Raises SettingsError where it names no model and `settings` have several.
+        """
         auto = ChatTemplate.AUTO if self.mode.writes else ChatTemplate.NEVER
         prompt, rag = load_prompt(self.prompt, self.mode), self.rag.load()
         refuse_blind(prompt, self.mode, with_context=self.rag.use_context_field or rag is not None)
         return RunSpec(
             questions_digest=questions_digest,
-            model=self.model or served_model,
+            model=self.model or settings.served_model,
             adapter=self.adapter,
             mode=self.mode,
             normalization=self.normalization,

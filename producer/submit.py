@@ -115,7 +115,7 @@ def plan(
             "mode: free is for prompts, which `python -m producer serve` takes.", hint="For questions: generate."
         )
     # Templates and examples are checked before a long file is read; the digest is known only after.
-    draft = config.to_spec("0" * 64, config.model or settings.served_model)
+    draft = config.to_spec("0" * 64, settings)
     found = survey(source, selection, skip_bad=skip_bad)
     spec = draft.model_copy(update={"questions_digest": found.digest.hexdigest()})
     return Plan(slug(name or f"{source.stem}-{spec.model}-{spec.mode}")[:LONGEST_NAME], spec, found)

@@ -82,6 +82,16 @@ def test_it_warns_where_the_right_answers_place_tells(write_rows: WriteRows, ses
     assert "--set shuffle=true" in warned.stderr
 
 
+def test_beside_a_deployment_of_several_models_the_one_that_is_named_is_asked(
+    tmp_path: Path, write_rows: WriteRows, session: Session
+) -> None:
+    (tmp_path / "two.yaml").write_text("models: [{model: first}, {model: second}]")
+    words = ("--deploy", str(tmp_path / "two.yaml"), "inspect", str(write_rows(*SIX)))
+
+    assert "Name one: --set model=first" in run(session, *words).stderr
+    assert run(session, *words, "--set", "model=first").exit_code == 0
+
+
 def test_tokens_are_counted_as_the_model_does(tmp_path: Path, write_rows: WriteRows, session: Session) -> None:
     tokenizers = pytest.importorskip("tokenizers")
     model = tokenizers.Tokenizer(tokenizers.models.WordLevel({"Question": 0, "?": 1}, unk_token="?"))

@@ -9,6 +9,7 @@ import pytest
 from contract.errors import RunConfigError
 from contract.prompts import render
 from contract.question import Question
+from contract.settings import Settings
 from contract.spec import Mode, Normalization, Prompt
 from producer.runconfig import RunConfig, load_run_config
 from producer.templates import built_in, load_prompt
@@ -26,7 +27,7 @@ def test_every_shipped_run_configuration_makes_a_spec(
     index = build_test_index(tmp_path / "facts", ["A fact."])
     config = load_run_config(path, [f"rag.index={index}"] if path.stem == "rag" else [])
 
-    spec = config.to_spec("0" * 64, "served")
+    spec = config.to_spec("0" * 64, Settings(model="served"))
 
     assert spec.model == "served"
     assert (spec.rag.index if spec.rag else "") == ("facts" if path.stem == "rag" else "")
@@ -100,9 +101,9 @@ def test_the_context_comes_first_where_it_is_wanted() -> None:
 
 def test_a_label_of_choices_that_the_prompt_does_not_show_is_not_asked_for() -> None:
     with pytest.raises(RunConfigError, match="prompt 'question' shows no choices, and mode letter asks for the label"):
-        load_run_config(None, ["mode=letter", "prompt=question"]).to_spec("0" * 64, "served")
+        load_run_config(None, ["mode=letter", "prompt=question"]).to_spec("0" * 64, Settings(model="served"))
 
-    assert load_run_config(None, ["mode=likelihood", "prompt=question"]).to_spec("0" * 64, "served")
+    assert load_run_config(None, ["mode=likelihood", "prompt=question"]).to_spec("0" * 64, Settings(model="served"))
 
 
 @pytest.mark.parametrize("where", ["rag.enabled=true", "rag.use_context_field=true"])
@@ -113,7 +114,7 @@ def test_what_is_retrieved_or_given_for_a_prompt_that_shows_none_of_it_is_refuse
     overrides = [f"prompt={path}", where, *([f"rag.index={index}"] if "enabled" in where else [])]
 
     with pytest.raises(RunConfigError, match="prompt 'mine' shows no context"):
-        load_run_config(None, overrides).to_spec("0" * 64, "served")
+        load_run_config(None, overrides).to_spec("0" * 64, Settings(model="served"))
 
 
 def test_a_template_of_ones_own_is_named_after_its_file(tmp_path: Path) -> None:
