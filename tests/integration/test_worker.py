@@ -134,6 +134,27 @@ def test_a_question_that_takes_long_keeps_nothing_waiting_in_its_batch_or_behind
     assert {each.outcome for each in verdicts(redis_ledger, run)} <= {Outcome.CORRECT, Outcome.WRONG}
 
 
+def test_a_worker_killed_while_one_text_is_awaited_leaves_that_one_alone_to_ask_again(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    questions = make_questions(16)
+    run = open_run(redis_ledger, questions, mode=Mode.GENERATE, sampling=Sampling(max_tokens=9))
+    send(app, redis_ledger, run, batch_size=16)
+    script = Script(slow_text=questions[7].question)
+    with serving(script) as url:
+        openai = {"url": url, "model": "grader", "concurrency": 16}
+        with worker(tmp_path / "first", engine="openai", openai=openai, batch_size=16) as first:
+            wait_until(lambda: redis_ledger.counts(run.run_id).settled == 15, "all texts but the slow one")
+            first.kill()
+            first.wait()
+        script.released.set()
+        with worker(tmp_path / "second", engine="openai", openai=openai, batch_size=16):
+            wait_finished(redis_ledger, run)
+            wait_nothing_left(redis_ledger)
+    attempts = {each.question_id: each.attempts for each in verdicts(redis_ledger, run)}
+    assert attempts == {f"q{n}": 1 + (n == 7) for n in range(16)}
+
+
 def test_no_more_is_taken_than_the_running_batches_and_one_more_can_use(
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
