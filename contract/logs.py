@@ -1,11 +1,22 @@
-"""Logging: one short line per edge, for the person who reads it."""
+"""Logging: one short line per edge for the person who reads it, or the same records as JSON for a collector."""
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import sys
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
-__all__ = ["PersonFormatter", "set_up"]
+from contract.errors import SettingsError
+
+__all__ = ["JsonFormatter", "PersonFormatter", "set_up"]
+
+T = TypeVar("T")
+
+#: Attributes that every LogRecord has; whatever else is on one came in by `extra=`.
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 class PersonFormatter(logging.Formatter):
@@ -21,12 +32,46 @@ class PersonFormatter(logging.Formatter):
         return super().format(record)
 
 
-def set_up(who: str = "", level: int = logging.INFO) -> None:
-    """Send this process's records to stderr; results go to stdout, so the two never mix."""
+class JsonFormatter(logging.Formatter):
+    """One JSON object per record: time, level, logger, worker, message, traceback, and what was given as `extra=`."""
+
+    def __init__(self, who: str = "") -> None:
+        super().__init__()
+        self._who = who
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry: dict[str, Any] = {
+            "time": record.created,
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "worker": self._who,
+            "message": record.getMessage(),
+        }
+        entry |= {key: value for key, value in vars(record).items() if key not in _STANDARD}
+        if record.exc_info:
+            entry["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(entry, default=str)
+
+
+def set_up(who: str = "") -> None:
+    """Send this process's records to stderr; results go to stdout, so the two never mix.
+
+    MCQUEUE_LOG_LEVEL and MCQUEUE_LOG_FORMAT say which and how. Raises SettingsError for what they cannot be.
+    """
+    levels = {name.lower(): number for name, number in logging.getLevelNamesMapping().items()}
+    level = _chosen("MCQUEUE_LOG_LEVEL", "info", levels)
+    formatter = _chosen("MCQUEUE_LOG_FORMAT", "person", {"person": PersonFormatter, "json": JsonFormatter})
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(PersonFormatter(who))
+    handler.setFormatter(formatter(who))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
     for noisy in ("celery", "kombu", "amqp", "httpx", "httpcore", "urllib3", "asyncio"):
         logging.getLogger(noisy).setLevel(max(level, logging.WARNING))
+
+
+def _chosen(variable: str, default: str, known: Mapping[str, T]) -> T:
+    word = os.environ.get(variable, default)
+    if word.lower() not in known:
+        raise SettingsError(f"environment: {variable} {word!r}: expected one of {', '.join(known)}.")
+    return known[word.lower()]

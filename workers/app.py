@@ -86,7 +86,7 @@ class Lifecycle:
 
     def log_our_way(self, **_: Any) -> None:
         """The launcher says whose lines these are; a worker started by hand has a terminal of its own."""
-        logs.set_up(os.environ.get("MCQUEUE_WORKER_NAME", ""), level=_log_level())
+        logs.set_up(os.environ.get("MCQUEUE_WORKER_NAME", ""))
 
     def own_books(self, sender: str, conf: Any, **_: Any) -> None:
         """Give this worker its own record of held messages, before any connection is made."""
@@ -183,14 +183,6 @@ def grant(wish: Wish) -> None:
 def _give_up_waiting(exit_code: int) -> None:
     log.critical("the running batches did not end within %g s (drain_timeout_s)", settings.drain_timeout_s)
     end_at_once(exit_code)
-
-
-def _log_level() -> int:
-    word = os.environ.get("MCQUEUE_LOG_LEVEL", "info").upper()
-    levels = logging.getLevelNamesMapping()
-    if word not in levels:
-        raise SettingsError(f"environment: MCQUEUE_LOG_LEVEL {word!r}: expected one of {', '.join(levels)}.")
-    return levels[word]
 
 
 def _exit(*_: Any) -> None:

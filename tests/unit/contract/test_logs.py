@@ -1,7 +1,8 @@
-"""Log lines, as a person reads them."""
+"""Log lines for people and for machines."""
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import sys
@@ -9,7 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from contract.logs import PersonFormatter, set_up
+from contract.errors import SettingsError
+from contract.logs import JsonFormatter, PersonFormatter, set_up
 
 
 def record(level: int = logging.INFO, **more: object) -> logging.LogRecord:
@@ -47,12 +49,36 @@ def test_a_person_reads_time_worker_and_message_and_the_level_only_from_a_warnin
     assert re.fullmatch(r"\d\d:\d\d:\d\d " + re.escape(expected), line)
 
 
-def test_an_exception_brings_its_traceback() -> None:
+def test_a_machine_reads_one_json_object_with_everything_given_as_extra() -> None:
+    line = JsonFormatter("gpu0").format(record(logging.WARNING, created=12.5, run_id="r", questions=16, odd={1}))
+    assert json.loads(line) == {
+        "time": 12.5,
+        "level": "warning",
+        "logger": "workers.tasks",
+        "worker": "gpu0",
+        "message": "batch 42: 16 questions",
+        "run_id": "r",
+        "questions": 16,
+        "odd": "{1}",
+    }
+
+
+def test_a_line_break_in_a_message_does_not_break_the_json_line() -> None:
+    broken = record()
+    broken.msg, broken.args = "one\ntwo", ()
+    line = JsonFormatter().format(broken)
+    assert "\n" not in line
+    assert json.loads(line)["message"] == "one\ntwo"
+
+
+def test_an_exception_brings_its_traceback_in_both_formats() -> None:
     try:
         _ = 1 // 0
     except ZeroDivisionError:
         trouble = record(exc_info=sys.exc_info())
-    assert PersonFormatter().format(trouble).endswith("ZeroDivisionError: integer division or modulo by zero")
+    told = "ZeroDivisionError: integer division or modulo by zero"
+    assert PersonFormatter().format(trouble).endswith(told)
+    assert json.loads(JsonFormatter().format(trouble))["traceback"].endswith(told)
 
 
 @pytest.mark.usefixtures("_logging_as_before")
@@ -67,6 +93,22 @@ def test_records_go_to_stderr_and_never_to_stdout(
 
 
 @pytest.mark.usefixtures("_logging_as_before")
+def test_the_environment_chooses_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MCQUEUE_LOG_FORMAT", "json")
+    set_up("gpu0")
+    logging.getLogger("workers").info("ready", extra={"action": "ready"})
+    found = json.loads(capsys.readouterr().err)
+    assert (found["worker"], found["message"], found["action"]) == ("gpu0", "ready", "ready")
+
+
+@pytest.mark.parametrize("variable", ["MCQUEUE_LOG_FORMAT", "MCQUEUE_LOG_LEVEL"])
+def test_what_the_environment_chooses_must_be_known(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, "yaml")
+    with pytest.raises(SettingsError, match=f"{variable} 'yaml': expected one of"):
+        set_up()
+
+
+@pytest.mark.usefixtures("_logging_as_before")
 def test_setting_up_again_replaces_and_does_not_double(capsys: pytest.CaptureFixture[str]) -> None:
     set_up("first")
     set_up("second")
@@ -76,8 +118,9 @@ def test_setting_up_again_replaces_and_does_not_double(capsys: pytest.CaptureFix
 
 
 @pytest.mark.usefixtures("_logging_as_before")
-def test_libraries_speak_up_only_to_warn(capsys: pytest.CaptureFixture[str]) -> None:
-    set_up(level=logging.DEBUG)
+def test_libraries_speak_up_only_to_warn(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MCQUEUE_LOG_LEVEL", "Debug")
+    set_up()
     for name in ("celery.worker", "kombu", "httpx", "workers"):
         logging.getLogger(name).info("told by %s", name)
         logging.getLogger(name).warning("warned by %s", name)
