@@ -133,7 +133,9 @@ class Settings(BaseSettings):
         default=64, ge=1, le=256, description="Generate calls that overlap while the engine has room for more."
     )
     batch_deadline_s: float = Field(
-        default=1800, gt=0, description="Seconds a generate call may go without an answer; then the engine counts as dead."
+        default=1800,
+        gt=0,
+        description="Seconds a generate call may go without an answer; then the engine counts as dead.",
     )
     max_attempts: int = Field(default=5, ge=1, description="Starts of a question before it is recorded as failed.")
 
