@@ -74,7 +74,7 @@ def up(config: Path | None, overrides: tuple[str, ...], log_folder: Path) -> Non
     fleet = load_fleet(config, overrides)
     layers = Layers(config, overrides)
     plans, warnings = plan_host(fleet, visible_gpus(), _cpu_cores(), layers)
-    plans += plan_retrieval(_index_names(fleet), _cpu_cores(), layers)
+    plans += plan_retrieval(_index_names(fleet), fleet[0], _cpu_cores(), layers)
     screen = make_screen(fleet[0])
     for warning in warnings:
         screen.say(f"warning: {warning}")

@@ -110,11 +110,18 @@ def plan_worker(
     return _finished(replace(plan, name=name or plan.name), layers, several=False)
 
 
-def plan_retrieval(names: Sequence[str], cores: Sequence[int], layers: Layers) -> list[WorkerPlan]:
+def plan_retrieval(names: Sequence[str], settings: Settings, cores: Sequence[int], layers: Layers) -> list[WorkerPlan]:
     """One worker per index, without a GPU, on a quarter of the cores: the models have the rest."""
     threads = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": str(max(1, len(cores) // 4))}
     plans = [
-        WorkerPlan(f"retrieve-{slug(name)}", name, queue=keys.retrieve_queue(name), environment=threads)
+        WorkerPlan(
+            name=f"retrieve-{slug(name)}",
+            serves=name,
+            queue=keys.retrieve_queue(name),
+            environment=threads,
+            startup_timeout_s=settings.server_startup_timeout,
+            drain_timeout_s=settings.drain_timeout_s,
+        )
         for name in names
     ]
     return [_finished(plan, layers, several=False) for plan in plans]

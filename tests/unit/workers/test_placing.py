@@ -13,7 +13,7 @@ from contract.errors import PlanError
 from contract.settings import load_fleet
 from tests.unit.workers.test_gpus import CUT, EIGHT
 from workers.gpus import Device
-from workers.placing import Layers, WorkerPlan, plan_host, plan_worker
+from workers.placing import Layers, WorkerPlan, plan_host, plan_retrieval, plan_worker
 
 CORES = list(range(8))
 
@@ -162,3 +162,10 @@ def test_workers_read_the_settings_that_their_launcher_read(tmp_path: Path) -> N
     environment = Layers(tmp_path / "x.yaml", ["batch_size=8", "vllm_args.dtype=float32"]).environment()
     assert environment["MCQUEUE_CONFIG"] == str((tmp_path / "x.yaml").resolve())
     assert json.loads(environment["MCQUEUE_OVERRIDES"]) == {"batch_size": 8, "vllm_args": {"dtype": "float32"}}
+
+
+def test_a_worker_that_searches_has_the_time_that_the_settings_give_any_worker() -> None:
+    settings = Settings(server_startup_timeout=1800, drain_timeout_s=300)
+    (plan,) = plan_retrieval(["facts"], settings, CORES, Layers())
+    assert (plan.name, plan.queue) == ("retrieve-facts", "retrieve.facts")
+    assert (plan.startup_timeout_s, plan.drain_timeout_s) == (1800, 300)
