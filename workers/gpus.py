@@ -15,7 +15,18 @@ from typing import Any
 
 from contract.errors import PlanError
 
-__all__ = ["Device", "cut", "cut_all", "find", "group_name", "memory_used_bytes", "shared", "visible_gpus", "words_of"]
+__all__ = [
+    "Device",
+    "cut",
+    "cut_all",
+    "find",
+    "group_name",
+    "handle_of",
+    "memory_used_bytes",
+    "shared",
+    "visible_gpus",
+    "words_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +129,7 @@ def memory_used_bytes(names: Sequence[str]) -> int | None:
         if not works or not names:
             return None
         try:
-            return sum(int(pynvml.nvmlDeviceGetMemoryInfo(_handle(name)).used) for name in names)
+            return sum(int(pynvml.nvmlDeviceGetMemoryInfo(handle_of(name)).used) for name in names)
         except pynvml.NVMLError:
             return None
 
@@ -159,7 +170,8 @@ def _instances(gpu: Any) -> Iterator[str]:
         return
 
 
-def _handle(name: str) -> Any:
+def handle_of(name: str) -> Any:
+    """The driver's handle of the device that CUDA_VISIBLE_DEVICES calls `name`. Raises NVMLError."""
     import pynvml
 
     by_uuid = pynvml.nvmlDeviceGetHandleByUUID

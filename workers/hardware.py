@@ -11,7 +11,9 @@ from typing import Any
 
 import psutil
 
-__all__ = ["Gpu", "Hardware", "Host"]
+from workers.gpus import handle_of
+
+__all__ = ["Gpu", "Hardware", "Host", "resident_bytes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +66,7 @@ class Hardware:
         self._cpu = now_s, cpu_s = _now(), _cpu_seconds(self._process)
         elapsed_s = (now_s - before_s) * len(os.sched_getaffinity(0))
         share = max(0.0, min(1.0, (cpu_s - before_cpu_s) / elapsed_s)) if elapsed_s > 0 else 0.0
-        used = sum(_resident_bytes(each) for each in _tree(self._process))
-        return Host(share, used, psutil.virtual_memory().total, _host_temperature())
+        return Host(share, resident_bytes(self._process), psutil.virtual_memory().total, _host_temperature())
 
     def busy(self) -> float | None:
         """Mean utilisation of the GPUs; of the cores where there is no GPU."""
@@ -73,6 +74,11 @@ class Hardware:
             return self.host().cpu_utilization
         known = [each.utilization for each in self.gpus() if each.utilization is not None]
         return sum(known) / len(known) if known else None
+
+
+def resident_bytes(process: psutil.Process) -> int:
+    """Memory of `process` and of all that it started. Raises psutil.Error where it is gone."""
+    return sum(map(_resident_bytes, _tree(process)))
 
 
 def _handles(gpus: Sequence[str]) -> Iterator[tuple[str, Any]]:
@@ -86,11 +92,7 @@ def _handles(gpus: Sequence[str]) -> Iterator[tuple[str, Any]]:
         return
     for name in gpus:
         with contextlib.suppress(pynvml.NVMLError):
-            by_number = name.isdigit()
-            yield (
-                name,
-                pynvml.nvmlDeviceGetHandleByIndex(int(name)) if by_number else pynvml.nvmlDeviceGetHandleByUUID(name),
-            )
+            yield name, handle_of(name)
 
 
 def _utilization(handle: Any) -> float | None:

@@ -24,6 +24,7 @@ from contract.errors import LedgerError
 from contract.fleet import Fleet, WorkerRecord, WorkerState
 from contract.settings import Settings
 from workers.gpus import memory_used_bytes
+from workers.hardware import resident_bytes
 from workers.launcher import Child, node_name
 
 __all__ = ["LiveScreen", "Row", "Screen", "make_screen", "row_of", "state_of", "table_of"]
@@ -225,13 +226,7 @@ def _records(fleet: Fleet, children: Sequence[Child]) -> dict[str, WorkerRecord]
 
 def _memory(child: Child) -> int | None:
     """Resident memory of the worker and all that it started."""
-    process = child.process
-    if process is None:
-        return None
-    total = 0
-    with contextlib.suppress(psutil.Error):
-        worker = psutil.Process(process.pid)
-        for each in (worker, *worker.children(recursive=True)):
-            with contextlib.suppress(psutil.Error):
-                total += each.memory_info().rss
-    return total or None
+    if child.process is not None:
+        with contextlib.suppress(psutil.Error):
+            return resident_bytes(psutil.Process(child.process.pid)) or None
+    return None
