@@ -7,15 +7,15 @@ from pathlib import Path
 
 import click
 
-from contract import keys
 from contract.ledger import Counts, Run
 from contract.verdict import Outcome
 from producer.export import export
 from producer.options import CANCELLED, INTERRUPTED, SOME_FAILED, note, progress_console
-from producer.present import echo_json, echo_lines, result_lines
+from producer.present import echo_json, echo_lines, result_lines, workers_of
 from producer.progress import screen_for
 from producer.retrieved import retrieval_lines
 from producer.session import Session
+from producer.stats import Tally
 from producer.summary import Summary
 from producer.watch import watch
 
@@ -40,8 +40,7 @@ def finish(session: Session, run: Run, out: Path, *, as_json: bool) -> None:
 
 def export_and_tell(session: Session, run: Run, out: Path, formats: Sequence[str], *, as_json: bool) -> None:
     """Export the run as it stands and print how it came out; exit with 3 if it is finished with failed questions."""
-    live = [worker for queue in keys.route(run.spec) for worker in session.broker.workers(queue)]
-    done = export(session.ledger, run.run_id, out / run.run_id, formats, live)
+    done = export(session.ledger, run.run_id, out / run.run_id, formats, workers_of(run, session.broker))
     state = done.summary["state"]
     for remark in done.remarks:
         note(remark)
@@ -49,7 +48,7 @@ def export_and_tell(session: Session, run: Run, out: Path, formats: Sequence[str
         echo_json({**done.summary, "files": [str(path) for path in done.files]})
     else:
         echo_lines(result_lines(run, done.tally, state, done.files, retrieval_lines(done.retrieval)))
-    _exit_by(done.tally.count(Outcome.FAILED) if not done.tally.unsettled else 0)
+    _exit_if_failed(done.tally)
 
 
 def tell(session: Session, run: Run, out: Path, counts: Counts, *, as_json: bool) -> None:
@@ -65,7 +64,7 @@ def tell(session: Session, run: Run, out: Path, counts: Counts, *, as_json: bool
         if not files:
             note(f"write its results with: python -m producer export {run.run_id}")
     _exit_if_cancelled(counts)
-    _exit_by(found.count(Outcome.FAILED) if not found.unsettled else 0)
+    _exit_if_failed(found)
 
 
 def _exit_if_cancelled(counts: Counts) -> None:
@@ -73,6 +72,6 @@ def _exit_if_cancelled(counts: Counts) -> None:
         raise click.exceptions.Exit(CANCELLED)
 
 
-def _exit_by(failed: int) -> None:
-    if failed:
+def _exit_if_failed(tally: Tally) -> None:
+    if tally.count(Outcome.FAILED) and not tally.unsettled:
         raise click.exceptions.Exit(SOME_FAILED)

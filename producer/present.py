@@ -44,6 +44,7 @@ __all__ = [
     "status_json",
     "status_lines",
     "workers_line",
+    "workers_of",
 ]
 
 Lines = list[tuple[str, str]]
@@ -83,9 +84,8 @@ def number(count: int, thing: str) -> str:
 
 def outcome_line(tally: Tally) -> str:
     """All outcomes with their numbers; unanswered and failed always among them."""
-    optional = {Outcome.ANSWERED}
-    shown = [f"{each} {tally.count(each):,}" for each in Outcome if each not in optional or tally.count(each)]
-    return " · ".join(shown)
+    shown = [each for each in Outcome if each is not Outcome.ANSWERED or tally.count(each)]
+    return " · ".join(f"{each} {tally.count(each):,}" for each in shown)
 
 
 def interval(figure: Share | Mean) -> str:
@@ -168,7 +168,7 @@ def status_json(run: Run, counts: Counts, broker: Broker) -> dict[str, Any]:
         "priority": run.priority.name.lower(),
         "weight": broker.weight(run.run_id),
         "queues": queues_json(run, broker),
-        "workers": [each.model_dump(mode="json", exclude={"engine"}) for each in _workers(run, broker)],
+        "workers": [each.model_dump(mode="json", exclude={"engine"}) for each in workers_of(run, broker)],
     }
 
 
@@ -203,7 +203,7 @@ def queue_lines(run: Run, broker: Broker) -> Lines:
 
 def workers_line(run: Run, finished: bool, broker: Broker) -> str:
     """Who works on the run, and what to do where nobody takes from one of its queues."""
-    live = _workers(run, broker)
+    live = workers_of(run, broker)
     names = f"{len(live)} live: {', '.join(each.name for each in live)}" if live else "none live"
     if any(each.engine.get("engine") == "simulated" for each in live):
         names += "; the engine is simulated: its answers mean nothing"
@@ -218,7 +218,8 @@ def workers_line(run: Run, finished: bool, broker: Broker) -> str:
     )
 
 
-def _workers(run: Run, broker: Broker) -> list[WorkerRecord]:
+def workers_of(run: Run, broker: Broker) -> list[WorkerRecord]:
+    """Live workers that take from one of the run's queues."""
     return [worker for queue in keys.route(run.spec) for worker in broker.workers(queue)]
 
 

@@ -16,8 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from contract.ledger import Counts
-from contract.verdict import Outcome
 from producer.crew import Member
+from producer.present import number, outcome_line
 from producer.stats import Tally
 
 __all__ = ["BarScreen", "LineScreen", "Pace", "Screen", "Snapshot", "screen_for"]
@@ -86,8 +86,7 @@ class Snapshot:
 
     def outcomes(self) -> str:
         """`correct 12 · wrong 3 · unanswered 0 · failed 1`."""
-        shown = [each for each in Outcome if each is not Outcome.ANSWERED or self.counts.of(each)]
-        return " · ".join(f"{each} {self.counts.of(each):,}" for each in shown)
+        return outcome_line(Tally.of_counts(self.counts))
 
     def details(self) -> str:
         """Everything but the bar, on one line."""
@@ -102,7 +101,7 @@ class Snapshot:
 
     def workers(self) -> str:
         """`2 workers, fill 98 %, busy 91 %`, the shares being means."""
-        parts = [f"{len(self.crew)} worker{'s' if len(self.crew) != 1 else ''}"]
+        parts = [number(len(self.crew), "worker")]
         for name, shares in (("fill", [each.fill for each in self.crew]), ("busy", [each.busy for each in self.crew])):
             known = [each for each in shares if each is not None]
             parts += [f"{name} {percent(sum(known) / len(known))}"] if known else []

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 import click
 
 from contract.errors import InputError, nearest
+from contract.question import LABELS
+from producer.present import number
 from producer.readers import PARTS, HowToRead, QuestionFile
 from producer.selection import Selection
 
@@ -125,4 +127,4 @@ def read_line(file: QuestionFile, count: int, choices: dict[int, int]) -> str:
     """What was understood, in one sentence: "926 questions as ARC-style JSONL, 8 choices, labels A–H"."""
     few, many = min(choices), max(choices)
     span = f"{few} choices" if few == many else f"{few} to {many} choices"
-    return f"{count:,} question{'' if count == 1 else 's'} as {file.title}, {span}, labels A–{chr(ord('A') + many - 1)}"
+    return f"{number(count, 'question')} as {file.title}, {span}, labels A–{LABELS[many - 1]}"

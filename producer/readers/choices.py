@@ -14,7 +14,7 @@ from producer.readers.inline import split_choices, without_mark
 from producer.readers.jsonl import DECODER
 from producer.readers.record import FieldTrouble, shown_value
 
-__all__ = ["Choices", "checked", "choices_of", "mixed", "no_list"]
+__all__ = ["Choices", "as_text", "checked", "choices_of", "mixed", "no_list"]
 
 _EXAMPLE = 'For example ["red", "blue"].'
 _TEXTS = ("text", "content", "atext", "value", "choice", "option", "answer")
@@ -78,7 +78,7 @@ def mixed(question: str, texts: Sequence[Any]) -> list[str]:
     )
 
 
-def _as_text(each: Any) -> Any:
+def as_text(each: Any) -> Any:
     """A number as text; anything else as it is."""
     return str(each) if isinstance(each, int | float) and not isinstance(each, bool) else each
 
@@ -88,7 +88,7 @@ def _unmarked(texts: Sequence[Any]) -> list[Any]:
     bare = [without_mark(each, at) if isinstance(each, str) else each for at, each in enumerate(texts)]
     if all(isinstance(each, str) and each != full for each, full in zip(bare, texts, strict=True)):
         return bare
-    return [_as_text(each) for each in texts]
+    return [as_text(each) for each in texts]
 
 
 def _in_text(found: str) -> object:
@@ -131,7 +131,7 @@ def _in_object(found: Mapping[Any, Any]) -> object:
         marks = [str(each) for each in labels] if isinstance(labels, list | tuple) else None
         return Choices(list(texts), marks if marks and len(marks) == len(texts) else None)
     filled = {str(label): text for label, text in found.items() if text is not None}
-    return Choices([_as_text(each) for each in filled.values()], list(filled))
+    return Choices([as_text(each) for each in filled.values()], list(filled))
 
 
 def _of_objects(found: Sequence[Mapping[str, Any]]) -> Choices:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from producer.readers.choices import Choices, checked, choices_of, no_list
+from contract.question import LABELS
+from producer.readers.choices import Choices, as_text, checked, choices_of, no_list
 from producer.readers.names import Names, names_of
 from producer.readers.parts import Fields, Parts, answer_of, are_ids, context_of, described, question_of
 from producer.readers.record import FieldTrouble, shown_value
@@ -62,8 +63,7 @@ def _columns(fields: Fields, names: Names) -> Choices:
     texts = [fields[name] for _, name in names.family]
     while texts and (texts[-1] is None or (isinstance(texts[-1], str) and not texts[-1].strip())):
         texts.pop()
-    texts = [str(each) if isinstance(each, int | float) and not isinstance(each, bool) else each for each in texts]
-    return Choices(texts, [label for label, _ in names.family[: len(texts)]])
+    return Choices(list(map(as_text, texts)), [label for label, _ in names.family[: len(texts)]])
 
 
 def _refuse_contradiction(
@@ -74,7 +74,7 @@ def _refuse_contradiction(
     letter = fields[where] if where else None
     if beside in {None, where} or not isinstance(letter, str) or not isinstance(text := fields[beside or ""], str):
         return
-    known = [each.upper() for each in labels] if labels else [chr(ord("A") + at) for at in range(len(texts))]
+    known = [each.upper() for each in labels or LABELS[: len(texts)]]
     if texts.count(text) == 1 and letter.strip().upper() in known and text not in known:
         named = texts[known.index(letter.strip().upper())]
         if named != text:
