@@ -81,10 +81,16 @@ def explaining(directory: Path) -> Iterator[None]:
     try:
         yield
     except OSError as trouble:
-        # A container's user is 1000, and whose folder it writes into is often another (compose.yaml: HOST_UID).
-        denied = f"Let user {os.geteuid()} write there (containers: HOST_UID, in compose.yaml)"
-        remedy = denied if isinstance(trouble, PermissionError) else "Make room"
         raise InputError(
             f"{directory}: the results cannot be written: {trouble.strerror}; older files there are unchanged.",
-            hint=f"{remedy} or choose another folder with --out.",
+            hint=f"{_remedy(trouble)} or choose another folder with --out.",
         ) from None
+
+
+def _remedy(trouble: OSError) -> str:
+    if isinstance(trouble, PermissionError):
+        # A container's user is 1000, and whose folder it writes into is often another (compose.yaml: HOST_UID).
+        return f"Let user {os.geteuid()} write there (containers: HOST_UID, in compose.yaml)"
+    if isinstance(trouble, FileExistsError | NotADirectoryError | IsADirectoryError):
+        return f"Move {trouble.filename2 or trouble.filename} out of the way"
+    return "Make room"

@@ -230,7 +230,9 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _one_server_to_ask(self) -> Self:
         if self.engine != "openai" and self.boot_local:
-            raise ValueError("boot_local means nothing with engine vllm, which runs inside the worker: engine: openai")
+            raise ValueError(
+                f"boot_local means nothing with engine {self.engine}, which asks no server: engine: openai"
+            )
         if self.engine == "openai" and self.boot_local == bool(self.openai.url) and not self.models:
             raise ValueError("engine openai asks one server: either openai.url and openai.model, or boot_local: true")
         return self

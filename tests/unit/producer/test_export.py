@@ -228,6 +228,14 @@ def test_a_disk_that_fills_up_is_one_clear_error_and_leaves_the_old_files(
     assert contents(tmp_path) == before
 
 
+def test_a_file_where_the_runs_folder_should_be_is_named_as_what_is_in_the_way(
+    filled: MemoryLedger, tmp_path: Path
+) -> None:
+    (tmp_path / "run-1").write_text("mine")
+    with pytest.raises(InputError, match=r"File exists; .* Move .*/run-1 out of the way or choose another folder"):
+        export(filled, "run-1", tmp_path / "run-1")
+
+
 @contextmanager
 def without_roots_rights() -> Iterator[int]:
     """Nobody may do everything in the block; yields the user that is left."""
