@@ -1,1 +1,4 @@
-"""Programs that measure. Each prints a table and writes benchmarks/recorded/<name>.json with machine, versions."""
+"""Programs that measure. Each prints a table and writes <name>.json with machine and versions.
+
+Into results/benchmarks, which git ignores, where it takes `--out`; `--out benchmarks/recorded` is for the record.
+"""
