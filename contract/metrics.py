@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import redis
@@ -16,9 +16,9 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from contract import keys
-from contract.errors import LedgerError
+from contract.errors import LedgerError, UnknownRun
 from contract.fleet import Fleet, WorkerState
-from contract.ledger import Ledger
+from contract.ledger import Counts, Ledger, Run
 from contract.queue import oldest_published_at, queue_lengths
 
 __all__ = ["RedisMetrics", "scrape_targets"]
@@ -37,16 +37,24 @@ class RedisMetrics(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """For prometheus_client."""
         try:
-            found = [*self._queues(), *self._runs()]
+            runs = list(self._ledger.standings(self._open_runs()))
+            found = [*self._queues([run for run, _ in runs]), _questions(runs)]
         except (LedgerError, redis.RedisError) as trouble:
             log.warning("metrics of queues and runs left out: %s", trouble)
             found = []
         yield GaugeMetricFamily("mcqueue_redis_up", "Whether Redis answers (1) or not (0).", value=bool(found))
         yield from found
 
-    def _queues(self) -> Iterator[GaugeMetricFamily]:
+    def _open_runs(self) -> Iterator[Run]:
+        for run_id in self._ledger.open_runs():
+            try:
+                run = self._ledger.run(run_id)
+            except UnknownRun:  # purged meanwhile
+                continue
+            yield run
+
+    def _queues(self, runs: Sequence[Run]) -> Iterator[GaugeMetricFamily]:
         alive = self._fleet.alive()
-        runs = [self._ledger.run(run_id) for run_id in self._ledger.open_runs()]
         queues = {each.queue for each in alive if each.queue} | {
             queue for run in runs for queue in keys.route(run.spec)
         }
@@ -71,18 +79,18 @@ class RedisMetrics(Collector):
                 workers.add_metric([queue, state.value], states[queue, state])
         return iter((depth, age, workers))
 
-    def _runs(self) -> Iterator[GaugeMetricFamily]:
-        questions = GaugeMetricFamily(
-            "mcqueue_run_questions",
-            "Questions of runs that are under way, by outcome, `unsettled` included.",
-            labels=["run", "outcome"],
-        )
-        for run_id in self._ledger.open_runs():
-            counts = self._ledger.counts(run_id)
-            for outcome, number in counts.outcomes.items():
-                questions.add_metric([run_id, outcome.value], number)
-            questions.add_metric([run_id, "unsettled"], counts.total - counts.settled)
-        yield questions
+
+def _questions(runs: Iterable[tuple[Run, Counts]]) -> GaugeMetricFamily:
+    questions = GaugeMetricFamily(
+        "mcqueue_run_questions",
+        "Questions of runs that are under way, by outcome, `unsettled` included.",
+        labels=["run", "outcome"],
+    )
+    for run, counts in runs:
+        for outcome, number in counts.outcomes.items():
+            questions.add_metric([run.run_id, outcome.value], number)
+        questions.add_metric([run.run_id, "unsettled"], counts.total - counts.settled)
+    return questions
 
 
 def scrape_targets(fleet: Fleet) -> list[dict[str, Any]]:

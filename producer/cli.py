@@ -108,7 +108,7 @@ def export_(session: Session, run_name: str, formats: tuple[str, ...], out: Path
 @click.pass_obj
 def runs(session: Session, as_json: bool) -> None:
     """All runs, newest first."""
-    found = [(run, session.ledger.counts(run.run_id)) for run in session.ledger.runs()]
+    found = list(session.ledger.standings(session.ledger.runs()))
     if as_json:
         echo_json(
             [

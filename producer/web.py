@@ -166,7 +166,6 @@ def _add_looking(app: FastAPI, ledger: Ledger, broker: Broker) -> None:
     @app.get("/runs")
     def runs() -> list[dict[str, Any]]:
         """All runs, newest first; those of this door are there while they are waited for."""
-        found = [(run, ledger.counts(run.run_id)) for run in ledger.runs()]
         return [
             {
                 "run_id": run.run_id,
@@ -178,7 +177,7 @@ def _add_looking(app: FastAPI, ledger: Ledger, broker: Broker) -> None:
                 "state": counts.standing,
                 "outcomes": counts.outcomes,
             }
-            for run, counts in found
+            for run, counts in ledger.standings(ledger.runs())
         ]
 
     @app.get("/health")

@@ -6,7 +6,7 @@ import abc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from contract.errors import InputError
+from contract.errors import InputError, UnknownRun
 from contract.ledger.run import Counts, Run, RunState
 from contract.question import Body, Question
 from contract.spec import Stage
@@ -84,6 +84,15 @@ class Ledger(abc.ABC):
     @abc.abstractmethod
     def counts(self, run_id: str) -> Counts:
         """How far the run is."""
+
+    def standings(self, runs: Iterable[Run]) -> Iterator[tuple[Run, Counts]]:
+        """Each of `runs` and how far it is. One that was purged meanwhile, as the HTTP door does, is left out."""
+        for run in runs:
+            try:
+                counts = self.counts(run.run_id)
+            except UnknownRun:
+                continue
+            yield run, counts
 
     @abc.abstractmethod
     def unsettled(self, run_id: str) -> Iterator[str]:

@@ -15,6 +15,7 @@ import redis
 from contract import Counts, Ledger, Mode, Outcome, RedisLedger, Run, Settings, Verdict, keys, load_settings
 from contract.errors import LedgerError, LedgerFull, RedisUnreachable, RunConflict, RunHalted, UnknownRun
 from contract.ledger import Committed, RunState
+from contract.metrics import RedisMetrics
 from contract.question import Body
 from tests.support import make_question, make_questions, make_spec, open_run
 
@@ -593,3 +594,29 @@ def test_a_run_purged_and_written_anew_while_a_batch_was_in_flight_still_finishe
     assert not ledger.counts(run.run_id).finished
     ledger.commit(run.run_id, [verdict("q0"), verdict("q1")])
     assert ledger.counts(run.run_id).finished
+
+
+def test_a_run_that_is_purged_while_runs_are_looked_at_is_left_out(ledger: Ledger) -> None:
+    gone, there = (open_run(ledger, make_questions(1), name) for name in ("gone", "there"))
+    runs = ledger.runs()
+    ledger.purge(gone.run_id)
+    assert [run for run, _ in ledger.standings(runs)] == [there]
+
+
+class Forgetful(RedisLedger):
+    """A ledger that a run is purged from right after somebody asked which runs are open, as the HTTP door may do."""
+
+    def open_runs(self) -> list[str]:
+        found = super().open_runs()
+        self.purge(found[0])
+        return found
+
+
+def test_redis_is_not_reported_away_because_a_run_was_purged_during_a_scrape(redis_ledger: RedisLedger) -> None:
+    _, there = (open_run(redis_ledger, make_questions(1), name) for name in ("gone", "there"))
+    ledger = Forgetful(redis_ledger.client, redis_ledger.place)
+
+    found = {each.name: each.samples for each in RedisMetrics(ledger, redis_ledger.client).collect()}
+
+    assert [each.value for each in found["mcqueue_redis_up"]] == [1]
+    assert {each.labels["run"] for each in found["mcqueue_run_questions"]} == {there.run_id}
