@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 
+from producer.temporary import no_room
+
 __all__ = ["Seen"]
 
 #: Ids in memory, some 3 MB; SQLite's cache holds 16 MB at most.
@@ -27,10 +29,13 @@ class Seen:
         return line
 
     def add(self, question_id: str, line: int) -> None:
-        """Remember a new id."""
+        """Remember a new id. Raises InputError where there is no room for it."""
         self._recent[question_id] = line
         if len(self._recent) >= self._most:
-            self._put_away()
+            try:
+                self._put_away()
+            except sqlite3.Error as trouble:
+                raise no_room("the ids of the questions", trouble) from None
 
     def _put_away(self) -> None:
         if self._older is None:

@@ -6,10 +6,12 @@ import tempfile
 import weakref
 from collections.abc import Iterator
 
-from contract.errors import InputError
 from contract.question import Body
+from producer.temporary import no_room
 
 __all__ = ["Spool"]
+
+WHAT = "the checked questions"
 
 
 class Spool:
@@ -22,7 +24,7 @@ class Spool:
         try:
             self._file = tempfile.TemporaryFile(prefix="mcqueue-")  # noqa: SIM115 - it lives as long as the object
         except OSError as trouble:
-            raise _no_room(trouble) from None
+            raise no_room(WHAT, trouble) from None
         weakref.finalize(self, self._file.close)
 
     def add(self, body: Body) -> None:
@@ -31,19 +33,14 @@ class Spool:
             # An id has no control characters, JSON no line ends: tab and newline part what no question can hold.
             self._file.write(b"%b\t%b\n" % (body.question_id.encode(), body.canonical))
         except OSError as trouble:
-            raise _no_room(trouble) from None
+            raise no_room(WHAT, trouble) from None
 
     def __iter__(self) -> Iterator[Body]:
         """Every body, from the first on; one reader at a time."""
         try:
             self._file.seek(0)
         except OSError as trouble:  # of what was not written yet
-            raise _no_room(trouble) from None
+            raise no_room(WHAT, trouble) from None
         for line in self._file:
             question_id, _, canonical = line.rstrip(b"\n").partition(b"\t")
             yield Body(question_id.decode(), canonical)
-
-
-def _no_room(trouble: OSError) -> InputError:
-    message = f"the checked questions cannot be kept in a temporary file: {trouble.strerror}."
-    return InputError(message, hint="Make room, or name another folder with TMPDIR.")

@@ -6,9 +6,11 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from producer.temporary import no_room
 
 __all__ = ["STDIN", "HowToRead", "Source", "opened"]
 
@@ -58,12 +60,22 @@ class Source:
 
 @contextmanager
 def opened(path: str, how: HowToRead | None = None) -> Iterator[Source]:
-    """The source that `path` names; a copy of standard input lives as long as the context."""
+    """The source that `path` names; a copy of standard input lives as long as the context.
+
+    Raises InputError where there is no room for that.
+    """
     how = how or HowToRead()
     if path != STDIN:
         yield Source(Path(path), path, how)
         return
-    with tempfile.NamedTemporaryFile(prefix="mcqueue-") as spool:
-        shutil.copyfileobj(sys.stdin.buffer, spool)
-        spool.flush()
-        yield Source(Path(spool.name), "<stdin>", how)
+    with ExitStack() as stack:
+        try:
+            copy = tempfile.NamedTemporaryFile(prefix="mcqueue-")  # noqa: SIM115 - closed by the stack
+            stack.callback(copy.close)
+            shutil.copyfileobj(sys.stdin.buffer, copy)
+            copy.flush()
+        except OSError as trouble:
+            with suppress(OSError):  # what is still buffered finds no room either
+                stack.close()
+            raise no_room("standard input", trouble) from None
+        yield Source(Path(copy.name), "<stdin>", how)

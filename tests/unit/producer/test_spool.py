@@ -1,15 +1,20 @@
-"""The spool: what was checked comes back as it was, and a full disk is told."""
+"""Temporary files: what was checked comes back as it was, and a full disk is told."""
 
 from __future__ import annotations
 
+import io
+import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 
 from contract.errors import InputError
+from producer.readers import opened
+from producer.seen import Seen
 from producer.spool import Spool
 from tests.support import make_question, make_questions
+from tests.unit.producer.test_export import room_per_file
 
 
 def test_bodies_come_back_in_order_as_often_as_they_are_wanted() -> None:
@@ -47,5 +52,30 @@ def test_no_place_for_a_temporary_file_is_an_error_with_a_remedy(monkeypatch: py
 
     with pytest.raises(InputError, match="No such file or directory") as trouble:
         Spool()
+
+    assert "TMPDIR" in trouble.value.hint
+
+
+@pytest.mark.parametrize("size_bytes", [100, 100_000])
+def test_no_room_for_standard_input_is_an_error_with_a_remedy_and_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size_bytes: int
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"x" * size_bytes)))
+
+    with room_per_file(50), pytest.raises(InputError, match="standard input cannot be kept") as trouble, opened("-"):
+        pass
+
+    assert "TMPDIR" in trouble.value.hint
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_room_for_the_ids_of_a_large_file_is_an_error_with_a_remedy() -> None:
+    seen = Seen(most_in_memory=100_000)  # more than SQLite's own cache has room for
+    for number in range(99_999):
+        seen.add(f"{number:0200}", number)
+
+    with room_per_file(50), pytest.raises(InputError, match="ids of the questions cannot be kept") as trouble:
+        seen.add("the last", 99_999)
 
     assert "TMPDIR" in trouble.value.hint
