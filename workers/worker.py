@@ -131,7 +131,7 @@ class Worker:
         self.state = WorkerState.READY
         with contextlib.suppress(McqueueError):  # the next beat says it as well
             self._fleet.beat(self.record())
-        log.info("ready: takes question batches for %s", self._job.name)
+        log.info("ready: takes question batches for %s", self._job.name, extra={"action": "ready"})
         if channel := os.environ.get("MCQUEUE_READY_FD"):
             os.write(int(channel), b"ready\n")
 
