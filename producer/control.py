@@ -11,7 +11,8 @@ import click
 
 from contract.errors import InputError
 from contract.ledger import Run, RunState, halted
-from producer.options import priority_option, run_argument, to_priority, to_weight
+from contract.priority import Priority
+from producer.options import priority_again_option, run_argument, to_priority, to_weight
 from producer.present import number
 from producer.session import Session
 
@@ -50,9 +51,9 @@ def _halt(session: Session, run: Run, state: RunState) -> None:
 
 @click.command()
 @run_argument(required=True)
-@priority_option
+@priority_again_option
 @click.pass_obj
-def resume(session: Session, run_name: str, priority: str) -> None:
+def resume(session: Session, run_name: str, priority: str | None) -> None:
     """Let RUN go on, paused or cancelled: its unsettled questions are sent again."""
     run = session.run(run_name)
     counts = session.ledger.counts(run.run_id)
@@ -60,7 +61,7 @@ def resume(session: Session, run_name: str, priority: str) -> None:
         click.echo(f"{run.run_id} is settled already")
         return
     with session.broker.sole_sender(run.run_id):
-        questions, messages = session.broker.go_on(run, to_priority(priority))
+        questions, messages = session.broker.go_on(run, _priority(run, priority))
     was = f"was {counts.state}, and goes on" if counts.halted else "goes on, as it did"
     click.echo(f"{run.run_id} {was}: {_sent(questions, messages)}")
 
@@ -68,9 +69,9 @@ def resume(session: Session, run_name: str, priority: str) -> None:
 @click.command()
 @run_argument(required=True)
 @click.option("--failed", is_flag=True, help="Take failed verdicts back, and ask those questions anew.")
-@priority_option
+@priority_again_option
 @click.pass_obj
-def requeue(session: Session, run_name: str, failed: bool, priority: str) -> None:
+def requeue(session: Session, run_name: str, failed: bool, priority: str | None) -> None:
     """Send again what is unsettled in RUN and in no message any more."""
     run = session.run(run_name)
     counts = session.ledger.counts(run.run_id)
@@ -78,7 +79,7 @@ def requeue(session: Session, run_name: str, failed: bool, priority: str) -> Non
         raise halted(run.run_id, counts.state)
     with session.broker.sole_sender(run.run_id):
         reopened = session.ledger.reopen_failed(run.run_id) if failed else 0
-        questions, messages = session.broker.send_missing(run, to_priority(priority))
+        questions, messages = session.broker.send_missing(run, _priority(run, priority))
     taken_back = f"{number(reopened, 'failed verdict')} taken back; " if failed else ""
     click.echo(f"{run.run_id}: {taken_back}{_sent(questions, messages)}")
 
@@ -92,6 +93,10 @@ def weight(session: Session, run_name: str, turns: int) -> None:
     run = session.run(run_name)
     session.broker.weigh(run.run_id, turns)
     click.echo(f"{run.run_id}: weight {turns}")
+
+
+def _priority(run: Run, asked: str | None) -> Priority:
+    return to_priority(asked) if asked else run.priority
 
 
 def _sent(questions: int, messages: int) -> str:

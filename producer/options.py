@@ -26,6 +26,7 @@ __all__ = [
     "as_json",
     "folder",
     "note",
+    "priority_again_option",
     "priority_option",
     "progress_console",
     "run_argument",
@@ -33,6 +34,7 @@ __all__ = [
     "to_weight",
 ]
 
+PRIORITIES = click.Choice(["high", "normal", "low"])
 #: What a run's weight may be.
 to_weight = click.IntRange(1, MOST_WEIGHT)
 SOME_FAILED = 3
@@ -87,8 +89,12 @@ def folder(command: Command) -> Command:
 
 def priority_option(command: Command) -> Command:
     """`--priority`."""
-    words = click.Choice(["high", "normal", "low"])
-    return click.option("--priority", type=words, default="normal", show_default=True)(command)
+    return click.option("--priority", type=PRIORITIES, default="normal", show_default=True)(command)
+
+
+def priority_again_option(command: Command) -> Command:
+    """`--priority` of what is sent again; None: the run's own."""
+    return click.option("--priority", type=PRIORITIES, help="[default: the run's own]")(command)
 
 
 def run_argument(*, required: bool) -> Callable[[Command], Command]:

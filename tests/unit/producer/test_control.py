@@ -57,6 +57,22 @@ def test_a_paused_run_goes_on_with_what_was_put_aside(
     assert again == f"{run_id} goes on, as it did: every unsettled question is in a message already, nothing was sent\n"
 
 
+@pytest.mark.parametrize("words", [["resume"], ["requeue"]])
+def test_what_is_sent_again_has_the_priority_that_the_run_was_enqueued_with(
+    producer: Producer, five: Path, ledger: MemoryLedger, broker: MemoryBroker, words: list[str]
+) -> None:
+    urgent = producer.json("enqueue", five, "--priority", "high")["run_id"]
+    if words == ["resume"]:
+        producer("pause", urgent)
+        drop_all(ledger, broker)
+    broker.messages.clear()
+    producer("enqueue", five, "--fresh")
+
+    producer(*words, urgent)
+
+    assert broker.messages[0][1] == urgent
+
+
 def test_pausing_and_resuming_before_any_worker_looked_sends_nothing_twice(
     producer: Producer, run_id: str, broker: MemoryBroker
 ) -> None:
