@@ -20,7 +20,9 @@ from contract.ledger import RedisLedger
 from contract.queue import queue_length
 from contract.settings import Settings
 from workers.engines.adapters import adapter_folders
+from workers.engines.arguments import check_arguments
 from workers.engines.packaged import PACKAGED, cache_folder, resolve
+from workers.engines.vllm import prepare_environment
 from workers.gpus import Device, visible_gpus
 from workers.hardware import Hardware
 from workers.placing import VLLM_MEMORY_SHARE, Layers, plan_host
@@ -65,6 +67,7 @@ def _engine(settings: Settings) -> Iterator[Finding]:
         yield Finding("error", "engine", "vLLM is not installed", "make setup, or pip install 'mcqueue[gpu]'.")
     else:
         yield _libraries()
+        yield from _arguments(settings)
     try:
         adapter_folders(settings.adapters)
     except McqueueError as trouble:
@@ -88,6 +91,22 @@ def _libraries() -> Finding:
             "warning", "engine", "vLLM is installed; libnuma.so.1 is missing (its CPU build needs it)", remedy
         )
     return Finding("ok", "engine", "vLLM is installed")
+
+
+def _arguments(settings: Settings) -> Iterator[Finding]:
+    """Their names alone, as at boot. vLLM is imported for it, which takes seconds: without arguments it is not."""
+    if not settings.vllm_args:
+        return
+    prepare_environment("")  # of no model: what is set for one would hold for the others, too
+    try:
+        check_arguments(settings.vllm_args)
+    except McqueueError as trouble:
+        yield Finding("error", "engine", trouble.message, trouble.hint)
+    except ImportError as trouble:
+        remedy = "Install it anew: make setup, or pip install 'mcqueue[gpu]'."
+        yield Finding("error", "engine", f"vLLM is installed, but cannot be imported: {trouble}", remedy)
+    else:
+        yield Finding("ok", "engine", f"vLLM knows all of vllm_args: {', '.join(settings.vllm_args)}")
 
 
 def _redis(fleet: Sequence[Settings]) -> Iterator[Finding]:

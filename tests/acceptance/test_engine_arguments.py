@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from contract.settings import load_fleet
-from tests.acceptance.conftest import found_by
+from tests.acceptance.conftest import command, found_by
 from tests.support import ROOT
 from workers.engines.packaged import prepare
 
@@ -86,3 +87,24 @@ def test_one_that_vllm_does_not_have_is_refused_with_the_nearest(answers: list[A
 
 def test_vllm_knows_every_argument_of_the_shipped_deployments(answers: list[Any]) -> None:
     assert answers[len(CASES) + 1 :] == [{} for _ in DEPLOYED]
+
+
+def test_workers_check_names_a_misspelled_one_as_the_boot_would_and_boots_nothing() -> None:
+    misspelled = "vllm_args.max_model_length=1024"
+    nobody = {"MCQUEUE_REDIS_URL": "redis://127.0.0.1:1/0", "MCQUEUE_CONFIG": "configs/deploy/laptop.yaml"}
+    done = command("-m", "workers", "check", "--json", "--set", misspelled, environment=nobody, exit_code=1)
+    found = {(each["level"], each["what"]): each for each in json.loads(done.stdout)}
+    assert found["error", "engine"] == {
+        "level": "error",
+        "what": "engine",
+        "found": "vllm_args: vLLM knows no engine argument 'max_model_length'.",
+        "remedy": "Did you mean 'max_model_len'?",
+    }
+
+
+def test_workers_check_says_that_vllm_knows_the_rest() -> None:
+    nobody = {"MCQUEUE_REDIS_URL": "redis://127.0.0.1:1/0", "MCQUEUE_CONFIG": "configs/deploy/laptop.yaml"}
+    done = command("-m", "workers", "check", "--json", environment=nobody, exit_code=1)
+    engine = [each for each in json.loads(done.stdout) if each["what"] == "engine"]
+    assert [each["level"] for each in engine] == ["ok", "ok"]
+    assert "max_num_seqs" in engine[1]["found"]
