@@ -13,6 +13,7 @@ from producer.columns import iso
 from producer.compare import compare
 from producer.control import cancel, pause, purge, requeue, resume, weight
 from producer.enqueue import enqueue
+from producer.files import refuse_unwritable
 from producer.finish import export_and_tell, finish, stay, tell
 from producer.formats import FORMATS
 from producer.index import index
@@ -82,6 +83,7 @@ def watch_(session: Session, run_name: str, then_export: bool, out: Path, as_jso
     """Stay until RUN (default: the newest) is settled; what got lost on the way is sent again."""
     run = session.run(run_name)
     if then_export:
+        refuse_unwritable(out / run.run_id)
         finish(session, run, out, as_json=as_json)
     else:
         counts = stay(session, run)

@@ -13,6 +13,7 @@ from contract.priority import Priority
 from contract.prompts import prompts_of, wants_passages
 from contract.verdict import Passage
 from producer.export import write_rejected
+from producer.files import refuse_unwritable
 from producer.finish import finish
 from producer.options import as_json, folder, note, priority_option, to_priority, to_weight
 from producer.present import Lines, chance, echo_json, echo_lines, number, queue_lines, queues_json, workers_line
@@ -95,6 +96,8 @@ def _carry_out(planned: Plan, session: Session, how: _How) -> None:
         return
     if how.fresh:
         planned = afresh(planned, session.ledger)
+    if how.watch:
+        refuse_unwritable(how.out / planned.run_id)
     rejected = None
     if planned.survey.rejected:
         rejected = write_rejected(rejected_rows(planned.survey), how.out / planned.run_id)

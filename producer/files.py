@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +13,10 @@ from typing import IO, Any, BinaryIO, Self, TextIO, cast
 
 from contract.errors import InputError
 
-__all__ = ["Drafts", "explaining", "replacing"]
+__all__ = ["Drafts", "explaining", "refuse_unwritable", "replacing"]
+
+#: What a file system without room refuses, where an empty file still fits.
+TRIED_BYTES = 4096
 
 
 class Drafts:
@@ -94,3 +99,16 @@ def _remedy(trouble: OSError) -> str:
     if isinstance(trouble, FileExistsError | NotADirectoryError | IsADirectoryError):
         return f"Move {trouble.filename2 or trouble.filename} out of the way"
     return "Make room"
+
+
+def refuse_unwritable(directory: Path) -> None:
+    """Raise InputError if results could not be written into `directory` now, so that nobody learns it after hours.
+
+    A file is written into it, or into the nearest folder above it that is there, and is gone again at once.
+    """
+    there = next(each for each in (directory, *directory.absolute().parents) if os.path.lexists(each))
+    with explaining(directory):
+        if not there.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(there))
+        with tempfile.TemporaryFile(buffering=0, dir=there) as tried:
+            tried.write(bytes(TRIED_BYTES))

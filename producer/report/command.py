@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from contract.ledger import Run
-from producer.files import explaining, replacing
+from producer.files import explaining, refuse_unwritable, replacing
 from producer.options import as_json, folder
 from producer.present import echo_json, echo_lines
 from producer.session import Session
@@ -33,6 +33,7 @@ def report(session: Session, run_names: tuple[str, ...], out: Path, as_json: boo
 
     runs = list({run.run_id: run for run in map(session.run, run_names or ("last",))}.values())
     path = out / runs[0].run_id / file_name(runs)
+    refuse_unwritable(path.parent)  # a page of many questions takes a while
     page = build(session.ledger, runs, session.broker.all_workers())
     with explaining(path.parent), replacing(path) as file:
         file.write(page)

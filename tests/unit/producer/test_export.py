@@ -22,7 +22,7 @@ from contract.spec import Mode, Prompt, RunSpec, Sampling
 from contract.verdict import Outcome, Verdict
 from producer.columns import COLUMNS, iso
 from producer.export import export
-from producer.files import explaining
+from producer.files import explaining, refuse_unwritable
 from producer.formats import FORMATS
 from tests.unit.producer.settled import QUESTIONS, VERDICTS
 
@@ -259,6 +259,28 @@ def test_a_folder_of_another_user_is_one_clear_error_that_names_who_may_not_writ
         f"{tmp_path}: the results cannot be written: Permission denied; older files there are unchanged. "
         f"Let user {user} write there (containers: HOST_UID, in compose.yaml) or choose another folder with --out."
     )
+
+
+def test_a_folder_that_cannot_be_written_into_is_told_before_there_is_anything_to_write(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
+    for name in ("file", "gone"):
+        told = rf"{name}/run-1: the results cannot be written: Not a dir.* Move {tmp_path / name} out of the way"
+        with pytest.raises(InputError, match=told):
+            refuse_unwritable(tmp_path / name / "run-1")
+    with room_per_file(0), pytest.raises(InputError, match="Make room or choose another folder"):
+        refuse_unwritable(tmp_path)
+    mine = tmp_path / "mine"
+    mine.mkdir(mode=0o555)
+    for path in (mine, mine / "run-1"):
+        with without_roots_rights(), pytest.raises(InputError, match=r"Permission denied.*Let user \d+ write there"):
+            refuse_unwritable(path)
+
+
+def test_trying_whether_a_folder_can_be_written_into_leaves_nothing_behind(tmp_path: Path) -> None:
+    refuse_unwritable(tmp_path)
+    refuse_unwritable(tmp_path / "results" / "run-1")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_files_take_their_places_together_or_not_at_all(

@@ -270,6 +270,22 @@ def test_enqueue_with_watch_exports_and_prints_the_table(producer: Producer, fiv
     assert producer.json("enqueue", five, "--watch", "--out", "here")["run_id"] == run_id
 
 
+def test_results_that_could_not_be_written_at_the_end_are_refused_at_the_beginning(
+    producer: Producer, five: Path, ledger: MemoryLedger, broker: MemoryBroker
+) -> None:
+    Path("file").write_text("")
+
+    result = producer("enqueue", five, "--watch", "--out", "file/results", exit_code=1)
+    assert "the results cannot be written: Not a directory" in result.stderr
+    assert "file out of the way or choose another folder with --out" in result.stderr
+    assert list(ledger.runs()) == []
+    assert not broker.messages
+
+    run_id = producer.json("enqueue", five)["run_id"]  # unsettled: a watch that begins would not end
+    result = producer("watch", "--export", "--out", "file/results", exit_code=1)
+    assert f"file/results/{run_id}: the results cannot be written" in result.stderr
+
+
 def test_an_interrupted_watch_says_how_to_rejoin(
     producer: Producer, five: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
