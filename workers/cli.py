@@ -31,7 +31,7 @@ from workers.launcher import Supervisor, bind, node_name, worker_command
 from workers.placing import Layers, plan_host, plan_retrieval, plan_worker
 from workers.retrieval.build import build_index
 from workers.screen import make_screen
-from workers.tuned import Effort, draw_trials, table, tune_by, write_deploy_file, write_record
+from workers.tuned import Effort, draw_trials, refuse_unwritable, table, tune_by, write_deploy_file, write_record
 
 __all__ = ["main"]
 
@@ -227,6 +227,7 @@ def tune_for_run(
         )
     ledger = RedisLedger.connect(settings)
     run = ledger.named(name)
+    refuse_unwritable(out)
     plans, _ = plan_host([settings], visible_gpus(), _cpu_cores(), Layers())
     os.environ.update(plans[0].environment)
     found = tune_by(settings, run, ledger, Effort(time_limit, sample, seed), functools.partial(click.echo, err=True))

@@ -10,6 +10,7 @@ import os
 import platform
 import random
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,7 +33,16 @@ from workers.engines.vllm import prepare_environment
 from workers.pipeline import Item
 from workers.tuning import Trial, Tuned, lengths, tune
 
-__all__ = ["Effort", "draw_trials", "items_of", "table", "tune_by", "write_deploy_file", "write_record"]
+__all__ = [
+    "Effort",
+    "draw_trials",
+    "items_of",
+    "refuse_unwritable",
+    "table",
+    "tune_by",
+    "write_deploy_file",
+    "write_record",
+]
 
 #: Questions whose length in tokens is looked at.
 MEASURED = 2000
@@ -158,10 +168,26 @@ def draw_trials(path: Path, found: Tuned) -> bool:
     return True
 
 
+def refuse_unwritable(path: Path) -> None:
+    """Raises SettingsError where `write_deploy_file` would, which comes after minutes of trials; changes nothing."""
+    there = path.exists()
+    with _writing(path), path.open("a"):
+        pass
+    if not there:
+        path.unlink()
+
+
 def _write(path: Path, text: str) -> None:
+    with _writing(path):
+        path.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """In the block `path` has its folder, and what the file system says is a SettingsError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        yield
     except OSError as trouble:
         raise SettingsError(f"{path}: cannot be written: {trouble.strerror}.", hint="Choose another --out.") from None
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from contract import MemoryLedger, Mode, Outcome, Question, Verdict
-from contract.errors import EngineError, InputError, ModelNotFound
+from contract.errors import EngineError, InputError, ModelNotFound, SettingsError
 from contract.settings import load_settings
 from contract.spec import IndexKind, Retrieval, Sampling
 from contract.verdict import Passage
@@ -20,7 +20,7 @@ from workers.engines.base import Completion, Request
 from workers.engines.encoding import PromptEncoder
 from workers.engines.simulated import SimulatedEngine
 from workers.pipeline import Item
-from workers.tuned import draw_trials, items_of, write_deploy_file, write_record
+from workers.tuned import draw_trials, items_of, refuse_unwritable, write_deploy_file, write_record
 from workers.tuning import Lengths, Shape, Trial, Tuned, best_of, lengths, marked, score_in_batches, tune
 
 
@@ -181,3 +181,14 @@ def test_a_file_that_fails_the_longest_questions_says_so_in_its_head(tmp_path: P
     write_deploy_file(tmp_path / "tuned.yaml", None, open_run(MemoryLedger(), make_questions(2)), found)
     head = (tmp_path / "tuned.yaml").read_text()
     assert "3 of 100 questions do not fit into max_model_len 64 and would be failed; all fit into 504." in head
+
+
+def test_a_deploy_file_that_cannot_be_written_is_told_before_the_trials(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    for name in ("file/tuned.yaml", "."):
+        with pytest.raises(SettingsError, match=r"cannot be written: .*Choose another --out"):
+            refuse_unwritable(tmp_path / name)
+    for name in ("file", "tuned.yaml"):
+        refuse_unwritable(tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert (tmp_path / "file").read_text() == "mine"
