@@ -98,8 +98,10 @@ def priority_again_option(command: Command) -> Command:
 
 
 def run_argument(*, required: bool) -> Callable[[Command], Command]:
-    """`RUN`: an id, its unique beginning, or `last`."""
-    return click.argument("run_name", metavar="RUN", **({"required": True} if required else {"default": "last"}))
+    """`RUN`: an id, its unique beginning, or `last`, which is what it is where it need not be given."""
+    if required:
+        return click.argument("run_name", metavar="RUN")
+    return click.argument("run_name", metavar="[RUN]", default="last")
 
 
 def to_priority(name: str) -> Priority:

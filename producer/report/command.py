@@ -20,7 +20,7 @@ LONGEST_NAME = 200
 
 
 @click.command()
-@click.argument("run_names", metavar="RUN…", nargs=-1)
+@click.argument("run_names", metavar="[RUN…]", nargs=-1)
 @folder
 @as_json
 @click.pass_obj

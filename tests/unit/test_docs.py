@@ -38,6 +38,23 @@ def test_every_command_exists_with_its_options(page: Path) -> None:
         assert asked <= known, f"{words}: {asked - known}"
 
 
+@pytest.mark.parametrize(
+    ("command", "argument"),
+    [
+        pytest.param(command, argument, id=f"{name} {command.name} {argument.name}")
+        for name, group in GROUPS.items()
+        for command in group.commands.values()
+        for argument in command.params
+        if isinstance(argument, click.Argument)
+    ],
+)
+def test_usage_shows_in_brackets_what_need_not_be_given_and_nothing_else(
+    command: click.Command, argument: click.Argument
+) -> None:
+    (shown,) = argument.get_usage_pieces(click.Context(command))
+    assert shown.startswith("[") == (not argument.required), shown
+
+
 @pytest.mark.parametrize("page", [ROOT / "README.md", *DOCS], ids=lambda page: page.stem)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in LINK.findall(page.read_text(encoding="utf-8")):
