@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 
 from contract.settings import OTHER_VARIABLES, PREFIX, Settings, load_settings
 from demo.valkey import CONFIGURATION
+from producer.runconfig import load_run_config
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY_FILES = sorted((ROOT / "configs" / "deploy").glob("*.yaml"))
@@ -53,8 +54,13 @@ def environment(service: Service) -> dict[str, str]:
 
 def host_paths(service: Service) -> list[str]:
     """What a service mounts from this repository; named volumes are not."""
-    sources = [bare(each).split(":")[0] for each in service.get("volumes", ())]
+    sources = [source for source, *_ in volumes(service)]
     return [each for each in sources if each.startswith(".")]
+
+
+def volumes(service: Service) -> list[list[str]]:
+    """What a service mounts: source, target, and whether only to read."""
+    return [bare(each).split(":") for each in service.get("volumes", ())]
 
 
 def redis_configuration() -> dict[str, str]:
@@ -145,8 +151,24 @@ def test_a_worker_image_starts_the_launcher_and_says_when_it_is_ready(name: str)
 @pytest.mark.parametrize("name", SERVICES)
 def test_every_mounted_file_exists(name: str) -> None:
     for path in host_paths(SERVICES[name]):
-        if path != "./results":  # git keeps the folder itself out
-            assert (ROOT / path).exists(), path
+        assert (ROOT / path).exists(), f"{path}: Docker would make it, and root would own it"
+
+
+def test_an_index_is_found_under_the_name_that_the_run_says() -> None:
+    # In a container a run with retrieval found no index: nobody had mounted the folder.
+    named = Path(load_run_config(ROOT / "configs/runs/rag.yaml").rag.index)
+    for name in ("producer", *WORKERS):
+        mounted = {target: (source, mode) for source, target, *mode in volumes(SERVICES[name])}
+        assert re.findall(r"(?m)^WORKDIR (\S+)", stages()[SERVICES[name]["build"]["target"]]) == ["/app"]
+        source, mode = mounted[f"/app/{named.parent}"]
+        assert ROOT / source == ROOT / named.parent
+        assert mode == ([] if name == "producer" else ["ro"]), "the producer builds it"
+
+
+@pytest.mark.parametrize("name", WORKERS)
+def test_the_indexes_that_a_worker_searches_can_be_named_without_touching_its_deploy_file(name: str) -> None:
+    # No value of its own: an empty one would lie over the deploy file's.
+    assert SERVICES[name]["environment"]["MCQUEUE_INDEXES"] is None
 
 
 def test_redis_keeps_what_it_is_given() -> None:
