@@ -22,7 +22,7 @@ from producer.stats import Pairs, Share
 from producer.stats.effect import Effect, RetrievalEffect
 from producer.stats.paired import ALPHA, POWER
 
-__all__ = ["Comparison", "Flip", "compare", "differences", "pair_up"]
+__all__ = ["Comparison", "Failed", "Flip", "compare", "differences", "pair_up"]
 
 #: Characters of a spec's value that a person is shown; programs get all of it.
 MOST_SHOWN = 60
@@ -47,15 +47,37 @@ class Flip:
 
 
 @dataclass(frozen=True, slots=True)
+class Failed:
+    """Questions with a key that are in no pair, by the run in which they failed: an error is no wrong answer."""
+
+    only_a: int = 0
+    only_b: int = 0
+    both: int = 0
+
+    @property
+    def of(self) -> int:
+        """All of them."""
+        return self.only_a + self.only_b + self.both
+
+    def told(self) -> str:
+        """How many, and where."""
+        sides = ((self.only_a, "in A alone"), (self.only_b, "in B alone"), (self.both, "in both"))
+        return f"{number(self.of, 'question')}: " + " · ".join(f"{count:,} {where}" for count, where in sides if count)
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
-    """What two runs came to, pair by pair. Failed and unanswered questions count as not right."""
+    """What two runs came to, pair by pair: of the questions with a key that failed in neither. Unanswered is not right.
+
+    To take a failure for a wrong answer would make a model worse by the machine it ran on.
+    """
 
     a: Run
     b: Run
     pairs: Pairs
     flips: list[Flip] = field(repr=False)
-    #: Pairs of which one or both failed: the model was not heard, and the table takes it for not right.
-    either_failed: int
+    #: Left out of the pairs, because the model was not heard.
+    failed: Failed
     #: Questions without a key; they are in no figure.
     without_key: int
     #: None unless exactly one of the runs had retrieval.
@@ -71,7 +93,8 @@ class Comparison:
             },
             "chance": self.a.chance if self.a.chance == self.b.chance else None,
             **self.pairs.to_json(),
-            "either_failed": self.either_failed,
+            "either_failed": self.failed.of,
+            "failed": asdict(self.failed),
             "without_key": self.without_key,
             **self._retrieval_json(),
             "flips": [asdict(each) for each in self.flips],
@@ -100,8 +123,9 @@ class Comparison:
 def compare(session: Session, name_a: str, name_b: str, flips: int, as_json: bool) -> None:
     """Compare the settled runs A and B over the same questions: is B better, and how sure is that?
 
-    Differences are B minus A. With --json all questions that flipped are listed. Where one of the two had retrieval, it
-    is told what the passages repaired and what they broke.
+    Differences are B minus A. A question that failed in either run is left out, and counted beside. With --json all
+    questions that flipped are listed. Where one of the two had retrieval, it is told what the passages repaired and
+    what they broke.
     """
     found = pair_up(session.ledger, session.run(name_a), session.run(name_b))
     if as_json:
@@ -123,22 +147,31 @@ def pair_up(ledger: Ledger, a: Run, b: Run) -> Comparison:
     effect = RetrievalEffect() if (a.spec.rag is None) != (b.spec.rag is None) else None
     kinds: Counter[tuple[bool, bool]] = Counter()
     flips: list[Flip] = []
-    either_failed = without_key = 0
+    failed: Counter[tuple[bool, bool]] = Counter()
+    without_key = 0
     for question, of_a, of_b in _paired(ledger, a, b):
         if question.answer is None:
             without_key += 1
             continue
-        right = (of_a.outcome is Outcome.CORRECT, of_b.outcome is Outcome.CORRECT)
-        kinds[right] += 1
-        either_failed += Outcome.FAILED in (of_a.outcome, of_b.outcome)
         without, retrieved = (of_a, of_b) if a.spec.rag is None else (of_b, of_a)
         did = effect.add(without, retrieved) if effect else None
+        if Outcome.FAILED in (of_a.outcome, of_b.outcome):
+            failed[of_a.outcome is Outcome.FAILED, of_b.outcome is Outcome.FAILED] += 1
+            continue
+        right = (of_a.outcome is Outcome.CORRECT, of_b.outcome is Outcome.CORRECT)
+        kinds[right] += 1
         if right[0] != right[1]:
             flips.append(_flip(question, of_a, of_b, did, retrieved.retrieval_hit if effect else None))
+    left_out = Failed(failed[True, False], failed[False, True], failed[True, True])
+    if not kinds and left_out.of:
+        raise InputError(
+            f"No question with a key was answered in both runs; failed are {left_out.told()}.",
+            hint="python -m producer show RUN QUESTION_ID says why one failed; requeue RUN --failed asks them anew.",
+        )
     if not kinds:
         raise InputError(f"None of the {number(without_key, 'question')} has a key: neither run can be right or wrong.")
     pairs = Pairs(kinds[True, True], kinds[True, False], kinds[False, True], kinds[False, False])
-    return Comparison(a, b, pairs, flips, either_failed, without_key, effect)
+    return Comparison(a, b, pairs, flips, left_out, without_key, effect)
 
 
 def differences(a: RunSpec, b: RunSpec) -> dict[str, tuple[Any, Any]]:
@@ -195,7 +228,7 @@ def _different_questions(ledger: Ledger, a: Run, b: Run) -> InputError:
 
 
 def _side(run: Run, accuracy: Share) -> dict[str, Any]:
-    return {"run_id": run.run_id, "accuracy_all": accuracy.to_json(), "chance": run.chance}
+    return {"run_id": run.run_id, "accuracy_pairs": accuracy.to_json(), "chance": run.chance}
 
 
 def _lines(found: Comparison, flips: int) -> Lines:
@@ -211,8 +244,8 @@ def _lines(found: Comparison, flips: int) -> Lines:
         ("McNemar", f"p = {pairs.p_value():.2g} (exact, two-sided, {number(pairs.discordant, 'discordant pair')})"),
         ("detectable", _detectable(pairs)),
     ]
-    if found.either_failed:
-        lines.append(("failed", f"in A or B: {number(found.either_failed, 'pair')}, counted as not right"))
+    if found.failed.of:
+        lines.append(("failed", f"{found.failed.told()}; in no figure here, an error is no wrong answer"))
     if found.without_key:
         lines.append(("no key", f"{number(found.without_key, 'question')}, in no figure"))
     if found.retrieval:

@@ -37,12 +37,12 @@ class Pairs:
 
     @property
     def accuracy_a(self) -> Share:
-        """Share that A got right; whatever has no answer counts as not right."""
+        """Share that A got right; unanswered counts as not right."""
         return self._share(self.both + self.only_a)
 
     @property
     def accuracy_b(self) -> Share:
-        """Share that B got right; whatever has no answer counts as not right."""
+        """Share that B got right; unanswered counts as not right."""
         return self._share(self.both + self.only_b)
 
     @property

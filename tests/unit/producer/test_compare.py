@@ -95,11 +95,12 @@ def test_the_figures_are_those_of_the_pairs_with_a_key(ran: Ran, compare: Compar
 
     found = json.loads(compare("one", "two", "--json").stdout)
 
-    # q0 both, q1 only A, q2 to q4 only B, q5 neither (it failed in A); q6 has no key.
-    assert found["contingency"] == {"both": 1, "only_a": 1, "only_b": 3, "neither": 1}
-    assert (found["pairs"], found["without_key"], found["either_failed"]) == (6, 1, 1)
-    assert (found["a"]["accuracy_all"]["right"], found["b"]["accuracy_all"]["right"]) == (2, 4)
-    assert found["difference"]["value"] == pytest.approx(2 / 6, abs=1e-6)
+    # q0 both, q1 only A, q2 to q4 only B, q5 in no pair (it failed in A); q6 has no key.
+    assert found["contingency"] == {"both": 1, "only_a": 1, "only_b": 3, "neither": 0}
+    assert (found["pairs"], found["without_key"], found["either_failed"]) == (5, 1, 1)
+    assert found["failed"] == {"only_a": 1, "only_b": 0, "both": 0}
+    assert (found["a"]["accuracy_pairs"]["right"], found["b"]["accuracy_pairs"]["right"]) == (2, 4)
+    assert found["difference"]["value"] == pytest.approx(2 / 5, abs=1e-6)
     # Four discordant pairs, one of them for A: 2 · (1 + 4) / 16.
     assert found["mcnemar"] == {"p_value": pytest.approx(10 / 16), "discordant": 4}
     assert found["minimum_detectable_effect"]["power"] == 0.8
@@ -117,6 +118,31 @@ def test_the_figures_are_those_of_the_pairs_with_a_key(ran: Ran, compare: Compar
         "retrieval_hit": None,
     }
     assert "retrieval" not in found, "neither run had it"
+
+
+def test_an_error_is_not_a_wrong_answer(ran: Ran, compare: Compare) -> None:
+    # A worker that failed three questions looked like a model that had got worse.
+    ran("one", "cccwwfffcc", keyed(10))
+    ran("two", "cccwwccwff", keyed(10), seed=1)
+
+    found = json.loads(compare("one", "two", "--json").stdout)
+
+    assert found["contingency"] == {"both": 3, "only_a": 0, "only_b": 0, "neither": 2}
+    assert found["failed"] == {"only_a": 3, "only_b": 2, "both": 0}
+    assert (found["difference"]["value"], found["mcnemar"]) == (0.0, {"p_value": 1.0, "discordant": 0})
+    assert found["flips"] == []
+    assert "failed      5 questions: 3 in A alone · 2 in B alone; in no figure" in compare("one", "two").stdout
+
+
+def test_runs_that_answered_no_question_both_are_told_so(ran: Ran, compare: Compare) -> None:
+    ran("one", "ffc", keyed(3))
+    ran("two", "fcf", keyed(3), seed=1)
+
+    trouble = compare("one", "two", exit_code=1).stderr
+
+    assert "No question with a key was answered in both runs; failed are 3 questions:" in trouble
+    assert "1 in A alone · 1 in B alone · 1 in both" in trouble
+    assert "requeue RUN --failed" in trouble
 
 
 def test_runs_whose_guesses_are_worth_different_amounts_are_each_told_with_their_own(
@@ -139,13 +165,13 @@ def test_a_person_sees_the_same_and_the_first_questions_that_flipped(ran: Ran, c
 
     text = compare("one", "two", "--flips", 2).stdout
 
-    assert "A           0.333  95 % interval 0.097 to 0.700 (2 of 6)  one" in text
+    assert "A           0.400  95 % interval 0.118 to 0.769 (2 of 5)  one" in text
     assert "differ in   model: 'small' → 'large'" in text
-    assert "pairs       6: both right 1 · only A 1 · only B 3 · neither 1" in text
-    # 2/8 only A, 4/8 only B: 0.25 ± 1.95996 · √((6/8 - 0.25²) / 8) = 0.25 ± 0.57456.
-    assert "difference  +0.333  95 % interval -0.325 to +0.825 (B minus A)" in text
+    assert "pairs       5: both right 1 · only A 1 · only B 3 · neither 0" in text
+    # 2/7 only A, 4/7 only B: 2/7 ± 1.95996 · √((6/7 - (2/7)²) / 7) = 0.28571 ± 0.65237.
+    assert "difference  +0.400  95 % interval -0.367 to +0.938 (B minus A)" in text
     assert "McNemar     p = 0.62 (exact, two-sided, 4 discordant pairs)" in text
-    assert "failed      in A or B: 1 pair, counted as not right" in text
+    assert "failed      1 question: 1 in A alone; in no figure here, an error is no wrong answer" in text
     assert "no key      1 question, in no figure" in text
     assert "flipped     4, shown 2" in text
     assert [line.split() for line in text.splitlines()[-3:]] == [
@@ -178,7 +204,7 @@ def test_what_retrieval_repaired_and_broke_is_told_apart_by_what_was_shown(ran: 
     assert table[1].endswith("repaired · right passage shown")
     assert table[3].endswith("repaired · right passage not shown")
     assert table[4].endswith("broken · right passage shown")
-    assert table[7].split()[-1] == "correct", "A failed: nothing is known of what retrieval did to q9"
+    assert "q9" not in " ".join(table), "A failed: nothing is known of what retrieval did to it"
 
 
 def test_programs_get_each_kind_of_pair_and_what_became_of_every_flip(ran: Ran, compare: Compare) -> None:
@@ -203,7 +229,6 @@ def test_programs_get_each_kind_of_pair_and_what_became_of_every_flip(ran: Ran, 
         "q5": ("broken", True),
         "q6": ("broken", False),
         "q7": ("broken", False),
-        "q9": (None, True),
     }
 
 
@@ -252,12 +277,13 @@ def test_two_runs_that_both_retrieve_are_only_compared(ran: Ran, compare: Compar
 
 
 def test_where_nothing_was_retrieved_nothing_is_said_of_its_effect(ran: Ran, compare: Compare) -> None:
-    ran("closed", "w", keyed(1))
-    ran("rag", "f", keyed(1), rag=RAG)
+    ran("closed", "ww", keyed(2))
+    ran("rag", "fw", keyed(2), hits="?o", rag=RAG)
 
     text = compare("closed", "rag").stdout
 
     assert "retrieval   B had it, but in no pair that can be compared · left out 1 where A or B failed" in text
+    assert "1 with their own context" in text
     assert "repaired" not in text
 
 
