@@ -7,6 +7,7 @@ import importlib.util
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from importlib import metadata
 from typing import cast
 
@@ -14,7 +15,7 @@ from redis import Redis, RedisError
 
 from contract import keys
 from contract.connection import connect
-from contract.errors import McqueueError
+from contract.errors import McqueueError, UnknownRun
 from contract.fleet import Fleet
 from contract.ledger import RedisLedger
 from contract.queue import queue_length
@@ -132,8 +133,9 @@ def _work(client: Redis, settings: Settings, models: Sequence[Settings]) -> Iter
     ledger = RedisLedger(client, settings.redis_place)
     unsettled: Counter[str] = Counter()
     for run_id in ledger.open_runs():
-        left = ledger.counts(run_id).todo
-        unsettled.update(dict.fromkeys(keys.route(ledger.run(run_id).spec), left))
+        with suppress(UnknownRun):  # purged meanwhile, as the HTTP door does
+            left = ledger.counts(run_id).todo
+            unsettled.update(dict.fromkeys(keys.route(ledger.run(run_id).spec), left))
     names = {keys.score_queue(each.served_model) for each in models} | unsettled.keys()
     queues = [Queue(name, queue_length(client, name), unsettled[name]) for name in sorted(names)]
     yield from (Finding("ok", "queue", f"{each.messages} messages wait on {each.name}") for each in queues)

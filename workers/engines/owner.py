@@ -130,10 +130,11 @@ class Owner(threading.Thread):
             self._places = Places(self.engine.vllm_config.scheduler_config.max_num_seqs, self._room_came)
         except BaseException as trouble:
             log.debug("boot failed", exc_info=True)
-            self._boot_failure = EngineError(
-                f"vLLM cannot serve {self._arguments['model']}: {_first_line(trouble)}",
-                hint="See vllm_args in the deploy file; MCQUEUE_LOG_LEVEL=debug shows the traceback.",
-            )
+            model = self._arguments["model"]
+            hint = "See vllm_args in the deploy file; MCQUEUE_LOG_LEVEL=debug shows the traceback."
+            if not Path(model).exists():
+                hint = f"It is asked of the model hub; hf_model_id may also be a folder. {hint}"
+            self._boot_failure = EngineError(f"vLLM cannot serve {model}: {_first_line(trouble)}", hint=hint)
 
     def _load_adapters(self) -> None:
         """All of them, at boot: one that vLLM cannot use must not end the engine at its first question."""
