@@ -28,6 +28,7 @@ class BatchScorer(BatchWork):
         super().__init__(workplace)
         self._judge_engine = judge_engine
         self._engine = engine
+        self._generated = workplace.generated
 
     def _unfit(self, spec: RunSpec) -> Failure | None:
         if spec.model != self._settings.served_model:
@@ -53,13 +54,16 @@ class BatchScorer(BatchWork):
     def _scored(self, batch: Batch, works: Sequence[Work]) -> Iterator[Endings]:
         """Ask `works` in one generate call and commit what comes of it, while its longest texts are still written."""
         journeys = [self._journey(batch, work.held, work.attempts) for work in works]
+        latency_ms = 0.0
         for part in score_in_parts([work.item for work in works], self._engine, self._judge_engine, journeys):
             heard = [Settled(works[i].held, verdict) for i, verdict in part]
+            latency_ms = part[-1][1].latency_ms
             endings = self._commit([each for each in heard if not each.unforeseen])
             for held, verdict in (each for each in heard if each.unforeseen):
                 reason = one_line(str(verdict.error))
                 endings |= self._troubled(batch, held, verdict.question_id, verdict.attempts, reason)
             yield endings
+        self._generated(len(works), latency_ms / 1000, max([each["queued_ms"] for each in journeys]) / 1000)
 
     def _calls(self, works: Sequence[Work]) -> Iterator[Sequence[Work]]:
         """`works` in the generate calls that they are asked by: a single one, unless their prompts are too long."""

@@ -35,7 +35,7 @@ class WorkerMetrics:
 
     def __init__(self, settings: Settings, name: str, queue: str, gpus: str = "") -> None:
         self.registry = CollectorRegistry()
-        self._batch_size = settings.batch_size if settings.enable_batching else 1
+        self._full_batch = settings.full_batch
         self._beaten_at = time.time()
         info = {
             "worker": name,
@@ -45,7 +45,7 @@ class WorkerMetrics:
         }
         self._gauge("mcqueue_worker_info", "Who this is; always 1.", tuple(info)).labels(**info).set(1)
         self._gauge("mcqueue_batch_size_limit", "Questions that one batch takes at most (`batch_size`).").set(
-            self._batch_size
+            self._full_batch
         )
         lease = self._gauge("mcqueue_lease_age_seconds", "Time since this worker last renewed its lease.")
         lease.set_function(lambda: time.time() - self._beaten_at)
@@ -99,7 +99,7 @@ class WorkerMetrics:
         self._boot_s = self._gauge("mcqueue_engine_boot_seconds", "Time that this process' engine took to boot.")
 
     def committed(self, verdicts: Sequence[Verdict]) -> None:
-        """A generate call's questions stand in the ledger."""
+        """These verdicts stand in the ledger."""
         if not verdicts:
             return
         for outcome, number in Count(each.outcome for each in verdicts).items():
@@ -109,16 +109,17 @@ class WorkerMetrics:
         self._prefill_tokens.inc(sum([each.prefill_tokens for each in verdicts]))
         self._cached_tokens.inc(sum([each.cached_tokens for each in verdicts]))
         self._retries.inc(sum([each.attempts for each in verdicts]) - len(verdicts))
-        latency_ms = max([each.latency_ms for each in verdicts])
-        if latency_ms > 0:
-            self._generate_s.labels(_bucket(len(verdicts))).observe(latency_ms / 1000)
-            self._queued_s.observe(max(each.queued_ms for each in verdicts) / 1000)
+
+    def generated(self, questions: int, seconds: float, queued_s: float) -> None:
+        """A generate call has ended, of which the question that waited longest had waited `queued_s`."""
+        self._generate_s.labels(_bucket(questions)).observe(seconds)
+        self._queued_s.observe(queued_s)
 
     def batch_ended(self, batch: Batch) -> None:
         """A batch is done with, well or not."""
         self._batches.labels(batch.flush).inc()
         self._size.observe(batch.questions)
-        self._fill.observe(batch.questions / self._batch_size)
+        self._fill.observe(batch.questions / self._full_batch)
         self._wait.observe(batch.waited_s)
         self._batch_s.observe(max(0.0, time.time() - batch.started_at))
         self._redelivered.inc(sum(bool(held.request.delivery_info.get("redelivered")) for held in batch.held))

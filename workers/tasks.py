@@ -24,7 +24,18 @@ from workers.attempts import pause_s, reason_of, too_many
 from workers.events import BatchEvents
 from workers.pipeline import Item, Journey, Unforeseen, failed
 
-__all__ = ["BatchWork", "Committed", "Endings", "Send", "Settled", "Work", "Workplace", "by_run", "send_on"]
+__all__ = [
+    "BatchWork",
+    "Committed",
+    "Endings",
+    "Generated",
+    "Send",
+    "Settled",
+    "Work",
+    "Workplace",
+    "by_run",
+    "send_on",
+]
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +49,10 @@ AGAIN = "to be tried again"
 
 #: Sends question batches on to a queue.
 Send: TypeAlias = Callable[[str, Sequence[QuestionBatch]], object]
-#: Told of verdicts once they stand in the ledger, those of one call together.
+#: Told of verdicts once they stand in the ledger.
 Committed: TypeAlias = Callable[[Sequence[Verdict]], object]
+#: Told of a generate call at its end: its questions, its seconds, and those that its oldest question had been queued.
+Generated: TypeAlias = Callable[[int, float, float], object]
 #: (run, question) → how it ended here: an outcome, where it went on to, or why it was not begun.
 Endings: TypeAlias = dict[tuple[str, str], str]
 
@@ -76,6 +89,7 @@ class Workplace:
     #: Whether the worker is told to end.
     stopping: Callable[[], bool] = lambda: False
     committed: Committed = lambda _: None
+    generated: Generated = lambda *_: None
 
 
 class BatchWork(abc.ABC):
@@ -321,7 +335,7 @@ class BatchWork(abc.ABC):
 
     def _log(self, batch: Batch) -> None:
         seconds = time.time() - batch.started_at
-        fill = batch.questions / self._settings.batch_size
+        fill = batch.questions / self._settings.full_batch
         log.info(
             "batch %d: %d questions in %.2f s, %.1f questions/s, fill %.0f %%, flushed by %s%s",
             batch.number,

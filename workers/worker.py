@@ -82,7 +82,15 @@ class Worker:
         self._gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         self._metrics = WorkerMetrics(settings, name, queue, self._gpus)
         self._job = make_job(
-            Workplace(settings, self._ledger, name, partial(send, app), stopping, self._metrics.committed),
+            Workplace(
+                settings,
+                self._ledger,
+                name,
+                partial(send, app),
+                stopping,
+                self._metrics.committed,
+                self._metrics.generated,
+            ),
             queue,
             room_came,
         )
@@ -170,7 +178,7 @@ class Worker:
             queue=self._queue,
             gpus=self._gpus,
             engine=self._job_is,
-            batch_size=self._settings.batch_size,
+            batch_size=self._settings.full_batch,
             settled=self._job.settled,
             batches=self._load.batches,
             gathered=self._load.gathered,

@@ -251,6 +251,11 @@ class Settings(BaseSettings):
         return self.model or slug(Path(self.openai.model or self.hf_model_id).name)
 
     @property
+    def full_batch(self) -> int:
+        """Questions of a full batch: without batching, of a message."""
+        return self.batch_size if self.enable_batching else self.question_batch_size
+
+    @property
     def runs_the_model(self) -> bool:
         """Whether the model is on the worker's own GPUs or cores, rather than on a server or nowhere."""
         return self.engine == "vllm" or self.boot_local

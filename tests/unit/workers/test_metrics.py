@@ -64,9 +64,17 @@ def test_settled_questions_are_counted_by_outcome_with_their_tokens(metrics: Wor
 
 @pytest.mark.parametrize(("questions", "bucket"), [(1, "1"), (3, "4"), (16, "16"), (256, "256"), (257, "+Inf")])
 def test_a_call_is_timed_under_the_bucket_of_its_size(metrics: WorkerMetrics, questions: int, bucket: str) -> None:
-    metrics.committed([verdict(number) for number in range(questions)])
+    metrics.generated(questions, 0.2, 0.05)
     assert read(metrics.registry, "mcqueue_generate_seconds_count", questions_le=bucket) == 1
     assert read(metrics.registry, "mcqueue_generate_seconds_sum", questions_le=bucket) == pytest.approx(0.2)
+    assert read(metrics.registry, "mcqueue_queued_seconds_sum") == 0.05
+
+
+def test_without_batching_a_message_is_a_full_batch() -> None:
+    alone = Settings(engine="simulated", model="small", enable_batching=False, question_batch_size=8)
+    metrics = WorkerMetrics(alone, "gpu0@host", "score.small", "0")
+    metrics.batch_ended(Batch(1, [held(Settlement.ACKNOWLEDGE)], questions=8, flush="size", waited_s=0.0))
+    assert read(metrics.registry, "mcqueue_batch_fill_ratio_sum") == 1.0
 
 
 def test_a_batch_is_counted_with_size_fill_flush_and_what_became_of_its_messages(metrics: WorkerMetrics) -> None:

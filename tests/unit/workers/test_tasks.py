@@ -113,7 +113,15 @@ def test_verdicts_stand_while_the_longest_text_of_their_batch_is_still_written(b
             return super().answer(request)
 
     run = open_run(books, make_questions(4))
-    batch = score(books, Watched(SETTINGS, "What is 2 plus"), message(run, "q0", "q1"), message(run, "q2", "q3"))
+    batch = batch_of(message(run, "q0", "q1"), message(run, "q2", "q3"))
+    calls: list[tuple[int, float]] = []
+    workplace = Workplace(
+        SETTINGS, books, "w@host", nowhere, generated=lambda questions, seconds, _: calls.append((questions, seconds))
+    )
+    BatchScorer(workplace, Watched(SETTINGS, "What is 2 plus")).run(batch)
+    latencies_s = [verdict_of(books, run, f"q{n}").latency_ms / 1000 for n in range(4)]
+    assert calls == [(4, max(latencies_s))], "it is one call, as long as its slowest answer"
+    assert latencies_s[2] == max(latencies_s)
     assert standing == [0, 0, 0, 3]
     assert books.counts(run.run_id).finished
     assert [held.settlement for held in batch.held] == [Settlement.ACKNOWLEDGE] * 2
