@@ -137,6 +137,11 @@ class Settings(BaseSettings):
         gt=0,
         description="Seconds a generate call may go without an answer; then the engine counts as dead.",
     )
+    settle_every_s: float = Field(
+        default=5,
+        gt=0,
+        description="Seconds between commits of a batch whose texts end one by one; each costs the engine time.",
+    )
     max_attempts: int = Field(default=5, ge=1, description="Starts of a question before it is recorded as failed.")
 
     # The engine

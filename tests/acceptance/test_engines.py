@@ -22,7 +22,6 @@ from contract.errors import EXIT_RETRY
 from demo.valkey import CONFIGURATION, free_port
 from tests.acceptance.conftest import command
 from tests.support import ROOT, process, processes_of_session, wait_until
-from workers.engines.base import PART_S
 from workers.launcher import worker_command
 
 #: Both models are the same one; float32, so that what stands beside a question in a batch decides nothing.
@@ -113,7 +112,13 @@ def with_core(laptop: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_batch_of_texts_is_settled_in_parts_and_followed_before_its_longest_text_ends(
     laptop: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in {"BATCHES_IN_FLIGHT": "1", "BATCH_SIZE": "16", "VLLM_ARGS__MAX_NUM_SEQS": "16"}.items():
+    environment = {
+        "BATCHES_IN_FLIGHT": "1",
+        "BATCH_SIZE": "16",
+        "VLLM_ARGS__MAX_NUM_SEQS": "16",
+        "SETTLE_EVERY_S": "0.5",
+    }
+    for name, value in environment.items():
         monkeypatch.setenv(f"MCQUEUE_{name}", value)
     asked = ("enqueue", "demo/questions.jsonl", "--config", "configs/runs/generate.yaml", "--limit", "48", "--json")
     with alone(tmp_path / "log"):
@@ -128,7 +133,7 @@ def test_a_batch_of_texts_is_settled_in_parts_and_followed_before_its_longest_te
     spans = sorted((min(began for began, _ in of), max(ended for _, ended in of)) for of in batches.values())
     assert len(spans) == 3
     assert all(next_began < ended for (_, ended), (next_began, _) in pairwise(spans)), spans
-    assert any(min(ended for _, ended in of) < max(ended for _, ended in of) - PART_S / 2 for of in batches.values())
+    assert any(min(ended for _, ended in of) < max(ended for _, ended in of) - 0.2 for of in batches.values())
 
 
 def test_the_process_of_vllms_engine_dies_with_its_worker_where_nobody_is_left_to_end_it(with_core: WithCore) -> None:

@@ -127,7 +127,9 @@ def test_a_question_that_takes_long_keeps_nothing_waiting_in_its_batch_or_behind
     script = Script(slow_text=questions[0].question)
     with serving(script) as url:
         openai = {"url": url, "model": "grader", "concurrency": 8}
-        with worker(tmp_path / "log", engine="openai", openai=openai, batch_size=4, batches_in_flight=1):
+        with worker(
+            tmp_path / "log", engine="openai", openai=openai, batch_size=4, batches_in_flight=1, settle_every_s=0.5
+        ):
             wait_until(lambda: redis_ledger.counts(run.run_id).settled == 39, "all questions but the slow one")
             script.released.set()
             wait_finished(redis_ledger, run)
@@ -143,7 +145,7 @@ def test_a_worker_killed_while_one_text_is_awaited_leaves_that_one_alone_to_ask_
     script = Script(slow_text=questions[7].question)
     with serving(script) as url:
         openai = {"url": url, "model": "grader", "concurrency": 16}
-        with worker(tmp_path / "first", engine="openai", openai=openai, batch_size=16) as first:
+        with worker(tmp_path / "first", engine="openai", openai=openai, batch_size=16, settle_every_s=0.5) as first:
             wait_until(lambda: redis_ledger.counts(run.run_id).settled == 15, "all texts but the slow one")
             first.kill()
             first.wait()

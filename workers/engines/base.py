@@ -11,11 +11,7 @@ from contract.settings import Settings
 from contract.spec import ChatTemplate, Sampling
 from contract.verdict import Failure
 
-__all__ = ["PART_S", "Completion", "Engine", "GenerateRequest", "Part", "Request", "ScoreRequest", "Text", "in_order"]
-
-#: Seconds between the parts of a call whose answers do not end together. Each part is committed by itself: more often
-#: costs the engine time, and more seldom loses more work where a process is killed.
-PART_S = 1.0
+__all__ = ["Completion", "Engine", "GenerateRequest", "Part", "Request", "ScoreRequest", "Text", "in_order"]
 
 
 class ScoreRequest(NamedTuple):
@@ -104,7 +100,7 @@ class Engine(abc.ABC):
         """
 
     def answers(self, requests: Sequence[Request]) -> Iterator[Part]:
-        """`generate`, part by part: about every `PART_S` what has ended since, until every request is answered.
+        """`generate`, part by part: about every `settle_every_s` what has ended since, until every request is answered.
 
         An engine whose answers end together gives one part. What was given stands when a later part raises.
         """

@@ -27,7 +27,6 @@ from contract.spec import ChatTemplate
 from contract.verdict import Failure
 from workers.engines import wire
 from workers.engines.base import (
-    PART_S,
     Completion,
     Engine,
     GenerateRequest,
@@ -153,7 +152,7 @@ class OpenAiEngine(Engine):
                 under_way[self._pool.submit(ask_in_place, item)] = i
                 unasked -= 1
             while under_way:
-                ended, _ = wait(under_way, timeout=PART_S)
+                ended, _ = wait(under_way, timeout=self.settings.settle_every_s)
                 yield [(under_way.pop(each), each.result()) for each in ended]
         except (CancelledError, RuntimeError) as trouble:  # the pool was shut down meanwhile
             raise EngineDead(f"The engine was closed: {trouble}") from None

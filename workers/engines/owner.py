@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from contract.errors import EngineDead, EngineError, EngineOutOfMemory, McqueueError, RequestRejected
-from workers.engines.base import PART_S
 from workers.engines.parameters import sampling_params
 from workers.engines.places import Places
 from workers.engines.plan import Prefill
@@ -30,8 +29,9 @@ log = logging.getLogger(__name__)
 class _Call:
     """One `generate` of one caller: prefills in, outputs out."""
 
-    def __init__(self, prefills: list[Prefill]) -> None:
+    def __init__(self, prefills: list[Prefill], part_s: float) -> None:
         self.prefills = prefills
+        self._part_s = part_s
         self.failure: EngineError | None = None
         #: (position, output), not yet fetched.
         self._arrived: deque[tuple[int, Any]] = deque()
@@ -50,7 +50,7 @@ class _Call:
 
     def parts(self) -> Iterator[list[tuple[int, Any]]]:
         """The outputs as they arrive; a look now and then, as a thread woken at each would slow the engine's steps."""
-        while not self._done.wait(PART_S):
+        while not self._done.wait(self._part_s):
             yield self._fetch()
         yield self._fetch()
         if self.failure is not None:
@@ -91,12 +91,12 @@ class Owner(threading.Thread):
         if self._boot_failure is not None:
             raise self._boot_failure
 
-    def call(self, prefills: list[Prefill]) -> Iterator[list[tuple[int, Any]]]:
-        """vLLM's outputs for `prefills`, each with its position, in parts as they arrive, of which some are empty.
+    def call(self, prefills: list[Prefill], part_s: float) -> Iterator[list[tuple[int, Any]]]:
+        """vLLM's outputs for `prefills`, each with its position: every `part_s` what has arrived, be it nothing.
 
         From any thread. Raises EngineDead or EngineOutOfMemory, after what has arrived.
         """
-        call = _Call(prefills)
+        call = _Call(prefills, part_s)
         with self._gate:
             if self._dead is not None:
                 raise self._dead

@@ -113,7 +113,7 @@ class VllmEngine(Engine):
         """What vLLM says; what cannot be trusted, because its continuation came from the cache, is computed again."""
         while prefills:
             again = []
-            for outputs in self._running().call([each for _, _, each in prefills]):
+            for outputs in self._running().call([each for _, _, each in prefills], self.settings.settle_every_s):
                 ended: Part = []
                 for position, output in outputs:
                     asked, k, prefill = prefills[position]

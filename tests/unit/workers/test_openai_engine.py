@@ -285,6 +285,7 @@ def test_answers_are_given_while_a_slow_one_is_awaited() -> None:
     script = Script(slow_text="Take your time.")
     asked = [GenerateRequest(text, Sampling(max_tokens=9)) for text in ("One.", "Take your time.", "Three.")]
     with started(script, concurrency=3) as engine:
+        engine.settings = engine.settings.model_copy(update={"settle_every_s": 0.2})
         parts = engine.answers(asked)
         early = [i for i, _ in next(parts)]
         script.released.set()
