@@ -52,13 +52,10 @@ def no_judges(judge: Judge) -> Engine:
 
 
 def score_batch(
-    items: Sequence[Item],
-    engine: Engine,
-    judge_engine: Callable[[Judge], Engine] = no_judges,
-    journeys: Sequence[Journey] = (),
+    items: Sequence[Item], engine: Engine, judge_engine: Callable[[Judge], Engine] = no_judges
 ) -> list[Verdict]:
     """One verdict per item, in order: `score_in_parts`, all at once."""
-    verdicts = dict(each for part in score_in_parts(items, engine, judge_engine, journeys) for each in part)
+    verdicts = dict(each for part in score_in_parts(items, engine, judge_engine) for each in part)
     return [verdicts[i] for i in range(len(items))]
 
 
