@@ -115,7 +115,7 @@ class Door:
             spec=spec,
             source=SOURCE,
             questions=len(questions),
-            chance=digest.chance(spec),
+            chance=digest.guessing.chance(spec),
             without_key=digest.without_key,
             created_at=time.time(),
             priority=Priority.HIGH,

@@ -65,7 +65,7 @@ class Plan:
             spec=self.spec,
             source=self.survey.source.shown,
             questions=self.survey.digest.count,
-            chance=self.survey.digest.chance(self.spec),
+            chance=self.survey.digest.guessing.chance(self.spec),
             without_key=self.survey.digest.without_key,
             created_at=time.time(),
             priority=priority,

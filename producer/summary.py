@@ -196,7 +196,11 @@ class Summary:
     def _by_subject(self) -> dict[str, Any]:
         if set(self.subjects) <= {""}:
             return {}
-        return {name: self.subjects[name].to_json() for name in sorted(self.subjects)}
+        spec = self.run.spec
+        return {
+            name: {**tally.to_json(), "chance": tally.guessing.chance(spec)}
+            for name, tally in sorted(self.subjects.items())
+        }
 
     def _over_subjects(self, by_subject: dict[str, Any]) -> dict[str, Any]:
         """Figures whose unit is the subject; questions without one are together one, where others have one."""

@@ -16,12 +16,12 @@ from typing import Any
 
 from contract.errors import QuestionFileError, nearest
 from contract.question import Body, Question
-from contract.spec import Mode, RunSpec
 from producer.company import Company
 from producer.readers import QuestionFile, Row, Source, understand
 from producer.seen import Seen
 from producer.selection import EVERYTHING, Sampler, Selection
 from producer.spool import Spool
+from producer.stats.guessing import Guessing
 
 __all__ = ["Digest", "Inspector", "Survey", "rejected_rows", "survey", "taken"]
 
@@ -43,8 +43,7 @@ class Digest:
         #: Questions with several right choices.
         self.several_right = 0
         self.first: Question | None = None
-        #: Sums over the questions with a key: what a guess at one order of the choices scores, and one at each.
-        self._guess = self._guess_at_each = 0.0
+        self.guessing = Guessing()
 
     def add(self, question: Question) -> Body:
         """Take one more into account; return it as it counts."""
@@ -55,26 +54,12 @@ class Digest:
         self.several_right += bool(question.also_right)
         self.choices[len(question.choices)] += 1
         self.first = self.first or question
-        if question.answer is not None:
-            share = len(question.right) / len(question.choices)
-            self._guess += share
-            self._guess_at_each += share ** len(question.choices)
+        self.guessing.add(question)
         return body
 
     def hexdigest(self) -> str:
         """SHA-256 over the canonical forms in order, as 64 hex digits."""
         return self._sum.hexdigest()
-
-    def chance(self, spec: RunSpec) -> float | None:
-        """What guessing scores with `spec`: the mean of the right choices' share among all, over questions with a key.
-
-        In a circular run a question has as many orders as choices, and each wants a guess of its own. A free answer
-        (`judge`) cannot be guessed so, as no choices are shown.
-        """
-        keyed = self.count - self.without_key
-        if not keyed or spec.mode is Mode.JUDGE:
-            return None
-        return round((self._guess_at_each if spec.circular else self._guess) / keyed, 6)
 
 
 @dataclass(frozen=True, slots=True)

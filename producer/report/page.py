@@ -35,6 +35,9 @@ __all__ = ["Against", "Part", "build"]
 #: Flipped questions that a comparison lists; all are found by the table's filter.
 MOST_FLIPS = 20
 
+#: Of a table of figures: a name, its figure, and what guessing scores there, where one can guess.
+Row = tuple[str, Share | Mean, float | None]
+
 
 @dataclass(frozen=True)
 class Part:
@@ -65,16 +68,20 @@ class Part:
         return "below guessing" if found.high < chance else "not distinguishable from guessing"
 
     @cached_property
-    def subjects(self) -> list[tuple[str, Share]]:
+    def subjects(self) -> list[Row]:
         """Subjects with keys, the best first; empty where the questions name none."""
         if set(self.summary.subjects) <= {""}:
             return []
-        shares = [(name, tally.over_all()) for name, tally in self.summary.subjects.items()]
-        found = [(name, share) for name, share in shares if share is not None]
+        spec = self.run.spec
+        found: list[Row] = [
+            (name, share, tally.guessing.chance(spec))
+            for name, tally in self.summary.subjects.items()
+            if (share := tally.over_all()) is not None
+        ]
         return sorted(found, key=lambda each: (-each[1].value, each[0]))
 
     @cached_property
-    def retrieval(self) -> list[tuple[str, Share | Mean]]:
+    def retrieval(self) -> list[Row]:
         """What retrieval found and what it was worth; figures of no question at all are left out."""
         found = self.summary.retrieval
         if found is None:
@@ -89,7 +96,7 @@ class Part:
             ("right choice's text in a passage shown", found.answer_in_context()),
             ("wrong choice's text in one", found.wrong_choice_in_context()),
         ]
-        return [(name, each) for name, each in figures_of if each is not None]
+        return [(name, each, None) for name, each in figures_of if each is not None]
 
     @property
     def retrieval_extent(self) -> Lines:

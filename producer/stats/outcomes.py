@@ -15,6 +15,7 @@ from contract.ledger import Counts
 from contract.question import Question
 from contract.verdict import Outcome, Verdict
 from producer.stats.calibration import Calibration
+from producer.stats.guessing import Guessing
 from producer.stats.proportion import Share, Sum, share
 
 __all__ = ["Tally"]
@@ -36,6 +37,7 @@ class Tally:
     #: Probability that the model put on any label at all (`letter`).
     label_mass: Sum = field(default_factory=Sum)
     calibration: Calibration = field(default_factory=Calibration)
+    guessing: Guessing = field(default_factory=Guessing)
 
     def add(self, question: Question, verdict: Verdict | None) -> None:
         """Count one question."""
@@ -49,6 +51,7 @@ class Tally:
         if verdict.label_mass is not None:
             self.label_mass.add(verdict.label_mass)
         self.calibration.add(question, verdict)
+        self.guessing.add(question)
 
     @classmethod
     def over(cls, parts: Iterable[Tally]) -> Tally:
@@ -68,6 +71,7 @@ class Tally:
         self.tied += other.tied
         self.label_mass.include(other.label_mass)
         self.calibration.include(other.calibration)
+        self.guessing.include(other.guessing)
 
     @classmethod
     def of_counts(cls, counts: Counts, without_key: int = 0) -> Tally:

@@ -147,7 +147,8 @@ def test_the_summary_says_what_was_asked_and_what_came_of_it(filled: MemoryLedge
     assert (summary["total"], summary["settled"], summary["unsettled"], summary["without_key"]) == (5, 4, 1, 1)
     assert (summary["accuracy_all"]["right"], summary["accuracy_all"]["of"]) == (1, 3)
     assert summary["accuracy_answered"]["of"] == 1
-    assert {name: each["total"] for name, each in summary["by_subject"].items()} == {"": 2, "s": 2, "t": 1}
+    by_subject = {name: (each["total"], each["chance"]) for name, each in summary["by_subject"].items()}
+    assert by_subject == {"": (2, None), "s": (2, 0.5), "t": (1, 0.5)}, "the questions without a subject have no key"
     assert (summary["tokens"]["prompt"], summary["tokens"]["completion"]) == (16, 2)
     assert summary["workers"] == ["w0", "w1"]
     assert (summary["wall_s"], summary["questions_per_s"]) == (2.0, 2.0), "from the first call's start"

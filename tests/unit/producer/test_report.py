@@ -18,14 +18,14 @@ from contract.fleet import WorkerRecord, WorkerState
 from contract.keys import score_queue
 from contract.ledger import MemoryLedger, Run
 from contract.question import Question
-from contract.spec import IndexKind, Prompt, Retrieval
+from contract.spec import IndexKind, Judge, Mode, Prompt, Retrieval, Sampling
 from contract.verdict import MAJORITY, ContextSource, Failure, Outcome, Passage, Verdict
 from producer.broker import MemoryBroker
 from producer.cli import main
 from producer.report.measures import Measures, Spread, steps, throughput
 from producer.report.table import PER_PARCEL
 from producer.session import Session
-from tests.support import make_questions, open_run
+from tests.support import make_question, make_questions, make_spec, open_run
 
 HOSTILE = "</script></style><script>alert(1)</script><img src=x onerror=alert(2)>\"'&lt;{{ 7*7 }}{% raw %}\u2028]]>"
 Report = Callable[..., Result]
@@ -146,7 +146,9 @@ def test_the_margin_of_a_vote_is_a_share_of_the_texts_and_any_other_is_in_nats(
 
 def test_where_nobody_can_guess_the_report_draws_no_chance(ledger: MemoryLedger, report: Report) -> None:
     run = open_run(ledger, make_questions(20))
-    free = run.model_copy(update={"run_id": "free", "chance": None})
+    judge = Judge(prompt=Prompt(name="grade", text="{{ response }}"))
+    spec = make_spec(mode=Mode.JUDGE, sampling=Sampling(), judge=judge)
+    free = run.model_copy(update={"run_id": "free", "chance": None, "spec": spec})
     ledger.open_run(free)
     ledger.add_questions(free.run_id, make_questions(20))
     settle(ledger, free)
@@ -158,6 +160,19 @@ def test_where_nobody_can_guess_the_report_draws_no_chance(ledger: MemoryLedger,
     assert "guessing" not in page.text
     assert "dashed line is chance" not in page.text
     assert not any(attributes.get("class") == "chance" for _, attributes in page.tags)
+
+
+def test_each_subject_is_seen_against_a_guess_among_its_own_choices(ledger: MemoryLedger, report: Report) -> None:
+    two = make_question(0, subject="yes or no", choices=("yes", "no"), answer="A")
+    five = make_question(1, subject="of five", choices=tuple("vwxyz"), answer="A")
+    run = open_run(ledger, [two, five])
+    settle(ledger, run)
+
+    report()
+
+    page = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
+    lines = [attributes["x1"] for _, attributes in page.tags if attributes.get("class") == "chance"]
+    assert lines == ["25.00", "25.00", "50.00", "20.00"], "the whole run twice, then the better subject first"
 
 
 def test_the_report_tells_ties_label_mass_made_up_answers_and_texts_that_were_cut_off(

@@ -41,7 +41,7 @@ def test_a_survey_counts_what_it_found(five: Path) -> None:
     found = survey(Source(five, five.name))
 
     assert (found.rows, found.good, found.digest.count, found.digest.without_key) == (5, 5, 5, 1)
-    assert found.digest.chance(make_spec()) == 0.5, "the one without a key, which has four choices, is in no accuracy"
+    assert found.digest.guessing.chance(make_spec()) == 0.5, "the one without a key, of four choices, does not count"
 
 
 def test_several_right_choices_raise_chance(write_rows: WriteRows) -> None:
@@ -49,7 +49,7 @@ def test_several_right_choices_raise_chance(write_rows: WriteRows) -> None:
 
     found = survey(Source(path, path.name))
 
-    assert (found.digest.several_right, found.digest.chance(make_spec())) == (1, 0.5)
+    assert (found.digest.several_right, found.digest.guessing.chance(make_spec())) == (1, 0.5)
     assert next(taken(found)).right == ("A", "C")
 
 
@@ -58,8 +58,8 @@ def test_chance_of_a_circular_run_is_a_guess_at_every_rotation() -> None:
     digest.add(make_question(0))
     digest.add(make_question(1, choices=("1", "2"), answer="A"))
 
-    assert digest.chance(make_spec()) == (1 / 4 + 1 / 2) / 2
-    assert digest.chance(make_spec(circular=True)) == round(((1 / 4) ** 4 + (1 / 2) ** 2) / 2, 6)
+    assert digest.guessing.chance(make_spec()) == (1 / 4 + 1 / 2) / 2
+    assert digest.guessing.chance(make_spec(circular=True)) == round(((1 / 4) ** 4 + (1 / 2) ** 2) / 2, 6)
 
 
 def test_where_no_choices_are_shown_and_where_no_key_is_known_there_is_no_chance() -> None:
@@ -68,8 +68,8 @@ def test_where_no_choices_are_shown_and_where_no_key_is_known_there_is_no_chance
     keyless.add(make_question(0, answer=None))
     judge = Judge(prompt=Prompt(name="grade", text="{{ response }}"))
 
-    assert keyed.chance(make_spec(mode=Mode.JUDGE, sampling=Sampling(), judge=judge)) is None
-    assert keyless.chance(make_spec()) is None
+    assert keyed.guessing.chance(make_spec(mode=Mode.JUDGE, sampling=Sampling(), judge=judge)) is None
+    assert keyless.guessing.chance(make_spec()) is None
 
 
 def test_a_limit_takes_the_first_and_reads_no_further(write_rows: WriteRows) -> None:
