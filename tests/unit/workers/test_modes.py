@@ -70,6 +70,15 @@ def test_a_text_that_names_several_choices_is_right_where_each_of_them_is() -> N
     assert ask(twice, several, mode=Mode.VOTE, sampling=Sampling(samples=2, temperature=1.0)).outcome is Outcome.CORRECT
 
 
+@pytest.mark.parametrize(
+    "text", ["The answer is B, D and A.", "B, D, A", "The answer is 2, 4 and 1.", r"\boxed{A} and \boxed{B}"]
+)
+def test_a_third_choice_that_is_wrong_is_not_overheard_behind_two_that_are_right(text: str) -> None:
+    several = CAPITAL.model_copy(update={"also_right": ("D",)})
+    verdict = ask(Writer(lambda _: [text]), several, mode=Mode.GENERATE, sampling=Sampling())
+    assert (verdict.outcome, verdict.choice) == (Outcome.UNANSWERED, None)
+
+
 def test_a_text_that_names_no_choice_is_unanswered_and_never_a_guess() -> None:
     verdict = ask(Writer(lambda _: ["I would rather not say."]), mode=Mode.GENERATE, sampling=Sampling())
     assert (verdict.outcome, verdict.choice) == (Outcome.UNANSWERED, None)

@@ -12,12 +12,13 @@ from workers.scoring.extract.cues import CUES
 from workers.scoring.extract.patterns import compiled
 from workers.scoring.extract.plain import lowered
 from workers.scoring.extract.targets import Claim, Place, read_target
-from workers.scoring.extract.words import JUDGED_RIGHT
+from workers.scoring.extract.words import DENIED_AFTER, JUDGED_RIGHT
 
 __all__ = ["answer_statement", "answer_tag", "boxed", "judged_label"]
 
 _MOST = 200
 _BOX = re.compile(r"\\(?:boxed|fbox) ?\{((?:[^{}\n]|\{[^{}\n]{0,200}\}){0,300})\}")
+_NOT = re.compile(r"\b(?:not|never) \Z")
 _TAG = re.compile(r"<(answer|final_answer|choice|solution)>([^<>]{0,500})</\1>", re.IGNORECASE)
 
 
@@ -42,7 +43,8 @@ def _enclosed(answer: Answer, found: re.Match[str], group: int, rule: str) -> It
     content = found[group].strip()
     place = Place(content, lowered(content), answer.options)
     claim = read_target(place, rule) or stated(place)
-    if claim is not None:
+    denied = _NOT.search(answer.lower, max(0, found.start() - 12), found.start())
+    if claim is not None and not denied and not DENIED_AFTER.match(answer.lower, found.end()):
         yield replace(claim, start=found.start(), end=found.end())
 
 

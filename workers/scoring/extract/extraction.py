@@ -11,10 +11,13 @@ from workers.scoring.extract.options import Options
 from workers.scoring.extract.rules import EXPLICIT, IMPLICIT
 from workers.scoring.extract.spoken import spoken
 from workers.scoring.extract.targets import Claim
-from workers.scoring.extract.words import RETRACTED
+from workers.scoring.extract.words import OR, RETRACTED
 
 __all__ = ["Extraction", "extract"]
 
+#: Between two answers of which neither is the last word.
+_BESIDE = re.compile(rf"(?: |{OR.pattern}(?:(?:correct |right |final )?answers?(?: is| are|:))?)\s?")
+_EQUATED = re.compile(r",? which (?:is|corresponds to|matches|means)")
 #: How much is read after the last answer to see whether it is taken back.
 _REACH = 3000
 
@@ -61,7 +64,16 @@ def _last_word(claims: list[Claim], answer: Answer) -> Extraction:
         return Extraction(None, "ambiguous", tuple(sorted(listed)))
     if _is_retracted(last, answer.lower[last.end : last.end + _REACH]):
         return Extraction(None, "retracted", last.labels)
-    return _only([last])
+    return _only([*_joined(claims, answer), last])
+
+
+def _joined(claims: list[Claim], answer: Answer) -> list[Claim]:
+    """The claim that the last one stands beside: `\\boxed{A} or \\boxed{C}`, `Rome, which is option C`; else none."""
+    last = claims[-1]
+    other = next((claim for claim in reversed(claims) if claim.end != last.end), last)
+    between = answer.lower[other.end : last.start]
+    equated = other.rule == "option-text" and _EQUATED.fullmatch(between)
+    return [other] if equated or _BESIDE.fullmatch(between) else []
 
 
 def _is_retracted(claim: Claim, behind: str) -> bool:

@@ -10,7 +10,7 @@ from workers.scoring.extract.answer import Answer, stated
 from workers.scoring.extract.patterns import compiled, past
 from workers.scoring.extract.plain import folded, lowered
 from workers.scoring.extract.targets import Claim, Place, enumerated, read_label, read_number
-from workers.scoring.extract.words import HESITANT, REFUSED
+from workers.scoring.extract.words import HESITANT, OR, REFUSED
 
 __all__ = ["bold_label", "leading_label", "lone_label", "number", "option_text"]
 
@@ -47,6 +47,7 @@ def _opens_list(label: str, above: str) -> bool:
 
 
 _BOLD = re.compile(r"\*\*\s?([^*\n]{1,300}?)\s?\*\*|__([^_\n]{1,300})__")
+_AND_BOLD = compiled(rf"{OR.pattern}\*\*")
 _WORD = re.compile(r"[^\W\d_]{2}")
 
 
@@ -57,7 +58,8 @@ def bold_label(answer: Answer) -> Iterator[Claim]:
         label = _whole_label(found[1] or found[2], answer)
         before = marked[max(0, found.start() - _REACH) : found.start()].split("\n")
         behind, *below = marked[found.end() : found.end() + _REACH].split("\n")
-        in_sentence = _WORD.search(before[-1]) and not HESITANT.search(lowered(before[-1] + found[0] + behind))
+        said = _WORD.search(before[-1]) or _AND_BOLD.match(lowered(behind))
+        in_sentence = said and not HESITANT.search(lowered(before[-1] + found[0] + behind))
         alone = not (before[-1] + behind).strip(" .*_#>-") and not below
         above = next((line for line in reversed(before[:-1]) if line), "")
         if label and (in_sentence or (alone and not _opens_list(label[0], above))):
@@ -72,6 +74,11 @@ _AFTER_LETTER = re.compile(
 _AFTER_FIRST = re.compile(r"[)\]\"']{0,2}(?:\s?$|\s?\n(?!\n?[-*•])|[.,;!]|\s(?:because|since|as)\b)")
 #: `A: C` answers a question that began with `Q:`; only its own choice behind it makes that A a label.
 _ANSWER_MARK = re.compile(r"[\s>*•#\"'-]{0,6}A\s?:\s?\S")
+#: `A. I'm sorry, but …` numbers a refusal.
+_DECLINES = re.compile(
+    r"[)\]\"'.:]{0,3}\s?"
+    r"(?:(?:i'm |i am )?(?:very )?(?:sorry|unable)\b|i apologi|i (?:cannot|can't|can not)\b|as an ai\b)"
+)
 _DISCUSSED = re.compile(
     r"\b(?:wrong|incorrect|false|not (?:correct|right|the)|eliminat\w*|ruled out|falsch|faux|incorrecta)\b"
 )
@@ -89,7 +96,7 @@ def leading_label(answer: Answer) -> Iterator[Claim]:
         return
     end, first = past(_LETTER, answer.text, at), label.labels[0]
     own = end + answer.options.follows(answer.lower[end:].partition("\n")[0], first)
-    if own == end and _ANSWER_MARK.match(answer.text):
+    if own == end and (_ANSWER_MARK.match(answer.text) or _DECLINES.match(answer.lower, end)):
         return
     if _leads_on(answer, end, own, first) and not _is_listed(answer, end, first):
         yield Claim("leading-label", label.labels, at, label.end)

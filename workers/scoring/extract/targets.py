@@ -33,9 +33,18 @@ _CONTRAST = compiled(r"""
     (?:not|nicht|niet)\s(?:(?:option|choice|answer|antwort)\s)?[(\["']{0,2}[a-z][)\]"']{0,2}
     ,?\s(?:but|sondern|maar)\s(?:rather\s|instead\s)?
 """)
+#: The label given behind a text; without brackets only where it is called one.
+_NAMED = compiled(r"""
+    (?:,?\s?\(?(?:option|choice|answer|letter) \(?|\s?\((?=[a-z]\)))(?P<label>[a-z])(?![\w'])
+""")
 _OF_SEVERAL = re.compile(r"\b(?:between|either|both)\b")
 _AFTER_STOP = re.compile(r"\. ?([^\W\d_]\w{0,30})")
 _COUNTER = re.compile(r"번|番|号")
+_CAPITAL = re.compile(r"(?<!\w)[A-Z](?!\w)")
+_ARE = re.compile(r" (?:are|were|aren't|do|don't|all|both)\b")
+_ARE_OR_CAN = re.compile(rf"{_ARE.pattern}| (?:can|can't|cannot|could|would|have|fail|fit)\b")
+#: A next line that is a letter and nothing else: the labels are listed.
+_NEXT_ALONE = re.compile(r"[.):]?\n{1,2}[(\[]?[A-Z][)\].:]?(?=\n|$)")
 _IS_JUDGED = re.compile(r" (?:is|was|are|isn't|would|cannot|can't|does|has)\b")
 
 
@@ -91,17 +100,39 @@ def read_target(place: Place, rule: str) -> Claim | None:
         return None
     if not place.clear:
         return Claim(rule, label.labels, place.at, label.end) if label else None
-    texts, length = place.options.beginning(place.said(at))
+    said = place.said(at)
+    texts, length = place.options.beginning(said)
     if not texts:
-        texts, length = place.options.beginning(place.said(place.at).lstrip(" \n'"))
+        said = place.said(place.at).lstrip(" \n'")
+        texts, length = place.options.beginning(said)
     if texts and (length > 1 or label is None):
-        return Claim("option-text", texts, place.at, at + length)
+        meant = {*texts, *_besides(place.options, said[length:])}
+        return Claim("option-text", tuple(sorted(meant)), place.at, at + length)
     if label is not None:
         meant = set(label.labels) if label.sure else {*label.labels, *texts}
         return Claim(rule, tuple(sorted(meant)), place.at, label.end)
     if VOID.match(place.lower, at):
         return Claim(rule, (), place.at, at)
     return read_number(place, at)
+
+
+def _besides(options: Options, behind: str) -> tuple[str, ...]:
+    """What is named right behind the text of a choice: others, or a label, be it its own: `Rome, option C`."""
+    if (named := _NAMED.match(behind)) and named["label"].upper() in options.labels:
+        return (named["label"].upper(),)
+    others: list[str] = []
+    for _ in options.labels:  # a text in a loop names them for ever
+        between = OR.match(behind)
+        if between is None:
+            break
+        behind = behind[between.end() :]
+        start, end, text = next(options.mentioned(behind), (1, 1, ""))
+        ends = ENDS.match(behind, end) or OR.match(behind, end)
+        if start or not ends or DENIED_AFTER.match(behind, end):
+            break
+        others += options.having(text)
+        behind = behind[end:]
+    return tuple(others)
 
 
 def read_label(place: Place, at: int) -> Label | None:
@@ -115,14 +146,16 @@ def read_label(place: Place, at: int) -> Label | None:
     label, end = found["label"].upper(), found.end()
     if label not in place.options.labels:
         return Label((), False, end) if place.clear and _stands(place, found) else None
+    if _judged_together(place, end) or _NEXT_ALONE.match(place.text, end):
+        return None
     said = place.said(found.end("label"))
     if length := place.options.follows(said, label):
         listed = label == "A" and enumerated(place.text, end, label)
         return None if listed else Label((label,), True, end + length)
     if others := place.options.contradicts(said, label):
         return Label((label, *others), True, end)
-    if other := _other(place, end):
-        return Label((label, other), True, end)
+    if others := _others(place, end):
+        return Label((label, *others), True, end)
     return Label((label,), _bracketed(found), end) if _stands(place, found) else None
 
 
@@ -137,14 +170,36 @@ def _bracketed(found: re.Match[str]) -> bool:
     return any(sign in ")]}" for sign in found["close"])
 
 
-def _other(place: Place, end: int) -> str | None:
-    """The second of two labels: C in `A or maybe (C)`, but not in `A, C is wrong`."""
+def _judged_together(place: Place, end: int) -> bool:
+    """Whether the label that ends at `end` heads several of which something is said: `A, B and D are wrong`."""
+    several = 1
+    while several < len(place.options.labels) and (found := _further(place, end)):
+        several, end = several + 1, found.end()
+    return several > 1 and (_ARE if several == 2 else _ARE_OR_CAN).match(place.lower, end) is not None
+
+
+def _others(place: Place, end: int) -> tuple[str, ...]:
+    """All labels after the first one: B and C in `A, B or maybe (C)`, but none in `A, C is wrong`."""
+    others: list[str] = []
+    for _ in place.options.labels:  # a text in a loop names them for ever
+        found = _further(place, end)
+        if found is None or _IS_JUDGED.match(place.lower, found.end()):
+            break
+        end = found.end()
+        if not ENDS.match(place.lower, end) and not OR.match(place.lower, end):
+            break
+        others.append(found["label"])
+    return tuple(others)
+
+
+def _further(place: Place, end: int) -> re.Match[str] | None:
+    """The label that "and" or "or" joins to the one that ends at `end`."""
     between = OR.match(place.lower, end)
-    found = _LABEL.match(place.text, between.end()) if between else None
-    if found is None or found["label"] not in place.options.labels or _IS_JUDGED.match(place.lower, found.end()):
+    # In Czech "a" is "and"; in "C (A and B are wrong)" it is a label.
+    if between is None or _CAPITAL.search(place.text, end, between.end()):
         return None
-    stands = ENDS.match(place.lower, found.end()) or OR.match(place.lower, found.end())
-    return found["label"] if stands else None
+    found = _LABEL.match(place.text, between.end())
+    return found if found and found["label"] in place.options.labels else None
 
 
 def _stands(place: Place, found: re.Match[str]) -> bool:
@@ -181,10 +236,15 @@ def read_number(place: Place, at: int) -> Claim | None:
     found = _NUMBER.match(place.lower, at)
     if found is None or not place.options.numbered:
         return None
-    between = OR.match(place.lower, found.end())
-    second = _NUMBER.match(place.lower, between.end()) if between else None
-    numbers = tuple(int(each["number"]) for each in (found, second) if each)
-    return _claim_number(place, numbers, found.end())
+    numbers, end = [int(found["number"])], found.end()
+    for _ in place.options.labels:
+        between = OR.match(place.lower, end)
+        further = _NUMBER.match(place.lower, between.end()) if between else None
+        if further is None:
+            break
+        numbers.append(int(further["number"]))
+        end = further.end()
+    return _claim_number(place, tuple(numbers), found.end())
 
 
 def _claim_number(place: Place, numbers: tuple[int, ...], end: int) -> Claim | None:

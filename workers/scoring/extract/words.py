@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from workers.scoring.extract.patterns import compiled
+from workers.scoring.extract.patterns import compact, compiled
 
 __all__ = [
     "CONDITION",
@@ -61,16 +61,25 @@ DENIED_AFTER = compiled(rf"""
     [)\]\"'.]{{0,3}}{_ASIDE}(?:
     (?:is|was|are|were|seems|looks|appears|(?:would|can|could|must|has to|should|have to) be)(?: \w{{1,15}}){{0,2}}
     (?: not| wrong| incorrect| false| out| eliminated| ruled out| unlikely| impossible| excluded| invalid)\b
-    |(?:is|was|are|were|would|could|does|do|did|ca|wo)n't|cannot\b|(?:does|do|did|would|could|will|can) not\b
+    |(?:(?<!\.\s)(?:do|ca|could|would|wo|did)|is|was|are|were|does)n't
+    |(?<!\.\s)(?:cannot\b|(?:do|did|would|could|will|can) not\b)|does not\b
     |ist (?:nicht|falsch)|n'est|est (?:faux|fausse|incorrecte?)|no es|es (?:incorrecta|falsa)|não é|non è
     |è (?:sbagliata|errata)|가 아|이 아|では(?:な|あり)|じゃな|नहीं|değil|نیست|নয়|✗|✘|❌|✕|不是|不对|错误|是错)
+""")
+#: Between "is" and "the answer" these say that it is not: "is wrong, as the answer …", "is close to the answer".
+_APART = r"(?:not|never|wrong|incorrect|false|because|since|as|to|of|from|for|if|when|than|like|near|unlike|against)\b"
+#: "The … answer" that these speak of is not the one given.
+_LESSER = compact(r"""
+    (?:wrong|incorrect|false|worst|worse|least|less|weak\w*|first|second|third|next|last|other|another|opposite
+    |tempting|common|popular|naive|intuitive|trap|tricky|distract\w*|decoy|runner|alternative|unlikely|previous
+    |initial|original|former)\b
 """)
 #: It is spoken of as right; `only` as *the* answer.
 JUDGED_RIGHT = compiled(rf"""
     [)\]\"']{{0,3}}{_ASIDE}(?:
-    (?P<only>(?:is|(?:must|should|has to|would|seems to|appears to) be)(?: (?!not\b|never\b)\w{{1,15}}){{0,2}}?
-    (?: the| my| our)(?: \w{{1,15}}){{0,2}}?(?: answer| choice| option| one| fit| match)
-    (?![\w-]| (?:that|which|to|not)\b))
+    (?P<only>(?:is|(?:must|should|has to|would|seems to|appears to) be)(?: (?!{_APART})\w{{1,15}}){{0,2}}?
+    (?: the| my| our)(?: (?!{_LESSER})\w{{1,15}}){{0,2}}?(?: answer| choice| option| one| fit| match)
+    (?![\w-]| (?:that|which|to|not|if|unless)\b))
     |(?:is|must be|seems|seems to be|looks)(?: (?:clearly|indeed|definitely|therefore|also))?(?: correct| right)
     (?![\w-])
     |ist (?:die )?(?:richtige?|korrekte?)\b|est (?:la bonne|correcte?|juste)\b
@@ -90,10 +99,12 @@ SUPPOSED = compiled(r"""
     \b(?:suppos\w{1,4}|assum\w{1,4}|imagine|tempting|tempted|mistake|mistakenly|initial|initially|previous|at first
     |first thought|says|said|told|claims|claimed|heard|argues|let's say
     |(?:some|many|most|others?|one|you|people|someone|students?|they)\b[^.,;\n]{0,30}?
-    \b(?:says?|thinks?|argues?|believes?|guess|claims?|assumes?|choose|pick|suggests?))\b
-    |\b(?:wrong|incorrect|false|worst|least \w{1,12}|opposite|your|his|her|their|s|first|second|third|suggested
-    |proposed|given|other|another|possible|plausible|tempting|common|popular|obvious|naive|intuitive|trap|tricky
-    |(?:second|next)[ -]best)\s$
+    \b(?:says?|thinks?|argues?|believes?|guess|claims?|assumes?|choose|pick|suggests?)
+    |(?:wrong|incorrect|false|untrue|mistaken) (?:that|to (?:say|claim|conclude|think|assume|believe|infer|suggest))
+    |refuse)\b
+    |\b(?:wrong|incorrect|false|worst|(?:least|less)(?: \w{1,12})?|runner-up|opposite|your|his|her|their|s
+    |first|second|third|suggested|proposed|given|other|another|possible|plausible|tempting|common|popular|obvious|naive|intuitive|trap|tricky
+    |(?:second|third|next)[ -](?:best|most)(?: \w{1,12})?)\s$
 """)
 #: In its clause: what follows is denied.
 DENIED_BEFORE = compiled(r"""
