@@ -277,7 +277,8 @@ def _detectable(pairs: Pairs) -> str:
     smallest = pairs.detectable()
     if smallest is None:
         return "no difference: too few discordant pairs"
-    return f"{smallest:.3f} or more ({100 * POWER:.0f} % power at level {ALPHA}, so many pairs, so many discordant)"
+    power = f"about {100 * POWER:.0f} % power at level {ALPHA}"
+    return f"{smallest:.3f} or more ({power}, so many pairs, so many discordant)"
 
 
 def _row(flip: Flip) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from producer.report.measures import Measures, Spread, steps, throughput
 from producer.report.svg import Axis, Canvas, Plot
 from producer.stats import Calibration
 from producer.stats.calibration import EDGES
+from producer.stats.guessing import shows_choices
 
 __all__ = ["Figure", "batch_sizes", "calibration_curve", "confidence_histogram", "latency", "places", "rate_over_time"]
 
@@ -31,7 +32,11 @@ class Figure:
     legend: tuple[tuple[str, str], ...] = ()
 
 
-def calibration_curve(calibration: Calibration) -> Figure | None:
+#: What "right" means in the two charts of confidence, where a question is asked in every rotation.
+ONE_ROTATION = " Right is what was chosen in most rotations; the run's accuracy wants all of them right."
+
+
+def calibration_curve(calibration: Calibration, *, circular: bool = False) -> Figure | None:
     """Accuracy over claimed confidence, a dot per bin, as large as the bin is full."""
     if not calibration.of:
         return None
@@ -53,10 +58,11 @@ def calibration_curve(calibration: Calibration) -> Figure | None:
     ece, brier = calibration.ece(), calibration.brier()
     known = f"Expected calibration error {ece:.3f}" + (f", Brier score {brier:.3f}." if brier is not None else ".")
     caption = f"{known} Ten bins of equal width; a dot's area shows how many answers are in it."
+    caption += ONE_ROTATION if circular else ""
     return Figure("Calibration", caption, picture, ("mean confidence", "accuracy", "answers"), rows)
 
 
-def confidence_histogram(calibration: Calibration) -> Figure | None:
+def confidence_histogram(calibration: Calibration, *, circular: bool = False) -> Figure | None:
     """How sure the model was, right and wrong answers on top of each other."""
     if not calibration.of:
         return None
@@ -72,7 +78,7 @@ def confidence_histogram(calibration: Calibration) -> Figure | None:
         picture.bar(low, high, 0, each.right, "right", f"{span}: {each.right:,} right")
         picture.bar(low, high, each.right, each.count, "wrong", f"{span}: {wrong:,} wrong")
         rows.append((span, f"{each.right:,}", f"{wrong:,}"))
-    caption = f"{calibration.of:,} answers that have a confidence."
+    caption = f"{calibration.of:,} answers that have a confidence.{ONE_ROTATION if circular else ''}"
     legend = (("right", "right"), ("wrong", "wrong"))
     return Figure("Confidence", caption, picture, ("confidence", "right", "wrong"), rows, legend)
 
@@ -82,12 +88,14 @@ def places(measures: Measures) -> Figure | None:
     keys, chosen = measures.key_places, measures.chosen_places
     if not keys:
         return None
+    seen = shows_choices(measures.run.spec.prompt)
+    place = "position as shown to the model" if seen else "position, which the model was not shown"
     shown = range(max(*keys, *chosen) + 1)
     of = keys.total()
     tallest = max(*keys.values(), *chosen.values()) / of
     picture = Plot(
         "Share of keys and of chosen answers by position",
-        Axis("position as shown to the model", -0.5, len(shown) - 0.5),
+        Axis(place, -0.5, len(shown) - 0.5),
         Axis("share", 0, tallest, percent=True),
         name_ticks=False,
     )
@@ -99,6 +107,8 @@ def places(measures: Measures) -> Figure | None:
         picture.mark(at, LABELS[at])
         rows.append((LABELS[at], f"{key:.3f}", f"{choice:.3f}"))
     caption = f"{of:,} answered questions with a key. Equal columns mean no liking for a position."
+    if not seen:
+        caption += " The prompt shows no choices: a difference comes from their texts, or from ties."
     legend = (("neutral", "keys"), ("right", "chosen"))
     return Figure("Position bias", caption, picture, ("position", "keys", "chosen"), rows, legend)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from contract.ledger import Run
 from contract.order import arrangements
 from contract.question import LABELS, Question
-from contract.spec import RunSpec
+from contract.spec import Mode, RunSpec
 from contract.verdict import Outcome, Verdict
 
 __all__ = ["Measures", "Spread", "steps", "throughput"]
@@ -46,9 +46,10 @@ class Measures:
     """Counters that see each question once."""
 
     run: Run
-    #: (label of the key, label chosen or NO_CHOICE) of questions with a key to which the model was heard.
+    #: (label of the key, label chosen or NO_CHOICE) of questions with a key to which the model was heard; none of a run
+    #: whose answers are free.
     confusion: Counter[tuple[str, str]] = field(default_factory=Counter)
-    #: Place at which the key stood, and at which the chosen one stood, in the order that the model was shown.
+    #: Place at which the key stood, and at which the chosen one stood, in the order that was asked.
     key_places: Counter[int] = field(default_factory=Counter)
     chosen_places: Counter[int] = field(default_factory=Counter)
     #: Milliseconds per question that was asked.
@@ -73,7 +74,8 @@ class Measures:
             self.failure_examples.setdefault(verdict.error.type, (question.id, verdict.error.message))
 
     def _add_choice(self, question: Question, verdict: Verdict) -> None:
-        if question.answer is None or verdict.outcome is Outcome.FAILED:
+        # A free answer (`judge`) chooses none of the choices, which it was not shown.
+        if question.answer is None or verdict.outcome is Outcome.FAILED or self.run.spec.mode is Mode.JUDGE:
             return
         chosen = verdict.choice if verdict.choice in question.labels else None
         # Of several right choices, the one that was chosen is the key.

@@ -103,7 +103,9 @@ def _facts(verdict: Verdict) -> list[tuple[str, str]]:
 
 
 def _unit(verdict: Verdict) -> str:
-    return "of the texts" if verdict.rule == MAJORITY else "nats"
+    if verdict.rule == MAJORITY:
+        return "of the texts"
+    return f"nats {verdict.rule.replace('-', ' ')}" if verdict.rule.startswith("per-") else "nats"
 
 
 def _finite(value: float | None) -> float | str | None:

@@ -2,7 +2,9 @@
 
 Both are taken over the questions that have a key and that the model answered. Unanswered and failed ones claim
 nothing, so they are in neither. The probabilities are shares among the given choices: where scores were divided by
-the choice's length, they are flatter than what the model said; in `vote` they are shares of the texts.
+the choice's length, they are flatter than what the model said; in `vote` they are shares of the texts. In a `circular`
+run they are those of the first rotation with the choice that most of them have, and right is that choice, whatever the
+others chose.
 """
 
 from __future__ import annotations

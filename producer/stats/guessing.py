@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
+from jinja2 import meta
+
+from contract.prompts import environment
 from contract.question import Question
-from contract.spec import Mode, RunSpec
+from contract.spec import Mode, Prompt, RunSpec
 
-__all__ = ["Guessing"]
+__all__ = ["Guessing", "shows_choices"]
+
+
+@lru_cache(maxsize=64)
+def shows_choices(prompt: Prompt) -> bool:
+    """Whether the model sees the choices, in some order, before it answers."""
+    return "choices" in meta.find_undeclared_variables(environment().parse(prompt.text))
 
 
 @dataclass(slots=True)
@@ -36,9 +46,10 @@ class Guessing:
     def chance(self, spec: RunSpec) -> float | None:
         """What guessing scores with `spec`: the mean of the right choices' share among all, over questions with a key.
 
-        In a circular run a question has as many orders as choices, and each wants a guess of its own. A free answer
-        (`judge`) cannot be guessed so, as no choices are shown.
+        In a circular run a question has as many orders as choices, and each wants a guess of its own; where the prompt
+        shows no choices all orders ask the same, and one guess is right in each. A free answer (`judge`) cannot be
+        guessed so, as no choices are shown.
         """
         if not self.of or spec.mode is Mode.JUDGE:
             return None
-        return round((self.at_each if spec.circular else self.once) / self.of, 6)
+        return round((self.at_each if spec.circular and shows_choices(spec.prompt) else self.once) / self.of, 6)

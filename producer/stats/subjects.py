@@ -15,8 +15,8 @@ def cluster_interval(subjects: Sequence[Share]) -> Interval | None:
 
     Questions of one subject are right and wrong together, so this is mostly wider than Wilson's interval, which takes
     every question for a draw of its own. With r_g of n_g right in subject g, N questions, G subjects and the accuracy
-    p, it is p ± t √(G/(G-1) Σ_g (r_g - p n_g)²) / N, t being Student's for G-1 degrees of freedom. Where the subjects
-    happen to be more alike than draws would be, it is Wilson's: two subjects of equal accuracy are no proof of it.
+    p, it is p ± t √(G/(G-1) Σ_g (r_g - p n_g)²) / N, t being Student's for G-1 degrees of freedom. On either
+    side it reaches as far as Wilson's at least: that two subjects are of equal accuracy proves little.
     Sources: for evaluations E. Miller, "Adding error bars to evals", arXiv:2411.00640 (2024), section 2.2; for the
     factor and t with few clusters Cameron and Miller, "A practitioner's guide to cluster-robust inference", Journal of
     Human Resources 50 (2015), section VI.

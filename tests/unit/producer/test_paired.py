@@ -88,19 +88,24 @@ def test_the_number_of_pairs_that_the_tests_check_against_is_connors() -> None:
     assert needed(0.5, 0.4) == pytest.approx(22.01, abs=0.005)
 
 
-def test_the_exact_test_finds_the_detectable_difference_four_times_of_five() -> None:
-    pairs = Pairs(both=600, only_a=100, only_b=100, neither=200)
-    delta, psi = pairs.detectable(), 0.2
+@pytest.mark.parametrize(("pairs", "discordant"), [(50, 25), (100, 8), (137, 55), (1000, 200), (5000, 2500)])
+def test_the_exact_test_finds_the_detectable_difference_about_as_often_as_is_said(pairs: int, discordant: int) -> None:
+    delta = Pairs(0, discordant, 0, pairs - discordant).detectable()
     assert delta is not None
+    share = discordant / pairs
 
-    # The discordant pairs are Binomial(1000, 0.2), those for B among them Binomial(that, (ψ + δ) / 2ψ).
     power = 0.0
-    for discordant in range(120, 290):
-        at_most = binom.ppf(0.025, discordant, 0.5) - 1  # the greatest count with a two-sided p of at most 0.05
-        share_b = (psi + delta) / (2 * psi)
-        found = binom.cdf(at_most, discordant, share_b) + binom.sf(discordant - at_most - 1, discordant, share_b)
-        power += binom.pmf(discordant, 1000, psi) * found
-    assert power == pytest.approx(0.80, abs=0.03)
+    for count in range(pairs + 1):
+        weight = binom.pmf(count, pairs, share)
+        if weight < 1e-9:
+            continue
+        # The test rejects where one side of `count` discordant pairs is so small that it is improbable in both tails.
+        rejected = int(binom.ppf(0.025, count, 0.5))
+        rejected -= binom.cdf(rejected, count, 0.5) > 0.025
+        better = (share + delta) / (2 * share)
+        power += weight * (binom.cdf(rejected, count, better) + binom.sf(count - rejected - 1, count, better))
+
+    assert 0.75 <= power <= 0.80
 
 
 @pytest.mark.parametrize(

@@ -133,15 +133,19 @@ def test_the_report_describes_the_engines_that_serve_the_runs_model_now(
 def test_the_margin_of_a_vote_is_a_share_of_the_texts_and_any_other_is_in_nats(
     ledger: MemoryLedger, report: Report
 ) -> None:
-    run = open_run(ledger, make_questions(2))
-    for question_id, rule in (("q0", MAJORITY), ("q1", "sum")):
+    run = open_run(ledger, make_questions(3))
+    for question_id, rule in (("q0", MAJORITY), ("q1", "sum"), ("q2", "per-character")):
         verdict = Verdict(question_id=question_id, outcome=Outcome.CORRECT, choice="A", margin=0.25, rule=rule)
         ledger.commit(run.run_id, [verdict])
 
     report()
 
     _, details = unpack((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
-    assert [dict(each["facts"])["margin"] for each in details] == ["0.2500 of the texts", "0.2500 nats"]
+    assert [dict(each["facts"])["margin"] for each in details] == [
+        "0.2500 of the texts",
+        "0.2500 nats",
+        "0.2500 nats per character",
+    ]
 
 
 def test_where_nobody_can_guess_the_report_draws_no_chance(ledger: MemoryLedger, report: Report) -> None:
@@ -159,7 +163,39 @@ def test_where_nobody_can_guess_the_report_draws_no_chance(ledger: MemoryLedger,
     assert "95 % interval 29.9 to 70.1 %)." in page.text
     assert "guessing" not in page.text
     assert "dashed line is chance" not in page.text
+    assert "Confusion of labels" not in page.text, "a free answer chooses no label"
+    assert "Position bias" not in page.text
     assert not any(attributes.get("class") == "chance" for _, attributes in page.tags)
+
+
+def test_a_circular_run_is_also_told_by_single_rotations_beside_one_guess(ledger: MemoryLedger, report: Report) -> None:
+    shown = Prompt(name="lettered", text="{{ question }}{% for each in choices %}{{ each.label }}{% endfor %}")
+    run = open_run(ledger, make_questions(4), circular=True, prompt=shown)
+    for number in range(4):
+        question_id, scores = f"q{number}", dict.fromkeys("ABCD", -1.0)
+        verdict = Verdict(question_id=question_id, outcome=Outcome.WRONG, choice="A", confidence=0.9)
+        rotated = {"rotations": 4, "rotations_right": 2, "choice_scores": scores}
+        ledger.commit(run.run_id, [verdict.model_copy(update=rotated)])
+
+    report()
+
+    page = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
+    assert "single rotations 50.0 %" in page.text
+    guess = [attributes["x1"] for _, attributes in page.tags if attributes.get("class") == "chance"]
+    assert "25.00" in guess, "one rotation is guessed like any question"
+    assert "the run's accuracy wants all of them right" in page.text
+    assert "what was chosen in most rotations" in page.text
+
+
+def test_a_position_that_the_model_was_not_shown_is_called_so(ledger: MemoryLedger, report: Report) -> None:
+    run = open_run(ledger, make_questions(8))
+    settle(ledger, run)
+
+    report()
+
+    page = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
+    assert "position, which the model was not shown" in page.text
+    assert "as shown to the model" not in page.text
 
 
 def test_each_subject_is_seen_against_a_guess_among_its_own_choices(ledger: MemoryLedger, report: Report) -> None:

@@ -59,7 +59,16 @@ def test_chance_of_a_circular_run_is_a_guess_at_every_rotation() -> None:
     digest.add(make_question(1, choices=("1", "2"), answer="A"))
 
     assert digest.guessing.chance(make_spec()) == (1 / 4 + 1 / 2) / 2
-    assert digest.guessing.chance(make_spec(circular=True)) == round(((1 / 4) ** 4 + (1 / 2) ** 2) / 2, 6)
+    shown = Prompt(name="lettered", text="{{ question }}{% for each in choices %}{{ each.label }}{% endfor %}")
+    each_rotation = round(((1 / 4) ** 4 + (1 / 2) ** 2) / 2, 6)
+    assert digest.guessing.chance(make_spec(circular=True, prompt=shown)) == each_rotation
+
+
+def test_where_the_prompt_shows_no_choices_every_rotation_is_the_same_guess() -> None:
+    digest = Digest()
+    digest.add(make_question(0))
+
+    assert digest.guessing.chance(make_spec(circular=True)) == 1 / 4
 
 
 def test_where_no_choices_are_shown_and_where_no_key_is_known_there_is_no_chance() -> None:
