@@ -39,6 +39,7 @@ from benchmarks.faults import brokers, deliveries, engines, kills, network, prod
 from benchmarks.faults.case import Missed
 from benchmarks.faults.stage import Fault, Stage
 from benchmarks.record import print_table, write
+from benchmarks.rubbish import only_environment
 
 MODULES = (kills, deliveries, brokers, engines, network, producers)
 FAULTS: Mapping[str, tuple[int, Fault]] = {name: found for module in MODULES for name, found in module.FAULTS.items()}
@@ -142,7 +143,7 @@ class Books:
 def play(plan: Sequence[str], mine: Sequence[int], books: Books, engine: str, seed: int, until: float) -> None:
     """Play the rounds `mine` of `plan`, and note each when it is over."""
     sitting = f"{datetime.now(UTC).isoformat(timespec='minutes')} {_commit()}"
-    with tempfile.TemporaryDirectory(prefix="chaos-") as folder, ExitStack() as stack:
+    with only_environment({}), tempfile.TemporaryDirectory(prefix="chaos-") as folder, ExitStack() as stack:
         stage: Stage | None = None
         for number in mine:
             if time.monotonic() > until:

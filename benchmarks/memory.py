@@ -22,6 +22,7 @@ from benchmarks.faults.case import Case
 from benchmarks.faults.stage import Stage
 from benchmarks.faults.waiting import wait_until
 from benchmarks.record import print_table, write
+from benchmarks.rubbish import only_environment
 
 #: As a deployment would have it, but for the engine: what is measured is everything around it.
 SETTINGS: dict[str, Any] = {"batch_size": 64, "batch_timeout": 0.1, "simulated": {}}
@@ -36,7 +37,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=20)
     chosen = parser.parse_args()
     each = chosen.questions // chosen.runs
-    with tempfile.TemporaryDirectory(prefix="memory-") as folder:
+    with only_environment({}), tempfile.TemporaryDirectory(prefix="memory-") as folder:
         stage = Stage(Path(folder), workers=0, message_questions=16)
         try:
             with stage.special_worker("chaos", **SETTINGS, url=stage.url) as worker:

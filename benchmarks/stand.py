@@ -23,6 +23,7 @@ from typing import Any
 import psutil
 import redis
 
+from benchmarks.rubbish import only_environment
 from contract.errors import EngineError
 from contract.ledger import RedisLedger
 from contract.settings import OVERRIDES_VARIABLE, PREFIX, Settings, load_settings
@@ -85,11 +86,17 @@ class Finished:
 
 @contextmanager
 def stand(config: Path | None = None, **settings: Any) -> Iterator[Stand]:
-    """An empty server and the settings of all that talk to it; `settings` lie over the deploy file `config`."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
-    with tempfile.TemporaryDirectory(prefix="mcqueue-bench-") as folder, serve(Path(folder) / "valkey") as url:
+    """An empty server and the settings of all that talk to it; `settings` lie over the deploy file `config`.
+
+    Our variables of the environment do not count meanwhile: they would lead to somebody's own Redis.
+    """
+    with (
+        only_environment({}),
+        tempfile.TemporaryDirectory(prefix="mcqueue-bench-") as folder,
+        serve(Path(folder) / "valkey") as url,
+    ):
         overrides = {**settings, "redis_url": url}
-        environment = {**clean, OVERRIDES_VARIABLE: json.dumps(overrides)}
+        environment = {**os.environ, OVERRIDES_VARIABLE: json.dumps(overrides)}
         if config:
             environment[f"{PREFIX}CONFIG"] = str(config.resolve())
         found = load_settings(config, [f"{name}={json.dumps(value)}" for name, value in overrides.items()])

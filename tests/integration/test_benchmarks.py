@@ -9,6 +9,12 @@ from contract.errors import EngineError
 from tests.support import make_questions, open_run
 
 
+def test_a_stand_never_meets_the_redis_of_the_one_who_measures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MCQUEUE_REDIS_URL", "redis://127.0.0.1:1/0")
+    with stand(engine="simulated", model="simulated") as at:
+        assert at.ledger.client.ping()
+
+
 def test_a_worker_that_ends_or_is_not_there_ends_the_wait_for_its_verdicts() -> None:
     with stand(engine="simulated", model="simulated") as at:
         run = open_run(at.ledger, make_questions(1))
