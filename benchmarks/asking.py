@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import tempfile
 import time
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.command import positive
-from benchmarks.stand import Stand, wait_until_settled
+from benchmarks.command import Parser, existing_file, positive
+from benchmarks.stand import DEPLOY, Stand, wait_until_settled
 from contract.settings import PREFIX, Settings
 from producer.broker import RedisBroker
 from producer.readers import Source
@@ -28,7 +28,17 @@ from workers.gpus import visible_gpus
 from workers.pipeline import Item
 from workers.placing import Layers, plan_host
 
-__all__ = ["Asking", "add_asking", "asking_of", "engine_of", "pin", "speed_settings", "whole_path"]
+__all__ = [
+    "Asking",
+    "add_asking",
+    "add_questions",
+    "asking_of",
+    "described",
+    "engine_of",
+    "pin",
+    "speed_settings",
+    "whole_path",
+]
 
 #: Seldom: what looks on takes CPU from an engine that needs all cores.
 POLL_S = 0.25
@@ -68,16 +78,21 @@ class Asking:
         return [Item(question, planned.spec) for question in taken(planned.survey)]
 
 
-def add_asking(parser: argparse.ArgumentParser, *, limit: int, mode: str = "letter") -> None:
-    """`--config`, `--questions`, `--limit`, `--set`."""
-    parser.add_argument("--config", type=Path, default=Path("configs/deploy/laptop.yaml"), help="deploy file")
-    parser.add_argument("--questions", type=Path, default=Path("demo/questions.jsonl"), help="question file")
-    parser.add_argument("--limit", type=positive, default=limit, help=f"first N questions ({limit})")
-    text = f"what is asked, as for `producer enqueue` (mode={mode})"
-    parser.add_argument("--set", dest="overrides", action="append", default=[f"mode={mode}"], help=text)
+def add_questions(parser: Parser) -> None:
+    """`--config`, `--questions`, `--limit`."""
+    parser.option("--config", existing_file, DEPLOY, "deploy file")
+    parser.option("--questions", existing_file, Path("demo/questions.jsonl"), "question file")
+    parser.option("--limit", positive, 64, "first N questions")
 
 
-def asking_of(options: argparse.Namespace, settings: Settings) -> Asking:
+def add_asking(parser: Parser) -> None:
+    """The same, and `--set`."""
+    add_questions(parser)
+    text = "what is asked, as for `producer enqueue` (mode=letter)"
+    parser.add_argument("--set", dest="overrides", action="append", default=["mode=letter"], metavar="X=Y", help=text)
+
+
+def asking_of(options: Namespace, settings: Settings) -> Asking:
     """What the options say. Raises InputError for what could not be asked, before anything boots."""
     asking = Asking(Source(options.questions, str(options.questions)), tuple(options.overrides), options.limit)
     with tempfile.TemporaryDirectory() as folder:
@@ -113,6 +128,11 @@ def engine_of(settings: Settings) -> Iterator[Engine]:
         yield engine
     finally:
         engine.close()
+
+
+def described(engine: Engine, settings: Settings) -> dict[str, Any]:
+    """What the engine says of itself, with the model's name and not where it lies here."""
+    return engine.describe() | {"model": settings.hf_model_id}
 
 
 def whole_path(at: Stand, asking: Asking, served: Settings, mark: str) -> float:

@@ -1,8 +1,5 @@
 """How many questions should one generate call take? A sweep on your model, your questions, your machine.
 
-    python -m benchmarks.batch_size [--config DEPLOY] [--questions FILE] [--limit N] [--set mode=…] [--in-flight N]
-                                    [--sizes 1,2,4,…] [--rounds N] [--out FOLDER]
-
 Asks the same questions through pipeline and engine in batches of every size, `--in-flight` of them at a time, and
 prints questions/s, tokens/s (prefilled and generated) and how long a batch, and so each question in it, takes: medians
 of `--rounds` rounds, in each of which every size takes its turn, in prompts that no cache has seen.
@@ -11,7 +8,6 @@ The optimal size is the smallest one within 2 % of the fastest. Sizes beyond the
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 import tempfile
@@ -19,22 +15,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.asking import add_asking, asking_of, engine_of
-from benchmarks.command import command_line, counts, positive, run
-from benchmarks.record import add_out, plot, print_table, write
+from benchmarks.asking import add_asking, asking_of, described, engine_of
+from benchmarks.command import Parser, positive, run
+from benchmarks.record import plot, print_table, write
 from contract.settings import load_settings
 from workers.tuning import Shape, Trial, score_in_batches
 
 WITHIN = 0.98
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_asking(parser, limit=64)
-    parser.add_argument("--sizes", type=counts, default="1,2,4,8,16,32,64", help="batch sizes (1,2,4,8,16,32,64)")
-    parser.add_argument("--in-flight", type=positive, default=1, help="batches that run at a time (1)")
-    parser.add_argument("--rounds", type=positive, default=3, help="times that every size is measured (3)")
-    add_out(parser)
+def main() -> None:
+    parser = Parser(__doc__)
+    add_asking(parser)
+    parser.option("--sizes", positive, (1, 2, 4, 8, 16, 32, 64), "batch sizes")
+    parser.option("--in-flight", positive, 1, "batches that run at a time")
+    parser.option("--rounds", positive, 3, "times that every size is measured")
     options = parser.parse_args()
     settings = load_settings(options.config)
     asking = asking_of(options, settings)
@@ -55,16 +50,15 @@ def main() -> int:
                     found = score_in_batches(engine, asked, Shape(size, options.in_flight))
                     if number:
                         trials[size].append(found)
-            described = engine.describe() | {"model": settings.hf_model_id}  # not where it lies here
+            about = described(engine, settings)
     rows = [row(size, found) for size, found in trials.items()]
     optimal = optimal_size(rows)
     print_table(f"{count} questions of {asking.source.shown}, {asking.shown}", rows)
     print(f"Optimal batch size: {optimal}")
-    more = {"engine": described, **asking.recorded(settings), "optimal_batch_size": optimal}
-    path = write("batch_size", command_line(), rows, folder=options.out, **more)
+    more = {"engine": about, **asking.recorded(settings), "optimal_batch_size": optimal}
+    path = write("batch_size", rows, options.out, **more)
     lines = {"questions/s": [(each["batch_size"], each["questions_per_s"]) for each in rows]}
     print(path, plot(path, "Questions per second by batch size", "batch size", "questions/s", lines, log_x=True))
-    return 0
 
 
 def row(size: int, trials: Sequence[Trial]) -> dict[str, Any]:

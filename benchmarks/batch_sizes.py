@@ -1,7 +1,5 @@
 """Which `batch_size` to begin with, by size of the model: reckoned, not measured.
 
-    python -m benchmarks.batch_sizes
-
 A batch should be about half a second of work: then its fixed costs do not show, the next one fills the engine in time,
 and little is asked again after a crash. Work is reckoned as 2 operations per parameter and token of prompt, at two
 fifths of the processor's peak in bfloat16, which is what large prefills reach. The size is the power of two below. A
@@ -11,12 +9,11 @@ take two bytes per parameter, and keys and values `bytes_per_token` from the mod
 
 from __future__ import annotations
 
-import argparse
-import sys
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from benchmarks.record import add_out, print_table, write
+from benchmarks.command import Parser, positive, run
+from benchmarks.record import print_table, write
 
 PEAK_FLOPS = 989e12  # NVIDIA H100 SXM, bfloat16, dense, by its data sheet
 MEMORY_BYTES = 80e9
@@ -71,18 +68,14 @@ def reckon(model: Model, question_tokens: int) -> dict[str, Any]:
     }
 
 
-def main() -> int:
-    """Print the table and write it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--question-tokens", type=int, default=250)
-    add_out(parser)
+def main() -> None:
+    parser = Parser(__doc__)
+    parser.option("--question-tokens", positive, 250, "tokens of a question's prompt")
     options = parser.parse_args()
     rows = [reckon(model, options.question_tokens) for model in MODELS]
     print_table(f"{options.question_tokens} tokens a question, 80 GB GPUs", rows)
-    command = f"python -m benchmarks.batch_sizes --question-tokens {options.question_tokens}"
-    print(write("batch_sizes", command, rows, options.out, models=[asdict(each) for each in MODELS]))
-    return 0
+    print(write("batch_sizes", rows, options.out, models=[asdict(each) for each in MODELS]))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -1,7 +1,5 @@
 """Faults against real worker processes, by a seeded schedule, and whether every question ends in exactly one verdict.
 
-    python -m benchmarks.chaos [--rounds 520] [--seed 1] [--only "kill -9 while it writes"]… [--minutes 5]
-
 Three workers with the simulated engine (two with vLLM), each behind a proxy that sees its commands to Redis, so that a
 kill hits the moment that it is meant for. One round is one fault and one run, whose questions are all accounted for at
 its end. A round whose fault found nothing to hit does not count and says so. The rounds played are kept in `--folder`;
@@ -18,7 +16,6 @@ must be.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -28,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict
@@ -35,11 +33,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from benchmarks.command import Parser, above_zero, command_line, from_zero, positive, run
 from benchmarks.faults import brokers, deliveries, engines, kills, network, producers
 from benchmarks.faults.case import Missed
 from benchmarks.faults.stage import Fault, Stage
 from benchmarks.record import print_table, write
-from benchmarks.rubbish import only_environment
+from benchmarks.stand import only_environment
 
 MODULES = (kills, deliveries, brokers, engines, network, producers)
 FAULTS: Mapping[str, tuple[int, Fault]] = {name: found for module in MODULES for name, found in module.FAULTS.items()}
@@ -67,39 +66,54 @@ LONG: Mapping[str, int] = {"Redis away for 60 s": 3}
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=520)
-    parser.add_argument("--least", type=int, default=0, metavar="N", help="further rounds, so that each fault has N")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", action="append", choices=list(FAULTS), metavar="FAULT", help="may be given again")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after the round that is on by then")
-    parser.add_argument("--engine", choices=["simulated", "vllm"], default="simulated")
-    parser.add_argument("--part", default="1/1", metavar="K/N", help="only every N-th round, with a stage of its own")
-    parser.add_argument("--folder", type=Path, default=Path(".mcqueue/chaos"))
-    chosen = parser.parse_args()
+    options = parse()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the stage's processes are ended on the way out
-    names = chosen.only or (list(WITH_VLLM) if chosen.engine == "vllm" else list(FAULTS))
-    books = Books(chosen.folder, f"{chosen.engine}-{chosen.seed}-{chosen.rounds}")
+    names = options.only or (list(WITH_VLLM) if options.engine == "vllm" else list(FAULTS))
+    books = Books(options.folder, f"{options.engine}-{options.seed}-{options.rounds}")
     before = books.played()
-    plan = schedule(names, chosen.rounds, chosen.seed)
+    plan = schedule(names, options.rounds, options.seed)
     plan = [before[number]["fault"] if number in before else name for number, name in enumerate(plan)]
-    plan += filling(plan, names, chosen.least, chosen.seed)
-    part, parts = (int(number) for number in chosen.part.split("/"))
+    plan += filling(plan, names, options.least, options.seed)
+    part, parts = options.part
     mine = [number for number in range(len(plan)) if number % parts == part - 1 and number not in before]
-    play(plan, mine, books, chosen.engine, chosen.seed, until=time.monotonic() + 60 * chosen.minutes)
+    play(plan, mine, books, options.engine, options.seed, until=time.monotonic() + 60 * options.minutes)
     played = list(books.played().values())
     rows = table([each for each in played if "missed" not in each])
     print_table(f"{rows[-1]['rounds']} faults; {len(plan) - len(played)} rounds to go", rows)
-    if len(played) == len(plan) and not chosen.only:
-        sittings = sorted({each["sitting"] for each in played})
-        missed = [f"{each['fault']}: {each['missed']}" for each in played if "missed" in each]
-        engine = "" if chosen.engine == "simulated" else f" --engine {chosen.engine}"
-        least = f" --least {chosen.least}" if chosen.least else ""
-        command = f"python -m benchmarks.chaos --rounds {chosen.rounds}{least} --seed {chosen.seed}{engine}"
-        more = {"engine": chosen.engine, "sittings": sittings, "missed": missed, "left_out": dict(LEFT_OUT)}
-        name = "chaos" if chosen.engine == "simulated" else "chaos_vllm"
-        print(write(name, command, rows, **more))
+    if len(played) == len(plan):
+        more = {
+            "engine": options.engine,
+            "sittings": sorted({each["sitting"] for each in played}),
+            "missed": [f"{each['fault']}: {each['missed']}" for each in played if "missed" in each],
+            "left_out": dict(LEFT_OUT),
+        }
+        name = "chaos" if options.engine == "simulated" else "chaos_vllm"
+        command = command_line(without=["--minutes", "--part", "--folder"])  # of the sittings, not of the rounds
+        print(write(name, rows, options.out, command=command, **more))
     return int(any(rows[-1][wrong] for wrong in ("lost", "doubled", "left over", "broken")))
+
+
+def parse() -> Namespace:
+    """The command line."""
+    parser = Parser(__doc__)
+    parser.option("--rounds", positive, 520, "rounds of the schedule")
+    parser.option("--least", from_zero, 0, "further rounds, so that each fault has N", metavar="N")
+    parser.option("--seed", int, 1, "decides the schedule, and each round's chances")
+    shown = "this one alone, by its name in the table; may be given again"
+    parser.add_argument("--only", action="append", choices=list(FAULTS), metavar="FAULT", help=shown)
+    parser.option("--minutes", above_zero, float("inf"), "stop after the round that is on by then")
+    parser.option("--engine", str, "simulated", "of the workers", choices=["simulated", "vllm"])
+    parser.option("--part", part_of, "1/1", "only every N-th round, with a stage of its own", metavar="K/N")
+    parser.option("--folder", Path, Path(".mcqueue/chaos"), "keeps the rounds that were played")
+    return parser.parse_args()
+
+
+def part_of(text: str) -> tuple[int, int]:
+    """Which part of how many, for argparse."""
+    part, parts = (positive(each) for each in text.partition("/")[::2])
+    if part > parts:
+        raise ArgumentTypeError(f"{text!r} is no part K of N")
+    return part, parts
 
 
 def schedule(names: Sequence[str], rounds: int, seed: int) -> list[str]:
@@ -208,4 +222,4 @@ def _commit() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -1,22 +1,56 @@
-"""A benchmark as a person's command: numbers that are checked before anything boots, and errors in one line."""
+"""A benchmark as a person's command: options that are checked before anything boots, and errors in one line."""
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
-from argparse import ArgumentTypeError
-from collections.abc import Callable
-from typing import NoReturn
+from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
 
 from contract.errors import McqueueError
 
-__all__ = ["above_zero", "command_line", "counts", "positive", "run", "seconds"]
+__all__ = [
+    "Parser",
+    "above_zero",
+    "command_line",
+    "existing_file",
+    "existing_folder",
+    "from_zero",
+    "one_of",
+    "positive",
+    "run",
+]
 
 #: As a shell has it for Ctrl-C.
 EXIT_INTERRUPTED = 130
 
 
-def run(main: Callable[[], int]) -> NoReturn:
+class Parser(ArgumentParser):
+    """`--help` is the program's docstring, `--out` every program's option; what is wrong is told in one line."""
+
+    def __init__(self, doc: str | None) -> None:
+        super().__init__(_program(), description=doc, formatter_class=RawDescriptionHelpFormatter, allow_abbrev=False)
+        # Figures that the documents quote are recorded, anybody's own stay out of git.
+        self.option("--out", _writable_folder, Path("results/benchmarks"), "folder for the figures")
+
+    def option(self, name: str, read: Callable[[str], Any], default: Any, text: str, **more: Any) -> None:
+        """An option that says its default, if it has one; it takes several values where that is a tuple."""
+        several = default if isinstance(default, tuple) else (default,)
+        if several is default:
+            more["nargs"] = "+"
+        shown = " ".join(f"{each:g}" if isinstance(each, float) else str(each) for each in several)
+        said = text if default is None else f"{text} ({shown})"
+        self.add_argument(name, type=read, default=default, help=said.replace("%", "%%"), **more)
+
+    def error(self, message: str) -> NoReturn:
+        """One line, and 2."""
+        self.exit(2, f"error: {message}\n")
+
+
+def run(main: Callable[[], int | None]) -> NoReturn:
     """`main`'s exit code is the program's; an expected error is told without a traceback, with 1."""
     try:
         code = main()
@@ -28,14 +62,26 @@ def run(main: Callable[[], int]) -> NoReturn:
     sys.exit(code)
 
 
-def command_line() -> str:
-    """What was typed, but for where the figures go: as a record says how it was made."""
+def _program() -> str:
     spec = sys.modules["__main__"].__spec__
-    words = sys.argv[1:]
-    if "--out" in words:
-        at = words.index("--out")
-        del words[at : at + 2]
-    return shlex.join(["python", "-m", spec.name if spec else sys.argv[0], *words])
+    return f"python -m {spec.name}" if spec else sys.argv[0]
+
+
+def command_line(without: Collection[str] = (), hidden: Mapping[Path, str] | None = None) -> str:
+    """What was typed, as a record says how it was made.
+
+    Left out are where the figures go and the options `without`, which take a value; the places of `hidden`, which are
+    nobody else's, are told by the names that they have there.
+    """
+    words = []
+    typed = iter(sys.argv[1:])
+    for word in typed:
+        name, equals, place = word.rpartition("=")
+        if word in ("--out", *without):
+            next(typed)
+        elif name not in ("--out", *without):
+            words.append(name + equals + (hidden or {}).get(Path(place), place))
+    return f"{_program()} {shlex.join(words)}".rstrip()
 
 
 def positive(text: str) -> int:
@@ -46,6 +92,17 @@ def positive(text: str) -> int:
     """
     if not text.isdecimal() or int(text) < 1:
         raise ArgumentTypeError(f"{text!r} is no whole number from 1")
+    return int(text)
+
+
+def from_zero(text: str) -> int:
+    """A whole number from 0, for argparse.
+
+    >>> from_zero("0")
+    0
+    """
+    if not text.isdecimal():
+        raise ArgumentTypeError(f"{text!r} is no whole number from 0")
     return int(text)
 
 
@@ -64,19 +121,34 @@ def above_zero(text: str) -> float:
     return found
 
 
-def counts(text: str) -> list[int]:
-    """Whole numbers from 1 with commas between.
-
-    >>> counts("1,2,4")
-    [1, 2, 4]
-    """
-    return [positive(each.strip()) for each in text.split(",")]
+def existing_file(text: str) -> Path:
+    """A file that is there, for argparse."""
+    if not Path(text).is_file():
+        raise ArgumentTypeError(f"no such file: {text}")
+    return Path(text)
 
 
-def seconds(text: str) -> list[float]:
-    """Numbers above 0 with commas between.
+def existing_folder(text: str) -> Path:
+    """A folder that is there, for argparse."""
+    if not Path(text).is_dir():
+        raise ArgumentTypeError(f"no such folder: {text}")
+    return Path(text)
 
-    >>> seconds("0.05,1")
-    [0.05, 1.0]
-    """
-    return [above_zero(each) for each in text.split(",")]
+
+def one_of(names: Collection[str]) -> Callable[[str], str]:
+    """One of `names`, for argparse (whose `choices` refuse that a positional argument is left out)."""
+
+    def read(text: str) -> str:
+        if text not in names:
+            raise ArgumentTypeError(f"{text!r} is none of {', '.join(names)}")
+        return text
+
+    return read
+
+
+def _writable_folder(text: str) -> Path:
+    path = Path(text).absolute()
+    there = next(each for each in (path, *path.parents) if each.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise ArgumentTypeError(f"no folder that can be written: {text}")
+    return Path(text)

@@ -1,8 +1,5 @@
 """What becomes of the time per request when many ask at once?
 
-    python -m benchmarks.concurrency [--config DEPLOY] [--questions FILE] [--set mode=…] [--levels 1,5,10,50,200]
-                                     [--out FOLDER]
-
 One real worker; that many clients, each of which asks a question in a message of its own, waits for the verdict in the
 ledger, and asks the next. Time per request is wall time over requests: it must fall as clients are added. Latency is
 what a client waits, `batch_timeout` included.
@@ -10,7 +7,6 @@ what a client waits, `batch_timeout` included.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from collections.abc import Sequence
@@ -19,8 +15,8 @@ from itertools import pairwise
 from typing import Any
 
 from benchmarks.asking import Asking, add_asking, asking_of, pin
-from benchmarks.command import command_line, counts, positive, run
-from benchmarks.record import add_out, plot, print_table, write
+from benchmarks.command import Parser, positive, run
+from benchmarks.record import plot, print_table, write
 from benchmarks.stand import Stand, look_after, stand, worker
 from contract import keys
 from contract.ledger import Run
@@ -34,29 +30,30 @@ POLL_S = 0.002
 LOOK_S = 1.0
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_asking(parser, limit=64)
-    parser.add_argument("--levels", type=counts, default="1,5,10,50,200", help="clients (1,5,10,50,200)")
-    parser.add_argument("--requests", type=positive, default=16, help="requests at least, per level (16)")
-    add_out(parser)
+def main() -> None:
+    parser = Parser(__doc__)
+    add_asking(parser)
+    parser.option("--levels", positive, (1, 5, 10, 50, 200), "clients")
+    parser.option("--requests", positive, 16, "requests at least, per level")
     options = parser.parse_args()
-    rows: list[dict[str, Any]] = []
     with stand(options.config) as at:
         asking = asking_of(options, at.settings)
         pin(at)
         with worker(at):
-            for level in (1, 2, 8):  # the first calls of all are slow
-                clients(at, asking, level, 8, "to warm up, ")
-            for level in options.levels:
-                rows.append(clients(at, asking, level, max(options.requests, level)))
+            warm_up(at, asking)
+            rows = [clients(at, asking, level, max(options.requests, level)) for level in options.levels]
     print_table(f"Clients that wait for their verdicts, {asking.shown}", rows)
     falls = all(later["s_per_request"] < earlier["s_per_request"] for earlier, later in pairwise(rows))
     print(f"Time per request falls with every level: {'yes' if falls else 'no'}")
-    path = write("concurrency", command_line(), rows, folder=options.out, **asking.recorded(at.settings))
+    path = write("concurrency", rows, options.out, **asking.recorded(at.settings))
     lines = {"wall time per request": [(each["clients"], each["s_per_request"]) for each in rows]}
     print(path, plot(path, "Time per request by clients", "clients", "s", lines, log_x=True))
-    return 0
+
+
+def warm_up(at: Stand, asking: Asking, mark: str = "") -> None:
+    """The first calls of all are slow; `mark` tells the worker's run from another's."""
+    for level in (1, 2, 8):
+        clients(at, asking, level, 8, f"to warm up, {mark}")
 
 
 def clients(at: Stand, asking: Asking, level: int, requests: int, mark: str = "") -> dict[str, Any]:

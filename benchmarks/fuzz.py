@@ -1,33 +1,30 @@
 """Rubbish in, an answer out: configuration files, options, environment and messages as nobody should send them.
 
-    python -m benchmarks.fuzz [--inputs 4000] [--seed 0] [--only CORNER]
-
 Each corner makes `--inputs` inputs from a seed and hands them to the code that reads them in earnest. An input may be
 accepted or refused with an expected error. Anything else is broken: another exception, a reading that takes more than
-`SLOW_S` of the processor's time, a password in what is said. Messages go to a real worker (simulated engine) on a real
+5 s of the processor's time, a password in what is said. Messages go to a real worker (simulated engine) on a real
 Valkey, among those of a good run: the worker must be the same process afterwards, hold and leave nothing, and have
 scored the good run.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
 import resource
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.command import Parser, positive, run
 from benchmarks.fuzz_messages import fuzz_messages
 from benchmarks.record import print_table, write
-from benchmarks.rubbish import HOSTILE, Result, mutated, only_environment
+from benchmarks.rubbish import HOSTILE, Result, mutated
+from benchmarks.stand import only_environment
 from contract import load_settings
 from contract.errors import McqueueError
 from contract.settings import PREFIX, Settings
-from demo.valkey import serve
 from producer.runconfig import RunConfig, load_run_config
 
 __all__ = ["BOMB", "CORNERS", "fuzz"]
@@ -89,13 +86,7 @@ def _read_overrides(chance: random.Random, _: Path) -> None:
 
 def _read_environment(chance: random.Random, _: Path) -> None:
     names = [f"{PREFIX}{each.upper()}" for each in Settings.model_fields]
-    names += [
-        f"{PREFIX}VLLM_ARGS__X",
-        f"{PREFIX}SIMULATED__CALL_MS",
-        f"{PREFIX}OVERRIDES",
-        f"{PREFIX}CONFIG",
-        f"{PREFIX}X",
-    ]
+    names += [f"{PREFIX}{each}" for each in ("VLLM_ARGS__X", "SIMULATED__CALL_MS", "OVERRIDES", "CONFIG", "X")]
     with only_environment({_variable(chance.choice(names)): _variable(chance.choice(HOSTILE)) for _ in range(2)}):
         load_settings().model_dump_json()
 
@@ -117,8 +108,7 @@ def _read_redis_url(chance: random.Random, _: Path) -> None:
         try:
             settings = load_settings()
         except McqueueError as trouble:
-            said = str(trouble)
-            _no_password_in(said)
+            _no_password_in(str(trouble))
             raise
         _no_password_in(f"{settings!r} {settings.redis_place} {settings.model_dump_json()}")
 
@@ -165,28 +155,25 @@ def fuzz(corner: str, inputs: int, seed: int = 0) -> Result:
 
 def main() -> int:
     """Fuzz every corner, print the table, write the record; 1 if anything broke."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--inputs", type=int, default=4000, help="for each corner")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", choices=[*CORNERS, "messages"])
+    parser = Parser(__doc__)
+    parser.option("--inputs", positive, 4000, "for each corner")
+    parser.option("--seed", int, 0, "decides the inputs")
+    parser.option("--only", str, None, "this corner alone", choices=[*CORNERS, "messages"])
     asked = parser.parse_args()
     # Whatever swallows memory shall end in this program.
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (most if 0 < most < MEMORY_BYTES else MEMORY_BYTES, most))
     results = [fuzz(corner, asked.inputs, asked.seed) for corner in CORNERS if asked.only in (None, corner)]
     if asked.only in (None, "messages"):
-        with tempfile.TemporaryDirectory() as folder, serve(Path(folder) / "valkey") as url:
-            results.append(fuzz_messages(asked.inputs, url, Path(folder) / "worker.log", asked.seed))
+        results.append(fuzz_messages(asked.inputs, asked.seed))
     print_table("Rubbish in", [each.row() for each in results])
     for each in results:
         for line in each.broken[:20]:
             print(f"{each.corner}: {line}")
-    if asked.only is None:
-        command = f"python -m benchmarks.fuzz --inputs {asked.inputs} --seed {asked.seed}"
-        total = sum(each.inputs for each in results)
-        print(write("fuzz", command, [each.row() for each in results], inputs=total))
+    total = sum(each.inputs for each in results)
+    print(write("fuzz", [each.row() for each in results], asked.out, inputs=total))
     return 1 if any(each.broken for each in results) else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

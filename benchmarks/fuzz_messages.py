@@ -12,32 +12,23 @@ from typing import Any
 
 import redis
 
-from benchmarks.rubbish import Result, mutated, only_environment
-from contract import RedisLedger, keys, load_settings
+from benchmarks.rubbish import Result, mutated
+from benchmarks.stand import stand, worker
+from benchmarks.waiting import lives, wait_until
+from contract import RedisLedger, keys
 from contract.queue import make_celery, publish
-from contract.settings import PREFIX
-from tests.support import SIMULATED_MODEL, make_questions, open_run, wait_until, worker
+from tests.support import SIMULATED_MODEL, make_questions, open_run
 
 __all__ = ["fuzz_messages"]
+
+#: The worker's.
+NAME = "w0@bench"
 
 
 def _bad_message(chance: random.Random, good: str) -> bytes:
     """A good message of the queue, wounded in one of many places; now and then no message at all."""
     if chance.random() < 0.1:
-        nothing = (
-            b"",
-            b"null",
-            b"[]",
-            b"{}",
-            b"7",
-            b'"x"',
-            b"\xff\xfe",
-            b"{" * 2000,
-            b"[" * 100_000,
-            b"nan",
-            b'{"a":nan}',
-        )
-        return chance.choice((*nothing, chance.randbytes(chance.randint(1, 99))))
+        return chance.choice((*NOTHING, chance.randbytes(chance.randint(1, 99))))
     if chance.random() < 0.1:
         return mutated(chance, good).encode("utf-8", "surrogatepass")
     message = json.loads(good)
@@ -49,6 +40,11 @@ def _bad_message(chance: random.Random, good: str) -> bytes:
     return json.dumps(message).encode()
 
 
+#: No message at all.
+NOTHING = (
+    b"", b"null", b"[]", b"{}", b"7", b'"x"', b"\xff\xfe", b"{" * 2000, b"[" * 100_000, b"nan", b'{"a":nan}',
+)  # fmt: skip
+#: Values that stand where others belong.
 ODD: tuple[Any, ...] = (
     None, True, 0, -1, 1e308, 10**400, "", "x", [], {}, [[]], [None], {"a": 1}, "\x00\x1b[31m", "é" * 1000,
     float("nan"), float("inf"), {"__type__": "datetime", "__value__": "x"}, {"__type__": "Decimal", "__value__": []},
@@ -78,28 +74,19 @@ def _wound_body(chance: random.Random, message: dict[str, Any]) -> None:
     message["body"] = base64.b64encode(json.dumps(content).encode()).decode()
 
 
+HEADERS = (
+    "task", "id", "eta", "expires", "timelimit", "compression", "stamps", "lang", "root_id", "argsrepr", "retries",
+)  # fmt: skip
+
+
 def _wound_headers(chance: random.Random, message: dict[str, Any]) -> None:
     if chance.random() < 0.2:
         message["headers"] = chance.choice(ODD)
     elif isinstance(message["headers"], dict):
-        names = (
-            "task",
-            "id",
-            "eta",
-            "expires",
-            "timelimit",
-            "compression",
-            "stamps",
-            "lang",
-            "root_id",
-            "argsrepr",
-            "retries",
-        )
-        message["headers"][chance.choice(names)] = chance.choice(
-            (*ODD, "mcqueue.retrieve", "celery.ping", "zlib", "os.system")
-        )
+        strange = (*ODD, "mcqueue.retrieve", "celery.ping", "zlib", "os.system")
+        message["headers"][chance.choice(HEADERS)] = chance.choice(strange)
         if chance.random() < 0.3:
-            message["headers"].pop(chance.choice(names), None)
+            message["headers"].pop(chance.choice(HEADERS), None)
 
 
 def _wound_properties(chance: random.Random, message: dict[str, Any]) -> None:
@@ -120,30 +107,28 @@ def _wound_type(chance: random.Random, message: dict[str, Any]) -> None:
     message[chance.choice(("content-type", "content-encoding"))] = chance.choice((*kinds, "binary", "utf-99", *ODD))
 
 
-def fuzz_messages(inputs: int, url: str, log: Path, seed: int = 0) -> Result:
+def fuzz_messages(inputs: int, seed: int = 0) -> Result:
     """Put `inputs` bad messages among those of a good run, in front of one worker."""
     result = Result("messages")
-    with only_environment({f"{PREFIX}REDIS_URL": url}):
-        settings = load_settings(None, [f"model={SIMULATED_MODEL}"])
-        ledger, app = RedisLedger.connect(settings), make_celery(settings)
+    with stand(engine="simulated", model=SIMULATED_MODEL, batch_timeout=0.1, batch_size=16) as at:
+        ledger, app = at.ledger, make_celery(at.settings)
         lists = keys.broker_lists(keys.score_queue(SIMULATED_MODEL))
         run = open_run(ledger, make_questions(1000))
         publish(app, keys.score_queue(SIMULATED_MODEL), run.run_id, ledger.unsettled(run.run_id), batch_size=4)
         _strew(ledger.client, lists, inputs, seed)
         started = time.monotonic()
-        with worker(log, batch_size=16) as process:
-            with contextlib.suppress(AssertionError):
-                wait_until(lambda: _is_done(ledger, run.run_id, lists) or process.poll() is not None, "the end", 600)
-            alive, left = process.poll() is None, sum(ledger.client.llen(name) for name in lists)
-            held = ledger.client.hlen(keys.unacked("w0@test"))
+        with worker(at) as ours:
+            with contextlib.suppress(TimeoutError):
+                wait_until(lambda: _is_done(ledger, run.run_id, lists) or not lives(ours.process), 600)
+            alive, left = lives(ours.process), sum(ledger.client.llen(name) for name in lists)
+            held = ledger.client.hlen(keys.unacked(NAME))
         result.slowest_s = time.monotonic() - started
-        counts = ledger.counts(run.run_id)
+        todo = ledger.counts(run.run_id).todo
+        result.inputs, result.refused = inputs, _dropped(ours.log)
         app.close()
-        ledger.client.close()
-    result.inputs, result.refused = inputs, _dropped(log)
     result.accepted = inputs - result.refused
     facts = {"the worker died": not alive, f"{left} messages are left": left, f"{held} messages are held": held}
-    facts[f"{counts.todo} good questions have no verdict"] = counts.todo
+    facts[f"{todo} good questions have no verdict"] = todo
     result.broken = [what for what, is_so in facts.items() if is_so]
     return result
 
@@ -166,7 +151,7 @@ def _strew(client: redis.Redis, lists: list[str], inputs: int, seed: int) -> Non
 
 def _is_done(ledger: RedisLedger, run_id: str, lists: list[str]) -> bool:
     waiting = sum(ledger.client.llen(name) for name in lists)
-    return not waiting and not ledger.client.hlen(keys.unacked("w0@test")) and ledger.counts(run_id).finished
+    return not waiting and not ledger.client.hlen(keys.unacked(NAME)) and ledger.counts(run_id).finished
 
 
 def _dropped(log: Path) -> int:

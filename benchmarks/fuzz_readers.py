@@ -1,7 +1,5 @@
 """Damaged question files through reading and enqueuing: each is refused or read, and nothing in between.
 
-    python -m benchmarks.fuzz_readers [--inputs 20000] [--seed 0]
-
 Three of four inputs are small files of tests/layout_files.py, packed or encoded in some way, with a few random
 changes; the fourth is good JSON whose known fields hold anything. An input fails if anything but our own errors is
 raised, if it takes longer than 5 s, if rows are lost from the count, if a second reading differs from the first, or if
@@ -10,13 +8,11 @@ a refused file leaves anything in the ledger.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import io
 import json
 import random
 import signal
-import sys
 import tempfile
 import time
 import zipfile
@@ -25,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from benchmarks.command import Parser, positive, run
 from benchmarks.record import print_table, write
 from contract.errors import McqueueError, QuestionFileError
 from contract.ledger import MemoryLedger
@@ -51,9 +48,9 @@ class TooSlowError(Exception):
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--inputs", type=int, default=20_000)
-    parser.add_argument("--seed", type=int, default=0)
+    parser = Parser(__doc__)
+    parser.option("--inputs", positive, 20_000, "how many")
+    parser.option("--seed", int, 0, "decides the inputs")
     asked = parser.parse_args()
     started = time.monotonic()
     outcomes: Counter[str] = Counter()
@@ -63,10 +60,8 @@ def main() -> int:
     rows = [{"outcome": name, "inputs": count} for name, count in outcomes.most_common()]
     print_table(f"{asked.inputs:,} damaged question files, seed {asked.seed}", rows)
     failed = sum(count for name, count in outcomes.items() if name.startswith("FAILED"))
-    if not failed:
-        seconds = round(time.monotonic() - started)
-        command = f"python -m benchmarks.fuzz_readers --inputs {asked.inputs} --seed {asked.seed}"
-        print(write("fuzz_readers", command, rows, inputs=asked.inputs, failed=failed, seconds=seconds).name)
+    seconds = round(time.monotonic() - started)
+    print(write("fuzz_readers", rows, asked.out, inputs=asked.inputs, failed=failed, seconds=seconds))
     return int(bool(failed))
 
 
@@ -214,4 +209,4 @@ def _in_time() -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

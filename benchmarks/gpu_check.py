@@ -1,7 +1,5 @@
 """The essentials on a machine with an NVIDIA GPU, in a few minutes, and one JSON file that says how they went.
 
-    python -m benchmarks.gpu_check [--config DEPLOY] [--model ID] [--questions N] [--rounds N] [--out FOLDER]
-
 | check | passes when |
 |---|---|
 | boot | the worker gets ready |
@@ -20,7 +18,6 @@ The model travels as a package, so that nothing is downloaded; with `--model` an
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 import threading
@@ -33,11 +30,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.asking import Asking, pin, speed_settings, whole_path
-from benchmarks.command import command_line, positive, run
+from benchmarks.command import Parser, existing_file, positive, run
 from benchmarks.cpu_truth import differing, scores_apart
-from benchmarks.record import add_out, print_table, write
-from benchmarks.stand import Stand, made_up_questions, stand, worker
+from benchmarks.record import print_table, write
+from benchmarks.stand import Stand, asked_between, made_up_questions, stand, verdicts, worker
 from benchmarks.whole_path import MODES_ASKED, Bench, Raw, beside_raw, row
+from contract.errors import EngineError
 from contract.verdict import Outcome, Verdict
 from producer.readers import Source
 from workers.engines.packaged import resolve
@@ -102,17 +100,15 @@ class Checks:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--config", type=Path, default=Path("configs/deploy/gpu.yaml"), help="deploy file")
-    parser.add_argument("--model", default=MODEL, help=f"what is served ({MODEL})")
+    parser = Parser(__doc__)
+    parser.option("--config", existing_file, Path("configs/deploy/gpu.yaml"), "deploy file")
+    parser.option("--model", str, MODEL, "what is served")
     # Whole batches of configs/deploy/gpu.yaml: a last one that is not full would wait for batch_timeout.
-    parser.add_argument("--questions", type=positive, default=2048, help="questions of the timed runs (2048)")
-    parser.add_argument("--rounds", type=positive, default=3, help="rounds that count, after one that warms up (3)")
-    add_out(parser)
+    parser.option("--questions", positive, 2048, "questions of the timed runs")
+    parser.option("--rounds", positive, 3, "rounds that count, after one that warms up")
     options = parser.parse_args()
     if not visible_gpus():
-        print("error: no NVIDIA GPU here", file=sys.stderr)
-        return 1
+        raise EngineError("No NVIDIA GPU here.")
     started, checks = time.monotonic(), Checks()
     more: dict[str, Any] = {"model": options.model, "deploy": str(options.config)}
     try:
@@ -125,7 +121,7 @@ def main() -> int:
     finally:  # whoever loses patience keeps what was found till then
         took_s = round(time.monotonic() - started)
         print_table(f"GPU check, {took_s} s", checks.rows)
-        print(write("gpu_check", command_line(), checks.rows, folder=options.out, took_s=took_s, **more))
+        print(write("gpu_check", checks.rows, options.out, took_s=took_s, **more))
     return 0 if all(row["passed"] for row in checks.rows) else 1
 
 
@@ -175,9 +171,7 @@ def utilisation(at: Stand, source: Source, count: int) -> float:
     """Per cent of the time in which the first visible GPU computed, from the first batch to the last verdict."""
     with watched() as seen:
         whole_path(at, Asking(source, MODES_ASKED["generate"], count), at.settings, "watched")
-    verdicts = newest(at)
-    began_at = min(each.settled_at - each.latency_ms / 1000 for each in verdicts)
-    ended_at = max(each.settled_at for each in verdicts)
+    began_at, ended_at = asked_between(newest(at))
     return 100 * statistics.mean(busy for at_s, busy in seen if began_at <= at_s <= ended_at)
 
 
@@ -194,7 +188,7 @@ def verdicts_of(at: Stand, mode: str) -> list[Verdict]:
 
 def newest(at: Stand) -> list[Verdict]:
     """The verdicts of the newest run, in its order."""
-    return [verdict for _, verdict in at.ledger.results(at.ledger.runs()[0].run_id) if verdict]
+    return verdicts(at, at.ledger.runs()[0].run_id)
 
 
 @contextmanager

@@ -1,21 +1,19 @@
 """Public question sets through the real commands, beside the accuracy that is known for the same model and scoring.
 
-    python -m benchmarks.known_sets FOLDER
-
-FOLDER holds the sets by the paths below. Needs a Redis (MCQUEUE_REDIS_URL) and a running `python -m workers up`.
-The known figures were measured with transformers in float32, prompt and choices as here, independently of mcqueue.
+FOLDER holds the sets by the paths of SETS in this file; they are asked on a server and a `python -m workers up` of
+their own. `within interval` says whether the known accuracy lies in the 95 % interval of the one measured. The known
+figures were measured with transformers in float32, prompt and choices as here, independently of mcqueue.
 """
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.command import Parser, command_line, existing_file, existing_folder, run
 from benchmarks.record import print_table, write
+from benchmarks.stand import DEPLOY, Stand, host, producer, stand
 
 
 @dataclass(frozen=True)
@@ -37,31 +35,25 @@ SETS = (
 )
 
 
-def main() -> int:
-    folder = Path(sys.argv[1]) if len(sys.argv) == 2 else None
-    if folder is None or not folder.is_dir():
-        print(__doc__, file=sys.stderr)
-        return 2
-    rows = [measure(folder, each) for each in SETS]
+def main() -> None:
+    parser = Parser(__doc__)
+    parser.add_argument("folder", metavar="FOLDER", type=existing_folder)
+    parser.option("--config", existing_file, DEPLOY, "deploy file")
+    options = parser.parse_args()
+    for each in SETS:
+        if not (options.folder / each.path).is_file():
+            parser.error(f"no such file: {options.folder / each.path}")
+    with stand(options.config) as at, host(at, at.folder):
+        rows = [measure(at, options.folder, each) for each in SETS]
     print_table("Known sets", rows)
-    print(write("known_sets", "python -m benchmarks.known_sets FOLDER", rows))
-    return 0
+    print(write("known_sets", rows, options.out, command=command_line(hidden={options.folder: "FOLDER"})))
 
 
-def measure(folder: Path, known: KnownSet) -> dict[str, Any]:
+def measure(at: Stand, folder: Path, known: KnownSet) -> dict[str, Any]:
     """One set through `producer enqueue --watch`."""
-    asked = [
-        str(folder / known.path),
-        "--config",
-        f"configs/runs/{known.run_config}.yaml",
-        "--fresh",
-        "--watch",
-        "--json",
-    ]
-    done = subprocess.run(
-        [sys.executable, "-m", "producer", "enqueue", *asked], stdout=subprocess.PIPE, text=True, check=True
-    )
-    summary = json.loads(done.stdout)
+    run_config = f"configs/runs/{known.run_config}.yaml"
+    asked = [str(folder / known.path), "--config", run_config, "--watch", "--json"]
+    summary = producer(at.environment, "enqueue", *asked, "--out", str(at.folder / "results")).said
     accuracy = summary["accuracy_all"]
     return {
         "set": known.name,
@@ -77,4 +69,4 @@ def measure(folder: Path, known: KnownSet) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

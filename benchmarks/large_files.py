@@ -1,9 +1,7 @@
 """How much memory a large question file takes: `producer enqueue --dry-run` over files written for it.
 
-    python -m benchmarks.large_files [GIGABYTES]
-
-One file in JSON Lines and one in CSV, 2 GB each unless told otherwise, in the temporary folder. The peak is the
-process's own (ru_maxrss), which is what the system counts against it.
+One file in JSON Lines and one in CSV, in the temporary folder, of questions of about 1 kB. The peak is the process's
+own (ru_maxrss), which is what the system counts against it, in millions of bytes; seconds are the whole command's.
 """
 
 from __future__ import annotations
@@ -11,32 +9,32 @@ from __future__ import annotations
 import csv
 import json
 import os
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.command import Parser, above_zero, run
 from benchmarks.record import print_table, write
+from benchmarks.stand import producer
 
 #: A question of about 1 kB, as long as a clinical one.
 STEM = "A patient comes to the clinic with a history that is told at length. " * 11
 
 
-def main() -> int:
-    size = int(float(sys.argv[1] if len(sys.argv) > 1 else "2") * 1e9)
+def main() -> None:
+    parser = Parser(__doc__)
+    parser.add_argument("gigabytes", metavar="GIGABYTES", type=above_zero, nargs="?", default=2.0, help="each (2)")
+    options = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for name, fill in {"questions.jsonl": write_jsonl, "questions.csv": write_csv}.items():
             path = Path(folder) / name
-            fill(path, size)
+            fill(path, int(options.gigabytes * 1e9))
             rows.append(measure(path))
             path.unlink()
     print_table("Large question files", rows)
-    print(write("large_files", "python -m benchmarks.large_files", rows).name)
-    return 0
+    print(write("large_files", rows, options.out))
 
 
 def questions() -> Iterator[dict[str, Any]]:
@@ -75,22 +73,16 @@ def _until(size: int, tell: Callable[[], int], written: Iterator[object]) -> Non
 
 def measure(path: Path) -> dict[str, Any]:
     """Read the file as `enqueue` does."""
-    command = [sys.executable, "-m", "producer", "enqueue", str(path), "--dry-run", "--json"]
-    started = time.monotonic()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    found = json.loads(process.stdout.read())
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
+    done = producer(os.environ, "enqueue", str(path), "--dry-run", "--json")
     return {
         "file": path.name,
         "gigabytes": round(path.stat().st_size / 1e9, 2),
-        "rows": found["rows"],
-        "read": found["read"],
-        "seconds": round(time.monotonic() - started, 1),
-        "peak_mb": round(usage.ru_maxrss * 1024 / 1e6),
+        "rows": done.said["rows"],
+        "read": done.said["read"],
+        "seconds": round(done.wall_s, 1),
+        "peak_mb": round(done.peak_rss_bytes / 1e6),
     }
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -6,7 +6,6 @@ The environment borrows this one's packages, so that both sides run the very sam
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import os
 import subprocess
 import sys
@@ -20,6 +19,9 @@ from typing import Any
 
 import numpy as np
 import yaml
+
+from benchmarks.jsonl import read_rows, write_rows
+from contract.errors import McqueueError
 
 __all__ = ["ACCURACIES", "LM_EVAL", "TASKS", "Case", "Side", "ask_peer", "make_peer", "read_peer", "write_task"]
 
@@ -109,7 +111,8 @@ def make_peer(folder: Path) -> Path:
     packages = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder), "platbase": str(folder)}))
     (packages / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
     pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-deps"]
-    subprocess.run([*pip, LM_EVAL, *BESIDES], check=True)
+    if subprocess.run([*pip, LM_EVAL, *BESIDES], check=False).returncode:
+        raise McqueueError("lm_eval cannot be installed; pip says why above.")
     name_vllm(packages)
     stamp.write_text(wanted)
     return python
@@ -128,8 +131,7 @@ def name_vllm(packages: Path) -> None:
 
 def write_task(case: Case, rows: Sequence[Mapping[str, Any]], folder: Path) -> None:
     """The case as a task of lm_eval, with its questions."""
-    data = folder / f"{case.task}.jsonl"
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data = write_rows(folder / f"{case.task}.jsonl", rows)
     text, choices = TASKS[case.mode]
     task = {
         "task": case.task,
@@ -181,7 +183,7 @@ def run_peer(command: Sequence[str], environment: Mapping[str, str], log: Path) 
             started = started or (time.monotonic() if LOOP in tail else 0.0)
             ended = time.monotonic() if not ended and LOOP + b": 100%" in tail else ended
     if process.returncode or not ended:
-        raise SystemExit(f"lm_eval ended with {process.returncode}; see {log}")
+        raise McqueueError(f"lm_eval ended with {process.returncode}; see {log}")
     return ended - started
 
 
@@ -190,7 +192,7 @@ def read_peer(model: Path, case: Case, folder: Path, seconds: float = 0.0) -> Si
     from tokenizers import Tokenizer
 
     (file,) = (folder / "out").rglob(f"samples_{case.task}_*.jsonl")
-    samples = [json.loads(line) for line in file.read_text().splitlines()]
+    samples = read_rows(file)
     scores = {each["doc"]["id"]: [float(score) for score, _ in each["filtered_resps"]] for each in samples}
     asked = {
         each["doc"]["id"]: [(one["arg_0"], one["arg_1"]) for one in each["arguments"].values()] for each in samples

@@ -1,8 +1,5 @@
 """What do single questions wait that arrive one by one? Latency under a load, by `batch_timeout` and overlap.
 
-    python -m benchmarks.load [--config DEPLOY] [--questions FILE] [--set mode=…] [--rate N] [--seconds S]
-                              [--timeouts 0.05,0.3,1] [--out FOLDER]
-
 Questions arrive at `--rate` per second, each in a message of its own: by a Poisson process, or evenly with a jitter of
 a tenth of a second either way. Latency is from enqueuing to the verdict, by the verdict's own clock. `static` workers
 run one batch after the other, `overlapped` ones as many as the deploy file says (two at least). One worker per setting,
@@ -12,9 +9,9 @@ grows with `--seconds`, the rate is more than the worker can do, and the latenci
 
 from __future__ import annotations
 
-import argparse
 import random
 import time
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any
@@ -22,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.asking import Asking, add_asking, asking_of, pin
-from benchmarks.command import above_zero, command_line, run, seconds
-from benchmarks.concurrency import clients, opened, send
-from benchmarks.record import add_out, plot, print_table, write
+from benchmarks.command import Parser, above_zero, run
+from benchmarks.concurrency import opened, send, warm_up
+from benchmarks.record import plot, print_table, write
 from benchmarks.stand import Stand, stand, wait_until_settled, worker
 from contract.priority import Priority
 from producer.broker import RedisBroker
@@ -33,28 +30,26 @@ JITTER_S = 0.1
 SEED = 0
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_asking(parser, limit=64)
-    parser.add_argument("--rate", type=above_zero, default=8.0, help="questions per second (8)")
-    parser.add_argument("--seconds", type=above_zero, default=8.0, help="how long they arrive, per row (8)")
-    parser.add_argument("--timeouts", type=seconds, default="0.05,0.3,1", help="values of batch_timeout (0.05,0.3,1)")
-    add_out(parser)
+def main() -> None:
+    parser = Parser(__doc__)
+    add_asking(parser)
+    parser.option("--rate", above_zero, 8.0, "questions per second")
+    parser.option("--seconds", above_zero, 8.0, "how long they arrive, per row")
+    parser.option("--timeouts", above_zero, (0.05, 0.3, 1.0), "values of batch_timeout")
     options = parser.parse_args()
     with stand(options.config) as at:
         asking = asking_of(options, at.settings)
         pin(at)
         rows = list(measure(at, asking, options))
     print_table(f"{options.rate:g} questions/s for {options.seconds:g} s, {asking.shown}", rows)
-    path = write("load", command_line(), rows, folder=options.out, **asking.recorded(at.settings))
+    path = write("load", rows, options.out, **asking.recorded(at.settings))
     lines: dict[str, list[tuple[float, float]]] = {}
     for each in rows:
         lines.setdefault(f"{each['batches']}, {each['arrivals']}", []).append((each["batch_timeout"], each["p95_s"]))
     print(path, plot(path, "95th percentile of latency", "batch_timeout, s", "s", lines))
-    return 0
 
 
-def measure(at: Stand, asking: Asking, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+def measure(at: Stand, asking: Asking, options: Namespace) -> Iterator[dict[str, Any]]:
     """A row per timeout, kind of worker and kind of arrivals."""
     count = max(1, round(options.rate * options.seconds))
     arrivals = {"Poisson": poisson(options.rate, count), "fixed, jittered": jittered(options.rate, count)}
@@ -63,8 +58,7 @@ def measure(at: Stand, asking: Asking, options: argparse.Namespace) -> Iterator[
         for batches, in_flight in (("static", 1), ("overlapped", overlapped)):
             most = 1 if in_flight == 1 else at.settings.max_batches_in_flight
             with worker(at, batch_timeout=timeout_s, batches_in_flight=in_flight, max_batches_in_flight=most):
-                for level in (1, 2, 8):  # the first calls of all are slow
-                    clients(at, asking, level, 8, f"to warm up, {batches}, {timeout_s:g} s, ")
+                warm_up(at, asking, f"{batches}, {timeout_s:g} s, ")
                 for kind, times in arrivals.items():
                     mark = f"{kind}, {batches}, {timeout_s:g} s"
                     found = latencies(at, asking, times, mark)

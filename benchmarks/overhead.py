@@ -1,7 +1,5 @@
 """What the queue itself costs: real producer, server, Celery worker and ledger, around an engine that takes no time.
 
-    python -m benchmarks.overhead [--questions N] [--million] [--out FOLDER]
-
 | row | measured |
 |---|---|
 | enqueue | `producer enqueue` of a JSON Lines file, the whole command: start, validation, writing, publishing |
@@ -16,16 +14,16 @@ in the last tenth of the run with the first.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import time
+from argparse import ArgumentTypeError
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import pairwise
 from typing import Any
 
-from benchmarks.command import command_line, positive, run
-from benchmarks.record import add_out, bars, print_table, write
+from benchmarks.command import Parser, positive, run
+from benchmarks.record import bars, print_table, write
 from benchmarks.stand import (
     Stand,
     Worker,
@@ -58,40 +56,43 @@ MIB = 1024 * 1024
 SHOWN = ("part", "questions", "questions_per_s", "cpu_us_per_question", "rss_mib", "last_tenth_to_first")
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--questions", type=positive, default=100_000, help="questions (100,000)")
+def enough(text: str) -> int:
+    """Questions, for argparse: of fewer, a tenth is over before it can be timed."""
+    if positive(text) < LEAST_QUESTIONS:
+        raise ArgumentTypeError(f"at least {LEAST_QUESTIONS:,}, or a tenth of them is over before it can be timed")
+    return int(text)
+
+
+def main() -> None:
+    parser = Parser(__doc__)
+    parser.option("--questions", enough, 100_000, "questions")
     parser.add_argument("--million", action="store_true", help="the same with a million questions")
-    add_out(parser)
     options = parser.parse_args()
-    if options.questions < LEAST_QUESTIONS:
-        parser.error(f"--questions: at least {LEAST_QUESTIONS:,}, or a tenth of them is over before it can be timed")
     count = 1_000_000 if options.million else options.questions
     with stand(**SETTINGS) as at:
         rows = list(measure(at, count))
     rates = [each for each in rows if "questions_per_s" in each]
-    print_table(f"{count:,} questions", [{name: each[name] for name in SHOWN if name in each} for each in rates])
+    print_table(f"{count:,} questions", rates, SHOWN)
     for others in (each for each in rows if each not in rates):
-        print_table(others["part"], [{name: value for name, value in others.items() if name != "part"}])
+        print_table(others["part"], [others])
     name = "overhead-million" if options.million else "overhead"
-    path = write(name, command_line(), rows, folder=options.out, settings=SETTINGS)
+    path = write(name, rows, options.out, settings=SETTINGS)
     costs = {each["part"]: each["cpu_us_per_question"] for each in rows if "cpu_us_per_question" in each}
     print(path, bars(path, f"CPU per question, {count:,} questions", "µs", costs))
-    return 0
 
 
 def measure(at: Stand, count: int) -> Iterator[dict[str, Any]]:
     """One row per part of the way."""
     file = made_up_questions(at.folder / "questions.jsonl", count)
     empty_bytes = server_memory_bytes(at.ledger.client)
-    enqueued = producer(at, "enqueue", str(file), *RUN, "--json")
-    run_id = json.loads(enqueued.stdout)["run_id"]
+    enqueued = producer(at.environment, "enqueue", str(file), *RUN, "--json")
+    run_id = enqueued.said["run_id"]
     yield row("enqueue", count, enqueued.wall_s, enqueued.cpu_s, rss_mib=enqueued.peak_rss_bytes / MIB)
     queued_bytes = server_memory_bytes(at.ledger.client) - empty_bytes
     with worker(at) as scoring:
         yield score(at, run_id, count, scoring)
         settled_bytes = server_memory_bytes(at.ledger.client) - empty_bytes
-        exported = producer(at, "export", run_id, "--out", str(at.folder / "results"))
+        exported = producer(at.environment, "export", run_id, "--out", str(at.folder / "results"))
         yield row("export", count, exported.wall_s, exported.cpu_s, rss_mib=exported.peak_rss_bytes / MIB)
         yield first_verdict(at)
     yield {"part": "server", "queued_bytes_each": queued_bytes / count, "settled_bytes_each": settled_bytes / count}
@@ -118,18 +119,17 @@ def score(at: Stand, run_id: str, count: int, scoring: Worker) -> dict[str, Any]
 
 def first_verdict(at: Stand) -> dict[str, Any]:
     """Single questions on an idle worker, one after another."""
-    broker = RedisBroker(at.settings, at.ledger)
     waits_ms = []
-    for number in range(FIRST_VERDICTS):
-        file = made_up_questions(at.folder / "one.jsonl", 1)
-        asked = load_run_config(None, ["mode=letter", f"seed={number}"])
-        planned = plan(Source(file, str(file)), asked, at.settings, Selection())
-        started = time.monotonic()
-        run_id = submit(planned, at.ledger, broker).run.run_id
-        while not settled(at, run_id):
-            time.sleep(0.001)
-        waits_ms.append(1000 * (time.monotonic() - started))
-    broker.close()
+    file = made_up_questions(at.folder / "one.jsonl", 1)
+    with closing(RedisBroker(at.settings, at.ledger)) as broker:
+        for number in range(FIRST_VERDICTS):
+            asked = load_run_config(None, ["mode=letter", f"seed={number}"])
+            planned = plan(Source(file, str(file)), asked, at.settings, Selection())
+            started = time.monotonic()
+            run_id = submit(planned, at.ledger, broker).run.run_id
+            while not settled(at, run_id):
+                time.sleep(0.001)
+            waits_ms.append(1000 * (time.monotonic() - started))
     return {
         "part": "first verdict",
         "median_ms": statistics.median(waits_ms),

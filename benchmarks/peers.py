@@ -1,14 +1,10 @@
 """The same questions through lm-evaluation-harness and through mcqueue: do they agree, and which is faster?
 
-    python -m benchmarks.peers SET[:MODE]=FILE [SET[:MODE]=FILE ...] [--limit N] [--timed N] [--rounds N]
-                                         [--config DEPLOY] [--workdir DIR] [--only likelihood|letter] [--reuse]
-                                         [--out FOLDER]
-
-Every set is asked in both modes, or in the one that is named.
-FILE is JSON Lines with `id`, `question`, `choices` and `answer` (index or label). Both sides run vLLM as installed
-here, on the same weights, with the engine arguments of the deploy file, and see the same prompts (checked,
-text by text). lm_eval lives in a virtual environment of its own in the workdir, which borrows this one's packages;
-mcqueue is asked by its commands, through an embedded server and `python -m workers up`.
+Every set is asked in both modes, or in the one that is named. FILE is JSON Lines with `id`, `question`, `choices` and
+`answer` (index or label). Both sides run vLLM as installed here, on the same weights, with the engine arguments of the
+deploy file, and see the same prompts (checked, text by text). lm_eval lives in a virtual environment of its own in the
+workdir, which borrows this one's packages; mcqueue is asked by its commands, through an embedded server and
+`python -m workers up`.
 
 **Agreement**, in float32 (and again, for information, in the bfloat16 of the timed runs). Per choice: the absolute
 difference of the log-likelihoods, in nats, summed over the choice's tokens. Per question: whether the two choose the
@@ -18,9 +14,9 @@ closer together than twice the noise (either may err by it). On a CPU, vLLM comp
 is batched with, so that no difference at all is to be expected there; the rows called control compare lm_eval in
 float32 with mcqueue in bfloat16, and show that a difference would be seen.
 
-**Speed**, in bfloat16, of the first `--timed` questions of each set, in `--rounds` rounds; in each,
-every set and mode goes first through lm_eval and then through mcqueue, either time with an engine just booted for it.
-The median counts. Start-up is on neither side.
+**Speed**, in bfloat16, of the first `--timed` questions of each set, in `--rounds` rounds; in each, every set and mode
+goes first through lm_eval and then through mcqueue, either time with an engine just booted for it. The median counts.
+Start-up is on neither side.
 
 - lm_eval: from its log line "Running loglikelihood requests" to the moment when its progress bar of that name is full:
   tokenising, inference, and reading the log-probabilities. `--batch_size auto` hands all requests to vLLM at once.
@@ -36,29 +32,27 @@ had.
 
 from __future__ import annotations
 
-import argparse
 import json
-import shutil
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from argparse import ArgumentTypeError
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.command import positive, run
+from benchmarks.command import Parser, command_line, existing_file, from_zero, positive, run
+from benchmarks.jsonl import read_rows
 from benchmarks.lm_eval import ACCURACIES, LM_EVAL, TASKS, Case, Side, ask_peer, make_peer, read_peer, write_task
-from benchmarks.record import add_out, bars, print_table, write
-from benchmarks.served import DEPLOY, producer, served
-from contract.errors import InputError
+from benchmarks.record import bars, print_table, without, write
+from benchmarks.stand import DEPLOY, Stand, emptied, exported_pairs, host, producer, stand
+from contract.errors import InputError, McqueueError
 from contract.prompts import prompts_of
-from contract.question import Question
 from contract.settings import load_settings
 from contract.spec import RunSpec
-from contract.verdict import Verdict
 from workers.engines.packaged import resolve
 from workers.engines.vllm import prepare_environment
 
@@ -71,6 +65,8 @@ COUNTED = {
     "lm_eval tokens": "tokens of prompt + continuation over all its requests, one per choice",
     "mcqueue tokens": "prefill_tokens of all verdicts",
 }
+
+SIDES = ("lm_eval", "mcqueue")
 
 
 @dataclass(frozen=True)
@@ -89,11 +85,11 @@ class Bench:
     out: Path
 
 
-def main() -> int:
+def main() -> None:
     bench = parse()
     prepare_environment(str(bench.model))  # both sides inherit what mcqueue's engine would set for itself
-    python = make_peer(bench.workdir / "venv")
     questions = {case.set: read_questions(case.file, bench.limit) for case in bench.cases}
+    python = make_peer(bench.workdir / "venv")
     answers = compare_exactly(bench, python, questions)
     exact = [compare(*each, questions[each[0].set]) for each in answers]
     record(bench, exact, [])  # what took so long is kept, whatever becomes of the rest
@@ -104,34 +100,21 @@ def main() -> int:
     speed = [speed_row(case, [each[case.task] for each in timed]) for case in bench.cases] if timed else []
     show(found, speed)
     print(record(bench, found, speed))
-    return 0
 
 
 def parse() -> Bench:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sets", nargs="+", metavar="SET[:MODE]=FILE")
-    parser.add_argument("--limit", type=positive, help="first N questions of each set")
-    parser.add_argument("--timed", type=positive, default=50, help="first N of them in the timed runs (50)")
-    parser.add_argument("--rounds", type=int, default=2, help="timed rounds; 0: none (2)")
-    parser.add_argument(
-        "--reuse", action="store_true", help="float32 answers as an earlier run left them in the workdir"
-    )
-    parser.add_argument("--config", type=Path, default=DEPLOY, help=f"deploy file ({DEPLOY})")
-    parser.add_argument("--workdir", type=Path, default=Path(".mcqueue/lm-eval"), help="(.mcqueue/lm-eval)")
-    parser.add_argument("--only", choices=list(TASKS), help="this mode alone")
-    add_out(parser)
+    parser = Parser(__doc__)
+    parser.add_argument("sets", nargs="+", type=cases_of, metavar="SET[:MODE]=FILE", help=f"MODE: {' or '.join(TASKS)}")
+    parser.option("--limit", positive, None, "first N questions of each set", metavar="N")
+    parser.option("--timed", positive, 50, "first N of them in the timed runs", metavar="N")
+    parser.option("--rounds", from_zero, 2, "timed rounds; 0: none")
+    shown = "float32 answers as an earlier run left them in the workdir"
+    parser.add_argument("--reuse", action="store_true", help=shown)
+    parser.option("--config", existing_file, DEPLOY, "deploy file")
+    parser.option("--workdir", Path, Path(".mcqueue/lm-eval"), "keeps lm_eval's environment and all answers")
     options = parser.parse_args()
-    cases = []
-    for name, _, file in (each.partition("=") for each in options.sets):
-        name, _, mode = name.partition(":")
-        modes = [each for each in TASKS if mode in ("", each) and options.only in (None, each)]
-        cases += [Case(name, Path(file), each) for each in modes]
-    missing = [str(case.file) for case in cases if not case.file.is_file()]
-    if missing:
-        parser.error(f"no such file: {missing[0]}")
-    if not cases:
-        parser.error("nothing to ask: no such mode")
+    cases = [case for several in options.sets for case in several]
     workdir = options.workdir.resolve()
     model = Path(resolve(load_settings(options.config).hf_model_id))
     if not (model / "tokenizer.json").is_file():
@@ -149,17 +132,26 @@ def parse() -> Bench:
     )
 
 
-def engine_of(bench: Bench, dtype: str) -> dict[str, Any]:
+def cases_of(text: str) -> list[Case]:
+    """A set in the mode that is named or in both, for argparse."""
+    name, equals, file = text.partition("=")
+    name, colon, mode = name.partition(":")
+    if not equals or (colon and mode not in TASKS):
+        raise ArgumentTypeError(f"{text!r} is no SET[:MODE]=FILE with a MODE of {', '.join(TASKS)}")
+    return [Case(name, existing_file(file), each) for each in ([mode] if colon else TASKS)]
+
+
+def vllm_args(bench: Bench, dtype: str) -> dict[str, Any]:
     """Both sides' engine arguments."""
     return load_settings(bench.deploy).vllm_args | {"dtype": dtype}
 
 
 def read_questions(file: Path, limit: int | None) -> list[dict[str, Any]]:
     """The rows as a task of lm_eval wants them: the answer as an index, and the labels."""
-    with file.open() as lines:
-        rows = [json.loads(line) for line in islice(lines, limit)]
     found = []
-    for row in rows:
+    for row in read_rows(file)[:limit]:
+        if missing := {"id", "question", "choices", "answer"} - row.keys():
+            raise InputError(f"{file}: a row has no {' and no '.join(sorted(missing))}.")
         labels = [chr(ord("A") + i) for i in range(len(row["choices"]))]
         answer = row["answer"] if isinstance(row["answer"], int) else labels.index(row["answer"])
         shown = {name: row[name] for name in ("id", "question", "choices")}
@@ -167,13 +159,20 @@ def read_questions(file: Path, limit: int | None) -> list[dict[str, Any]]:
     return found
 
 
-def ask_mcqueue(case: Case, limit: int | None, environment: Mapping[str, str], folder: Path) -> Side:
+@contextmanager
+def served(bench: Bench, dtype: str, folder: Path) -> Iterator[Stand]:
+    """mcqueue as a person has it, its logs in `folder`."""
+    with stand(bench.deploy, vllm_args={"dtype": dtype}) as at, host(at, folder):
+        yield at
+
+
+def ask_mcqueue(case: Case, limit: int | None, at: Stand, folder: Path) -> Side:
     """`case` through the producer's commands."""
     out = ["--out", str(folder / case.task), "--json"]
     asked = [str(case.file), "--config", f"configs/runs/{case.mode}.yaml", "--fresh", "--watch"]
     limited = ["--limit", str(limit)] if limit else []
-    run_id = producer(environment, "enqueue", *asked, *limited, *out)["run_id"]
-    producer(environment, "export", run_id, "--format", "jsonl", *out)
+    run_id = producer(at.environment, "enqueue", *asked, *limited, *out).said["run_id"]
+    producer(at.environment, "export", run_id, "--format", "jsonl", *out)
     return read_mcqueue(case, folder)
 
 
@@ -181,8 +180,7 @@ def read_mcqueue(case: Case, folder: Path) -> Side:
     """Scores, prompts, times and tokens of the exported run of `case`."""
     (exported,) = (folder / case.task).iterdir()
     spec = RunSpec.model_validate(json.loads((exported / "summary.json").read_text())["spec"])
-    rows = [json.loads(line) for line in (exported / "results.jsonl").read_text().splitlines()]
-    pairs = [(Question.model_validate(row["question"]), Verdict.model_validate(row["verdict"])) for row in rows]
+    pairs = exported_pairs(exported / "results.jsonl")
     published = min(each.settled_at - (each.latency_ms + each.queued_ms) / 1000 for _, each in pairs)
     for question, verdict in pairs:  # what we take for its answer is what it was marked for
         scores = [verdict.choice_scores[label] for label in question.labels]
@@ -210,23 +208,16 @@ def compare_exactly(
         emptied(folder)
         for case in bench.cases:
             write_task(case, questions[case.set], folder)
-        ask_peer(python, bench.model, engine_of(bench, "float32"), bench.cases, folder)
-        with served(folder, "vllm_args.dtype=float32", deploy=bench.deploy) as environment:
+        ask_peer(python, bench.model, vllm_args(bench, "float32"), bench.cases, folder)
+        with served(bench, "float32", folder) as at:
             for case in bench.cases:
-                ask_mcqueue(case, bench.limit, environment, folder)
+                ask_mcqueue(case, bench.limit, at, folder)
     theirs = {case.task: read_peer(bench.model, case, folder) for case in bench.cases}
     ours = {case.task: read_mcqueue(case, folder) for case in bench.cases}
     for case in bench.cases:
         if ours[case.task].scores.keys() != {each["id"] for each in questions[case.set]}:
-            raise SystemExit(f"{case.task}: {folder} holds the answers to other questions")
+            raise InputError(f"{case.task}: {folder} holds the answers to other questions.", hint="Leave out --reuse.")
     return [(case, "float32", theirs[case.task], ours[case.task]) for case in bench.cases]
-
-
-def emptied(folder: Path) -> Path:
-    """`folder`, without what an earlier benchmark left there."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    return folder
 
 
 def time_round(bench: Bench, python: Path, number: int) -> dict[str, Both]:
@@ -237,9 +228,9 @@ def time_round(bench: Bench, python: Path, number: int) -> dict[str, Both]:
     sides: dict[str, Both] = {}
     for case in bench.cases:
         write_task(case, read_questions(case.file, limit), folder)
-        theirs = ask_peer(python, bench.model, engine_of(bench, "bfloat16"), [case], folder)[case.task]
-        with served(folder, "vllm_args.dtype=bfloat16", deploy=bench.deploy) as environment:
-            sides[case.task] = theirs, ask_mcqueue(case, limit, environment, folder)
+        theirs = ask_peer(python, bench.model, vllm_args(bench, "bfloat16"), [case], folder)[case.task]
+        with served(bench, "bfloat16", folder) as at:
+            sides[case.task] = theirs, ask_mcqueue(case, limit, at, folder)
     return sides
 
 
@@ -247,7 +238,7 @@ def compare(case: Case, dtype: str, theirs: Side, ours: Side, questions: Sequenc
     """A row for the table, and the disagreements."""
     asked = [each for each in questions if each["id"] in theirs.scores]
     if not theirs.scores.keys() == ours.scores.keys() == {each["id"] for each in asked}:
-        raise SystemExit(f"{case.task}: the two were not asked the same questions")
+        raise McqueueError(f"{case.task}: the two were not asked the same questions.")
     same_prompt = sum(theirs.prompts[name] == ours.prompts[name] for name in theirs.prompts)
     differences = np.concatenate([difference(theirs, ours, each["id"]) for each in asked])
     row = {
@@ -320,9 +311,6 @@ def explained(marked: Mapping[str, Any], noise: float) -> dict[str, Any]:
     }
 
 
-SIDES = ("lm_eval", "mcqueue")
-
-
 def speed_row(case: Case, rounds: Sequence[Both]) -> dict[str, Any]:
     """Medians over the rounds, and each round's seconds."""
     theirs, ours = ([each[i] for each in rounds] for i in range(2))
@@ -362,21 +350,18 @@ def show(found: Sequence[Compared], speed: Sequence[Mapping[str, Any]]) -> None:
 
 
 def record(bench: Bench, found: Sequence[Compared], speed: Sequence[Mapping[str, Any]]) -> Path:
-    """Everything to the record; the command with the sets' names and without their places."""
-    names = " ".join(f"{case.set}:{case.mode}=FILE" for case in bench.cases)
-    limit = f" --limit {bench.limit}" if bench.limit else ""
-    options = f"{limit} --timed {bench.timed} --rounds {bench.rounds}{' --reuse' if bench.reuse else ''}"
+    """Everything to the record."""
     path = write(
         "peers",
-        f"python -m benchmarks.peers {names}{options}",
         [row for row, _ in found],
+        bench.out,
+        command=command_line(without=["--workdir"], hidden={case.file: "FILE" for case in bench.cases}),
         model=load_settings(bench.deploy).hf_model_id,
         lm_eval=LM_EVAL.partition("==")[2],
-        engine=engine_of(bench, "as the rows say"),
+        engine=vllm_args(bench, "as the rows say"),
         counted=COUNTED,
         disagreements=[each for _, several in found for each in several],
         speed=list(speed),
-        folder=bench.out,
     )
     if speed:
         bars(
@@ -386,11 +371,6 @@ def record(bench: Bench, found: Sequence[Compared], speed: Sequence[Mapping[str,
             {f"{each['set']}, {each['mode']}": each["times as fast"] for each in speed},
         )
     return path
-
-
-def without(row: Mapping[str, Any], *parts: str) -> dict[str, Any]:
-    """`row` less the columns whose name has one of `parts` in it."""
-    return {name: value for name, value in row.items() if not any(part in name for part in parts)}
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """What do shared prefixes save, and does the order in which questions are asked decide it?
 
-    python -m benchmarks.prefix_cache [--config DEPLOY] [--contexts N] [--each N] [--rounds N] [--out FOLDER]
-
 `order`: questions about `--contexts` texts, `--each` of them about one, by one worker's engine in batches of 16, with a
 prefix cache that holds a few of the texts. Once as a shuffled file has them, and once as `enqueue` sends them: those
 about one text together (`producer/company.py`).
@@ -15,8 +13,6 @@ the cache. Ratios are taken within a round, and the median over the rounds count
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 import statistics
 import sys
@@ -26,9 +22,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from benchmarks.asking import engine_of
-from benchmarks.command import run
-from benchmarks.record import add_out, print_table, write
+from benchmarks.asking import described, engine_of
+from benchmarks.command import Parser, existing_file, positive, run
+from benchmarks.jsonl import read_rows
+from benchmarks.record import print_table, without, write
+from benchmarks.stand import DEPLOY
 from contract.chunks import chunks
 from contract.question import Question
 from contract.settings import load_settings
@@ -50,13 +48,12 @@ DEMO = Path("demo")
 Side = Callable[[str], tuple[float, float]]
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--config", type=Path, default=Path("configs/deploy/laptop.yaml"), help="deploy file")
-    parser.add_argument("--contexts", type=int, default=12, help="texts (12)")
-    parser.add_argument("--each", type=int, default=4, help="questions about each (4)")
-    parser.add_argument("--rounds", type=int, default=5)
-    add_out(parser)
+def main() -> None:
+    parser = Parser(__doc__)
+    parser.option("--config", existing_file, DEPLOY, "deploy file")
+    parser.option("--contexts", positive, 12, "texts")
+    parser.option("--each", positive, 4, "questions about each")
+    parser.option("--rounds", positive, 5, "times that each pair is asked")
     options = parser.parse_args()
     overrides = [f"vllm_args.kv_cache_memory_bytes={CACHE_BYTES}", "vllm_args.max_model_len=1024"]
     settings = load_settings(options.config, overrides)
@@ -66,11 +63,9 @@ def main() -> int:
             order(engine, options.contexts, options.each, options.rounds),
             warm_up(engine, options.rounds),
         ]
-        described = engine.describe() | {"model": settings.hf_model_id}  # not where it lies here
-    print_table("prefix cache", [{key: value for key, value in row.items() if key != "rounds"} for row in rows])
-    command = f"python -m benchmarks.prefix_cache --contexts {options.contexts} --each {options.each}"
-    print(write("prefix_cache", f"{command} --rounds {options.rounds}", rows, folder=options.out, engine=described))
-    return 0
+        about = described(engine, settings)
+    print_table("prefix cache", [without(row, "rounds") for row in rows])
+    print(write("prefix_cache", rows, options.out, engine=about))
 
 
 def order(engine: Engine, contexts: int, each: int, rounds: int) -> dict[str, Any]:
@@ -135,7 +130,7 @@ def score(engine: Engine, asked_for: Sequence[Item]) -> tuple[float, float]:
 def about_texts(contexts: int, each: int) -> list[Question]:
     """Demo questions, each with one of `contexts` texts made of the demo's corpus, in an order drawn by a seed."""
     draw = random.Random(0)
-    corpus = [json.loads(line)["text"] for line in (DEMO / "corpus.jsonl").read_text().splitlines()]
+    corpus = [row["text"] for row in read_rows(DEMO / "corpus.jsonl")]
     texts = [" ".join(draw.sample(corpus, PASSAGES)) for _ in range(contexts)]
     found = [
         question.model_copy(update={"context": texts[place % contexts]})

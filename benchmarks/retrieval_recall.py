@@ -1,7 +1,5 @@
 """How often retrieval finds the passages that answer a question, beside what is known at the same settings.
 
-    python -m benchmarks.retrieval_recall FOLDER [qasc_dev…] [--kind hybrid]
-
 FOLDER holds questions (norm/*.jsonl), corpora (rag/*.jsonl) and which passages answer which question
 (rag/*.qrels.jsonl: qid, pids). One index per corpus, built by `producer index` and asked with the question alone, a
 hybrid one in all three ways. The known figures were measured with bm25s by hand; `any` is the share of questions with
@@ -10,20 +8,21 @@ one of their passages among the first k, `share` the mean share of a question's 
 
 from __future__ import annotations
 
-import argparse
-import json
-import subprocess
-import sys
+import os
+import statistics
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.record import add_out, print_table, write
+from benchmarks.command import Parser, command_line, existing_folder, one_of, run
+from benchmarks.jsonl import read_rows
+from benchmarks.record import print_table, write
+from benchmarks.stand import producer
 from contract.index import can_answer
 from contract.spec import IndexKind
-from workers.retrieval.load import IndexRetriever, load_index
+from workers.retrieval.load import load_index
 
 DEPTHS = (1, 5, 10)
 #: How far from a known figure counts as the same.
@@ -47,29 +46,30 @@ SETS = {
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("sets", nargs="*", help=f"of {', '.join(SETS)} (all)")
-    parser.add_argument("--kind", choices=[each.value for each in IndexKind], default=IndexKind.HYBRID.value)
-    add_out(parser)
+    parser = Parser(__doc__)
+    parser.add_argument("folder", metavar="FOLDER", type=existing_folder)
+    parser.add_argument("sets", nargs="*", type=one_of(SETS), metavar="SET", help=f"of {', '.join(SETS)} (all)")
+    parser.option("--kind", str, "hybrid", "what is built", choices=list(map(str, IndexKind)))
     options = parser.parse_args()
-    as_known = True
+    same = True
     for name in options.sets or SETS:
         rows = list(measure(options.folder, name, IndexKind(options.kind)))
         print_table(name, rows)
-        command = f"python -m benchmarks.retrieval_recall FOLDER {name} --kind {options.kind}"
-        print(write(f"retrieval_recall_{name}", command, rows, folder=options.out))
-        as_known &= all(row["as known"] is not False for row in rows)
-    return 0 if as_known else 1
+        command = command_line(hidden={options.folder: "FOLDER"})
+        print(write(f"retrieval_recall_{name}", rows, options.out, command=command))
+        same &= all(row["as known"] is not False for row in rows)
+    return 0 if same else 1
 
 
 def measure(folder: Path, name: str, built: IndexKind) -> Iterator[dict[str, Any]]:
     """One set in every way that an index of kind `built` can be asked."""
     known = SETS[name]
-    gold = {each["qid"]: set(each["pids"]) for each in read(folder / "rag" / f"{known.corpus}.qrels.jsonl")}
-    questions = [each for each in read(folder / "norm" / f"{name}.jsonl") if each["id"] in gold]
+    gold = {each["qid"]: set(each["pids"]) for each in read_rows(folder / "rag" / f"{known.corpus}.qrels.jsonl")}
+    questions = [each for each in read_rows(folder / "norm" / f"{name}.jsonl") if each["id"] in gold]
     with tempfile.TemporaryDirectory() as scratch:
-        index = build(folder / "rag" / f"{known.corpus}.jsonl", Path(scratch) / "index", built)
+        corpus, place = folder / "rag" / f"{known.corpus}.jsonl", Path(scratch) / "index"
+        producer(os.environ, "index", str(corpus), "-o", str(place), "--kind", built)
+        index = load_index(place)
         for kind in (each for each in IndexKind if can_answer(built, each)):
             found = index.search([each["question"] for each in questions], max(DEPTHS), kind)
             ranked = [
@@ -82,27 +82,15 @@ def measure(folder: Path, name: str, built: IndexKind) -> Iterator[dict[str, Any
                 "kind": kind,
             }
             for depth in DEPTHS:
-                row[f"any@{depth}"] = mean([float(bool(wanted & set(ids[:depth]))) for ids, wanted in ranked])
+                row[f"any@{depth}"] = mean(bool(wanted & set(ids[:depth])) for ids, wanted in ranked)
             for depth in DEPTHS:
-                row[f"share@{depth}"] = mean([len(wanted & set(ids[:depth])) / len(wanted) for ids, wanted in ranked])
+                row[f"share@{depth}"] = mean(len(wanted & set(ids[:depth])) / len(wanted) for ids, wanted in ranked)
             yield {**row, "as known": as_known(row, known) if kind is IndexKind.BM25 else None}
 
 
-def build(corpus: Path, out: Path, kind: IndexKind) -> IndexRetriever:
-    """An index through the real command."""
-    command = [sys.executable, "-m", "producer", "index", str(corpus), "-o", str(out), "--kind", kind]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    return load_index(out)
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    """The objects of a JSON Lines file."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def mean(values: list[float]) -> float:
+def mean(values: Iterable[float]) -> float:
     """To the four places that such a number of questions carries."""
-    return round(sum(values) / len(values), 4)
+    return round(statistics.fmean(values), 4)
 
 
 def as_known(row: dict[str, Any], known: Known) -> bool:
@@ -113,4 +101,4 @@ def as_known(row: dict[str, Any], known: Known) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -1,7 +1,5 @@
 """How fast an index answers and what it takes, at 10 thousand, 100 thousand and a million synthetic passages.
 
-    python -m benchmarks.retrieval_speed bm25|exact|hnsw|encoder… [--sizes 10000 100000 1000000]
-
 Every measurement has a process of its own. BM25: passages of 40 made-up words drawn by a Zipf law without its first
 hundred words (where English has its stop words), indexed by `producer index`; queries of 10 words. Dense: the vectors
 are made up, because a million texts take hours to encode on a CPU, and so are the queries'; what the encoder adds is
@@ -12,15 +10,13 @@ is what it has looked at of the index's files, which the system can take back.
 
 from __future__ import annotations
 
-import argparse
-import json
 import multiprocessing
+import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from pathlib import Path
@@ -30,13 +26,16 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from benchmarks.record import add_out, print_table, write
+from benchmarks.command import Parser, positive, run
+from benchmarks.jsonl import write_rows
+from benchmarks.record import print_table, write
+from benchmarks.stand import producer
+from contract.chunks import chunks
 from contract.index import DEFAULT_ENCODER, DenseOptions, Precision, Structure
 from workers.retrieval.dense import VectorIndex
 from workers.retrieval.encoder import TextEncoder, Vectors
 from workers.retrieval.load import load_index, search_threads
 
-SIZES = (10_000, 100_000, 1_000_000)
 BATCH, TOP_K, BATCHES = 16, 5, 30
 PASSAGE_WORDS, QUERY_WORDS, VOCABULARY, COMMON_WORDS = 40, 10, 200_000, 100
 DIMENSIONS = 384
@@ -44,13 +43,14 @@ DIMENSIONS = 384
 TOPICS = 1000
 
 Row = dict[str, Any]
+#: Takes a batch of queries.
+Search = Callable[[Any], object]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="+", choices=("bm25", *Structure, "encoder"))
-    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
-    add_out(parser)
+    parser = Parser(__doc__)
+    parser.add_argument("parts", nargs="+", choices=("bm25", *map(str, Structure), "encoder"), help="what is measured")
+    parser.option("--sizes", positive, (10_000, 100_000, 1_000_000), "passages of an index")
     options = parser.parse_args()
     rows = []
     for part in options.parts:
@@ -58,8 +58,7 @@ def main() -> None:
             print(name, file=sys.stderr, flush=True)
             rows.append({"what": name, **alone(*measurement)})
     print_table("Retrieval", rows)
-    command = " ".join(["python -m benchmarks.retrieval_speed", *options.parts, "--sizes", *map(str, options.sizes)])
-    print(write("_".join(["retrieval_speed", *options.parts]), command, rows, folder=options.out))
+    print(write("_".join(["retrieval_speed", *options.parts]), rows, options.out))
 
 
 def measurements(part: str, sizes: Sequence[int]) -> Iterator[tuple[str, tuple[Callable[..., Row], tuple[Any, ...]]]]:
@@ -83,20 +82,15 @@ def measure_bm25(size: int) -> Row:
     """An index by words, through the real command and `load_index`."""
     with tempfile.TemporaryDirectory() as scratch:
         corpus, folder = Path(scratch) / "corpus.jsonl", Path(scratch) / "index"
-        with corpus.open("w") as file:
-            for number, text in enumerate(made_up_texts(size, PASSAGE_WORDS)):
-                file.write(json.dumps({"id": f"p{number}", "text": text}) + "\n")
-        started = time.perf_counter()
-        command = [sys.executable, "-m", "producer", "index", str(corpus), "-o", str(folder), "--kind", "bm25"]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        built_s = time.perf_counter() - started
-        before = memory()
-        started = time.perf_counter()
-        index = load_index(folder)
-        loaded_s = time.perf_counter() - started
-        queries = list(made_up_texts(BATCH * BATCHES, QUERY_WORDS, seed=1))
-        speed = per_query(batches(queries), lambda batch: index.search(batch, TOP_K))
-        return report(size, built_s, loaded_s, speed, folder, before)
+        texts = made_up_texts(size, PASSAGE_WORDS)
+        write_rows(corpus, ({"id": f"p{number}", "text": text} for number, text in enumerate(texts)))
+        built_s = producer(os.environ, "index", str(corpus), "-o", str(folder), "--kind", "bm25").wall_s
+
+        def load() -> Search:
+            index = load_index(folder)
+            return lambda batch: index.search(batch, TOP_K)
+
+        return report(load, made_up_queries(), size, built_s, folder)
 
 
 def measure_dense(structure: Structure, precision: Precision, size: int) -> Row:
@@ -105,13 +99,13 @@ def measure_dense(structure: Structure, precision: Precision, size: int) -> Row:
         path = Path(scratch) / "dense.faiss"
         options = DenseOptions(structure=structure, precision=precision)
         built_s = alone(_build_dense, (size, options, path))["built_s"]
-        before = memory()
-        started = time.perf_counter()
-        index = VectorIndex.read(path, options, search_threads())
-        loaded_s = time.perf_counter() - started
-        queries = next(made_up_vectors(BATCH * BATCHES, seed=1))
-        speed = per_query(np.split(queries, BATCHES), lambda batch: index.find(batch, TOP_K))
-        return report(size, built_s, loaded_s, speed, Path(scratch), before)
+
+        def load() -> Search:
+            index = VectorIndex.read(path, options, search_threads())
+            return lambda batch: index.find(batch, TOP_K)
+
+        queries = (batch for block in made_up_vectors(BATCH * BATCHES, seed=1) for batch in np.split(block, BATCHES))
+        return report(load, queries, size, built_s, Path(scratch))
 
 
 def _build_dense(size: int, options: DenseOptions, path: Path) -> Row:
@@ -127,32 +121,34 @@ def _build_dense(size: int, options: DenseOptions, path: Path) -> Row:
 
 def measure_encoder() -> Row:
     """The packaged encoder on the CPU, on queries of made-up words."""
-    before = memory()
+    return report(
+        lambda: TextEncoder(DEFAULT_ENCODER, device="cpu", threads=search_threads()).queries, made_up_queries()
+    )
+
+
+def report(
+    load: Callable[[], Search],
+    queries: Iterable[Any],
+    size: int | None = None,
+    built_s: float | None = None,
+    folder: Path | None = None,
+) -> Row:
+    """One row: of what is loaded, by what searches it, asked the batches `queries`."""
+    own, mapped = memory()
     started = time.perf_counter()
-    encoder = TextEncoder(DEFAULT_ENCODER, device="cpu", threads=search_threads())
+    search = load()
     loaded_s = time.perf_counter() - started
-    queries = list(made_up_texts(BATCH * BATCHES, QUERY_WORDS, seed=1))
-    speed = per_query(batches(queries), encoder.queries)
-    return {
-        "passages": None,
-        "built_s": None,
-        "loaded_s": round(loaded_s, 2),
-        **speed,
-        **grown(before),
-        "disk_mb": None,
-    }
-
-
-def report(size: int, built_s: float, loaded_s: float, speed: Row, folder: Path, before: tuple[int, int]) -> Row:
-    """One row; `before` is `memory()` before the index was loaded."""
-    on_disk = sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
+    speed = per_query(queries, search)
+    own_now, mapped_now = memory()
+    on_disk = sum(each.stat().st_size for each in folder.rglob("*") if each.is_file()) if folder else None
     return {
         "passages": size,
-        "built_s": round(built_s, 1),
+        "built_s": built_s and round(built_s, 1),
         "loaded_s": round(loaded_s, 2),
         **speed,
-        **grown(before),
-        "disk_mb": round(on_disk / 1e6),
+        "memory_mb": round((own_now - own) / 1e6),
+        "mapped_mb": round((mapped_now - mapped) / 1e6),
+        "disk_mb": on_disk and round(on_disk / 1e6),
     }
 
 
@@ -162,18 +158,7 @@ def memory() -> tuple[int, int]:
     return found.rss - found.shared, found.shared
 
 
-def grown(before: tuple[int, int]) -> Row:
-    """How much `memory()` has grown."""
-    own, mapped = memory()
-    return {"memory_mb": round((own - before[0]) / 1e6), "mapped_mb": round((mapped - before[1]) / 1e6)}
-
-
-def batches(queries: Sequence[str]) -> list[Sequence[str]]:
-    """`queries` as they are asked."""
-    return [queries[at : at + BATCH] for at in range(0, len(queries), BATCH)]
-
-
-def per_query(asked: Sequence[Any], search: Callable[[Any], object]) -> Row:
+def per_query(asked: Iterable[Any], search: Search) -> Row:
     """Medians over the batches, after one that warms up."""
     wall_s, processor_s = [], []
     for batch in asked:
@@ -185,6 +170,11 @@ def per_query(asked: Sequence[Any], search: Callable[[Any], object]) -> Row:
         "queries/s": round(BATCH / statistics.median(wall_s[1:]), 1),
         "cpu_ms/query": round(1000 * statistics.median(processor_s[1:]) / BATCH, 3),
     }
+
+
+def made_up_queries() -> Iterator[list[str]]:
+    """Texts to look up, in batches."""
+    return chunks(made_up_texts(BATCH * BATCHES, QUERY_WORDS, seed=1), BATCH)
 
 
 def made_up_texts(count: int, words: int, seed: int = 0) -> Iterator[str]:
@@ -210,4 +200,4 @@ def made_up_vectors(count: int, seed: int = 0) -> Iterator[Vectors]:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

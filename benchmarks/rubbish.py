@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from contract.settings import PREFIX
-
-__all__ = ["HOSTILE", "Result", "mutated", "only_environment"]
+__all__ = ["HOSTILE", "Result", "mutated"]
 
 #: Values that somebody's YAML might have, whatever the setting.
 HOSTILE = (
@@ -71,18 +66,3 @@ def _with_value(chance: random.Random, text: str) -> str:
     at = chance.randrange(len(lines))
     lines[at] = f"{lines[at].partition(':')[0]}: {chance.choice(HOSTILE)}\n"
     return "".join(lines)
-
-
-@contextmanager
-def only_environment(variables: dict[str, str]) -> Iterator[None]:
-    """Of our variables just these, for as long as it lasts."""
-    before = {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
-    for name in before:
-        del os.environ[name]
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name in variables:
-            os.environ.pop(name, None)
-        os.environ.update(before)

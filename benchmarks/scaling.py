@@ -1,7 +1,5 @@
 """How far workers add up: 1, 2, 4, 8 and 16 of them, with a simulated engine.
 
-    python -m benchmarks.scaling [--workers N …] [--call-ms MS] [--batch-size N] [--batches N] [--out FOLDER]
-
 A call of the simulated engine takes a fixed time and no CPU, like a GPU's, so that many workers fit on one machine and
 what is measured is all around the engine: queue, aggregator, ledger, server. Efficiency is the rate over `workers`
 times what one engine gives by its own arithmetic: `batches_in_flight` batches per call time. The rate is of the whole
@@ -15,17 +13,15 @@ may cost 3 %.
 
 from __future__ import annotations
 
-import argparse
 import os
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import psutil
 
-from benchmarks.command import above_zero, command_line, positive, run
-from benchmarks.record import add_out, plot, print_table, write
-from benchmarks.stand import Stand, cpu_s, made_up_questions, producer, stand, wait_until_settled, worker
+from benchmarks.command import Parser, above_zero, positive, run
+from benchmarks.record import plot, print_table, write
+from benchmarks.stand import DEPLOY, Stand, asked_between, cpu_s, made_up_questions, settle, stand, verdicts, worker
 
 POLL_S = 0.2
 
@@ -37,14 +33,11 @@ def measure(at: Stand, workers: int, questions: int, name: str) -> dict[str, Any
         server = psutil.Process(int(at.ledger.client.info("server")["process_id"]))
         file = made_up_questions(at.folder / f"{name}.jsonl", questions)
         before, server_before = sum(cpu_s(each.process) for each in crew), cpu_s(server)
-        done = producer(at, "enqueue", str(file), "--run", name, "--json")
-        run_id = at.ledger.runs()[0].run_id
-        wait_until_settled(at, run_id, questions, POLL_S)
+        done = settle(at, file, "--run", name, poll_s=POLL_S)
         worker_cpu_s = sum(cpu_s(each.process) for each in crew) - before
         server_cpu_s = cpu_s(server) - server_before
-    verdicts = [verdict for _, verdict in at.ledger.results(run_id) if verdict]
-    began_at = min(each.settled_at - each.latency_ms / 1000 for each in verdicts)
-    rate = questions / (max(each.settled_at for each in verdicts) - began_at)
+    began_at, ended_at = asked_between(verdicts(at, done.said["run_id"]))
+    rate = questions / (ended_at - began_at)
     return {
         "workers": workers,
         "questions": questions,
@@ -56,20 +49,19 @@ def measure(at: Stand, workers: int, questions: int, name: str) -> dict[str, Any
     }
 
 
-def main() -> int:
-    """Measure, print, write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    shown = "how many, one after the other (1 2 4 8 16)"
-    parser.add_argument("--workers", type=positive, nargs="+", default=[1, 2, 4, 8, 16], help=shown)
-    parser.add_argument("--call-ms", type=above_zero, default=1000, help="time of a call (1000)")
-    parser.add_argument("--batch-size", type=positive, default=64, help="questions of a call (64)")
-    parser.add_argument("--batches", type=positive, default=120, help="batches per worker (120)")
-    add_out(parser)
+def main() -> None:
+    parser = Parser(__doc__)
+    parser.option("--workers", positive, (1, 2, 4, 8, 16), "how many, one after the other")
+    parser.option("--call-ms", above_zero, 1000.0, "time of a call")
+    parser.option("--batch-size", positive, 64, "questions of a call")
+    parser.option("--batches", positive, 120, "batches per worker")
     options = parser.parse_args()
     simulated = {"call_ms": options.call_ms}
     settings = {"engine": "simulated", "model": "simulated", "batch_size": options.batch_size, "simulated": simulated}
     rows: list[dict[str, Any]] = []
-    with stand(Path("configs/deploy/laptop.yaml"), **settings) as at:
+    with stand(DEPLOY, **settings) as at:
+        if options.batch_size % at.settings.question_batch_size:
+            parser.error(f"--batch-size: a batch is of whole messages of {at.settings.question_batch_size} questions")
         for workers in options.workers:
             questions = workers * options.batches * options.batch_size
             rows.append(measure(at, workers, questions, f"scaling-{workers}"))
@@ -80,13 +72,12 @@ def main() -> int:
         row["efficiency"] = row["questions_per_s"] / (row["workers"] * engine_rate)
     cores = len(os.sched_getaffinity(0))
     print_table(f"{engine_rate:.0f} questions/s is an engine's own rate; {cores} cores", rows)
-    path = write("scaling", command_line(), rows, options.out, engine_questions_per_s=engine_rate)
+    path = write("scaling", rows, options.out, engine_questions_per_s=engine_rate)
     lines = {
         "measured": [(row["workers"], row["questions_per_s"]) for row in rows],
         "as many times one engine's own rate": [(row["workers"], row["workers"] * engine_rate) for row in rows],
     }
     print(path, plot(path, "Questions per second by workers", "workers", "questions/s", lines, log_x=True))
-    return 0
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """What it costs the server to put the runs of a queue into the order of their turns.
 
-    python -m benchmarks.sharing
-
 Two runs lie in one queue, one behind the other. The first look deals their messages; what the second one costs is what
 is paid every two seconds from then on. While a step runs, the server answers nobody else: the slowest one is what a
 worker may have to wait. Times are the server's own (`SLOWLOG`).
@@ -9,13 +7,12 @@ worker may have to wait. Times are the server's own (`SLOWLOG`).
 
 from __future__ import annotations
 
-import argparse
 import statistics
-import sys
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.record import add_out, print_table, write
+from benchmarks.command import Parser, positive, run
+from benchmarks.record import print_table, write
 from benchmarks.stand import Stand, stand
 from contract import keys, sharing
 from contract.queue import make_celery, publish
@@ -24,13 +21,13 @@ QUESTIONS_PER_MESSAGE = 16
 RUNS = ("long-00000000", "other-00000000")
 
 
-def main() -> int:
-    """Measure, print, write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--messages", type=int, nargs="+", default=[2_000, 6_250, 62_500], help="waiting, both runs")
-    parser.add_argument("--short", type=int, default=62, help="messages of the second run, where it is short (62)")
-    add_out(parser)
+def main() -> None:
+    parser = Parser(__doc__)
+    parser.option("--messages", positive, (2_000, 6_250, 62_500), "waiting, of both runs")
+    parser.option("--short", positive, 62, "messages of the second run, where it is short")
     options = parser.parse_args()
+    if options.short >= min(options.messages):
+        parser.error("--short: not less than the messages of both runs (--messages)")
     with stand(engine="simulated", model="simulated") as at:
         rows = [
             row
@@ -38,12 +35,8 @@ def main() -> int:
             for second in (options.short, messages // 2)
             for row in measure(at, messages - second, second)
         ]
-    print_table("milliseconds of the server, of which each step is one", rows)
-    sizes = " ".join(map(str, options.messages))
-    print(
-        write("sharing", f"python -m benchmarks.sharing --messages {sizes} --short {options.short}", rows, options.out)
-    )
-    return 0
+    print_table("Milliseconds of the server; it answers nobody during a step", rows)
+    print(write("sharing", rows, options.out))
 
 
 def measure(at: Stand, first: int, second: int) -> Iterator[dict[str, Any]]:
@@ -74,4 +67,4 @@ def measure(at: Stand, first: int, second: int) -> Iterator[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

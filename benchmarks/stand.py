@@ -1,7 +1,7 @@
-"""What the benchmarks stand on: a server of their own, real workers as one starts them by hand, made-up questions.
+"""What the benchmarks stand on: a server of their own, real workers, the producer's commands, made-up questions.
 
-Nothing here replaces a part of the product: the server is Valkey, the worker is `celery -A workers.app worker`, and a
-file is enqueued by the producer's own command.
+Nothing here replaces a part of the product: the server is Valkey, workers are `celery -A workers.app worker`, as one
+starts them by hand or as `workers up` does, and a file is enqueued by the producer's own command.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import os
 import resource
-import select
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,29 +23,42 @@ from typing import Any
 import psutil
 import redis
 
-from benchmarks.rubbish import only_environment
-from contract.errors import EngineError
+from benchmarks.jsonl import read_rows, write_rows
+from benchmarks.waiting import lives
+from contract.errors import EngineError, McqueueError
 from contract.ledger import RedisLedger
-from contract.settings import OVERRIDES_VARIABLE, PREFIX, Settings, load_settings
+from contract.question import Question
+from contract.settings import CONFIG_VARIABLE, OVERRIDES_VARIABLE, PREFIX, Settings, load_settings
+from contract.verdict import Verdict
 from demo.run import end
 from demo.valkey import serve
 from workers.launcher import worker_command
 
 __all__ = [
+    "DEPLOY",
     "Finished",
     "Stand",
     "Worker",
+    "asked_between",
     "cpu_s",
+    "emptied",
+    "exported_pairs",
+    "host",
     "look_after",
     "made_up_questions",
+    "only_environment",
     "producer",
     "server_memory_bytes",
+    "settle",
     "settled",
     "stand",
+    "started",
+    "verdicts",
     "wait_until_settled",
     "worker",
 ]
 
+DEPLOY = Path("configs/deploy/laptop.yaml")
 POLL_S = 0.02
 BOOT_WITHIN_S = 600.0
 #: No call of an engine takes as long.
@@ -83,6 +96,26 @@ class Finished:
     cpu_s: float
     peak_rss_bytes: int
 
+    @property
+    def said(self) -> dict[str, Any]:
+        """What it printed for `--json`."""
+        return dict(json.loads(self.stdout))
+
+
+@contextmanager
+def only_environment(variables: dict[str, str]) -> Iterator[None]:
+    """Of our variables just these, for as long as it lasts."""
+    before = {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
+    for name in before:
+        del os.environ[name]
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name in variables:
+            os.environ.pop(name, None)
+        os.environ.update(before)
+
 
 @contextmanager
 def stand(config: Path | None = None, **settings: Any) -> Iterator[Stand]:
@@ -98,7 +131,7 @@ def stand(config: Path | None = None, **settings: Any) -> Iterator[Stand]:
         overrides = {**settings, "redis_url": url}
         environment = {**os.environ, OVERRIDES_VARIABLE: json.dumps(overrides)}
         if config:
-            environment[f"{PREFIX}CONFIG"] = str(config.resolve())
+            environment[CONFIG_VARIABLE] = str(config.resolve())
         found = load_settings(config, [f"{name}={json.dumps(value)}" for name, value in overrides.items()])
         ledger = RedisLedger.connect(found)
         try:
@@ -108,50 +141,67 @@ def stand(config: Path | None = None, **settings: Any) -> Iterator[Stand]:
 
 
 @contextmanager
-def worker(at: Stand, name: str = "w0", queue: str = "", **settings: Any) -> Iterator[Worker]:
-    """A worker on that server and queue, ready; `settings` lie over the stand's. Ended afterwards."""
-    overrides = json.loads(at.environment[OVERRIDES_VARIABLE]) | settings
-    in_flight = int(overrides.get("max_batches_in_flight", at.settings.max_batches_in_flight))
-    reader, writer = os.pipe()
-    environment = {**at.environment, OVERRIDES_VARIABLE: json.dumps(overrides), "MCQUEUE_READY_FD": str(writer)}
-    log = at.folder / f"{name}.log"
+def started(
+    command: Sequence[str], environment: Mapping[str, str], log: Path, ready: Callable[[], bool]
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is `ready`; ended afterwards. Raises EngineError with its last words if it does not get there."""
     with log.open("wb") as output:
         child = subprocess.Popen(
-            worker_command(f"{name}@bench", in_flight, queue),
+            command,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            pass_fds=(writer,),
             start_new_session=True,
         )
-    os.close(writer)
     try:
-        ready, _, _ = select.select([reader], [], [], BOOT_WITHIN_S)
-        if not ready or not os.read(reader, 64):
-            raise EngineError(f"The worker ended before it was ready:\n{_tail(log)}")
+        until = time.monotonic() + BOOT_WITHIN_S
+        while not ready():
+            if child.poll() is not None or time.monotonic() > until:
+                raise EngineError(f"Not ready; {log.name} ends with:\n{_tail(log)}")
+            time.sleep(POLL_S)
+        yield child
+    finally:
+        end([child])
+
+
+@contextmanager
+def worker(at: Stand, name: str = "w0", queue: str = "", **settings: Any) -> Iterator[Worker]:
+    """A worker on that server and queue, ready; `settings` lie over the stand's. Ended afterwards."""
+    overrides = json.loads(at.environment[OVERRIDES_VARIABLE]) | settings
+    in_flight = int(overrides.get("max_batches_in_flight", at.settings.max_batches_in_flight))
+    environment = {**at.environment, OVERRIDES_VARIABLE: json.dumps(overrides)}
+    log = at.folder / f"{name}.log"
+    command = worker_command(f"{name}@bench", in_flight, queue)
+    with started(command, environment, log, lambda: "ready: takes question batches" in log.read_text()) as child:
         found = Worker(psutil.Process(child.pid), log)
         at.workers.append(found)
         try:
             yield found
         finally:
             at.workers.remove(found)
-    finally:
-        os.close(reader)
-        end([child])
 
 
-def producer(at: Stand, *arguments: str) -> Finished:
-    """`python -m producer …`, start of its interpreter included."""
-    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    child = subprocess.Popen([sys.executable, "-m", "producer", *arguments], env=at.environment, stdout=subprocess.PIPE)
+@contextmanager
+def host(at: Stand, logs: Path) -> Iterator[None]:
+    """`python -m workers up`, as a person has it: a worker is ready, and all of them have logs there."""
+    log = logs / "up.log"
+    command = [sys.executable, "-m", "workers", "up", "--logs", str(logs)]
+    with started(command, at.environment, log, lambda: "ready after" in log.read_text()):
+        yield
+
+
+def producer(environment: Mapping[str, str], *arguments: str) -> Finished:
+    """`python -m producer …`, start of its interpreter included. Raises McqueueError where it fails; it says why."""
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    child = subprocess.Popen([sys.executable, "-m", "producer", *arguments], env=environment, stdout=subprocess.PIPE)
     assert child.stdout is not None
     said = child.stdout.read().decode()
     _, status, used = os.wait4(child.pid, 0)
-    wall_s = time.monotonic() - started
+    wall_s = time.monotonic() - began
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
-        raise SystemExit(f"producer {' '.join(arguments)} ended with {child.returncode}")
+        raise McqueueError(f"producer {' '.join(arguments)} ended with {child.returncode}.")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return Finished(said, wall_s, spent_s, used.ru_maxrss * 1024)
@@ -159,18 +209,31 @@ def producer(at: Stand, *arguments: str) -> Finished:
 
 def made_up_questions(path: Path, count: int) -> Path:
     """`count` questions of some twenty words with four choices, as JSON Lines."""
-    with path.open("w") as file:
-        for number in range(count):
-            row = {
-                "id": f"q{number:07}",
-                "question": f"A tank holds {number} litres and loses three litres an hour. How many are left after "
-                "two hours, if nothing is added?",
-                "choices": [f"{number - 6 + step} litres" for step in range(4)],
-                "answer": "ABCD"[number % 4],
-                "subject": f"subject {number % 20}",
-            }
-            file.write(json.dumps(row) + "\n")
-    return path
+    rows = (
+        {
+            "id": f"q{number:07}",
+            "question": f"A tank holds {number} litres and loses three litres an hour. How many are left after "
+            "two hours, if nothing is added?",
+            "choices": [f"{number - 6 + step} litres" for step in range(4)],
+            "answer": "ABCD"[number % 4],
+            "subject": f"subject {number % 20}",
+        }
+        for number in range(count)
+    )
+    return write_rows(path, rows)
+
+
+def exported_pairs(results: Path) -> list[tuple[Question, Verdict]]:
+    """What `producer export --format jsonl` wrote."""
+    rows = read_rows(results)
+    return [(Question.model_validate(row["question"]), Verdict.model_validate(row["verdict"])) for row in rows]
+
+
+def emptied(folder: Path) -> Path:
+    """`folder`, without what an earlier benchmark left there."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
 
 
 def settled(at: Stand, run_id: str) -> int:
@@ -178,12 +241,22 @@ def settled(at: Stand, run_id: str) -> int:
     return at.ledger.counts(run_id).settled
 
 
+def verdicts(at: Stand, run_id: str) -> list[Verdict]:
+    """Those of the run so far, in its order."""
+    return [verdict for _, verdict in at.ledger.results(run_id) if verdict]
+
+
+def asked_between(found: Sequence[Verdict]) -> tuple[float, float]:
+    """When the engine was first asked for one of these verdicts, and when the last one stood, in Unix time."""
+    return min(each.settled_at - each.latency_ms / 1000 for each in found), max(each.settled_at for each in found)
+
+
 def look_after(at: Stand) -> None:
     """Raises EngineError with a worker's last words if one has ended, or if there is none."""
     if not at.workers:
         raise EngineError("No worker is at work.")
     for each in at.workers:
-        if not each.process.is_running() or each.process.status() == psutil.STATUS_ZOMBIE:
+        if not lives(each.process):
             raise EngineError(f"A worker ended:\n{_tail(each.log)}")
 
 
@@ -204,12 +277,19 @@ def _tail(log: Path) -> str:
     return log.read_text(errors="replace")[-TAIL_CHARACTERS:]
 
 
+def settle(at: Stand, file: Path, *arguments: str, poll_s: float = POLL_S) -> Finished:
+    """`producer enqueue` of the file; returns when all of it has its verdicts, with what the command said and took."""
+    done = producer(at.environment, "enqueue", str(file), *arguments, "--json")
+    wait_until_settled(at, done.said["run_id"], done.said["questions"], poll_s)
+    return done
+
+
 def cpu_s(process: psutil.Process) -> float:
     """Seconds of CPU that the process and its living children have used."""
     family = [process, *process.children(recursive=True)]
     return sum(sum(each.cpu_times()[:2]) for each in family)
 
 
-def server_memory_bytes(client: redis.Redis) -> int:
-    """What the server's data takes, by its own account."""
-    return int(client.info("memory")["used_memory"])
+def server_memory_bytes(client: redis.Redis, what: str = "used_memory") -> int:
+    """What the server's data takes, by its own account, or another figure of it."""
+    return int(client.info("memory")[what])

@@ -1,7 +1,5 @@
 """What it costs to be watched: task events for Flower and metrics for Prometheus, beside the whole way of a question.
 
-    python -m benchmarks.watching [--questions N] [--out FOLDER]
-
 The whole way is that of `benchmarks.overhead`, around an engine that takes no time: enqueue, score, export, in CPU per
 question. Events and metrics of as many batches are then made in this process, with the same code and a real server, in
 CPU of the thread that makes them; they are part of what `score` costs. Interleaved in `ROUNDS` rounds, medians.
@@ -9,9 +7,7 @@ CPU of the thread that makes them; they are part of what `score` costs. Interlea
 
 from __future__ import annotations
 
-import argparse
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -19,8 +15,9 @@ from typing import Any, cast
 
 from celery.worker.request import Request
 
-from benchmarks.overhead import SETTINGS, measure
-from benchmarks.record import add_out, print_table, write
+from benchmarks.command import Parser, run
+from benchmarks.overhead import SETTINGS, enough, measure
+from benchmarks.record import print_table, write
 from benchmarks.stand import Stand, stand
 from contract import Outcome, Verdict
 from contract.keys import score_queue
@@ -34,10 +31,9 @@ ROUNDS = 5
 BATCHES = 40
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--questions", type=int, default=50_000)
-    add_out(parser)
+def main() -> None:
+    parser = Parser(__doc__)
+    parser.option("--questions", enough, 50_000, "questions of the whole way")
     options = parser.parse_args()
     with stand(**SETTINGS) as at:
         parts = {each["part"]: each for each in measure(at, options.questions)}
@@ -48,8 +44,7 @@ def main() -> int:
         for name, each in {**costs, "the whole way": whole_us}.items()
     ]
     print_table("Being watched", rows)
-    print(write("watching", f"python -m benchmarks.watching --questions {options.questions}", rows, folder=options.out))
-    return 0
+    print(write("watching", rows, options.out))
 
 
 def watched(at: Stand) -> dict[str, float]:
@@ -114,4 +109,4 @@ def verdict(number: int) -> Verdict:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

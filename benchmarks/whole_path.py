@@ -1,8 +1,5 @@
 """The whole path against the engine alone: enqueue, queue, worker, ledger beside one `LLM.generate` over all prompts.
 
-    python -m benchmarks.whole_path [--config DEPLOY] [--questions FILE] [--limit N] [--boots N] [--rounds N]
-                                    [--modes letter,…] [--overlap] [--out FOLDER]
-
 All sides have the same model, engine arguments, prompts (the very token ids) and sampling, and are up at the same
 time; every round asks every side in turn, every other round backwards, and the ratios are taken within a round. The
 median over the rounds counts. Of processes that do the same, some are 3 % faster than others from start to end:
@@ -26,10 +23,10 @@ two and four in flight, and as many as the engine has room for.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -40,9 +37,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from benchmarks.asking import Asking, pin, speed_settings, whole_path
-from benchmarks.command import command_line, positive, run
-from benchmarks.record import add_out, bars, print_table, write
+from benchmarks.asking import Asking, add_questions, pin, speed_settings, whole_path
+from benchmarks.command import Parser, from_zero, positive, run
+from benchmarks.record import bars, print_table, without, write
 from benchmarks.stand import Stand, stand, worker
 from contract.errors import EngineError, RequestRejected
 from contract.prompts import build_prompt
@@ -93,17 +90,14 @@ class Bench:
         return whole_path(self.at, replace(self.asking(mode), limit=count), served, mark)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--config", type=Path, default=Path("configs/deploy/laptop.yaml"), help="deploy file")
-    parser.add_argument("--questions", type=Path, default=Path("demo/questions.jsonl"), help="question file")
-    parser.add_argument("--limit", type=positive, default=64, help="first N questions (64)")
-    parser.add_argument("--alone", type=int, default=8, help="of them asked one at a time; 0: none (8)")
-    parser.add_argument("--boots", type=positive, default=1, help="fresh pairs of processes; not with --overlap (1)")
-    parser.add_argument("--rounds", type=positive, default=5, help="that count of each, after one that warms up (5)")
-    parser.add_argument("--modes", type=modes, default=",".join(MODES_ASKED), help=f"some of {','.join(MODES_ASKED)}")
+def main() -> None:
+    parser = Parser(__doc__)
+    add_questions(parser)
+    parser.option("--alone", from_zero, 8, "of them asked one at a time; 0: none")
+    parser.option("--boots", positive, 1, "fresh pairs of processes; not with --overlap")
+    parser.option("--rounds", positive, 5, "that count of each, after one that warms up")
+    parser.option("--modes", str, tuple(MODES_ASKED), "modes", choices=list(MODES_ASKED))
     parser.add_argument("--overlap", action="store_true", help="batches of 16: one after another, and overlapping")
-    add_out(parser)
     options = parser.parse_args()
     # Engines that are up at the same time share a GPU; nobody reads this on a CPU.
     share = {"gpu_memory_utilization": 0.8 / (len(IN_FLIGHT) if options.overlap else 2)} if visible_gpus() else {}
@@ -111,36 +105,26 @@ def main() -> int:
         bench = bench_of(at, Source(options.questions, str(options.questions)), options)
         for rows in overlap(bench) if options.overlap else against_raw(bench, options.modes):
             path = record(rows, options, at.settings)  # what took so long is kept, whatever becomes of the rest
-    print_table("whole path", [{name: value for name, value in row.items() if "rounds" not in name} for row in rows])
+    print_table("whole path", [without(row, "rounds") for row in rows])
     print(path, path.with_suffix(".png"))
-    return 0
 
 
-def modes(text: str) -> list[str]:
-    """Modes with commas between, for argparse."""
-    found = text.split(",")
-    for each in found:
-        if each not in MODES_ASKED:
-            raise argparse.ArgumentTypeError(f"{each!r} is none of {', '.join(MODES_ASKED)}")
-    return found
-
-
-def bench_of(at: Stand, source: Source, options: argparse.Namespace) -> Bench:
+def bench_of(at: Stand, source: Source, options: Namespace) -> Bench:
     """No more questions than the file has. Raises InputError where it cannot be asked, before anything boots."""
     asking = Asking(source, MODES_ASKED["letter"], options.limit)
     count, size = len(asking.items(at.settings, "to count", at.folder)), at.settings.batch_size
     if count % size:
         waits = f"the last one waits for batch_timeout, {at.settings.batch_timeout:g} s"
         print(f"note: {count} questions are no whole batches of {size}: {waits}", file=sys.stderr)
-    return Bench(at, source, count, options.rounds, max(0, min(options.alone, count)), options.boots)
+    return Bench(at, source, count, options.rounds, min(options.alone, count), options.boots)
 
 
-def record(rows: Sequence[Mapping[str, Any]], options: argparse.Namespace, settings: Settings) -> Path:
+def record(rows: Sequence[Mapping[str, Any]], options: Namespace, settings: Settings) -> Path:
     """JSON and picture of the rows so far; returns the JSON file."""
     name = "overlap" if options.overlap else "whole_path"
-    more = {"deploy": str(options.config), "settings": speed_settings(settings)}
-    path = write(name, command_line(), rows, folder=options.out, **more)
-    shares = {f"{row['mode']}, {key}": row[key] for row in rows for key in row if " to " in key and "rounds" not in key}
+    more: dict[str, Any] = {"deploy": str(options.config), "settings": speed_settings(settings)}
+    path = write(name, rows, options.out, **more)
+    shares = {f"{row['mode']}, {key}": row[key] for row in rows for key in without(row, "rounds") if " to " in key}
     bars(path, "Times as fast, medians", "ratio", shares)
     return path
 
@@ -253,10 +237,10 @@ class Raw:
         found = []
         for request, encoded in zip(requests, self._encoder.encode(requests), strict=True):
             if isinstance(encoded, RequestRejected):
-                raise SystemExit(f"a question cannot be asked: {encoded}")
+                raise encoded
             ways = make_plan(request, encoded, self._limit)
             if isinstance(ways, RequestRejected):
-                raise SystemExit(f"a question does not fit: {ways}")
+                raise ways
             found += [
                 ({"prompt_token_ids": each.token_ids}, sampling_params(replace(each, use_cache=False)))
                 for each in ways.prefills

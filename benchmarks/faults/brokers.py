@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from benchmarks.faults.case import Case, Found
 from benchmarks.faults.stage import Fault, Stage
-from benchmarks.faults.waiting import wait_until
+from benchmarks.waiting import wait_until
 from contract.errors import UnknownRun
 
 __all__ = ["FAULTS"]

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, cast
 
 import redis
 
-from benchmarks.faults.waiting import PATIENCE_S, wait_until
 from benchmarks.faults.worker import WorkerProcess
+from benchmarks.waiting import PATIENCE_S, wait_until
 from contract import Run, Verdict, keys
 from contract.queue import held_question_ids, queue_length
 from producer.export import export

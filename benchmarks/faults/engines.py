@@ -11,8 +11,8 @@ import psutil
 
 from benchmarks.faults.case import Case, Found
 from benchmarks.faults.stage import MESSAGE_QUESTIONS, Fault, Stage
-from benchmarks.faults.waiting import PATIENCE_S, wait_until
 from benchmarks.faults.worker import WorkerProcess
+from benchmarks.waiting import PATIENCE_S, wait_until
 from contract import keys
 from contract.queue import publish
 from contract.verdict import Outcome

@@ -14,8 +14,8 @@ from typing import Literal
 
 from benchmarks.faults.case import Case, Found, Missed
 from benchmarks.faults.stage import Fault, Stage
-from benchmarks.faults.waiting import wait_gone, wait_until
 from benchmarks.faults.worker import WorkerProcess
+from benchmarks.waiting import wait_gone, wait_until
 
 __all__ = ["FAULTS"]
 

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from benchmarks.faults.case import Case, Found, Missed
 from benchmarks.faults.proxy import Proxy
 from benchmarks.faults.stage import Fault, Stage
-from benchmarks.faults.waiting import wait_until
 from benchmarks.faults.worker import WorkerProcess
+from benchmarks.waiting import wait_until
 
 __all__ = ["FAULTS", "LEFT_OUT"]
 

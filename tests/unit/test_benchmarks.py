@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import sys
 from argparse import ArgumentTypeError
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,24 @@ import pytest
 from benchmarks import command
 from benchmarks.asking import Asking
 from benchmarks.batch_size import optimal_size, row
-from benchmarks.command import above_zero, command_line, counts, positive, run, seconds
+from benchmarks.chaos import part_of
+from benchmarks.command import (
+    Parser,
+    above_zero,
+    command_line,
+    existing_file,
+    existing_folder,
+    from_zero,
+    one_of,
+    positive,
+    run,
+)
 from benchmarks.concurrency import repeated
 from benchmarks.gpu_check import Checks
-from benchmarks.whole_path import modes
-from contract.errors import EngineError
+from benchmarks.jsonl import read_rows, write_rows
+from benchmarks.overhead import enough
+from benchmarks.peers import cases_of
+from contract.errors import EngineError, InputError
 from producer.readers import Source
 from tests.support import make_questions
 from workers.tuning import Shape, Trial
@@ -32,16 +46,23 @@ def test_the_numbers_of_a_command_line_are_read_as_their_examples_say() -> None:
         (positive, "0"),
         (positive, "-1"),
         (positive, "1.5"),
-        (counts, "1,,2"),
-        (counts, "1,x"),
+        (from_zero, "-1"),
         (above_zero, "0"),
         (above_zero, "nan"),
         (above_zero, "inf"),
-        (seconds, "0.1,"),
-        (modes, "letter,lettr"),
+        (one_of(["letter"]), "lettr"),
+        (existing_file, "benchmarks"),
+        (existing_folder, "pyproject.toml"),
+        (part_of, "1"),
+        (part_of, "3/2"),
+        (enough, "9999"),
+        (cases_of, "qasc"),
+        (cases_of, "qasc:=pyproject.toml"),
+        (cases_of, "qasc:lettr=pyproject.toml"),
+        (cases_of, "qasc=no.jsonl"),
     ],
 )
-def test_a_number_that_makes_no_sense_is_refused_before_anything_boots(read: object, text: str) -> None:
+def test_what_makes_no_sense_is_refused_before_anything_boots(read: object, text: str) -> None:
     assert callable(read)
     with pytest.raises(ArgumentTypeError):
         read(text)
@@ -51,16 +72,69 @@ def test_an_expected_error_is_one_line_and_exit_code_1(capsys: pytest.CaptureFix
     def main() -> int:
         raise EngineError("No GPU has room.", hint="Free one.")
 
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as left:
         run(main)
-    assert ended.value.code == 1
+    assert left.value.code == 1
     assert capsys.readouterr().err == "error: No GPU has room. Free one.\n"
+
+
+#: Every module here that is a program.
+PROGRAMS = sorted(
+    path.stem for path in Path(command.__file__).parent.glob("*.py") if "    run(main)" in path.read_text().splitlines()
+)
+
+
+def ended(program: str, *typed: str, monkeypatch: pytest.MonkeyPatch) -> object:
+    """The exit code of the program, given those words."""
+    monkeypatch.setattr(sys, "argv", [f"{program}.py", *typed])
+    with pytest.raises(SystemExit) as exit_:
+        run(import_module(f"benchmarks.{program}").main)
+    return exit_.value.code
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_every_program_shows_its_docstring_and_refuses_in_one_line(
+    program: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ended(program, "--help", monkeypatch=monkeypatch) == 0
+    assert str(import_module(f"benchmarks.{program}").__doc__).splitlines()[0] in capsys.readouterr().out
+    assert ended(program, "--out", "pyproject.toml", monkeypatch=monkeypatch) == 2
+    said = capsys.readouterr().err
+    assert said == "error: argument --out: no folder that can be written: pyproject.toml\n"
+
+
+def test_an_option_says_its_default_and_takes_several_values_where_that_is_several(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    parser = Parser("What it measures.")
+    parser.option("--sizes", positive, (1, 2), "batch sizes, 2 % apart")
+    parser.option("--limit", positive, None, "questions")
+    assert parser.parse_args(["--sizes", "3", "4"]).sizes == [3, 4]
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--help"])
+    said = capsys.readouterr().out
+    assert "batch sizes, 2 % apart (1 2)\n" in said
+    assert said.endswith(" questions\n")
 
 
 def test_a_record_has_the_command_as_it_was_typed_but_for_where_it_went(monkeypatch: pytest.MonkeyPatch) -> None:
     typed = ["load.py", "--rate", "2", "--out", "somewhere", "--questions", "my file.jsonl"]
     monkeypatch.setattr(sys, "argv", typed)
     assert command_line().endswith(" --rate 2 --questions 'my file.jsonl'")
+    monkeypatch.setattr(sys, "argv", ["peers.py", "a:letter=/my/a.jsonl", "--workdir", "w", "--out=o", "--limit", "2"])
+    assert command_line(["--workdir"], {Path("/my/a.jsonl"): "FILE"}).endswith(" a:letter=FILE --limit 2")
+
+
+@pytest.mark.parametrize("line", ["not JSON", "7", "[]"])
+def test_a_file_of_rows_that_are_none_is_refused_with_its_line(tmp_path: Path, line: str) -> None:
+    path = write_rows(tmp_path / "rows.jsonl", [{"id": "a"}])
+    assert read_rows(path) == [{"id": "a"}]
+    with path.open("a") as file:
+        file.write(line)
+    with pytest.raises(InputError, match=r"rows\.jsonl:2: no JSON object"):
+        read_rows(path)
+    with pytest.raises(InputError, match="cannot be read: No such file"):
+        read_rows(tmp_path / "none.jsonl")
 
 
 def test_what_is_asked_is_shown_with_the_last_value_of_each_name() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import psutil
 
-__all__ = ["PATIENCE_S", "wait_gone", "wait_until"]
+__all__ = ["PATIENCE_S", "lives", "wait_gone", "wait_until"]
 
 #: Beyond this a question counts as lost.
 PATIENCE_S = 90.0
@@ -17,12 +17,13 @@ PATIENCE_S = 90.0
 def wait_gone(processes: Sequence[psutil.Process], timeout_s: float) -> None:
     """Return when none of `processes` lives. Raises AssertionError with those that do."""
     with contextlib.suppress(TimeoutError):
-        wait_until(lambda: not any(map(_lives, processes)), timeout_s)
-    if left := [each for each in processes if _lives(each)]:
+        wait_until(lambda: not any(map(lives, processes)), timeout_s)
+    if left := [each for each in processes if lives(each)]:
         raise AssertionError(f"left behind: {left}")
 
 
-def _lives(process: psutil.Process) -> bool:
+def lives(process: psutil.Process) -> bool:
+    """Whether it runs: what nobody has waited for yet has ended all the same."""
     with contextlib.suppress(psutil.NoSuchProcess):
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     return False
