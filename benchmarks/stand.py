@@ -173,7 +173,7 @@ def worker(at: Stand, name: str = "w0", queue: str = "", **settings: Any) -> Ite
     environment = {**at.environment, OVERRIDES_VARIABLE: json.dumps(overrides)}
     log = at.folder / f"{name}.log"
     command = worker_command(f"{name}@bench", in_flight, queue)
-    with started(command, environment, log, lambda: "ready: takes question batches" in log.read_text()) as child:
+    with started(command, environment, log, lambda: "ready: takes question batches" in _said(log)) as child:
         found = Worker(psutil.Process(child.pid), log)
         at.workers.append(found)
         try:
@@ -187,7 +187,7 @@ def host(at: Stand, logs: Path) -> Iterator[None]:
     """`python -m workers up`, as a person has it: a worker is ready, and all of them have logs there."""
     log = logs / "up.log"
     command = [sys.executable, "-m", "workers", "up", "--logs", str(logs)]
-    with started(command, at.environment, log, lambda: "ready after" in log.read_text()):
+    with started(command, at.environment, log, lambda: "ready after" in _said(log)):
         yield
 
 
@@ -273,8 +273,13 @@ def wait_until_settled(at: Stand, run_id: str, count: int, poll_s: float = POLL_
             seen, since = now, time.monotonic()
 
 
+def _said(log: Path) -> str:
+    """A log so far, which may end within a character."""
+    return log.read_text(errors="replace")
+
+
 def _tail(log: Path) -> str:
-    return log.read_text(errors="replace")[-TAIL_CHARACTERS:]
+    return _said(log)[-TAIL_CHARACTERS:]
 
 
 def settle(at: Stand, file: Path, *arguments: str, poll_s: float = POLL_S) -> Finished:

@@ -20,7 +20,10 @@ from producer.export import export
 if TYPE_CHECKING:
     from benchmarks.faults.stage import Stage
 
-__all__ = ["Case", "Found", "Missed"]
+__all__ = ["MOMENT_S", "Case", "Found", "Missed"]
+
+#: Until the moment comes: a worker that gets no message in this time is not what the round wanted.
+MOMENT_S = 15.0
 
 
 class Missed(Exception):
@@ -81,6 +84,15 @@ class Case:
     def held_by(self, *workers: WorkerProcess) -> set[str]:
         """Ids in messages that these workers hold."""
         return held_question_ids(self.stage.client, [each.name for each in workers], self.run.run_id)
+
+    def taken_by(self, worker: WorkerProcess) -> set[str]:
+        """The same of one worker, as soon as it holds any. Raises Missed if it does not get there."""
+        try:
+            wait_until(lambda: bool(self.held_by(worker)), MOMENT_S)
+        except TimeoutError:
+            self.found()
+            raise Missed("the worker got no message") from None
+        return self.held_by(worker)
 
     def begun(self) -> bool:
         """Whether a question is begun and not settled."""

@@ -12,16 +12,14 @@ from hashlib import sha1
 from importlib import resources
 from typing import Literal
 
-from benchmarks.faults.case import Case, Found, Missed
+from benchmarks.faults.case import MOMENT_S, Case, Found, Missed
 from benchmarks.faults.stage import Fault, Stage
 from benchmarks.faults.worker import WorkerProcess
-from benchmarks.waiting import wait_gone, wait_until
+from benchmarks.waiting import wait_gone
 
 __all__ = ["FAULTS"]
 
 QUESTIONS = 120
-#: Until the moment comes: a worker that gets no message in this time is not what the round wanted.
-MOMENT_S = 15.0
 #: What a killed worker had started must be gone in this time, though nobody ends it. It is killed at once, but a busy
 #: machine takes some seconds to take a process of vLLM down.
 ORPHANS_S = 15.0
@@ -110,12 +108,7 @@ def signals(*numbers: signal.Signals) -> Fault:
     def fault(stage: Stage, rng: random.Random) -> Found:
         victim = stage.victim(rng)
         case = stage.enqueue(QUESTIONS)
-        try:
-            wait_until(lambda: bool(case.held_by(victim)), MOMENT_S)
-        except TimeoutError:
-            case.found()
-            raise Missed("the worker got no message") from None
-        concerned = case.held_by(victim)
+        concerned = case.taken_by(victim)
         since = time.monotonic()
         for number in numbers:
             victim.process.send_signal(number)

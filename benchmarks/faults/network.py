@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from benchmarks.faults.case import Case, Found, Missed
 from benchmarks.faults.proxy import Proxy
 from benchmarks.faults.stage import Fault, Stage
-from benchmarks.faults.worker import WorkerProcess
-from benchmarks.waiting import wait_until
 
 __all__ = ["FAULTS", "LEFT_OUT"]
 
@@ -27,7 +25,7 @@ def cut(stage: Stage, rng: random.Random) -> Found:
     """All connections of one worker are reset in mid-run."""
     victim = stage.victim(rng)
     case = stage.enqueue(QUESTIONS)
-    concerned = _taken(case, victim)
+    concerned = case.taken_by(victim)
     since = time.monotonic()
     victim.proxy.cut()
     return case.found(_again(case, concerned, since))
@@ -37,7 +35,7 @@ def black_hole(stage: Stage, rng: random.Random) -> Found:
     """Nothing gets through between the workers and Redis for some seconds, and nobody is told."""
     victim = stage.victim(rng)
     case = stage.enqueue(QUESTIONS)
-    _taken(case, victim)
+    case.taken_by(victim)
     for worker in stage.workers:
         worker.proxy.black_hole()
     time.sleep(rng.uniform(1.0, 8.0))
@@ -54,7 +52,7 @@ def link_down(stage: Stage, rng: random.Random) -> Found:
         try:
             with stage.special_worker("chaos", prefix=("ip", "netns", "exec", space), url=proxy.url) as victim:
                 case = stage.enqueue(QUESTIONS * 2)
-                concerned = _taken(case, victim)
+                concerned = case.taken_by(victim)
                 since = time.monotonic()
                 _ip("link", "set", f"{space}0", "down")
                 went_on_s = _again(case, concerned, since)
@@ -72,7 +70,7 @@ def host_gone(stage: Stage, rng: random.Random) -> Found:
     prefix = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
     with stage.special_worker("chaos", prefix=prefix) as victim:
         case = stage.enqueue(QUESTIONS * 2)
-        concerned = _taken(case, victim)
+        concerned = case.taken_by(victim)
         time.sleep(rng.uniform(0.0, 0.2))
         concerned = case.held_by(victim) - case.settled() or concerned
         since = time.monotonic()
@@ -82,15 +80,6 @@ def host_gone(stage: Stage, rng: random.Random) -> Found:
             return case.found(_again(case, concerned, since))
         finally:
             stage.workers.append(victim)
-
-
-def _taken(case: Case, worker: WorkerProcess) -> set[str]:
-    try:
-        wait_until(lambda: bool(case.held_by(worker)), 15.0)
-    except TimeoutError:
-        case.found()
-        raise Missed("the worker got no message") from None
-    return case.held_by(worker)
 
 
 def _again(case: Case, concerned: set[str], since: float) -> float | None:

@@ -22,8 +22,9 @@ import psutil
 
 from benchmarks.faults.case import Case, Found, Missed
 from benchmarks.faults.proxy import Proxy
-from benchmarks.faults.stage import ROOT, Fault, Stage
-from benchmarks.faults.worker import OVERRIDES
+from benchmarks.faults.stage import Fault, Stage
+from benchmarks.faults.worker import OVERRIDES, ROOT
+from benchmarks.jsonl import write_rows
 from benchmarks.waiting import PATIENCE_S, wait_gone, wait_until
 from contract.settings import OVERRIDES_VARIABLE
 
@@ -185,14 +186,12 @@ def clock_jumps(stage: Stage, rng: random.Random) -> Found:
 
 
 def _questions(stage: Stage, rng: random.Random) -> Path:
-    file = stage.folder / "questions.jsonl"
     salt = rng.randrange(10**9)
     rows = (
         {"id": f"q{n}", "question": f"What is {n} plus {salt}?", "choices": ["0", "1"], "answer": "B"}
         for n in range(QUESTIONS)
     )
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return file
+    return write_rows(stage.folder / "questions.jsonl", rows)
 
 
 def _case(stage: Stage, run_id: str) -> Case:

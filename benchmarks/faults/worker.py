@@ -16,7 +16,7 @@ from benchmarks.faults.proxy import Proxy
 from contract.settings import OVERRIDES_VARIABLE
 from workers.launcher import worker_command
 
-__all__ = ["OVERRIDES", "WorkerProcess"]
+__all__ = ["OVERRIDES", "ROOT", "WorkerProcess"]
 
 ROOT = Path(__file__).resolve().parents[2]
 #: What every worker of the stage is told, so that a round takes a few seconds and every moment can be hit.
