@@ -7,7 +7,6 @@ import json
 import os
 import random
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -25,7 +24,8 @@ from benchmarks.faults.proxy import Proxy
 from benchmarks.faults.stage import Fault, Stage
 from benchmarks.faults.worker import OVERRIDES, ROOT
 from benchmarks.jsonl import write_rows
-from benchmarks.waiting import PATIENCE_S, wait_gone, wait_until
+from benchmarks.stand import started
+from benchmarks.waiting import wait_gone, wait_until
 from contract.settings import OVERRIDES_VARIABLE
 
 __all__ = ["FAULTS", "LEFT_OUT"]
@@ -220,21 +220,12 @@ def _launched(stage: Stage, workers: int, **settings: object) -> Mapping[str, st
 def _launcher(stage: Stage, given: Mapping[str, str], workers: int) -> Iterator[subprocess.Popen[bytes]]:
     """`python -m workers up`, every worker ready."""
     log = stage.folder / "up.log"
-    with log.open("wb") as output:
-        launcher = subprocess.Popen(
-            [sys.executable, "-m", "workers", "up", "--logs", str(stage.folder)],
-            env={**os.environ, **given},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    try:
-        wait_until(lambda: log.read_text().count("ready after") >= workers, PATIENCE_S)
+    command = [sys.executable, "-m", "workers", "up", "--logs", str(stage.folder)]
+    environment = {**os.environ, **given}
+    with started(command, environment, log, lambda: log.read_text().count("ready after") >= workers) as launcher:
         yield launcher
-    finally:
         if launcher.poll() is None:
-            launcher.send_signal(signal.SIGTERM)
+            launcher.terminate()
             launcher.wait(timeout=60)
 
 
