@@ -73,7 +73,7 @@ _LANGUAGES: tuple[tuple[str, str, bool], ...] = (
     (r"คำตอบ(?:ที่ถูกต้อง|ที่ถูก)?", r"คือ|เป็น", True),  # Thai
 )
 _NOT = r"(?:non|nicht|não|nao|nie|niet|không|ikke|inte|nunca|bukan|tidak|değil|ليست|ليس|נה|לא|नहीं)(?!\w)"
-_POINTS = r"\s?(?:[:=|→]|-(?=\s))"
+_POINTS = r"\s?(?:[-=]>|[:=|→]|-(?=\s))"
 
 
 def _announced(nouns: str, verbs: str, direct: bool) -> str:
@@ -153,7 +153,7 @@ CUES: tuple[Cue, ...] = (
     Cue("This leaves only option C.", r"\b(?:leaves|leaving|left)(?: us)?(?: with)?\b|(?:^|\n)→"),
     Cue(
         "I say A. No, wait: C.",
-        r"\b(?:(?:actually|i meant|i mean|make that|correction|no)[,:]|(?<=- )sorry,|wait[,:.])(?: no[,:])?(?!\w)",
+        r"\b(?:(?:actually|i meant|i mean|make that|correction|edit|no)[,:]|(?<=- )sorry,|wait[,:.])(?: no[,:])?(?!\w)",
     ),
     Cue(
         "x = 21, which corresponds to option C.",

@@ -68,12 +68,15 @@ def bold_label(answer: Answer) -> Iterator[Claim]:
 
 _LETTER = re.compile(r"[(\[\"']{0,2}[A-Za-z]")
 _AFTER_LETTER = re.compile(
-    r"\s?$|\s?\n|[)\]}>\"']{0,2}(?:[.:!,;)\]]|\s-\s|\s\(|\s(?:because|since|as|given|is correct)\b)"
+    r"\s?$|\s?\n|[)\]}>\"']{0,2}(?:[.:!,;)\]]|\s-\s|\s\("
+    r"|\s(?:because|since|as|given|is correct(?! (?:but|only|if|unless)\b))\b)"
 )
 #: `A) Berlin: …` may be the first of a list that was cut off; `A) Berlin.` is none.
 _AFTER_FIRST = re.compile(r"[)\]\"']{0,2}(?:\s?$|\s?\n(?!\n?[-*•])|[.,;!]|\s(?:because|since|as)\b)")
 #: `A: C` answers a question that began with `Q:`; only its own choice behind it makes that A a label.
 _ANSWER_MARK = re.compile(r"[\s>*•#\"'-]{0,6}A\s?:\s?\S")
+#: `A (10 %), C (90 %)` weighs the choices.
+_WEIGHED = re.compile(r"(?<![\w'])[A-Z][)\]]?\s?[(:=-]{1,2}\s?\d{1,3}(?:\.\d{1,4})?\s?%")
 #: `A. I'm sorry, but …` numbers a refusal.
 _DECLINES = re.compile(
     r"[)\]\"'.:]{0,3}\s?"
@@ -96,6 +99,8 @@ def leading_label(answer: Answer) -> Iterator[Claim]:
         return
     end, first = past(_LETTER, answer.text, at), label.labels[0]
     own = end + answer.options.follows(answer.lower[end:].partition("\n")[0], first)
+    if len(_WEIGHED.findall(answer.text)) > 1:
+        return
     if own == end and (_ANSWER_MARK.match(answer.text) or _DECLINES.match(answer.lower, end)):
         return
     if _leads_on(answer, end, own, first) and not _is_listed(answer, end, first):

@@ -103,7 +103,7 @@ def read_target(place: Place, rule: str) -> Claim | None:
     said = place.said(at)
     texts, length = place.options.beginning(said)
     if not texts:
-        said = place.said(place.at).lstrip(" \n'")
+        said = place.said(place.at).lstrip(" \n':")
         texts, length = place.options.beginning(said)
     if texts and (length > 1 or label is None):
         meant = {*texts, *_besides(place.options, said[length:])}

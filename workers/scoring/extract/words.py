@@ -30,7 +30,7 @@ _SEMITIC_OR_INDIC = r"[\u0590-\u0dff]"
 
 #: An end, a sign, or a script in which the next word cannot be taken for part of the answer.
 ENDS = compiled(rf"""
-    \s?$|\s?\n|(?:\s?[.,;:!)\]}}\"']|\s?\||>)(?![^\W_]|[\\/])|\s[✓✔✅☑]|[。、।]|-(?=\s|$)|\s[-(\[|]
+    \s?$|\s?\n|(?:\s?[.,;:!)\]}}\"']|\s?\||>)(?:(?={_EAST_ASIAN_OR_THAI})|(?![^\W_]|[\\/]))|\s[✓✔✅☑]|[。、।]|-(?=\s|$)|\s[-(\[|]
     |\s?(?={_EAST_ASIAN_OR_THAI})|\s(?={_SEMITIC_OR_INDIC})
 """)
 #: … or one of the words that explain it.
@@ -64,7 +64,8 @@ DENIED_AFTER = compiled(rf"""
     |(?:(?<!\.\s)(?:do|ca|could|would|wo|did)|is|was|are|were|does)n't
     |(?<!\.\s)(?:cannot\b|(?:do|did|would|could|will|can) not\b)|does not\b
     |ist (?:nicht|falsch)|n'est|est (?:faux|fausse|incorrecte?)|no es|es (?:incorrecta|falsa)|não é|non è
-    |è (?:sbagliata|errata)|가 아|이 아|では(?:な|あり)|じゃな|नहीं|değil|نیست|নয়|✗|✘|❌|✕|不是|不对|错误|是错)
+    |è (?:sbagliata|errata)|가 아|이 아|では(?:な|あり)|じゃな|でも|吗|嗎
+    |नहीं|değil|نیست|নয়|✗|✘|❌|✕|不是|不对|错误|是错)
 """)
 #: Between "is" and "the answer" these say that it is not: "is wrong, as the answer …", "is close to the answer".
 _APART = r"(?:not|never|wrong|incorrect|false|because|since|as|to|of|from|for|if|when|than|like|near|unlike|against)\b"
@@ -81,7 +82,7 @@ JUDGED_RIGHT = compiled(rf"""
     (?: the| my| our)(?: (?!{_LESSER})\w{{1,15}}){{0,2}}?(?: answer| choice| option| one| fit| match)
     (?![\w-]| (?:that|which|to|not|if|unless)\b))
     |(?:is|must be|seems|seems to be|looks)(?: (?:clearly|indeed|definitely|therefore|also))?(?: correct| right)
-    (?![\w-])
+    (?![\w-]| (?:but|only|if|unless)\b)
     |ist (?:die )?(?:richtige?|korrekte?)\b|est (?:la bonne|correcte?|juste)\b
     |es (?:la )?(?:respuesta |opción )?correcta\b|é (?:a )?correta\b|è (?:la )?(?:risposta )?corretta\b
     |が正解|が正しい|是正确|是正確|正确|가 정답|이 정답|가 맞)
@@ -123,7 +124,7 @@ HESITANT = compiled(rf"""
     |\b(?:wrong|incorrect|false|eliminat\w*|ruled? out|unlikely|consider\w*|look\w*|analy\w*|evaluat\w*|examin\w*
     |check|start\w*|begin\w*|first,|step|tempting|plausible|maybe|perhaps|possibl[ey]|either|both|between|or|let's
     |let|options|choices|reject\w*|exclud\w*|dismiss\w*|discard\w*|against|avoid\w*|instead|rather|than|another
-    |though|although|however)\b
+    |though|although|however|vs|versus)\b
 """)
 #: The text declines to answer.
 REFUSED = compiled(r"""
@@ -142,8 +143,9 @@ RETRACTED = compiled(r"""
     |\bi(?: have|'ve)? made (?:a|an) (?:mistake|error)\b|\b(?:not|no longer) sure any ?more\b|\bor (?:is it|not)\b
     |不对|等等|等一下
     |^\.{0,3}[,;]? ?(?:
-    (?:though|although|but)\b[^.!?\n]{0,80}\b(?:not (?:\w{1,12} )?sure|unsure|may be|might be|could be|doubt)
-    |(?:just )?kidding|which (?:is|was|i|seems)\b[^.!?\n]{0,30}\b(?:wrong|doubt|incorrect|false))\b
+    (?:though|although|but)\b(?! i (?:could|may|might) be (?:wrong|mistaken))
+    [^.!?\n]{0,80}\b(?:not (?:\w{1,12} )?sure|unsure|may be|might be|could be|doubt)
+    |(?:just )?kidding|which (?:is(?! why\b)|was|i|seems)\b[^.!?\n]{0,30}\b(?:wrong|doubt|incorrect|false))\b
     |^[^.!?\n]{0,80}[.!?\n]{1,4}\s?(?:no[,.]|nein[,.]|non[,.]
     |(?:no, )?(?:that|this|it)(?:'s| is| was) (?:wrong|not (?:right|correct)|incorrect))
 """)
