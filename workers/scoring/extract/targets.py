@@ -43,8 +43,8 @@ _COUNTER = re.compile(r"번|番|号")
 _CAPITAL = re.compile(r"(?<!\w)[A-Z](?!\w)")
 _ARE = re.compile(r" (?:are|were|aren't|do|don't|all|both)\b")
 _ARE_OR_CAN = re.compile(rf"{_ARE.pattern}| (?:can|can't|cannot|could|would|have|fail|fit)\b")
-#: A next line that is a letter and nothing else: the labels are listed.
-_NEXT_ALONE = re.compile(r"[.):]?\n{1,2}[(\[]?[A-Z][)\].:]?(?=\n|$)")
+#: A next line that is a letter and nothing else: where it is the next label, they are listed.
+_NEXT_ALONE = re.compile(r"[.):]?\n{1,2}[(\[]?([A-Z])[)\].:]?(?=\n|$)")
 _IS_JUDGED = re.compile(r" (?:is|was|are|isn't|would|cannot|can't|does|has)\b")
 
 
@@ -146,7 +146,8 @@ def read_label(place: Place, at: int) -> Label | None:
     label, end = found["label"].upper(), found.end()
     if label not in place.options.labels:
         return Label((), False, end) if place.clear and _stands(place, found) else None
-    if _judged_together(place, end) or _NEXT_ALONE.match(place.text, end):
+    below = _NEXT_ALONE.match(place.text, end)
+    if (below and ord(below[1]) == ord(label) + 1) or _judged_together(place, end):
         return None
     said = place.said(found.end("label"))
     if length := place.options.follows(said, label):
