@@ -229,6 +229,8 @@ class RunSpec(BaseModel):
     judge: Judge | None = None
     #: The run whose stored texts were read again, where no model was asked.
     rescored_from: str = ""
+    #: The rules that read them; empty where a model was asked.
+    rules_version: str = ""
 
     @model_validator(mode="after")
     def _parts_fit_the_mode(self) -> Self:
@@ -246,9 +248,10 @@ class RunSpec(BaseModel):
     def fingerprint(self) -> str:
         """SHA-256 over the canonical JSON of all fields, as 64 hex digits.
 
-        An adapter that there is none of is left out: runs from before there were any keep their names.
+        What a run has none of and runs once knew nothing of is left out: those from before keep their names.
         """
-        fields = self.model_dump(mode="json", exclude=None if self.adapter else {"adapter"})
+        later = {name for name in ("adapter", "rules_version") if not getattr(self, name)}
+        fields = self.model_dump(mode="json", exclude=later)
         canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 

@@ -21,6 +21,7 @@ from workers.engines.base import Engine, ScoreRequest
 from workers.engines.encoding import Encoded, PromptEncoder
 from workers.pipeline import Item, outcome_of, score_batch
 from workers.scoring import MODES
+from workers.scoring.extract import rules_version
 from workers.scoring.generate import read_text
 from workers.scoring.vote import count
 
@@ -41,6 +42,8 @@ class Rescored:
 def rescore(ledger: Ledger, run_id: str) -> Rescored:
     """Read the stored texts of a finished run again and write the readings as a run of their own; no model is asked.
 
+    Other rules make another run, the same ones the same run: first verdicts stand.
+
     Raises RunConfigError for a run that stores no readable texts, or is not finished.
     """
     old = ledger.run(run_id)
@@ -49,7 +52,7 @@ def rescore(ledger: Ledger, run_id: str) -> Rescored:
         raise RunConfigError(f"Run {run_id} ({what}) keeps no texts to read again.", hint="generate and vote do.")
     if not ledger.counts(run_id).finished:
         raise RunConfigError(f"Run {run_id} is not finished.", hint="Wait for it, or purge it.")
-    spec = old.spec.model_copy(update={"rescored_from": run_id})
+    spec = old.spec.model_copy(update={"rescored_from": run_id, "rules_version": rules_version()})
     name = run_id.removesuffix(f"-{old.spec.fingerprint()[:8]}")
     new = old.model_copy(
         update={"run_id": run_id_for(f"{name}-rescored", spec), "spec": spec, "created_at": time.time()}

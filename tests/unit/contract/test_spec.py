@@ -37,6 +37,7 @@ CHANGES: list[tuple[str, Any]] = [
     ("shuffle", True),
     ("circular", True),
     ("rescored_from", "another-run"),
+    ("rules_version", "01234567"),
 ]
 #: Fields that only some modes take: what is changed, over what.
 WRITES = {"mode": Mode.GENERATE, "sampling": Sampling()}
@@ -100,10 +101,10 @@ def test_a_fingerprint_is_the_same_for_the_same_thing_and_survives_the_ledger(
     assert RunSpec.model_validate_json(made().model_dump_json()).fingerprint() == made().fingerprint()
 
 
-def test_a_run_without_an_adapter_is_called_as_before_there_were_any() -> None:
-    fields = make_spec().model_dump(mode="json", exclude={"adapter"})
+def test_a_run_without_adapter_and_rules_is_called_as_before_there_were_any() -> None:
+    fields = make_spec().model_dump(mode="json", exclude={"adapter", "rules_version"})
     canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"))
-    assert make_spec(adapter="").fingerprint() == sha256(canonical.encode()).hexdigest()
+    assert make_spec(adapter="", rules_version="").fingerprint() == sha256(canonical.encode()).hexdigest()
 
 
 def test_a_default_that_is_written_out_has_the_same_fingerprint() -> None:

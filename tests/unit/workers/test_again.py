@@ -19,8 +19,11 @@ from tests.unit.workers.test_plan import WordTokenizer
 from workers.again import request_tokens, rescore, stability
 from workers.engines.base import Completion, Request, ScoreRequest
 from workers.engines.encoding import PromptEncoder
+from workers.scoring.base import Reading
+from workers.scoring.extract import rules_version
 
 LETTERED = Prompt(name="lettered", text="{{ question }}")
+NOTHING_READ = Reading(None, "none")
 GENERATES = {"mode": Mode.GENERATE, "sampling": Sampling(), "prompt": LETTERED}
 
 
@@ -61,6 +64,22 @@ def test_rescoring_twice_changes_nothing_more(books: MemoryLedger) -> None:
     first, second = rescore(books, run.run_id), rescore(books, run.run_id)
     assert first.run.run_id == second.run.run_id
     assert books.counts(first.run.run_id).settled == 1
+
+
+def test_other_rules_make_another_run_so_that_what_they_read_is_what_one_finds(
+    books: MemoryLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = open_run(books, make_questions(1), "old", **GENERATES)
+    settle(books, run, stored("q0", "The answer is A."))
+    monkeypatch.setattr("workers.again.rules_version", lambda: "yesterday")
+    monkeypatch.setattr("workers.again.read_text", lambda *_, **__: NOTHING_READ)
+    before = rescore(books, run.run_id)
+    monkeypatch.undo()
+    after = rescore(books, run.run_id)
+    assert before.run.run_id != after.run.run_id
+    choices = [books.result(each.run.run_id, "q0")[1] for each in (before, after)]
+    assert [verdict and verdict.choice for verdict in choices] == [None, "A"]
+    assert after.run.spec.rules_version == rules_version()
 
 
 def test_votes_are_counted_again(books: MemoryLedger) -> None:
