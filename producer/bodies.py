@@ -29,6 +29,10 @@ __all__ = [
 ]
 
 
+#: Of a run's configuration: what it is that answers, however it is asked.
+WHO_ANSWERS = ("model", "adapter", "vllm_version")
+
+
 class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
@@ -59,13 +63,13 @@ class Asking(_Body):
 
     def over(self, base: RunConfig) -> RunConfig:
         """`base` with what was given laid over it. Raises RunConfigError."""
-        given = self.model_dump(include={"model", "mode", "normalization"}, exclude_none=True)
+        given = self.model_dump(include={"mode", "normalization"}, exclude_none=True)
         kept = base.model_dump(exclude_unset=True)
         if self.mode is not None and self.mode is not base.mode:  # another mode's prompt, and what belongs to it
-            kept = {name: kept[name] for name in kept if name in {"model", "seed", "rag"}}
+            kept = {name: kept[name] for name in kept if name in {*WHO_ANSWERS, "seed", "rag"}}
         if self.use_context_field is not None:
             given["rag"] = {**kept.get("rag", {}), "use_context_field": self.use_context_field}
-        return _config({**kept, **given})
+        return _config({**kept, **given, **_who(self.model, base)})
 
 
 class ScoreIn(QuestionIn, Asking):
@@ -134,11 +138,11 @@ class Drawing(_Body):
     chat_template: ChatTemplate = ChatTemplate.AUTO
     deadline_s: float | None = Field(default=None, gt=0)
 
-    def config(self) -> RunConfig:
-        """The run configuration that asks so. Raises RunConfigError."""
+    def over(self, base: RunConfig) -> RunConfig:
+        """The run configuration that asks so, of `base` only who answers. Raises RunConfigError."""
         sampling = self.model_dump(include={"max_tokens", "temperature", "top_p", "stop"})
-        more = {"model": self.model, "seed": self.seed, "chat_template": self.chat_template}
-        return _config({"mode": Mode.FREE, "sampling": sampling, **more})
+        more = {"seed": self.seed, "chat_template": self.chat_template}
+        return _config({"mode": Mode.FREE, "sampling": sampling, **more, **_who(self.model, base)})
 
 
 class GenerateIn(Drawing):
@@ -170,6 +174,12 @@ class GenerateBatchOut(BaseModel):
     total_prompts: int
     total_time_seconds: float
     avg_time_per_prompt: float
+
+
+def _who(model: str, base: RunConfig) -> dict[str, Any]:
+    """Who answers a request that names `model`: where it names none, whoever `base` says."""
+    theirs = {name: getattr(base, name) for name in WHO_ANSWERS}
+    return {**theirs, "model": model} if model else theirs
 
 
 def _config(values: dict[str, Any]) -> RunConfig:

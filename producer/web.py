@@ -74,7 +74,7 @@ def make_app(
     app = FastAPI(title="mcqueue", lifespan=life, dependencies=[Depends(_key_check(settings))])
     app.add_exception_handler(McqueueError, _explain)
     _add_scoring(app, door, settings, base)
-    _add_generating(app, door, settings)
+    _add_generating(app, door, settings, base)
     _add_looking(app, ledger, broker)
     _add_metrics(app, door, metrics)
     app.add_middleware(_BodyLimit, most_bytes=settings.http.max_body_bytes)
@@ -127,11 +127,11 @@ def _add_scoring(app: FastAPI, door: Door, settings: Settings, base: RunConfig) 
         return ScoreBatchOut(results=await scored(body.questions, body))
 
 
-def _add_generating(app: FastAPI, door: Door, settings: Settings) -> None:
+def _add_generating(app: FastAPI, door: Door, settings: Settings, base: RunConfig) -> None:
     async def written(prompts: Sequence[str], how: Drawing) -> list[GenerateOut]:
         _refuse_too_many(len(prompts), settings.http.max_prompts, "prompts")
         questions = [Question(id=f"{i}", question=prompt, choices=()) for i, prompt in enumerate(prompts)]
-        verdicts = await door.ask(questions, how.config(), _deadline_s(how.deadline_s, settings))
+        verdicts = await door.ask(questions, how.over(base), _deadline_s(how.deadline_s, settings))
         return [
             GenerateOut(
                 text=verdict.raw_text,

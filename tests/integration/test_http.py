@@ -58,10 +58,10 @@ class Caller:
 
 
 @contextmanager
-def served(folder: Path, *more: str) -> Iterator[Caller]:
+def served(folder: Path, *more: str, model: str = SIMULATED_MODEL) -> Iterator[Caller]:
     port, log = free_port(), folder / "serve.log"
     environment = {
-        "MCQUEUE_MODEL": SIMULATED_MODEL,
+        "MCQUEUE_MODEL": model,
         "MCQUEUE_HTTP__API_KEY": KEY,
         "MCQUEUE_HTTP__MAX_PROMPTS": "4",
         "MCQUEUE_HTTP__MAX_BODY_BYTES": "100000",
@@ -109,6 +109,28 @@ def test_a_batch_comes_back_in_order_and_asked_as_the_request_says(door: Caller)
     assert [each["choice_scores"] for each in answer["results"]] != [each["choice_scores"] for each in other["results"]]
     _, text = door.post("/score", **QUESTION, mode="generate")
     assert text["raw_text"].startswith("The answer is ")
+
+
+@pytest.fixture
+def of_two(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Caller]:
+    """A door of a host with two models, started for one of them; the other one has no worker."""
+    file = tmp_path / "two.yaml"
+    file.write_text(f"models: [{{model: {SIMULATED_MODEL}}}, {{model: other}}]\n")
+    monkeypatch.setenv("MCQUEUE_CONFIG", str(file))
+    with served(tmp_path, "--set", f"model={SIMULATED_MODEL}", model="") as caller:
+        yield caller
+
+
+@pytest.mark.usefixtures("at_work")
+def test_the_model_that_the_door_was_started_for_answers_unless_a_request_names_another(of_two: Caller) -> None:
+    status, verdict = of_two.post("/score", **QUESTION)
+    assert (status, verdict["model"]) == (200, SIMULATED_MODEL)
+    assert of_two.post("/score", **QUESTION, mode="generate").body["model"] == SIMULATED_MODEL
+    assert of_two.post("/generate", prompt="Once").status == 200
+    for path, asked in (("/score", QUESTION), ("/generate", {"prompt": "Once"})):
+        refused = of_two.post(path, **asked, model="other")
+        assert refused.status == 503
+        assert "'other'" in refused.body["detail"]
 
 
 @pytest.mark.usefixtures("at_work")
