@@ -72,10 +72,27 @@ def read_yaml(path: Path, error: type[InputError]) -> dict[str, Any]:
     return cast("dict[str, Any]", content)
 
 
+class _Loader(yaml.SafeLoader):
+    """Refuses a name that stands twice in a mapping: PyYAML takes the last one, and what stood under the first is gone
+    without a word."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        seen: dict[str, int] = {}
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            if key.value in seen:
+                problem = f"{brief(key.value)} stands on line {seen[key.value]} already"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
+            seen[key.value] = key.start_mark.line + 1
+        return node
+
+
 def load_yaml(text: str) -> Any:
     """What `text` says in YAML, plain values only. Raises yaml.YAMLError."""
     try:
-        return yaml.safe_load(text)
+        return _Loader(text).get_single_data()
     except RecursionError:
         raise yaml.YAMLError("nested too deeply") from None
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as trouble:

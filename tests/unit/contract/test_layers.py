@@ -111,6 +111,8 @@ def test_an_override_without_a_name_or_a_value_is_refused_with_an_example(pair: 
     [
         ("a: 1\nb: [1\nc: 2\n", r"\{path}:3: not valid YAML: expected ',' or '\]', but got ':'\."),
         ("a: 1\n\tb: 2\n", r"\{path}:2: not valid YAML: found character '\\t' that cannot start any token\."),
+        ("a: 1\nb: {c: 1}\na: 2\n", r"\{path}:3: not valid YAML: 'a' stands on line 1 already\."),
+        ("a:\n  b: 1\n  b: 1\n", r"\{path}:3: not valid YAML: 'b' stands on line 2 already\."),
         ("- a\n- b\n", r"\{path}: expected `name: value` lines, found a list\."),
         ("just words", r"\{path}: expected `name: value` lines, found a str\."),
         ("a: 1\non: 2\n", r"\{path}: True is no name\. .*"),
@@ -123,6 +125,12 @@ def test_a_file_that_is_no_configuration_is_refused_with_its_place(tmp_path: Pat
     with pytest.raises(RunConfigError) as caught:
         read_yaml(path, RunConfigError)
     assert re.fullmatch(message.replace(r"\{path}", re.escape(str(path))), str(caught.value))
+
+
+def test_what_is_merged_in_may_be_said_anew(tmp_path: Path) -> None:
+    path = tmp_path / "deploy.yaml"
+    path.write_text("a: &a {x: 1, y: 1}\nb: &b {<<: *a, y: 2}\nc: {<<: *b, x: 3}\n", encoding="utf-8")
+    assert read_yaml(path, RunConfigError)["c"] == {"x": 3, "y": 2}
 
 
 def test_a_file_that_is_not_there_or_not_text_is_told_by_its_path(tmp_path: Path) -> None:
