@@ -6,8 +6,9 @@ import ctypes
 import importlib.util
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from importlib import metadata
 from typing import cast
 
@@ -34,12 +35,17 @@ __all__ = ["Finding", "check"]
 
 def check(fleet: Sequence[Settings], cores: Sequence[int]) -> Iterator[Finding]:
     """Look at settings, GPUs, engine, model and Redis, in this order, for the models of `fleet`."""
-    for settings in fleet:
-        yield from check_batching(settings)
+    yield from _each(fleet, check_batching)
     yield from _placing(fleet, cores)
-    for settings in fleet:
-        yield from _engine(settings)
+    yield from _each(fleet, _engine)
     yield from _redis(fleet)
+
+
+def _each(fleet: Sequence[Settings], look: Callable[[Settings], Iterable[Finding]]) -> Iterator[Finding]:
+    """What `look` finds for each model; of several, whose it is."""
+    for settings in fleet:
+        whose = f"{settings.served_model}: " if len(fleet) > 1 else ""
+        yield from (replace(each, found=whose + each.found) for each in look(settings))
 
 
 def _placing(fleet: Sequence[Settings], cores: Sequence[int]) -> Iterator[Finding]:

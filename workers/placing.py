@@ -83,7 +83,7 @@ def plan_host(
     """
     on_gpus = [each for each in fleet if _wants_gpus(each, visible)]
     groups = _groups(on_gpus, visible)
-    warnings = _sharing(groups)
+    warnings = _sharing(groups) + _left_over(on_gpus, groups, visible)
     plans = [_on_gpus(each.settings, each.devices) for each in groups]
     on_cores = [each for each in fleet if not _wants_gpus(each, visible) for _ in range(each.cpu_workers)]
     if len(on_cores) > len(cores):
@@ -175,6 +175,14 @@ def _sharing(groups: Sequence[_Group]) -> list[str]:
             )
         warnings.append(f"GPU {device.name} is shared by {len(owners)} workers ({names}): each slows the others.")
     return warnings
+
+
+def _left_over(fleet: Sequence[Settings], groups: Sequence[_Group], visible: Sequence[Device]) -> list[str]:
+    """A warning about GPUs that `auto` could make no group of; who names groups may leave some to others."""
+    used = {device for each in groups for device in each.devices}
+    idle = [device.name for device in visible if device not in used]
+    sizes = [each.gpus_per_worker for each in fleet if each.gpu_groups == "auto"]
+    return [f"GPU {', '.join(idle)} stays unused: a worker takes {size}, and fewer are left." for size in sizes if idle]
 
 
 def _on_gpus(settings: Settings, devices: Sequence[Device]) -> WorkerPlan:

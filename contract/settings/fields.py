@@ -14,7 +14,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from contract import address
 from contract.errors import SettingsError
-from contract.layers import LONGEST, load_yaml
+from contract.layers import LONGEST, brief, load_yaml
 from contract.spec import slug
 
 __all__ = [
@@ -218,6 +218,19 @@ class Settings(BaseSettings):
             if not isinstance(size := read.get(name, 1), int) or size < 1:
                 raise ValueError(f"{name}: expected a number of GPUs, found {size!r}")
         return read
+
+    @field_validator("gpu_groups", mode="before")
+    @classmethod
+    def _are_groups(cls, value: object) -> object:
+        """Told in one sentence: pydantic would name every way in which it is neither."""
+        groups = "auto, or a list with a group per worker, like [[0], [1], [2, 3]]"
+        if value == "auto" or (isinstance(value, list) and all(isinstance(group, list) for group in value)):
+            return value
+        if isinstance(value, list) and all(isinstance(each, int | str) for each in value):
+            alone = ", ".join(f"[{each}]" for each in value)
+            together = ", ".join(map(str, value))
+            raise ValueError(f"expected {groups}: [{alone}] is a worker on each, [[{together}]] one on all of them")
+        raise ValueError(f"expected {groups}, found {brief(value)}")
 
     @model_validator(mode="after")
     def _groups_are_not_empty(self) -> Self:

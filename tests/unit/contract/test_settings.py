@@ -118,6 +118,19 @@ def test_an_unknown_name_in_a_file_is_refused_with_the_files_path(tmp_path: Path
     assert refusal(path) == f"{path}: unknown setting 'max_attempt'. Did you mean 'max_attempts'?"
 
 
+@pytest.mark.parametrize(
+    ("groups", "says"),
+    [
+        ("8", ", found 8."),
+        ("all", ", found 'all'."),
+        ("[0, 1]", ": [[0], [1]] is a worker on each, [[0, 1]] one on all of them."),
+    ],
+)
+def test_groups_that_are_none_are_refused_with_what_they_may_mean(groups: str, says: str) -> None:
+    wanted = "expected auto, or a list with a group per worker, like [[0], [1], [2, 3]]"
+    assert refusal(None, f"gpu_groups={groups}") == f"settings: gpu_groups: {wanted}{says}"
+
+
 def test_broken_yaml_is_refused_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "deploy.yaml"
     path.write_text("batch_size: 3\nvllm_args: {a: 1\nengine: vllm\n", encoding="utf-8")

@@ -143,6 +143,13 @@ def test_more_workers_than_cores_are_not_bound_and_warned_of() -> None:
     assert warnings == ["3 CPU workers on 2 cores: they are not bound, and take turns."]
 
 
+def test_gpus_that_auto_makes_no_group_of_are_warned_of() -> None:
+    plans, warnings = planned(fleet(vllm_args={"tensor_parallel_size": 3}))
+    assert list(places(plans).values()) == ["GPU 0,1,2", "GPU 3,4,5"]
+    assert warnings == ["GPU 6, 7 stays unused: a worker takes 3, and fewer are left."]
+    assert planned(fleet(gpu_groups=[[0], [1]]))[1] == [], "left to others on purpose"
+
+
 def test_a_worker_that_asks_a_server_elsewhere_takes_no_gpu() -> None:
     plans, _ = planned(fleet(engine="openai", openai={"url": "http://h", "model": "m"}))
     assert places(plans) == {"cpu0": "cores 0-7"}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from contract import Settings
 from contract.fleet import WorkerRecord, WorkerState
+from contract.settings import load_fleet
+from workers.check import check
 from workers.troubles import Finding, Queue, builds, check_batching, clocks, fleet_at_work, leases, memory
 
 QUEUE = "score.m"
@@ -109,3 +112,12 @@ def test_messages_without_a_worker_and_questions_without_a_message() -> None:
     assert "no worker is ready" in unserved.found
     (lost,) = fleet_at_work([worker()], [Queue(QUEUE, 0, 80)])
     assert "80 questions have no verdict" in lost.found
+
+
+def test_of_several_models_each_finding_says_whose_it_is() -> None:
+    models = [{"model": "large", "batch_size": 8}, {"model": "small"}]
+    fleet = load_fleet(None, [f"models={json.dumps(models)}", "engine=simulated", "redis_url=redis://127.0.0.1:1/0"])
+
+    found = [(each.what, each.found.partition(": ")[0]) for each in check(fleet, [0, 1])]
+
+    assert [whose for what, whose in found if what in {"batching", "engine"}] == ["large", "small", "large", "small"]
