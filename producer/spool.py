@@ -5,6 +5,8 @@ from __future__ import annotations
 import tempfile
 import weakref
 from collections.abc import Iterator
+from contextlib import suppress
+from typing import IO
 
 from contract.question import Body
 from producer.temporary import no_room
@@ -25,7 +27,7 @@ class Spool:
             self._file = tempfile.TemporaryFile(prefix="mcqueue-")  # noqa: SIM115 - it lives as long as the object
         except OSError as trouble:
             raise no_room(WHAT, trouble) from None
-        weakref.finalize(self, self._file.close)
+        weakref.finalize(self, _forget, self._file)
 
     def add(self, body: Body) -> None:
         """Keep one more."""
@@ -44,3 +46,9 @@ class Spool:
         for line in self._file:
             question_id, _, canonical = line.rstrip(b"\n").partition(b"\t")
             yield Body(question_id.decode(), canonical)
+
+
+def _forget(file: IO[bytes]) -> None:
+    """Where there was no room, what is still buffered has none now either, and nobody wants it any more."""
+    with suppress(OSError):
+        file.close()

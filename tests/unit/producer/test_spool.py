@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -13,7 +14,7 @@ from contract.errors import InputError
 from producer.readers import opened
 from producer.seen import Seen
 from producer.spool import Spool
-from tests.support import make_question, make_questions
+from tests.support import ROOT, make_question, make_questions
 from tests.unit.producer.test_export import room_per_file
 
 
@@ -45,6 +46,27 @@ def test_a_full_disk_is_an_error_with_a_remedy(monkeypatch: pytest.MonkeyPatch) 
             Spool().add(make_question(1).body())
 
     assert "TMPDIR" in trouble.value.hint
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_told_once_also_where_something_is_still_buffered_at_the_end() -> None:
+    program = """
+import tempfile
+from contract.errors import InputError
+from producer.spool import Spool
+from tests.support import make_question
+tempfile.TemporaryFile = lambda **_: open("/dev/full", "w+b")
+kept = Spool()
+kept.add(make_question(1).body())
+try:
+    list(kept)
+except InputError as trouble:
+    print(trouble.message)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "No space left" in done.stdout
 
 
 def test_no_place_for_a_temporary_file_is_an_error_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
