@@ -26,6 +26,7 @@ __all__ = [
     "Sampling",
     "Selection",
     "Stage",
+    "is_called",
     "mode_conflict",
     "run_id_for",
     "slug",
@@ -286,3 +287,12 @@ def run_id_for(name: str, spec: RunSpec, repeat: int = 1) -> str:
     """
     base = f"{slug(name)}-{spec.fingerprint()[:8]}"
     return base if repeat == 1 else f"{base}-{repeat}"
+
+
+def is_called(run_id: str, name: str) -> bool:
+    """Whether `run_id_for` made the id of that name.
+
+    >>> is_called("my-test-0a1b2c3d", "My Test"), is_called("my-test-2-0a1b2c3d", "My Test")
+    (True, False)
+    """
+    return re.fullmatch(re.escape(slug(name)) + r"-[0-9a-f]{8}(-\d+)?", run_id) is not None

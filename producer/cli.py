@@ -118,6 +118,8 @@ def runs(session: Session, as_json: bool) -> None:
                     "run_id": run.run_id,
                     "created_at": iso(run.created_at),
                     "source": run.source,
+                    "model": run.spec.model,
+                    "mode": run.spec.mode,
                     "state": counts.standing,
                     **Tally.of_counts(counts, run.without_key).to_json(),
                 }
@@ -134,8 +136,9 @@ def runs(session: Session, as_json: bool) -> None:
         settled = f"{counts.settled:,}/{counts.total:,}"
         accuracy = f"{share.value:.3f}" if share else "-"
         created = iso(run.created_at)[:19]
-        rows.append((run.run_id, created, counts.standing, settled, accuracy, chance(run), run.source))
-    echo_table(("run", "created (UTC)", "state", "settled", "accuracy", "chance", "source"), rows)
+        how = (run.spec.model, run.spec.mode, run.source)
+        rows.append((run.run_id, created, counts.standing, settled, accuracy, chance(run), *how))
+    echo_table(("run", "created (UTC)", "state", "settled", "accuracy", "chance", "model", "mode", "source"), rows)
 
 
 @main.command()

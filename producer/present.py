@@ -179,7 +179,7 @@ def status_lines(run: Run, counts: Counts, broker: Broker) -> Lines:
     lines = result_lines(run, tally, counts.standing)
     asked = f"{spec.mode} · normalization {spec.normalization} · prompt {spec.prompt.name} {spec.prompt.version}"
     lines[1:1] = [
-        ("asked", f"{run.source} · {asked}"),
+        ("asked", f"{run.source} · {spec.model} · {asked}"),
         ("settled", f"{counts.settled:,} of {counts.total:,} ({100 * counts.settled / counts.total:.1f} %)"),
     ]
     weight = broker.weight(run.run_id)

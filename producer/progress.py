@@ -108,7 +108,9 @@ class Snapshot:
         return ", ".join(parts)
 
     def left(self) -> str:
-        """`1:30 left`."""
+        """`1:30 left`; nobody can tell while it is paused."""
+        if self.counts.halted:
+            return self.counts.standing
         return f"{_duration(self.left_s)} left" if self.left_s is not None else "time left unknown"
 
     def line(self) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from contract.errors import InputError, UnknownRun
 from contract.ledger.run import Counts, Run, RunState
 from contract.question import Body, Question
-from contract.spec import Stage
+from contract.spec import Stage, is_called
 from contract.verdict import Passage, Verdict
 
 __all__ = ["LAST", "Begun", "Committed", "Ledger"]
@@ -62,13 +62,20 @@ class Ledger(abc.ABC):
         """All runs, newest first."""
 
     def named(self, name: str) -> Run:
-        """The run of that id, of that unique beginning of an id, or the newest for `last`. Raises InputError too."""
+        """The run of that id, the only one that was called so, or whose id begins so; `last` is the newest.
+
+        Raises InputError too.
+        """
         runs = self.runs()
         if name == LAST and runs:
             return runs[0]
         if name == LAST:
             raise InputError("There is no run yet.", hint="Make one: python -m producer enqueue FILE")
-        meant = [run for run in runs if run.run_id == name] or [run for run in runs if run.run_id.startswith(name)]
+        meant = (
+            [run for run in runs if run.run_id == name]
+            or [run for run in runs if is_called(run.run_id, name)]
+            or [run for run in runs if run.run_id.startswith(name)]
+        )
         if len(meant) > 1:
             listed = ", ".join(run.run_id for run in meant[:MOST_LISTED])
             more = f" and {len(meant) - MOST_LISTED} more" if len(meant) > MOST_LISTED else ""

@@ -204,6 +204,29 @@ def test_a_run_is_named_by_its_beginning_or_as_the_last(producer: Producer, five
     assert f"'alp' is the beginning of 2 runs: {second}, {first}" in producer("status", "alp", exit_code=1).stderr
 
 
+def test_a_run_is_named_as_it_was_called_when_it_was_made(producer: Producer, five: Path) -> None:
+    first = producer.json("enqueue", five, "--run", "My Test")["run_id"]
+    producer("enqueue", five, "--run", "My Test 2")
+
+    assert producer.json("status", "My Test")["run_id"] == producer.json("status", "my-test")["run_id"] == first
+
+
+def test_runs_and_status_say_which_model_answers_and_how(producer: Producer, five: Path) -> None:
+    producer("enqueue", five, "--set", "model=large", "--set", "mode=letter")
+
+    (told,) = producer.json("runs")
+    assert (told["model"], told["mode"]) == ("large", "letter")
+    assert "large  letter" in producer("runs").stdout
+    assert f"{five} · large · letter" in producer("status").stdout
+
+
+def test_an_option_of_all_commands_behind_one_is_told_its_place(producer: Producer, five: Path) -> None:
+    told = producer("enqueue", five, "--deploy", "host.yaml", exit_code=2).stderr
+
+    assert "--deploy stands before the command: " in told
+    assert "--deploy … enqueue …" in told
+
+
 def test_status_shows_counts_accuracy_queue_and_workers(
     producer: Producer, five: Path, ledger: MemoryLedger, broker: MemoryBroker
 ) -> None:

@@ -254,9 +254,10 @@ CREW = (
 )
 
 
-def snapshot(settled: int = 0, lately: float = 0.0) -> Snapshot:
+def snapshot(settled: int = 0, lately: float = 0.0, state: RunState = RunState.RUNNING) -> Snapshot:
     outcomes = {Outcome.CORRECT: settled - 1, Outcome.FAILED: 1} if settled else {}
-    return Snapshot("run-1", Counts(total=1000, todo=1000 - settled, outcomes=outcomes), lately, 2.5, CREW, 12)
+    counts = Counts(total=1000, todo=1000 - settled, outcomes=outcomes, state=state)
+    return Snapshot("run-1", counts, lately, 2.5, CREW, 12)
 
 
 @pytest.mark.parametrize(
@@ -267,6 +268,7 @@ def snapshot(settled: int = 0, lately: float = 0.0) -> Snapshot:
         (snapshot(500, 10.0), "correct 499 · wrong 0 · unanswered 0 · failed 1 · accuracy 0.998 (0.989 to 1.000)"),
         (snapshot(500, 10.0), "0:50 left"),
         (snapshot(500, 0.01), "13:53:20 left"),
+        (snapshot(500, 10.0, RunState.PAUSED), "12 queued · paused"),
     ],
 )
 def test_a_line_says_how_the_run_stands(shown: Snapshot, wanted: str) -> None:
