@@ -60,6 +60,12 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except McqueueError as trouble:
             raise _OneLine(str(trouble)) from None
+        except click.NoSuchOption as trouble:
+            if any(trouble.option_name in each.opts for each in self.params):
+                place = f"{ctx.command_path} {trouble.option_name} … {ctx.invoked_subcommand} …"
+                said = f"{trouble.option_name} stands before the command: {place}"
+                raise click.NoSuchOption(trouble.option_name, said, ctx=trouble.ctx) from None
+            raise
         except KeyboardInterrupt:
             note("interrupted; the same command again goes on where it stopped")
             ctx.exit(INTERRUPTED)

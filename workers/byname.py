@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from contract.errors import InputError, WorkerStays, nearest
+from contract.errors import InputError, WorkerStays
 from contract.fleet import LEASE_S, Fleet, Wish, WorkerRecord, WorkerState
 from contract.settings import Settings
 
@@ -31,7 +31,8 @@ def find(fleet: Fleet, name: str) -> WorkerRecord:
     if meant:
         raise InputError(f"{name!r} is on several hosts: {', '.join(each.name for each in meant)}.", hint="Name one.")
     names = [each.name for each in alive] + sorted({f"@{each.host}" for each in alive})
-    known = nearest(name, names) or (f"There are: {', '.join(names)}." if names else "There is none at all.")
+    # All of them, and not the nearest alone: it would be the neighbour of one that was drained.
+    known = f"There are: {', '.join(names)}." if names else "There is none at all."
     raise InputError(f"No live worker {name!r}.", hint=known)
 
 

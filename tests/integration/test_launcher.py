@@ -152,9 +152,11 @@ def test_names_that_mean_no_worker_or_one_that_would_not_come_back_are_refused(
 ) -> None:
     assert "There is none at all" in workers_command("drain", "gpu0", exit_code=1)
     with worker(tmp_path / "log", name="gpu0"):
-        assert "Did you mean 'gpu0@test'" in workers_command("drain", "gpu0@tset", exit_code=1)
+        assert "There are: gpu0@test" in workers_command("drain", "gpu0@tset", exit_code=1)
         assert "Nobody would start gpu0@test again" in workers_command("restart", exit_code=1)
         assert names(redis_ledger) == ["gpu0"]
+        drained = workers_command("drain", "gpu1", exit_code=1)
+        assert "Did you mean" not in drained, "its neighbour is another worker, and no correction"
 
 
 def test_a_question_that_hangs_the_engine_is_convicted_and_its_company_scored(
