@@ -10,8 +10,9 @@ import click
 from contract.ledger import Counts, Run
 from contract.verdict import Outcome
 from producer.export import export
+from producer.failed import failed_lines
 from producer.options import CANCELLED, INTERRUPTED, SOME_FAILED, note, progress_console
-from producer.present import echo_json, echo_lines, result_lines, workers_of
+from producer.present import Lines, echo_json, echo_lines, result_lines, workers_of
 from producer.progress import screen_for
 from producer.retrieved import retrieval_lines
 from producer.session import Session
@@ -47,7 +48,8 @@ def export_and_tell(session: Session, run: Run, out: Path, formats: Sequence[str
     if as_json:
         echo_json({**done.summary, "files": [str(path) for path in done.files]})
     else:
-        echo_lines(result_lines(run, done.tally, state, done.files, retrieval_lines(done.retrieval)))
+        more = [*retrieval_lines(done.retrieval), *_why_failed(session, run, done.tally)]
+        echo_lines(result_lines(run, done.tally, state, done.files, more))
     _exit_if_failed(done.tally)
 
 
@@ -60,11 +62,17 @@ def tell(session: Session, run: Run, out: Path, counts: Counts, *, as_json: bool
         content = {"run_id": run.run_id, "state": summary.standing, **found.to_json(), "chance": run.chance}
         echo_json({**content, **summary.retrieval_json(), "files": [str(path) for path in files]})
     else:
-        echo_lines(result_lines(run, found, summary.standing, files, retrieval_lines(summary.retrieval)))
+        more = [*retrieval_lines(summary.retrieval), *_why_failed(session, run, found)]
+        echo_lines(result_lines(run, found, summary.standing, files, more))
         if not files:
             note(f"write its results with: python -m producer export {run.run_id}")
     _exit_if_cancelled(counts)
     _exit_if_failed(found)
+
+
+def _why_failed(session: Session, run: Run, tally: Tally) -> Lines:
+    """Nothing where none failed: it reads the run once more."""
+    return failed_lines(session.ledger, run) if tally.count(Outcome.FAILED) else []
 
 
 def _exit_if_cancelled(counts: Counts) -> None:

@@ -105,10 +105,8 @@ def difference(pairs: Pairs) -> str:
     return f"{pairs.difference:+.3f}  95 % interval {bounds.low:+.3f} to {bounds.high:+.3f}"
 
 
-def result_lines(
-    run: Run, tally: Tally, standing: str, files: Iterable[Path] = (), retrieval: Lines | None = None
-) -> Lines:
-    """How a run came out; where it is not settled, that comes first. `retrieval` are the lines about that, if any."""
+def result_lines(run: Run, tally: Tally, standing: str, files: Iterable[Path] = (), more: Lines | None = None) -> Lines:
+    """How a run came out; where it is not settled, that comes first. `more` are lines that are to stand with them."""
     unfinished = f"{standing}, not finished: {run.questions - tally.settled:,} of {run.questions:,} without a verdict"
     lines = [
         ("run", run.run_id),
@@ -118,7 +116,7 @@ def result_lines(
         *_calibration_lines(tally.calibration),
         ("outcomes", outcome_line(tally)),
         *doubt_lines(tally),
-        *(retrieval or ()),
+        *(more or ()),
     ]
     if tally.keyless.total():
         lines.append(("no key", f"{tally.keyless.total():,} questions, in no accuracy"))

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import MemoryLedger
-from contract.verdict import Outcome, Verdict
+from contract.verdict import Failure, Outcome, Verdict
 from producer import finish
 from producer.broker import MemoryBroker
 from producer.cli import main
@@ -276,6 +276,26 @@ def test_watch_ends_with_a_table_and_exit_code_3_if_some_failed(
     assert "failed 1" in result.stdout
     assert f"python -m producer export {run_id}" in result.stderr
     assert producer.json("watch", exit_code=3)["outcomes"]["failed"] == 1
+
+
+@pytest.mark.parametrize("command", ["watch", "export"])
+def test_a_run_with_failed_questions_ends_with_why_and_with_what_asks_them_anew(
+    producer: Producer, five: Path, ledger: MemoryLedger, command: str
+) -> None:
+    run_id = producer.json("enqueue", five)["run_id"]
+    away = Failure(type="JudgeUnreachable", message="No judge answers at\n  http://127.0.0.1:1")
+    long = Failure(type="PromptTooLong", message="word " * 1000)
+    failures = {"q0": long, "q1": away, "q2": away, "q3": away}
+    ledger.commit(run_id, [Verdict(question_id=q, outcome=Outcome.FAILED, error=why) for q, why in failures.items()])
+    settle(ledger, run_id)
+
+    told = producer(command, exit_code=3).stdout
+
+    first, second, remedy = told[told.index("\nfailed ") + 1 :].splitlines()[:3]
+    assert first.endswith("3 × JudgeUnreachable, for example q1: No judge answers at http://127.0.0.1:1")
+    assert "1 × PromptTooLong, for example q0: word word" in second
+    assert len(second) < 400
+    assert remedy.endswith(f"python -m producer requeue {run_id} --failed")
 
 
 def test_enqueue_with_watch_exports_and_prints_the_table(producer: Producer, five: Path, ledger: MemoryLedger) -> None:
