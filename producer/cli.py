@@ -44,7 +44,7 @@ __all__ = ["main"]
 def main(ctx: click.Context, redis: str | None, deploy: Path | None) -> None:
     """Score language models on multiple-choice questions through a durable queue.
 
-    RUN is a run's id, the beginning of one, or `last`.
+    RUN is a run's id or the name it was given, the beginning of one, or `last`.
     """
     logs.set_up()
     if redis:

@@ -44,7 +44,7 @@ class Session:
         return broker
 
     def run(self, name: str) -> Run:
-        """The run of that id, of that unique beginning of an id, or the newest one for `last`."""
+        """The run that `name` means, as `Ledger.named` has it."""
         return self.ledger.named(name)
 
     def close(self) -> None:

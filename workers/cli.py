@@ -68,7 +68,7 @@ def settings_options(command: Command) -> Command:
 def main() -> None:
     """Workers: one per GPU group, each with its own engine.
 
-    RUN is a run's id, the beginning of one, or `last`.
+    RUN is a run's id or the name it was given, the beginning of one, or `last`.
     """
 
 
