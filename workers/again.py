@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from contract.chunks import chunks
-from contract.errors import RunConfigError
+from contract.errors import RunConfigError, SettingsError
 from contract.ledger import Ledger, Run
 from contract.order import arrangements
 from contract.prompts import build_prompt
 from contract.question import Question
+from contract.settings import Settings
 from contract.spec import Mode, run_id_for
 from contract.verdict import Outcome, Passage, Verdict
 from workers.engines.base import Engine, ScoreRequest
@@ -25,7 +26,7 @@ from workers.scoring.extract import rules_version
 from workers.scoring.generate import read_text
 from workers.scoring.vote import count
 
-__all__ = ["Flip", "Rescored", "request_tokens", "rescore", "stability"]
+__all__ = ["Flip", "Rescored", "request_tokens", "rescore", "serving", "stability"]
 
 CHUNK = 500
 
@@ -119,6 +120,20 @@ def stability(ledger: Ledger, run_id: str, engine: Engine, sample: int, seed: in
         if alone.choice != before.choice:
             flips.append(Flip(question.id, before.choice, alone.choice, before.margin))
     return len(drawn), flips
+
+
+def serving(fleet: Sequence[Settings], run: Run) -> Settings:
+    """The settings of `fleet` that serve the run's model: another one's answers would be compared with its own.
+
+    Raises SettingsError.
+    """
+    names = [each.served_model for each in fleet]
+    if run.spec.model not in names:
+        raise SettingsError(
+            f"{run.run_id} is asked of {run.spec.model}, and the settings serve {', '.join(names)}.",
+            hint="Name the deploy file that serves it: --config FILE.",
+        )
+    return fleet[names.index(run.spec.model)]
 
 
 def request_tokens(

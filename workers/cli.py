@@ -17,10 +17,10 @@ from contract import logs
 from contract.errors import McqueueError, SettingsError
 from contract.fleet import Fleet
 from contract.index import read_manifest
-from contract.ledger import RedisLedger
+from contract.ledger import Ledger, RedisLedger, Run
 from contract.settings import Settings, load_fleet, load_settings
 from workers import check as checks
-from workers.again import request_tokens, rescore, stability
+from workers.again import request_tokens, rescore, serving, stability
 from workers.byname import drain, restart
 from workers.engines import make_engine
 from workers.engines.encoding import PromptEncoder
@@ -146,10 +146,7 @@ def check(config: Path | None, overrides: tuple[str, ...], as_json: bool) -> Non
 @click.argument("question_id")
 def tokens(config: Path | None, overrides: tuple[str, ...], name: str, question_id: str) -> None:
     """Print as JSON what the engine is given for a question of RUN: text, token ids, continuations."""
-    settings = load_settings(config, overrides)
-    settings.refuse_several_models()
-    ledger = RedisLedger.connect(settings)
-    run = ledger.named(name)
+    settings, ledger, run = _asked_of(name, config, overrides)
     question, verdict = ledger.result(run.run_id, question_id)
     passages = verdict.passages if verdict else ()
     model = resolve(settings.hf_model_id)
@@ -176,9 +173,7 @@ def rescore_run(config: Path | None, overrides: tuple[str, ...], name: str) -> N
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 def check_stability(config: Path | None, overrides: tuple[str, ...], name: str, sample: int, seed: int) -> None:
     """Ask a sample of RUN again, one question at a time, and report choices that come out otherwise."""
-    settings = load_settings(config, overrides)
-    ledger = RedisLedger.connect(settings)
-    run = ledger.named(name)  # before the engine boots, which takes its time
+    settings, ledger, run = _asked_of(name, config, overrides)
     engine = make_engine(settings)
     engine.start()
     try:
@@ -219,14 +214,11 @@ def tune_for_run(
     RUN is any run in the ledger, asked or not: it says which questions, how they are asked, and of which model.
     What was tried stands above the settings, and beside the file as JSON and as a picture.
     """
-    settings = load_settings(config, overrides)
-    settings.refuse_several_models()
+    settings, ledger, run = _asked_of(name, config, overrides)
     if settings.engine == "openai":
         raise SettingsError(
             "engine: openai; tune tries vLLM's own settings.", hint="Name a deploy file with engine: vllm."
         )
-    ledger = RedisLedger.connect(settings)
-    run = ledger.named(name)
     refuse_unwritable(out)
     plans, _ = plan_host([settings], visible_gpus(), _cpu_cores(), Layers())
     os.environ.update(plans[0].environment)
@@ -260,6 +252,14 @@ def build_planned_index(folder: Path) -> None:
     except McqueueError as trouble:
         tell(error=str(trouble))
         sys.exit(1)
+
+
+def _asked_of(name: str, config: Path | None, overrides: tuple[str, ...]) -> tuple[Settings, Ledger, Run]:
+    """The run called `name`, its ledger, and the settings that serve its model. Raises McqueueError."""
+    fleet = load_fleet(config, overrides)
+    ledger = RedisLedger.connect(fleet[0])
+    run = ledger.named(name)
+    return serving(fleet, run), ledger, run
 
 
 def _index_names(fleet: Sequence[Settings]) -> list[str]:

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from contract import Failure, MemoryLedger, Mode, Outcome, Prompt, Run, Verdict, load_settings
-from contract.errors import RunConfigError
+from contract import Failure, MemoryLedger, Mode, Outcome, Prompt, Run, Settings, Verdict, load_settings
+from contract.errors import RunConfigError, SettingsError
 from contract.order import arrangements
 from contract.spec import IndexKind, Retrieval, Sampling
 from contract.verdict import Passage
 from tests.support import make_questions, open_run
 from tests.unit.workers.engines import ReadyEngine
 from tests.unit.workers.test_plan import WordTokenizer
-from workers.again import request_tokens, rescore, stability
+from workers.again import request_tokens, rescore, serving, stability
 from workers.engines.base import Completion, Request, ScoreRequest
 from workers.engines.encoding import PromptEncoder
 from workers.scoring.base import Reading
@@ -136,6 +136,15 @@ def test_stability_asks_one_question_at_a_time_and_reports_what_flipped(books: M
     assert engine.calls == [1] * 10
     assert {flip.question_id for flip in flips} == {"q0", "q2", "q4", "q6", "q8"}
     assert {(flip.in_batch, flip.alone, flip.margin) for flip in flips} == {("A", "D", 0.1)}
+
+
+def test_of_several_models_the_run_s_own_is_asked_again_and_another_is_refused(books: MemoryLedger) -> None:
+    run = open_run(books, make_questions(1), "old", model="small")
+    large, small, other = (Settings(engine="simulated", model=name) for name in ("large", "small", "other"))
+
+    assert serving([large, small], run) is small
+    with pytest.raises(SettingsError, match=r"old-\w+ is asked of small, and the settings serve large, other\."):
+        serving([large, other], run)
 
 
 def test_tokens_are_those_that_the_engine_is_given(books: MemoryLedger) -> None:
