@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from contract.errors import RequestRejected
+from contract.errors import ModelNotFound, RequestRejected
 from contract.spec import ChatTemplate
 from workers.engines.base import Request, ScoreRequest
 
@@ -42,10 +42,15 @@ class PromptEncoder:
 
     @classmethod
     def of_model(cls, model: str) -> PromptEncoder:
-        """The encoder of the model in that folder or under that hub id, without an engine."""
+        """The encoder of the model in that folder or under that hub id, without an engine. Raises ModelNotFound."""
         from transformers import AutoTokenizer
 
-        return cls(AutoTokenizer.from_pretrained(model))
+        try:
+            return cls(AutoTokenizer.from_pretrained(model))
+        except (OSError, ValueError) as trouble:  # a hub that cannot be reached; a folder of something else
+            why = str(trouble).partition("\n")[0].rstrip(".")
+            hint = "hf_model_id may also be a folder, which needs no network."
+            raise ModelNotFound(f"No tokenizer for {model!r}: {why}.", hint=hint) from None
 
     @property
     def has_chat_template(self) -> bool:

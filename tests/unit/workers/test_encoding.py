@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
+from contract.errors import ModelNotFound
 from tests.support import ROOT
 from workers.engines.base import ScoreRequest
 from workers.engines.encoding import MOST_KNOWN_LINES, Encoded, PromptEncoder
@@ -126,3 +127,10 @@ def test_an_encoder_does_not_keep_every_line_that_it_saw() -> None:
         encoder.encode(requests)
     assert len(encoder._known_lines) <= 2 * MOST_KNOWN_LINES + 1
     assert encoder.encode([first]) == before
+
+
+def test_a_model_without_a_tokenizer_is_told_in_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ModelNotFound) as trouble:
+        PromptEncoder.of_model(str(tmp_path))
+    assert trouble.value.message.startswith(f"No tokenizer for '{tmp_path}': ")
+    assert "\n" not in str(trouble.value)
