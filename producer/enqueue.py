@@ -118,6 +118,7 @@ def _echo(planned: Plan, done: Submitted, session: Session, how: _How, rejected:
     lines = [
         ("run", done.run.run_id),
         ("state", _state(done)),
+        *([] if how.fresh else _asked_already(done, session)),
         *_row_lines(planned, done.run, rejected),
         *queue_lines(done.run, session.broker),
         ("workers", workers_line(done.run, settled, session.broker)),
@@ -125,6 +126,17 @@ def _echo(planned: Plan, done: Submitted, session: Session, how: _How, rejected:
     if not how.watch:
         lines.append(("next", f"python -m producer {'export' if settled else 'watch'} {done.run.run_id}"))
     echo_lines(lines)
+
+
+def _asked_already(done: Submitted, session: Session) -> Lines:
+    """Under another name the same questions asked the same way are asked anew: whoever did not mean that can cancel."""
+    if done.state is not State.NEW:
+        return []
+    asked = done.run.spec.fingerprint()
+    same = [each.run_id for each in session.ledger.runs() if each.spec.fingerprint() == asked]
+    others = [run_id for run_id in same if run_id != done.run.run_id]
+    what = "the same questions asked the same way, under another name"
+    return [("already", f"{', '.join(others)}: {what}")] if others else []
 
 
 def _state(done: Submitted) -> str:

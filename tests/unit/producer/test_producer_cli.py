@@ -211,6 +211,15 @@ def test_a_run_is_named_as_it_was_called_when_it_was_made(producer: Producer, fi
     assert producer.json("status", "My Test")["run_id"] == producer.json("status", "my-test")["run_id"] == first
 
 
+def test_a_new_run_says_that_its_questions_were_asked_so_under_another_name(producer: Producer, five: Path) -> None:
+    first = producer.json("enqueue", five, "--run", "one")["run_id"]
+
+    assert f"already    {first}: the same questions" in producer("enqueue", five, "--run", "two").stdout
+    assert "already" not in producer("enqueue", five, "--run", "two").stdout, "it goes on"
+    assert "already" not in producer("enqueue", five, "--run", "one", "--fresh").stdout, "asked for"
+    assert "already" not in producer("enqueue", five, "--run", "letters", "--set", "mode=letter").stdout
+
+
 def test_runs_and_status_say_which_model_answers_and_how(producer: Producer, five: Path) -> None:
     producer("enqueue", five, "--set", "model=large", "--set", "mode=letter")
 
