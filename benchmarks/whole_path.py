@@ -238,7 +238,7 @@ class Raw:
         for request, encoded in zip(requests, self._encoder.encode(requests), strict=True):
             if isinstance(encoded, RequestRejected):
                 raise encoded
-            ways = make_plan(request, encoded, self._limit)
+            ways = make_plan(request, encoded, self._limit, caches=False)
             if isinstance(ways, RequestRejected):
                 raise ways
             found += [

@@ -10,7 +10,12 @@ from contract.errors import RequestRejected
 from workers.engines.base import Completion, GenerateRequest, Request, Text
 from workers.engines.encoding import Encoded
 
-__all__ = ["Plan", "Prefill", "ScorePlan", "TextPlan", "excess_tokens", "make_plan"]
+__all__ = ["LEAD_FROM_TOKENS", "Plan", "Prefill", "ScorePlan", "TextPlan", "excess_tokens", "make_plan"]
+
+#: From so many tokens on, a prompt is prefilled by itself first, and its continuations read it from the cache. To tell
+#: how likely a prefill's own tokens are makes them dearer by half on a CPU, as it takes the vocabulary's distribution at
+#: each; what is computed twice instead is what fills no block of the cache, half a block in the mean.
+LEAD_FROM_TOKENS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +79,8 @@ def _scored(encoded: Encoded) -> int:
     return longest if longest > 1 else 0
 
 
-def make_plan(request: Request, encoded: Encoded, limit: int) -> Plan | RequestRejected:
-    """The plan for `request`; `limit` is the model's context in tokens.
+def make_plan(request: Request, encoded: Encoded, limit: int, *, caches: bool) -> Plan | RequestRejected:
+    """The plan for `request`; `limit` is the model's context in tokens, `caches` whether prefixes are computed once.
 
     A request that does not fit is rejected with the counts, and never cut.
     """
@@ -92,33 +97,40 @@ def make_plan(request: Request, encoded: Encoded, limit: int) -> Plan | RequestR
         return RequestRejected(
             f"Prompt of {prompt} tokens and longest choice of {longest} exceed the context of {limit}.", hint=hint
         )
-    return ScorePlan.make(encoded.prompt, encoded.tails, request.adapter)
+    return ScorePlan.make(encoded.prompt, encoded.tails, request.adapter, caches=caches)
 
 
 @dataclass(frozen=True, slots=True)
 class ScorePlan:
-    """Continuations of a single token share one prefill of the prompt; longer ones take one each."""
+    """One prefill of the prompt tells how likely each continuation begins; what goes on takes a prefill of its own.
+
+    A short prompt without any continuation of a single token saves the first: its continuations take one prefill each.
+    """
 
     prompt_tokens: int
     tails: list[list[int]]
     prefills: Sequence[Prefill]
 
     @classmethod
-    def make(cls, prompt: list[int], tails: list[list[int]], adapter: str = "") -> ScorePlan:
-        """The prefills: shared ones first."""
+    def make(cls, prompt: list[int], tails: list[list[int]], adapter: str = "", *, caches: bool) -> ScorePlan:
+        """The prefills: the shared one first."""
+        leads = any(len(tail) == 1 for tail in tails) or (caches and len(prompt) >= LEAD_FROM_TOKENS)
         # At most 26 choices, so always within vLLM's limit of 128 tokens at once.
-        singles = tuple(sorted({tail[0] for tail in tails if len(tail) == 1}))
-        shared = [Prefill(prompt, next_ids=singles, adapter=adapter)] if singles else []
-        own = [Prefill(prompt + tail, start=len(prompt), adapter=adapter) for tail in tails if len(tail) > 1]
+        firsts = tuple(sorted({tail[0] for tail in tails}))
+        shared = [Prefill(prompt, next_ids=firsts, adapter=adapter)] if leads else []
+        start = len(prompt) + leads
+        own = [Prefill(prompt + tail, start=start, adapter=adapter) for tail in tails if len(tail) > 1]
         return cls(len(prompt), tails, shared + own)
 
     def read(self, outputs: Sequence[Any]) -> Completion:
         """Log-probabilities in the order of the continuations."""
         wholes: Iterator[Any] = iter(outputs)
-        next_token = next(wholes).outputs[0].logprobs[0] if self.prefills[0].next_ids else {}
-        logprobs = [
-            next_token[tail[0]].logprob if len(tail) == 1 else _tail_logprob(next(wholes), tail) for tail in self.tails
-        ]
+        next_token = next(wholes).outputs[0].logprobs[0] if self.prefills[0].next_ids else None
+        logprobs = []
+        for tail in self.tails:
+            begins = next_token[tail[0]].logprob if next_token else 0.0
+            rest = tail[1:] if next_token else tail
+            logprobs.append(begins + (_tail_logprob(next(wholes), rest) if rest else 0.0))
         return Completion(
             logprobs=tuple(logprobs),
             token_counts=tuple(map(len, self.tails)),

@@ -52,11 +52,10 @@ class VllmEngine(Engine):
         return in_order(self.answers(requests), len(requests))
 
     def answers(self, requests: Sequence[Request]) -> Iterator[Part]:
-        limit = self._running().engine.model_config.max_model_len
         asked: list[_Asked] = []
         rejected: Part = []
         for i, (request, encoded) in enumerate(zip(requests, self.encoder.encode(requests), strict=True)):
-            plan = encoded if isinstance(encoded, RequestRejected) else self._plan(request, encoded, limit)
+            plan = encoded if isinstance(encoded, RequestRejected) else self._plan(request, encoded)
             if isinstance(plan, RequestRejected):
                 rejected.append((i, _rejection(plan)))
             else:
@@ -99,10 +98,12 @@ class VllmEngine(Engine):
         if self._owner is not None:
             self._owner.stop()
 
-    def _plan(self, request: Request, encoded: Encoded, limit: int) -> Plan | RequestRejected:
+    def _plan(self, request: Request, encoded: Encoded) -> Plan | RequestRejected:
         if request.adapter and request.adapter not in self.settings.adapters:
             return RequestRejected(f"There is no adapter {request.adapter!r} here.", hint="Add it to `adapters`.")
-        return make_plan(request, encoded, limit)
+        config = self._running().engine.vllm_config
+        caches = bool(config.cache_config.enable_prefix_caching)
+        return make_plan(request, encoded, config.model_config.max_model_len, caches=caches)
 
     def _running(self) -> Owner:
         if self._owner is None:

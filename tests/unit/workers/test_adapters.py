@@ -62,7 +62,7 @@ def test_every_request_of_a_run_with_an_adapter_carries_it(mode: Mode) -> None:
 
 def test_every_prefill_of_a_request_carries_its_adapter() -> None:
     request = ScoreRequest("p", ("a", "b"), adapter="law")
-    plan = make_plan(request, Encoded("p", [1], [[2], [3, 4]]), 99)
+    plan = make_plan(request, Encoded("p", [1], [[2], [3, 4]]), 99, caches=True)
     assert [each.adapter for each in plan.prefills] == ["law", "law"]  # type: ignore[union-attr]
 
 

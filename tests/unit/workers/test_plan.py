@@ -12,19 +12,20 @@ from contract.spec import ChatTemplate, Sampling
 from workers.engines.base import GenerateRequest, ScoreRequest
 from workers.engines.encoding import Encoded, PromptEncoder
 from workers.engines.packaged import resolve
-from workers.engines.plan import Plan, make_plan
+from workers.engines.plan import LEAD_FROM_TOKENS, Plan, make_plan
 
 PROMPT = [1, 2, 3]
 
 
-def plan(*tails: list[int], limit: int = 100) -> Plan:
-    made = planned(*tails, limit=limit)
+def plan(*tails: list[int], limit: int = 100, prompt: list[int] = PROMPT, caches: bool = True) -> Plan:
+    made = planned(*tails, limit=limit, prompt=prompt, caches=caches)
     assert not isinstance(made, RequestRejected)
     return made
 
 
-def planned(*tails: list[int], limit: int) -> Plan | RequestRejected:
-    return make_plan(ScoreRequest("p", tuple("c" for _ in tails)), Encoded("p", PROMPT, list(tails)), limit)
+def planned(*tails: list[int], limit: int, prompt: list[int] = PROMPT, caches: bool = True) -> Plan | RequestRejected:
+    request = ScoreRequest("p", tuple("c" for _ in tails))
+    return make_plan(request, Encoded("p", prompt, list(tails)), limit, caches=caches)
 
 
 def next_token(**logprobs: float) -> SimpleNamespace:
@@ -59,8 +60,32 @@ def test_longer_continuations_take_one_prefill_each_and_sum_their_own_tokens() -
 
 def test_short_and_long_continuations_mix_in_the_order_asked() -> None:
     made = plan([10, 11], [12], [13])
-    completion = made.read([next_token(t12=-7.0, t13=-8.0), whole(-1.0, -1.0, tail=[10, 11])])
-    assert completion.logprobs == (-2.0, -7.0, -8.0)
+    completion = made.read([next_token(t10=-0.5, t12=-7.0, t13=-8.0), whole(-99.0, -1.0, tail=[10, 11])])
+    assert completion.logprobs == (-1.5, -7.0, -8.0), "a shared prefill tells how each of them begins"
+
+
+def test_a_long_prompt_is_prefilled_once_for_how_its_continuations_begin_and_then_read_from_the_cache() -> None:
+    long = list(range(100, 100 + LEAD_FROM_TOKENS))
+    made = plan([10, 11], [12, 13, 14], prompt=long)
+    assert [(each.token_ids, each.next_ids) for each in made.prefills] == [
+        (long, (10, 12)),
+        ([*long, 10, 11], ()),
+        ([*long, 12, 13, 14], ()),
+    ]
+    outputs = [whole(-99.0, -2.0, tail=[10, 11]), whole(-99.0, -0.5, -0.5, tail=[12, 13, 14])]
+    assert made.read([next_token(t10=-1.0, t12=-0.25), *outputs]).logprobs == (-3.0, -1.25)
+    for output in outputs:
+        output.num_cached_tokens = len(long)  # the whole prompt: its last row is not wanted any more
+    assert [each.is_trustworthy(output) for each, output in zip(made.prefills[1:], outputs, strict=True)] == [
+        True,
+        True,
+    ]
+
+
+def test_a_long_prompt_is_not_prefilled_by_itself_where_nothing_is_cached() -> None:
+    long = list(range(100, 100 + LEAD_FROM_TOKENS))
+    assert len(plan([10, 11], [12, 13], prompt=long, caches=False).prefills) == 2
+    assert len(plan([10, 11], [12, 13], prompt=long[1:]).prefills) == 2, "nor where it is short"
 
 
 def test_a_prompt_that_does_not_fit_is_rejected_with_the_counts_and_never_cut() -> None:
@@ -108,7 +133,7 @@ def test_cached_and_prefilled_tokens_are_counted_over_all_prefills() -> None:
 
 def test_texts_come_in_the_order_of_samples_and_say_whether_they_were_cut() -> None:
     request = GenerateRequest("p", Sampling(samples=2, temperature=0.5))
-    made = make_plan(request, Encoded("p", PROMPT, []), 10)
+    made = make_plan(request, Encoded("p", PROMPT, []), 10, caches=True)
     assert not isinstance(made, RequestRejected)
     second = SimpleNamespace(index=1, text="b", token_ids=[1, 2], finish_reason="length")
     first = SimpleNamespace(index=0, text="a", token_ids=[1], finish_reason="stop")
