@@ -15,6 +15,7 @@
     │   ├── UnknownRun
     │   ├── RunHalted               paused or cancelled: nothing of it is begun
     │   └── RunConflict             one run id, two different contents
+    ├── UnreadableRun           written by a version of mcqueue that this one does not understand
     ├── WorkerStays             a worker did not end, or did not come back, in its time
     ├── NoWorker                retryable: nobody serves what somebody waits for
     ├── TooBusy                 retryable: more is waited for already than may be
@@ -59,6 +60,7 @@ __all__ = [
     "SettingsError",
     "TooBusy",
     "UnknownRun",
+    "UnreadableRun",
     "WorkerStays",
     "nearest",
 ]
@@ -182,6 +184,10 @@ class RunHalted(LedgerError):
 
 class RunConflict(LedgerError):
     """The run id is taken by something else."""
+
+
+class UnreadableRun(McqueueError):
+    """The run was written by a version of mcqueue that this one does not understand: no trouble with the ledger."""
 
 
 class WorkerStays(McqueueError):

@@ -16,7 +16,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from contract import keys
-from contract.errors import LedgerError, UnknownRun
+from contract.errors import LedgerError, UnknownRun, UnreadableRun
 from contract.fleet import Fleet, WorkerState
 from contract.ledger import Counts, Ledger, Run
 from contract.queue import oldest_published_at, queue_lengths
@@ -49,7 +49,7 @@ class RedisMetrics(Collector):
         for run_id in self._ledger.open_runs():
             try:
                 run = self._ledger.run(run_id)
-            except UnknownRun:  # purged meanwhile
+            except (UnknownRun, UnreadableRun):  # purged meanwhile; another version's
                 continue
             yield run
 

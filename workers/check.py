@@ -16,7 +16,7 @@ from redis import Redis, RedisError
 
 from contract import keys
 from contract.connection import connect
-from contract.errors import McqueueError, UnknownRun
+from contract.errors import McqueueError, UnknownRun, UnreadableRun
 from contract.fleet import Fleet
 from contract.ledger import RedisLedger
 from contract.queue import queue_length
@@ -139,7 +139,7 @@ def _work(client: Redis, settings: Settings, models: Sequence[Settings]) -> Iter
     ledger = RedisLedger(client, settings.redis_place)
     unsettled: Counter[str] = Counter()
     for run_id in ledger.open_runs():
-        with suppress(UnknownRun):  # purged meanwhile, as the HTTP door does
+        with suppress(UnknownRun, UnreadableRun):  # purged meanwhile, as the HTTP door does; another version's
             left = ledger.counts(run_id).todo
             unsettled.update(dict.fromkeys(keys.route(ledger.run(run_id).spec), left))
     names = {keys.score_queue(each.served_model) for each in models} | unsettled.keys()

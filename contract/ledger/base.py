@@ -55,11 +55,11 @@ class Ledger(abc.ABC):
 
     @abc.abstractmethod
     def run(self, run_id: str) -> Run:
-        """The run of that id."""
+        """The run of that id. Raises UnreadableRun for one that this version does not understand."""
 
     @abc.abstractmethod
     def runs(self) -> list[Run]:
-        """All runs, newest first."""
+        """All runs, newest first, but for those that this version does not understand."""
 
     def named(self, name: str) -> Run:
         """The run of that id, the only one that was called so, or whose id begins so; `last` is the newest.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, cast
 
@@ -12,7 +13,7 @@ from redis.commands.core import Script
 from contract import keys
 from contract.chunks import chunks
 from contract.connection import connect, lua, translating
-from contract.errors import LedgerError, RunConflict, UnknownRun, nearest
+from contract.errors import LedgerError, RunConflict, UnknownRun, UnreadableRun, nearest
 from contract.ledger.base import Begun, Committed, Ledger
 from contract.ledger.run import Counts, Run, RunState, halted
 from contract.question import Body, Question
@@ -27,6 +28,19 @@ CHUNK = 500
 _REASONS: TypeAdapter[list[str]] = TypeAdapter(list[str])
 _PASSAGES: TypeAdapter[tuple[Passage, ...]] = TypeAdapter(tuple[Passage, ...])
 _VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
+log = logging.getLogger(__name__)
+
+
+def _run(run_id: str, body: str) -> Run:
+    """The run as it was written. Raises UnreadableRun, naming what is not understood."""
+    try:
+        return Run.model_validate_json(body)
+    except ValidationError as trouble:
+        fields = ", ".join(".".join(map(str, each["loc"])) for each in trouble.errors())
+        raise UnreadableRun(
+            f"Run {run_id} was written by another version of mcqueue: {fields} cannot be read here.",
+            hint="Bring mcqueue here to the version that wrote it.",
+        ) from None
 
 
 class RedisLedger(Ledger):
@@ -86,13 +100,19 @@ class RedisLedger(Ledger):
             found = self._redis.get(keys.run_keys(run_id).meta)
             if found is None:
                 self._unknown(run_id)
-        return Run.model_validate_json(cast(str, found))
+        return _run(run_id, cast(str, found))
 
     def runs(self) -> list[Run]:
         with translating(self._place):
             ids = cast("list[str]", self._redis.zrevrange(keys.runs(), 0, -1))
             found = self._redis.mget([keys.run_keys(each).meta for each in ids]) if ids else []
-        return [Run.model_validate_json(each) for each in cast("list[str | None]", found) if each is not None]
+        runs: list[Run] = []
+        for run_id, body in zip(ids, cast("list[str | None]", found), strict=True):
+            try:
+                runs += [_run(run_id, body)] if body is not None else []
+            except UnreadableRun as trouble:
+                log.warning("%s It is left out.", trouble)
+        return runs
 
     def open_runs(self) -> list[str]:
         with translating(self._place):

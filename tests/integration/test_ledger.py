@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 import time
@@ -13,7 +14,7 @@ import pytest
 import redis
 
 from contract import Counts, Ledger, Mode, Outcome, RedisLedger, Run, Settings, Verdict, keys, load_settings
-from contract.errors import LedgerError, LedgerFull, RedisUnreachable, RunConflict, RunHalted, UnknownRun
+from contract.errors import LedgerError, LedgerFull, RedisUnreachable, RunConflict, RunHalted, UnknownRun, UnreadableRun
 from contract.ledger import Committed, RunState
 from contract.metrics import RedisMetrics
 from contract.question import Body
@@ -279,6 +280,23 @@ def test_results_come_in_the_files_order_with_nothing_where_nothing_is_settled(l
     assert list(ledger.results(run.run_id)) == [(questions[0], None), (questions[1], found), (questions[2], None)]
     assert ledger.result(run.run_id, "q0") == (questions[1], found)
     assert ledger.result(run.run_id, "q1") == (questions[2], None)
+
+
+def test_a_run_of_another_version_is_told_by_what_is_not_understood_and_hides_no_other(
+    redis_ledger: RedisLedger, caplog: pytest.LogCaptureFixture
+) -> None:
+    ours, theirs = (
+        open_run(redis_ledger, make_questions(1), "ours"),
+        open_run(redis_ledger, make_questions(1), "theirs"),
+    )
+    body = json.loads(theirs.model_dump_json())
+    body["spec"]["aura"] = "violet"
+    redis_ledger.client.set(keys.run_keys(theirs.run_id).meta, json.dumps(body))
+
+    assert [run.run_id for run in redis_ledger.runs()] == [ours.run_id]
+    assert "another version of mcqueue: spec.aura cannot be read here" in caplog.text
+    with pytest.raises(UnreadableRun, match=r"spec\.aura.*Bring mcqueue here"):
+        redis_ledger.named(theirs.run_id)
 
 
 def test_an_entry_that_cannot_be_read_is_told_with_run_question_and_field(redis_ledger: RedisLedger) -> None:

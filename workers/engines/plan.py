@@ -13,8 +13,8 @@ from workers.engines.encoding import Encoded
 __all__ = ["LEAD_FROM_TOKENS", "Plan", "Prefill", "ScorePlan", "TextPlan", "excess_tokens", "make_plan"]
 
 #: From so many tokens on, a prompt is prefilled by itself first, and its continuations read it from the cache. To tell
-#: how likely a prefill's own tokens are makes them dearer by half on a CPU, as it takes the vocabulary's distribution at
-#: each; what is computed twice instead is what fills no block of the cache, half a block in the mean.
+#: how likely a prefill's own tokens are makes them dearer by half on a CPU: the vocabulary's distribution at each. What
+#: is computed twice instead is what fills no block of the cache, half a block in the mean.
 LEAD_FROM_TOKENS = 64
 
 
