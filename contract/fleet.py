@@ -69,7 +69,8 @@ class WorkerRecord(BaseModel):
     #: What the engine says it is, e.g. version, dtype, cache size.
     engine: dict[str, Any] = Field(default_factory=dict)
     batch_size: int = 0
-    settled: int = 0
+    #: Questions that it settled or sent on since its start.
+    done: int = 0
     #: Batches begun since its start, the questions in them, and batches under way now.
     batches: int = 0
     gathered: int = 0

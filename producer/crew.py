@@ -58,7 +58,7 @@ def _member(seen: deque[WorkerRecord]) -> Member:
         name=last.name,
         state=last.state.value,
         queue=last.queue,
-        questions_per_s=gathered / elapsed_s if elapsed_s > 0 else None,
+        questions_per_s=(last.done - first.done) / elapsed_s if elapsed_s > 0 else None,
         fill=questions / (batches * last.batch_size) if batches and last.batch_size else None,
         busy=last.busy,
         on_gpu=bool(last.gpus),

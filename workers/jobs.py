@@ -36,8 +36,8 @@ class Job(Protocol):
     name: str
 
     @property
-    def settled(self) -> int:
-        """Questions settled so far."""
+    def done(self) -> int:
+        """Questions that this worker settled or sent on so far."""
 
     def start(self) -> None:
         """Get ready, in the main thread. Raises McqueueError."""
@@ -73,9 +73,9 @@ class Scoring:
         end_at_once(EXIT_RETRY)
 
     @property
-    def settled(self) -> int:
+    def done(self) -> int:
         """Questions settled so far."""
-        return self._scorer.settled
+        return self._scorer.done
 
     def start(self) -> None:
         """Boot the engine."""
@@ -115,9 +115,9 @@ class Searching:
         self._retriever: BatchRetriever | None = None
 
     @property
-    def settled(self) -> int:
-        """Questions that this stage ended; the others went on."""
-        return self._retriever.settled if self._retriever else 0
+    def done(self) -> int:
+        """Questions looked up and sent on so far, and those of which that failed."""
+        return self._retriever.done if self._retriever else 0
 
     def start(self) -> None:
         """Open the index, and check that it is what its manifest says."""

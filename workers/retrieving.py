@@ -59,6 +59,7 @@ class BatchRetriever(BatchWork):
             self._ledger.attach(run_id, passages)
         going_on = [work for work in works if id(work) not in failures]
         yield send_on(self._send, going_on, Stage.SCORE, "retrieved")
+        self.done += len(going_on)
 
     def _look_up(self, works: Sequence[Work]) -> tuple[dict[str, dict[str, list[Passage]]], dict[int, Failure]]:
         """Run → question id → passages; and, by identity of the work, why nothing could be retrieved."""

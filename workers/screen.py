@@ -177,7 +177,7 @@ def row_of(
     first = seen[0] if seen else None
     pace = fill = None
     if alive and record and first and record.seen_at > first.seen_at:
-        pace = (record.settled - first.settled) / (record.seen_at - first.seen_at)
+        pace = (record.done - first.done) / (record.seen_at - first.seen_at)
     if alive and record and record.batches and record.batch_size:
         fill = record.gathered / record.batches / record.batch_size
     return Row(

@@ -98,7 +98,8 @@ class BatchWork(abc.ABC):
     stage: Stage
 
     def __init__(self, workplace: Workplace) -> None:
-        self.settled = 0
+        #: Questions that this stage is done with: settled, or sent on.
+        self.done = 0
         self._settings = workplace.settings
         self._ledger = workplace.ledger
         self._worker = workplace.worker
@@ -307,7 +308,7 @@ class BatchWork(abc.ABC):
         pause_s = 0.1
         while True:
             try:
-                self.settled += self._ledger.commit(run_id, verdicts).new
+                self.done += self._ledger.commit(run_id, verdicts).new
             except UnknownRun:
                 log.warning("run %s was purged: %d verdicts are dropped", run_id, len(verdicts))
             except LedgerError as trouble:

@@ -179,7 +179,7 @@ class Worker:
             gpus=self._gpus,
             engine=self._job_is,
             batch_size=self._settings.full_batch,
-            settled=self._job.settled,
+            done=self._job.done,
             batches=self._load.batches,
             gathered=self._load.gathered,
             running=self._load.running,

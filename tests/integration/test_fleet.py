@@ -64,10 +64,10 @@ def names(fleet: Fleet) -> list[str]:
 
 def test_a_worker_that_joins_is_alive_and_tells_what_it_is(fleet: Fleet) -> None:
     before = time.time()
-    fleet.join(record("gpu0", gpus="0,1", engine={"version": "1", "blocks": 7}, settled=3))
+    fleet.join(record("gpu0", gpus="0,1", engine={"version": "1", "blocks": 7}, done=3))
     (found,) = fleet.alive()
     assert found.model_copy(update={"seen_at": 0.0}) == record(
-        "gpu0", gpus="0,1", engine={"version": "1", "blocks": 7}, settled=3
+        "gpu0", gpus="0,1", engine={"version": "1", "blocks": 7}, done=3
     )
     assert before <= found.seen_at <= time.time()
     assert (found.pid, fleet.names(), fleet.dead()) == (os.getpid(), ["gpu0"], [])
@@ -75,10 +75,10 @@ def test_a_worker_that_joins_is_alive_and_tells_what_it_is(fleet: Fleet) -> None
 
 def test_a_beat_renews_the_record(fleet: Fleet) -> None:
     fleet.join(record("gpu0", state=WorkerState.BOOTING))
-    fleet.beat(record("gpu0", state=WorkerState.READY, settled=64))
+    fleet.beat(record("gpu0", state=WorkerState.READY, done=64))
     found = fleet.get("gpu0")
     assert found is not None
-    assert (found.state, found.settled) == (WorkerState.READY, 64)
+    assert (found.state, found.done) == (WorkerState.READY, 64)
 
 
 def test_a_beat_renews_the_lease(fleet: Fleet, client: redis.Redis) -> None:
@@ -119,7 +119,7 @@ def test_a_live_worker_on_another_host_keeps_its_name(fleet: Fleet) -> None:
 
 def test_a_worker_may_join_again_under_its_own_name(fleet: Fleet) -> None:
     fleet.join(record("gpu0"))
-    fleet.join(record("gpu0", settled=1))
+    fleet.join(record("gpu0", done=1))
     assert names(fleet) == ["gpu0"]
 
 

@@ -303,10 +303,10 @@ def test_a_terminal_gets_a_bar_and_anything_else_lines() -> None:
     assert "gpu1@there booting score.small – – – GPU" in shown
 
 
-def record(at: float, batches: int, gathered: int, pid: int = 1) -> WorkerRecord:
+def record(at: float, batches: int, gathered: int, pid: int = 1, done: int | None = None) -> WorkerRecord:
     return WorkerRecord(
         name="w", model="m", queue="score.m", state=WorkerState.READY, pid=pid, process_started=1, batch_size=16,
-        batches=batches, gathered=gathered, busy=0.5, seen_at=at,
+        batches=batches, gathered=gathered, done=gathered if done is None else done, busy=0.5, seen_at=at,
     )  # fmt: skip
 
 
@@ -324,6 +324,13 @@ def test_a_worker_that_rests_keeps_the_fill_of_its_batches_and_has_no_pace() -> 
     for second in range(0, 40, 2):
         (last,) = crew.look([record(second, 4, 48)])
     assert (last.questions_per_s, last.fill) == (0.0, 0.75)
+
+
+def test_questions_that_are_dropped_because_their_run_is_paused_are_no_pace() -> None:
+    crew = Crew()
+    crew.look([record(0, 10, 160, done=160)])
+    (last,) = crew.look([record(2, 900, 14400, done=160)])
+    assert last.questions_per_s == 0.0
 
 
 def test_a_worker_that_came_back_under_its_name_is_another_one() -> None:

@@ -100,6 +100,16 @@ def verdict_of(books: MemoryLedger, run: Run, question_id: str) -> Verdict | Non
     return books.result(run.run_id, question_id)[1]
 
 
+def test_a_question_that_was_sent_on_or_has_failed_is_done_here(
+    books: MemoryLedger, echo: Echo, outbox: Outbox
+) -> None:
+    run = open_run(books, make_questions(3), rag=RAG)
+    echo.breaks_at = make_questions(3)[1].question
+    stage = BatchRetriever(Workplace(SETTINGS, books, "r@host", outbox), echo, MANIFEST)
+    stage.run(batch_of(message(run, "q0", "q1", "q2")))
+    assert (stage.done, books.counts(run.run_id).settled) == (3, 1)
+
+
 def test_a_batch_is_looked_up_in_one_search_and_sent_on_in_the_messages_it_came_in(
     books: MemoryLedger, echo: Echo, outbox: Outbox
 ) -> None:
