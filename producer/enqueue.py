@@ -78,8 +78,9 @@ def enqueue(
     priority: str,
     **rest: Any,
 ) -> None:
-    """Enqueue the questions of FILE: JSON, JSON Lines, CSV, TSV or Parquet, also packed (gz, zst, zip); a Hugging Face
-    dataset (hf:NAME, or its folder); or - for standard input. Its layout is told from its content.
+    """Enqueue the questions of FILE: JSON, JSON Lines, CSV, TSV or Parquet, also packed (gz, zst, zip); a folder or zip
+    of such files; a Hugging Face dataset (hf:NAME, or its folder); or - for standard input. Its layout is told from its
+    content.
 
     The same questions asked the same way are the same run: enqueuing them again resumes it, a cancelled one too.
     """

@@ -31,8 +31,13 @@ _READING = (
         help="Where the parts are, for example question=stem,choices=a+b+c,answer=key; base=1 if indices count from 1.",
     ),
     click.option("--encoding", default="", metavar="NAME", help="The text's encoding, if it is not UTF-8 or UTF-16."),
-    click.option("--subset", default="", metavar="NAME", help="Of a file with several sets, or a zip, take this one."),
-    click.option("--split", default="", metavar="NAME", help="Of a Hugging Face dataset, take this split."),
+    click.option(
+        "--subset",
+        default="",
+        metavar="NAME",
+        help="Of a file with several sets, take this one; of a folder or zip, the files that fit.",
+    ),
+    click.option("--split", default="", metavar="NAME", help="Of a folder or a Hugging Face dataset, take this split."),
     click.option(
         "--answers",
         type=click.Path(path_type=Path, exists=True, dir_okay=False),

@@ -25,20 +25,21 @@ __all__ = ["parts_of", "to_row"]
 
 def to_row(record: Record, layout: Layout, way: Way, shown: str) -> Row:
     """What `record` says, or why it says nothing. `shown` is the file's name in messages."""
+    file = record.file or shown
     try:
         parts = parts_of(record, layout)
         question = _question(record, parts, layout, way)
     except FieldTrouble as trouble:
         error = QuestionFileError(
             trouble.message,
-            path=shown,
+            path=file,
             line=record.line,
             field=trouble.field or None,
             hint=trouble.hint,
             kind=trouble.kind,
         )
-        return Row(record.number, record.line, record.raw, None, error)
-    return Row(record.number, record.line, record.raw, question, content_id=parts.id is None)
+        return Row(record.number, record.line, record.raw, None, error, file=file)
+    return Row(record.number, record.line, record.raw, question, content_id=parts.id is None, file=file)
 
 
 def parts_of(record: Record, layout: Layout) -> Parts:

@@ -1,60 +1,63 @@
-"""A question file, understood: which format, encoding and layout it has, and how its answers are meant.
+"""A question file, understood: which format and layout it has, and how its answers are meant.
 
-All of that is told by the content; a file's name counts only where the content says nothing.
+All of that is told by the content. The files of a folder have each a format of its own, and layout and answers in
+common.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice, zip_longest
 from pathlib import Path
 
 from contract.errors import QuestionFileError, nearest
 from producer.readers.answers import Given, Way, settle
-from producer.readers.csv import Dialect, dialect_of, read_csv
 from producer.readers.fields import parts_of, to_row
+from producer.readers.folder import Member, members
+from producer.readers.format import Format, Records, format_of
 from producer.readers.hub import is_dataset, read_dataset
-from producer.readers.json import IsQuestion, read_json
-from producer.readers.jsonl import DECODER, read_jsonl
-from producer.readers.layouts import OWN, Layout, choose, is_question, layout_called
-from producer.readers.mapping import is_mapped, mapped
-from producer.readers.names import is_table_header
-from producer.readers.parquet import MAGIC, read_parquet
+from producer.readers.layouts import OWN, Layout, choose, layout_called
+from producer.readers.mapping import mapped
 from producer.readers.record import FieldTrouble, Record, Row
 from producer.readers.source import Source
-from producer.readers.stream import HEAD_BYTES, compression_of, explaining, open_bytes
-from producer.readers.text import Text, encoding_of, text_of
+from producer.readers.stream import compression_of, explaining, files_in_zip
+from producer.readers.text import text_of
 
 __all__ = ["QuestionFile", "understand"]
 
-#: Records by which layout and answers are understood.
+#: Records by which layout and answers are understood; of several files, of each its share, but not too few.
 HEAD_RECORDS = 1000
-_TAR = slice(257, 262)
-
-
-@dataclass(frozen=True, slots=True)
-class _Format:
-    """What the bytes are."""
-
-    title: str
-    records: Callable[[], Iterator[Record]]
+LEAST_RECORDS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionFile:
-    """A file that is understood; its rows can be read as often as they are wanted."""
+    """A file that is understood, or a folder of files; its rows can be read as often as they are wanted."""
 
     source: Source
-    #: `JSONL`, `TSV without header`, …
-    format: str
-    encoding: str
-    compression: str
     layout: Layout
     way: Way
-    records: Callable[[], Iterator[Record]]
+    #: One for each file.
+    parts: tuple[Format, ...]
+
+    @property
+    def format(self) -> str:
+        """`JSONL`, `CSV without header, 57 files`, …"""
+        files = f", {len(self.parts)} files" if len(self.parts) > 1 else ""
+        return " and ".join(sorted({part.title for part in self.parts})) + files
+
+    @property
+    def encoding(self) -> str:
+        """`utf-8`, …; empty where there is none."""
+        return " and ".join(sorted({part.encoding for part in self.parts} - {""}))
+
+    @property
+    def compression(self) -> str:
+        """`gzip`, …; empty where there is none."""
+        return " and ".join(sorted({part.compression for part in self.parts} - {""}))
 
     def rows(self) -> Iterator[Row]:
         """Rows of the file, good and bad, in its order, read as they are asked for.
@@ -62,8 +65,9 @@ class QuestionFile:
         Raises QuestionFileError where no row can be told from the next.
         """
         with explaining(self.source.shown):
-            for record in self.records():
-                yield to_row(record, self.layout, self.way, self.source.shown)
+            for part in self.parts:
+                for record in part.records():
+                    yield to_row(record, self.layout, self.way, self.source.shown)
 
     @property
     def title(self) -> str:
@@ -73,121 +77,54 @@ class QuestionFile:
 
 
 def understand(source: Source) -> QuestionFile:
-    """Look at the beginning of the file, and say what it is.
+    """Look at the beginning of the file, or of each of a folder's, and say what it is.
 
     Raises QuestionFileError for what is no question file, InputError for a layout that is none.
     """
-    _refuse_what_is_no_file(source)
     with explaining(source.shown):
-        if source.hub_name or source.path.is_dir():
-            found, encoding, compression = _Format("Hugging Face dataset", partial(read_dataset, source)), "", ""
-        else:
-            compression = compression_of(source.path)
-            found, encoding = _format(source)
-        records = _with_answers(found.records, source)
-        head = _head(records)
+        parts = tuple(_formats(source))
+        share = max(HEAD_RECORDS // len(parts), LEAST_RECORDS)
+        head = [record for part in parts for record in _head(part.records, share)]
         layout = _layout(source, head)
-        return QuestionFile(source, found.title, encoding, compression, layout, _way(head, layout), records)
+        return QuestionFile(source, layout, _way(head, layout), parts)
 
 
-def _refuse_what_is_no_file(source: Source) -> None:
+def _formats(source: Source) -> list[Format]:
+    """The format of the file, or of each of several."""
     path = source.path
-    if source.hub_name:
-        return
+    if source.hub_name or (path.is_dir() and is_dataset(path)):
+        return [Format("Hugging Face dataset", partial(read_dataset, source))]
     if not path.exists():
         beside = [each.name for each in path.parent.glob("*")]
         hint = nearest(path.name, beside) or "Check the path; a dataset of the hub is written hf:owner/name."
         raise QuestionFileError("no such file.", path=source.shown, hint=hint)
-    if path.is_dir() and not is_dataset(path):
-        inside = sorted(each.name for each in path.iterdir() if each.suffix in {".json", ".jsonl", ".csv", ".tsv"})
-        hint = f"Name one file, for example {inside[0]}." if inside else "Name a file."
-        raise QuestionFileError("is a folder, expected a question file.", path=source.shown, hint=hint)
+    if path.is_dir() or (compression_of(path) == "zip" and len(files_in_zip(path)) > 1):
+        return [_format_of(member) for member in members(source)]
+    found = format_of(source)
+    answers = source.how.answers
+    return [replace(found, records=partial(_paired, found.records, answers, source.shown)) if answers else found]
 
 
-def _format(source: Source) -> tuple[_Format, str]:
-    """Format and encoding of a file's content."""
-    open_again = partial(open_bytes, source.path, source.shown, source.how.subset)
-    with open_again() as file:
-        head = file.read(HEAD_BYTES)
-    if head.startswith(MAGIC):
-        return _Format("Parquet", partial(read_parquet, source.path, source.shown)), ""
-    if head[_TAR] == b"ustar":
-        raise QuestionFileError("is a tar archive.", path=source.shown, hint="Unpack it and name one file of it.")
-    text = Text(open_again, source.how.encoding or encoding_of(head), source.shown)
-    return _text_format(text, source), text.encoding
+def _format_of(member: Member) -> Format:
+    """The format of one file of several; its records say where they stand."""
+    with explaining(member.source.shown):
+        found = format_of(member.source)
+    return replace(found, records=partial(_placed, found.records, member))
 
 
-def _text_format(text: Text, source: Source) -> _Format:
-    start = text.head(HEAD_BYTES).lstrip()
-    name = source.path.name.lower()
-    if _opens_json(start) or (not start and not name.endswith((".csv", ".tsv"))):
-        looks_right = is_mapped(source.how.mapping) if source.how.mapping else is_question
-        if not start or _is_lines(text, name, looks_right):
-            return _Format("JSONL", partial(read_jsonl, text))
-        return _Format("JSON", partial(read_json, text, looks_right, source.how.subset))
-    dialect = _dialect(text, source)
-    if dialect is not None:
-        return _Format(dialect.title, partial(read_csv, text, dialect))
-    if ".json" in name:
-        reader = read_jsonl if ".jsonl" in name else partial(read_json, is_question=is_question)
-        return _Format("JSON", partial(reader, text))
-    if not start:
-        return _Format("CSV", partial(read_jsonl, text))
-    message = f"is neither JSON, nor JSON Lines, nor a table, nor Parquet: it starts with {start[:20]!r}."
-    raise QuestionFileError(message, path=source.shown, hint="Convert it to one of these.")
+def _placed(records: Records, member: Member) -> Iterator[Record]:
+    shown = member.source.shown
+    with explaining(shown):
+        for record in records():
+            group = "/".join(filter(None, (member.name, record.group)))
+            yield record._replace(file=shown, group=group or None)
 
 
-def _opens_json(start: str) -> bool:
-    """Whether this is an object or a list. A table may begin with a bracket too: "[header] How to …"."""
-    if start.startswith("{"):
-        return True
-    inside = start[1:].lstrip()[:1]
-    return start.startswith("[") and (not inside or inside in '[{]"-' or inside.isdigit())
-
-
-def _is_lines(text: Text, name: str, looks_right: IsQuestion) -> bool:
-    """Whether every line is an object of its own, rather than a part of one."""
-    lines = (line.strip() for line in _until_trouble(text) if line.strip())
-    first, second = next(lines, ""), next(lines, "")
-    try:
-        whole = DECODER.decode(first)
-    except (ValueError, RecursionError):
-        return first.startswith("{") and (second.startswith("{") or (not second and ".jsonl" in name))
-    return isinstance(whole, dict) and (bool(second) or looks_right(whole))
-
-
-def _until_trouble(text: Text) -> Iterator[str]:
-    for line in text.lines_and_troubles():
-        yield "{" if isinstance(line, FieldTrouble) else line
-
-
-def _dialect(text: Text, source: Source) -> Dialect | None:
-    mapping = source.how.mapping
-    numbered = bool(mapping) and all(
-        each.isdigit() for part, value in mapping.items() if part != "base" for each in value.split("+") if each
-    )
-    found = dialect_of(text, is_table_header, named=bool(mapping), numbered=numbered)
-    if found is None:
-        return None
-    if found.header and not mapping and not is_table_header(found.names):
-        shown = ", ".join(found.names[:12])
-        if len(shown) > 400 or source.path.suffix.lower() in {".json", ".jsonl"}:
-            return None
-        raise QuestionFileError(
-            f"header: no question and choices among the columns {shown}.",
-            path=source.shown,
-            line=1,
-            hint="Expected question, answer, and choice_a, choice_b, … (or A, B, …, or one column choices);"
-            " --map question=NAME,choices=NAME says where they are.",
-        )
-    return found
-
-
-def _head(records: Callable[[], Iterator[Record]]) -> list[Record]:
+def _head(records: Records, most: int) -> list[Record]:
     """The first records; fewer where the file cannot be read on, which shows again when its rows are read."""
     head: list[Record] = []
     with suppress(QuestionFileError):
-        head.extend(islice(records(), HEAD_RECORDS))
+        head.extend(islice(records(), most))
     return head
 
 
@@ -212,13 +149,8 @@ def _way(head: list[Record], layout: Layout) -> Way:
     return settle(given, layout.ways)
 
 
-def _with_answers(records: Callable[[], Iterator[Record]], source: Source) -> Callable[[], Iterator[Record]]:
-    """The records, each with its line of the file of answers, where there is one."""
-    path = source.how.answers
-    return partial(_paired, records, path, source.shown) if path else records
-
-
-def _paired(records: Callable[[], Iterator[Record]], path: Path, shown: str) -> Iterator[Record]:
+def _paired(records: Records, path: Path, shown: str) -> Iterator[Record]:
+    """The records, each with its line of the file of answers."""
     lines = (line.strip() for line in text_of(path, str(path)).lines() if line.strip())
     both = zip_longest(records(), lines)
     for number, (record, answer) in enumerate(both, start=1):

@@ -44,6 +44,8 @@ class Record(NamedTuple):
     group: str | None = None
     #: What the file says of all its questions together.
     task: Mapping[str, str] = {}
+    #: The file that the entry stands in, where the source is a folder of several.
+    file: str = ""
 
 
 class Row(NamedTuple):
@@ -56,6 +58,8 @@ class Row(NamedTuple):
     trouble: QuestionFileError | None = None
     #: Whether the question's id is a hash of its content, because the file names none.
     content_id: bool = False
+    #: The file that the entry stands in, as messages name it.
+    file: str = ""
 
 
 def shown_value(value: object, longest: int = 60) -> str:

@@ -28,9 +28,9 @@ class HowToRead:
     #: Part of a question → the field that holds it.
     mapping: Mapping[str, str] = field(default_factory=dict)
     encoding: str = ""
-    #: The subset wanted: of a JSON file with several, a file of a zip, a configuration of a dataset.
+    #: The subset wanted: of a JSON file with several, the files of a folder or zip, a configuration of a dataset.
     subset: str = ""
-    #: The split wanted of a dataset.
+    #: The split wanted of a dataset or folder.
     split: str = ""
     #: A file with one answer per line.
     answers: Path | None = None
@@ -44,6 +44,8 @@ class Source:
     #: Its name in messages and in the run.
     shown: str
     how: HowToRead = HowToRead()
+    #: The file of a zip that is meant; empty: the only one.
+    member: str = ""
 
     @property
     def hub_name(self) -> str:
@@ -53,7 +55,7 @@ class Source:
     @property
     def stem(self) -> str:
         """What a run of it is called after."""
-        name = Path(self.shown.strip("<>").removeprefix(HUB)).name
+        name = Path(self.shown.strip("<>").removeprefix(HUB)).name or self.path.resolve().name
         base = name.split(".")[0] or name
         return "-".join(filter(None, (base, self.how.subset, self.how.split)))
 

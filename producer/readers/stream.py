@@ -13,7 +13,7 @@ from typing import IO, BinaryIO, cast
 
 from contract.errors import QuestionFileError
 
-__all__ = ["HEAD_BYTES", "compression_of", "explaining", "open_bytes"]
+__all__ = ["HEAD_BYTES", "compression_of", "explaining", "files_in_zip", "open_bytes"]
 
 #: Bytes by which a file is recognised.
 HEAD_BYTES = 256 * 1024
@@ -28,9 +28,9 @@ def compression_of(path: Path) -> str:
 
 
 def open_bytes(path: Path, shown: str, member: str = "") -> BinaryIO:
-    """The decompressed bytes, as they are read. `member` is the file wanted of a zip that holds several.
+    """The decompressed bytes, as they are read. `member` is the file wanted of a zip; without one, its only file.
 
-    Raises QuestionFileError for a zip without a clear member; broken data shows while it is read (`explaining`).
+    Raises QuestionFileError for an empty zip; broken data shows while it is read (`explaining`).
     """
     compression = compression_of(path)
     if compression == "gzip":
@@ -46,16 +46,19 @@ def open_bytes(path: Path, shown: str, member: str = "") -> BinaryIO:
     return path.open("rb")
 
 
+def files_in_zip(path: Path) -> list[str]:
+    """The files of an archive. What one of macOS carries besides is nobody's question file."""
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+    return [each for each in names if not each.endswith("/") and not each.startswith("__MACOSX/")]
+
+
 def _open_member(path: Path, shown: str, member: str) -> BinaryIO:
+    name = member or next(iter(files_in_zip(path)), "")
+    if not name:
+        raise QuestionFileError("the zip is empty.", path=shown)
     archive = zipfile.ZipFile(path)
-    # What an archive of macOS carries besides is nobody's question file.
-    names = [each for each in archive.namelist() if not each.endswith("/") and not each.startswith("__MACOSX/")]
-    wanted = [each for each in names if member in {each, Path(each).name, Path(each).stem}] if member else names
-    if len(wanted) != 1:
-        found = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
-        what = f"no {member!r} in the zip" if member and not wanted else f"{len(wanted)} files in the zip"
-        raise QuestionFileError(f"{what}: {found or 'it is empty'}.", path=shown, hint="Choose one with --subset NAME.")
-    return cast(BinaryIO, _Member(archive, archive.open(wanted[0])))
+    return cast(BinaryIO, _Member(archive, archive.open(name)))
 
 
 class _Member(io.BufferedReader):

@@ -53,16 +53,9 @@ def test_packed_files_are_unpacked_as_they_are_read(tmp_path: Path, content: byt
     assert [each.answer for each in questions(file)] == ["A", "B", "A"], "it can be read twice"
 
 
-def test_of_a_zip_with_several_files_one_is_chosen(tmp_path: Path) -> None:
-    content = zipped(dev=JSONL, test=lines(*ROWS[:1]).encode())
-
-    assert len(questions(read(tmp_path, content, subset="test"))) == 1
-    with pytest.raises(
-        QuestionFileError, match=r"2 files in the zip: folder/dev, folder/test\. Choose one with --subset"
-    ):
-        read(tmp_path, content)
-    with pytest.raises(QuestionFileError, match="no 'train' in the zip"):
-        read(tmp_path, content, subset="train")
+def test_an_empty_zip_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(QuestionFileError, match="the zip is empty"):
+        read(tmp_path, zipped())
 
 
 @pytest.mark.parametrize(

@@ -147,13 +147,6 @@ def test_a_missing_file_is_refused_with_the_nearest_name(tmp_path: Path) -> None
         rows_of(tmp_path / "question.json")
 
 
-def test_a_folder_is_refused_with_a_file_of_it(tmp_path: Path) -> None:
-    write(tmp_path, "a.csv", "")
-
-    with pytest.raises(QuestionFileError, match=r"is a folder.*a\.csv"):
-        rows_of(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("row", "field", "wanted"),
     [

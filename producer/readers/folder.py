@@ -1,0 +1,136 @@
+"""A folder of question files, or a zip of several: one set, as MMLU, C-Eval and BIG-bench are handed out.
+
+What tells a file's path from the others' names the subject of its questions, where they name none themselves:
+`anatomy` of `data/test/anatomy_test.csv`, `fact_checker/politifact` of `fact_checker/politifact/task.json`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from fnmatch import fnmatch
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from contract.errors import QuestionFileError, nearest
+from producer.readers.source import Source
+from producer.readers.stream import files_in_zip
+
+__all__ = ["SPLITS", "Member", "members"]
+
+#: What folders and the ends of file names are called that hold a part of a set.
+SPLITS = frozenset({"train", "auxiliary_train", "dev", "val", "valid", "validation", "test"})
+_SUFFIXES = {".json", ".jsonl", ".ndjson", ".csv", ".tsv"}
+_PACKED = {".gz", ".zst"}
+_LAST_WORD = re.compile(r"(?:^|[_.-])([a-z]+)$")
+
+
+class Member(NamedTuple):
+    """One of the files."""
+
+    source: Source
+    #: What tells its path from the others'; empty where it is the only one.
+    name: str
+
+
+def members(source: Source) -> list[Member]:
+    """The question files of a folder or zip, in the order of their paths: those of `--split` and `--subset`.
+
+    Raises QuestionFileError where there is none, or where there are several splits and none is chosen.
+    """
+    if source.how.answers:
+        hint = "Name one of the files, or put the answers beside the questions."
+        raise QuestionFileError("holds several files, and --answers is for one.", path=source.shown, hint=hint)
+    there = sorted(filter(_may_hold_questions, _paths(source)))
+    if not there:
+        hint = f"Expected files that end in {', '.join(sorted(_SUFFIXES))}."
+        raise QuestionFileError("no question file in it.", path=source.shown, hint=hint)
+    chosen = _of_subset(_of_split(there, source), source)
+    return [Member(_member(source, path), name) for path, name in zip(chosen, _names(chosen), strict=True)]
+
+
+def _paths(source: Source) -> list[PurePosixPath]:
+    if source.path.is_dir():
+        found = (each.relative_to(source.path) for each in source.path.rglob("*") if each.is_file())
+        return [PurePosixPath(each.as_posix()) for each in found]
+    return [PurePosixPath(each) for each in files_in_zip(source.path)]
+
+
+def _may_hold_questions(path: PurePosixPath) -> bool:
+    suffix = PurePosixPath(path.stem).suffix if path.suffix in _PACKED else path.suffix
+    return suffix in _SUFFIXES and not any(part.startswith(".") for part in path.parts)
+
+
+def _member(source: Source, path: PurePosixPath) -> Source:
+    how = replace(source.how, subset="", split="")
+    shown = str(PurePosixPath(source.shown) / path)
+    if source.path.is_dir():
+        return Source(source.path / path, shown, how)
+    return Source(source.path, shown, how, member=str(path))
+
+
+def _of_split(paths: list[PurePosixPath], source: Source) -> list[PurePosixPath]:
+    there = Counter(map(_split_of, paths))
+    wanted = source.how.split
+    listed = ", ".join(f"{name} ({count:,})" for name, count in sorted(there.items()) if name)
+    if wanted:
+        if not there[wanted]:
+            hint = nearest(wanted, list(there)) or "A split is a folder's name, or the end of a file's."
+            raise QuestionFileError(f"no split {wanted!r} among {listed or 'its files'}.", path=source.shown, hint=hint)
+        return [path for path in paths if _split_of(path) == wanted]
+    if len(there.keys() - {""}) > 1 and not source.how.subset:
+        hint = f"Choose one with --split, for example --split {max(filter(None, there))}; --subset '*' takes all."
+        raise QuestionFileError(f"several splits, with files of each: {listed}.", path=source.shown, hint=hint)
+    return paths
+
+
+def _of_subset(paths: list[PurePosixPath], source: Source) -> list[PurePosixPath]:
+    """Those whose path, name or stem is, or as a pattern fits, what is wanted."""
+    wanted = source.how.subset
+    if not wanted:
+        return paths
+    chosen = [path for path in paths if any(fnmatch(each, wanted) for each in (str(path), path.name, _stem(path)))]
+    if not chosen:
+        hint = nearest(wanted, [_stem(path) for path in paths]) or "A pattern fits several: --subset 'high_school_*'."
+        some = ", ".join(map(str, paths[:10])) + (", …" if len(paths) > 10 else "")
+        raise QuestionFileError(f"no file {wanted!r} among {some}.", path=source.shown, hint=hint)
+    return chosen
+
+
+def _split_of(path: PurePosixPath) -> str:
+    """The split that the path says the file is of: by its innermost folder of that kind, else by the name's end."""
+    for folder in reversed(path.parts[:-1]):
+        if folder in SPLITS:
+            return folder
+    last = _LAST_WORD.search(_stem(path))
+    return last[1] if last and last[1] in SPLITS else ""
+
+
+def _stem(path: PurePosixPath) -> str:
+    return PurePosixPath(path.stem).stem if path.suffix in _PACKED else path.stem
+
+
+def _names(paths: Sequence[PurePosixPath]) -> list[str]:
+    """What tells each path from the others."""
+    splits = {_split_of(path) for path in paths}
+    of_one_split = next(iter(splits)) if len(splits) == 1 else ""
+    parts = [_without_split(path, of_one_split) for path in paths]
+    while len({each[0] for each in parts}) == 1 and all(len(each) > 1 for each in parts):
+        parts = [each[1:] for each in parts]
+    while len({each[-1] for each in parts}) == 1 and all(len(each) > 1 for each in parts):
+        parts = [each[:-1] for each in parts]
+    names = ["/".join(filter(None, each)) for each in parts]
+    if len(names) == 1:
+        return [""]
+    times = Counter(names)
+    return [name if name and times[name] == 1 else str(path) for name, path in zip(names, paths, strict=True)]
+
+
+def _without_split(path: PurePosixPath, split: str) -> list[str]:
+    """Folders and stem, without what only says that the file is of that split."""
+    stem = _stem(path)
+    if split and _split_of(PurePosixPath(path.name)) == split:
+        stem = stem.removesuffix(split).rstrip("_.-")
+    return [*(each for each in path.parts[:-1] if not split or each != split), stem]

@@ -1,0 +1,118 @@
+"""Which format a file's bytes have: Parquet, JSON, JSON Lines, or a table. Told by the content, hardly by the name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from contract.errors import QuestionFileError
+from producer.readers.csv import Dialect, dialect_of, read_csv
+from producer.readers.json import IsQuestion, read_json
+from producer.readers.jsonl import DECODER, read_jsonl
+from producer.readers.layouts import is_question
+from producer.readers.mapping import is_mapped
+from producer.readers.names import is_table_header
+from producer.readers.parquet import MAGIC, read_parquet
+from producer.readers.record import FieldTrouble, Record
+from producer.readers.source import Source
+from producer.readers.stream import HEAD_BYTES, compression_of, open_bytes
+from producer.readers.text import Text, encoding_of
+
+__all__ = ["Format", "Records", "format_of"]
+
+_TAR = slice(257, 262)
+#: Reads the records from the beginning, as often as it is called.
+Records = Callable[[], Iterator[Record]]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """What the bytes are."""
+
+    #: `JSONL`, `TSV without header`, …
+    title: str
+    records: Records
+    encoding: str = ""
+    compression: str = ""
+
+
+def format_of(source: Source) -> Format:
+    """The format of a file's content. Raises QuestionFileError for content that holds no records."""
+    compression = compression_of(source.path)
+    open_again = partial(open_bytes, source.path, source.shown, source.member)
+    with open_again() as file:
+        head = file.read(HEAD_BYTES)
+    if head.startswith(MAGIC):
+        return Format("Parquet", partial(read_parquet, source.path, source.shown), compression=compression)
+    if head[_TAR] == b"ustar":
+        raise QuestionFileError("is a tar archive.", path=source.shown, hint="Unpack it and name its folder.")
+    text = Text(open_again, source.how.encoding or encoding_of(head), source.shown)
+    title, records = _text_format(text, source)
+    return Format(title, records, text.encoding, compression)
+
+
+def _text_format(text: Text, source: Source) -> tuple[str, Records]:
+    start = text.head(HEAD_BYTES).lstrip()
+    name = source.path.name.lower()
+    if _opens_json(start) or (not start and not name.endswith((".csv", ".tsv"))):
+        looks_right = is_mapped(source.how.mapping) if source.how.mapping else is_question
+        if not start or _is_lines(text, name, looks_right):
+            return ("JSONL", partial(read_jsonl, text))
+        return ("JSON", partial(read_json, text, looks_right, source.how.subset))
+    dialect = _dialect(text, source)
+    if dialect is not None:
+        return (dialect.title, partial(read_csv, text, dialect))
+    if ".json" in name:
+        reader = read_jsonl if ".jsonl" in name else partial(read_json, is_question=is_question)
+        return ("JSON", partial(reader, text))
+    if not start:
+        return ("CSV", partial(read_jsonl, text))
+    message = f"is neither JSON, nor JSON Lines, nor a table, nor Parquet: it starts with {start[:20]!r}."
+    raise QuestionFileError(message, path=source.shown, hint="Convert it to one of these.")
+
+
+def _opens_json(start: str) -> bool:
+    """Whether this is an object or a list. A table may begin with a bracket too: "[header] How to …"."""
+    if start.startswith("{"):
+        return True
+    inside = start[1:].lstrip()[:1]
+    return start.startswith("[") and (not inside or inside in '[{]"-' or inside.isdigit())
+
+
+def _is_lines(text: Text, name: str, looks_right: IsQuestion) -> bool:
+    """Whether every line is an object of its own, rather than a part of one."""
+    lines = (line.strip() for line in _until_trouble(text) if line.strip())
+    first, second = next(lines, ""), next(lines, "")
+    try:
+        whole = DECODER.decode(first)
+    except (ValueError, RecursionError):
+        return first.startswith("{") and (second.startswith("{") or (not second and ".jsonl" in name))
+    return isinstance(whole, dict) and (bool(second) or looks_right(whole))
+
+
+def _until_trouble(text: Text) -> Iterator[str]:
+    for line in text.lines_and_troubles():
+        yield "{" if isinstance(line, FieldTrouble) else line
+
+
+def _dialect(text: Text, source: Source) -> Dialect | None:
+    mapping = source.how.mapping
+    numbered = bool(mapping) and all(
+        each.isdigit() for part, value in mapping.items() if part != "base" for each in value.split("+") if each
+    )
+    found = dialect_of(text, is_table_header, named=bool(mapping), numbered=numbered)
+    if found is None:
+        return None
+    if found.header and not mapping and not is_table_header(found.names):
+        shown = ", ".join(found.names[:12])
+        if len(shown) > 400 or source.path.suffix.lower() in {".json", ".jsonl"}:
+            return None
+        raise QuestionFileError(
+            f"header: no question and choices among the columns {shown}.",
+            path=source.shown,
+            line=1,
+            hint="Expected question, answer, and choice_a, choice_b, … (or A, B, …, or one column choices);"
+            " --map question=NAME,choices=NAME says where they are.",
+        )
+    return found

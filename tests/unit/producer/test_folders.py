@@ -1,0 +1,187 @@
+"""Folders and zips of question files, as MMLU, C-Eval and BIG-bench are handed out."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.errors import QuestionFileError
+from contract.question import Question
+from producer.readers import HowToRead, Source, understand
+from producer.survey import rejected_rows, survey, taken
+
+GOOD = {"question": "Which?", "choices": ["x", "y"], "answer": "B"}
+
+
+def laid_out(folder: Path, files: dict[str, str | bytes]) -> Path:
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return folder
+
+
+def csv_row(question: str, answer: str = "B") -> str:
+    return f"{question},first,second,third,fourth,{answer}\n"
+
+
+def mmlu(folder: Path) -> Path:
+    """A set as MMLU is handed out: folders of splits, a file a subject, no header, no ids."""
+    return laid_out(
+        folder / "data",
+        {
+            f"{split}/{subject}_{split}.csv": "".join(csv_row(f"{subject} {split} {at}") for at in range(count))
+            for split, count in (("dev", 2), ("test", 3))
+            for subject in ("anatomy", "world_history")
+        },
+    )
+
+
+def questions(path: Path, **how: Any) -> list[Question]:
+    rows = list(understand(Source(path, path.name, HowToRead(**how))).rows())
+    assert [row.trouble for row in rows if row.trouble] == []
+    return [row.question for row in rows if row.question]
+
+
+def subjects(path: Path, **how: Any) -> list[str | None]:
+    return sorted({each.subject for each in questions(path, **how)}, key=str)
+
+
+def test_a_folder_is_one_set_whose_files_name_the_subjects(tmp_path: Path) -> None:
+    source = Source(mmlu(tmp_path) / "test", "data/test")
+
+    found = survey(source)
+
+    asked = [(each.subject, each.question) for each in taken(found)]
+    assert asked == [(name, f"{name} test {at}") for name in ("anatomy", "world_history") for at in range(3)]
+    assert found.file.title == "MMLU CSV without header, 2 files"
+
+
+def test_of_several_splits_one_is_chosen(tmp_path: Path) -> None:
+    path = mmlu(tmp_path)
+
+    assert [each.question for each in questions(path, split="dev")] == [
+        f"{name} dev {at}" for name in ("anatomy", "world_history") for at in range(2)
+    ]
+    assert subjects(path, split="dev") == ["anatomy", "world_history"]
+    with pytest.raises(QuestionFileError, match=r"several splits.*: dev \(2\), test \(2\)\. Choose one with --split"):
+        questions(path)
+    with pytest.raises(QuestionFileError, match=r"no split 'tset' among dev \(2\), test \(2\)\. Did you mean 'test'"):
+        questions(path, split="tset")
+    assert len(questions(path, subset="*")) == 10, "whoever asks for all files gets them"
+    assert len(subjects(path, subset="*")) == 4, "and can tell the splits apart"
+
+
+def test_files_that_are_splits_themselves_are_no_subjects(tmp_path: Path) -> None:
+    line = json.dumps(GOOD)
+    path = laid_out(tmp_path, {"train.jsonl": line, "dev.jsonl": line, "test.jsonl": line})
+
+    (question,) = questions(path, split="test")
+
+    assert question.subject is None
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["a.jsonl", "b.jsonl"], ["a", "b"]),
+        (["set/a/task.jsonl", "set/b/task.jsonl"], ["a", "b"]),
+        (["a/task.jsonl", "b/one/task.jsonl", "b/two/task.jsonl"], ["a", "b/one", "b/two"]),
+        (["data/val/law_val.jsonl", "data/val/physics_val.jsonl"], ["law", "physics"]),
+        (["cooking.jsonl", "driving_test.jsonl"], ["cooking", "driving_test"]),
+        (["law.jsonl", "law.json"], ["law.json", "law.jsonl"]),
+        (["only.jsonl"], [None]),
+        (["a.jsonl.gz", "b.jsonl"], ["a", "b"]),
+    ],
+)
+def test_what_tells_the_paths_apart_is_the_subject(
+    tmp_path: Path, names: list[str], expected: list[str | None]
+) -> None:
+    line = json.dumps(GOOD).encode()
+    path = laid_out(tmp_path, {each: gzip.compress(line) if each.endswith("gz") else line for each in names})
+
+    assert subjects(path) == expected
+
+
+def test_rows_that_name_their_subject_keep_it_and_ids_of_several_files_are_told_apart(tmp_path: Path) -> None:
+    rows = [{**GOOD, "id": 1, "subject": "their own"}, {**GOOD, "id": 1}]
+    path = laid_out(tmp_path, {"a.json": json.dumps(rows[:1]), "b.json": json.dumps(rows[1:])})
+
+    assert [(each.id, each.subject) for each in questions(path)] == [("a-1", "their own"), ("b-1", "b")]
+
+
+def test_how_answers_are_meant_is_told_by_all_files_together(tmp_path: Path) -> None:
+    # Alone, the second file's answers could count from 0.
+    header = "question,A,B,C,answer\n"
+    path = laid_out(tmp_path, {"a.csv": header + "q,x,y,z,3\n", "b.csv": header + "r,x,y,z,1\nr2,x,y,z,2\n"})
+
+    assert [each.answer for each in questions(path)] == ["C", "A", "B"]
+
+
+def test_some_files_are_chosen_by_name_or_pattern(tmp_path: Path) -> None:
+    line = json.dumps(GOOD)
+    path = laid_out(tmp_path, {"high_law.jsonl": line, "high_art.jsonl": line, "low_art.jsonl": line})
+
+    assert subjects(path, subset="high_*") == ["high_art", "high_law"]
+    assert len(questions(path, subset="low_art")) == 1
+    with pytest.raises(QuestionFileError, match=r"no file 'low_ar' among high_art\.jsonl.*Did you mean 'low_art'"):
+        questions(path, subset="low_ar")
+
+
+def test_what_is_no_question_file_is_passed_over(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {"README.md": "# Read", ".cache/a.json": "{}", "q.jsonl": json.dumps(GOOD)}
+    path = laid_out(tmp_path, files)
+
+    assert len(questions(path)) == 1
+    with pytest.raises(QuestionFileError, match=r"no question file in it\. Expected files that end in \.csv"):
+        questions(laid_out(tmp_path / "other", {"README.md": "# Read"}))
+
+
+def test_a_bad_row_is_named_with_its_file_and_line(tmp_path: Path) -> None:
+    path = laid_out(tmp_path, {"a.csv": csv_row("q"), "b.csv": csv_row("r") + csv_row("s", "E") + csv_row("t")})
+    source = Source(path, "set")
+
+    with pytest.raises(QuestionFileError, match=r"set/b\.csv:2: field 'answer'"):
+        survey(source)
+    (row,) = rejected_rows(survey(source, skip_bad=True))
+    assert (row["file"], row["line"]) == ("set/b.csv", 2)
+
+
+def test_an_id_twice_in_one_file_is_named_with_that_file(tmp_path: Path) -> None:
+    twice = "\n".join(json.dumps({**GOOD, "id": "one"}) for _ in range(2))
+    path = laid_out(tmp_path, {"a.jsonl": json.dumps({**GOOD, "id": "one"}), "b.jsonl": twice})
+
+    with pytest.raises(QuestionFileError, match=r"set/b\.jsonl:2: field 'id': 'b-one' stands on line 1 already"):
+        survey(Source(path, "set"))
+
+
+def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
+    path = laid_out(tmp_path, {"a.csv": csv_row("q"), "b.json": "nothing"})
+
+    with pytest.raises(QuestionFileError, match=r"set/b\.json:1: found 'n' at the start of the file"):
+        survey(Source(path, "set"))
+
+
+def test_a_zip_of_several_files_is_read_like_a_folder(tmp_path: Path) -> None:
+    path = mmlu(tmp_path)
+    packed = tmp_path / "data.zip"
+    with zipfile.ZipFile(packed, "w") as archive:
+        for each in sorted(path.rglob("*.csv")):
+            archive.write(each, each.relative_to(tmp_path))
+        archive.writestr("__MACOSX/data/._anatomy.csv", b"\x00\x05")
+
+    assert questions(packed, split="test") == questions(path, split="test")
+    assert [each.question for each in questions(packed, subset="anatomy_dev.csv")] == ["anatomy dev 0", "anatomy dev 1"]
+
+
+def test_one_file_of_answers_is_not_for_several_of_questions(tmp_path: Path) -> None:
+    answers = laid_out(tmp_path / "other", {"answers": "A\n"}) / "answers"
+    path = laid_out(tmp_path / "set", {"a.jsonl": json.dumps(GOOD), "b.jsonl": json.dumps(GOOD)})
+
+    with pytest.raises(QuestionFileError, match=r"holds several files, and --answers is for one"):
+        questions(path, answers=answers)
