@@ -23,7 +23,18 @@ import yaml
 from benchmarks.jsonl import read_rows, write_rows
 from contract.errors import McqueueError
 
-__all__ = ["ACCURACIES", "LM_EVAL", "TASKS", "Case", "Side", "ask_peer", "make_peer", "read_peer", "write_task"]
+__all__ = [
+    "ACCURACIES",
+    "LM_EVAL",
+    "TASKS",
+    "Case",
+    "Shots",
+    "Side",
+    "ask_peer",
+    "make_peer",
+    "read_peer",
+    "write_task",
+]
 
 LM_EVAL = "lm_eval==0.4.13"
 #: What lm_eval imports and mcqueue's environment lacks.
@@ -89,6 +100,15 @@ class Case:
 
 
 @dataclass(frozen=True)
+class Shots:
+    """The solved examples that stand before every question, and what stands before them."""
+
+    k: int
+    file: Path
+    description: str
+
+
+@dataclass(frozen=True)
 class Side:
     """What one of the two said to a case."""
 
@@ -129,14 +149,18 @@ def name_vllm(packages: Path) -> None:
         (named / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n")
 
 
-def write_task(case: Case, rows: Sequence[Mapping[str, Any]], folder: Path) -> None:
-    """The case as a task of lm_eval, with its questions."""
-    data = write_rows(folder / f"{case.task}.jsonl", rows)
+def write_task(
+    case: Case, rows: Sequence[Mapping[str, Any]], folder: Path, shots: Shots | None, pool: Sequence[Mapping[str, Any]]
+) -> None:
+    """The case as a task of lm_eval, with its questions, and the `pool` that its examples are the first of."""
+    data = {"test": str(write_rows(folder / f"{case.task}.jsonl", rows))}
+    if shots:
+        data["dev"] = str(write_rows(folder / f"{case.task}-dev.jsonl", pool))
     text, choices = TASKS[case.mode]
-    task = {
+    task: dict[str, Any] = {
         "task": case.task,
         "dataset_path": "json",
-        "dataset_kwargs": {"data_files": {"test": str(data)}},
+        "dataset_kwargs": {"data_files": data},
         "test_split": "test",
         "output_type": "multiple_choice",
         "doc_to_text": text,
@@ -145,6 +169,13 @@ def write_task(case: Case, rows: Sequence[Mapping[str, Any]], folder: Path) -> N
         "target_delimiter": " ",
         "metric_list": [{"metric": name, "aggregation": "mean", "higher_is_better": True} for name in ACCURACIES],
     }
+    if shots:
+        task |= {
+            "num_fewshot": shots.k,
+            "fewshot_split": "dev",
+            "fewshot_config": {"sampler": "first_n"},
+            "description": f"{shots.description}\n\n" if shots.description else "",
+        }
     (folder / f"{case.task}.yaml").write_text(yaml.safe_dump(task))
 
 

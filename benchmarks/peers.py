@@ -46,7 +46,18 @@ import numpy as np
 
 from benchmarks.command import Parser, command_line, existing_file, from_zero, positive, run
 from benchmarks.jsonl import read_rows
-from benchmarks.lm_eval import ACCURACIES, LM_EVAL, TASKS, Case, Side, ask_peer, make_peer, read_peer, write_task
+from benchmarks.lm_eval import (
+    ACCURACIES,
+    LM_EVAL,
+    TASKS,
+    Case,
+    Shots,
+    Side,
+    ask_peer,
+    make_peer,
+    read_peer,
+    write_task,
+)
 from benchmarks.record import bars, print_table, without, write
 from benchmarks.stand import DEPLOY, Stand, emptied, exported_pairs, host, producer, stand
 from contract.errors import InputError, McqueueError
@@ -82,7 +93,13 @@ class Bench:
     rounds: int
     reuse: bool
     cases: list[Case]
+    shots: Shots | None
     out: Path
+
+    def prepare(self, case: Case, questions: Sequence[Mapping[str, Any]], folder: Path) -> None:
+        """Write the case for lm_eval."""
+        pool = read_questions(self.shots.file, None) if self.shots else []
+        write_task(case, questions, folder, self.shots, pool)
 
 
 def main() -> None:
@@ -113,7 +130,12 @@ def parse() -> Bench:
     parser.add_argument("--reuse", action="store_true", help=shown)
     parser.option("--config", existing_file, DEPLOY, "deploy file")
     parser.option("--workdir", Path, Path(".mcqueue/lm-eval"), "keeps lm_eval's environment and all answers")
+    parser.option("--shots", from_zero, 0, "solved examples before every question: the first ones of --examples")
+    parser.add_argument("--examples", type=existing_file, metavar="FILE", help="like a set's file")
+    parser.option("--description", str, "", "what stands once before the examples", metavar="TEXT")
     options = parser.parse_args()
+    if bool(options.shots) != bool(options.examples):
+        parser.error("--shots and --examples go together")
     cases = [case for several in options.sets for case in several]
     workdir = options.workdir.resolve()
     model = Path(resolve(load_settings(options.config).hf_model_id))
@@ -128,6 +150,7 @@ def parse() -> Bench:
         rounds=options.rounds,
         reuse=options.reuse,
         cases=cases,
+        shots=Shots(options.shots, options.examples, options.description) if options.shots else None,
         out=options.out,
     )
 
@@ -166,10 +189,17 @@ def served(bench: Bench, dtype: str, folder: Path) -> Iterator[Stand]:
         yield at
 
 
-def ask_mcqueue(case: Case, limit: int | None, at: Stand, folder: Path) -> Side:
+def ask_mcqueue(case: Case, shots: Shots | None, limit: int | None, at: Stand, folder: Path) -> Side:
     """`case` through the producer's commands."""
     out = ["--out", str(folder / case.task), "--json"]
     asked = [str(case.file), "--config", f"configs/runs/{case.mode}.yaml", "--fresh", "--watch"]
+    if shots:
+        values = (
+            f"few_shot.k={shots.k}",
+            f"few_shot.file={shots.file}",
+            f"description={json.dumps(shots.description)}",
+        )
+        asked += [word for value in values for word in ("--set", value)]
     limited = ["--limit", str(limit)] if limit else []
     run_id = producer(at.environment, "enqueue", *asked, *limited, *out).said["run_id"]
     producer(at.environment, "export", run_id, "--format", "jsonl", *out)
@@ -207,11 +237,11 @@ def compare_exactly(
     if not bench.reuse:
         emptied(folder)
         for case in bench.cases:
-            write_task(case, questions[case.set], folder)
+            bench.prepare(case, questions[case.set], folder)
         ask_peer(python, bench.model, vllm_args(bench, "float32"), bench.cases, folder)
         with served(bench, "float32", folder) as at:
             for case in bench.cases:
-                ask_mcqueue(case, bench.limit, at, folder)
+                ask_mcqueue(case, bench.shots, bench.limit, at, folder)
     theirs = {case.task: read_peer(bench.model, case, folder) for case in bench.cases}
     ours = {case.task: read_mcqueue(case, folder) for case in bench.cases}
     for case in bench.cases:
@@ -227,10 +257,10 @@ def time_round(bench: Bench, python: Path, number: int) -> dict[str, Both]:
     folder = emptied(bench.workdir / f"round-{number + 1}")
     sides: dict[str, Both] = {}
     for case in bench.cases:
-        write_task(case, read_questions(case.file, limit), folder)
+        bench.prepare(case, read_questions(case.file, limit), folder)
         theirs = ask_peer(python, bench.model, vllm_args(bench, "bfloat16"), [case], folder)[case.task]
         with served(bench, "bfloat16", folder) as at:
-            sides[case.task] = theirs, ask_mcqueue(case, limit, at, folder)
+            sides[case.task] = theirs, ask_mcqueue(case, bench.shots, limit, at, folder)
     return sides
 
 
@@ -351,11 +381,12 @@ def show(found: Sequence[Compared], speed: Sequence[Mapping[str, Any]]) -> None:
 
 def record(bench: Bench, found: Sequence[Compared], speed: Sequence[Mapping[str, Any]]) -> Path:
     """Everything to the record."""
+    hidden = {case.file: "FILE" for case in bench.cases} | ({bench.shots.file: "EXAMPLES"} if bench.shots else {})
     path = write(
         "peers",
         [row for row, _ in found],
         bench.out,
-        command=command_line(without=["--workdir"], hidden={case.file: "FILE" for case in bench.cases}),
+        command=command_line(without=["--workdir"], hidden=hidden),
         model=load_settings(bench.deploy).hf_model_id,
         lm_eval=LM_EVAL.partition("==")[2],
         engine=vllm_args(bench, "as the rows say"),

@@ -71,12 +71,12 @@ def main() -> None:
 def order(engine: Engine, contexts: int, each: int, rounds: int) -> dict[str, Any]:
     """Shuffled against together."""
     shuffled = about_texts(contexts, each)
-    company = Company()
+    spec = asked("mode=letter", "rag.use_context_field=true")
+    company = Company(spec)
     for question in shuffled:
         company.add(question)
     by_id = {question.id: question for question in shuffled}
     together = [by_id[name] for name in company.together(by_id)]
-    spec = asked("mode=letter", "rag.use_context_field=true")
 
     def side(in_order: Sequence[Question], name: str) -> Side:
         return lambda mark: score(engine, [Item(each, marked(spec, f"{name}, {mark}.")) for each in in_order])

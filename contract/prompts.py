@@ -18,11 +18,13 @@ from contract.verdict import ContextSource, Passage
 
 __all__ = [
     "BETWEEN",
+    "DESCRIPTION_VARIABLES",
     "JUDGE_VARIABLES",
     "VARIABLES",
     "Choice",
     "build_prompt",
     "context_source",
+    "describe",
     "environment",
     "examples",
     "prompts_of",
@@ -32,7 +34,9 @@ __all__ = [
 ]
 
 #: What a template may refer to.
-VARIABLES = ("question", "choices", "context")
+VARIABLES = ("question", "choices", "context", "subject")
+#: What a description may refer to, which stands before questions other than the one that is asked.
+DESCRIPTION_VARIABLES = ("subject",)
 #: What a judge's template may refer to besides: the model's free answer, and the text of the right choice.
 JUDGE_VARIABLES = ("response", "reference")
 
@@ -71,12 +75,31 @@ def render(prompt: Prompt, question: Question, context: str | None, **judged: st
     a judge's template has. Raises RunConfigError for a template that fails on this question.
     """
     choices = list(map(Choice, question.labels, question.choices))
+    subject = question.subject or ""
     try:
-        return _compiled(prompt.text).render(question=question.question, choices=choices, context=context, **judged)
+        return _compiled(prompt.text).render(
+            question=question.question, choices=choices, context=context, subject=subject, **judged
+        )
     except (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as trouble:
         raise RunConfigError(
             f"prompt {prompt.name!r} cannot be rendered for question {question.id!r}: {trouble}.",
             hint=f"A template may use {', '.join(VARIABLES)}; each choice has .label and .text.",
+        ) from None
+
+
+def describe(description: str, subject: str | None) -> str:
+    """What stands once before examples and question, with the subject filled in; empty where there is none.
+
+    Raises RunConfigError for a template that fails.
+    """
+    if not description:
+        return ""
+    try:
+        return _compiled(description).render(subject=subject or "") + BETWEEN
+    except (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as trouble:
+        raise RunConfigError(
+            f"the description cannot be rendered for subject {subject!r}: {trouble}.",
+            hint=f"It may use {', '.join(DESCRIPTION_VARIABLES)}.",
         ) from None
 
 
@@ -106,11 +129,11 @@ def query_of(question: Question, query: Query) -> str:
 
 def build_prompt(question: Question, spec: RunSpec, passages: Sequence[Passage] = ()) -> str:
     """The text before the model's own. `question` has its choices in the order in which they are shown."""
-    asked = _unsolved(question, spec, passages)
+    asked = describe(spec.description, question.subject), _unsolved(question, spec, passages)
     if spec.few_shot is None:
-        return asked
+        return "".join(asked)
     shots = examples(question, spec.few_shot, seed_for(question, spec, "examples"))
-    return "".join(_solved(shot, spec) + BETWEEN for shot in shots) + asked
+    return "".join(_solved(shot, spec) + BETWEEN for shot in shots).join(asked)
 
 
 def prompts_of(question: Question, spec: RunSpec, passages: Sequence[Passage] = ()) -> list[str]:
@@ -120,7 +143,9 @@ def prompts_of(question: Question, spec: RunSpec, passages: Sequence[Passage] = 
 
 def examples(question: Question, few_shot: FewShot, seed: int) -> Sequence[Question]:
     """The examples that `question` is shown: never itself, neither by id nor by text."""
-    pool = [each for each in few_shot.pool if each.id != question.id and each.question != question.question]
+    by_subject = few_shot.selection is Selection.SUBJECT
+    there = few_shot.by_subject.get(question.subject, ()) if by_subject else few_shot.pool
+    pool = [each for each in there if each.id != question.id and each.question != question.question]
     if few_shot.selection is Selection.SEEDED:
         return random.Random(seed).sample(pool, few_shot.k)
     return pool[: few_shot.k]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from enum import StrEnum
+from functools import cached_property
 from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
@@ -109,6 +111,8 @@ class Selection(StrEnum):
     FIXED = "fixed"
     #: Drawn from the pool by the run's seed and the question's id.
     SEEDED = "seeded"
+    #: The first k of the question's own subject, as MMLU is asked.
+    SUBJECT = "subject"
 
 
 class FewShot(BaseModel):
@@ -122,12 +126,22 @@ class FewShot(BaseModel):
 
     @model_validator(mode="after")
     def _pool_is_large_enough(self) -> Self:
-        # One more than k: a question that is itself in the pool is never shown to itself.
-        if len(self.pool) <= self.k:
-            raise ValueError(f"{self.k} examples need a pool of at least {self.k + 1}, found {len(self.pool)}")
+        # One more than k: a question that is itself in the pool is never shown to itself. By subject, the producer
+        # looks at every question instead.
+        least = self.k + (self.selection is not Selection.SUBJECT)
+        if len(self.pool) < least:
+            raise ValueError(f"{self.k} examples need a pool of at least {least}, found {len(self.pool)}")
         if any(each.answer is None for each in self.pool):
             raise ValueError("every example needs an answer")
         return self
+
+    @cached_property
+    def by_subject(self) -> Mapping[str | None, tuple[Question, ...]]:
+        """Subject → its examples, in the pool's order."""
+        subjects: dict[str | None, list[Question]] = {}
+        for each in self.pool:
+            subjects.setdefault(each.subject, []).append(each)
+        return {subject: tuple(examples) for subject, examples in subjects.items()}
 
 
 class Judge(BaseModel):
@@ -223,6 +237,8 @@ class RunSpec(BaseModel):
     #: Only with a mode that writes.
     sampling: Sampling | None = None
     few_shot: FewShot | None = None
+    #: Template of what stands once before examples and question; may use the question's `subject`.
+    description: str = ""
     #: Show each question's choices in an order of its own, drawn by the seed.
     shuffle: bool = False
     #: Ask each question once per rotation of its choices; it is correct only if every rotation is.
@@ -251,7 +267,7 @@ class RunSpec(BaseModel):
 
         What a run has none of and runs once knew nothing of is left out: those from before keep their names.
         """
-        later = {name for name in ("adapter", "rules_version") if not getattr(self, name)}
+        later = {name for name in ("adapter", "description", "rules_version") if not getattr(self, name)}
         fields = self.model_dump(mode="json", exclude=later)
         canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()

@@ -1,7 +1,8 @@
-"""Questions about the same text are sent one after another, so that a worker's prefix cache has the text already.
+"""Questions whose prompts begin alike are sent one after another, so that a worker's prefix cache has that beginning.
 
-A prompt begins with the question's context, and a prefix cache holds what was asked last. In a shuffled file the
-questions about one text stand far apart; where they come together, the text is prefilled once.
+A prompt begins with a description and the examples, which may be those of the question's subject, and goes on with its
+context; a prefix cache holds what was asked last. In a shuffled file the questions of one subject or about one text
+stand far apart; where they come together, what they share is prefilled once.
 """
 
 from __future__ import annotations
@@ -10,31 +11,44 @@ from array import array
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
+from contract.prompts import describe
 from contract.question import Question
+from contract.spec import RunSpec, Selection
 
 __all__ = ["Company"]
 
-#: Questions among which those about one text are brought together; what is sent is never all in memory.
+#: Questions among which those that begin alike are brought together; what is sent is never all in memory.
 WINDOW = 65_536
-NO_TEXT = 0
+ALONE = 0
 
 
 class Company:
-    """Remembers, eight bytes a question, which ones have their context in common."""
+    """Remembers, eight bytes a question, which ones share a beginning that others of the run have not."""
 
-    def __init__(self) -> None:
-        self._texts = array("q")
+    def __init__(self, spec: RunSpec) -> None:
+        self._context = spec.use_context_field
+        shots = spec.few_shot
+        self._subject = (shots is not None and shots.selection is Selection.SUBJECT) or (
+            describe(spec.description, "one") != describe(spec.description, "another")
+        )
+        self._beginnings = array("q")
 
     def add(self, question: Question) -> None:
         """Take the next question into account."""
-        self._texts.append(hash(question.context) if question.context else NO_TEXT)
+        # A subject's beginning comes first, and what follows it is left in the file's order.
+        if self._subject or self._context:
+            shared = question.subject if self._subject else question.context
+            self._beginnings.append(hash(shared) if shared else ALONE)
 
     def together(self, ids: Iterable[str]) -> Iterator[str]:
-        """`ids`, in the order in which their questions were added, with those about one text next to its first."""
-        placed = zip(ids, self._texts, strict=True)
+        """`ids`, in the order in which their questions were added, with those that begin alike next to the first."""
+        if not (self._subject or self._context):
+            yield from ids
+            return
+        placed = zip(ids, self._beginnings, strict=True)
         while window := list(islice(placed, WINDOW)):
             companies: dict[int | str, list[str]] = {}
-            for question_id, text in window:
-                companies.setdefault(text or question_id, []).append(question_id)
+            for question_id, beginning in window:
+                companies.setdefault(beginning or question_id, []).append(question_id)
             for company in companies.values():
                 yield from company

@@ -27,7 +27,7 @@ from contract.spec import (
     mode_conflict,
 )
 from producer.readers import opened, understand
-from producer.templates import load_prompt, refuse_blind
+from producer.templates import checked_description, load_prompt, refuse_blind
 
 __all__ = ["FewShotConfig", "JudgeConfig", "RagConfig", "RunConfig", "load_run_config"]
 
@@ -49,7 +49,7 @@ class FewShotConfig(BaseModel):
     k: int = Field(default=0, ge=0, le=64)
     #: Question file that the examples are taken from: a dev split, never the questions that are asked.
     file: FileName = ""
-    #: The same examples for all, or drawn per question by the run's seed.
+    #: The first k for all, k drawn per question by the run's seed, or the first k of the question's own subject.
     selection: Selection = Selection.FIXED
 
     @model_validator(mode="after")
@@ -167,7 +167,7 @@ class RunConfig(BaseModel):
     mode: Mode = Mode.LIKELIHOOD
     #: What a choice's log-likelihood is divided by (`likelihood` only).
     normalization: Normalization = Normalization.NONE
-    #: Name of a built-in template or path of a .j2 file; empty: the default of the mode.
+    #: Name of a built-in template or path of a .j2 file (docs/questions.md); empty: the default of the mode.
     prompt: FileName = ""
     #: Put between the prompt and a choice (`likelihood`) or label (`letter`).
     delimiter: str = " "
@@ -179,6 +179,8 @@ class RunConfig(BaseModel):
     chat_template: ChatTemplate | None = None
     sampling: Sampling = Sampling()
     few_shot: FewShotConfig = FewShotConfig()
+    #: Put once before examples and question; may use {{ subject }}.
+    description: Annotated[str, AfterValidator(str.rstrip)] = ""
     #: An order of choices per question, drawn by the seed.
     shuffle: bool = False
     #: Ask in every rotation of the choices; right only if right in all.
@@ -221,6 +223,7 @@ class RunConfig(BaseModel):
             chat_template=self.chat_template or auto,
             sampling=self.sampling if self.mode.writes else None,
             few_shot=self.few_shot.load(),
+            description=checked_description(self.description),
             shuffle=self.shuffle,
             circular=self.circular,
             judge=self.judge.load() if self.mode is Mode.JUDGE else None,

@@ -8,7 +8,6 @@ once, and what is already queued is not sent again.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -19,9 +18,11 @@ from contract.priority import Priority
 from contract.settings import Settings
 from contract.spec import Mode, RunSpec, run_id_for, slug
 from producer.broker import Broker
+from producer.company import Company
 from producer.readers import Source
 from producer.runconfig import RunConfig
 from producer.selection import Selection
+from producer.shots import Shots
 from producer.survey import Survey, survey
 
 __all__ = ["Plan", "State", "Submitted", "afresh", "plan", "submit"]
@@ -50,6 +51,8 @@ class Plan:
     name: str
     spec: RunSpec
     survey: Survey
+    #: Which of its questions begin alike.
+    company: Company
     #: How many times the same thing is asked on purpose, this one included.
     repeat: int = 1
 
@@ -116,9 +119,11 @@ def plan(
         )
     # Templates and examples are checked before a long file is read; the digest is known only after.
     draft = config.to_spec("0" * 64, settings)
-    found = survey(source, selection, skip_bad=skip_bad)
+    company, shots = Company(draft), Shots(draft.few_shot)
+    found = survey(source, selection, skip_bad=skip_bad, lookers=(company.add, shots.add))
+    shots.refuse()
     spec = draft.model_copy(update={"questions_digest": found.digest.hexdigest()})
-    return Plan(slug(name or f"{source.stem}-{spec.model}-{spec.mode}")[:LONGEST_NAME], spec, found)
+    return Plan(slug(name or f"{source.stem}-{spec.model}-{spec.mode}")[:LONGEST_NAME], spec, found, company)
 
 
 def afresh(planned: Plan, ledger: Ledger) -> Plan:
@@ -154,9 +159,7 @@ def submit(
         if counts.state is RunState.PAUSED:
             return Submitted(run, State.PAUSED, ledger.counts(run.run_id).todo, sent=0, messages=0)
         if new:
-            asked: Iterable[str] = (body.question_id for body in planned.survey.bodies)
-            if run.spec.use_context_field:
-                asked = planned.survey.company.together(asked)
+            asked = planned.company.together(body.question_id for body in planned.survey.bodies)
             messages = broker.publish(run, sender.passing(asked), priority)
             return Submitted(run, State.NEW, run.questions, run.questions, messages)
         unsettled = ledger.counts(run.run_id).todo

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
@@ -16,7 +16,6 @@ from typing import Any
 
 from contract.errors import QuestionFileError, nearest
 from contract.question import Body, Question
-from producer.company import Company
 from producer.readers import QuestionFile, Row, Source, understand
 from producer.seen import Seen
 from producer.selection import EVERYTHING, Sampler, Selection
@@ -77,7 +76,6 @@ class Survey:
     digest: Digest
     #: The questions that are taken, in order.
     bodies: Spool
-    company: Company
 
     @property
     def source(self) -> Source:
@@ -141,7 +139,7 @@ class Inspector:
             return self._again(row.question), None
         return None, QuestionFileError(
             f"{row.question.id!r} stands on line {earlier} already.",
-            path=self.file.source.shown,
+            path=row.file,
             line=row.line,
             field="id",
             hint="Give each question its own id, or ignore the ids with --map id=.",
@@ -178,22 +176,31 @@ class Inspector:
             )
 
 
-def survey(source: Source, selection: Selection = EVERYTHING, *, skip_bad: bool = False) -> Survey:
+def survey(
+    source: Source,
+    selection: Selection = EVERYTHING,
+    *,
+    skip_bad: bool = False,
+    lookers: Sequence[Callable[[Question], None]] = (),
+) -> Survey:
     """Read the whole file (with a limit, as far as it takes) and check every row of it.
+
+    The `lookers` are shown every question that is taken, in order.
 
     Raises QuestionFileError that lists the bad rows, unless `skip_bad`; and for a file without a good row.
     """
     inspector = Inspector(understand(source))
-    digest, spool, company = Digest(), Spool(), Company()
-    wanted = _wanted(inspector, selection)
+    digest, spool = Digest(), Spool()
+
+    def take(questions: Iterable[Question]) -> None:
+        for question in questions:
+            spool.add(digest.add(question))
+            for look in lookers:
+                look(question)
+
     sampler = Sampler(selection) if selection.sample else None
     try:
-        if sampler:
-            sampler.watch(wanted)
-        else:
-            for question in wanted:
-                spool.add(digest.add(question))
-                company.add(question)
+        (sampler.watch if sampler else take)(_wanted(inspector, selection))
     except QuestionFileError as fatal:
         if not inspector.rejected:
             raise
@@ -204,9 +211,7 @@ def survey(source: Source, selection: Selection = EVERYTHING, *, skip_bad: bool 
     if not (digest.count or places):
         raise _nothing(inspector, selection)
     if places is not None:
-        for question in _sampled(inspector.file, selection, places):
-            spool.add(digest.add(question))
-            company.add(question)
+        take(_sampled(inspector.file, selection, places))
     return Survey(
         inspector.file,
         inspector.rows,
@@ -215,7 +220,6 @@ def survey(source: Source, selection: Selection = EVERYTHING, *, skip_bad: bool 
         inspector.repeated,
         digest,
         spool,
-        company,
     )
 
 
@@ -257,8 +261,9 @@ def taken(found: Survey) -> Iterator[Question]:
 
 
 def rejected_rows(found: Survey) -> Iterator[dict[str, Any]]:
-    """What `rejected.jsonl` says: line, field, kind, reason and the row itself, read again from the file."""
+    """What `rejected.jsonl` says: file, line, field, kind, reason and the row itself, read again from the file."""
     bad = Inspector(found.file).bad()
     for row, trouble in islice(bad, found.rejected):
         reason = f"{trouble.message} {trouble.hint}".strip()
-        yield {"line": row.line, "field": trouble.field, "kind": trouble.kind, "reason": reason, "row": row.raw}
+        where = {"file": row.file, "line": row.line, "field": trouble.field}
+        yield {**where, "kind": trouble.kind, "reason": reason, "row": row.raw}

@@ -10,11 +10,11 @@ from jinja2 import TemplateSyntaxError, meta, nodes
 
 from contract.errors import RunConfigError, nearest
 from contract.layers import brief
-from contract.prompts import JUDGE_VARIABLES, VARIABLES, environment, render
+from contract.prompts import DESCRIPTION_VARIABLES, JUDGE_VARIABLES, VARIABLES, describe, environment, render
 from contract.question import Question
 from contract.spec import Mode, Prompt
 
-__all__ = ["DEFAULTS", "built_in", "load_prompt", "refuse_blind"]
+__all__ = ["DEFAULTS", "built_in", "checked_description", "load_prompt", "refuse_blind"]
 
 #: The built-in template that a mode is asked with unless the run says otherwise.
 DEFAULTS = {
@@ -89,18 +89,29 @@ def _checked(text: str, shown: str, *, grades: bool) -> str:
     text = text.rstrip()
     if not text:
         raise RunConfigError(f"{shown}: the template is empty.", hint="See producer/prompts/ for one that works.")
-    try:
-        tree = environment().parse(text)
-    except TemplateSyntaxError as trouble:
-        raise RunConfigError(
-            f"{shown}:{trouble.lineno}: not a Jinja template: {(trouble.message or '').rstrip('.')}.",
-            hint="Correct that line.",
-        ) from None
+    tree = _parsed(text, shown)
     judged = dict.fromkeys(JUDGE_VARIABLES, "some text") if grades else {}
     _refuse_unknown_variables(tree, shown, [*VARIABLES, *judged])
     for context in (None, _TRIAL.context):
         render(Prompt(name=shown, text=text), _TRIAL, context, **judged)
     return text
+
+
+def checked_description(text: str) -> str:
+    """`text`, if it can stand before examples. Raises RunConfigError with its line for a template that cannot."""
+    _refuse_unknown_variables(_parsed(text, "description"), "description", list(DESCRIPTION_VARIABLES))
+    describe(text, None)
+    return text
+
+
+def _parsed(text: str, shown: str) -> nodes.Template:
+    try:
+        return environment().parse(text)
+    except TemplateSyntaxError as trouble:
+        raise RunConfigError(
+            f"{shown}:{trouble.lineno}: not a Jinja template: {(trouble.message or '').rstrip('.')}.",
+            hint="Correct that line.",
+        ) from None
 
 
 def _refuse_unknown_variables(tree: nodes.Template, shown: str, known: list[str]) -> None:

@@ -293,6 +293,7 @@ def _config(run: Run, task: str, samples: _Samples, missing: list[str]) -> dict[
         "task": task,
         "dataset_path": run.source,
         "output_type": "generate_until" if spec.mode.writes else "multiple_choice",
+        "description": spec.description + BETWEEN if spec.description else "",
         "doc_to_text": spec.prompt.text,
         "target_delimiter": spec.delimiter,
         "fewshot_delimiter": BETWEEN,

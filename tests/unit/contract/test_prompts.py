@@ -73,4 +73,4 @@ def test_a_template_that_cannot_be_rendered_is_refused_with_its_name_and_the_que
     message = str(caught.value)
     assert message.startswith("prompt 'mine' cannot be rendered for question 'q1': ")
     assert trouble in message
-    assert message.endswith("A template may use question, choices, context; each choice has .label and .text.")
+    assert message.endswith("A template may use question, choices, context, subject; each choice has .label and .text.")

@@ -34,6 +34,8 @@ CHANGES: list[tuple[str, Any]] = [
     ("chat_template", ChatTemplate.AUTO),
     ("few_shot", FewShot(k=1, pool=tuple(make_questions(2)))),
     ("few_shot", FewShot(k=1, pool=tuple(make_questions(2)), selection=Selection.SEEDED)),
+    ("few_shot", FewShot(k=1, pool=tuple(make_questions(2)), selection=Selection.SUBJECT)),
+    ("description", "About {{ subject }}."),
     ("shuffle", True),
     ("circular", True),
     ("rescored_from", "another-run"),
@@ -101,10 +103,11 @@ def test_a_fingerprint_is_the_same_for_the_same_thing_and_survives_the_ledger(
     assert RunSpec.model_validate_json(made().model_dump_json()).fingerprint() == made().fingerprint()
 
 
-def test_a_run_without_adapter_and_rules_is_called_as_before_there_were_any() -> None:
-    fields = make_spec().model_dump(mode="json", exclude={"adapter", "rules_version"})
+def test_a_run_without_what_came_later_is_called_as_before_there_was_any() -> None:
+    fields = make_spec().model_dump(mode="json", exclude={"adapter", "description", "rules_version"})
     canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"))
-    assert make_spec(adapter="", rules_version="").fingerprint() == sha256(canonical.encode()).hexdigest()
+    without = make_spec(adapter="", description="", rules_version="")
+    assert without.fingerprint() == sha256(canonical.encode()).hexdigest()
 
 
 def test_a_default_that_is_written_out_has_the_same_fingerprint() -> None:

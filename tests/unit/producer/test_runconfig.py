@@ -25,14 +25,15 @@ def test_every_shipped_run_configuration_makes_a_spec(
 ) -> None:
     monkeypatch.chdir(ROOT)  # the files they name count from there
     index = build_test_index(tmp_path / "facts", ["A fact."])
-    config = load_run_config(path, [f"rag.index={index}"] if path.stem == "rag" else [])
+    elsewhere = {"rag": f"rag.index={index}", "mmlu": "few_shot.file=demo/examples.jsonl"}
+    config = load_run_config(path, [elsewhere[path.stem]] if path.stem in elsewhere else [])
 
     spec = config.to_spec("0" * 64, Settings(model="served"))
 
     assert spec.model == "served"
     assert (spec.rag.index if spec.rag else "") == ("facts" if path.stem == "rag" else "")
     by_name = {"letter", "generate", "vote", "judge"}
-    assert spec.mode == (path.stem if path.stem in by_name else "likelihood")
+    assert spec.mode == (path.stem if path.stem in by_name else "letter" if path.stem == "mmlu" else "likelihood")
 
 
 def test_there_are_run_configurations() -> None:
@@ -161,3 +162,19 @@ def test_a_template_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(RunConfigError, match="byte 0 is not UTF-8"):
         load_prompt(str(path), Mode.LIKELIHOOD)
+
+
+@pytest.mark.parametrize(
+    ("description", "wanted"),
+    [
+        ("About {{ subject", "description:1: not a Jinja template"),
+        ("About {{ subjcet }}.", "description:1: unknown variable 'subjcet'. Did you mean 'subject'?"),
+        ("About {{ question }}.", "description:1: unknown variable 'question'"),
+        ("{{ 1 / 0 }}", "division by zero"),
+    ],
+)
+def test_a_description_that_cannot_be_shown_is_refused(description: str, wanted: str) -> None:
+    with pytest.raises(RunConfigError) as caught:
+        RunConfig(description=description).to_spec("0" * 64, Settings(model="m"))
+
+    assert wanted in str(caught.value)

@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
-from contract.errors import QuestionFileError
+from contract.errors import QuestionFileError, RunConfigError
 from contract.ledger import MemoryLedger
 from contract.priority import Priority
 from contract.settings import Settings
 from contract.spec import Judge, Mode, Prompt, Sampling
+from contract.spec import Selection as Examples
 from contract.verdict import Outcome, Verdict
 from producer.broker import MemoryBroker
 from producer.readers import Source
-from producer.runconfig import RagConfig, RunConfig
+from producer.runconfig import FewShotConfig, RagConfig, RunConfig
 from producer.selection import Selection
 from producer.submit import Plan, State, afresh, plan, submit
 from producer.survey import Digest, rejected_rows, survey, taken
@@ -208,6 +209,50 @@ def test_questions_about_one_text_are_sent_together_if_it_is_shown(
     together, as_they_stood = ["q0", "q3", "q6", "q1", "q2", "q5", "q4"], [f"q{n}" for n in range(7)]
     assert [each for _, _, ids in broker.messages for each in ids] == (together if shown else as_they_stood)
     assert [question.id for question, _ in ledger.results(done.run.run_id)] == as_they_stood
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        RunConfig(description="On {{ subject }}."),
+        RunConfig(few_shot=FewShotConfig(k=1, file="dev.jsonl", selection=Examples.SUBJECT)),
+    ],
+)
+def test_questions_whose_prompts_begin_with_their_subjects_are_sent_together(
+    write_rows: WriteRows, ledger: MemoryLedger, broker: MemoryBroker, config: RunConfig
+) -> None:
+    subjects = ["law", "art", None, "law", None, "art"]
+    rows = [
+        {"id": f"q{n}", "question": "q", "choices": ["a", "b"], "answer": "A", "subject": subject}
+        for n, subject in enumerate(subjects)
+    ]
+    shown = ("law", "art", None)
+    write_rows(
+        *({**rows[0], "id": f"e{n}", "question": "e", "subject": s} for n, s in enumerate(shown)), name="dev.jsonl"
+    )
+    path = write_rows(*rows)
+
+    submit(plan(Source(path, path.name), config, Settings(), Selection()), ledger, broker)
+
+    assert [each for _, _, ids in broker.messages for each in ids] == ["q0", "q3", "q1", "q5", "q2", "q4"]
+
+
+def test_subjects_with_too_few_examples_of_their_own_are_named(write_rows: WriteRows) -> None:
+    def row(name: str, subject: str | None) -> dict[str, Any]:
+        return {"id": name, "question": name, "choices": ["a", "b"], "answer": "A", "subject": subject}
+
+    write_rows(row("e1", "law"), row("e2", "law"), row("e3", "art"), row("q1", "art"), name="dev.jsonl")
+    config = RunConfig(few_shot=FewShotConfig(k=2, file="dev.jsonl", selection=Examples.SUBJECT))
+    path = write_rows(row("q0", "law"), row("q1", "art"), row("q2", "music"), row("q3", "music"), row("q4", None))
+
+    with pytest.raises(RunConfigError) as caught:
+        plan(Source(path, path.name), config, Settings(), Selection())
+
+    assert str(caught.value) == (
+        "few_shot: fewer than 2 examples of their own subject for questions of music (2 asked, 0 examples), art (1"
+        " asked, 2 examples), without a subject (1 asked, 0 examples); an example is never shown to itself."
+        " Add examples to few_shot.file, lower few_shot.k, or ask with few_shot.selection: fixed."
+    )
 
 
 def test_the_same_thing_again_resumes_and_sends_only_what_is_lost(

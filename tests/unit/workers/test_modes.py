@@ -248,7 +248,37 @@ def test_examples_of_a_lettered_prompt_are_solved_by_their_letter() -> None:
     assert "Answer: A\n\n" in build_prompt(make_question(50), spec)
 
 
-@pytest.mark.parametrize("selection", list(Selection))
+def of_subject(subject: str | None, *numbers: int) -> tuple[Question, ...]:
+    return tuple(make_question(number, subject=subject) for number in numbers)
+
+
+def test_examples_by_subject_are_the_first_of_the_questions_own() -> None:
+    pool = (*of_subject("law", 0, 1, 2), *of_subject("art", 3, 4), *of_subject(None, 5, 6))
+    few_shot = FewShot(k=2, selection=Selection.SUBJECT, pool=pool)
+
+    def shown(subject: str | None) -> list[str]:
+        return [each.id for each in examples(make_question(50, subject=subject), few_shot, seed=1)]
+
+    assert (shown("law"), shown("art"), shown(None)) == (["q0", "q1"], ["q3", "q4"], ["q5", "q6"])
+
+
+def test_a_description_stands_once_before_the_examples_and_names_the_questions_subject() -> None:
+    spec = make_spec(few_shot=FewShot(k=1, pool=POOL), description='On {{ subject | replace("_", " ") }}.')
+
+    asked = build_prompt(make_question(50, subject="world_history"), spec)
+
+    assert asked.startswith("On world history.\n\nQuestion: What is 0 plus 0?\nAnswer: 0\n\nQuestion: What is 50")
+    assert build_prompt(make_question(50), spec).count("On ") == 1
+
+
+def test_a_template_may_name_the_subject() -> None:
+    spec = make_spec(prompt=Prompt(name="t", text="{{ subject }}: {{ question }}"))
+
+    assert build_prompt(make_question(1, subject="sums"), spec) == "sums: What is 1 plus 1?"
+    assert build_prompt(make_question(1, subject=None), spec) == ": What is 1 plus 1?"
+
+
+@pytest.mark.parametrize("selection", [Selection.FIXED, Selection.SEEDED])
 def test_a_question_is_never_shown_to_itself(selection: Selection) -> None:
     few_shot = FewShot(k=5, selection=selection, pool=POOL)
     for seed, question in enumerate(POOL):
