@@ -142,12 +142,15 @@ def prompts_of(question: Question, spec: RunSpec, passages: Sequence[Passage] = 
 
 
 def examples(question: Question, few_shot: FewShot, seed: int) -> Sequence[Question]:
-    """The examples that `question` is shown: never itself, neither by id nor by text."""
+    """The examples that `question` is shown: never itself, neither by id nor by text.
+
+    Where that leaves fewer than k, the producer refuses the run.
+    """
     by_subject = few_shot.selection is Selection.SUBJECT
     there = few_shot.by_subject.get(question.subject, ()) if by_subject else few_shot.pool
     pool = [each for each in there if each.id != question.id and each.question != question.question]
     if few_shot.selection is Selection.SEEDED:
-        return random.Random(seed).sample(pool, few_shot.k)
+        return random.Random(seed).sample(pool, min(few_shot.k, len(pool)))
     return pool[: few_shot.k]
 
 

@@ -126,11 +126,8 @@ class FewShot(BaseModel):
 
     @model_validator(mode="after")
     def _pool_is_large_enough(self) -> Self:
-        # One more than k: a question that is itself in the pool is never shown to itself. By subject, the producer
-        # looks at every question instead.
-        least = self.k + (self.selection is not Selection.SUBJECT)
-        if len(self.pool) < least:
-            raise ValueError(f"{self.k} examples need a pool of at least {least}, found {len(self.pool)}")
+        if len(self.pool) < self.k:
+            raise ValueError(f"{self.k} examples need a pool of at least {self.k}, found {len(self.pool)}")
         if any(each.answer is None for each in self.pool):
             raise ValueError("every example needs an answer")
         return self

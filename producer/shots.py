@@ -1,4 +1,4 @@
-"""Whether every question has as many examples as its run asks for, where they are those of its own subject."""
+"""Whether every question has as many examples as its run asks for: it is never shown to itself."""
 
 from __future__ import annotations
 
@@ -16,31 +16,46 @@ MOST_NAMED = 5
 
 
 class Shots:
-    """Looks at each question, and remembers the subjects that have too few examples."""
+    """Looks at each question, and remembers those that would be shown too few examples."""
 
     def __init__(self, few_shot: FewShot | None) -> None:
-        # The other selections draw from a pool that is large enough for any question.
-        self._few_shot = few_shot if few_shot and few_shot.selection is Selection.SUBJECT else None
-        self._lacking: Counter[str] = Counter()
+        self._few_shot = few_shot
+        pool = few_shot.pool if few_shot else ()
+        self._pool = {each.id for each in pool} | {each.question for each in pool}
+        #: Subject → its questions with too few.
+        self._lacking: Counter[str | None] = Counter()
 
     def add(self, question: Question) -> None:
         """Take the next question into account."""
-        if self._few_shot and len(examples(question, self._few_shot, seed=0)) < self._few_shot.k:
-            self._lacking[question.subject or ""] += 1
+        if self._few_shot is None:
+            return
+        by_subject = self._few_shot.selection is Selection.SUBJECT
+        # Of the whole pool only a question that is in it itself can have too few.
+        if (by_subject or {question.id, question.question} & self._pool) and self._lacks(question, self._few_shot):
+            self._lacking[question.subject] += 1
+
+    def _lacks(self, question: Question, few_shot: FewShot) -> bool:
+        return len(examples(question, few_shot, seed=0)) < few_shot.k
 
     def refuse(self) -> None:
         """Raise RunConfigError if a question had too few."""
-        if not self._few_shot or not self._lacking:
+        if self._few_shot is None or not self._lacking:
             return
-        there = self._few_shot.by_subject
+        few_shot = self._few_shot
+        if few_shot.selection is not Selection.SUBJECT:
+            raise RunConfigError(
+                f"few_shot: {self._lacking.total():,} of the questions stand among the {len(few_shot.pool):,} examples,"
+                f" and have fewer than {few_shot.k} others.",
+                hint="An example is never shown to itself: add examples to few_shot.file, or lower few_shot.k.",
+            )
         named = [
-            f"{subject or 'without a subject'} ({count:,} asked, {len(there.get(subject or None, ()))} examples)"
+            f"{subject or 'without a subject'} ({count:,} asked, {len(few_shot.by_subject.get(subject, ()))} examples)"
             for subject, count in self._lacking.most_common(MOST_NAMED)
         ]
         if len(self._lacking) > len(named):
             named.append(f"and {len(self._lacking) - len(named):,} subjects more")
         raise RunConfigError(
-            f"few_shot: fewer than {self._few_shot.k} examples of their own subject for questions of"
+            f"few_shot: fewer than {few_shot.k} examples of their own subject for questions of"
             f" {', '.join(named)}; an example is never shown to itself.",
             hint="Add examples to few_shot.file, lower few_shot.k, or ask with few_shot.selection: fixed.",
         )

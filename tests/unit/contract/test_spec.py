@@ -84,8 +84,8 @@ def test_parts_that_do_not_fit_the_mode_are_refused(changes: dict[str, Any], say
         make_spec((), **changes)
 
 
-@pytest.mark.parametrize(("pool", "says"), [(2, "a pool of at least 3"), (0, "a pool of at least 3")])
-def test_a_pool_without_an_example_to_spare_is_refused(pool: int, says: str) -> None:
+@pytest.mark.parametrize(("pool", "says"), [(1, "a pool of at least 2, found 1"), (0, "a pool of at least 2, found 0")])
+def test_a_pool_with_too_few_examples_is_refused(pool: int, says: str) -> None:
     with pytest.raises(ValidationError, match=says):
         FewShot(k=2, pool=tuple(make_questions(pool)))
 

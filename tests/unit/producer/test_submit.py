@@ -255,6 +255,25 @@ def test_subjects_with_too_few_examples_of_their_own_are_named(write_rows: Write
     )
 
 
+@pytest.mark.parametrize("selection", [Examples.FIXED, Examples.SEEDED])
+def test_all_examples_of_a_file_may_be_shown_unless_one_of_them_is_asked(
+    write_rows: WriteRows, selection: Examples
+) -> None:
+    def row(name: str) -> dict[str, Any]:
+        return {"id": name, "question": f"{name}?", "choices": ["a", "b"], "answer": "A"}
+
+    write_rows(row("e1"), row("e2"), name="dev.jsonl")
+    config = RunConfig(few_shot=FewShotConfig(k=2, file="dev.jsonl", selection=selection))
+
+    def planned_of(*names: str) -> Plan:
+        path = write_rows(*map(row, names))
+        return plan(Source(path, path.name), config, Settings(), Selection())
+
+    assert planned_of("q1", "q2").survey.digest.count == 2
+    with pytest.raises(RunConfigError, match=r"1 of the questions stand among the 2 examples, and have fewer than 2"):
+        planned_of("q1", "e2")
+
+
 def test_the_same_thing_again_resumes_and_sends_only_what_is_lost(
     five: Path, ledger: MemoryLedger, broker: MemoryBroker
 ) -> None:
