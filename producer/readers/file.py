@@ -17,7 +17,7 @@ from contract.errors import QuestionFileError, nearest
 from producer.readers.answers import Given, Way, settle
 from producer.readers.fields import parts_of, to_row
 from producer.readers.folder import Member, members
-from producer.readers.format import Format, Records, format_of
+from producer.readers.format import JSON, Format, Records, format_of
 from producer.readers.hub import is_dataset, read_dataset
 from producer.readers.layouts import OWN, Layout, choose, layout_called
 from producer.readers.mapping import mapped
@@ -101,8 +101,19 @@ def _formats(source: Source) -> list[Format]:
     if path.is_dir() or (compression_of(path) == "zip" and len(files_in_zip(path)) > 1):
         return [_format_of(member) for member in members(source)]
     found = format_of(source)
+    _refuse_what_would_do_nothing(source, found)
     answers = source.how.answers
     return [replace(found, records=partial(_paired, found.records, answers, source.shown)) if answers else found]
+
+
+def _refuse_what_would_do_nothing(source: Source, found: Format) -> None:
+    """Whoever asks for a part of a file that has none would believe to have it."""
+    if source.how.split:
+        hint = "A split is chosen of a folder, a zip of several files or a dataset; leave --split out."
+        raise QuestionFileError(f"is one file: it has no split {source.how.split!r}.", path=source.shown, hint=hint)
+    if source.how.subset and found.title != JSON:
+        hint = "--subject NAME takes the questions of one subject."
+        raise QuestionFileError(f"{found.title} has no subset {source.how.subset!r}.", path=source.shown, hint=hint)
 
 
 def _format_of(member: Member) -> Format:

@@ -19,8 +19,10 @@ from producer.readers.source import Source
 from producer.readers.stream import HEAD_BYTES, compression_of, open_bytes
 from producer.readers.text import Text, encoding_of
 
-__all__ = ["Format", "Records", "format_of"]
+__all__ = ["JSON", "Format", "Records", "format_of"]
 
+#: The title of the one format that a file of several subsets has.
+JSON = "JSON"
 _TAR = slice(257, 262)
 #: Reads the records from the beginning, as often as it is called.
 Records = Callable[[], Iterator[Record]]
@@ -58,16 +60,16 @@ def _text_format(text: Text, source: Source) -> tuple[str, Records]:
     if _opens_json(start) or (not start and not name.endswith((".csv", ".tsv"))):
         looks_right = is_mapped(source.how.mapping) if source.how.mapping else is_question
         if not start or _is_lines(text, name, looks_right):
-            return ("JSONL", partial(read_jsonl, text))
-        return ("JSON", partial(read_json, text, looks_right, source.how.subset))
+            return "JSONL", partial(read_jsonl, text)
+        return JSON, partial(read_json, text, looks_right, source.how.subset)
     dialect = _dialect(text, source)
     if dialect is not None:
-        return (dialect.title, partial(read_csv, text, dialect))
+        return dialect.title, partial(read_csv, text, dialect)
     if ".json" in name:
         reader = read_jsonl if ".jsonl" in name else partial(read_json, is_question=is_question)
-        return ("JSON", partial(reader, text))
+        return JSON, partial(reader, text)
     if not start:
-        return ("CSV", partial(read_jsonl, text))
+        return "CSV", partial(read_jsonl, text)
     message = f"is neither JSON, nor JSON Lines, nor a table, nor Parquet: it starts with {start[:20]!r}."
     raise QuestionFileError(message, path=source.shown, hint="Convert it to one of these.")
 
