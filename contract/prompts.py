@@ -142,13 +142,13 @@ def prompts_of(question: Question, spec: RunSpec, passages: Sequence[Passage] = 
 
 
 def examples(question: Question, few_shot: FewShot, seed: int) -> Sequence[Question]:
-    """The examples that `question` is shown: never itself, neither by id nor by text.
+    """The examples that `question` is shown: never itself. Where that leaves too few, the producer refuses the run.
 
-    Where that leaves fewer than k, the producer refuses the run.
+    It is known by its text: ids are often the rows' numbers, and the same in every split.
     """
     by_subject = few_shot.selection is Selection.SUBJECT
     there = few_shot.by_subject.get(question.subject, ()) if by_subject else few_shot.pool
-    pool = [each for each in there if each.id != question.id and each.question != question.question]
+    pool = [each for each in there if each.question != question.question]
     if few_shot.selection is Selection.SEEDED:
         return random.Random(seed).sample(pool, min(few_shot.k, len(pool)))
     return pool[: few_shot.k]

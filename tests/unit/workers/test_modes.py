@@ -289,6 +289,12 @@ def test_a_question_is_never_shown_to_itself(selection: Selection) -> None:
     assert POOL[0] not in examples(twin, few_shot, 1)
 
 
+def test_an_example_that_only_has_the_questions_id_is_another_question() -> None:
+    question = make_question(50, id=POOL[0].id)
+
+    assert POOL[0] in examples(question, FewShot(k=1, pool=POOL), seed=0)
+
+
 def test_seeded_examples_differ_from_question_to_question_and_repeat_for_one() -> None:
     spec = make_spec(few_shot=FewShot(k=2, selection=Selection.SEEDED, pool=POOL))
     prompts = [build_prompt(make_question(number), spec).rpartition("Question:")[0] for number in range(50, 60)]
