@@ -274,7 +274,13 @@ CASES = {
         "AGIEval JSONL",
         lines(
             {"passage": "", "question": SUM[0], "options": ["(A)three", "(B)four", "(C)five"], "label": "B"},
-            {"passage": None, "question": RED[0], "options": ["(A)red", "(B)seven", "(C)loud"], "label": ["A", "C"]},
+            {
+                "passage": None,
+                "question": RED[0],
+                "options": ["(A)red", "(B)seven", "(C)loud"],
+                "label": ["A", "C"],
+                "answer": None,
+            },
         ),
         [SUM, (*RED[:2], "AC")],
     ),

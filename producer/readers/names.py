@@ -33,7 +33,7 @@ PARTS: dict[str, tuple[str, ...]] = {
             final_decision classification target ideal solution gold
         """,
         "id": "id qid question_id uid guid uuid _id annotation_id",
-        "subject": "subject subject_name category discipline domain topic topic_name",
+        "subject": "subject subject_name category discipline domain high_level_domain subdomain topic topic_name",
         "context": """
             context contexts passage flores_passage article paragraph support story narrative background evidences facts
             fact1 fact2 text

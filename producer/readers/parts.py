@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from producer.readers.names import Names
+from producer.readers.names import Names, spelled
 
 __all__ = ["Fields", "Parts", "answer_of", "are_ids", "context_of", "described", "question_of"]
 
 Fields = Mapping[str, Any]
+#: Names of nothing else than the right choice, which count where a name before them is empty.
+_SURE = frozenset({"answer_key", "answer_idx", "answer_index", "answer_letter", "label", "labels", "correct_answer"})
 
 
 class Parts(NamedTuple):
@@ -68,12 +70,16 @@ def _joined(found: object) -> str:
 
 
 def answer_of(fields: Fields, names: Names) -> tuple[object, str | None]:
-    """What the surest field says of the right choice, and which one that is."""
-    for name in names.answers:
-        if name in names.golds and are_ids(fields[name]):
-            continue
-        return fields[name], name
-    return None, None
+    """What the surest field says of the right choice, and which one that is.
+
+    AGIEval has an `answer` beside `label`, which is empty where there are choices.
+    """
+    there = [name for name in names.answers if not (name in names.golds and are_ids(fields[name]))]
+    first = next(iter(there), None)
+    for name in there:
+        if fields[name] not in (None, "") and (name == first or spelled(name) in _SURE):
+            return fields[name], name
+    return (fields[first], first) if first else (None, None)
 
 
 def question_of(fields: Fields, names: Names) -> Any:
