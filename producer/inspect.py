@@ -72,7 +72,7 @@ def inspect(
 def _content(inspector: Inspector, profile: Profile, prompts: list[str]) -> dict[str, Any]:
     file = inspector.file
     return {
-        "source": file.source.shown,
+        "source": file.source.title,
         "layout": file.layout.name,
         "format": file.format,
         "encoding": file.encoding,
@@ -91,7 +91,7 @@ def _content(inspector: Inspector, profile: Profile, prompts: list[str]) -> dict
 def _lines(inspector: Inspector, profile: Profile, shown: list[Question], spec: RunSpec) -> Lines:
     file, good = inspector.file, inspector.rows - inspector.rejected
     rows = f"{good:,} read + {inspector.rejected:,} skipped = {number(inspector.rows, 'row')}"
-    lines = [("file", f"{file.source.shown}: {rows}")]
+    lines = [("file", f"{file.source.title}: {rows}")]
     if inspector.rejected:
         kinds = "\n".join(f"{count:,} × {kind}" for kind, count in inspector.kinds.most_common())
         lines.append(("bad rows", kinds + "".join(f"\n  {each}" for each in inspector.shown)))

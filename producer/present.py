@@ -175,9 +175,11 @@ def status_lines(run: Run, counts: Counts, broker: Broker) -> Lines:
     spec = run.spec
     tally = Tally.of_counts(counts, run.without_key)
     lines = result_lines(run, tally, counts.standing)
-    asked = f"{spec.mode} · normalization {spec.normalization} · prompt {spec.prompt.name} {spec.prompt.version}"
+    asked = [run.source, spec.model, spec.mode, f"normalization {spec.normalization}"]
+    asked += [f"prompt {spec.prompt.name} {spec.prompt.version}"]
+    asked += [f"{number(spec.few_shot.k, 'example')}, {spec.few_shot.selection}"] if spec.few_shot else []
     lines[1:1] = [
-        ("asked", f"{run.source} · {spec.model} · {asked}"),
+        ("asked", " · ".join(asked)),
         ("settled", f"{counts.settled:,} of {counts.total:,} ({100 * counts.settled / counts.total:.1f} %)"),
     ]
     weight = broker.weight(run.run_id)

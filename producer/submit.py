@@ -66,7 +66,7 @@ class Plan:
         return Run(
             run_id=self.run_id,
             spec=self.spec,
-            source=self.survey.source.shown,
+            source=self.survey.source.title,
             questions=self.survey.digest.count,
             chance=self.survey.digest.guessing.chance(self.spec),
             without_key=self.survey.digest.without_key,

@@ -48,6 +48,12 @@ class Source:
     member: str = ""
 
     @property
+    def title(self) -> str:
+        """What was read: its name, and the part of it that was asked for."""
+        parts = [f"{what} {part}" for what, part in (("subset", self.how.subset), ("split", self.how.split)) if part]
+        return ", ".join((self.shown, *parts))
+
+    @property
     def hub_name(self) -> str:
         """The dataset's name on the hub, for `hf:owner/name`; else an empty string."""
         return self.shown.removeprefix(HUB) if self.shown.startswith(HUB) else ""
