@@ -150,13 +150,18 @@ class Fleet:
         with translating(self._place):
             self._redis.delete(keys.wish(name))
 
-    def booted(self, name: str) -> int:
-        """Count a boot under `name`; return how many there were without a pause of `BOOTS_S` seconds."""
+    def boots(self, name: str) -> int:
+        """Boots under `name` without a pause of `BOOTS_S` seconds."""
+        with translating(self._place):
+            return int(cast("str | None", self._redis.get(keys.boots(name))) or 0)
+
+    def booted(self, name: str) -> None:
+        """Count a boot under `name`."""
         with translating(self._place):
             pipeline = self._redis.pipeline(transaction=True)
             pipeline.incr(keys.boots(name))
             pipeline.expire(keys.boots(name), BOOTS_S)
-            return int(pipeline.execute()[0])
+            pipeline.execute()
 
     def forget(self, name: str) -> None:
         """Take the name off the list: nothing is held under it any more."""

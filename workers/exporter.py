@@ -112,8 +112,9 @@ class _Part(Collector):
 
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
-    #: Else two workers could hold the same port.
-    allow_reuse_address = False
+    #: A worker that comes again has the port that probes and Prometheus know, though connections of its predecessor
+    #: linger there for a minute. No two workers get the same one: of two that bind it, one may listen.
+    allow_reuse_address = True
 
 
 class _Quiet(WSGIRequestHandler):

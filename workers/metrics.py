@@ -125,10 +125,15 @@ class WorkerMetrics:
         self._redelivered.inc(sum(bool(held.request.delivery_info.get("redelivered")) for held in batch.held))
         self._returned.inc(sum(held.settlement is Settlement.REQUEUE for held in batch.held))
 
-    def booted(self, seconds: float, boots: int) -> None:
-        """The engine is up, the `boots`-th under this name."""
-        self._boot_s.set(seconds)
+    def booted_before(self, boots: int) -> None:
+        """So often earlier processes booted under this name. Said before the first scrape: a counter that begins at 0
+        and goes on where they ended would be all of their boots in one moment."""
         self._boots.inc(boots)
+
+    def booted(self, seconds: float) -> None:
+        """The engine is up."""
+        self._boot_s.set(seconds)
+        self._boots.inc()
 
     def beaten(self) -> None:
         """The lease is renewed."""

@@ -115,6 +115,7 @@ class Worker:
     def boot(self) -> None:
         """Take the name, put back what an earlier worker of that name held, boot the engine. Raises McqueueError."""
         had_predecessor = self.name in self._fleet.names()
+        self._metrics.booted_before(self._fleet.boots(self.name))
         if self._settings.metrics_port:
             self._metrics_at = self._exporter.start(
                 self._settings.metrics_address, self._settings.metrics_port, address.facing(self._settings.redis_place)
@@ -130,7 +131,8 @@ class Worker:
         self._janitor.start()
         started = time.monotonic()
         self._job.start()
-        self._metrics.booted(time.monotonic() - started, self._fleet.booted(self.name))
+        self._fleet.booted(self.name)
+        self._metrics.booted(time.monotonic() - started)
         self._job_is = self._job.describe()
         _collect_seldom()
 

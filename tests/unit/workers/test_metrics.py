@@ -96,7 +96,9 @@ def test_the_histogram_of_batch_sizes_has_the_buckets_that_operators_know() -> N
 
 
 def test_boots_go_on_counting_over_processes(metrics: WorkerMetrics) -> None:
-    metrics.booted(3.5, boots=4)
+    metrics.booted_before(3)
+    assert read(metrics.registry, "mcqueue_engine_boots_total") == 3, "else three would be counted again afterwards"
+    metrics.booted(3.5)
     assert read(metrics.registry, "mcqueue_engine_boots_total") == 4
     assert read(metrics.registry, "mcqueue_engine_boot_seconds") == 3.5
 
@@ -154,6 +156,18 @@ def test_workers_on_one_machine_take_ports_next_to_each_other(exporters: list[Ex
     assert all(int(place.removeprefix("127.0.0.1:")) >= first for place in places)
     for number, place in enumerate(places):
         assert f'mine_total{{number="{number}"}} 1.0' in fetch(place, "/metrics")
+
+
+def test_a_worker_that_comes_again_has_the_port_that_is_known_though_old_connections_linger_there(
+    exporters: list[Exporter],
+) -> None:
+    port = free_port()
+    exporters += [Exporter([], targets=list) for _ in range(2)]
+    place = exporters[0].start("127.0.0.1", port, "me")
+    assert fetch(place, "/health") == "ok\n", "the server ends the connection, and so it is its port that waits"
+    exporters[0].close()
+    assert exporters[1].start("127.0.0.1", port, "me") == place
+    assert fetch(place, "/health") == "ok\n"
 
 
 def test_others_are_sent_where_they_can_go(exporters: list[Exporter]) -> None:
