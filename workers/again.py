@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,17 +16,17 @@ from contract.order import arrangements
 from contract.prompts import build_prompt
 from contract.question import Question
 from contract.settings import Settings
-from contract.spec import Mode, run_id_for
+from contract.spec import Judge, Mode, run_id_for
 from contract.verdict import Outcome, Passage, Verdict
 from workers.engines.base import Engine, ScoreRequest
 from workers.engines.encoding import Encoded, PromptEncoder
-from workers.pipeline import Item, outcome_of, score_batch
+from workers.pipeline import Item, no_judges, outcome_of, score_batch
 from workers.scoring import MODES
 from workers.scoring.extract import rules_version
 from workers.scoring.generate import read_text
 from workers.scoring.vote import count
 
-__all__ = ["Flip", "Rescored", "request_tokens", "rescore", "serving", "stability"]
+__all__ = ["Flip", "Rescored", "refuse_lacking_adapter", "request_tokens", "rescore", "serving", "stability"]
 
 CHUNK = 500
 
@@ -97,7 +97,7 @@ def _in_order(scores: dict[str, float]) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """A question whose choice is another when it is asked alone."""
+    """A question that comes out otherwise when it is asked alone: by its choice, by its grade where it is judged."""
 
     question_id: str
     in_batch: str | None
@@ -106,7 +106,14 @@ class Flip:
     margin: float | None
 
 
-def stability(ledger: Ledger, run_id: str, engine: Engine, sample: int, seed: int = 0) -> tuple[int, list[Flip]]:
+def stability(
+    ledger: Ledger,
+    run_id: str,
+    engine: Engine,
+    sample: int,
+    seed: int = 0,
+    judge_engine: Callable[[Judge], Engine] = no_judges,
+) -> tuple[int, list[Flip]]:
     """Ask `sample` of the run's settled questions again, one at a time; (asked, those that came out otherwise).
 
     Each is shown the passages that it was shown then: nothing is retrieved anew.
@@ -116,10 +123,17 @@ def stability(ledger: Ledger, run_id: str, engine: Engine, sample: int, seed: in
     drawn = random.Random(seed).sample(settled, min(sample, len(settled)))
     flips = []
     for question, before in drawn:
-        (alone,) = score_batch([Item(question, run.spec, before.passages)], engine)
-        if alone.choice != before.choice:
-            flips.append(Flip(question.id, before.choice, alone.choice, before.margin))
+        (alone,) = score_batch([Item(question, run.spec, before.passages)], engine, judge_engine)
+        then, now = (_came_out(run, verdict) for verdict in (before, alone))
+        if then != now:
+            flips.append(Flip(question.id, then, now, before.margin))
     return len(drawn), flips
+
+
+def _came_out(run: Run, verdict: Verdict) -> str | None:
+    if verdict.error:
+        return f"failed ({verdict.error.message})"
+    return verdict.outcome.value if run.spec.mode is Mode.JUDGE else verdict.choice
 
 
 def serving(fleet: Sequence[Settings], run: Run) -> Settings:
@@ -134,6 +148,16 @@ def serving(fleet: Sequence[Settings], run: Run) -> Settings:
             hint="Name the deploy file that serves it: --config FILE.",
         )
     return fleet[names.index(run.spec.model)]
+
+
+def refuse_lacking_adapter(settings: Settings, run: Run) -> None:
+    """Raises SettingsError where the run is asked of an adapter that `settings` do not have: all would be refused."""
+    if run.spec.adapter and run.spec.adapter not in settings.adapters:
+        raise SettingsError(
+            f"{run.run_id} is asked of the adapter {run.spec.adapter!r}, and the settings have "
+            f"{', '.join(settings.adapters) or 'none'}.",
+            hint="Name the deploy file that has it under `adapters`: --config FILE.",
+        )
 
 
 def request_tokens(

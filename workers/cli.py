@@ -20,9 +20,9 @@ from contract.index import read_manifest
 from contract.ledger import Ledger, RedisLedger, Run
 from contract.settings import Settings, load_fleet, load_settings
 from workers import check as checks
-from workers.again import request_tokens, rescore, serving, stability
+from workers.again import refuse_lacking_adapter, request_tokens, rescore, serving, stability
 from workers.byname import drain, restart
-from workers.engines import make_engine
+from workers.engines import JudgeEngines, make_engine
 from workers.engines.encoding import PromptEncoder
 from workers.engines.packaged import PACKAGED, prepare, resolve
 from workers.engines.vllm import prepare_environment
@@ -174,12 +174,14 @@ def rescore_run(config: Path | None, overrides: tuple[str, ...], name: str) -> N
 def check_stability(config: Path | None, overrides: tuple[str, ...], name: str, sample: int, seed: int) -> None:
     """Ask a sample of RUN again, one question at a time, and report choices that come out otherwise."""
     settings, ledger, run = _asked_of(name, config, overrides)
-    engine = make_engine(settings)
+    refuse_lacking_adapter(settings, run)
+    engine, judges = make_engine(settings), JudgeEngines(settings)
     engine.start()
     try:
-        asked, flips = stability(ledger, run.run_id, engine, sample, seed)
+        asked, flips = stability(ledger, run.run_id, engine, sample, seed, judges.engine_of)
     finally:
         engine.close()
+        judges.close()
     for flip in flips:
         margin = "" if flip.margin is None else f", margin {flip.margin:.4f}"
         click.echo(f"{flip.question_id}: {flip.in_batch} in its batch, {flip.alone} alone{margin}")
@@ -219,11 +221,14 @@ def tune_for_run(
         raise SettingsError(
             "engine: openai; tune tries vLLM's own settings.", hint="Name a deploy file with engine: vllm."
         )
+    refuse_lacking_adapter(settings, run)
     refuse_unwritable(out)
     plans, _ = plan_host([settings], visible_gpus(), _cpu_cores(), Layers())
+    if not plans:
+        raise SettingsError(f"gpu_groups: these settings start no worker of {settings.served_model}.")
     os.environ.update(plans[0].environment)
     found = tune_by(settings, run, ledger, Effort(time_limit, sample, seed), functools.partial(click.echo, err=True))
-    write_deploy_file(out, config, run, found)
+    write_deploy_file(out, config, overrides, run, found)
     write_record(out.with_suffix(".json"), settings, run, found)
     if not draw_trials(out.with_suffix(".png"), found):
         click.echo("no picture: matplotlib is not installed", err=True)

@@ -20,11 +20,10 @@ import yaml
 
 from contract.chunks import chunks
 from contract.errors import InputError, SettingsError
-from contract.layers import merge, read_yaml
 from contract.ledger import Ledger, Run
 from contract.prompts import wants_passages
 from contract.question import Question
-from contract.settings import Settings
+from contract.settings import Settings, as_file
 from contract.verdict import Passage
 from workers.engines.arguments import installed_version
 from workers.engines.encoding import PromptEncoder
@@ -111,9 +110,9 @@ def _warnings(found: Tuned) -> Iterator[str]:
         )
 
 
-def write_deploy_file(path: Path, base: Path | None, run: Run, found: Tuned) -> None:
-    """What won, laid over the deploy file `base`, with the table that led there. Raises SettingsError."""
-    settings = merge(read_yaml(base, SettingsError) if base else {}, found.chosen())
+def write_deploy_file(path: Path, base: Path | None, overrides: Sequence[str], run: Run, found: Tuned) -> None:
+    """What won, laid over the deploy file `base` and `--set`, with the table that led there. Raises SettingsError."""
+    settings = as_file(base, overrides, run.spec.model, found.chosen())
     best = found.best
     lines = [
         f"python -m workers tune {run.run_id}, {datetime.now(UTC).date()}: {best.questions_per_s:.2f} questions/s",

@@ -19,18 +19,19 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from contract.errors import EngineError, InputError, McqueueError
+from contract.errors import EngineError, EngineOutOfMemory, InputError, McqueueError
 from contract.order import arrangements
 from contract.prompts import build_prompt
 from contract.settings import Settings
-from contract.spec import Prompt, RunSpec
+from contract.spec import Judge, Prompt, RunSpec
 from contract.verdict import Outcome, Verdict
-from workers.engines import make_engine
+from workers.engines import JudgeEngines, make_engine
 from workers.engines.base import Engine
 from workers.engines.encoding import Encoded, PromptEncoder
 from workers.gathering import Gathering
-from workers.pipeline import Item, score_batch
+from workers.pipeline import Item, Unforeseen, no_judges, score_batch
 from workers.scoring import MODES
+from workers.scoring.judge import grading_prompt
 
 __all__ = ["Lengths", "Shape", "Trial", "Tuned", "best_of", "lengths", "marked", "score_in_batches", "tune"]
 
@@ -44,6 +45,12 @@ BLOCK = 64
 WARM_UP = (1, 2, 16)
 #: What is less than this is within the noise of a trial.
 WORTH_IT = 1.03
+#: A failure of these is the engine's and ends a trial; any other is the question's, or its answer's.
+ENGINE_TROUBLES = frozenset({EngineError.__name__, EngineOutOfMemory.__name__})
+#: Tokens by which a judge is told, before it is asked again, what was wrong with its answer.
+COMPLAINT_TOKENS = 64
+
+JudgeEngine = Callable[[Judge], Engine]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,27 +174,38 @@ def lengths(items: Iterable[Item], encoder: PromptEncoder) -> Lengths:
     )
 
 
-def score_in_batches(engine: Engine, items: Sequence[Item], shape: Shape) -> Trial:
-    """Score `items` in batches of that shape and say how fast; a question that fails is an EngineError."""
+def score_in_batches(
+    engine: Engine, items: Sequence[Item], shape: Shape, judge_engine: JudgeEngine = no_judges
+) -> Trial:
+    """Score `items` in batches of that shape and say how fast.
+
+    EngineError where the engine fails, and where every question does: how fast they are refused says nothing.
+    """
     seconds: list[float] = []
     started = time.monotonic()
-    tokens = 0
-    for verdicts, took_s in _overlapping(engine, items, shape):
+    tokens = heard = 0
+    for verdicts, took_s in _overlapping(engine, items, shape, judge_engine):
         seconds.append(took_s)
         for verdict in verdicts:
-            if verdict.outcome is Outcome.FAILED and verdict.error and verdict.error.type != "RequestRejected":
-                raise EngineError(f"{verdict.error.type}: {verdict.error.message}")
+            failed = verdict.error if verdict.outcome is Outcome.FAILED else None
+            heard += failed is None
+            if failed and (isinstance(failed, Unforeseen) or failed.type in ENGINE_TROUBLES):
+                raise EngineError(f"{failed.type}: {failed.message}")
         tokens += sum(each.prefill_tokens + each.completion_tokens for each in verdicts)
+    if not heard:
+        raise EngineError(f"Every question failed, the last one so: {failed.message if failed else 'no reason'}")
     wall_s = time.monotonic() - started
     return Trial(shape, {}, len(items) / wall_s, tokens / wall_s, statistics.median(seconds))
 
 
-def _overlapping(engine: Engine, items: Sequence[Item], shape: Shape) -> Iterator[tuple[list[Verdict], float]]:
+def _overlapping(
+    engine: Engine, items: Sequence[Item], shape: Shape, judge_engine: JudgeEngine
+) -> Iterator[tuple[list[Verdict], float]]:
     """The verdicts of each batch, and its seconds, as they end: begun by the rule that a worker begins them by."""
 
     def run(batch: list[Item]) -> tuple[list[Verdict], float]:
         started = time.monotonic()
-        return score_batch(batch, engine), time.monotonic() - started
+        return score_batch(batch, engine, judge_engine), time.monotonic() - started
 
     most = engine.settings.max_batches_in_flight
     gathering: Gathering[Item] = Gathering(shape.batch_size, 0.0, shape.batches_in_flight, most)
@@ -278,12 +296,13 @@ def _measure(items: list[Item], shape: Shape) -> Trial:
     global _is_warm
     if _trouble is not None or _engine is None:
         raise _trouble or EngineError("The engine did not boot.")
+    judge_engine = JudgeEngines(_engine.settings).engine_of
     if not _is_warm:
         for size in WARM_UP:
-            score_batch(_apart_from_others(items[:size], f"Before, {size}."), _engine)
+            score_batch(_apart_from_others(items[:size], f"Before, {size}."), _engine, judge_engine)
         _is_warm = True
     sizes = {name: value for name, value in _engine.describe().items() if name in SIZES}
-    return replace(score_in_batches(_engine, items, shape), engine=sizes)
+    return replace(score_in_batches(_engine, items, shape, judge_engine), engine=sizes)
 
 
 def _close() -> None:
@@ -301,7 +320,16 @@ def _length(item: Item, encoder: PromptEncoder) -> int:
                 raise InputError(f"question {item.question.id}: {encoded}")
             answer = spec.sampling.max_tokens if spec.sampling else max(map(len, encoded.tails), default=0) + 1
             longest = max(longest, len(encoded.prompt) + answer)
-    return longest
+    return max(longest, _grading_length(item, encoder))
+
+
+def _grading_length(item: Item, encoder: PromptEncoder) -> int:
+    """Where the model grades itself: the answer in the grading prompt, and as many grades as it may be asked for."""
+    spec, judge = item.spec, item.spec.judge
+    if judge is None or judge.server or spec.sampling is None or item.question.answer is None:
+        return 0
+    (shown,) = encoder.count([grading_prompt(item.question, judge, "")])
+    return shown + spec.sampling.max_tokens + judge.max_tokens * (judge.retries + 1) + COMPLAINT_TOKENS * judge.retries
 
 
 def _rounded_up(tokens: int) -> int:

@@ -10,6 +10,7 @@ from contract.settings.loading import (
     MODEL_VARIABLE,
     OTHER_VARIABLES,
     OVERRIDES_VARIABLE,
+    as_file,
     load_fleet,
     load_settings,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "OpenAiSettings",
     "Settings",
     "SimulatedSettings",
+    "as_file",
     "load_fleet",
     "load_settings",
 ]

@@ -17,7 +17,15 @@ from contract.layers import FORMER_NAMES, explain, merge, parse_overrides, read_
 from contract.settings.fields import PREFIX, Settings, model_name
 from contract.spec import RunSpec
 
-__all__ = ["CONFIG_VARIABLE", "MODEL_VARIABLE", "OTHER_VARIABLES", "OVERRIDES_VARIABLE", "load_fleet", "load_settings"]
+__all__ = [
+    "CONFIG_VARIABLE",
+    "MODEL_VARIABLE",
+    "OTHER_VARIABLES",
+    "OVERRIDES_VARIABLE",
+    "as_file",
+    "load_fleet",
+    "load_settings",
+]
 
 #: Path of the deploy file, for commands that take no --config (`celery -A workers.app …`).
 CONFIG_VARIABLE = "MCQUEUE_CONFIG"
@@ -25,6 +33,8 @@ CONFIG_VARIABLE = "MCQUEUE_CONFIG"
 OVERRIDES_VARIABLE = "MCQUEUE_OVERRIDES"
 #: Which model of a deploy file with several; set by the launcher for its workers.
 MODEL_VARIABLE = "MCQUEUE_MODEL"
+#: Settings whose values are nobody's business.
+MAY_HOLD_SECRETS = frozenset({"redis_url", "openai", "judge_api_key", "http"})
 #: Variables of the prefix that are not settings.
 OTHER_VARIABLES = frozenset(
     {
@@ -58,6 +68,19 @@ def load_fleet(config: Path | None = None, overrides: Iterable[str] = ()) -> tup
     if not layers.models:
         return (layers.common(),)
     return tuple(layers.of_model(name) for name in ([layers.chosen] if layers.chosen else layers.models))
+
+
+def as_file(config: Path | None, overrides: Iterable[str], model: str, found: Mapping[str, Any]) -> dict[str, Any]:
+    """What a deploy file would say that needs no `--set`, with `found` for `model`. What the environment says is left
+    to it, and so is whatever is given to `--set` that may hold a password. Raises SettingsError.
+    """
+    layers = _Layers.read(config, overrides)
+    over = {name: value for name, value in layers.over.items() if name not in MAY_HOLD_SECRETS}
+    if not layers.models:
+        return merge(merge(layers.file, over), found)
+    for_each = {name: value for name, value in over.items() if name not in {"model", "models"}}
+    entries = [merge(merge(entry, for_each), found if name == model else {}) for name, entry in layers.models.items()]
+    return {**layers.file, "models": entries}
 
 
 @dataclass(frozen=True, slots=True)

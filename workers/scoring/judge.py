@@ -29,7 +29,7 @@ from workers.scoring.extract import extract
 from workers.scoring.extract.spoken import spoken
 from workers.scoring.generate import ask
 
-__all__ = ["JudgeSilent", "ask", "read"]
+__all__ = ["JudgeSilent", "ask", "grading_prompt", "read"]
 
 
 class Grade(BaseModel):
@@ -56,8 +56,13 @@ def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -
     said = spoken(answer.text)
     if said is None or not said.strip():
         return _reading(question, answer, None)
-    prompt = render(spec.judge.prompt, question, None, response=said.strip(), reference=_reference(question))
+    prompt = grading_prompt(question, spec.judge, said.strip())
     return _grading(question, answer, spec, spec.judge, prompt, asked=1)
+
+
+def grading_prompt(question: Question, judge: Judge, said: str) -> str:
+    """What the judge is shown of an answer in which the model `said` this."""
+    return render(judge.prompt, question, None, response=said, reference=_reference(question))
 
 
 def _grading(question: Question, answer: Text, spec: RunSpec, judge: Judge, prompt: str, asked: int) -> Further:

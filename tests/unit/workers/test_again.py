@@ -11,14 +11,15 @@ import pytest
 from contract import Failure, MemoryLedger, Mode, Outcome, Prompt, Run, Settings, Verdict, load_settings
 from contract.errors import RunConfigError, SettingsError
 from contract.order import arrangements
-from contract.spec import IndexKind, Retrieval, Sampling
+from contract.spec import IndexKind, Judge, Retrieval, Sampling
 from contract.verdict import Passage
 from tests.support import make_questions, open_run
 from tests.unit.workers.engines import ReadyEngine
 from tests.unit.workers.test_plan import WordTokenizer
-from workers.again import request_tokens, rescore, serving, stability
-from workers.engines.base import Completion, Request, ScoreRequest
+from workers.again import refuse_lacking_adapter, request_tokens, rescore, serving, stability
+from workers.engines.base import Completion, Request, ScoreRequest, Text
 from workers.engines.encoding import PromptEncoder
+from workers.engines.simulated import SimulatedEngine
 from workers.scoring.base import Reading
 from workers.scoring.extract import rules_version
 
@@ -114,6 +115,17 @@ def test_a_run_that_is_not_finished_is_refused(books: MemoryLedger) -> None:
         rescore(books, run.run_id)
 
 
+class Writes(ReadyEngine):
+    """The same text after every prompt."""
+
+    def __init__(self, settings: Settings, text: str) -> None:
+        super().__init__(settings)
+        self.text = text
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        return [Completion(texts=(Text(self.text, 3),)) for _ in requests]
+
+
 class Contrary(ReadyEngine):
     """Chooses the last label, whoever asks."""
 
@@ -136,6 +148,39 @@ def test_stability_asks_one_question_at_a_time_and_reports_what_flipped(books: M
     assert engine.calls == [1] * 10
     assert {flip.question_id for flip in flips} == {"q0", "q2", "q4", "q6", "q8"}
     assert {(flip.in_batch, flip.alone, flip.margin) for flip in flips} == {("A", "D", 0.1)}
+
+
+def test_a_question_that_cannot_be_asked_alone_is_told_with_the_reason(books: MemoryLedger) -> None:
+    run = open_run(books, make_questions(1), "old")
+    settle(books, run, stored("q0", "", choice="A"))
+    engine = SimulatedEngine(load_settings(None, ["simulated.reject_text=Question"]))
+    engine.start()
+    _, (flip,) = stability(books, run.run_id, engine, sample=1)
+    assert (flip.in_batch, flip.alone) == ("A", "failed (simulated rejection)")
+
+
+def test_a_judged_run_is_looked_at_again_with_its_judge_and_compared_by_grade(books: MemoryLedger) -> None:
+    grade = Prompt(name="grade", text="{{ response }} {{ reference }}")
+    judge = Judge(prompt=grade, server="http://127.0.0.1:1", model="strict")
+    run = open_run(books, make_questions(2), "old", **GENERATES | {"mode": Mode.JUDGE, "judge": judge})
+    settle(books, run, *(stored(f"q{n}", "", outcome=Outcome.CORRECT if n else Outcome.WRONG) for n in range(2)))
+    asked: list[Judge] = []
+
+    def found(wanted: Judge) -> Writes:
+        asked.append(wanted)
+        return strict
+
+    model, strict = (Writes(load_settings(), text) for text in ("It is so.", '{"correct": false, "reason": ""}'))
+    _, flips = stability(books, run.run_id, model, 2, judge_engine=found)
+    assert asked == [judge, judge]
+    assert [(flip.question_id, flip.in_batch, flip.alone) for flip in flips] == [("q1", "correct", "wrong")]
+
+
+def test_settings_without_the_adapter_of_a_run_are_refused(books: MemoryLedger) -> None:
+    run = open_run(books, make_questions(1), "old", adapter="law")
+    refuse_lacking_adapter(Settings(adapters={"law": "/somewhere"}), run)
+    with pytest.raises(SettingsError, match=r"old-\w+ is asked of the adapter 'law', and the settings have med\."):
+        refuse_lacking_adapter(Settings(adapters={"med": "/somewhere"}), run)
 
 
 def test_of_several_models_the_run_s_own_is_asked_again_and_another_is_refused(books: MemoryLedger) -> None:

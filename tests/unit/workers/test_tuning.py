@@ -12,16 +12,27 @@ import yaml
 
 from contract import MemoryLedger, Mode, Outcome, Question, Verdict
 from contract.errors import EngineError, InputError, ModelNotFound, SettingsError
-from contract.settings import load_settings
-from contract.spec import IndexKind, Retrieval, Sampling
+from contract.settings import load_fleet, load_settings
+from contract.spec import IndexKind, Judge, Prompt, Retrieval, RunSpec, Sampling
 from contract.verdict import Passage
-from tests.support import make_question, make_questions, make_spec, open_run
-from workers.engines.base import Completion, Request
+from tests.support import SIMULATED_MODEL, make_question, make_questions, make_spec, open_run
+from workers.engines.base import Completion, Request, Text
 from workers.engines.encoding import PromptEncoder
 from workers.engines.simulated import SimulatedEngine
 from workers.pipeline import Item
 from workers.tuned import draw_trials, items_of, refuse_unwritable, write_deploy_file, write_record
-from workers.tuning import Lengths, Shape, Trial, Tuned, best_of, lengths, marked, score_in_batches, tune
+from workers.tuning import (
+    COMPLAINT_TOKENS,
+    Lengths,
+    Shape,
+    Trial,
+    Tuned,
+    best_of,
+    lengths,
+    marked,
+    score_in_batches,
+    tune,
+)
 
 
 class Words:
@@ -35,6 +46,13 @@ class Words:
 
 ENCODER = PromptEncoder(Words())
 NEEDS = Lengths(questions=20, median=9, p95=10, longest=12, beyond_p95=0)
+
+
+def judged(max_tokens: int, **judge: str) -> RunSpec:
+    """Answers of that length, and grades of 50 tokens, asked for three times at most."""
+    grade = Prompt(name="grade", text="Grade {{ response }} against: {{ reference }}")
+    grading = Judge.model_validate({"prompt": grade, "max_tokens": 50, "retries": 2, **judge})
+    return make_spec(mode=Mode.JUDGE, sampling=Sampling(max_tokens=max_tokens), judge=grading)
 
 
 def question_of(words: int) -> Question:
@@ -80,6 +98,40 @@ def test_a_trial_counts_every_question_once_and_fails_with_the_engine() -> None:
     found = score_in_batches(engine, items, Shape(16, 2))
     assert found.questions_per_s > 0
     assert found.batch_s >= 0.001
+
+
+def test_how_fast_an_engine_refuses_every_question_is_no_result() -> None:
+    engine = SimulatedEngine(load_settings(None, ["simulated.reject_text=Question"]))
+    engine.start()
+    with pytest.raises(EngineError, match="Every question failed"):
+        score_in_batches(engine, [Item(each, make_spec()) for each in make_questions(4)], Shape(16, 2))
+
+
+def test_a_question_that_its_judge_never_grades_does_not_end_a_trial() -> None:
+    class Wordy(SimulatedEngine):
+        """Writes, and the JSON that it is asked for only about the first question's reference."""
+
+        def generate(self, requests: Sequence[Request]) -> list[Completion]:
+            graded = ["against: 0" in each.prompt for each in requests]
+            return [
+                Completion(texts=(Text('{"correct": true, "reason": ""}' if good else "Well.", 3),)) for good in graded
+            ]
+
+    engine = Wordy(load_settings(None, []))
+    engine.start()
+    items = [Item(question, judged(100)) for question in make_questions(4)]
+    assert score_in_batches(engine, items, Shape(16, 2)).questions_per_s > 0
+
+
+def test_lengths_of_a_judged_run_hold_the_grading_with_the_answer_and_every_grade_asked_for() -> None:
+    found = lengths([Item(question_of(10), judged(100))], ENCODER)
+    shown = len(["Grade", "against:", "20"])
+    assert found.longest == shown + 100 + 3 * 50 + 2 * COMPLAINT_TOKENS
+
+
+def test_lengths_of_a_run_judged_elsewhere_are_those_of_its_answers() -> None:
+    spec = judged(100, server="http://127.0.0.1:1", model="m")
+    assert lengths([Item(question_of(10), spec)], ENCODER).longest == 12 + 100
 
 
 def test_trials_have_prompts_of_their_own_so_that_none_reads_anothers_from_the_cache() -> None:
@@ -134,7 +186,8 @@ def test_the_deploy_file_has_the_base_with_what_won_and_says_how_it_was_found(tm
     best = Trial(Shape(64, 4), {"max_num_seqs": 128}, questions_per_s=12.5, batch_s=0.8)
     found = Tuned(NEEDS, [Trial(Shape(32, 2), {}, 10.0), best], best, max_model_len=512, batch_timeout_s=0.4)
     run = open_run(MemoryLedger(), make_questions(2))
-    write_deploy_file(tmp_path / "tuned.yaml", base, run, found)
+    given = ["vllm_args.seed=3", "redis_url=redis://u:secret@h/0"]
+    write_deploy_file(tmp_path / "tuned.yaml", base, given, run, found)
     text = (tmp_path / "tuned.yaml").read_text()
     assert text.startswith(f"# python -m workers tune {run.run_id}, ")
     assert "12.50" in text.split("hf_model_id")[0]
@@ -143,9 +196,36 @@ def test_the_deploy_file_has_the_base_with_what_won_and_says_how_it_was_found(tm
         "batch_size": 64,
         "batches_in_flight": 4,
         "batch_timeout": 0.4,
-        "vllm_args": {"dtype": "bfloat16", "max_num_seqs": 128, "max_model_len": 512},
+        "vllm_args": {"dtype": "bfloat16", "seed": 3, "max_num_seqs": 128, "max_model_len": 512},
     }
     assert load_settings(tmp_path / "tuned.yaml").batch_size == 64
+
+
+def test_of_several_models_the_one_that_was_tuned_gets_what_won_and_the_others_stay(tmp_path: Path) -> None:
+    base = tmp_path / "base.yaml"
+    base.write_text(
+        "batch_timeout: 1.0\nmodels:\n- {hf_model_id: some/Large, batch_size: 8}\n"
+        f"- {{hf_model_id: some/other, model: {SIMULATED_MODEL}, batch_size: 16, vllm_args: {{dtype: float32}}}}\n"
+    )
+    best = Trial(Shape(64, 4), {"max_num_seqs": 128}, questions_per_s=12.5, batch_s=0.8)
+    found = Tuned(NEEDS, [best], best, max_model_len=512, batch_timeout_s=0.4)
+    run = open_run(MemoryLedger(), make_questions(2))
+    write_deploy_file(tmp_path / "tuned.yaml", base, [f"model={SIMULATED_MODEL}", "max_attempts=2"], run, found)
+    large, tuned = load_fleet(tmp_path / "tuned.yaml")
+    assert (large.batch_size, large.batch_timeout, large.vllm_args, large.max_attempts) == (8, 1.0, {}, 2)
+    assert (tuned.batch_size, tuned.batch_timeout, tuned.max_attempts) == (64, 0.4, 2)
+    assert tuned.vllm_args == {"dtype": "float32", "max_num_seqs": 128, "max_model_len": 512}
+
+
+def test_the_deploy_file_that_the_environment_names_is_the_base(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "base.yaml").write_text("hf_model_id: some/model\n")
+    monkeypatch.setenv("MCQUEUE_CONFIG", str(tmp_path / "base.yaml"))
+    best = Trial(Shape(64, 4), {}, questions_per_s=12.5, batch_s=0.8)
+    found = Tuned(NEEDS, [best], best, max_model_len=512, batch_timeout_s=0.4)
+    write_deploy_file(tmp_path / "tuned.yaml", None, (), open_run(MemoryLedger(), make_questions(2)), found)
+    assert yaml.safe_load((tmp_path / "tuned.yaml").read_text())["hf_model_id"] == "some/model"
 
 
 def test_questions_are_tried_with_the_passages_that_were_retrieved_for_them() -> None:
@@ -178,7 +258,7 @@ def test_a_file_that_fails_the_longest_questions_says_so_in_its_head(tmp_path: P
     needs = Lengths(questions=100, median=9, p95=14, longest=504, beyond_p95=3)
     best = Trial(Shape(16, 2), {}, questions_per_s=12.5, batch_s=0.8)
     found = Tuned(needs, [best], best, max_model_len=64, batch_timeout_s=0.4)
-    write_deploy_file(tmp_path / "tuned.yaml", None, open_run(MemoryLedger(), make_questions(2)), found)
+    write_deploy_file(tmp_path / "tuned.yaml", None, (), open_run(MemoryLedger(), make_questions(2)), found)
     head = (tmp_path / "tuned.yaml").read_text()
     assert "3 of 100 questions do not fit into max_model_len 64 and would be failed; all fit into 504." in head
 
