@@ -9,6 +9,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from contract import keys
@@ -42,6 +43,8 @@ log = logging.getLogger(__name__)
 #: A question begun this often without a verdict is begun alone from then on: its company may have died of it.
 SUSPECT_FROM = 2
 LONGEST_PAUSE_S = 5.0
+#: Runs whose spec a worker remembers.
+KNOWN_RUNS = 256
 RETRY_PAUSE_S = 1.0
 #: The ending of a question whose attempt failed and is not the last: its message goes back to the queue.
 AGAIN = "to be tried again"
@@ -106,7 +109,8 @@ class BatchWork(abc.ABC):
         self._send = workplace.send
         self._stopping = workplace.stopping
         self._committed = workplace.committed
-        self._specs: dict[str, RunSpec] = {}
+        #: Of the last runs only: the HTTP door makes one of every request.
+        self._spec: Callable[[str], RunSpec] = lru_cache(KNOWN_RUNS)(lambda run_id: self._ledger.run(run_id).spec)
         #: By batch, what is begun and has no verdict yet.
         self._under_way: dict[int, Sequence[Work]] = {}
 
@@ -328,11 +332,6 @@ class BatchWork(abc.ABC):
             parts = [f"{n} {ending}" for ending, n in sorted((str(ending), n) for ending, n in counts.items())]
             held.summary = ", ".join(parts + ([f"{before} settled before"] if before else []))
             held.settlement = Settlement.REQUEUE if AGAIN in counts else Settlement.ACKNOWLEDGE
-
-    def _spec(self, run_id: str) -> RunSpec:
-        if run_id not in self._specs:
-            self._specs[run_id] = self._ledger.run(run_id).spec
-        return self._specs[run_id]
 
     def _log(self, batch: Batch) -> None:
         seconds = time.time() - batch.started_at

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 
 import pytest
 
-from contract import Ledger, MemoryLedger, Outcome, Run, RunState, load_settings
+from contract import Ledger, MemoryLedger, Outcome, Run, RunSpec, RunState, load_settings
 from contract.errors import EngineDead, RedisUnreachable
 from contract.ledger import Committed
 from contract.question import Question
@@ -21,7 +22,7 @@ from workers.engines.base import Completion, Engine, Request
 from workers.engines.simulated import SimulatedEngine
 from workers.pipeline import outcome_of
 from workers.scoring import Reading
-from workers.tasks import Workplace
+from workers.tasks import KNOWN_RUNS, Workplace
 
 SETTINGS = load_settings(None, ["engine=simulated", f"model={SIMULATED_MODEL}", "max_attempts=4"])
 
@@ -81,6 +82,20 @@ def test_messages_are_acknowledged_once_their_verdicts_stand(books: MemoryLedger
     verdict = verdict_of(books, run, "q4")
     assert (verdict.worker, verdict.batch_id, verdict.batch_size, verdict.attempts) == ("w@host", "w@host/1", 6, 1)
     assert verdict.settled_at > 0
+
+
+def test_a_worker_does_not_remember_every_run_that_it_ever_served(books: MemoryLedger, engine: CountingEngine) -> None:
+    scorer = BatchScorer(Workplace(SETTINGS, books, "w@host", nowhere), engine)
+    for number in range(KNOWN_RUNS + 40):  # as callers of the HTTP door make them
+        run = open_run(books, make_questions(1), f"http-{number}", seed=number)
+        scorer.run(batch_of(message(run, "q0")))
+        assert books.counts(run.run_id).finished
+        books.purge(run.run_id)
+    del run
+    gc.collect()
+    remembered = {each.seed for each in gc.get_objects() if type(each) is RunSpec}
+    assert remembered >= set(range(40, KNOWN_RUNS + 39))
+    assert not remembered & set(range(1, 39))
 
 
 def test_verdicts_say_that_the_engine_made_them_up(books: MemoryLedger, engine: CountingEngine) -> None:
