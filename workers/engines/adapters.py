@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import struct
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ __all__ = ["adapter_arguments", "adapter_folders"]
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 #: Where vLLM would apply an adapter to sampled tokens only: its CPU build dies at a prompt's log-probabilities.
 OUTPUT = frozenset({"lm_head", "embed_tokens"})
+#: More than any safetensors file begins with.
+HEADER_BYTES = 100_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ def _read(name: str, path: str) -> _Adapter:
     file = folder / "adapter_config.json"
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-        rank = max(int(content["r"]), *map(int, (content.get("rank_pattern") or {}).values()), 1)
+        ranks = {int(content["r"]), *map(int, (content.get("rank_pattern") or {}).values())}
         modules = content["target_modules"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as trouble:
         raise ModelNotFound(
@@ -67,4 +70,31 @@ def _read(name: str, path: str) -> _Adapter:
             f"adapters.{name}: {file} has target_modules {modules!r}.",
             hint="Expected a list of a layer's modules, like q_proj; vLLM gives no scores with an adapted lm_head.",
         )
-    return _Adapter(folder, rank, suffixes)
+    _refuse_other_weights(name, folder, ranks)
+    return _Adapter(folder, max(ranks), suffixes)
+
+
+def _refuse_other_weights(name: str, folder: Path, ranks: Set[int]) -> None:
+    """Raises ModelNotFound where there are no weights, or of other ranks: vLLM would take those, scaled for these."""
+    if any((folder / f"adapter_model.{suffix}").is_file() for suffix in ("bin", "pt")):
+        return  # pickled: only vLLM reads them
+    file = folder / "adapter_model.safetensors"
+    try:
+        with file.open("rb") as weights:
+            (length,) = struct.unpack("<Q", weights.read(8))
+            header = json.loads(weights.read(min(length, HEADER_BYTES)))
+        found = {int(entry["shape"][0]) for tensor, entry in header.items() if "lora_A" in tensor}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, struct.error) as trouble:
+        raise ModelNotFound(
+            f"adapters.{name}: {file} cannot be read ({type(trouble).__name__}: {trouble}).",
+            hint="Name a folder that peft's save_pretrained wrote.",
+        ) from None
+    if not found <= ranks:
+        raise ModelNotFound(
+            f"adapters.{name}: {file} has weights of rank {_listed(found)}, adapter_config.json says {_listed(ranks)}.",
+            hint="They are not of one training: name the folder as peft's save_pretrained wrote it.",
+        )
+
+
+def _listed(ranks: Set[int]) -> str:
+    return ", ".join(map(str, sorted(ranks)))

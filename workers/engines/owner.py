@@ -134,7 +134,9 @@ class Owner(threading.Thread):
             hint = "See vllm_args in the deploy file; MCQUEUE_LOG_LEVEL=debug shows the traceback."
             if not Path(model).exists():
                 hint = f"It is asked of the model hub; hf_model_id may also be a folder. {hint}"
-            self._boot_failure = EngineError(f"vLLM cannot serve {model}: {_first_line(trouble)}", hint=hint)
+            self._boot_failure = EngineError(
+                f"vLLM cannot serve {model}: {_first_line(trouble).rstrip('.')}.", hint=hint
+            )
 
     def _load_adapters(self) -> None:
         """All of them, at boot: one that vLLM cannot use must not end the engine at its first question."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from contract import Mode, load_settings
 from contract.errors import ModelNotFound
@@ -22,9 +24,16 @@ from workers.engines.serving import serve_command
 from workers.scoring import MODES
 
 
-def adapter(folder: Path, **config: object) -> str:
+def adapter(folder: Path, *ranks: int, **config: object) -> str:
+    """A folder with that configuration, and weights of `ranks`: those that the configuration says unless some are."""
     folder.mkdir()
     (folder / "adapter_config.json").write_text(json.dumps({"target_modules": ["q_proj"], **config}))
+    told = config.get("r")
+    of = ranks or ((told,) if isinstance(told, int) else (1,))
+    save_file(
+        {f"layers.{i}.q_proj.lora_A.weight": np.zeros((rank, 2), np.float32) for i, rank in enumerate(of)},
+        folder / "adapter_model.safetensors",
+    )
     return str(folder)
 
 
@@ -43,6 +52,24 @@ def test_a_folder_that_holds_no_adapter_is_refused_by_name(tmp_path: Path, confi
     folder = str(tmp_path / "x") if config is None else adapter(tmp_path / "x", **config)
     with pytest.raises(ModelNotFound, match=r"adapters\.law: .*adapter_config\.json cannot be read"):
         adapter_arguments({"law": folder})
+
+
+def test_weights_of_another_rank_than_the_configuration_says_are_refused(tmp_path: Path) -> None:
+    patterned = adapter(tmp_path / "patterned", 4, 33, r=4, rank_pattern={"v_proj": 33})
+    assert adapter_arguments({"law": patterned})["max_lora_rank"] == 64
+    with pytest.raises(ModelNotFound, match=r"adapters\.law: .* has weights of rank 8, adapter_config\.json says 4\."):
+        adapter_arguments({"law": adapter(tmp_path / "x", 8, r=4)})
+
+
+@pytest.mark.parametrize("content", [None, b"", b"hello", b"\xff" * 8, b"\x02\0\0\0\0\0\0\0[]"])
+def test_an_adapter_without_weights_that_can_be_read_is_refused(tmp_path: Path, content: bytes | None) -> None:
+    folder = adapter(tmp_path / "x", r=8)
+    weights = Path(folder) / "adapter_model.safetensors"
+    weights.unlink() if content is None else weights.write_bytes(content)
+    with pytest.raises(ModelNotFound, match=r"adapters\.law: .*adapter_model\.safetensors cannot be read"):
+        adapter_arguments({"law": folder})
+    (Path(folder) / "adapter_model.bin").touch()
+    assert adapter_arguments({"law": folder})["max_lora_rank"] == 8, "vLLM reads those alone"
 
 
 @pytest.mark.parametrize("modules", ["all-linear", ["q_proj", "lm_head"]])
