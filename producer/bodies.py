@@ -34,7 +34,8 @@ WHO_ANSWERS = ("model", "adapter", "vllm_version")
 
 
 class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    # The door bounds what a request sends, not what is in it; to be counted, text has to be text: "\ud800" is none.
+    model_config = ConfigDict(extra="forbid", str_max_length=2**31)
 
 
 class QuestionIn(_Body):

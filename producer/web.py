@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
 import time
 from collections import Counter
@@ -11,6 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, Histogram, generate_latest
@@ -39,6 +41,7 @@ from producer.bodies import (
 from producer.broker import Broker
 from producer.columns import iso
 from producer.door import Door
+from producer.leaving import while_connected
 from producer.runconfig import RunConfig
 
 __all__ = ["make_app"]
@@ -73,6 +76,7 @@ def make_app(
 
     app = FastAPI(title="mcqueue", lifespan=life, dependencies=[Depends(_key_check(settings))])
     app.add_exception_handler(McqueueError, _explain)
+    app.add_exception_handler(RequestValidationError, _refuse)
     _add_scoring(app, door, settings, base)
     _add_generating(app, door, settings, base)
     _add_looking(app, ledger, broker)
@@ -109,29 +113,31 @@ class _BodyLimit:
 
 
 def _add_scoring(app: FastAPI, door: Door, settings: Settings, base: RunConfig) -> None:
-    async def scored(given: Sequence[QuestionIn], how: Asking) -> list[ScoreOut]:
+    async def scored(request: Request, given: Sequence[QuestionIn], how: Asking) -> list[ScoreOut]:
         questions = _questions(given, settings.http.max_prompts)
         config = how.over(base)
-        verdicts = await door.ask(questions, config, _deadline_s(how.deadline_s, settings))
+        asked = door.ask(questions, config, _deadline_s(how.deadline_s, settings))
+        verdicts = await while_connected(request, asked)
         model = config.model or settings.served_model
         return [ScoreOut.of(*each, model) for each in zip(questions, verdicts, strict=True)]
 
     @app.post("/score")
-    async def score(body: ScoreIn) -> ScoreOut:
+    async def score(body: ScoreIn, request: Request) -> ScoreOut:
         """The verdict of one question; it shares a batch with whatever else waits."""
-        return (await scored([body], body))[0]
+        return (await scored(request, [body], body))[0]
 
     @app.post("/score/batch")
-    async def score_batch(body: ScoreBatchIn) -> ScoreBatchOut:
+    async def score_batch(body: ScoreBatchIn, request: Request) -> ScoreBatchOut:
         """The verdicts of several questions, in order."""
-        return ScoreBatchOut(results=await scored(body.questions, body))
+        return ScoreBatchOut(results=await scored(request, body.questions, body))
 
 
 def _add_generating(app: FastAPI, door: Door, settings: Settings, base: RunConfig) -> None:
-    async def written(prompts: Sequence[str], how: Drawing) -> list[GenerateOut]:
+    async def written(request: Request, prompts: Sequence[str], how: Drawing) -> list[GenerateOut]:
         _refuse_too_many(len(prompts), settings.http.max_prompts, "prompts")
         questions = [Question(id=f"{i}", question=prompt, choices=()) for i, prompt in enumerate(prompts)]
-        verdicts = await door.ask(questions, how.over(base), _deadline_s(how.deadline_s, settings))
+        asked = door.ask(questions, how.over(base), _deadline_s(how.deadline_s, settings))
+        verdicts = await while_connected(request, asked)
         return [
             GenerateOut(
                 text=verdict.raw_text,
@@ -144,15 +150,15 @@ def _add_generating(app: FastAPI, door: Door, settings: Settings, base: RunConfi
         ]
 
     @app.post("/generate")
-    async def generate(body: GenerateIn) -> GenerateOut:
+    async def generate(body: GenerateIn, request: Request) -> GenerateOut:
         """The text that the model writes after one prompt."""
-        return (await written([body.prompt], body))[0]
+        return (await written(request, [body.prompt], body))[0]
 
     @app.post("/generate/batch")
-    async def generate_batch(body: GenerateBatchIn) -> GenerateBatchOut:
+    async def generate_batch(body: GenerateBatchIn, request: Request) -> GenerateBatchOut:
         """The texts after several prompts, in order."""
         began = time.monotonic()
-        results = await written(body.prompts, body)
+        results = await written(request, body.prompts, body)
         took_s = time.monotonic() - began
         return GenerateBatchOut(
             results=results,
@@ -232,6 +238,13 @@ async def _explain(_: Request, trouble: Exception) -> JSONResponse:
     """Expected errors as one line, with the status that says whose they are."""
     status = next((status for kind, status in STATUS.items() if isinstance(trouble, kind)), 500)
     return JSONResponse({"detail": str(trouble)}, status)
+
+
+async def _refuse(_: Request, trouble: Exception) -> Response:
+    """What is wrong with a body, without what was in it: no JSON can say NaN, and no UTF-8 half a character."""
+    assert isinstance(trouble, RequestValidationError)
+    wrong = [{"type": each["type"], "loc": each["loc"], "msg": each["msg"]} for each in trouble.errors()]
+    return Response(json.dumps({"detail": wrong}), 422, media_type="application/json")
 
 
 def _questions(given: Sequence[QuestionIn], most: int) -> list[Question]:

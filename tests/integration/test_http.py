@@ -199,6 +199,22 @@ def test_a_deadline_that_is_missed_is_told_and_the_question_dropped(
         wait_until(lambda: redis_ledger.runs() == [], "the run to be forgotten")
 
 
+def test_a_caller_who_leaves_is_waited_for_no_longer_and_its_question_dropped(
+    door: Caller, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    def waiting(questions: int) -> bool:
+        return f"mcqueue_http_waiting_questions {questions}.0" in page(f"{door.url}/metrics", KEY)
+
+    content = json.dumps(QUESTION).encode()
+    head = f"POST /score HTTP/1.1\r\nHost: x\r\nX-API-Key: {KEY}\r\nContent-Type: application/json\r\n"
+    with worker(tmp_path / "slow.log", simulated={"call_ms": 4000}):
+        with socket.create_connection(("127.0.0.1", int(door.url.rpartition(":")[2]))) as caller:
+            caller.sendall(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
+            wait_until(lambda: waiting(1) and len(redis_ledger.runs()) == 1, "the question to be waited for")
+        wait_until(lambda: waiting(0) and redis_ledger.runs() == [], "the door to forget it", timeout_s=3)
+        assert door.post("/score", **QUESTION).status == 200
+
+
 @pytest.mark.usefixtures("at_work")
 def test_the_key_is_asked_for_everywhere_but_at_health(door: Caller) -> None:
     for key in ("", "wrong"):
@@ -219,7 +235,11 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("/score/batch", {"questions": [QUESTION] * 5}, "5 questions; 4 at most in one request"),
     ("/generate/batch", {"prompts": ["p"] * 5}, "5 prompts; 4 at most in one request"),
     ("/generate", {"prompt": " "}, "prompt"),
-    ("/generate", {"prompt": "p", "stop": ["\ud800"]}, "sampling.stop.0: Input should be a valid string"),
+    ("/generate", {"prompt": "p", "stop": ["\ud800"]}, "unable to parse raw data as a unicode string"),
+    ("/generate", {"prompt": "half a \ud800"}, "unable to parse raw data as a unicode string"),
+    ("/score", {**QUESTION, "question": "half a \ud800?"}, "unable to parse raw data as a unicode string"),
+    ("/score", {**QUESTION, "\ud800": 1}, "unable to parse raw data as a unicode string"),
+    ("/score", {**QUESTION, "deadline_s": float("nan")}, "greater than 0"),
     ("/generate", {"prompt": "p", "prompt_file": "/etc/passwd"}, "Extra inputs are not permitted"),
 ]
 
