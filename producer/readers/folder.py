@@ -60,7 +60,7 @@ def _paths(source: Source) -> list[PurePosixPath]:
 
 def _may_hold_questions(path: PurePosixPath) -> bool:
     suffix = PurePosixPath(path.stem).suffix if path.suffix in _PACKED else path.suffix
-    return suffix in _SUFFIXES and not any(part.startswith(".") for part in path.parts)
+    return suffix.lower() in _SUFFIXES and not any(part.startswith(".") for part in path.parts)
 
 
 def _member(source: Source, path: PurePosixPath) -> Source:

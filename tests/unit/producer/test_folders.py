@@ -96,6 +96,7 @@ def test_files_that_are_splits_themselves_are_no_subjects(tmp_path: Path) -> Non
         (["cooking.jsonl", "driving_test.jsonl"], ["cooking", "driving_test"]),
         (["law.jsonl", "law.json"], ["law.json", "law.jsonl"]),
         (["only.jsonl"], [None]),
+        (["LAW.JSONL", "art.jsonl"], ["LAW", "art"]),
         (["a.jsonl.gz", "b.jsonl"], ["a", "b"]),
     ],
 )
