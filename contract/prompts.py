@@ -165,6 +165,9 @@ def _solved(example: Question, spec: RunSpec) -> str:
     """As the model is to answer: by the choice's text where only texts are weighed or written, else by its label."""
     if example.answer is None:
         raise ValueError(f"example {example.id} has no answer")
+    if spec.few_shot is not None and spec.few_shot.rationale:
+        # As the model is told to end, and as the rules read it.
+        return f"{_unsolved(example, spec)}\n{example.metadata[spec.few_shot.rationale]}\nAnswer: {example.answer}"
     by_text = spec.mode in {Mode.LIKELIHOOD, Mode.JUDGE}
     return (
         _unsolved(example, spec) + spec.delimiter + (example.choice_text(example.answer) if by_text else example.answer)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
@@ -122,6 +122,8 @@ class FewShot(BaseModel):
 
     k: int = Field(ge=1, le=64)
     selection: Selection = Selection.FIXED
+    #: Field of the examples' metadata that holds the reasoning before their answer; empty: the answer alone is shown.
+    rationale: str = ""
     pool: tuple[Question, ...]
 
     @model_validator(mode="after")
@@ -130,6 +132,11 @@ class FewShot(BaseModel):
             raise ValueError(f"{self.k} examples need a pool of at least {self.k}, found {len(self.pool)}")
         if any(each.answer is None for each in self.pool):
             raise ValueError("every example needs an answer")
+        for each in self.pool if self.rationale else ():
+            found = each.metadata.get(self.rationale)
+            if not isinstance(found, str) or not found.strip():
+                there = ", ".join(each.metadata) or "no further field"
+                raise ValueError(f"example {each.id} has no text in {self.rationale!r}, but {there}")
         return self
 
     @cached_property
@@ -248,7 +255,8 @@ class RunSpec(BaseModel):
 
     @model_validator(mode="after")
     def _parts_fit_the_mode(self) -> Self:
-        wrong = mode_conflict(self.mode, self.normalization, self.sampling)
+        rationale = self.few_shot.rationale if self.few_shot else ""
+        wrong = mode_conflict(self.mode, self.normalization, self.sampling, rationale)
         if wrong:
             raise ValueError(wrong)
         if self.mode.writes != (self.sampling is not None):
@@ -264,14 +272,20 @@ class RunSpec(BaseModel):
 
         What a run has none of and runs once knew nothing of is left out: those from before keep their names.
         """
-        later = {name for name in ("adapter", "description", "rules_version") if not getattr(self, name)}
+        later: dict[str, Any] = {
+            name: True for name in ("adapter", "description", "rules_version") if not getattr(self, name)
+        }
+        if self.few_shot is not None and not self.few_shot.rationale:
+            later["few_shot"] = {"rationale"}
         fields = self.model_dump(mode="json", exclude=later)
         canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def mode_conflict(mode: Mode, normalization: Normalization, sampling: Sampling | None) -> str:
+def mode_conflict(mode: Mode, normalization: Normalization, sampling: Sampling | None, rationale: str) -> str:
     """What in these does not go together, or an empty string."""
+    if rationale and mode not in {Mode.GENERATE, Mode.VOTE}:
+        return f"few_shot.rationale shows reasoning before a letter, which mode {mode} does not ask for"
     if mode is not Mode.LIKELIHOOD and normalization is not Normalization.NONE:
         return f"normalization {normalization} only means something with mode likelihood"
     if sampling is not None and mode is Mode.VOTE:

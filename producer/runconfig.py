@@ -26,7 +26,7 @@ from contract.spec import (
     Selection,
     mode_conflict,
 )
-from producer.readers import opened, understand
+from producer.readers import HowToRead, opened, understand
 from producer.templates import checked_description, load_prompt, refuse_blind
 
 __all__ = ["FewShotConfig", "JudgeConfig", "RagConfig", "RunConfig", "load_run_config"]
@@ -47,10 +47,14 @@ class FewShotConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=LONGEST)
 
     k: int = Field(default=0, ge=0, le=64)
-    #: Question file that the examples are taken from: a dev split, never the questions that are asked.
+    #: Question file, folder or dataset that the examples are taken from, never the questions that are asked.
     file: FileName = ""
+    #: The split of a folder or dataset that they are taken from.
+    split: str = ""
     #: The first k for all, k drawn per question by the run's seed, or the first k of the question's own subject.
     selection: Selection = Selection.FIXED
+    #: Field of the examples that holds the reasoning to show before their answer (`generate` and `vote` only).
+    rationale: str = ""
 
     @model_validator(mode="after")
     def _examples_come_from_a_file(self) -> Self:
@@ -66,14 +70,14 @@ class FewShotConfig(BaseModel):
         if not self.k:
             return None
         pool = []
-        with opened(self.file) as source:
+        with opened(self.file, HowToRead(split=self.split)) as source:
             for row in understand(source).rows():
                 if row.trouble is not None:
                     raise row.trouble
                 if row.question is not None:
                     pool.append(row.question)
         try:
-            return FewShot(k=self.k, selection=self.selection, pool=tuple(pool))
+            return FewShot(k=self.k, selection=self.selection, rationale=self.rationale, pool=tuple(pool))
         except ValidationError as trouble:
             raise RunConfigError(explain(trouble, FewShot, f"few_shot, examples from {self.file}")) from None
 
@@ -189,7 +193,7 @@ class RunConfig(BaseModel):
 
     @model_validator(mode="after")
     def _parts_fit_the_mode(self) -> Self:
-        wrong = mode_conflict(self.mode, self.normalization, self.sampling)
+        wrong = mode_conflict(self.mode, self.normalization, self.sampling, self.few_shot.rationale)
         if wrong:
             raise ValueError(wrong)
         if not self.mode.writes and "sampling" in self.model_fields_set:

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from contract import Mode, Normalization, Prompt, RunSpec
 from contract.spec import ChatTemplate, FewShot, IndexKind, Judge, Retrieval, Sampling, Selection, run_id_for, slug
-from tests.support import make_questions, make_spec
+from tests.support import make_question, make_questions, make_spec
 
 CHANGES: list[tuple[str, Any]] = [
     ("questions_digest", "0" * 64),
@@ -41,6 +41,7 @@ CHANGES: list[tuple[str, Any]] = [
     ("rescored_from", "another-run"),
     ("rules_version", "01234567"),
 ]
+REASONED = tuple(make_question(number, metadata={"cot": "Add."}) for number in range(2))
 #: Fields that only some modes take: what is changed, over what.
 WRITES = {"mode": Mode.GENERATE, "sampling": Sampling()}
 JUDGED = {
@@ -51,6 +52,8 @@ JUDGED = {
 MORE_CHANGES: list[dict[str, Any]] = [
     WRITES,
     {**WRITES, "sampling": Sampling(max_tokens=7)},
+    {**WRITES, "few_shot": FewShot(k=1, pool=REASONED)},
+    {**WRITES, "few_shot": FewShot(k=1, pool=REASONED, rationale="cot")},
     {**WRITES, "sampling": Sampling(temperature=0.5)},
     {**WRITES, "sampling": Sampling(stop=("x",))},
     JUDGED,
@@ -108,6 +111,13 @@ def test_a_run_without_what_came_later_is_called_as_before_there_was_any() -> No
     canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"))
     without = make_spec(adapter="", description="", rules_version="")
     assert without.fingerprint() == sha256(canonical.encode()).hexdigest()
+
+
+def test_a_run_with_examples_is_called_as_before_they_could_reason() -> None:
+    spec = make_spec(few_shot=FewShot(k=1, pool=tuple(make_questions(2))))
+    later: dict[str, Any] = {"adapter": True, "description": True, "rules_version": True, "few_shot": {"rationale"}}
+    canonical = json.dumps(spec.model_dump(mode="json", exclude=later), sort_keys=True, separators=(",", ":"))
+    assert spec.fingerprint() == sha256(canonical.encode()).hexdigest()
 
 
 def test_a_default_that_is_written_out_has_the_same_fingerprint() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,7 @@ from contract.prompts import render
 from contract.question import Question
 from contract.settings import Settings
 from contract.spec import Mode, Normalization, Prompt
-from producer.runconfig import RunConfig, load_run_config
+from producer.runconfig import FewShotConfig, RunConfig, load_run_config
 from producer.templates import built_in, load_prompt
 from tests.support import ROOT, build_test_index
 
@@ -25,8 +27,8 @@ def test_every_shipped_run_configuration_makes_a_spec(
 ) -> None:
     monkeypatch.chdir(ROOT)  # the files they name count from there
     index = build_test_index(tmp_path / "facts", ["A fact."])
-    elsewhere = {"rag": f"rag.index={index}", "mmlu": "few_shot.file=demo/examples.jsonl"}
-    config = load_run_config(path, [elsewhere[path.stem]] if path.stem in elsewhere else [])
+    elsewhere = {"rag": [f"rag.index={index}"], "mmlu": ["few_shot.file=demo/examples.jsonl", "few_shot.split="]}
+    config = load_run_config(path, elsewhere.get(path.stem, []))
 
     spec = config.to_spec("0" * 64, Settings(model="served"))
 
@@ -176,5 +178,44 @@ def test_a_template_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
 def test_a_description_that_cannot_be_shown_is_refused(description: str, wanted: str) -> None:
     with pytest.raises(RunConfigError) as caught:
         RunConfig(description=description).to_spec("0" * 64, Settings(model="m"))
+
+    assert wanted in str(caught.value)
+
+
+def test_examples_come_from_the_split_that_is_named(tmp_path: Path) -> None:
+    for split in ("dev", "test"):
+        line = {"question": f"Which of {split}?", "choices": ["x", "y"], "answer": "B"}
+        (tmp_path / f"{split}.jsonl").write_text(json.dumps(line))
+    config = RunConfig(few_shot=FewShotConfig(k=1, file=str(tmp_path), split="dev"))
+
+    few_shot = config.to_spec("0" * 64, Settings(model="m")).few_shot
+
+    assert few_shot is not None
+    assert [each.question for each in few_shot.pool] == ["Which of dev?"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "wanted"),
+    [
+        (["mode=generate", "few_shot.rationale=why"], "example q2 has no text in 'why', but level"),
+        (
+            ["mode=letter", "few_shot.rationale=cot"],
+            "reasoning before a letter, which mode letter",
+        ),
+    ],
+)
+def test_reasoning_that_is_not_there_or_not_asked_for_is_refused(
+    tmp_path: Path, overrides: list[str], wanted: str
+) -> None:
+    rows: list[dict[str, Any]] = [
+        {"id": "q1", "question": "1?", "choices": ["x", "y"], "answer": "B", "why": "Because.", "level": 1},
+        {"id": "q2", "question": "2?", "choices": ["x", "y"], "answer": "B", "level": 2},
+    ]
+    (tmp_path / "dev.jsonl").write_text("\n".join(map(json.dumps, rows)))
+
+    with pytest.raises(RunConfigError) as caught:
+        load_run_config(None, ["few_shot.k=1", f"few_shot.file={tmp_path / 'dev.jsonl'}", *overrides]).to_spec(
+            "0" * 64, Settings(model="m")
+        )
 
     assert wanted in str(caught.value)

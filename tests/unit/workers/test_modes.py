@@ -271,6 +271,20 @@ def test_a_description_stands_once_before_the_examples_and_names_the_questions_s
     assert build_prompt(make_question(50), spec).count("On ") == 1
 
 
+def test_examples_with_reasoning_are_solved_as_the_model_is_told_to_end() -> None:
+    pool = tuple(make_question(number, metadata={"cot": f"Twice {number}."}) for number in range(2))
+    spec = make_spec(
+        mode=Mode.GENERATE,
+        sampling=Sampling(),
+        prompt=Prompt(name="t", text="{{ question }}"),
+        few_shot=FewShot(k=2, rationale="cot", pool=pool),
+    )
+
+    assert build_prompt(make_question(50), spec) == (
+        "What is 0 plus 0?\nTwice 0.\nAnswer: A\n\nWhat is 1 plus 1?\nTwice 1.\nAnswer: B\n\nWhat is 50 plus 50?"
+    )
+
+
 def test_a_template_may_name_the_subject() -> None:
     spec = make_spec(prompt=Prompt(name="t", text="{{ subject }}: {{ question }}"))
 
