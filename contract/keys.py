@@ -13,6 +13,7 @@ mcqueue:run:<id>:attempts       hash        question id → how often a worker b
 mcqueue:run:<id>:lookups        hash        question id → how often a worker began to retrieve for it; until it has
 mcqueue:run:<id>:troubles       hash        question id → why its attempts failed, as JSON; until it is settled
 mcqueue:run:<id>:passages       hash        question id → its passages as JSON; until it is settled
+mcqueue:run:<id>:engines        hash        worker and digest of an engine that answered → EngineUsed as JSON
 mcqueue:run:<id>:state          string      `paused` or `cancelled`; its absence means: goes on
 mcqueue:run:<id>:aside          set         unsettled question ids whose message a worker dropped in such a state
 mcqueue:workers                 set         names of workers that may hold messages
@@ -72,6 +73,7 @@ class RunKeys:
         "aside",
         "attempts",
         "counts",
+        "engines",
         "lookups",
         "meta",
         "order",
@@ -91,6 +93,7 @@ class RunKeys:
         self.todo = f"{base}:todo"
         self.verdicts = f"{base}:verdicts"
         self.counts = f"{base}:counts"
+        self.engines = f"{base}:engines"
         self.attempts = f"{base}:attempts"
         self.state = f"{base}:state"
         self.aside = f"{base}:aside"

@@ -54,7 +54,7 @@ def export(
             for part in parts:
                 for sink, piece in zip(sinks, part, strict=True):
                     sink.write(piece)
-        content = summary.to_json(live)
+        content = summary.to_json(live, ledger.engines(run_id))
         json.dump(content, summary_file, ensure_ascii=False, indent=2)
         summary_file.write("\n")
     files = (*(path for sink in sinks for path in sink.files), directory / "summary.json")

@@ -9,6 +9,7 @@ import click
 
 from contract.ledger import Counts, Run
 from contract.verdict import Outcome
+from producer.answered import engine_lines
 from producer.export import export
 from producer.failed import failed_lines
 from producer.options import CANCELLED, INTERRUPTED, SOME_FAILED, note, progress_console
@@ -48,7 +49,11 @@ def export_and_tell(session: Session, run: Run, out: Path, formats: Sequence[str
     if as_json:
         echo_json({**done.summary, "files": [str(path) for path in done.files]})
     else:
-        more = [*retrieval_lines(done.retrieval), *_why_failed(session, run, done.tally)]
+        more = [
+            *retrieval_lines(done.retrieval),
+            *_why_failed(session, run, done.tally),
+            *engine_lines(session.ledger, run),
+        ]
         echo_lines(result_lines(run, done.tally, state, done.files, more))
     _exit_if_failed(done.tally)
 
@@ -62,7 +67,11 @@ def tell(session: Session, run: Run, out: Path, counts: Counts, *, as_json: bool
         content = {"run_id": run.run_id, "state": summary.standing, **found.to_json(), "chance": run.chance}
         echo_json({**content, **summary.retrieval_json(), "files": [str(path) for path in files]})
     else:
-        more = [*retrieval_lines(summary.retrieval), *_why_failed(session, run, found)]
+        more = [
+            *retrieval_lines(summary.retrieval),
+            *_why_failed(session, run, found),
+            *engine_lines(session.ledger, run),
+        ]
         echo_lines(result_lines(run, found, summary.standing, files, more))
         if not files:
             note(f"write its results with: python -m producer export {run.run_id}")

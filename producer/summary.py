@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any
 
+from contract.engines import EngineUsed
 from contract.fleet import WorkerRecord
 from contract.ledger import Run, RunState
 from contract.question import Question
@@ -128,8 +129,8 @@ class Summary:
         """`settled` if every question of the run came by with a verdict, else what the run is."""
         return "settled" if self.tally.settled >= self.run.questions else self.state.value
 
-    def to_json(self, live: Iterable[WorkerRecord] = ()) -> dict[str, Any]:
-        """The summary's content. `live` are the workers whose engines are described in it."""
+    def to_json(self, live: Iterable[WorkerRecord] = (), answered_by: Iterable[EngineUsed] = ()) -> dict[str, Any]:
+        """The summary's content. It describes the engines of the workers that are `live`, and those that answered."""
         spec = self.run.spec
         by_subject = self._by_subject()
         return {
@@ -152,7 +153,7 @@ class Summary:
             "tokens": self._tokens(),
             **self._times(),
             "workers": sorted(self.workers),
-            "environment": _environment(live),
+            "environment": _environment(live, answered_by),
             "exported_at": iso(time.time()),
         }
 
@@ -226,13 +227,16 @@ class Summary:
         }
 
 
-def _environment(live: Iterable[WorkerRecord]) -> dict[str, Any]:
+def _environment(live: Iterable[WorkerRecord], answered_by: Iterable[EngineUsed]) -> dict[str, Any]:
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
         "packages": {name: _version(name) for name in PACKAGES},
         "engines": [
             {"worker": each.name, "host": each.host, "gpus": each.gpus, "engine": each.engine} for each in live
+        ],
+        "answered_by": [
+            {"worker": each.worker, "since": iso(each.since), "engine": each.engine} for each in answered_by
         ],
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from contract.prompts import wants_passages
 from contract.spec import Judge, RunSpec, Stage
@@ -44,6 +45,9 @@ class BatchScorer(BatchWork):
             )
             return Failure(type="WrongEngine", message=message)
         return None
+
+    def _engine_is(self) -> dict[str, Any]:
+        return self._engine.describe()
 
     def _together(self, batch: Batch, works: Sequence[Work]) -> Iterator[Endings]:
         works, astray = self._with_passages(works)

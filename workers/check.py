@@ -28,7 +28,7 @@ from workers.engines.vllm import prepare_environment
 from workers.gpus import Device, visible_gpus
 from workers.hardware import Hardware
 from workers.placing import VLLM_MEMORY_SHARE, Layers, plan_host
-from workers.troubles import Finding, Queue, builds, check_batching, clocks, fleet_at_work, leases, memory
+from workers.troubles import Finding, Queue, alike, builds, check_batching, clocks, fleet_at_work, leases, memory
 
 __all__ = ["Finding", "check"]
 
@@ -133,6 +133,7 @@ def _work(client: Redis, settings: Settings, models: Sequence[Settings]) -> Iter
     records = fleet.alive()
     alive = [f"{each.name} ({each.state}, {each.model})" for each in records]
     yield Finding("ok", "workers", ", ".join(alive) or "none alive")
+    yield from alike(records)
     yield from leases({name: int(client.hlen(keys.unacked(name))) for name in fleet.dead()}, records)
     seconds, microseconds = client.time()
     yield from clocks(time.time(), seconds + microseconds / 1e6, records)

@@ -10,9 +10,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from contract import keys
+from contract.engines import EngineUsed
 from contract.errors import EngineDead, LedgerError, RunHalted, UnknownRun
 from contract.ledger import Ledger
 from contract.priority import Priority
@@ -111,12 +112,17 @@ class BatchWork(abc.ABC):
         self._committed = workplace.committed
         #: Of the last runs only: the HTTP door makes one of every request.
         self._spec: Callable[[str], RunSpec] = lru_cache(KNOWN_RUNS)(lambda run_id: self._ledger.run(run_id).spec)
+        self._introduced: Callable[[str], None] = lru_cache(KNOWN_RUNS)(self._introduce)
         #: By batch, what is begun and has no verdict yet.
         self._under_way: dict[int, Sequence[Work]] = {}
 
     @abc.abstractmethod
     def _unfit(self, spec: RunSpec) -> Failure | None:
         """Why this worker must not do this stage for a run of that spec, if so."""
+
+    def _engine_is(self) -> dict[str, Any]:
+        """What the engine that answers says of itself; nothing where none does."""
+        return {}
 
     @abc.abstractmethod
     def _together(self, batch: Batch, works: Sequence[Work]) -> Iterator[Endings]:
@@ -154,6 +160,8 @@ class BatchWork(abc.ABC):
             begun, not_begun = self._begin_what_can_be(batch, run_id, asked)
             endings |= not_begun
             unfit = self._unfit(begun[0].item.spec) if begun else None
+            if begun and unfit is None:
+                self._introduced(run_id)
             for work in begun:
                 refusal = self._refusal(work, unfit)
                 if refusal is not None:
@@ -323,6 +331,15 @@ class BatchWork(abc.ABC):
                 pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
                 continue
             return
+
+    def _introduce(self, run_id: str) -> None:
+        """Keep in the ledger what it is that answers the run here: a worker of the same name may be another one later.
+
+        Before its first verdict, so that each is later than the note of who gave it.
+        """
+        if engine := self._engine_is():
+            with contextlib.suppress(UnknownRun):  # purged meanwhile
+                self._ledger.note_engine(run_id, EngineUsed(worker=self._worker, since=time.time(), engine=engine))
 
     def _settle_messages(self, batch: Batch, endings: Endings) -> None:
         """Every question is settled by now, was sent on, or is put aside in the ledger; or its message goes back."""

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from contract.engines import differing, told
 from contract.fleet import LEASE_S, WorkerRecord, WorkerState
 from contract.settings import Settings
 
-__all__ = ["Finding", "Queue", "builds", "check_batching", "clocks", "fleet_at_work", "leases", "memory"]
+__all__ = ["Finding", "Queue", "alike", "builds", "check_batching", "clocks", "fleet_at_work", "leases", "memory"]
 
 #: A clock this far from Redis' gives times that mislead; leases and deadlines do not depend on it.
 SKEW_S = 2.0
@@ -116,6 +117,16 @@ def leases(held_by_dead: Mapping[str, int], records: Sequence[WorkerRecord]) -> 
             yield Finding(
                 "warning", "lease", f"{name} is gone and holds {messages} messages", f"Start a worker: {later}."
             )
+
+
+def alike(records: Sequence[WorkerRecord]) -> Iterator[Finding]:
+    """Workers of one queue whose engines differ in what can change an answer: whose is whose is chance."""
+    for queue in sorted({each.queue for each in records}):
+        ready = [each for each in records if each.queue == queue and each.engine]
+        if differs := differing(each.engine for each in ready):
+            found = f"workers of {queue} differ in {told(differs)}: {', '.join(each.name for each in ready)}"
+            remedy = "Let all load the same, or give one a `model` name, and so a queue, of its own."
+            yield Finding("warning", "engines", found, remedy)
 
 
 def fleet_at_work(records: Sequence[WorkerRecord], queues: Sequence[Queue]) -> Iterator[Finding]:

@@ -32,6 +32,7 @@ from workers.janitor import Heart, Janitor
 from workers.jobs import make_job
 from workers.metrics import HardwareMetrics, WorkerMetrics
 from workers.tasks import Workplace
+from workers.troubles import alike
 
 __all__ = ["Worker"]
 
@@ -134,6 +135,8 @@ class Worker:
         self._fleet.booted(self.name)
         self._metrics.booted(time.monotonic() - started)
         self._job_is = self._job.describe()
+        for finding in alike([self.record(), *(each for each in self._fleet.alive() if each.queue == self._queue)]):
+            log.warning("%s. %s", finding.found, finding.remedy)
         _collect_seldom()
 
     def ready(self) -> None:

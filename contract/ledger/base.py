@@ -6,6 +6,7 @@ import abc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from contract.engines import EngineUsed
 from contract.errors import InputError, UnknownRun
 from contract.ledger.run import Counts, Run, RunState
 from contract.question import Body, Question
@@ -139,6 +140,14 @@ class Ledger(abc.ABC):
     @abc.abstractmethod
     def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> Committed:
         """Settle questions in one atomic step; a verdict that came second changes nothing."""
+
+    @abc.abstractmethod
+    def note_engine(self, run_id: str, used: EngineUsed) -> None:
+        """Keep that this engine answers questions of the run; the first of equal notes stands."""
+
+    @abc.abstractmethod
+    def engines(self, run_id: str) -> list[EngineUsed]:
+        """The engines that answered questions of the run, the first one first."""
 
     @abc.abstractmethod
     def results(

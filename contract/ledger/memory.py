@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+from contract.engines import EngineUsed
 from contract.errors import RunConflict, UnknownRun, nearest
 from contract.ledger.base import Begun, Committed, Ledger
 from contract.ledger.run import Counts, Run, RunState, halted
@@ -26,6 +27,7 @@ class _Books:
     attempts: dict[Stage, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     passages: dict[str, tuple[Passage, ...]] = field(default_factory=dict)
     troubles: dict[str, list[str]] = field(default_factory=dict)
+    engines: list[EngineUsed] = field(default_factory=list)
     state: RunState = RunState.RUNNING
     aside: set[str] = field(default_factory=set)
 
@@ -132,6 +134,16 @@ class MemoryLedger(Ledger):
                     books.passages.pop(each.question_id, None)
                     books.troubles.pop(each.question_id, None)
             return Committed(new=len(books.verdicts) - before, left=len(books.todo()))
+
+    def note_engine(self, run_id: str, used: EngineUsed) -> None:
+        with self._lock:
+            there = self._books(run_id).engines
+            if (used.worker, used.engine) not in [(each.worker, each.engine) for each in there]:
+                there.append(used)
+
+    def engines(self, run_id: str) -> list[EngineUsed]:
+        with self._lock:
+            return sorted(self._books(run_id).engines, key=lambda each: each.since)
 
     def results(
         self, run_id: str, start: int = 0, stop: int | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, cast
@@ -13,6 +15,7 @@ from redis.commands.core import Script
 from contract import keys
 from contract.chunks import chunks
 from contract.connection import connect, lua, translating
+from contract.engines import EngineUsed
 from contract.errors import LedgerError, RunConflict, UnknownRun, UnreadableRun, nearest
 from contract.ledger.base import Begun, Committed, Ledger
 from contract.ledger.run import Counts, Run, RunState, halted
@@ -54,6 +57,7 @@ class RedisLedger(Ledger):
         self._trouble = lua(self._redis, "trouble")
         self._attach = lua(self._redis, "attach")
         self._commit = lua(self._redis, "commit")
+        self._engine = lua(self._redis, "engine")
         self._halt = lua(self._redis, "halt")
         self._resume = lua(self._redis, "resume")
         self._reopen = lua(self._redis, "reopen")
@@ -196,6 +200,18 @@ class RedisLedger(Ledger):
         ]
         found = self._step(self._commit, run_id, books, arguments)
         return Committed(new=int(found[0]), left=int(found[1]))
+
+    def note_engine(self, run_id: str, used: EngineUsed) -> None:
+        names = keys.run_keys(run_id)
+        told = json.dumps(used.engine, sort_keys=True).encode()
+        field = f"{used.worker} {hashlib.sha256(told).hexdigest()[:8]}"
+        self._step(self._engine, run_id, [names.meta, names.engines], [field, used.model_dump_json()])
+
+    def engines(self, run_id: str) -> list[EngineUsed]:
+        self.run(run_id)
+        with translating(self._place):
+            found = cast("list[str]", self._redis.hvals(keys.run_keys(run_id).engines))
+        return sorted((EngineUsed.model_validate_json(each) for each in found), key=lambda each: each.since)
 
     def results(
         self, run_id: str, start: int = 0, stop: int | None = None

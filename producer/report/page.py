@@ -215,7 +215,8 @@ def _part(ledger: Ledger, number: int, run: Run, table: Table, live: Sequence[Wo
     for question, verdict in summary.watching(ledger.results(run.run_id)):
         measures.add(question, verdict)
         table.add(number, run, question, verdict)
-    return Part(run, summary, measures, summary.to_json([each for each in live if each.model == run.spec.model]))
+    here = [each for each in live if each.model == run.spec.model]
+    return Part(run, summary, measures, summary.to_json(here, ledger.engines(run.run_id)))
 
 
 def _against(ledger: Ledger, a: Run, b: Run) -> Against:

@@ -14,6 +14,7 @@ import pytest
 import redis
 
 from contract import Counts, Ledger, Mode, Outcome, RedisLedger, Run, Settings, Verdict, keys, load_settings
+from contract.engines import EngineUsed
 from contract.errors import LedgerError, LedgerFull, RedisUnreachable, RunConflict, RunHalted, UnknownRun, UnreadableRun
 from contract.ledger import Committed, RunState
 from contract.metrics import RedisMetrics
@@ -37,6 +38,22 @@ def test_a_run_is_new_once_and_can_be_read_back(ledger: Ledger) -> None:
     assert not ledger.open_run(run)
     assert ledger.run(run.run_id) == run
     assert ledger.runs() == [run]
+
+
+def test_engines_that_answered_a_run_are_kept_once_each_in_their_order_and_forgotten_with_it(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(2))
+    first = EngineUsed(worker="a", since=10.0, engine={"dtype": "float32", "vllm": "0.32.0"})
+    changed = EngineUsed(worker="a", since=30.0, engine={"dtype": "bfloat16", "vllm": "0.32.0"})
+    other = EngineUsed(worker="b", since=20.0, engine=first.engine)
+    for each in (changed, first, other, first.model_copy(update={"since": 40.0})):
+        ledger.note_engine(run.run_id, each)
+    assert ledger.engines(run.run_id) == [first, other, changed]
+    ledger.purge(run.run_id)
+    for ask in (lambda: ledger.engines(run.run_id), lambda: ledger.note_engine(run.run_id, first)):
+        with pytest.raises(UnknownRun):
+            ask()
+    ledger.open_run(run)
+    assert ledger.engines(run.run_id) == []
 
 
 def test_opening_a_run_again_keeps_the_first_ones_birthday(ledger: Ledger) -> None:

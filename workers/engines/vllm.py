@@ -24,6 +24,7 @@ from workers.engines.memory import keep_freed_memory
 from workers.engines.owner import Owner
 from workers.engines.packaged import resolve
 from workers.engines.plan import Plan, Prefill, excess_tokens, make_plan
+from workers.engines.weights import model_folder, weights_digest
 
 __all__ = ["VllmEngine", "engine_arguments", "prepare_environment"]
 
@@ -35,6 +36,8 @@ class VllmEngine(Engine):
         super().__init__(settings)
         self._owner: Owner | None = None
         self.encoder: PromptEncoder
+        self._weights = ""
+        self._adapters: dict[str, str] = {}
 
     def start(self) -> None:
         model = resolve(self.settings.hf_model_id)
@@ -42,11 +45,16 @@ class VllmEngine(Engine):
         if is_cpu_build():  # and the core in this process
             keep_freed_memory()
         arguments = engine_arguments(self.settings, model)
-        owner = Owner(arguments, adapter_folders(self.settings.adapters), lambda: self.room_came())
+        folders = adapter_folders(self.settings.adapters)
+        owner = Owner(arguments, folders, lambda: self.room_came())
         self._owner = owner
         owner.start()
         owner.await_boot(self.settings.server_startup_timeout)
         self.encoder = PromptEncoder(owner.engine.tokenizer)
+        config = owner.engine.vllm_config
+        folder = model_folder(model, config.model_config.revision, config.load_config.download_dir)
+        self._weights = weights_digest(folder) if folder else ""
+        self._adapters = {name: weights_digest(each) for name, each in folders.items()}
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         return in_order(self.answers(requests), len(requests))
@@ -83,6 +91,7 @@ class VllmEngine(Engine):
             "torch": installed_version("torch"),
             "transformers": installed_version("transformers"),
             "model": model.model,
+            "weights": self._weights,
             "dtype": str(model.dtype).removeprefix("torch."),
             "max_model_len": model.max_model_len,
             "quantization": model.quantization,
@@ -92,6 +101,7 @@ class VllmEngine(Engine):
             "max_num_seqs": config.scheduler_config.max_num_seqs,
             "max_num_batched_tokens": config.scheduler_config.max_num_batched_tokens,
             "enable_prefix_caching": config.cache_config.enable_prefix_caching,
+            **({"adapters": self._adapters} if self._adapters else {}),
         }
 
     def close(self) -> None:

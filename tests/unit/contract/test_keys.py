@@ -18,7 +18,7 @@ def test_no_two_keys_are_the_same() -> None:
         names += keys.unacked_options(each).values()
         names += keys.broker_lists(keys.score_queue(each)) + keys.broker_lists(keys.retrieve_queue(each))
     names = [each for each in names if each not in {keys.unacked("a"), keys.unacked("b")}]
-    assert len(names) == len(set(names)) == 3 + 2 * (12 + 3 + 2 + 8)
+    assert len(names) == len(set(names)) == 3 + 2 * (13 + 3 + 2 + 8)
 
 
 def test_the_ledgers_keys_start_with_the_projects_name() -> None:
@@ -28,6 +28,7 @@ def test_the_ledgers_keys_start_with_the_projects_name() -> None:
             "aside",
             "attempts",
             "counts",
+            "engines",
             "lookups",
             "meta",
             "order",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -96,6 +97,23 @@ def test_a_worker_does_not_remember_every_run_that_it_ever_served(books: MemoryL
     remembered = {each.seed for each in gc.get_objects() if type(each) is RunSpec}
     assert remembered >= set(range(40, KNOWN_RUNS + 39))
     assert not remembered & set(range(1, 39))
+
+
+def test_the_ledger_keeps_what_answered_a_run_also_when_a_worker_of_the_name_is_another_one(
+    books: MemoryLedger, engine: CountingEngine
+) -> None:
+    class Newer(CountingEngine):
+        def describe(self) -> dict[str, Any]:
+            return super().describe() | {"dtype": "float32"}
+
+    run = open_run(books, make_questions(6))
+    for number, each in enumerate((engine, engine, Newer())):
+        score(books, each, message(run, f"q{number}"))
+    old, new = books.engines(run.run_id)
+    assert (old.engine, new.engine) == (engine.describe(), engine.describe() | {"dtype": "float32"})
+    assert {old.worker, new.worker} == {"w@host"}
+    first, last = verdict_of(books, run, "q0"), verdict_of(books, run, "q2")
+    assert old.since <= first.settled_at <= new.since <= last.settled_at
 
 
 def test_verdicts_say_that_the_engine_made_them_up(books: MemoryLedger, engine: CountingEngine) -> None:

@@ -11,7 +11,7 @@ from contract import Settings
 from contract.fleet import WorkerRecord, WorkerState
 from contract.settings import load_fleet
 from workers.check import check
-from workers.troubles import Finding, Queue, builds, check_batching, clocks, fleet_at_work, leases, memory
+from workers.troubles import Finding, Queue, alike, builds, check_batching, clocks, fleet_at_work, leases, memory
 
 QUEUE = "score.m"
 GIB = 2**30
@@ -121,3 +121,27 @@ def test_of_several_models_each_finding_says_whose_it_is() -> None:
     found = [(each.what, each.found.partition(": ")[0]) for each in check(fleet, [0, 1])]
 
     assert [whose for what, whose in found if what in {"batching", "engine"}] == ["large", "small", "large", "small"]
+
+
+VLLM = {"engine": "vllm", "vllm": "0.32.0", "model": "/m/1", "weights": "aa", "dtype": "bfloat16", "max_num_seqs": 64}
+
+
+def test_workers_of_one_queue_whose_engines_may_answer_otherwise_are_told() -> None:
+    others = [worker(name="gpu1@a", engine=VLLM | {"dtype": "float32", "weights": "bb"}), worker(name="new@a")]
+    (found,) = alike([worker(engine=VLLM), *others])
+    assert found.found == (
+        f'workers of {QUEUE} differ in weights ("aa", "bb"), dtype ("bfloat16", "float32"): gpu0@a, gpu1@a'
+    )
+    assert "a `model` name" in found.remedy
+
+
+def test_workers_that_answer_alike_at_another_speed_or_path_are_no_trouble() -> None:
+    faster = worker(name="gpu1@b", engine=VLLM | {"model": "/elsewhere", "max_num_seqs": 256})
+    other = worker(name="gpu2@b", queue="score.other", engine=VLLM | {"weights": "cc"})
+    assert list(alike([worker(engine=VLLM), faster, other])) == []
+
+
+def test_where_weights_cannot_be_told_the_model_s_place_is_compared() -> None:
+    here, there = (worker(name=name, engine=VLLM | {"weights": "", "model": name}) for name in ("a", "b"))
+    (found,) = alike([here, there])
+    assert 'model ("a", "b")' in found.found

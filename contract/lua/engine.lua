@@ -1,0 +1,8 @@
+-- Note who answers questions of a run, once for each engine of a worker.
+-- KEYS  1 meta  2 engines
+-- ARGV  1 field: worker and digest of what its engine says it is, 2 EngineUsed as JSON
+-- Returns false for a purged run.
+if redis.call('EXISTS', KEYS[1]) == 0 then
+  return false
+end
+return redis.call('HSETNX', KEYS[2], ARGV[1], ARGV[2])
