@@ -101,7 +101,7 @@ class Sampling(BaseModel):
     #: Texts per question; more than one only for `vote`.
     samples: int = Field(default=1, ge=1, le=256)
     #: Texts at which the model is stopped.
-    stop: tuple[str, ...] = ()
+    stop: tuple[Annotated[str, StringConstraints(min_length=1)], ...] = ()
 
 
 class Selection(StrEnum):

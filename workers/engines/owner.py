@@ -183,7 +183,10 @@ class Owner(threading.Thread):
                 prompt = {"prompt_token_ids": prefill.token_ids}
                 adapter = self._adapters[prefill.adapter] if prefill.adapter else None
                 self.engine.add_request(name, prompt, sampling_params(prefill), lora_request=adapter)
-            except ValueError as trouble:  # what vLLM's own validation refuses, this request alone
+            except Exception as trouble:
+                if not _is_refusal(trouble):
+                    raise
+                self.engine.abort_request([name])  # what is half added
                 self._deliver(name, RequestRejected(_first_line(trouble)))
 
     def _step(self) -> None:
@@ -235,6 +238,15 @@ def _tell_of_death(client: Any) -> None:
     if reader is not None:
         reader.join()
         client.outputs_queue.put_nowait(EOFError("its core process has ended"))
+
+
+def _is_refusal(trouble: Exception) -> bool:
+    """Whether vLLM refuses the one request that it is given, rather than being unable to go on.
+
+    Its own validation raised ValueError up to 0.26, and in 0.32 what is none: VLLMValidationError, a VLLMClientError.
+    """
+    named = {each.__name__ for each in type(trouble).__mro__}
+    return isinstance(trouble, ValueError | TypeError | OverflowError) or "VLLMClientError" in named
 
 
 def _is_out_of_memory(trouble: BaseException) -> bool:

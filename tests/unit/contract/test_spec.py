@@ -195,3 +195,8 @@ def test_a_slug_is_safe_whatever_it_was_made_of_and_a_slug_of_itself(text: str) 
     made = slug(text)
     assert re.fullmatch(r"[a-z0-9_]([a-z0-9._-]*[a-z0-9_])?", made)
     assert slug(made) == made
+
+
+def test_an_empty_text_to_stop_at_is_refused_before_any_worker_is_asked() -> None:
+    with pytest.raises(ValidationError, match="at least 1 character"):
+        Sampling(stop=("###", ""))
