@@ -50,7 +50,8 @@ def serve(folder: Path, host: str = LOOPBACK) -> Iterator[str]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise OSError(f"{folder} is served already; end the other `make demo` first.") from None
+            told = "end that server first (`make demo`, a job), or name another folder."
+            raise OSError(f"{folder} is served already; {told}") from None
         pid_file = (folder / "server.pid").resolve()
         _end_orphan(pid_file)
         configuration = {**CONFIGURATION, "pidfile": pid_file}

@@ -5,7 +5,8 @@
 # Set in the environment, all optional:
 #     QUESTIONS           question file            RUN_CONFIG   what is asked: a file of configs/runs/
 #     DEPLOY              where and how fast: a file of configs/deploy/ whose drain_timeout_s is 60 or less
-#     RESULTS             folder of the results    STATE        data, logs and addresses, where all nodes see them
+#     RESULTS             folder of the results    STATE        data, logs and addresses, where all nodes see them; a
+#                                                               job beside this one needs a folder of its own
 #     MCQUEUE_REDIS_URL   a Redis of your own; else one is started on this node, with its data in STATE
 #     REDIS_ADDRESS       address of this node that the others reach; else its first one
 #
@@ -34,14 +35,15 @@ trap 'time_is_up=yes' TERM
 if [ -n "${MCQUEUE_REDIS_URL:-}" ]; then
     (umask 077 && printf %s "$MCQUEUE_REDIS_URL" >"$STATE/url")
 else
-    rm -f "$STATE/url"
+    rm -f "$STATE/url.own" # the other one may be a running job's, beside which this one ends
     address=${REDIS_ADDRESS:-$(hostname -I | cut -d' ' -f1)}
-    python -m demo.valkey --folder "$STATE/valkey" --host "$address" --url-file "$STATE/url" &
+    python -m demo.valkey --folder "$STATE/valkey" --host "$address" --url-file "$STATE/url.own" &
     redis=$!
-    until [ -s "$STATE/url" ]; do
+    until [ -s "$STATE/url.own" ]; do
         kill -0 "$redis" || exit 1
         sleep 0.2
     done
+    mv "$STATE/url.own" "$STATE/url"
     MCQUEUE_REDIS_URL=$(<"$STATE/url")
     export MCQUEUE_REDIS_URL
 fi

@@ -142,6 +142,19 @@ def some_settled(url: str) -> bool:
         return any(ledger.counts(run.run_id).settled for run in ledger.runs())
 
 
+def test_a_second_job_beside_the_first_ends_and_leaves_it_alone(cluster: Path) -> None:
+    given, url = {"SLURM_SUBMIT_DIR": str(cluster)}, cluster / ".mcqueue/job/url"
+    with submitted(cluster, "slurm.sh", **given) as first:
+        wait_until(lambda: url.exists() and some_settled(url.read_text()), "the run to be under way")
+        address = url.read_text()
+        with submitted(cluster, "slurm.sh", **given) as second:
+            assert ended(second, cluster) == 1
+        assert url.read_text() == address
+        assert "valkey is served already; end that server first" in (cluster / "job.log").read_text()
+        assert ended(first, cluster) == 0
+    assert len(settled_rows(cluster)) == QUESTIONS
+
+
 def test_a_pbs_job_watches_the_clock_itself_and_may_use_a_redis_that_is_there(cluster: Path, redis_url: str) -> None:
     given = {"PBS_O_WORKDIR": str(cluster), "MCQUEUE_REDIS_URL": redis_url}
     with submitted(cluster, "pbs.sh", **given, WALLTIME_S=str(120 + 3)) as job:
