@@ -269,3 +269,8 @@ def test_without_gpus_the_producer_asks_the_model_that_the_worker_serves() -> No
 
 def test_only_what_is_asked_for_starts_beside_redis_and_flower() -> None:
     assert {name for name, service in SERVICES.items() if "profiles" not in service} == {"redis", "flower"}
+
+
+def test_one_variable_names_the_deploy_file_of_producer_and_workers_so_that_all_mean_the_same_model() -> None:
+    for name in ("producer", *WORKERS):
+        assert SERVICES[name]["environment"]["MCQUEUE_CONFIG"].startswith("${MCQUEUE_CONFIG:-")
