@@ -49,5 +49,8 @@ def model_folder(model: str, revision: str | None, download_dir: str | None) -> 
         return Path(model)
     from huggingface_hub import try_to_load_from_cache
 
-    found = try_to_load_from_cache(model, "config.json", cache_dir=download_dir, revision=revision)
+    try:
+        found = try_to_load_from_cache(model, "config.json", cache_dir=download_dir, revision=revision)
+    except ValueError:  # vLLM knows names that the hub has not, like owner/name:Q4_K_M
+        return None
     return Path(found).parent if isinstance(found, str) else None

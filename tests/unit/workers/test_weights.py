@@ -48,5 +48,6 @@ def test_what_is_no_weight_and_where_they_lie_changes_nothing(folder: Path, tmp_
 def test_where_no_weights_are_nothing_is_told(tmp_path: Path) -> None:
     assert weights_digest(tmp_path) == ""
     assert weights_digest(tmp_path / "gone") == ""
-    assert model_folder("nobody/has-this", None, str(tmp_path)) is None
+    for name in ("nobody/has-this", "nobody/has-this:Q4_K_M", "a/b/c"):
+        assert model_folder(name, None, str(tmp_path)) is None
     assert model_folder(str(tmp_path), None, None) == tmp_path
