@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 __all__ = ["EngineUsed", "differing", "told"]
 
 #: Of an engine's description. A model's path may differ where its weights do not.
-DECIDE = ("engine", "vllm", "weights", "dtype", "quantization", "max_model_len", "adapters")
+DECIDE = ("mcqueue", "engine", "vllm", "weights", "dtype", "quantization", "max_model_len", "adapters")
 
 
 class EngineUsed(BaseModel):

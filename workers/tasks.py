@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import metadata
 from typing import Any, NamedTuple, TypeAlias
 
 from contract import keys
@@ -338,8 +339,9 @@ class BatchWork(abc.ABC):
         Before its first verdict, so that each is later than the note of who gave it.
         """
         if engine := self._engine_is():
+            told = {"mcqueue": metadata.version("mcqueue"), **engine}  # whose code asks and reads
             with contextlib.suppress(UnknownRun):  # purged meanwhile
-                self._ledger.note_engine(run_id, EngineUsed(worker=self._worker, since=time.time(), engine=engine))
+                self._ledger.note_engine(run_id, EngineUsed(worker=self._worker, since=time.time(), engine=told))
 
     def _settle_messages(self, batch: Batch, endings: Endings) -> None:
         """Every question is settled by now, was sent on, or is put aside in the ledger; or its message goes back."""

@@ -114,7 +114,7 @@ class Settings(BaseSettings):
         frozen=True, extra="forbid", str_max_length=LONGEST, env_prefix=PREFIX, env_nested_delimiter="__"
     )
 
-    #: Ledger and queue: redis://, rediss:// (TLS) or unix://.
+    #: Ledger and queue: redis:// or rediss:// (TLS).
     redis_url: SecretStr = SecretStr("redis://127.0.0.1:6379/0")
 
     # The queue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
+from importlib import metadata
 from typing import Any
 
 import pytest
@@ -110,7 +111,8 @@ def test_the_ledger_keeps_what_answered_a_run_also_when_a_worker_of_the_name_is_
     for number, each in enumerate((engine, engine, Newer())):
         score(books, each, message(run, f"q{number}"))
     old, new = books.engines(run.run_id)
-    assert (old.engine, new.engine) == (engine.describe(), engine.describe() | {"dtype": "float32"})
+    known = {"mcqueue": metadata.version("mcqueue"), **engine.describe()}
+    assert (old.engine, new.engine) == (known, known | {"dtype": "float32"})
     assert {old.worker, new.worker} == {"w@host"}
     first, last = verdict_of(books, run, "q0"), verdict_of(books, run, "q2")
     assert old.since <= first.settled_at <= new.since <= last.settled_at
