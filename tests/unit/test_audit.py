@@ -34,7 +34,7 @@ class Osv(BaseHTTPRequestHandler):
 @contextmanager
 def osv() -> Iterator[str]:
     with HTTPServer(("127.0.0.1", 0), Osv) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.server_port}"

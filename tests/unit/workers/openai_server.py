@@ -135,7 +135,7 @@ def serving(script: Script) -> Iterator[str]:
     handler = type("Handler", (_Handler,), {"script": script})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         script.url = f"http://127.0.0.1:{server.server_port}"
         try:

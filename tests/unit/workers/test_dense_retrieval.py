@@ -10,9 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from sentence_transformers import CrossEncoder as LibraryCrossEncoder
-from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
 
 from contract.errors import IndexUnusable, InputError, ModelNotFound
 from contract.index import MANIFEST, DenseOptions, Precision, Structure, read_manifest
@@ -244,6 +241,9 @@ def test_packaged_weights_are_these_and_no_others(monkeypatch: pytest.MonkeyPatc
 @pytest.fixture(scope="module")
 def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cross-encoder with weights that were never trained: its order is its own, and that is all that is asked."""
+    import torch
+    from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+
     folder = tmp_path_factory.mktemp("cross-encoder")
     words = sorted({word.strip(".?").lower() for text in [*TEXTS, *QUERIES] for word in text.split()})
     (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]))
@@ -263,6 +263,8 @@ def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_reranker_orders_what_was_found_by_its_own_scores(hybrid: IndexRetriever, cross_encoder: Path) -> None:
+    from sentence_transformers import CrossEncoder as LibraryCrossEncoder
+
     found = RerankingRetriever(hybrid, CrossEncoder(str(cross_encoder)), rerank_from=6).search(QUERIES, 3)
     by_hand = LibraryCrossEncoder(str(cross_encoder), device="cpu")
     for query, passages, candidates in zip(QUERIES, found, hybrid.search(QUERIES, 6), strict=True):
