@@ -11,6 +11,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
@@ -27,6 +28,8 @@ log = logging.getLogger(__name__)
 
 #: Ports tried from the first one on: more than one machine has workers.
 PORTS = 64
+#: How often the server looks whether it is to end; a worker that drains waits for that.
+POLL_S = 0.1
 OK = "200 OK"
 UNAVAILABLE = "503 Service Unavailable"
 #: Binding to one of these is binding to every address of the machine.
@@ -63,7 +66,8 @@ class Exporter:
             except OSError as trouble:
                 reason = trouble
                 continue
-            threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True).start()
+            serve = partial(self._server.serve_forever, poll_interval=POLL_S)
+            threading.Thread(target=serve, name="metrics", daemon=True).start()
             return _place(host if address in EVERYWHERE else address, port)
         log.warning("no metrics: no free port from %d to %d at %s (%s)", first_port, port, address, reason)
         return ""
