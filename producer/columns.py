@@ -1,8 +1,8 @@
 """One row of results.csv and results.parquet: the columns, in their order, and what stands in each.
 
 `correct` is true or false for questions with a key to which the model was heard, and empty for all others: a failed
-question is not a wrong one. A question without a verdict has the outcome `unsettled`. `truncated` is true where the
-answer ran into `max_tokens`, and where passages were left out because the prompt had no room for them.
+question is not a wrong one. A question without a verdict has the outcome `unsettled`. What was cut off has two columns:
+`truncated` speaks of the answer's text, `passages_left_out` of the prompt.
 """
 
 from __future__ import annotations
@@ -21,41 +21,45 @@ from contract.question import Question
 from contract.verdict import Outcome, Verdict
 from producer.harmless import for_cell
 
-__all__ = ["COLUMNS", "UNSETTLED", "Row", "cells_of", "iso", "values_of"]
+__all__ = ["COLUMNS", "MEANINGS", "UNSETTLED", "Row", "cells_of", "iso", "values_of"]
 
-COLUMNS = (
-    "run_id",
-    "question_id",
-    "subject",
-    "outcome",
-    "correct",
-    "answer",
-    "choice",
-    "choice_text",
-    "confidence",
-    "margin",
-    "choice_scores",
-    "raw_text",
-    "rule",
-    "mode",
-    "model",
-    "retrieved_ids",
-    "retrieval_scores",
-    "retrieval_hit",
-    "truncated",
-    "prompt_tokens",
-    "completion_tokens",
-    "attempts",
-    "error_type",
-    "error_message",
-    "batch_id",
-    "batch_size",
-    "worker",
-    "queued_ms",
-    "latency_ms",
-    "settled_at",
-    "metadata",
-)
+#: Column → what stands in it, for the reference.
+MEANINGS = {
+    "run_id": "The run's name and the first eight digits of its fingerprint.",
+    "question_id": "The question's id in its file, or the hash of its content.",
+    "subject": "As the file has it.",
+    "outcome": "`correct`, `wrong`, `unanswered`, `failed`, `answered` (without a key), `unsettled` (no verdict).",
+    "correct": "Whether the choice is right; empty without a key, without a verdict, and where the question failed.",
+    "answer": "The key's label; several right ones with commas between them.",
+    "choice": "Label of the choice that the model made.",
+    "choice_text": "That choice's text.",
+    "confidence": "Share of the choice among all of them, 0 to 1: of their probabilities, or of the texts (`vote`).",
+    "margin": "Best score minus the second best; 0 is a tie, of which the first is taken.",
+    "choice_scores": "JSON: label → the score by which the choices were compared.",
+    "raw_text": "What the model wrote.",
+    "rule": "Name of the rule that read or chose the choice.",
+    "mode": "How the run scores.",
+    "model": "The model that the run asks.",
+    "retrieved_ids": "JSON: ids of all passages that were retrieved, best first, shown or not.",
+    "retrieval_scores": "JSON: their scores.",
+    "retrieval_hit": "Whether a passage that answers the question was shown, where the file names one.",
+    "passages_left_out": "How many of the retrieved passages the prompt had no room for.",
+    "truncated": "Whether the model's text ran into `max_tokens`: the share of such questions is `rates.truncated` in"
+    " summary.json.",
+    "prompt_tokens": "Tokens of the question's prompts, each once.",
+    "completion_tokens": "Tokens that the model wrote.",
+    "attempts": "How often workers began to score it.",
+    "error_type": "Of a failed question: the kind of error.",
+    "error_message": "Of a failed question: what went wrong.",
+    "batch_id": "The generate call that it was in.",
+    "batch_size": "How many questions were in that call.",
+    "worker": "Who settled it.",
+    "queued_ms": "From publishing its message to the generate call.",
+    "latency_ms": "The generate call, as long as this question waited for it.",
+    "settled_at": "When its verdict was made, in UTC.",
+    "metadata": "JSON: what the file says of the question besides.",
+}
+COLUMNS = tuple(MEANINGS)
 UNSETTLED = "unsettled"
 #: For what people wrote, whose whole numbers may be larger than orjson's. `json.dumps` would make one per call.
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -115,7 +119,8 @@ def values_of(run: Run) -> RowOf:
             [each.id for each in passages] if passages else None,
             [round(each.score, 6) for each in passages] if passages else None,
             verdict.retrieval_hit,
-            verdict.truncated or (bool(passages) and verdict.passages_left_out > 0),
+            verdict.passages_left_out if passages else None,
+            verdict.truncated,
             verdict.prompt_tokens,
             verdict.completion_tokens,
             verdict.attempts,
@@ -201,6 +206,7 @@ _PLAIN = frozenset(
         "confidence",
         "margin",
         "mode",
+        "passages_left_out",
         "prompt_tokens",
         "completion_tokens",
         "attempts",

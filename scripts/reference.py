@@ -1,4 +1,4 @@
-"""docs/reference/: every command, setting and metric, written from the code itself.
+"""docs/reference/: every command, setting, metric and column, written from the code itself.
 
     python -m scripts.reference [--check]
 
@@ -26,6 +26,7 @@ from contract import MemoryLedger
 from contract.metrics import RedisMetrics
 from contract.settings import PREFIX, Settings
 from producer.cli import main as producer
+from producer.columns import MEANINGS
 from producer.runconfig import RunConfig
 from workers.cli import main as workers
 from workers.hardware import Hardware
@@ -53,7 +54,7 @@ def main() -> int:
 
 def pages() -> dict[str, str]:
     """File name → its content."""
-    found = {"commands.md": _commands(), "settings.md": _settings(), "metrics.md": _metrics()}
+    found = {"commands.md": _commands(), "settings.md": _settings(), "metrics.md": _metrics(), "results.md": _results()}
     return {name: "\n".join([*lines, ""]) for name, lines in found.items()}
 
 
@@ -171,6 +172,15 @@ def _metrics() -> Iterator[str]:
         name = f"{each.name}_total" if each.type == "counter" else each.name
         shown = ", ".join(f"`{label}`" for label in sorted(labels))
         yield f"| `{name}` | {each.type} | {shown} | {_cell(each.documentation)} |"
+
+
+def _results() -> Iterator[str]:
+    yield from ("# Results", "", MADE, "")
+    yield "A row per question, in the order of the file: `results.csv`, and with types `results.parquet`."
+    yield "What a CSV cell has as JSON is a map or a list there, and `settled_at` a time; only `metadata` stays JSON."
+    yield from ("", "| column | |", "|---|---|")
+    for column, meaning in MEANINGS.items():
+        yield f"| `{column}` | {_cell(meaning)} |"
 
 
 def _labels_of(metric: Metric) -> set[str]:

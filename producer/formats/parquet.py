@@ -26,7 +26,7 @@ __all__ = ["parquet_rows"]
 #: Rows held before they are written as one row group: tens of megabytes at most, and still large enough to compress.
 ROWS_PER_GROUP = 4096
 NUMBERS = ("confidence", "margin", "queued_ms", "latency_ms")
-COUNTS = ("prompt_tokens", "completion_tokens", "attempts", "batch_size")
+COUNTS = ("passages_left_out", "prompt_tokens", "completion_tokens", "attempts", "batch_size")
 FACTS = ("correct", "retrieval_hit", "truncated")
 
 

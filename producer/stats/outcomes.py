@@ -119,8 +119,7 @@ class Tally:
     def rates(self) -> dict[str, Any]:
         """Shares of what is worth less than an answer, or none, among all `of` with a verdict, keyed or not.
 
-        `truncated` are texts that ran into `max_tokens`. The column of that name in the results also has the questions
-        whose passages had not room enough, which are counted among what retrieval did.
+        `truncated` are texts that ran into `max_tokens`, as in the results' column of that name.
         """
         counted = {
             "unanswered": self.count(Outcome.UNANSWERED),

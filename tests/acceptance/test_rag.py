@@ -75,7 +75,7 @@ def test_passages_without_room_are_left_out_whole_and_the_row_says_so(
     stack: Stack, index: Path, searching: subprocess.Popen[bytes]
 ) -> None:
     rows = rows_of(asked(stack, index, "rag.retrieval_top_k=3", "rag.max_context_tokens=100"))
-    left_out = [row for row in rows if row["truncated"] == "true"]
+    left_out = [row for row in rows if row["passages_left_out"] not in ("", "0")]
     assert left_out
     shown = json.loads(stack.producer("show", "last", left_out[0]["question_id"], "--json").stdout)
     passages = shown["verdict"]["passages"]

@@ -22,16 +22,16 @@ from contract.spec import Mode, Prompt, RunSpec, Sampling
 from contract.verdict import Outcome, Verdict
 from producer.columns import COLUMNS, iso
 from producer.export import export
-from producer.files import explaining, refuse_unwritable
+from producer.files import Drafts, explaining, refuse_unwritable
 from producer.formats import FORMATS
 from tests.unit.producer.settled import QUESTIONS, VERDICTS
 
-# The design's line, so that a column that moves is noticed.
+# The design's line, so that a column that moves is noticed. There, `truncated` was to be what two columns now are.
 DESIGN = (
     "run_id, question_id, subject, outcome, correct, answer, choice, choice_text, confidence, margin, choice_scores, "
-    "raw_text, rule, mode, model, retrieved_ids, retrieval_scores, retrieval_hit, truncated, prompt_tokens, "
-    "completion_tokens, attempts, error_type, error_message, batch_id, batch_size, worker, queued_ms, latency_ms, "
-    "settled_at, metadata"
+    "raw_text, rule, mode, model, retrieved_ids, retrieval_scores, retrieval_hit, passages_left_out, truncated, "
+    "prompt_tokens, completion_tokens, attempts, error_type, error_message, batch_id, batch_size, worker, queued_ms, "
+    "latency_ms, settled_at, metadata"
 )
 
 
@@ -106,6 +106,7 @@ def test_cells_are_rounded_compact_and_faithful(filled: MemoryLedger, tmp_path: 
         "retrieved_ids": '["p1","p2"]',
         "retrieval_scores": "[0.512346,0.25]",
         "retrieval_hit": "",
+        "passages_left_out": "0",
         "truncated": "false",
         "prompt_tokens": "11",
         "completion_tokens": "2",

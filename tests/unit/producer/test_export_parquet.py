@@ -110,6 +110,7 @@ def test_the_columns_are_those_of_the_csv_and_say_what_they_are(filled: MemoryLe
         "retrieved_ids": "list<element: string>",
         "retrieval_scores": "list<element: double>",
         "retrieval_hit": "bool",
+        "passages_left_out": "int64",
         "truncated": "bool",
         "prompt_tokens": "int64",
         "completion_tokens": "int64",

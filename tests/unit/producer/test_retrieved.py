@@ -142,10 +142,13 @@ def test_an_export_keeps_all_of_it_and_says_that_passages_were_left_out(settled:
 
     with (folder / "results.csv").open(newline="", encoding="utf-8") as file:
         row = next(csv.DictReader(file))
-    columns = ("retrieved_ids", "retrieval_scores", "retrieval_hit", "truncated")
-    assert [row[each] for each in columns] == ['["water-0003","fire"]', "[7.25,-0.5]", "true", "true"]
+    columns = ("retrieved_ids", "retrieval_scores", "retrieval_hit", "passages_left_out", "truncated")
+    assert [row[each] for each in columns] == ['["water-0003","fire"]', "[7.25,-0.5]", "true", "1", "false"]
     line = json.loads((folder / "results.jsonl").read_text())
     assert Verdict.model_validate(line["verdict"]) == SETTLED
     assert Question.model_validate(line["question"]).gold_passages == ("water-0003",)
-    assert json.loads((folder / "summary.json").read_text())["retrieval"]["recall_any"]["1"]["value"] == 1
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["retrieval"]["passages"]["questions_without_room_for_all"] == 1
+    assert summary["rates"]["truncated"] == 0, "no text was cut off"
+    assert summary["retrieval"]["recall_any"]["1"]["value"] == 1
     assert "passages for 1 question" in text
