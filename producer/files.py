@@ -37,6 +37,7 @@ class Drafts:
         return cast(BinaryIO, self._draft(path, "wb"))
 
     def _draft(self, path: Path, mode: str, **how: str) -> IO[Any]:
+        _refuse_folder(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f".{path.name}.{os.getpid()}")
         file: IO[Any] = draft.open(mode, **how)  # type: ignore[call-overload]
@@ -62,8 +63,16 @@ class Drafts:
             file.flush()
             os.fsync(file.fileno())
             file.close()
+        for _, path, _ in self._opened:
+            _refuse_folder(path)
         for draft, path, _ in self._opened:
             draft.replace(path)
+
+
+def _refuse_folder(path: Path) -> None:
+    """Raise IsADirectoryError where a file could not take the place of `path`: the others would have, by then."""
+    if path.is_dir() and not path.is_symlink():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
 
 
 def _let_go(file: IO[Any]) -> None:

@@ -238,6 +238,36 @@ def test_a_file_where_the_runs_folder_should_be_is_named_as_what_is_in_the_way(
         export(filled, "run-1", tmp_path / "run-1")
 
 
+def test_a_folder_where_a_file_should_be_is_named_before_any_file_is_replaced(
+    filled: MemoryLedger, tmp_path: Path
+) -> None:
+    formats = ("jsonl", "csv")
+    export(filled, "run-1", tmp_path, formats)
+    (tmp_path / "results.csv").unlink()
+    (tmp_path / "results.csv").mkdir()
+    before = contents(tmp_path)
+
+    with pytest.raises(InputError, match=r"Is a directory; .* Move .*/results\.csv out of the way or choose another"):
+        export(filled, "run-1", tmp_path, formats)
+    assert contents(tmp_path) == before
+
+
+def test_a_folder_that_comes_where_a_file_should_be_while_it_is_written_leaves_the_other_files_alone(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a").write_text("old")
+
+    def written() -> None:
+        with Drafts() as drafts:
+            for name in "ab":
+                drafts.text(tmp_path / name).write("new")
+            (tmp_path / "b").mkdir()
+
+    with pytest.raises(IsADirectoryError):
+        written()
+    assert {path.name: path.is_dir() or path.read_text() for path in tmp_path.iterdir()} == {"a": "old", "b": True}
+
+
 @contextmanager
 def without_roots_rights() -> Iterator[int]:
     """Nobody may do everything in the block; yields the user that is left."""
