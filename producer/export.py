@@ -14,7 +14,6 @@ from contract.ledger import Ledger
 from producer.files import Drafts, explaining, replacing
 from producer.formats import FORMATS
 from producer.parts import pieces
-from producer.stats import RetrievalTally, Tally
 from producer.summary import Summary
 
 __all__ = ["Exported", "export", "write_rejected"]
@@ -25,8 +24,8 @@ class Exported:
     """What an export wrote."""
 
     files: tuple[Path, ...]
-    tally: Tally
-    retrieval: RetrievalTally | None
+    counted: Summary
+    #: summary.json's content.
     summary: dict[str, Any]
     #: What a reader of the files must know of them.
     remarks: tuple[str, ...] = ()
@@ -59,7 +58,7 @@ def export(
         summary_file.write("\n")
     files = (*(path for sink in sinks for path in sink.files), directory / "summary.json")
     remarks = tuple(remark for sink in sinks for remark in sink.remarks)
-    return Exported(files, summary.tally, summary.retrieval, content, remarks)
+    return Exported(files, summary, content, remarks)
 
 
 def write_rejected(rows: Iterable[dict[str, Any]], directory: Path) -> Path:

@@ -13,7 +13,7 @@ from producer.answered import engine_lines
 from producer.export import export
 from producer.failed import failed_lines
 from producer.options import CANCELLED, INTERRUPTED, SOME_FAILED, note, progress_console
-from producer.present import Lines, echo_json, echo_lines, result_lines, workers_of
+from producer.present import Lines, echo_json, echo_lines, interval, result_lines, workers_of
 from producer.progress import screen_for
 from producer.retrieved import retrieval_lines
 from producer.session import Session
@@ -43,19 +43,13 @@ def finish(session: Session, run: Run, out: Path, *, as_json: bool) -> None:
 def export_and_tell(session: Session, run: Run, out: Path, formats: Sequence[str], *, as_json: bool) -> None:
     """Export the run as it stands and print how it came out; exit with 3 if it is finished with failed questions."""
     done = export(session.ledger, run.run_id, out / run.run_id, formats, workers_of(run, session.broker))
-    state = done.summary["state"]
     for remark in done.remarks:
         note(remark)
     if as_json:
         echo_json({**done.summary, "files": [str(path) for path in done.files]})
     else:
-        more = [
-            *retrieval_lines(done.retrieval),
-            *_why_failed(session, run, done.tally),
-            *engine_lines(session.ledger, run),
-        ]
-        echo_lines(result_lines(run, done.tally, state, done.files, more))
-    _exit_if_failed(done.tally)
+        echo_lines(_lines(session, done.counted, done.files))
+    _exit_if_failed(done.counted.tally)
 
 
 def tell(session: Session, run: Run, out: Path, counts: Counts, *, as_json: bool) -> None:
@@ -65,23 +59,30 @@ def tell(session: Session, run: Run, out: Path, counts: Counts, *, as_json: bool
     files = sorted((out / run.run_id).glob("results.*"))
     if as_json:
         content = {"run_id": run.run_id, "state": summary.standing, **found.to_json(), "chance": run.chance}
-        echo_json({**content, **summary.retrieval_json(), "files": [str(path) for path in files]})
+        echo_json(
+            {**content, **summary.rotations_json(), **summary.retrieval_json(), "files": [str(path) for path in files]}
+        )
     else:
-        more = [
-            *retrieval_lines(summary.retrieval),
-            *_why_failed(session, run, found),
-            *engine_lines(session.ledger, run),
-        ]
-        echo_lines(result_lines(run, found, summary.standing, files, more))
+        echo_lines(_lines(session, summary, files))
         if not files:
             note(f"write its results with: python -m producer export {run.run_id}")
     _exit_if_cancelled(counts)
     _exit_if_failed(found)
 
 
-def _why_failed(session: Session, run: Run, tally: Tally) -> Lines:
-    """Nothing where none failed: it reads the run once more."""
-    return failed_lines(session.ledger, run) if tally.count(Outcome.FAILED) else []
+def _lines(session: Session, summary: Summary, files: Sequence[Path]) -> Lines:
+    """How the run came out. Why questions failed is read in the run once more, where some did."""
+    run, tally = summary.run, summary.tally
+    why = failed_lines(session.ledger, run) if tally.count(Outcome.FAILED) else []
+    more = [*retrieval_lines(summary.retrieval), *why, *engine_lines(session.ledger, run)]
+    return result_lines(run, tally, summary.standing, files, beside=_rotation_lines(summary), more=more)
+
+
+def _rotation_lines(summary: Summary) -> Lines:
+    """With `circular`: the accuracy over single rotations, where one guess may be right."""
+    found, guess = summary.rotations.mean(), summary.rotation_chance
+    beside = "" if guess is None else f", where one guess scores {guess:.3f}"
+    return [("rotations", f"{interval(found)} of single rotations{beside}")] if found else []
 
 
 def _exit_if_cancelled(counts: Counts) -> None:

@@ -47,7 +47,9 @@ __all__ = [
     "workers_of",
 ]
 
-Lines = list[tuple[str, str]]
+#: A label and what stands behind it.
+Line = tuple[str, str]
+Lines = list[Line]
 #: Width of a table that no terminal limits.
 PIPE_WIDTH = 200
 
@@ -105,18 +107,30 @@ def difference(pairs: Pairs) -> str:
     return f"{pairs.difference:+.3f}  95 % interval {bounds.low:+.3f} to {bounds.high:+.3f}"
 
 
-def result_lines(run: Run, tally: Tally, standing: str, files: Iterable[Path] = (), more: Lines | None = None) -> Lines:
-    """How a run came out; where it is not settled, that comes first. `more` are lines that are to stand with them."""
+def result_lines(
+    run: Run,
+    tally: Tally,
+    standing: str,
+    files: Iterable[Path] = (),
+    *,
+    beside: Sequence[Line] = (),
+    more: Sequence[Line] = (),
+) -> Lines:
+    """How a run came out; where it is not settled, that comes first.
+
+    `beside` are lines that belong to the accuracy, `more` those that are to stand with the rest.
+    """
     unfinished = f"{standing}, not finished: {run.questions - tally.settled:,} of {run.questions:,} without a verdict"
     lines = [
         ("run", run.run_id),
         *([] if standing == "settled" else [("state", unfinished)]),
         *_accuracy_lines(tally),
+        *beside,
         ("chance", chance(run)),
         *_calibration_lines(tally.calibration),
         ("outcomes", outcome_line(tally)),
         *doubt_lines(tally),
-        *(more or ()),
+        *more,
     ]
     if tally.keyless.total():
         lines.append(("no key", f"{tally.keyless.total():,} questions, in no accuracy"))

@@ -23,6 +23,8 @@ from producer.stats.proportion import Sum
 __all__ = ["Summary"]
 
 PACKAGES = ("mcqueue", "celery", "redis", "pydantic")
+#: Makes the spec of a circular run that of one that asks each question in one order.
+ONE_ORDER = {"circular": False}
 FEW_SUBJECTS = "none: it needs at least two subjects with settled questions that have a key"
 
 
@@ -103,6 +105,11 @@ class Summary:
         """All subjects together."""
         return Tally.over(self.subjects.values())
 
+    @property
+    def rotation_chance(self) -> float | None:
+        """What one guess scores at a single rotation."""
+        return self.tally.guessing.chance(self.run.spec.model_copy(update=ONE_ORDER))
+
     def _add(self, verdict: Verdict) -> None:
         self.prompt_tokens += verdict.prompt_tokens
         self.completion_tokens += verdict.completion_tokens
@@ -147,7 +154,7 @@ class Summary:
             **self._label_mass(),
             "calibration": self.tally.calibration.to_json(),
             "by_subject": by_subject,
-            **self._rotations(),
+            **self.rotations_json(),
             **self._judge_agreement(),
             **self.retrieval_json(),
             "tokens": self._tokens(),
@@ -167,14 +174,14 @@ class Summary:
         mean = tally.mean_label_mass()
         return {} if mean is None else {"label_mass": {"mean": round(mean, 6), "of": tally.label_mass.of}}
 
-    def _rotations(self) -> dict[str, Any]:
+    def rotations_json(self) -> dict[str, Any]:
         """With `circular`: accuracy over single rotations, beside the one that wants all of a question's right.
 
         The mean over the questions with a key on which the model was heard. Rotations of one question are right and
         wrong together, so that it is of questions, and so is its interval.
         """
         found = self.rotations.mean()
-        return {"rotation_accuracy": found.to_json()} if found else {}
+        return {"rotation_accuracy": {**found.to_json(), "chance": self.rotation_chance}} if found else {}
 
     def _judge_agreement(self) -> dict[str, Any]:
         """With `judge`: how often it agrees with comparing the choice that the answer names with the key."""

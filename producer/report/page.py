@@ -35,9 +35,6 @@ __all__ = ["Against", "Part", "build"]
 #: Flipped questions that a comparison lists; all are found by the table's filter.
 MOST_FLIPS = 20
 
-#: Makes the spec of a circular run that of one that asks each question in one order.
-ONE_ORDER = {"circular": False}
-
 #: Of a table of figures: a name, its figure, and what guessing scores there, where one can guess.
 Row = tuple[str, Share | Mean, float | None]
 
@@ -73,11 +70,10 @@ class Part:
     @cached_property
     def accuracies(self) -> list[Row]:
         """Over all and over the answered questions, and over single rotations, which one guess may get right."""
-        spec, guessing = self.run.spec, self.tally.guessing
         found: list[tuple[str, Share | Mean | None, float | None]] = [
             ("all questions with a key", self.accuracy, self.run.chance),
             ("those answered", self.tally.over_answered(), self.run.chance),
-            ("single rotations", self.summary.rotations.mean(), guessing.chance(spec.model_copy(update=ONE_ORDER))),
+            ("single rotations", self.summary.rotations.mean(), self.summary.rotation_chance),
         ]
         return [(name, figure, chance) for name, figure, chance in found if figure is not None]
 

@@ -1,14 +1,18 @@
-"""What summary.json counts besides accuracy: rotations, the judge, the engine's cache."""
+"""What summary.json counts besides accuracy (rotations, the judge, the engine's cache), and what a run's end tells."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+from click.testing import CliRunner
 from scipy.stats import binomtest
 
 from contract import MemoryLedger, Mode, Outcome, Prompt, RunState, Verdict
 from contract.spec import IndexKind, Judge, Retrieval, Sampling
 from contract.verdict import ContextSource, Passage
+from producer.cli import main
+from producer.session import Session
 from producer.summary import Summary
 from tests.support import make_question, make_questions, open_run
 
@@ -45,7 +49,36 @@ def test_the_accuracy_of_rotations_is_of_questions_and_has_their_interval() -> N
 
     # Two questions that weigh the same, and no more certain than two questions are: scipy's Wilson for 1 of 2.
     wilson = binomtest(1, 2).proportion_ci(method="wilson")
-    assert found == {"value": 0.5, "low": round(wilson.low, 6), "high": round(wilson.high, 6), "of": 2}
+    assert found == {
+        "value": 0.5,
+        "low": round(wilson.low, 6),
+        "high": round(wilson.high, 6),
+        "of": 2,
+        "chance": 0.25,
+    }
+
+
+def test_the_end_of_a_circular_run_tells_its_single_rotations_beside_one_guess(
+    ledger: MemoryLedger, session: Session
+) -> None:
+    shown = Prompt(name="lettered", text="{{ question }}{% for each in choices %}{{ each.label }}{% endfor %}")
+    run = open_run(ledger, make_questions(2), circular=True, prompt=shown)
+    rotated: dict[str, Any] = {"outcome": Outcome.WRONG, "choice": "A", "rotations": 4}
+    ledger.commit(run.run_id, [Verdict(question_id=f"q{n}", rotations_right=1 + 2 * n, **rotated) for n in range(2)])
+
+    for command in ("watch", "export"):
+        told = CliRunner().invoke(main, [command, run.run_id], obj=session).stdout
+        single = "0.500  95 % interval 0.095 to 0.905 (mean of 2) of single rotations, where one guess scores 0.250"
+        assert f"rotations  {single}" in told
+        told = CliRunner().invoke(main, [command, run.run_id, "--json"], obj=session).stdout
+        assert json.loads(told)["rotation_accuracy"]["value"] == 0.5
+
+
+def test_the_end_of_any_other_run_speaks_of_no_rotations(ledger: MemoryLedger, session: Session) -> None:
+    run = open_run(ledger, make_questions(1))
+    ledger.commit(run.run_id, [verdict(Outcome.CORRECT, choice="A").model_copy(update={"question_id": "q0"})])
+
+    assert "rotations" not in CliRunner().invoke(main, ["watch", run.run_id], obj=session).stdout
 
 
 def test_rotations_of_a_question_without_a_key_are_not_wrong_ones() -> None:
