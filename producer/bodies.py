@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
 
 from contract.errors import RunConfigError
 from contract.question import Question, content_id
 from contract.spec import ChatTemplate, Mode, Normalization
 from contract.verdict import Failure, Outcome, Verdict
+from producer.readers.own_answers import own_labels
 from producer.runconfig import RunConfig
 
 __all__ = [
@@ -29,6 +30,8 @@ __all__ = [
 ]
 
 
+#: As our own JSON has it: true is no 1.
+Answer = StrictStr | StrictInt
 #: Of a run's configuration: what it is that answers, however it is asked.
 WHO_ANSWERS = ("model", "adapter", "vllm_version")
 
@@ -39,18 +42,25 @@ class _Body(BaseModel):
 
 
 class QuestionIn(_Body):
-    """A question as in a file; `answer` is the right choice's label, if it is known."""
+    """A question as in a file of our own layout; `answer` is a label, an index from 0, a choice's text, or a list."""
 
     id: str | None = None
     question: str
     choices: list[str]
-    answer: str | None = None
+    answer: Answer | list[Answer] | None = None
     context: str | None = None
 
     def to_question(self) -> Question:
-        """Raises ValidationError."""
-        own = self.model_dump(include=set(QuestionIn.model_fields), exclude_none=True)
-        return Question.model_validate({"id": content_id(self.question, self.choices), **own})
+        """Raises FieldTrouble for an answer that names no choice, ValidationError for all else."""
+        right = own_labels(self.answer, self.choices)
+        return Question(
+            id=content_id(self.question, self.choices) if self.id is None else self.id,
+            question=self.question,
+            choices=tuple(self.choices),
+            answer=right[0] if right else None,
+            also_right=right[1:],
+            context=self.context,
+        )
 
 
 class Asking(_Body):

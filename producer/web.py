@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from contract.errors import DeadlineMissed, InputError, LedgerError, McqueueError, NoWorker, TooBusy
 from contract.ledger import Ledger
-from contract.question import Question
+from contract.question import MIN_CHOICES, Question
 from contract.settings import Settings
 from producer.bodies import (
     Asking,
@@ -42,6 +42,7 @@ from producer.broker import Broker
 from producer.columns import iso
 from producer.door import Door
 from producer.leaving import while_connected
+from producer.readers.record import FieldTrouble
 from producer.runconfig import RunConfig
 
 __all__ = ["make_app"]
@@ -249,10 +250,14 @@ async def _refuse(_: Request, trouble: Exception) -> Response:
 
 def _questions(given: Sequence[QuestionIn], most: int) -> list[Question]:
     _refuse_too_many(len(given), most, "questions")
-    if not all(each.choices for each in given):
-        raise HTTPException(422, "choices: a question has at least 2; for a text after a prompt see /generate")
+    if any(len(each.choices) < MIN_CHOICES for each in given):
+        raise HTTPException(
+            422, f"choices: a question has at least {MIN_CHOICES}; for a text after a prompt see /generate"
+        )
     try:
         questions = [each.to_question() for each in given]
+    except FieldTrouble as trouble:
+        raise HTTPException(422, f"{trouble.field}: {trouble.message} {trouble.hint}".rstrip()) from None
     except ValidationError as trouble:
         raise HTTPException(422, complaint(trouble)) from None
     if len({each.id for each in questions}) < len(questions):

@@ -1,7 +1,6 @@
-"""Which choice a file's answer means.
+"""Which choice a file's answer means, where the file is not our own JSON (that is `own_answers`).
 
-In our own JSON the types say it: text is a label or the text of a choice, a number counts from 0. Everywhere else a
-file's answers are looked at together (`settle`), because one of them alone can often be read in several ways:
+A file's answers are looked at together (`settle`), because one of them alone can often be read in several ways:
 
 | way      | `2` with the choices red, green, blue    | excluded for the whole file by                                 |
 |----------|------------------------------------------|----------------------------------------------------------------|
@@ -18,16 +17,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
 from contract.question import LABELS
 from producer.readers.record import FieldTrouble, shown_value
 
-__all__ = ["Given", "Way", "answer_label", "no_key", "right_labels", "settle"]
+__all__ = ["Given", "Way", "no_key", "right_labels", "settle"]
 
-_NUMBER = re.compile(r"[0-9]{1,9}")
 _INDEX = re.compile(r"([0-9]{1,9})(?:\.0)?")
 _SENTENCE = re.compile(r"(?:the )?(?:correct |right )?answer is:?\s*", re.IGNORECASE)
 _MARKED = re.compile(r"[(\[]?([A-Za-z]|\d{1,2})(?:[)\].:．：、）]+\s*(.*))?", re.DOTALL)
@@ -169,50 +167,3 @@ def _no_choice(given: Given, way: Way) -> FieldTrouble:
         expected = f"{first} to {len(labels) - 1 + first}, as in the other rows"
     hint = f"Expected {expected}. Where no key is known, leave it empty."
     return FieldTrouble("answer", f"{shown_value(given.answer)} names no choice.", hint, kind="names no choice")
-
-
-def answer_label(found: object, choices: Sequence[str]) -> str | None:
-    """Our own JSON: label of the choice that `found` names; None for no key. Raises FieldTrouble."""
-    labels = LABELS[: len(choices)]
-    if found is None:
-        return None
-    if isinstance(found, int) and not isinstance(found, bool):
-        return _by_own_index(found, labels)
-    if not isinstance(found, str):
-        raise _nothing(found, labels)
-    word = found.strip()
-    places = [label for label, text in zip(labels, choices, strict=True) if text.strip() == word]
-    if not places and len(word) == 1 and word.upper() in labels:
-        return word.upper()
-    meanings = _meanings(word, places, labels)
-    if not meanings:
-        raise _nothing(found, labels)
-    if len(set(meanings.values())) > 1:
-        readings = " and ".join(f"{how} ({label})" for how, label in meanings.items())
-        hint = "Write the right choice's label."
-        raise FieldTrouble("answer", f"{found!r} is ambiguous: it is {readings}.", hint, kind="ambiguous")
-    return next(iter(meanings.values()))
-
-
-def _by_own_index(index: int, labels: str) -> str:
-    if not 0 <= index < len(labels):
-        hint = "Indices count from 0." if index == len(labels) else ""
-        message = f"found index {index}, expected 0 to {len(labels) - 1}."
-        raise FieldTrouble("answer", message, hint, kind="names no choice")
-    return labels[index]
-
-
-def _meanings(word: str, places: Sequence[str], labels: str) -> Mapping[str, str]:
-    """Every way to read `word`, with the label that it leads to; `places` are those of the choices that read so."""
-    meanings = {f"the text of choice {label}": label for label in places}
-    return {"a label": word.upper(), **meanings} if len(word) == 1 and word.upper() in labels else meanings
-
-
-def _nothing(found: object, labels: str) -> FieldTrouble:
-    ways = f"a label ({labels[0]} to {labels[-1]}), a 0-based index, or the exact text of a choice"
-    hint = f"Expected {ways}."
-    if isinstance(found, str) and _NUMBER.fullmatch(found):
-        hint += " An index is written without quotes."
-    elif not isinstance(found, str) or not found.strip():
-        hint += " Where no key is known, leave it out."
-    return FieldTrouble("answer", f"{shown_value(found)} names no choice.", hint, kind="names no choice")

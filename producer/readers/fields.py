@@ -13,10 +13,11 @@ from pydantic import ValidationError
 
 from contract.errors import QuestionFileError
 from contract.question import Question, content_id
-from producer.readers.answers import Given, Way, answer_label, right_labels
+from producer.readers.answers import Given, Way, right_labels
 from producer.readers.jsonl import DECODER
 from producer.readers.layouts import OWN, Layout
 from producer.readers.names import PARTS, names_of, spelled
+from producer.readers.own_answers import own_labels
 from producer.readers.parts import Parts
 from producer.readers.record import FieldTrouble, Record, Row, shown_value
 
@@ -115,10 +116,7 @@ def _question(record: Record, parts: Parts, layout: Layout, way: Way) -> Questio
 
 def _right(parts: Parts, layout: Layout, way: Way) -> tuple[str, ...]:
     if layout is OWN:
-        if isinstance(parts.answer, list):
-            return tuple(sorted({label for each in parts.answer if (label := answer_label(each, parts.choices))}))
-        label = answer_label(parts.answer, parts.choices)
-        return (label,) if label else ()
+        return own_labels(parts.answer, parts.choices)
     return right_labels(Given(parts.answer, parts.choices, parts.labels), way)
 
 

@@ -100,6 +100,16 @@ def test_a_question_gets_its_verdict_and_leaves_nothing_behind(door: Caller, red
 
 
 @pytest.mark.usefixtures("at_work")
+def test_an_answer_may_be_written_in_every_way_that_a_file_knows(door: Caller) -> None:
+    questions = [{**QUESTION, "id": f"q{n}", "answer": each} for n, each in enumerate(("b", 1, "4", ["A", "B", "C"]))]
+    status, found = door.post("/score/batch", questions=questions)
+    assert status == 200
+    *one_right, all_right = found["results"]
+    assert all((each["outcome"] == "correct") is (each["choice"] == "B") for each in one_right)
+    assert all_right["outcome"] == "correct"
+
+
+@pytest.mark.usefixtures("at_work")
 def test_a_batch_comes_back_in_order_and_asked_as_the_request_says(door: Caller) -> None:
     questions = [{**QUESTION, "question": f"What is {n} plus {n}?", "id": f"q{n}"} for n in range(4)]
     status, answer = door.post("/score/batch", questions=questions, mode="letter")
@@ -226,9 +236,11 @@ def test_the_key_is_asked_for_everywhere_but_at_health(door: Caller) -> None:
 
 #: Path, body, what the refusal says.
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
-    ("/score", {**QUESTION, "choices": ["only"]}, "expected at least 2 items, found 1"),
+    ("/score", {**QUESTION, "choices": ["only"]}, "choices: a question has at least 2"),
     ("/score", {**QUESTION, "choices": []}, "for a text after a prompt see /generate"),
-    ("/score", {**QUESTION, "answer": "Z"}, "answer 'Z' is none of the labels A, B, C"),
+    ("/score", {**QUESTION, "answer": "Z"}, "answer: 'Z' names no choice. Expected a label (A to C)"),
+    ("/score", {**QUESTION, "answer": 3}, "answer: found index 3, expected 0 to 2. Indices count from 0."),
+    ("/score", {**QUESTION, "answer": True}, "answer"),
     ("/score", {**QUESTION, "mode": "judge"}, "mode"),
     ("/score", {**QUESTION, "mode": "letter", "normalization": "byte"}, "only means something with mode likelihood"),
     ("/score/batch", {"questions": [QUESTION, QUESTION]}, "Two questions have the same id"),

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
-from producer.readers.answers import Given, Way, answer_label, right_labels, settle
-from producer.readers.record import FieldTrouble
+import pytest
+from pydantic import ValidationError
+
+from producer.bodies import QuestionIn
+from producer.readers.answers import Given, Way, right_labels, settle
+from producer.readers.fields import to_row
+from producer.readers.layouts import OWN
+from producer.readers.own_answers import answer_label
+from producer.readers.record import FieldTrouble, Record
 
 
 @pytest.mark.parametrize(
@@ -150,3 +157,38 @@ def test_an_answer_names_one_choice_or_several(
 def test_an_answer_that_the_files_way_does_not_explain_is_refused(answer: object, way: Way) -> None:
     with pytest.raises(FieldTrouble, match="names no choice"):
         right_labels(Given(answer, COLORS), way)
+
+
+#: A question of our own layout, for files and the HTTP door.
+CHOICES = ["red", "green", "1"]
+
+
+def in_a_file(answer: object) -> tuple[str, ...] | str:
+    """Labels of the right choices, or what is said against the answer."""
+    fields = {"question": "Which?", "choices": CHOICES, "answer": answer}
+    row = to_row(Record(1, 1, fields, fields), OWN, Way.ANY, "q.jsonl")
+    return row.question.right if row.question else str(row.trouble)
+
+
+def over_http(answer: Any) -> tuple[str, ...] | str:
+    try:
+        return QuestionIn(question="Which?", choices=CHOICES, answer=answer).to_question().right
+    except FieldTrouble as trouble:
+        return f"q.jsonl:1: field {trouble.field!r}: {trouble.message} {trouble.hint}".rstrip()
+
+
+@pytest.mark.parametrize("answer", [None, "B", "b", 0, 2, "green", "1", " red ", ["A", "green"], ["A", 2]])
+def test_over_http_an_answer_means_what_it_means_in_a_file(answer: object) -> None:
+    assert over_http(answer) == in_a_file(answer)
+    assert isinstance(in_a_file(answer), tuple)
+
+
+@pytest.mark.parametrize("answer", ["D", "2", "", 3, -1, ["A", "Z"]])
+def test_what_names_no_choice_is_refused_over_http_in_the_words_that_a_file_is_refused_in(answer: object) -> None:
+    assert over_http(answer) == in_a_file(answer)
+    assert isinstance(in_a_file(answer), str)
+
+
+def test_over_http_true_is_no_index() -> None:
+    with pytest.raises(ValidationError):
+        over_http(answer=True)
