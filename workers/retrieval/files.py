@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 from contract.errors import IndexUnusable
 from contract.index import MANIFEST, PLAN
+from workers.packages import sha256_of
 
-__all__ = ["BM25_FOLDER", "DENSE_FILE", "check_files", "digests", "sha256_of"]
+__all__ = ["BM25_FOLDER", "DENSE_FILE", "check_files", "digests"]
 
 BM25_FOLDER = "bm25"
 DENSE_FILE = "dense.faiss"
@@ -35,9 +35,3 @@ def check_files(folder: Path, expected: dict[str, str]) -> None:
         if found != digest:
             message = f"is damaged, or belongs to another index (SHA-256 {found[:12]}…, expected {digest[:12]}…)"
             raise IndexUnusable(message, path=path, hint=_REMEDY)
-
-
-def sha256_of(path: Path) -> str:
-    """SHA-256 of the file's bytes, as 64 hex digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from benchmarks.layout_files import CASES, lines
 from contract.ledger import MemoryLedger
 from producer.cli import main
 from producer.profile import Lengths
 from producer.session import Session
-from tests.layout_files import CASES, lines
 from tests.unit.producer.conftest import WriteRows
 
 SIX: list[dict[str, Any]] = [
@@ -188,3 +188,13 @@ def test_a_percentile_is_a_length_that_occurs() -> None:
 
     assert lengths.to_json() == {"p50": 50, "p95": 95, "p99": 99, "max": 100}
     assert Lengths().to_json() == {"p50": 0, "p95": 0, "p99": 0, "max": 0}
+
+
+def test_a_folder_without_a_tokenizer_is_told_so_and_no_hub_is_asked(
+    tmp_path: Path, write_rows: WriteRows, session: Session
+) -> None:
+    pytest.importorskip("tokenizers")
+    (tmp_path / "model").mkdir()
+    result = run(session, "inspect", str(write_rows(*SIX)), "--model", "model")
+    assert result.exit_code == 1
+    assert "--model: the folder model holds no tokenizer.json." in result.stderr

