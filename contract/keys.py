@@ -41,6 +41,7 @@ __all__ = [
     "audit_lock",
     "boots",
     "broker_lists",
+    "index_of",
     "is_score_queue",
     "levelled",
     "moving",
@@ -184,6 +185,12 @@ def is_score_queue(queue: str) -> bool:
 def retrieve_queue(index: str) -> str:
     """Celery queue of the workers that search `index`."""
     return f"{Stage.RETRIEVE}.{slug(index)}"
+
+
+def index_of(queue: str) -> str:
+    """The index that is searched for `queue`, as its name stands there; empty where none is."""
+    stage, _, index = queue.partition(".")
+    return index if stage == Stage.RETRIEVE else ""
 
 
 def queue_of(stage: Stage, spec: RunSpec) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from contract.fleet import WorkerRecord
-from contract.keys import is_score_queue
+from contract.keys import index_of, is_score_queue
 
 __all__ = ["start_workers"]
 
@@ -18,7 +18,7 @@ def start_workers(unserved: Sequence[str], alive: Iterable[WorkerRecord]) -> str
     Where the workers there are serve another model, its name: that the producer was given no deploy file, or another
     one than they, is likelier than that they are missing.
     """
-    indexes = [queue.partition(".")[2] for queue in unserved if not is_score_queue(queue)]
+    indexes = [index for queue in unserved if (index := index_of(queue))]
     folders = ", ".join(f"FOLDER OF {name}" for name in indexes)
     command = f"{COMMAND} --set 'indexes=[{folders}]'" if indexes else COMMAND
     others = sorted({each.queue for each in alive if is_score_queue(each.queue)})

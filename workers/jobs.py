@@ -10,7 +10,6 @@ from typing import Any, NoReturn, Protocol
 from contract import keys
 from contract.errors import EXIT_RETRY, SettingsError
 from contract.index import read_manifest
-from contract.spec import Stage
 from workers.aggregator import Batch
 from workers.asking import BatchScorer
 from workers.ending import end_at_once
@@ -154,7 +153,7 @@ def make_job(workplace: Workplace, queue: str, room_came: Callable[[], object]) 
 
     Raises SettingsError for a queue that the settings do not serve.
     """
-    if queue.startswith(f"{Stage.RETRIEVE}."):
+    if keys.index_of(queue):
         return Searching(workplace, queue)
     model = workplace.settings.served_model
     own = keys.score_queue(model)

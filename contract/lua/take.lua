@@ -1,8 +1,9 @@
 -- Take messages off a queue and onto a worker's books in one step: none can be lost in between.
 -- KEYS  1 held messages  2 their times  then the queue's lists, most urgent first
 -- ARGV  1 now, in seconds since the epoch  then for each list how many messages may have been taken after it
--- Returns how many messages are left on the lists, then a flat list: place of the list among the lists (from 1), delivery tag, message as the producer wrote it. What is
--- no message is taken as well, comes at place 0 with an empty tag, and is on no books.
+-- Returns how many messages are left on the lists, then a flat list: place of the list among the lists (from 1),
+-- delivery tag, message as the producer wrote it. What is no message is taken as well, comes at place 0 with an empty
+-- tag, and is on no books.
 -- The books are kombu's (kombu/transport/redis.py, QoS.append): delivery tag → [message, exchange, routing key].
 local function tag_and_entry(message)
   -- kombu writes ASCII. Anything else may be JSON for Lua and none for Python.

@@ -71,3 +71,8 @@ def test_a_worker_keeps_its_own_books_of_held_messages() -> None:
     assert set(one) == {"unacked_key", "unacked_index_key", "unacked_mutex_key"}
     assert not set(one.values()) & set(other.values())
     assert [each for each in one if not hasattr(Channel, each)] == [], "kombu would not know the option"
+
+
+def test_a_queue_tells_which_index_is_searched_for_it() -> None:
+    assert keys.index_of(keys.retrieve_queue("My facts 1.0")) == "my-facts-1.0"
+    assert [keys.index_of(each) for each in (keys.score_queue("retrieve.x"), "retrieve", "celery", "")] == [""] * 4
