@@ -88,6 +88,7 @@ def test_of_all_outputs_at_least_99_in_100_are_read_right() -> None:
         ("France is meant.\n\n(C)", "lone-label"),
         ("The city meant here must lie in France, as the Seine does (option C).", "lone-label"),
         ("Option 3", "number"),
+        ("❌ A) Berlin\n❌ B) Madrid\n✅ C) Paris\n❌ D) Rome", "checked-choice"),
         ("Paris.", "option-text"),
     ],
 )
@@ -261,6 +262,8 @@ def test_prose_around_a_clear_answer_does_not_hide_it(before: str, after: str, l
         " ",
         "so A ",
         "Berlin ",
+        "Paris, not Rome, ",
+        "✅ A) Berlin\n",
         "答案是",
     ],
 )

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from workers.scoring.extract.options import Options
-from workers.scoring.extract.patterns import compiled
+from workers.scoring.extract.patterns import compiled, past
 from workers.scoring.extract.plain import lowered, plain, unemphasized
 from workers.scoring.extract.targets import Claim, Place
-from workers.scoring.extract.words import CONDITION, DENIED_BEFORE, HESITANT, REFUSED, SUPPOSED, TURNS
+from workers.scoring.extract.words import CONDITION, DENIED_BEFORE, HESITANT, OR, REFUSED, SUPPOSED, TURNS
 
 __all__ = ["Answer", "is_taken_back", "stated"]
 
 _SENTENCE_END = re.compile(r"[.!?;\n](?=\s|$)|[。！？]")
 _CLAUSE_END = re.compile(r"[,:]")
+#: Between the choice that is meant and one that is not: "Paris, not Rome".
+_DENIED = re.compile(r",?\s(?:and |but )?(?:not|rather than|instead of) (?:the |an? )?")
 #: What a sentence says right before the choice that it states: "is", "is called the", "=".
 _STATES = compiled(r"""
     (?:^|[=:]|\b(?:is|are|was|were|be|equals|it's|that's|called|named|ist|heißt|est|es|é|è)
@@ -53,18 +56,36 @@ def is_taken_back(lower: str, at: int) -> bool:
 
 
 def stated(place: Place) -> Claim | None:
-    """The choice that the sentence at `place` ends with, if it speaks of no other: `The capital is Paris.`"""
+    """The choice that the sentence at `place` ends with, if it speaks of no other: `The capital is Paris.`
+
+    Others may follow, if all that is said of them is that they are not meant: `The capital is Paris, not Rome.`
+    """
     said = place.said(place.at)
     spans = list(place.options.mentioned(said))
     ends = (found.start() for found in _SENTENCE_END.finditer(said))
-    end = next((at for at in ends if not any(start <= at < stop - 1 for start, stop, _ in spans)), len(said))
-    mentions = [span for span in spans if span[0] < end]
-    if len({text for _, _, text in mentions}) != 1 or said[end : end + 1] == "?":
-        return None
-    said = said[:end]
-    if HESITANT.search(said) or REFUSED.search(said):
+    stop = next((at for at in ends if not any(start <= at < end - 1 for start, end, _ in spans)), len(said))
+    mentions = [span for span in spans if span[0] < stop]
+    asked, sentence = said[stop : stop + 1] == "?", said[:stop]
+    if _denies_the_others(sentence, mentions):
+        mentions = mentions[:1]
+        sentence = said[: mentions[0][1]]
+    elif mentions:
+        stop = mentions[-1][1]
+    if asked or len({text for _, _, text in mentions}) != 1 or HESITANT.search(sentence) or REFUSED.search(sentence):
         return None
     start, end, text = mentions[-1]
-    if said[end:].strip(" .,!:;)]}'") or not _STATES.search(said[:start]):
+    if sentence[end:].strip(" .,!:;)]}'") or not _STATES.search(sentence[:start]):
         return None
-    return Claim("option-text", place.options.having(text), place.at, place.at + end)
+    return Claim("option-text", place.options.having(text), place.at, place.at + stop)
+
+
+def _denies_the_others(sentence: str, mentions: Sequence[tuple[int, int, str]]) -> bool:
+    """Whether all that follows the first of these choices is that it is not one of the others."""
+    if len(mentions) < 2 or not (denied := _DENIED.match(sentence, mentions[0][1])):
+        return False
+    at = denied.end()
+    for start, end, text in mentions[1:]:
+        if start != at or text == mentions[0][2]:
+            return False
+        at = past(OR, sentence, end)
+    return not sentence[at:].strip(" .,!;)")

@@ -163,7 +163,7 @@ CUES: tuple[Cue, ...] = (
 
 #: Words between a cue and the answer that it announces.
 FILLERS = compiled(rf"""
-    (?:\s|[\"':,=]|\.{{2,3}}|-(?=\s)|(?:
+    (?:\s|[\"':,=]|[✓✔✅☑]\ufe0f?|\.{{2,3}}|-(?=\s)|(?:
     options?|choices?|answers?|letters?|number|the|either|both|between|that|it is|it's|is|definitely|clearly
     |therefore|thus|indeed|certainly|obviously|probably|most likely|likely|simply|just|only|still|actually|in fact
     |then|now|again|also|hence|to be|possibly

@@ -10,7 +10,7 @@ from workers.scoring.extract.answer import Answer, stated
 from workers.scoring.extract.patterns import compiled, past
 from workers.scoring.extract.plain import folded, lowered
 from workers.scoring.extract.targets import Claim, Place, enumerated, read_label, read_number
-from workers.scoring.extract.words import HESITANT, OR, REFUSED
+from workers.scoring.extract.words import BEGINS_TO_THINK, HESITANT, OR, REFUSED
 
 __all__ = ["bold_label", "leading_label", "lone_label", "number", "option_text"]
 
@@ -199,7 +199,8 @@ def _one_sentence(answer: Answer) -> Iterator[Claim]:
     place = answer.place(0)
     labels, length = answer.options.beginning(place.said(0))
     behind = place.said(0)[length:]
-    if labels and behind.startswith((",", ".", "!")) and not any(answer.options.mentioned(behind)):
+    answered = behind.startswith((",", ".", "!")) and not BEGINS_TO_THINK.match(behind)
+    if labels and answered and not any(answer.options.mentioned(behind)):
         yield Claim("option-text", labels, 0, length)
     elif (claim := stated(place)) and not answer.lower[claim.end :].strip(" .,!:;)]}'\""):
         yield claim

@@ -5,6 +5,7 @@
 | `boxed`            | LaTeX's box                                                    | `\\boxed{(C)}`                 |
 | `answer-tag`       | an XML element made for the answer                             | `<answer>(C) Paris</answer>`   |
 | `answer-statement` | words that announce an answer, in some forty languages         | `So the correct answer is (C)` |
+| `checked-choice`   | the only choice that is ticked, in a list of all               | `❌ A) Rome`, `✅ B) Paris`    |
 | `judged-label`     | the only label that is called right                            | `(C) is correct.`              |
 | `bold-label`       | the only label in bold                                         | `The Seine, in short **C**`    |
 | `leading-label`    | the label that the text begins with                            | `C) Paris, because …`          |
@@ -23,6 +24,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from workers.scoring.extract.answer import Answer
+from workers.scoring.extract.checklist import checked_choice
 from workers.scoring.extract.explicit import answer_statement, answer_tag, boxed, judged_label
 from workers.scoring.extract.implicit import bold_label, leading_label, lone_label, number, option_text
 from workers.scoring.extract.targets import Claim
@@ -43,6 +45,7 @@ EXPLICIT = (
     Rule("answer-statement", answer_statement),
 )
 IMPLICIT = (
+    Rule("checked-choice", checked_choice),
     Rule("judged-label", judged_label),
     Rule("bold-label", bold_label),
     Rule("leading-label", leading_label),

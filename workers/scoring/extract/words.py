@@ -7,6 +7,7 @@ import re
 from workers.scoring.extract.patterns import compact, compiled
 
 __all__ = [
+    "BEGINS_TO_THINK",
     "CONDITION",
     "DENIED_AFTER",
     "DENIED_BEFORE",
@@ -86,6 +87,13 @@ JUDGED_RIGHT = compiled(rf"""
     |ist (?:die )?(?:richtige?|korrekte?)\b|est (?:la bonne|correcte?|juste)\b
     |es (?:la )?(?:respuesta |opción )?correcta\b|é (?:a )?correta\b|è (?:la )?(?:risposta )?corretta\b
     |が正解|が正しい|是正确|是正確|正确|가 정답|이 정답|가 맞)
+""")
+
+#: Behind a choice that is a word of assent as well: nothing is answered yet. "Yes, let me think step by step."
+BEGINS_TO_THINK = compiled(r"""
+    [,.!]\s?(?:(?:so|well|okay|ok)[, ]\s?)?(?:let me|let's|let us|(?:i|we)(?:'ll| will| need to| have to| must
+    | should))\s(?:first |now |just |carefully )?(?:think|see|consider|look|check|work|analy[sz]e|break|go (?:through
+    |over)|start|begin|reason|examine|evaluate|recall|figure|reflect)\b
 """)
 
 # --- before a cue ---------------------------------------------------------------------------------------------------

@@ -1,0 +1,65 @@
+"""The rule for answers that list the choices and tick one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from workers.scoring.extract.answer import Answer
+from workers.scoring.extract.options import Options
+from workers.scoring.extract.plain import folded
+from workers.scoring.extract.targets import Claim
+
+__all__ = ["checked_choice"]
+
+_TICK = re.compile(r"[✓✔✅☑]\ufe0f?|\[x\]")
+_CROSS = re.compile(r"[✗✘❌✕✖]\ufe0f?")
+_EMPTY = re.compile(r"\[ \]")
+_LABEL = re.compile(r"[(\[]?([a-z])(?:[)\].:]|$)")
+_BARE_LABEL = re.compile(r"(?<![\w'.])[A-Z](?![\w'])")
+
+
+def checked_choice(answer: Answer) -> Iterator[Claim]:
+    """`❌ A) Berlin`, `✅ B) Paris`, a line for every choice: the only one that is ticked.
+
+    Who is asked which statement is false may tick the true ones. With three choices or more there are several of them;
+    of two the tick says nothing where the other one is crossed out.
+    """
+    if not _TICK.search(answer.lower):
+        return
+    ticked: dict[str, bool] = {}
+    crosses = end = at = 0
+    for line in answer.lower.split("\n"):
+        tick, cross = bool(_TICK.search(line)), bool(_CROSS.search(line))
+        label = _listed(line, answer.options)
+        if label and label not in ticked:
+            ticked[label] = tick
+            crosses += cross
+            end = at + len(line)
+        if (tick or cross) and (not label or end != at + len(line) or tick == cross):
+            return
+        at += len(line) + 1
+    chosen = [label for label, tick in ticked.items() if tick]
+    both_judged = bool(crosses) and len(answer.options.labels) == 2
+    complete = len(ticked) == len(answer.options.labels)
+    if complete and len(chosen) == 1 and not both_judged and not _speaks_of_another(answer, end, chosen[0]):
+        yield Claim("checked-choice", (chosen[0],), 0, end)
+
+
+def _listed(line: str, options: Options) -> str:
+    """The choice that the line of a list is about, by its label or as its only text; empty for any other line."""
+    said = line
+    for mark in (_TICK, _CROSS, _EMPTY):
+        said = mark.sub("", said)
+    said = said.strip(" -*•>#|")
+    if (found := _LABEL.match(said)) and (label := found[1].upper()) in options.labels:
+        return "" if options.contradicts(said[found.end() :], label) else label
+    named = options.having(folded(said))
+    return named[0] if len(named) == 1 else ""
+
+
+def _speaks_of_another(answer: Answer, end: int, label: str) -> bool:
+    """Whether the text behind the list names another choice than `label`."""
+    own = answer.options.text(label)
+    texts = {text for _, _, text in answer.options.mentioned(answer.place(0).said(end))}
+    return bool(texts - {own} or set(_BARE_LABEL.findall(answer.text, end)) - {label})
