@@ -39,10 +39,11 @@ from benchmarks.faults.case import Missed
 from benchmarks.faults.stage import Fault, Stage
 from benchmarks.record import print_table, write
 from benchmarks.stand import only_environment
+from contract.errors import InputError
+from contract.spec import slug
 
 MODULES = (kills, deliveries, brokers, engines, network, producers)
 FAULTS: Mapping[str, tuple[int, Fault]] = {name: found for module in MODULES for name, found in module.FAULTS.items()}
-LEFT_OUT: Mapping[str, str] = {**network.LEFT_OUT, **producers.LEFT_OUT}
 #: What a round counts → its column.
 SUMS: Mapping[str, str] = {
     "questions": "questions",
@@ -68,7 +69,12 @@ LONG: Mapping[str, int] = {"Redis away for 60 s": 3}
 def main() -> int:
     options = parse()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the stage's processes are ended on the way out
-    names = options.only or (list(WITH_VLLM) if options.engine == "vllm" else list(FAULTS))
+    left_out = {**network.left_out(), **producers.left_out()}
+    names = options.only or [
+        each for each in (WITH_VLLM if options.engine == "vllm" else FAULTS) if each not in left_out
+    ]
+    if missing := [f"{each}: {left_out[each]}" for each in names if each in left_out]:
+        raise InputError(f"That cannot be played here: {'; '.join(missing)}.")
     books = Books(options.folder, f"{options.engine}-{options.seed}-{options.rounds}")
     before = books.played()
     plan = schedule(names, options.rounds, options.seed)
@@ -85,9 +91,9 @@ def main() -> int:
             "engine": options.engine,
             "sittings": sorted({each["sitting"] for each in played}),
             "missed": [f"{each['fault']}: {each['missed']}" for each in played if "missed" in each],
-            "left_out": dict(LEFT_OUT),
+            "left_out": left_out,
         }
-        name = "chaos" if options.engine == "simulated" else "chaos_vllm"
+        name = record_name(options.engine, options.only)
         command = command_line(without=["--minutes", "--part", "--folder"])  # of the sittings, not of the rounds
         print(write(name, rows, options.out, command=command, **more))
     return int(any(rows[-1][wrong] for wrong in ("lost", "doubled", "left over", "broken")))
@@ -106,6 +112,12 @@ def parse() -> Namespace:
     parser.option("--part", part_of, "1/1", "only every N-th round, with a stage of its own", metavar="K/N")
     parser.option("--folder", Path, Path(".mcqueue/chaos"), "keeps the rounds that were played")
     return parser.parse_args()
+
+
+def record_name(engine: str, only: Sequence[str] | None) -> str:
+    """What the record is called: some faults alone are a record of their own, and never in the place of all."""
+    parts = ["chaos", *(["vllm"] if engine == "vllm" else []), *(slug(each.replace("'", "")) for each in only or ())]
+    return "_".join(parts)
 
 
 def part_of(text: str) -> tuple[int, int]:

@@ -12,17 +12,19 @@ from typing import Any
 
 import redis
 
+from benchmarks.made_up import made_up_question, made_up_run
 from benchmarks.rubbish import Result, mutated
 from benchmarks.stand import stand, worker
 from benchmarks.waiting import lives, wait_until
 from contract import RedisLedger, keys
 from contract.queue import make_celery, publish
-from tests.support import SIMULATED_MODEL, make_questions, open_run
 
 __all__ = ["fuzz_messages"]
 
 #: The worker's.
 NAME = "w0@bench"
+MODEL = "fuzzed"
+GOOD = 1000
 
 
 def _bad_message(chance: random.Random, good: str) -> bytes:
@@ -110,11 +112,14 @@ def _wound_type(chance: random.Random, message: dict[str, Any]) -> None:
 def fuzz_messages(inputs: int, seed: int = 0) -> Result:
     """Put `inputs` bad messages among those of a good run, in front of one worker."""
     result = Result("messages")
-    with stand(engine="simulated", model=SIMULATED_MODEL, batch_timeout=0.1, batch_size=16) as at:
+    with stand(engine="simulated", model=MODEL, batch_timeout=0.1, batch_size=16) as at:
         ledger, app = at.ledger, make_celery(at.settings)
-        lists = keys.broker_lists(keys.score_queue(SIMULATED_MODEL))
-        run = open_run(ledger, make_questions(1000))
-        publish(app, keys.score_queue(SIMULATED_MODEL), run.run_id, ledger.unsettled(run.run_id), batch_size=4)
+        lists = keys.broker_lists(keys.score_queue(MODEL))
+        questions = [made_up_question(number) for number in range(GOOD)]
+        run = made_up_run("fuzz", MODEL, questions)
+        ledger.open_run(run)
+        ledger.add_questions(run.run_id, questions)
+        publish(app, keys.score_queue(MODEL), run.run_id, ledger.unsettled(run.run_id), batch_size=4)
         _strew(ledger.client, lists, inputs, seed)
         started = time.monotonic()
         with worker(at) as ours:

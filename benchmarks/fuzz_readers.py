@@ -1,6 +1,6 @@
 """Damaged question files through reading and enqueuing: each is refused or read, and nothing in between.
 
-Three of four inputs are small files of tests/layout_files.py, packed or encoded in some way, with a few random
+Three of four inputs are small files of benchmarks/layout_files.py, packed or encoded in some way, with a few random
 changes; the fourth is good JSON whose known fields hold anything. An input fails if anything but our own errors is
 raised, if it takes longer than 5 s, if rows are lost from the count, if a second reading differs from the first, or if
 a refused file leaves anything in the ledger.
@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.command import Parser, positive, run
+from benchmarks.layout_files import CASES
 from benchmarks.record import print_table, write
 from contract.errors import McqueueError, QuestionFileError
 from contract.ledger import MemoryLedger
@@ -31,7 +32,6 @@ from producer.readers import Source
 from producer.runconfig import RunConfig
 from producer.selection import Selection
 from producer.submit import plan, submit
-from tests.layout_files import CASES
 
 #: Seconds that one input may take.
 LONGEST_S = 5

@@ -10,16 +10,17 @@ import random
 import statistics
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.browser import chromium, open_page
 from benchmarks.command import Parser, positive, run
+from benchmarks.made_up import made_up_question, made_up_run
 from benchmarks.record import print_table, write
-from contract.ledger import MemoryLedger
+from contract.ledger import MemoryLedger, Run
 from contract.question import Question
 from contract.verdict import Outcome, Verdict
 from producer.report.page import build
-from tests.browser import chromium, open_page
-from tests.support import make_questions, open_run
 
 OPENINGS = 5
 WORDS = 60
@@ -27,22 +28,22 @@ WORDS = 60
 
 def main() -> None:
     parser = Parser(__doc__)
-    parser.option("--questions", positive, 20_000, "questions of the report")
+    parser.option("--questions", positive, 20_000, "questions of each run")
+    parser.option("--runs", positive, 1, "runs over them, side by side")
     options = parser.parse_args()
-    rows = [measure(options.questions)]
+    rows = [measure(options.questions, options.runs)]
     print_table("The report's page", rows)
     print(write("report_page", rows, options.out))
 
 
-def measure(questions: int) -> dict[str, float]:
-    """One report over so many questions of about `WORDS` words."""
+def measure(questions: int, runs: int) -> dict[str, float]:
+    """One report of so many runs over so many questions of about `WORDS` words."""
     ledger = MemoryLedger()
     drawn = random.Random(0)
-    made = [_wordy(question, drawn) for question in make_questions(questions)]
-    run = open_run(ledger, made)
-    ledger.commit(run.run_id, [_verdict(question, number, drawn) for number, question in enumerate(made)])
+    made = [made_up_question(number, f"{number}: {_words(drawn)}?") for number in range(questions)]
+    opened = [_settled(ledger, f"model-{number}", made, drawn) for number in range(runs)]
     started = time.perf_counter()
-    page = build(ledger, [run])
+    page = build(ledger, opened)
     written_s = time.perf_counter() - started
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         path = Path(folder) / "report.html"
@@ -55,6 +56,7 @@ def measure(questions: int) -> dict[str, float]:
                 shown.locator("#rows tr").first.wait_for()
                 opened_s.append(time.perf_counter() - started)
     return {
+        "runs": runs,
         "questions": questions,
         "written_s": round(written_s, 3),
         "file_mb": round(len(page.encode()) / 1e6, 2),
@@ -63,9 +65,16 @@ def measure(questions: int) -> dict[str, float]:
     }
 
 
-def _wordy(question: Question, drawn: random.Random) -> Question:
-    text = " ".join("".join(drawn.choices("abcdefghijklmnopqrstuvwxyz", k=drawn.randint(2, 9))) for _ in range(WORDS))
-    return question.model_copy(update={"question": f"{question.question} {text}"})
+def _words(drawn: random.Random) -> str:
+    return " ".join("".join(drawn.choices("abcdefghijklmnopqrstuvwxyz", k=drawn.randint(2, 9))) for _ in range(WORDS))
+
+
+def _settled(ledger: MemoryLedger, model: str, questions: Sequence[Question], drawn: random.Random) -> Run:
+    run = made_up_run("report", model, questions)
+    ledger.open_run(run)
+    ledger.add_questions(run.run_id, questions)
+    ledger.commit(run.run_id, [_verdict(question, number, drawn) for number, question in enumerate(questions)])
+    return run
 
 
 def _verdict(question: Question, number: int, drawn: random.Random) -> Verdict:

@@ -4,46 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser
 
+from benchmarks import browser
+from benchmarks.browser import open_page
 from tests.support import needed_program
 
 __all__ = ["chromium", "open_page"]
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-#: No sandbox, because containers run as root; and nothing that Chromium would do by itself over the network.
-ARGUMENTS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
-
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """A headless Chromium. Not for a whole session: while it is there, the thread has an event loop of its own."""
-    program = needed_program(*NAMES)
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=program, args=list(ARGUMENTS))
-        try:
-            yield found
-        finally:
-            found.close()
-
-
-@contextmanager
-def open_page(browser: Browser, **options: Any) -> Iterator[Page]:
-    """A page of its own profile, that fails the test for an error of its scripts and for a wish for the network."""
-    troubles: list[str] = []
-    with browser.new_context(**options) as context:
-        page = context.new_page()
-        page.on("pageerror", lambda error: troubles.append(f"script: {error}"))
-        page.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
-        yield page
-    assert troubles == []
+    """A headless Chromium, not for a whole session; without one the test is skipped, and in CI it fails."""
+    needed_program(*browser.NAMES)
+    with browser.chromium() as found:
+        yield found

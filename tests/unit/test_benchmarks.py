@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import doctest
+import os
+import subprocess
 import sys
 from argparse import ArgumentTypeError
 from importlib import import_module
@@ -13,7 +15,7 @@ import pytest
 from benchmarks import command
 from benchmarks.asking import Asking
 from benchmarks.batch_size import optimal_size, row
-from benchmarks.chaos import part_of
+from benchmarks.chaos import part_of, record_name
 from benchmarks.command import (
     Parser,
     above_zero,
@@ -32,7 +34,7 @@ from benchmarks.overhead import enough
 from benchmarks.peers import cases_of
 from contract.errors import EngineError, InputError
 from producer.readers import Source
-from tests.support import make_questions
+from tests.support import ROOT, make_questions
 from workers.tuning import Shape, Trial
 
 
@@ -174,3 +176,23 @@ def test_a_check_that_cannot_be_made_has_failed_and_says_why_and_those_after_it_
         {"check": "letter: as on a CPU", "passed": False, "why": "EngineError: A worker ended:"},
         {"check": "utilisation", "found": 50.0, "wanted": 80.0, "passed": False},
     ]
+
+
+def test_faults_are_imported_without_touching_the_machine(tmp_path: Path) -> None:
+    for name in ("ip", "unshare"):
+        program = tmp_path / name
+        program.write_text(f"#!/bin/sh\ntouch {tmp_path}/was-run\nexit 1\n")
+        program.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run([sys.executable, "-c", "import benchmarks.chaos"], cwd=ROOT, env=environment, check=True)
+    assert not (tmp_path / "was-run").exists()
+    left_out = "from benchmarks.faults.network import left_out; print(*left_out())"
+    subprocess.run([sys.executable, "-c", left_out], cwd=ROOT, env=environment, check=True)
+    assert (tmp_path / "was-run").exists() == (os.geteuid() == 0), "the probe of this test is one"
+
+
+def test_some_faults_alone_are_a_record_of_their_own() -> None:
+    assert (record_name("simulated", None), record_name("vllm", None)) == ("chaos", "chaos_vllm")
+    assert record_name("vllm", ["engine's process killed"]) == "chaos_vllm_engines-process-killed"
+    recorded = {path.stem for path in (ROOT / "benchmarks" / "recorded").glob("chaos*.json")}
+    assert recorded == {"chaos", "chaos_vllm", "chaos_vllm_engines-process-killed"}

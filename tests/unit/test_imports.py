@@ -163,6 +163,18 @@ def test_scoring_and_engines_know_neither_celery_nor_redis(module: str) -> None:
     assert offenders((module,), BROKER) == []
 
 
+def test_the_benchmarks_import_nothing_of_the_tests() -> None:
+    programs = list((ROOT / "benchmarks").rglob("*.py"))
+    imported = {path: imports_of(path.read_text(encoding="utf-8")) for path in programs}
+    found = [
+        f"{path.name} → {each.target}"
+        for path in programs
+        for each in imported[path]
+        if inside(each.target, ("tests",))
+    ]
+    assert (len(programs) > 20, found) == (True, [])
+
+
 def test_the_heavy_libraries_are_imported_in_few_modules_and_only_inside_functions() -> None:
     found = [(name, each) for name, imported in house().items() for each in imported if inside(each.target, HEAVY)]
     assert {name for name, _ in found} == HEAVY_AT

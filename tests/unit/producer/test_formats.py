@@ -12,10 +12,10 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from benchmarks.layout_files import lines
 from contract.errors import InputError, QuestionFileError
 from producer.readers import HowToRead, Source, understand
 from producer.readers.text import LONGEST_LINE_BYTES, encoding_of
-from tests.layout_files import lines
 from tests.unit.producer.test_layouts import questions, read
 
 ROWS = [{"question": f"Was ist {n}? ä, 三", "choices": ["ja", "nein"], "answer": n % 2} for n in range(3)]

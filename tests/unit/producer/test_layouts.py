@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from benchmarks.layout_files import CASES, lines
 from contract.errors import InputError, QuestionFileError
 from contract.question import Question, question_hash
 from producer.readers import HowToRead, QuestionFile, Source, understand
-from tests.layout_files import CASES, lines
 
 
 def read(folder: Path, content: str | bytes, name: str = "file", **how: Any) -> QuestionFile:

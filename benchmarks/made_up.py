@@ -1,0 +1,41 @@
+"""Questions and runs that nobody wrote, in memory: for what is not about answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from hashlib import sha256
+
+from contract.ledger import Run
+from contract.question import Question
+from contract.spec import Mode, Prompt, RunSpec, run_id_for
+
+__all__ = ["made_up_question", "made_up_run"]
+
+
+def made_up_question(number: int, text: str = "") -> Question:
+    """Question `number`, asking `text` or a sum; the right one of its four choices walks through the labels."""
+    return Question(
+        id=f"q{number}",
+        question=text or f"What is {number} plus {number}?",
+        choices=tuple(str(2 * number + step) for step in range(4)),
+        answer="ABCD"[number % 4],
+    )
+
+
+def made_up_run(name: str, model: str, questions: Sequence[Question]) -> Run:
+    """A run of `questions` by likelihood, written nowhere yet."""
+    spec = RunSpec(
+        questions_digest=sha256(b"\n".join(each.canonical() for each in questions)).hexdigest(),
+        model=model,
+        mode=Mode.LIKELIHOOD,
+        prompt=Prompt(name="question", text="Question: {{ question }}\nAnswer:"),
+    )
+    return Run(
+        run_id=run_id_for(name, spec),
+        spec=spec,
+        source="made up",
+        questions=len(questions),
+        chance=0.25,
+        created_at=time.time(),
+    )
