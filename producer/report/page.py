@@ -181,7 +181,7 @@ class Against:
 def build(ledger: Ledger, runs: Sequence[Run], live: Sequence[WorkerRecord] = ()) -> str:
     """The whole page. Of the workers `live`, those that serve a run's model have their engines described in it."""
     table = Table()
-    parts = [_part(ledger, number, run, table, live) for number, run in enumerate(runs)]
+    parts = [_part(ledger, run, table, live) for run in runs]
     table.close()
     script = _asset("table.js")
     environment = Environment(
@@ -206,11 +206,12 @@ def build(ledger: Ledger, runs: Sequence[Run], live: Sequence[WorkerRecord] = ()
     )
 
 
-def _part(ledger: Ledger, number: int, run: Run, table: Table, live: Sequence[WorkerRecord]) -> Part:
+def _part(ledger: Ledger, run: Run, table: Table, live: Sequence[WorkerRecord]) -> Part:
+    table.begin(run)
     summary, measures = Summary(run, ledger.counts(run.run_id).state), Measures(run)
     for question, verdict in summary.watching(ledger.results(run.run_id)):
         measures.add(question, verdict)
-        table.add(number, run, question, verdict)
+        table.add(question, verdict)
     here = [each for each in live if each.model == run.spec.model]
     return Part(run, summary, measures, summary.to_json(here, ledger.engines(run.run_id)))
 

@@ -1,8 +1,9 @@
 """Every question of the report, packed: the page unpacks it in the browser, where it is text and never HTML.
 
 Two kinds of parcels, each zlib-compressed JSON in base64, an alphabet in which nothing can end a script element. The
-first holds what is searched and sorted by, the others what a row shows when it is opened, so that a page of many
-thousand questions with long prompts opens at once.
+first holds what is searched and sorted by, column by column; the others what a row shows when it is opened, so that a
+page of many thousand questions with long prompts opens at once. Of runs over the same questions only the first says
+what they are, and the prompts only where they differ from its.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import base64
 import json
 import math
 import zlib
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from contract.ledger import Run
 from contract.prompts import prompts_of
 from contract.question import Question
+from contract.spec import RunSpec
 from contract.verdict import MAJORITY, Verdict
 from producer.columns import UNSETTLED, iso
 
@@ -23,35 +26,59 @@ __all__ = ["PER_PARCEL", "Table"]
 
 #: Opened rows in one parcel: unpacking it must not be felt.
 PER_PARCEL = 100
+#: Decimals of scores and confidences: as many as the margin has. The exported files have more.
+_DECIMALS = 4
 _HIT = {True: "a right passage was shown", False: "no right passage was shown", None: ""}
 
 
+class _Asked(NamedTuple):
+    """What one run says of its questions."""
+
+    spec: RunSpec
+    #: Number of its first question.
+    start: int
+    rows: list[tuple[Any, ...]]
+
+
 class Table:
-    """Gathers rows; `index` and `parcels` are complete after `close`."""
+    """Gathers rows, run by run; `index` and `parcels` are complete after `close`."""
 
     def __init__(self) -> None:
         self.index = ""
         self.parcels: list[str] = []
-        self._rows: list[list[Any]] = []
+        self._questions: list[tuple[Any, ...]] = []
+        #: Hashes of the prompts that the first run with a question asked it with.
+        self._prompts: list[int] = []
+        #: Digest of questions → number of the first of them. Equal digests mean equal questions in equal order.
+        self._starts: dict[str, int] = {}
+        self._runs: list[_Asked] = []
+        self._rows = 0
         self._details: list[dict[str, Any]] = []
 
-    def add(self, run_number: int, run: Run, question: Question, verdict: Verdict | None) -> None:
-        """One question of the run with that number, counted from 0."""
-        self._rows.append(
-            [
-                run_number,
-                question.id,
-                question.subject or "",
-                verdict.outcome.value if verdict else UNSETTLED,
-                ",".join(question.right),
-                (verdict.choice if verdict else None) or "",
-                _finite(verdict.confidence) if verdict else None,
-                round(verdict.latency_ms, 1) if verdict and verdict.latency_ms else None,
-                question.question,
-                question.choices,
-            ]
-        )
-        self._details.append(_detail(run, question, verdict))
+    def begin(self, run: Run) -> None:
+        """The questions that follow are those of `run`, in its order."""
+        start = self._starts.setdefault(run.spec.questions_digest, len(self._questions))
+        self._runs.append(_Asked(run.spec, start, []))
+
+    def add(self, question: Question, verdict: Verdict | None) -> None:
+        """The next question of the run that was begun."""
+        spec, start, rows = self._runs[-1]
+        number = start + len(rows)
+        prompts = tuple(prompts_of(question, spec, verdict.passages if verdict else ()))
+        detail = _detail(verdict) if verdict else {}
+        if number == len(self._questions):
+            right = ",".join(question.right)
+            self._questions.append(
+                (question.id, question.subject or "", right, question.question, question.choices, self._rows)
+            )
+            self._prompts.append(hash(prompts))
+            detail |= {"context": question.context, "metadata": question.metadata}
+            detail["prompts"] = _without_question(prompts, question)
+        elif hash(prompts) != self._prompts[number]:
+            detail["prompts"] = _without_question(prompts, question)
+        rows.append(_row(verdict))
+        self._rows += 1
+        self._details.append({name: value for name, value in detail.items() if value})
         if len(self._details) == PER_PARCEL:
             self._pack_details()
 
@@ -59,28 +86,43 @@ class Table:
         """No more rows come."""
         if self._details:
             self._pack_details()
-        self.index = _packed(self._rows)
+        runs = [[each.start, _columns(each.rows)] for each in self._runs]
+        self.index = _packed([_columns(self._questions), runs])
 
     def _pack_details(self) -> None:
         self.parcels.append(_packed(self._details))
         self._details = []
 
 
-def _detail(run: Run, question: Question, verdict: Verdict | None) -> dict[str, Any]:
-    """What an opened row shows besides question and choices; what there is nothing of is left out."""
-    detail: dict[str, Any] = {"context": question.context, "metadata": question.metadata}
-    if verdict is not None:
-        detail |= {
-            "scores": {label: _finite(score) for label, score in verdict.choice_scores.items()},
-            "passages": [
-                [f"{each.rank}. {each.id}, score {each.score:.6g}{'' if each.shown else ', no room for it'}", each.text]
-                for each in verdict.passages
-            ],
-            "raw": verdict.raw_text,
-            "facts": _facts(verdict),
-        }
-    detail["prompts"] = prompts_of(question, run.spec, verdict.passages if verdict else ())
-    return {name: value for name, value in detail.items() if value}
+def _without_question(prompts: Iterable[str], question: Question) -> list[list[str]]:
+    """What stands before, between and behind the question's text, which the page has already."""
+    return [prompt.split(question.question) for prompt in prompts]
+
+
+def _columns(rows: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
+    """Like stands beside like, which packs better."""
+    return list(zip(*rows, strict=True))
+
+
+def _row(verdict: Verdict | None) -> tuple[Any, ...]:
+    """What one run says of a question, as far as it is searched and sorted by."""
+    if verdict is None:
+        return UNSETTLED, "", None, None
+    latency = round(verdict.latency_ms, 1) if verdict.latency_ms else None
+    return verdict.outcome.value, verdict.choice or "", _finite(verdict.confidence), latency
+
+
+def _detail(verdict: Verdict) -> dict[str, Any]:
+    """What an opened row shows of what one run said, besides the row itself."""
+    return {
+        "scores": {label: _finite(score) for label, score in verdict.choice_scores.items()},
+        "passages": [
+            [f"{each.rank}. {each.id}, score {each.score:.6g}{'' if each.shown else ', no room for it'}", each.text]
+            for each in verdict.passages
+        ],
+        "raw": verdict.raw_text,
+        "facts": _facts(verdict),
+    }
 
 
 def _facts(verdict: Verdict) -> list[tuple[str, str]]:
@@ -111,7 +153,7 @@ def _unit(verdict: Verdict) -> str:
 def _finite(value: float | None) -> float | str | None:
     """Rounded; what JSON has no number for, by name."""
     if value is None or math.isfinite(value):
-        return None if value is None else round(value, 6)
+        return None if value is None else round(value, _DECIMALS)
     return str(value)
 
 

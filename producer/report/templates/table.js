@@ -26,11 +26,15 @@
     return element;
   }
 
-  const rows = await unpack(index);
-  rows.forEach((row, number) => {
-    row.number = number;
-    row.haystack = [row[ID], row[SUBJECT], row[QUESTION], ...row[CHOICES]].join("\n").toLowerCase();
-  });
+  // Questions stand there once, in columns; then for each run the number of its first question, and its columns.
+  const [[ids, subjects, keys, texts, choicesOf, firstRows], asked] = await unpack(index);
+  const haystacks = (ids ?? []).map((id, at) => [id, subjects[at], texts[at], ...choicesOf[at]].join("\n").toLowerCase());
+  const rows = asked.flatMap(([start, [outcomes, chosen, confidences, latencies]], run) => (outcomes ?? []).map((outcome, place) => {
+    const at = start + place;
+    const row = [run, ids[at], subjects[at], outcome, keys[at], chosen[place], confidences[place], latencies[place], texts[at], choicesOf[at]];
+    return Object.assign(row, { haystack: haystacks[at], first: firstRows[at] });
+  }));
+  rows.forEach((row, number) => { row.number = number; });
   if (runs.length > 1) COLUMNS.splice(1, 0, ["run", RUN]);
   const state = { page: 0, sort: null, falling: false };
 
@@ -113,8 +117,17 @@
     const inside = make("td", "…", { colSpan: COLUMNS.length });
     place.append(inside);
     line.after(place);
-    const details = await unpack(parcels[Math.floor(row.number / perParcel)]);
-    inside.replaceChildren(...parts(row, details[row.number % perParcel]));
+    inside.replaceChildren(...parts(row, await detail(row)));
+  }
+
+  // What the first run with a question says of it holds for all others, but for what they say themselves.
+  async function detail(row) {
+    const { context, metadata, prompts } = await packed(row.first);
+    return { context, metadata, prompts, ...(await packed(row.number)) };
+  }
+
+  async function packed(number) {
+    return (await unpack(parcels[Math.floor(number / perParcel)]))[number % perParcel];
   }
 
   function* parts(row, detail) {
@@ -134,7 +147,7 @@
       for (const [name, text] of detail.passages) yield make("p", `[${name}] ${text}`, { className: "text" });
     }
     yield make("h3", "Prompt");
-    for (const prompt of detail.prompts) yield make("pre", prompt, { tabIndex: 0 });
+    for (const pieces of detail.prompts) yield make("pre", pieces.join(row[QUESTION]), { tabIndex: 0 });
     const facts = make("dl", null, { className: "facts" });
     for (const [name, value] of [...(detail.facts ?? []), ...Object.entries(detail.metadata ?? {})]) {
       facts.append(make("dt", name), make("dd", value));

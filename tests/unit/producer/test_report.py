@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 from contract.fleet import WorkerRecord, WorkerState
 from contract.keys import score_queue
 from contract.ledger import MemoryLedger, Run
+from contract.prompts import prompts_of
 from contract.question import Question
 from contract.spec import IndexKind, Judge, Mode, Prompt, Retrieval, Sampling
 from contract.verdict import MAJORITY, ContextSource, Failure, Outcome, Passage, Verdict
@@ -54,11 +55,28 @@ class Page(HTMLParser):
         return sum(tag == "script" and attributes.get("type", "code") == kind for tag, attributes in self.tags)
 
 
-def unpack(html: str) -> tuple[list[Any], list[Any]]:
-    """The table's rows and details, as the page's script unpacks them."""
+def packed(html: str) -> list[Any]:
+    """What the page carries, parcel by parcel."""
     parcels = re.findall(r'<script type="text/plain"[^>]*>([A-Za-z0-9+/=]*)</script>', html)
-    rows, *details = (json.loads(zlib.decompress(base64.b64decode(each))) for each in parcels)
-    return rows, [each for parcel in details for each in parcel]
+    return [json.loads(zlib.decompress(base64.b64decode(each))) for each in parcels]
+
+
+def unpack(html: str) -> tuple[list[Any], list[Any]]:
+    """The table's rows and details, as the page's script puts them together."""
+    (questions, runs), *parcels = packed(html)
+    details = [each for parcel in parcels for each in parcel]
+    rows: list[Any] = []
+    whole = []
+    for run, (start, columns) in enumerate(runs):
+        for place, (outcome, choice, confidence, latency) in enumerate(zip(*columns, strict=True)):
+            id_, subject, key, text, choices, first = (column[start + place] for column in questions)
+            common = {
+                name: value for name, value in details[first].items() if name in {"context", "metadata", "prompts"}
+            }
+            whole.append(common | details[len(rows)])
+            whole[-1]["prompts"] = [text.join(pieces) for pieces in whole[-1]["prompts"]]
+            rows.append([run, id_, subject, outcome, key, choice, confidence, latency, text, choices])
+    return rows, whole
 
 
 def settle(ledger: MemoryLedger, run: Run, right: Callable[[int], bool] = lambda n: n % 2 == 0) -> None:
@@ -293,6 +311,29 @@ def test_the_table_holds_every_question_with_prompt_and_scores(ledger: MemoryLed
     assert [row[1] for row in rows] == [f"q{n}" for n in range(PER_PARCEL + 3)]
     assert len(details) == len(rows)
     assert details[PER_PARCEL + 1]["prompts"][0].startswith(f"Question: {rows[PER_PARCEL + 1][8]}")
+
+
+def test_what_several_runs_asked_stands_there_once(ledger: MemoryLedger, report: Report) -> None:
+    questions = [make_question(n, context=f"Context {n}.", metadata={"level": n}) for n in range(PER_PARCEL + 3)]
+    same, otherwise = open_run(ledger, questions, "same"), open_run(ledger, questions, "same", seed=7)
+    words = Prompt(name="words", text="Say: {{ question }}")
+    other_words, other_questions = open_run(ledger, questions, "words", prompt=words), open_run(ledger, questions[:2])
+    runs = [same, otherwise, other_words, other_questions]
+    for run in runs[1:]:
+        settle(ledger, run)
+    report(*(run.run_id for run in runs))
+
+    html = next((Path("results") / same.run_id).glob("report-with-*.html")).read_text(encoding="utf-8")
+    (texts, _), *_ = packed(html)
+    assert len(texts[0]) == len(questions) + 2, "each set of questions once"
+    rows, details = unpack(html)
+    for number, run in enumerate(runs):
+        asked = questions if run is not other_questions else questions[:2]
+        mine = [(row, each) for row, each in zip(rows, details, strict=True) if row[0] == number]
+        assert [(row[1], row[8], row[9]) for row, _ in mine] == [(q.id, q.question, list(q.choices)) for q in asked]
+        assert [each["context"] for _, each in mine] == [q.context for q in asked]
+        assert [each["metadata"] for _, each in mine] == [q.metadata for q in asked]
+        assert [each["prompts"] for _, each in mine] == [prompts_of(q, run.spec) for q in asked]
 
 
 def test_several_runs_stand_beside_the_first_one_paired(ledger: MemoryLedger, report: Report) -> None:
