@@ -19,19 +19,12 @@ from producer.formats import FORMATS
 from producer.index import index
 from producer.inspect import inspect
 from producer.options import Commands, as_json, folder, note, run_argument
-from producer.present import (
-    chance,
-    echo_json,
-    echo_lines,
-    echo_table,
-    question_json,
-    question_lines,
-    status_json,
-    status_lines,
-)
+from producer.present import chance, echo_json, echo_lines, echo_table
 from producer.report import report
 from producer.serve import serve
 from producer.session import Session
+from producer.shown import question_json, question_lines
+from producer.standing import status_json, status_lines
 from producer.stats import Tally
 
 __all__ = ["main"]

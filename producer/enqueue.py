@@ -16,11 +16,12 @@ from producer.export import write_rejected
 from producer.files import refuse_unwritable
 from producer.finish import finish
 from producer.options import as_json, folder, note, priority_option, to_priority, to_weight
-from producer.present import Lines, chance, echo_json, echo_lines, number, queue_lines, queues_json, workers_line
+from producer.present import Lines, chance, echo_json, echo_lines, number
 from producer.readers import opened
 from producer.reading import how_to_read, read_line, reading_options, selection_of, selection_options
 from producer.runconfig import load_run_config
 from producer.session import Session
+from producer.standing import queue_lines, queues_json, workers_line
 from producer.submit import Plan, State, Submitted, afresh, plan, submit
 from producer.survey import Survey, rejected_rows
 

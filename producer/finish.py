@@ -13,10 +13,11 @@ from producer.answered import engine_lines
 from producer.export import export
 from producer.failed import failed_lines
 from producer.options import CANCELLED, INTERRUPTED, SOME_FAILED, note, progress_console
-from producer.present import Lines, echo_json, echo_lines, interval, result_lines, workers_of
+from producer.present import Lines, echo_json, echo_lines, interval, result_lines
 from producer.progress import screen_for
 from producer.retrieved import retrieval_lines
 from producer.session import Session
+from producer.standing import workers_of
 from producer.stats import Tally
 from producer.summary import Summary
 from producer.watch import watch

@@ -1,0 +1,84 @@
+"""One question as a person or a program is shown it: choices, verdict, passages, prompts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from contract.ledger import Run
+from contract.prompts import prompts_of
+from contract.question import Question
+from contract.relevance import Sources, sources_of
+from contract.verdict import ContextSource, Verdict
+from producer.columns import iso
+from producer.present import Lines
+
+__all__ = ["question_json", "question_lines"]
+
+
+def question_json(run: Run, question: Question, verdict: Verdict | None) -> dict[str, Any]:
+    """`show` for programs."""
+    return {
+        "run_id": run.run_id,
+        "question": question.model_dump(mode="json"),
+        "verdict": verdict.model_dump(mode="json") if verdict else None,
+        "prompts": prompts_of(question, run.spec, verdict.passages if verdict else ()),
+    }
+
+
+def question_lines(run: Run, question: Question, verdict: Verdict | None) -> Lines:
+    """`show` for people: choices with the best score first."""
+    scores = verdict.choice_scores if verdict else {}
+    chosen = verdict.choice if verdict else None
+    lines = [("run", run.run_id), ("question", f"{question.id}\n{question.question}")]
+    ranked = sorted(question.labels, key=lambda label: (-scores.get(label, float("-inf")), label))
+    for at, label in enumerate(ranked):
+        score = f"{scores[label]:>12.6f}" if label in scores else f"{'':>12}"
+        marks = f"{'  ← chosen' if label == chosen else ''}{'  ← key' if label in question.right else ''}"
+        lines.append(("" if at else "choices", f"{score}  {label}. {question.choice_text(label)}{marks}"))
+    if verdict is None:
+        lines.append(("outcome", "unsettled"))
+    else:
+        lines += _verdict_lines(verdict) + _passage_lines(sources_of(question), verdict)
+    prompts = prompts_of(question, run.spec, verdict.passages if verdict else ())
+    return [*lines, *(("prompt", prompt) for prompt in prompts)]
+
+
+def _verdict_lines(verdict: Verdict) -> Lines:
+    times = f"queued {verdict.queued_ms:,.1f} ms · generate call {verdict.latency_ms:,.1f} ms"
+    settled_at = f" · settled {iso(verdict.settled_at)}" if verdict.settled_at else ""
+    lines = [
+        ("outcome", f"{verdict.outcome} · attempts {verdict.attempts}"),
+        ("rule", verdict.rule),
+        ("raw text", repr(verdict.raw_text) if verdict.raw_text else ""),
+        ("judge", verdict.judge_reason),
+        ("context", _context(verdict)),
+        ("rotations", f"right in {verdict.rotations_right} of {verdict.rotations}" if verdict.rotations else ""),
+        ("times", times + settled_at),
+        ("by", f"{verdict.worker} · batch {verdict.batch_id} of {verdict.batch_size}" if verdict.worker else ""),
+        ("error", f"{verdict.error.type}: {verdict.error.message}" if verdict.error else ""),
+    ]
+    if verdict.label_mass is not None:
+        lines.insert(1, ("label mass", f"{verdict.label_mass:.6f}"))
+    if verdict.confidence is not None:
+        lines.insert(1, ("confidence", f"{verdict.confidence:.6f}"))
+    return [line for line in lines if line[1]]
+
+
+def _context(verdict: Verdict) -> str:
+    if verdict.context_source is ContextSource.NONE and verdict.retrieval_hit is None:
+        return ""
+    hit = {True: "a right passage was shown", False: "no right passage was shown", None: ""}[verdict.retrieval_hit]
+    return " · ".join(filter(None, (verdict.context_source, hit)))
+
+
+def _passage_lines(sources: Sources, verdict: Verdict) -> Lines:
+    """Each retrieved passage with what its question's file says of it, and its text below."""
+    lines: Lines = []
+    for each in verdict.passages:
+        parts = [f"{each.rank}.  {each.score:.6f}  {each.id}"]
+        parts += [f"document {each.document}"] if each.document not in ("", each.id) else []
+        parts += [f"path {each.path}"] if each.path else []
+        parts.append("shown" if each.shown else "no room for it")
+        mark = "  ← answers" if sources.answered_by(each) else ""
+        lines.append(("" if lines else "passages", f"{' · '.join(parts)}{mark}\n{each.text}"))
+    return lines
