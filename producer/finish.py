@@ -13,7 +13,7 @@ from producer.answered import engine_lines
 from producer.export import export
 from producer.failed import failed_lines
 from producer.options import CANCELLED, INTERRUPTED, SOME_FAILED, note, progress_console
-from producer.present import Lines, echo_json, echo_lines, interval, result_lines
+from producer.present import Lines, echo_json, echo_lines, interval, judge_lines, result_lines
 from producer.progress import screen_for
 from producer.retrieved import retrieval_lines
 from producer.session import Session
@@ -75,7 +75,8 @@ def _lines(session: Session, summary: Summary, files: Sequence[Path]) -> Lines:
     """How the run came out. Why questions failed is read in the run once more, where some did."""
     run, tally = summary.run, summary.tally
     why = failed_lines(session.ledger, run) if tally.count(Outcome.FAILED) else []
-    more = [*retrieval_lines(summary.retrieval), *why, *engine_lines(session.ledger, run)]
+    judge = judge_lines(summary.judge_agrees, summary.judged_and_read)
+    more = [*judge, *retrieval_lines(summary.retrieval), *why, *engine_lines(session.ledger, run)]
     return result_lines(run, tally, summary.standing, files, beside=_rotation_lines(summary), more=more)
 
 

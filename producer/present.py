@@ -26,6 +26,7 @@ __all__ = [
     "echo_lines",
     "echo_table",
     "interval",
+    "judge_lines",
     "number",
     "outcome_line",
     "result_lines",
@@ -142,6 +143,11 @@ def doubt_lines(tally: Tally) -> Lines:
     if tally.truncated:
         lines.append(("truncated", f"{tally.truncated:,} of {tally.settled:,}: the text ran into max_tokens"))
     return lines
+
+
+def judge_lines(agrees: int, of: int) -> Lines:
+    """How far a judge can be believed; nothing where it judged nothing that the key can be asked about."""
+    return [("judge", f"says what the key says in {agrees:,} of {of:,} answers that name a choice")] if of else []
 
 
 def _calibration_lines(calibration: Calibration) -> Lines:

@@ -20,7 +20,7 @@ from contract.ledger import Ledger, Run
 from contract.verdict import Outcome
 from producer.columns import iso
 from producer.compare import Comparison, differences, pair_up
-from producer.present import Lines, doubt_lines
+from producer.present import Lines, doubt_lines, judge_lines
 from producer.report import figures
 from producer.report.figures import Figure
 from producer.report.measures import NO_CHOICE, Measures
@@ -116,7 +116,7 @@ class Part:
     @property
     def doubts(self) -> Lines:
         """What makes its answers worth less than they look."""
-        return doubt_lines(self.tally)
+        return [*doubt_lines(self.tally), *judge_lines(self.summary.judge_agrees, self.summary.judged_and_read)]
 
     @cached_property
     def answers(self) -> list[Figure]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner
@@ -107,6 +108,21 @@ def test_judged_runs_tell_how_often_the_judge_agrees_with_the_key() -> None:
         judge=judge,
     )
     assert found["judge_agreement"] == {"value": 0.666667, "agrees": 2, "of": 3}
+
+
+def test_the_end_of_a_judged_run_and_its_report_tell_how_often_the_judge_agrees_with_the_key(
+    ledger: MemoryLedger, session: Session
+) -> None:
+    judge = Judge(prompt=Prompt(name="grade", text="{{ response }}"))
+    run = open_run(ledger, make_questions(3), mode=Mode.JUDGE, sampling=Sampling(), judge=judge)  # the keys: A, B, C
+    chosen: tuple[str | None, ...] = ("A", "A", None)
+    verdicts = [verdict(Outcome.CORRECT, choice=choice) for choice in chosen]
+    ledger.commit(run.run_id, [each.model_copy(update={"question_id": f"q{n}"}) for n, each in enumerate(verdicts)])
+
+    said = "says what the key says in 1 of 2 answers that name a choice"
+    assert f"judge     {said}" in CliRunner().invoke(main, ["watch", run.run_id], obj=session).stdout
+    CliRunner().invoke(main, ["report", run.run_id], obj=session)
+    assert said in (Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")
 
 
 def test_other_runs_have_neither() -> None:
