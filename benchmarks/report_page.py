@@ -29,9 +29,9 @@ WORDS = 60
 def main() -> None:
     parser = Parser(__doc__)
     parser.option("--questions", positive, 20_000, "questions of each run")
-    parser.option("--runs", positive, 1, "runs over them, side by side")
+    parser.option("--runs", positive, (1, 5), "runs over them, side by side")
     options = parser.parse_args()
-    rows = [measure(options.questions, options.runs)]
+    rows = [measure(options.questions, runs) for runs in options.runs]
     print_table("The report's page", rows)
     print(write("report_page", rows, options.out))
 
