@@ -18,7 +18,7 @@ from producer.progress import screen_for
 from producer.retrieved import retrieval_lines
 from producer.session import Session
 from producer.standing import workers_of
-from producer.stats import Tally
+from producer.stats import Tally, macro
 from producer.summary import Summary
 from producer.watch import watch
 
@@ -77,7 +77,19 @@ def _lines(session: Session, summary: Summary, files: Sequence[Path]) -> Lines:
     why = failed_lines(session.ledger, run) if tally.count(Outcome.FAILED) else []
     judge = judge_lines(summary.judge_agrees, summary.judged_and_read)
     more = [*judge, *retrieval_lines(summary.retrieval), *why, *engine_lines(session.ledger, run)]
-    return result_lines(run, tally, summary.standing, files, beside=_rotation_lines(summary), more=more)
+    beside = [*_subject_lines(summary), *_rotation_lines(summary)]
+    return result_lines(run, tally, summary.standing, files, beside=beside, more=more)
+
+
+def _subject_lines(summary: Summary) -> Lines:
+    """Where there are several subjects: their mean, and the worst and the best one."""
+    found = summary.accuracies()
+    mean = macro(list(found.values()))
+    if mean is None or len(found) < 2:
+        return []
+    ranked = sorted(found, key=lambda name: found[name].value)
+    ends = [f"{found[name].value:.3f} ({name or 'none named'}, {found[name].of:,})" for name in (ranked[0], ranked[-1])]
+    return [("subjects", f"{mean:.3f} in the mean of {len(found):,}, from {' to '.join(ends)}")]
 
 
 def _rotation_lines(summary: Summary) -> Lines:

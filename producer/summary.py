@@ -17,7 +17,7 @@ from contract.question import Question
 from contract.spec import Mode
 from contract.verdict import Outcome, Verdict
 from producer.columns import iso
-from producer.stats import RetrievalTally, Tally, cluster_interval, macro
+from producer.stats import RetrievalTally, Share, Tally, cluster_interval, macro
 from producer.stats.proportion import Sum
 
 __all__ = ["Summary"]
@@ -139,7 +139,6 @@ class Summary:
     def to_json(self, live: Iterable[WorkerRecord] = (), answered_by: Iterable[EngineUsed] = ()) -> dict[str, Any]:
         """The summary's content. It describes the engines of the workers that are `live`, and those that answered."""
         spec = self.run.spec
-        by_subject = self._by_subject()
         return {
             "run_id": self.run.run_id,
             "source": self.run.source,
@@ -149,11 +148,11 @@ class Summary:
             "fingerprint": spec.fingerprint(),
             **self.tally.to_json(),
             "chance": self.run.chance,
-            **self._over_subjects(by_subject),
+            **self._over_subjects(),
             "rates": self.tally.rates(),
             **self._label_mass(),
             "calibration": self.tally.calibration.to_json(),
-            "by_subject": by_subject,
+            "by_subject": self._by_subject(),
             **self.rotations_json(),
             **self._judge_agreement(),
             **self.retrieval_json(),
@@ -210,10 +209,16 @@ class Summary:
             for name, tally in sorted(self.subjects.items())
         }
 
-    def _over_subjects(self, by_subject: dict[str, Any]) -> dict[str, Any]:
-        """Figures whose unit is the subject; questions without one are together one, where others have one."""
-        found = [self.subjects[name].over_all() for name in by_subject]
-        shares = [each for each in found if each is not None]
+    def accuracies(self) -> dict[str, Share]:
+        """Subject → accuracy of all its questions; without one are together one, where others have one."""
+        if set(self.subjects) <= {""}:
+            return {}
+        found = {name: tally.over_all() for name, tally in sorted(self.subjects.items())}
+        return {name: each for name, each in found.items() if each is not None}
+
+    def _over_subjects(self) -> dict[str, Any]:
+        """Figures whose unit is the subject."""
+        shares = list(self.accuracies().values())
         mean, interval = macro(shares), cluster_interval(shares)
         between = interval.to_json() if interval else {"low": None, "high": None, "note": FEW_SUBJECTS}
         return {

@@ -75,6 +75,25 @@ def test_the_end_of_a_circular_run_tells_its_single_rotations_beside_one_guess(
         assert json.loads(told)["rotation_accuracy"]["value"] == 0.5
 
 
+def test_the_end_of_a_run_tells_the_mean_of_its_subjects_the_worst_and_the_best(
+    ledger: MemoryLedger, session: Session
+) -> None:
+    subjects = ["law", "law", "law", "art", None]
+    run = open_run(ledger, [make_question(number, subject=subject) for number, subject in enumerate(subjects)])
+    right = [True, True, False, True, False]
+    ledger.commit(
+        run.run_id,
+        [
+            verdict(Outcome.CORRECT if each else Outcome.WRONG, choice="A").model_copy(update={"question_id": f"q{n}"})
+            for n, each in enumerate(right)
+        ],
+    )
+
+    told = CliRunner().invoke(main, ["export", run.run_id], obj=session).stdout
+
+    assert "subjects  0.556 in the mean of 3, from 0.000 (none named, 1) to 1.000 (art, 1)\n" in told
+
+
 def test_the_end_of_any_other_run_speaks_of_no_rotations(ledger: MemoryLedger, session: Session) -> None:
     run = open_run(ledger, make_questions(1))
     ledger.commit(run.run_id, [verdict(Outcome.CORRECT, choice="A").model_copy(update={"question_id": "q0"})])
