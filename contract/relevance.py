@@ -1,12 +1,13 @@
 """Which passages answer a question, by what its file says: what retrieval is measured against.
 
-A file names them by `gold_passages` (ids of passages), or by the metadata `source_chunk_id` (a passage's id),
-`source_id` (the document's id, or a passage's), `source_path` (the document's path) or `question_hash` (the hash of
-the question that a passage was written for).
+A file names them by `gold_passages` (ids of passages, or of documents whose every passage answers), or by the metadata
+`source_chunk_id` (a passage's id), `source_id` (the document's id, or a passage's), `source_path` (the document's path)
+or `question_hash` (the hash of the question that a passage was written for). Each of the last four may be a list, too.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ __all__ = ["Sources", "sources_of"]
 class Sources:
     """What a question says of where its answer stands. Empty: it says nothing."""
 
+    #: By id, or by that of the document that they were cut from.
     passages: frozenset[str] = frozenset()
     documents: frozenset[str] = frozenset()
     paths: frozenset[str] = frozenset()
@@ -31,12 +33,15 @@ class Sources:
     def answered_by(self, passage: Passage) -> bool:
         """Whether `passage` is one of them."""
         return (
-            passage.id in self.passages
-            or passage.id in self.documents
-            or passage.document in self.documents
+            not self.passages.isdisjoint((passage.id, passage.document))
+            or not self.documents.isdisjoint((passage.id, passage.document))
             or passage.path in self.paths
             or passage.question_hash in self.question_hashes
         )
+
+    def named_among(self, passages: Iterable[Passage]) -> frozenset[str]:
+        """Those of `self.passages` that one of `passages` is, or was cut from."""
+        return self.passages.intersection(name for each in passages for name in (each.id, each.document))
 
     def hit(self, passages: Iterable[Passage]) -> bool | None:
         """Whether one of `passages` is among them; None if the question names none."""
@@ -48,7 +53,9 @@ def sources_of(question: Question) -> Sources:
 
     def named(field: str) -> frozenset[str]:
         value = question.metadata.get(field)
-        return frozenset() if value is None or value == "" else frozenset({str(value)})
+        if value is None or value == "":
+            return frozenset()
+        return frozenset({str(value), *_listed(value)})
 
     return Sources(
         passages=frozenset(question.gold_passages) | named("source_chunk_id"),
@@ -56,3 +63,14 @@ def sources_of(question: Question) -> Sources:
         paths=named("source_path"),
         question_hashes=named("question_hash"),
     )
+
+
+def _listed(value: object) -> list[str]:
+    """The names in a list, which metadata has as its JSON; none where `value` is no such thing."""
+    if not isinstance(value, str) or not value.startswith("["):
+        return []
+    try:
+        names = json.loads(value)
+    except ValueError:
+        return []
+    return [str(name) for name in names if isinstance(name, str | int) and name != ""]

@@ -97,7 +97,7 @@ class RetrievalTally:
         for depth in self.depths:
             self.any_within[depth] += bool(ranks) and ranks[0] <= depth
             if sources.passages:
-                found = sources.passages.intersection(each.id for each in passages[:depth])
+                found = sources.named_among(passages[:depth])
                 self.share_within[depth].add(len(found) / len(sources.passages))
 
     def _add_wording(self, question: Question, shown: Iterable[Passage]) -> None:
@@ -139,8 +139,9 @@ class RetrievalTally:
     def recall_share(self) -> dict[int, Mean]:
         """Depth k → mean share of a question's named passages that is among the first k: recall@k in the strict sense.
 
-        Only of questions that name passages by their ids. How many passages of a document or a path answer, nobody
-        said, so that there is no whole to be a share of. For both see Manning, Raghavan and Schütze, "Introduction to
+        Only of questions that name passages one by one; a document that was named so, and cut, is found with any of its
+        passages. How many passages of a `source_id` or a path answer, nobody said, so that there is no whole to be a
+        share of. For both see Manning, Raghavan and Schütze, "Introduction to
         information retrieval" (2008), section 8.4.
         """
         found = {depth: each.mean() for depth, each in self.share_within.items()}

@@ -20,7 +20,10 @@ PASSAGE = Passage(
         {"metadata": {"source_chunk_id": "doc7-0002"}},
         {"metadata": {"source_id": "doc7"}},
         {"metadata": {"source_id": "doc7-0002"}},
+        {"gold_passages": ("other", "doc7")},
         {"metadata": {"source_path": "notes/water.md"}},
+        {"metadata": {"source_id": '["doc6","doc7"]'}},
+        {"metadata": {"source_path": '["notes/water.md"]'}},
         {"metadata": {"question_hash": "ab12"}},
     ],
 )
@@ -39,3 +42,13 @@ def test_a_question_that_names_no_source_is_neither_hit_nor_missed(metadata: dic
 def test_a_number_as_source_id_is_the_text_of_it() -> None:
     passage = Passage(id="59", score=1.0, text="")
     assert sources_of(make_question(1, metadata={"source_id": 59})).hit([passage]) is True
+
+
+def test_a_source_that_begins_like_a_list_and_is_none_is_the_text_of_it() -> None:
+    passage = Passage(id="[draft", score=1.0, text="")
+    assert sources_of(make_question(1, metadata={"source_id": "[draft"})).hit([passage]) is True
+
+
+def test_a_named_document_is_found_with_any_of_its_passages() -> None:
+    sources = sources_of(make_question(1, gold_passages=("doc7", "other")))
+    assert sources.named_among([PASSAGE, PASSAGE.model_copy(update={"id": "doc7-0003"})]) == {"doc7"}
