@@ -70,7 +70,7 @@ def refuse_blind(prompt: Prompt, mode: Mode, *, with_context: bool) -> None:
     if with_context and "context" not in shown:
         raise RunConfigError(
             f"prompt {prompt.name!r} shows no context: what is retrieved or given would reach no model.",
-            hint="Put {{ context }} into the template, or ask without.",
+            hint="Put {% if context %}{{ context }}{% endif %} into the template, or ask without.",
         )
 
 
@@ -92,8 +92,14 @@ def _checked(text: str, shown: str, *, grades: bool) -> str:
     tree = _parsed(text, shown)
     judged = dict.fromkeys(JUDGE_VARIABLES, "some text") if grades else {}
     _refuse_unknown_variables(tree, shown, [*VARIABLES, *judged])
-    for context in (None, _TRIAL.context):
-        render(Prompt(name=shown, text=text), _TRIAL, context, **judged)
+    prompt = Prompt(name=shown, text=text)
+    without, empty, _ = (render(prompt, _TRIAL, context, **judged) for context in (None, "", _TRIAL.context))
+    if without.count("None") > empty.count("None"):
+        raise RunConfigError(
+            f"{shown}: where a question has no context, closed book or because nothing was found, its prompt would "
+            "read 'None'.",
+            hint="Put what shows it between {% if context %} and {% endif %}.",
+        )
     return text
 
 

@@ -158,6 +158,14 @@ def test_an_unknown_template_is_refused(name: str, wanted: str) -> None:
     assert wanted in str(caught.value)
 
 
+def test_a_template_that_would_read_none_where_there_is_no_context_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.j2").write_text("Context: {{ context }}\n{{ question }}")
+    with pytest.raises(RunConfigError, match=r"would read 'None'\. Put what shows it between {% if context %}"):
+        load_prompt(str(tmp_path / "mine.j2"), Mode.LIKELIHOOD)
+    (tmp_path / "mine.j2").write_text("{% if context %}{{ context }}\n{% endif %}None of it: {{ question }}")
+    assert load_prompt(str(tmp_path / "mine.j2"), Mode.LIKELIHOOD).name == "mine"
+
+
 def test_a_template_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "mine.j2"
     path.write_bytes(b"\xff{{ question }}")
