@@ -16,6 +16,7 @@ from workers.ending import end_at_once
 from workers.engines import JudgeEngines, make_engine
 from workers.engines.guarded import Guarded
 from workers.events import BatchEvents
+from workers.retrieval.base import Retriever
 from workers.retrieving import BatchRetriever
 from workers.tasks import Workplace
 
@@ -123,7 +124,16 @@ class Searching:
         from workers.retrieval.load import load_index
 
         log.info("opening index %s at %s", self.name, self._path)
-        self._retriever = BatchRetriever(self._workplace, load_index(self._path), self._manifest)
+        self._retriever = BatchRetriever(self._workplace, load_index(self._path), self._manifest, self._reopened)
+
+    def _reopened(self, digest: str) -> Retriever | None:
+        """The index that lies in the folder now, if it is the one of that digest. Raises McqueueError."""
+        from workers.retrieval.load import load_index
+
+        if read_manifest(self._path).digest != digest:
+            return None
+        found = load_index(self._path)
+        return found if found.manifest.digest == digest else None
 
     def describe(self) -> dict[str, Any]:
         """The index's manifest, in short."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from contract.index import Manifest
@@ -24,26 +24,51 @@ __all__ = ["BatchRetriever"]
 log = logging.getLogger(__name__)
 
 
+#: Builds of an index that are open at once: the newest, and the one whose runs go on. Each may hold an encoder.
+MOST_OPEN = 2
+#: Given a digest: the index that lies in the folder now, if it is that one.
+Reopen = Callable[[str], Retriever | None]
+
+
 class BatchRetriever(BatchWork):
-    """The retrieval stage of one index."""
+    """The retrieval stage of one index, which may be built anew in its place while it is searched."""
 
     stage = Stage.RETRIEVE
 
-    def __init__(self, workplace: Workplace, retriever: Retriever, manifest: Manifest) -> None:
+    def __init__(
+        self, workplace: Workplace, retriever: Retriever, manifest: Manifest, reopen: Reopen = lambda _: None
+    ) -> None:
         super().__init__(workplace)
-        self._retriever = retriever
-        self._manifest = manifest
-        self._rerankers = Rerankers(retriever)
+        self._name = manifest.plan.name
+        #: By digest, the newest last. What was replaced on the disk can be searched as long as it is open.
+        self._opened = {manifest.digest: Rerankers(retriever)}
+        self._reopen = reopen
+        self._opening = threading.Lock()
 
     def _unfit(self, spec: RunSpec) -> Failure | None:
-        wanted, here = spec.rag, self._manifest
+        wanted = spec.rag
         if wanted is None:
             return Failure(type="WrongIndex", message="the run asks for no retrieval")
-        if wanted.index_digest == here.digest:
-            return None
+        with self._opening:
+            if wanted.index_digest in self._opened:
+                return None
+            try:
+                found = self._reopen(wanted.index_digest)
+            except Exception as trouble:  # noqa: BLE001 - whatever lies there now, only this run pays
+                return self._wrong(wanted, f"; its folder cannot be opened anew: {trouble}")
+            if found is None:
+                return self._wrong(wanted, ", nor has its folder: give both sides the same")
+            log.info("index %s was built anew: opened as %s", self._name, wanted.index_digest[:8])
+            self._opened[wanted.index_digest] = Rerankers(found)
+            while len(self._opened) > MOST_OPEN:
+                del self._opened[next(iter(self._opened))]
+        return None
+
+    def _wrong(self, wanted: Retrieval, why: str) -> Failure:
+        here = " and ".join(digest[:8] for digest in self._opened)
         message = (
-            f"the run was made for index {wanted.index} {wanted.index_digest[:8]}, this worker has "
-            f"{here.plan.name} {here.digest[:8]}: another corpus, encoder or structure; give both sides the same"
+            f"the run was made for index {wanted.index} {wanted.index_digest[:8]} (its corpus, encoder and structure); "
+            f"this worker has {self._name} {here}{why}"
         )
         return Failure(type="WrongIndex", message=message)
 
@@ -76,8 +101,11 @@ class BatchRetriever(BatchWork):
     def _answers(self, works: Sequence[Work], wanted: Retrieval) -> Sequence[list[Passage] | Failure]:
         """What is found for each of `works`, or why nothing could be looked up."""
         queries = [query_of(work.item.question, wanted.query) for work in works]
+        opened = self._opened.get(wanted.index_digest)
+        if opened is None:  # closed since this batch was begun, for newer ones
+            return [self._wrong(wanted, "")] * len(works)
         try:
-            retriever = self._rerankers.of(wanted)
+            retriever = opened.of(wanted)
         except Exception as trouble:  # noqa: BLE001 - without its reranker the run cannot be served, the others can
             log.warning("reranker %s: %s", wanted.reranker, trouble)
             return [_failure(trouble)] * len(works)

@@ -113,6 +113,23 @@ def test_a_killed_retrieval_worker_loses_no_question(
     assert [each.passages[0].id for each in verdicts] == [f"p{number}" for number in range(40)]
 
 
+def test_an_index_that_is_built_anew_while_it_is_searched_serves_the_next_run_without_a_restart(
+    redis_ledger: RedisLedger, app: Celery, index: Path, tmp_path: Path, finished: Callable[[Run], list[Verdict]]
+) -> None:
+    before = open_rag_run(redis_ledger, index, count=4)
+    with worker(tmp_path / "w0"), searcher(tmp_path, index):
+        send(app, redis_ledger, before)
+        finished(before)
+        index.rename(tmp_path / "replaced")
+        build_test_index(index, [f"Anew: {fact}" for fact in FACTS])
+        after = open_rag_run(redis_ledger, index, count=4)
+        again = open_rag_run(redis_ledger, tmp_path / "replaced", count=4, retrieval_top_k=2)
+        for run in (after, again):
+            send(app, redis_ledger, run)
+        assert [each.passages[0].text[:5] for each in finished(after)] == ["Anew:"] * 4
+        assert [each.passages[0].text[:5] for each in finished(again)] == ["The a"] * 4
+
+
 def test_an_index_that_was_built_anew_refuses_the_questions_of_the_old_one(
     redis_ledger: RedisLedger, app: Celery, index: Path, tmp_path: Path, finished: Callable[[Run], list[Verdict]]
 ) -> None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from contract import Outcome, Passage, Run, Verdict
+from contract.errors import IndexUnusable
 from contract.index import Bm25Options, Chunking, Counts, IndexPlan, Manifest
 from contract.ledger import MemoryLedger
 from contract.priority import Priority
@@ -171,7 +172,10 @@ def test_a_query_that_breaks_the_search_fails_alone_and_is_not_asked_without_its
 
 @pytest.mark.parametrize(
     ("rag", "says"),
-    [(RAG.model_copy(update={"index_digest": "9" * 64}), "another corpus, encoder or structure"), (None, "no retriev")],
+    [
+        (RAG.model_copy(update={"index_digest": "9" * 64}), "nor has its folder: give both sides the same"),
+        (None, "no retriev"),
+    ],
 )
 def test_an_index_that_the_run_was_not_made_for_refuses_its_questions(
     rag: Retrieval | None, says: str, books: MemoryLedger, echo: Echo, outbox: Outbox
@@ -184,6 +188,64 @@ def test_an_index_that_the_run_was_not_made_for_refuses_its_questions(
     assert verdict.error.type == "WrongIndex"
     assert says in verdict.error.message
     assert (echo.calls, outbox.sent) == ([], [])
+
+
+def of_build(digit: str) -> Retrieval:
+    """What a run asks of the index as it was built that time."""
+    return RAG.model_copy(update={"index_digest": digit * 64})
+
+
+def test_an_index_that_was_built_anew_is_opened_for_the_runs_that_want_it_and_the_old_one_serves_on(
+    books: MemoryLedger, echo: Echo, outbox: Outbox
+) -> None:
+    old = open_run(books, make_questions(2), "old", rag=RAG)
+    new = open_run(books, make_questions(2), "new", rag=of_build("9"))
+    asked: list[str] = []
+    anew = Echo()
+
+    def reopen(digest: str) -> Retriever | None:
+        asked.append(digest)
+        return anew if digest == "9" * 64 else None
+
+    stage = BatchRetriever(Workplace(SETTINGS, books, "r@host", outbox), echo, MANIFEST, reopen)
+    for run, question in ((old, "q0"), (new, "q0"), (old, "q1"), (new, "q1")):
+        stage.run(batch_of(message(run, question)))
+
+    assert (len(echo.calls), len(anew.calls), asked) == (2, 2, ["9" * 64])
+    assert len(outbox.sent) == 4
+
+
+def test_the_oldest_build_of_an_index_is_closed_for_the_third(books: MemoryLedger, echo: Echo, outbox: Outbox) -> None:
+    runs = [open_run(books, make_questions(1), digit, rag=of_build(digit)) for digit in "78"]
+    first = open_run(books, make_questions(1), "first", rag=RAG)
+    there = {"7" * 64, "8" * 64}
+    stage = BatchRetriever(
+        Workplace(SETTINGS, books, "r@host", outbox), echo, MANIFEST, lambda digest: Echo() if digest in there else None
+    )
+    for run in (*runs, first):
+        stage.run(batch_of(message(run, "q0")))
+    assert len(outbox.sent) == 2
+    verdict = verdict_of(books, first, "q0")
+    assert verdict is not None
+    assert verdict.error is not None
+    assert "this worker has facts 77777777 and 88888888" in verdict.error.message
+
+
+def test_a_new_build_that_cannot_be_opened_is_told_with_the_reason(
+    books: MemoryLedger, echo: Echo, outbox: Outbox
+) -> None:
+    run = open_run(books, make_questions(1), rag=of_build("9"))
+
+    def reopen(_: str) -> Retriever | None:
+        raise IndexUnusable("is damaged", path="indexes/facts/passages.arrow", hint="Copy it again.")
+
+    BatchRetriever(Workplace(SETTINGS, books, "r@host", outbox), echo, MANIFEST, reopen).run(
+        batch_of(message(run, "q0"))
+    )
+    verdict = verdict_of(books, run, "q0")
+    assert verdict is not None
+    assert verdict.error is not None
+    assert "indexes/facts/passages.arrow: is damaged. Copy it again." in verdict.error.message
 
 
 def test_the_prompt_has_the_passages_and_the_verdict_keeps_them(
