@@ -5,6 +5,7 @@
       passages.arrow    the passages in order: columns of `StoredPassage`
       bm25/             bm25s's own files: kinds bm25 and hybrid
       dense.faiss       vectors: kinds dense and hybrid
+      rejected.jsonl    what of the corpus was left out, for the person: no part of the index
 
 The producer reads the corpus and writes the passages and a `plan.json`; the worker side builds the search structure
 and turns the plan into the manifest, which is written last: a folder with a manifest is complete.
@@ -30,6 +31,7 @@ __all__ = [
     "MANIFEST",
     "PASSAGES",
     "PLAN",
+    "REJECTED",
     "Bm25Options",
     "Chunking",
     "Counts",
@@ -50,6 +52,7 @@ FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 PASSAGES = "passages.arrow"
 PLAN = "plan.json"
+REJECTED = "rejected.jsonl"
 #: Travels as a package with the requirements, and needs no network.
 DEFAULT_ENCODER = "all-minilm-l6-v2"
 
@@ -188,7 +191,7 @@ class Manifest(BaseModel):
     format_version: int = FORMAT_VERSION
     plan: IndexPlan
     encoder: Encoder | None = None
-    #: SHA-256 of every file in the folder but the manifest, by its path there.
+    #: SHA-256 of every file of the index but the manifest, by its path in the folder.
     files: dict[str, Sha256]
     created_at: datetime
 

@@ -7,20 +7,21 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, get_args
+from typing import IO, Any, NamedTuple, get_args
 
 import click
 from pydantic import ValidationError
 
-from contract.errors import InputError
+from contract.errors import InputError, nearest
 from contract.index import (
     DEFAULT_ENCODER,
     MANIFEST,
     PASSAGES,
     PLAN,
+    REJECTED,
     Bm25Options,
     Chunking,
     DenseOptions,
@@ -33,14 +34,19 @@ from contract.index import (
     read_manifest,
 )
 from contract.spec import IndexKind, slug
-from producer.corpus.read import read_documents
+from producer.corpus.document import PARTS
+from producer.corpus.gate import Gate
+from producer.corpus.read import Reading, read_documents
 from producer.corpus.steps import Steps
 from producer.corpus.store import store_passages
 from producer.options import INTERRUPTED, as_json, note, progress_console
-from producer.present import echo_json, echo_lines
+from producer.present import echo_json, echo_lines, number
+from producer.reading import check_encoding
 
 __all__ = ["index"]
 
+#: Names of fields that are spelled out.
+MOST_FIELDS = 12
 #: Tokens of a passage that is cut from a text file, unless somebody says otherwise: with the pieces that a model makes
 #: of words, what the packaged encoder reads at most.
 FILE_TOKENS = 180
@@ -85,6 +91,15 @@ FILE_TOKENS = 180
     default=Precision.FLOAT32.value,
     show_default=True,
 )
+@click.option(
+    "--map",
+    "mapping",
+    multiple=True,
+    metavar="PART=FIELD,…",
+    help="Where id, text, path and question_hash are, for example id=pmid,text=title+abstract.",
+)
+@click.option("--encoding", default="", metavar="NAME", help="The texts' encoding, if it is not UTF-8 or UTF-16.")
+@click.option("--skip-bad", is_flag=True, help="Go on without the bad documents; they go to OUT/rejected.jsonl.")
 @click.option("--force", is_flag=True, help="Replace OUT even if it is a folder of something else.")
 @as_json
 def index(
@@ -98,22 +113,30 @@ def index(
     encoder: str,
     structure: str,
     precision: str,
+    mapping: tuple[str, ...],
+    encoding: str,
+    skip_bad: bool,
     force: bool,
     as_json: bool,
 ) -> None:
-    """Build an index over CORPUS: JSON Lines, CSV, Parquet, or a folder of .txt and .md files.
+    """Build an index over CORPUS: JSON Lines, CSV, TSV (also .gz, .zst), Parquet, or a folder of .txt and .md files.
 
     A record has `text`, and where it has them `id`, `path` and `question_hash`. An index that is in OUT already serves
     until the new one is complete.
     """
+    if encoding:
+        check_encoding(encoding)
+    reading = Reading(encoding, _mapping(mapping))
     _refuse_foreign(out, force=force)
     if tokens is None:
         tokens = FILE_TOKENS if corpus.is_dir() else 0
     chunking = _chunking(tokens, overlap, by_heading=by_heading)
     words, vectors = (can_answer(IndexKind(kind), asked) for asked in (IndexKind.BM25, IndexKind.DENSE))
     with _unfinished(out) as folder, Steps(progress_console()) as steps:
-        documents = steps.counted("reading", read_documents(corpus))
-        stored = store_passages(documents, chunking, folder / PASSAGES, corpus)
+        with _rejecting(folder / REJECTED) if skip_bad else nullcontext() as reject:
+            gate = Gate(corpus, reject)
+            documents = gate.good(steps.counted("reading", read_documents(corpus, reading)))
+            stored = store_passages(documents, chunking, folder / PASSAGES, corpus)
         plan = IndexPlan(
             name=slug(out.resolve().name),
             kind=IndexKind(kind),
@@ -126,7 +149,42 @@ def index(
         )
         (folder / PLAN).write_text(plan.model_dump_json(), encoding="utf-8")
         _build(folder, steps)
-    _tell(out, read_manifest(out), as_json=as_json)
+    _tell(out, read_manifest(out), _Corpus(gate, stored.repeated, reading.left_alone()), as_json=as_json)
+
+
+class _Corpus(NamedTuple):
+    """What a person should know of the corpus besides what the index says."""
+
+    gate: Gate
+    repeated: int
+    left_alone: list[str]
+
+
+def _mapping(given: tuple[str, ...]) -> dict[str, list[str]]:
+    mapping: dict[str, list[str]] = {}
+    for each in (pair.strip() for text in given for pair in text.split(",") if pair.strip()):
+        part, _, fields = (word.strip() for word in each.partition("="))
+        names = [name.strip() for name in fields.split("+") if name.strip()]
+        if part not in PARTS or not names:
+            hint = nearest(part, list(PARTS)) or f"Parts: {', '.join(PARTS)}."
+            raise InputError(f"--map: {each!r} is no PART=FIELD.", hint=hint)
+        mapping[part] = names
+    return mapping
+
+
+@contextmanager
+def _rejecting(path: Path) -> Iterator[Callable[[dict[str, Any]], object]]:
+    """A place for bad documents: `path`, which is there only if there are some."""
+    with ExitStack() as stack:
+        files: list[IO[str]] = []
+
+        def reject(row: dict[str, Any]) -> None:
+            if not files:
+                files.append(stack.enter_context(path.open("w", encoding="utf-8")))
+            # What a cell of Parquet may hold, JSON need not know.
+            files[0].write(json.dumps(row, ensure_ascii=True, default=str) + "\n")
+
+        yield reject
 
 
 def _chunking(tokens: int, overlap: int, *, by_heading: bool) -> Chunking:
@@ -210,9 +268,16 @@ def _told(event: dict[str, Any], steps: Steps) -> dict[str, Any]:
     return event
 
 
-def _tell(out: Path, manifest: Manifest, *, as_json: bool) -> None:
+def _tell(out: Path, manifest: Manifest, corpus: _Corpus, *, as_json: bool) -> None:
+    gate = corpus.gate
     if as_json:
-        echo_json({"path": str(out), "digest": manifest.digest, **manifest.model_dump(mode="json")})
+        said = {
+            "skipped": gate.rejected,
+            "skipped_kinds": dict(gate.kinds.most_common()),
+            "repeated": corpus.repeated,
+            "fields_left_alone": corpus.left_alone,
+        }
+        echo_json({"path": str(out), "digest": manifest.digest, **said, **manifest.model_dump(mode="json")})
         return
     plan, encoder = manifest.plan, manifest.encoder
     lines = [
@@ -224,4 +289,13 @@ def _tell(out: Path, manifest: Manifest, *, as_json: bool) -> None:
         lines.append(
             ("vectors", f"{encoder.id}, {encoder.dimensions} × {plan.dense.precision}, {plan.dense.structure}")
         )
+    if gate.rejected:
+        kinds = ", ".join(f"{count:,} × {kind}" for kind, count in gate.kinds.most_common())
+        lines.append(("skipped", f"{number(gate.rejected, 'document')}: {kinds}; see {out / REJECTED}"))
+    if corpus.repeated:
+        what = "with the text of another, word for word: what finds one finds both, and both take a place"
+        lines.append(("repeats", f"{number(corpus.repeated, 'passage')} {what}"))
+    if corpus.left_alone:
+        shown = ", ".join(corpus.left_alone[:MOST_FIELDS]) + (", …" if len(corpus.left_alone) > MOST_FIELDS else "")
+        lines.append(("left alone", f"{shown}; what belongs into a passage, say with --map, as in text=title+text"))
     echo_lines(lines)

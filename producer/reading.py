@@ -15,7 +15,7 @@ from producer.present import number
 from producer.readers import PARTS, HowToRead, QuestionFile
 from producer.selection import Selection
 
-__all__ = ["how_to_read", "read_line", "reading_options", "selection_of", "selection_options"]
+__all__ = ["check_encoding", "how_to_read", "read_line", "reading_options", "selection_of", "selection_options"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -77,7 +77,7 @@ def how_to_read(options: dict[str, Any]) -> HowToRead:
     if layout and mapping:
         raise click.UsageError("--layout and --map exclude each other.")
     if encoding:
-        _check_encoding(encoding)
+        check_encoding(encoding)
     return HowToRead(
         layout=layout,
         mapping=mapping,
@@ -115,7 +115,8 @@ def _mapping(given: tuple[str, ...]) -> dict[str, str]:
     return mapping
 
 
-def _check_encoding(name: str) -> None:
+def check_encoding(name: str) -> None:
+    """Raise InputError where there is no text encoding of that name."""
     try:
         known = codecs.lookup(name)
         "".encode(name)

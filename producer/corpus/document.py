@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from contract.errors import QuestionFileError, nearest
 from producer.readers.record import FieldTrouble, Record, shown_value
 
-__all__ = ["Document", "to_document"]
+__all__ = ["PARTS", "TEXT_FIELDS", "Document", "parts_of", "to_document"]
 
 #: `_id` is BEIR's word, `contents` Pyserini's.
 ID_FIELDS = ("id", "_id")
 TEXT_FIELDS = ("text", "contents")
+#: What a record may say of a document; the text alone must be there.
+PARTS = ("id", "text", "path", "question_hash")
+#: Between the fields of which a text is made: a title stands on a line of its own.
+BETWEEN = "\n"
 
 
 class Document(NamedTuple):
@@ -30,47 +34,71 @@ class Document(NamedTuple):
     line: int | None
 
 
-def to_document(record: Record, shown: str) -> Document:
+def parts_of(mapping: Mapping[str, Sequence[str]], fields: Container[str]) -> dict[str, Sequence[str]]:
+    """Part of a document → the fields that hold it, of a record that has `fields`."""
+    text = next((name for name in TEXT_FIELDS if name in fields), TEXT_FIELDS[0])
+    return {"id": ID_FIELDS, "text": (text,), "path": ("path",), "question_hash": ("question_hash",), **mapping}
+
+
+def to_document(record: Record, shown: str, mapping: Mapping[str, Sequence[str]] | None = None) -> Document:
     """The document that a record {id?, text, path?, question_hash?} says; any other field is left alone.
 
+    `mapping` are the fields of a part that goes by other names; a text of several is what is in them, line by line.
     Without an id it is called by the hash of its text. Raises QuestionFileError with line, field and remedy.
     """
     try:
-        return _document(record, shown)
+        return _document(record, shown, mapping or {})
     except FieldTrouble as trouble:
         raise QuestionFileError(
-            trouble.message, path=shown, line=record.line, field=trouble.field or None, hint=trouble.hint
+            trouble.message,
+            path=shown,
+            line=record.line,
+            field=trouble.field or None,
+            hint=trouble.hint,
+            kind=trouble.kind,
         ) from None
 
 
-def _document(record: Record, shown: str) -> Document:
+def _document(record: Record, shown: str, mapping: Mapping[str, Sequence[str]]) -> Document:
     if record.trouble is not None:
         raise record.trouble
     if record.fields is None:
-        raise FieldTrouble("", f"found {shown_value(record.raw)}, expected an object.", "Put fields around it.")
-    text = _text(record.fields)
+        message = f"found {shown_value(record.raw)}, expected an object."
+        raise FieldTrouble("", message, "Put fields around it.", kind="no object")
+    parts = parts_of(mapping, record.fields)
+    text = _text(record.fields, parts["text"])
     return Document(
-        id=_id(record.fields, text),
+        id=_id(record.fields, parts["id"], text),
         text=text,
-        path=_optional(record.fields, "path"),
-        question_hash=_optional(record.fields, "question_hash"),
+        path=_optional(record.fields, parts["path"]),
+        question_hash=_optional(record.fields, parts["question_hash"]),
         shown=shown,
         line=record.line,
     )
 
 
-def _text(fields: Mapping[str, Any]) -> str:
-    name = next((each for each in TEXT_FIELDS if each in fields), None)
-    if name is None:
+def _text(fields: Mapping[str, Any], wanted: Sequence[str]) -> str:
+    there = [name for name in wanted if name in fields]
+    if not there:
         names = list(map(str, fields))
         found = f"found {', '.join(names)}" if names else "found no fields"
-        hint = nearest("text", names) or f"Call the passage's text {TEXT_FIELDS[0]!r}."
-        raise FieldTrouble(TEXT_FIELDS[0], f"missing; {found}.", hint)
-    value = fields[name]
+        hint = nearest(wanted[-1], names) or f"Call the passage's text {wanted[-1]!r}, or say --map text=FIELD."
+        raise FieldTrouble(wanted[-1], f"missing; {found}.", hint, kind="missing")
+    # A record may well be without one of several, say its title.
+    if len(wanted) > 1:
+        there = [name for name in there if fields[name] is not None] or there[-1:]
+    parts = [_said(name, fields[name]) for name in there]
+    text = BETWEEN.join(filter(None, parts))
+    if not text:
+        hint = "Write its text there, or take the row out."
+        raise FieldTrouble(there[-1], "the passage is empty.", hint)
+    return text
+
+
+def _said(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise FieldTrouble(name, f"found {shown_value(value)}, expected text.", "Write the passage there, as text.")
-    if not value.strip():
-        raise FieldTrouble(name, "the passage is empty.", "Write its text there, or take the row out.")
+        hint = "Write the passage there, as text."
+        raise FieldTrouble(name, f"found {shown_value(value)}, expected text.", hint, kind="no text")
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -78,8 +106,8 @@ def _text(fields: Mapping[str, Any]) -> str:
     return value.strip()
 
 
-def _id(fields: Mapping[str, Any], text: str) -> str:
-    name = next((each for each in ID_FIELDS if fields.get(each) not in (None, "")), None)
+def _id(fields: Mapping[str, Any], wanted: Sequence[str], text: str) -> str:
+    name = next((each for each in wanted if fields.get(each) not in (None, "")), None)
     if name is None:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
     value = fields[name]
@@ -87,14 +115,16 @@ def _id(fields: Mapping[str, Any], text: str) -> str:
         return str(value)
     if not isinstance(value, str) or not value.strip():
         hint = "An id is text or a whole number; without one, the text's hash is taken."
-        raise FieldTrouble(name, f"found {shown_value(value)}.", hint)
+        raise FieldTrouble(name, f"found {shown_value(value)}.", hint, kind="cannot be an id")
     return value
 
 
-def _optional(fields: Mapping[str, Any], name: str) -> str:
-    value = fields.get(name)
-    if value is None:
+def _optional(fields: Mapping[str, Any], wanted: Sequence[str]) -> str:
+    name = next((each for each in wanted if fields.get(each) is not None), None)
+    if name is None:
         return ""
+    value = fields[name]
     if not isinstance(value, str):
-        raise FieldTrouble(name, f"found {shown_value(value)}, expected text.", "Correct it or leave it out.")
+        hint = "Correct it or leave it out."
+        raise FieldTrouble(name, f"found {shown_value(value)}, expected text.", hint, kind="no text")
     return value

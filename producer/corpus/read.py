@@ -1,80 +1,135 @@
-"""From a path to documents: JSON Lines, CSV, Parquet, or a folder of .txt and .md files."""
+"""From a path to documents: JSON Lines, CSV, TSV or Parquet, or a folder of .txt and .md files; texts also packed."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from contract.errors import QuestionFileError, nearest
-from producer.corpus.document import Document, to_document
-from producer.readers.csv import Dialect, read_csv
+from producer.corpus.document import TEXT_FIELDS, Document, parts_of, to_document
+from producer.readers.csv import Dialect, dialect_of, read_csv
 from producer.readers.jsonl import read_jsonl
 from producer.readers.parquet import read_parquet
 from producer.readers.record import Record
-from producer.readers.text import text_of
+from producer.readers.stream import explaining
+from producer.readers.text import Text, text_of
 
-__all__ = ["read_documents"]
+__all__ = ["Reading", "Unfit", "read_documents"]
 
 
-def _read_table(path: Path, shown: str) -> Iterator[Record]:
-    """CSV, the columns named by its first row."""
-    text = text_of(path, shown)
+class Unfit(NamedTuple):
+    """What cannot be a document, as the corpus has it, and why."""
+
+    raw: Any
+    trouble: QuestionFileError
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a corpus is read, and what was seen while it was."""
+
+    #: The texts' encoding; empty: as they show it.
+    encoding: str = ""
+    #: Part of a document → the fields that hold it, where they go by other names.
+    mapping: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    #: Names of the fields that records have, in the order in which they were met.
+    fields: dict[str, None] = field(default_factory=dict)
+
+    def left_alone(self) -> list[str]:
+        """Fields that no part of a document was taken from."""
+        used = {name for names in parts_of(self.mapping, self.fields).values() for name in names}
+        return [name for name in self.fields if name not in used]
+
+
+def _read_table(text: Text, reading: Reading) -> Iterator[Record]:
+    """Cells between commas, tabs, semicolons or bars, the columns named by the first row."""
+    wanted = {*reading.mapping.get("text", TEXT_FIELDS)}
+    dialect = dialect_of(text, lambda names: not wanted.isdisjoint(name.strip() for name in names), named=True)
+    yield from read_csv(text, dialect or Dialect(",", quoted=True, names=_header(text), header=True))
+
+
+def _header(text: Text) -> tuple[str, ...]:
+    """Of a table of one column, or of one that cannot be read."""
     try:
         names = next(filter(None, csv.reader(text.lines(), strict=True)), [])
     except csv.Error as trouble:
         hint = "Close every quote that is opened there."
-        raise QuestionFileError(f"malformed CSV: header: {trouble}.", path=shown, line=1, hint=hint) from None
-    yield from read_csv(text, Dialect(",", quoted=True, names=tuple(name.strip() for name in names), header=True))
+        raise QuestionFileError(f"malformed CSV: header: {trouble}.", path=text.shown, line=1, hint=hint) from None
+    return tuple(name.strip() for name in names)
 
 
-_READERS: dict[str, Callable[[Path, str], Iterator[Record]]] = {
-    ".csv": _read_table,
-    ".jsonl": lambda path, shown: read_jsonl(text_of(path, shown)),
-    ".parquet": read_parquet,
-}
+_TABLES = {".csv": _read_table, ".tsv": _read_table, ".jsonl": lambda text, _: read_jsonl(text)}
 _TEXTS = (".txt", ".md")
+#: What a text may be packed in, by its name; its first bytes decide.
+_PACKED = (".gz", ".zst")
 
 
-def read_documents(corpus: Path) -> Iterator[Document]:
+def read_documents(corpus: Path, reading: Reading | None = None) -> Iterator[Document | Unfit]:
     """Documents of the corpus, in its order: a file's own, or a folder's files by their path, each a document.
 
-    Raises QuestionFileError, with file, line, field and remedy, at the first that cannot be one: nothing wanted for
-    a corpus is passed over in silence. Two documents of one id are told by whoever collects them.
+    Nothing wanted for a corpus is passed over in silence: what cannot be a document comes as `Unfit`, with file, line,
+    field and remedy. Raises QuestionFileError where nothing can be told from the next. Two documents of one id are
+    told by whoever collects them.
     """
+    reading = reading or Reading()
     try:
-        yield from _files(corpus) if corpus.is_dir() else _records(corpus)
+        yield from _files(corpus, reading) if corpus.is_dir() else _records(corpus, reading)
     except OSError as trouble:
         raise QuestionFileError(f"cannot be read: {trouble.strerror}.", path=trouble.filename or corpus) from None
 
 
-def _records(corpus: Path) -> Iterator[Document]:
+def _records(corpus: Path, reading: Reading) -> Iterator[Document | Unfit]:
+    with explaining(str(corpus)):
+        for record in _reader(corpus, reading)():
+            try:
+                yield to_document(record, str(corpus), reading.mapping)
+            except QuestionFileError as trouble:
+                yield Unfit(record.raw, trouble)
+            reading.fields.update(dict.fromkeys(map(str, record.fields or ())))
+
+
+def _reader(corpus: Path, reading: Reading) -> Callable[[], Iterator[Record]]:
     if not corpus.exists():
         beside = [each.name for each in corpus.parent.glob("*")]
         raise QuestionFileError(
             "no such file or folder.", path=corpus, hint=nearest(corpus.name, beside) or "Check the path."
         )
-    reader = _READERS.get(corpus.suffix.lower())
-    if reader is None:
-        known = ", ".join(_READERS)
-        raise QuestionFileError(
-            f"unknown suffix {corpus.suffix!r}, expected {known}, or a folder of {' and '.join(_TEXTS)} files.",
-            path=corpus,
-            hint="Rename or convert it.",
-        )
-    for record in reader(corpus, str(corpus)):
-        yield to_document(record, str(corpus))
+    suffixes = [each.lower() for each in corpus.suffixes]
+    packed = bool(suffixes) and suffixes[-1] in _PACKED
+    suffix = next(iter(suffixes[-2:-1] if packed else suffixes[-1:]), "")
+    if suffix == ".parquet" and not packed:
+        return partial(read_parquet, corpus, str(corpus))
+    if suffix in _TABLES:
+        return partial(_TABLES[suffix], text_of(corpus, str(corpus), reading.encoding), reading)
+    known = ", ".join(_TABLES)
+    raise QuestionFileError(
+        f"unknown suffix {''.join(corpus.suffixes[-2:]) if packed else corpus.suffix!r}, expected {known} "
+        f"({' and '.join(_PACKED)} too), .parquet, or a folder of {' and '.join(_TEXTS)} files.",
+        path=corpus,
+        hint="Rename or convert it.",
+    )
 
 
-def _files(folder: Path) -> Iterator[Document]:
+def _files(folder: Path, reading: Reading) -> Iterator[Document | Unfit]:
     """Every text below `folder`, called by its path there; files and folders whose name begins with a dot are not."""
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder)
         hidden = any(part.startswith(".") for part in inside.parts)
         if path.suffix.lower() not in _TEXTS or hidden or not path.is_file():
             continue
-        text = text_of(path, str(path)).whole().strip()
-        if not text:
-            raise QuestionFileError("the file is empty.", path=path, hint="Write its text, or take the file out.")
-        name = inside.as_posix()
-        yield Document(id=name, text=text, path=name, question_hash="", shown=str(path), line=None)
+        try:
+            yield _file(path, inside.as_posix(), reading)
+        except QuestionFileError as trouble:
+            yield Unfit(inside.as_posix(), trouble)
+
+
+def _file(path: Path, name: str, reading: Reading) -> Document:
+    with explaining(str(path)):
+        text = text_of(path, str(path), reading.encoding).whole().strip()
+    if not text:
+        raise QuestionFileError("the file is empty.", path=path, hint="Write its text, or take the file out.")
+    return Document(id=name, text=text, path=name, question_hash="", shown=str(path), line=None)

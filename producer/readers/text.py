@@ -62,7 +62,7 @@ class Text:
         """Lines with their line ends. Raises QuestionFileError at a byte that is not in the encoding."""
         for number, line in enumerate(self.lines_and_troubles(), start=1):
             if isinstance(line, FieldTrouble):
-                raise QuestionFileError(line.message, path=self.shown, line=number, hint=line.hint)
+                raise QuestionFileError(line.message, path=self.shown, line=number, hint=line.hint, kind=line.kind)
             yield line
 
     def lines_and_troubles(self) -> Iterator[str | FieldTrouble]:
@@ -129,7 +129,7 @@ class Text:
 
     def _wrong(self, raw: bytes, at: int, offset: int, line: int) -> QuestionFileError:
         trouble = self._trouble(raw, at, offset)
-        return QuestionFileError(trouble.message, path=self.shown, line=line, hint=trouble.hint)
+        return QuestionFileError(trouble.message, path=self.shown, line=line, hint=trouble.hint, kind=trouble.kind)
 
     def _trouble(self, raw: bytes, at: int, offset: int) -> FieldTrouble:
         message = f"byte 0x{raw[at]:02x} at offset {offset + at} is not {self.encoding.upper()}."
@@ -140,8 +140,8 @@ class Text:
         return FieldTrouble("", message, hint, kind=f"bytes that are not {self.encoding.upper()}")
 
 
-def text_of(path: Path, shown: str) -> Text:
-    """The text of a file, packed or not, in the encoding that it shows."""
+def text_of(path: Path, shown: str, encoding: str = "") -> Text:
+    """The text of a file, packed or not, in the encoding that is named, else in the one that it shows."""
     open_again = partial(open_bytes, path, shown)
     with open_again() as file:
-        return Text(open_again, encoding_of(file.read(HEAD_BYTES)), shown)
+        return Text(open_again, encoding or encoding_of(file.read(HEAD_BYTES)), shown)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from contract.errors import IndexUnusable
-from contract.index import MANIFEST, PLAN
+from contract.index import MANIFEST, PLAN, REJECTED
 from workers.packages import sha256_of
 
 __all__ = ["BM25_FOLDER", "DENSE_FILE", "check_files", "digests"]
@@ -16,10 +16,10 @@ _REMEDY = "Copy the whole index folder again, or build it again with python -m p
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """SHA-256 of every file in `folder` by its path there, manifest and plan left out."""
+    """SHA-256 of every file in `folder` by its path there, what is no part of the index left out."""
     files = sorted(each for each in folder.rglob("*") if each.is_file())
     names = [each.relative_to(folder).as_posix() for each in files]
-    return {name: sha256_of(folder / name) for name in names if name not in {MANIFEST, PLAN}}
+    return {name: sha256_of(folder / name) for name in names if name not in {MANIFEST, PLAN, REJECTED}}
 
 
 def check_files(folder: Path, expected: dict[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from contract.errors import QuestionFileError
 from contract.index import Chunking, StoredPassage
 from producer.corpus.chunks import cut
 from producer.corpus.document import Document
-from producer.corpus.read import read_documents
+from producer.corpus.gate import Gate
+from producer.corpus.read import Reading, read_documents
 from producer.corpus.store import store_passages
 
 ROWS = [
@@ -26,6 +28,11 @@ ROWS = [
 def write(path: Path, *lines: Any) -> Path:
     path.write_text("".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines))
     return path
+
+
+def documents(path: Path, reading: Reading | None = None) -> list[Document]:
+    """The documents of a corpus, all of which are good."""
+    return list(Gate(path).good(read_documents(path, reading)))
 
 
 def document(text: str, name: str = "d") -> Document:
@@ -45,27 +52,128 @@ def test_every_format_says_the_same_documents(tmp_path: Path, suffix: str) -> No
         write(path, "id,text,path", "iron,Iron rusts.,metals/iron.md", '"zinc","Zinc, however, does not.",')
     else:
         pq.write_table(pa.Table.from_pylist(ROWS), path)
-    found = [{"id": each.id, "text": each.text, "path": each.path} for each in read_documents(path)]
+    found = [{"id": each.id, "text": each.text, "path": each.path} for each in documents(path)]
     assert found == ROWS
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("corpus.tsv", "id\ttext\tpath\niron\tIron rusts.\tmetals/iron.md\nzinc\tZinc, however, does not.\t\n"),
+        ("corpus.csv", "id;text;path\niron;Iron rusts.;metals/iron.md\nzinc;Zinc, however, does not.;\n"),
+    ],
+)
+def test_a_table_may_have_tabs_or_semicolons_between_its_cells(tmp_path: Path, name: str, content: str) -> None:
+    (tmp_path / name).write_text(content)
+    found = [{"id": each.id, "text": each.text, "path": each.path} for each in documents(tmp_path / name)]
+    assert found == ROWS
+
+
+def test_a_table_of_texts_alone_and_one_of_very_long_ones_are_read(tmp_path: Path) -> None:
+    long = "word " * 60_000
+    assert [each.text for each in documents(write(tmp_path / "c.csv", "text", "one; two", long))] == [
+        "one; two",
+        long.strip(),
+    ]
+
+
+def test_a_packed_corpus_says_the_same_documents(tmp_path: Path) -> None:
+    path = write(tmp_path / "corpus.jsonl", *ROWS)
+    packed = tmp_path / "corpus.jsonl.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert [each._replace(shown="") for each in documents(packed)] == [
+        each._replace(shown="") for each in documents(path)
+    ]
+
+
+def test_a_packed_corpus_that_is_cut_short_is_told_so(tmp_path: Path) -> None:
+    packed = tmp_path / "corpus.jsonl.gz"
+    packed.write_bytes(gzip.compress(b"".join(b'{"text": "%d"}\n' % number for number in range(9999)))[:-999])
+    with pytest.raises(QuestionFileError, match=r"corpus\.jsonl\.gz: the compressed data is damaged or cut short"):
+        documents(packed)
+
+
+def test_fields_by_other_names_become_parts_of_a_document(tmp_path: Path) -> None:
+    rows = (
+        {"pmid": 7, "title": "Iron", "abstract": "It rusts.", "year": 1999},
+        {"pmid": 8, "title": None, "abstract": "It does not."},
+        {"pmid": 9, "abstract": "It floats."},
+    )
+    reading = Reading(mapping={"id": ["pmid"], "text": ["title", "abstract"]})
+    found = documents(write(tmp_path / "c.jsonl", *rows), reading)
+    assert [(each.id, each.text) for each in found] == [
+        ("7", "Iron\nIt rusts."),
+        ("8", "It does not."),
+        ("9", "It floats."),
+    ]
+    assert reading.left_alone() == ["year"]
+
+
+def test_texts_in_another_encoding_are_read_when_it_is_named(tmp_path: Path) -> None:
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "café.txt").write_bytes("Crème brûlée".encode("cp1252"))
+    with pytest.raises(QuestionFileError, match="If it should read 'Crème brûlée', add --encoding cp1252"):
+        documents(tmp_path / "texts")
+    assert documents(tmp_path / "texts", Reading("cp1252"))[0].text == "Crème brûlée"
+
+
+MESS = (
+    {"id": "a", "text": "one"},
+    {"id": "b", "text": ""},
+    {"id": "a", "text": "two"},
+    "{",
+    {"id": "c", "text": " "},
+    {"id": "d", "text": "three"},
+)
+
+
+def test_all_bad_documents_are_told_together_and_counted_by_kind(tmp_path: Path) -> None:
+    path = write(tmp_path / "c.jsonl", *MESS)
+    with pytest.raises(QuestionFileError) as trouble:
+        documents(path)
+    text = str(trouble.value)
+    assert text.startswith(f"{path}: 4 of 6 documents are bad; correct them, or leave them out with --skip-bad:\n")
+    assert [line.split(": ")[0].strip() for line in text.splitlines()[1:5]] == [f"{path}:{at}" for at in (2, 3, 4, 5)]
+    assert text.endswith("by kind: 2 × text: the passage is empty; 1 × id: stands there twice; 1 × malformed JSON")
+
+
+def test_bad_documents_that_have_a_place_leave_the_good_ones(tmp_path: Path) -> None:
+    path = write(tmp_path / "c.jsonl", *MESS)
+    bad: list[dict[str, Any]] = []
+    gate = Gate(path, bad.append)
+    assert [(each.id, each.text) for each in gate.good(read_documents(path))] == [("a", "one"), ("d", "three")]
+    assert (gate.rows, gate.rejected) == (6, 4)
+    assert [(each["line"], each["kind"]) for each in bad] == [
+        (2, "the passage is empty"),
+        (3, "stands there twice"),
+        (4, "malformed JSON"),
+        (5, "the passage is empty"),
+    ]
+    assert bad[1]["row"] == MESS[2]
+
+
+def test_passages_that_repeat_a_text_are_counted(tmp_path: Path) -> None:
+    path = write(tmp_path / "c.jsonl", {"id": "a", "text": "x"}, {"id": "b", "text": "x"}, {"id": "c", "text": "y"})
+    assert store_passages(documents(path), Chunking(), tmp_path / "p.arrow", path).repeated == 1
 
 
 def test_a_folder_gives_its_texts_by_their_path(tmp_path: Path) -> None:
     for name in ("b.txt", "a/c.MD", "a/notes.pdf", ".hidden.txt", ".git/d.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(f"text of {name}\n")
-    found = [(each.id, each.path, each.text) for each in read_documents(tmp_path)]
+    found = [(each.id, each.path, each.text) for each in documents(tmp_path)]
     assert found == [("a/c.MD", "a/c.MD", "text of a/c.MD"), ("b.txt", "b.txt", "text of b.txt")]
 
 
 def test_words_of_beir_and_pyserini_and_numbers_as_ids_are_understood(tmp_path: Path) -> None:
     rows = ({"_id": "x", "title": "T", "text": "one"}, {"id": 7, "contents": "two"})
-    found = list(read_documents(write(tmp_path / "c.jsonl", *rows)))
+    found = documents(write(tmp_path / "c.jsonl", *rows))
     assert [(each.id, each.text) for each in found] == [("x", "one"), ("7", "two")]
 
 
 def test_without_an_id_a_document_is_called_by_its_text(tmp_path: Path) -> None:
-    first = list(read_documents(write(tmp_path / "c.jsonl", {"text": "one"}, {"text": "two"})))
-    again = list(read_documents(write(tmp_path / "c.jsonl", {"text": "zero"}, {"text": "two"})))
+    first = documents(write(tmp_path / "c.jsonl", {"text": "one"}, {"text": "two"}))
+    again = documents(write(tmp_path / "c.jsonl", {"text": "zero"}, {"text": "two"}))
     assert first[1].id == again[1].id
     assert first[0].id != first[1].id
 
@@ -75,7 +183,10 @@ def test_without_an_id_a_document_is_called_by_its_text(tmp_path: Path) -> None:
     [
         ({"id": "b", "text": " \n"}, "c.jsonl:2: field 'text': the passage is empty. Write its text"),
         ({"id": "b", "texts": "x"}, "c.jsonl:2: field 'text': missing; found id, texts. Did you mean 'texts'?"),
-        ({"id": "b", "body": "x"}, "c.jsonl:2: field 'text': missing; found id, body. Call the passage's text 'text'."),
+        (
+            {"id": "b", "body": "x"},
+            "c.jsonl:2: field 'text': missing; found id, body. Call the passage's",
+        ),
         ({"id": "b", "text": 7}, "c.jsonl:2: field 'text': found 7, expected text."),
         ({"id": "b", "text": None}, "c.jsonl:2: field 'text': found None, expected text."),
         ({"id": True, "text": "x"}, "c.jsonl:2: field 'id': found True. An id is text or a whole number"),
@@ -89,7 +200,7 @@ def test_without_an_id_a_document_is_called_by_its_text(tmp_path: Path) -> None:
 def test_a_bad_passage_is_told_with_file_line_field_and_remedy(tmp_path: Path, row: Any, message: str) -> None:
     path = write(tmp_path / "c.jsonl", {"id": "a", "text": "good"}, row)
     with pytest.raises(QuestionFileError) as trouble:
-        list(read_documents(path))
+        documents(path)
     assert str(trouble.value).startswith(f"{tmp_path}/{message}")
 
 
@@ -103,7 +214,12 @@ def test_a_bad_passage_is_told_with_file_line_field_and_remedy(tmp_path: Path, r
         ("c.csv", '"id,text\n' + "a,b\n" * 50_000, "c.csv:1: malformed CSV: header"),
         ("c.csv", "id,text\na,\n", "c.csv:2: field 'text': the passage is empty."),
         ("c.parquet", "no parquet", "c.parquet: malformed Parquet"),
-        ("c.docx", "?", "c.docx: unknown suffix '.docx', expected .csv, .jsonl, .parquet, or a folder"),
+        ("c.parquet.gz", "no parquet", "c.parquet.gz: unknown suffix '.parquet.gz'"),
+        (
+            "c.docx",
+            "?",
+            "c.docx: unknown suffix '.docx', expected .csv, .tsv, .jsonl (",
+        ),
         ("folder/empty.md", "\n", "folder/empty.md: the file is empty."),
     ],
 )
@@ -112,14 +228,14 @@ def test_a_bad_file_is_told_with_its_path(tmp_path: Path, name: str, content: st
     path.parent.mkdir(exist_ok=True)
     path.write_text(content)
     with pytest.raises(QuestionFileError) as trouble:
-        list(read_documents(path if path.parent == tmp_path else path.parent))
+        documents(path if path.parent == tmp_path else path.parent)
     assert str(trouble.value).startswith(f"{tmp_path}/{message}")
 
 
 def test_a_missing_corpus_is_told_with_what_lies_beside_it(tmp_path: Path) -> None:
     write(tmp_path / "corpus.jsonl", *ROWS)
     with pytest.raises(QuestionFileError, match=r"no such file or folder\. Did you mean 'corpus\.jsonl'"):
-        list(read_documents(tmp_path / "corpsu.jsonl"))
+        documents(tmp_path / "corpsu.jsonl")
 
 
 @pytest.mark.parametrize(
@@ -128,13 +244,13 @@ def test_a_missing_corpus_is_told_with_what_lies_beside_it(tmp_path: Path) -> No
 def test_two_documents_of_one_id_are_refused(tmp_path: Path, rows: tuple[Any, ...]) -> None:
     path = write(tmp_path / "c.jsonl", *rows)
     with pytest.raises(QuestionFileError, match=r"c\.jsonl:2: field 'id': '.*' stands on line 1 too\. Give every"):
-        store_passages(read_documents(path), Chunking(), tmp_path / "p.arrow", path)
+        store_passages(Gate(path).good(read_documents(path)), Chunking(), tmp_path / "p.arrow", path)
 
 
 def test_a_corpus_without_a_passage_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "c.jsonl")
     with pytest.raises(QuestionFileError, match="there is no passage in it"):
-        store_passages(read_documents(path), Chunking(), tmp_path / "p.arrow", path)
+        store_passages(Gate(path).good(read_documents(path)), Chunking(), tmp_path / "p.arrow", path)
 
 
 def test_a_document_that_is_not_cut_keeps_its_id() -> None:

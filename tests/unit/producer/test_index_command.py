@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from contract.index import MANIFEST, Chunking, Counts, read_manifest
 from producer.cli import main
 from tests.support import ROOT
+from workers.retrieval.load import load_index
 
 
 @pytest.fixture(autouse=True)
@@ -112,3 +113,43 @@ def test_an_overlap_as_long_as_the_chunk_is_a_usage_error(corpus: Path) -> None:
 def test_a_missing_corpus_leaves_nothing_behind(tmp_path: Path) -> None:
     assert "no such file or folder" in index("none.jsonl", "-o", "deep/x", exit_code=1).stderr
     assert beside(tmp_path / "deep") == set()
+
+
+def test_bad_documents_are_skipped_only_when_asked_for_and_kept(tmp_path: Path, corpus: Path) -> None:
+    with corpus.open("a") as file:
+        file.write('{"id": "p0", "text": "Iron again."}\n{"id": "p2", "text": "", "title": "Nothing"}\n')
+    refused = index(corpus, "-o", "x", exit_code=1)
+    assert "2 of 4 documents are bad; correct them, or leave them out with --skip-bad:" in refused.stderr
+    told = index(corpus, "-o", "x", "--skip-bad").stdout
+    assert "skipped     2 documents: 1 × id: stands there twice, 1 × text: the passage is empty; see x/rejected" in told
+    assert "left alone  title; what belongs into a passage" in told
+    rejected = [json.loads(line) for line in Path("x/rejected.jsonl").read_text().splitlines()]
+    assert [(each["line"], each["row"]["id"]) for each in rejected] == [(3, "p0"), (4, "p2")]
+
+
+def test_what_was_left_out_is_no_part_of_the_index(tmp_path: Path, corpus: Path) -> None:
+    with corpus.open("a") as file:
+        file.write('{"id": "p2", "text": ""}\n')
+    index(corpus, "-o", "x", "--skip-bad")
+    Path("x/rejected.jsonl").unlink()
+    assert [each.id for each in load_index(Path("x")).search(["zinc"], 1)[0]] == ["p1"]
+
+
+def test_a_corpus_of_bad_documents_alone_is_refused(tmp_path: Path) -> None:
+    result = index(write_corpus(tmp_path, "", " "), "-o", "x", "--skip-bad", exit_code=1)
+    assert "there is no passage in it" in result.stderr
+    assert beside(tmp_path) == {"corpus.jsonl"}
+
+
+def test_a_title_is_indexed_with_the_text_where_that_is_said(tmp_path: Path) -> None:
+    (tmp_path / "corpus.jsonl").write_text('{"pmid": 7, "title": "Iron", "abstract": "It rusts."}\n')
+    index("corpus.jsonl", "-o", "x", "--map", "id=pmid,text=title+abstract")
+    assert [(each.id, each.text) for each in load_index(Path("x")).search(["iron"], 1)[0]] == [("7", "Iron\nIt rusts.")]
+    assert "'txt=abstract' is no PART=FIELD. Did you mean 'text'?" in (
+        index("corpus.jsonl", "-o", "x", "--map", "txt=abstract", exit_code=1).stderr
+    )
+
+
+def test_passages_with_the_same_text_are_told(tmp_path: Path) -> None:
+    told = index(write_corpus(tmp_path, "Iron rusts.", "Iron rusts.", "Zinc."), "-o", "x").stdout
+    assert "repeats   1 passage with the text of another" in told
