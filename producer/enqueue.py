@@ -21,6 +21,7 @@ from producer.readers import opened
 from producer.reading import how_to_read, read_line, reading_options, selection_of, selection_options
 from producer.runconfig import load_run_config
 from producer.session import Session
+from producer.sources import named_sources
 from producer.standing import queue_lines, queues_json, workers_line
 from producer.submit import Plan, State, Submitted, afresh, plan, submit
 from producer.survey import Survey, rejected_rows
@@ -43,6 +44,8 @@ class _How:
     watch: bool
     out: Path
     as_json: bool
+    #: Folder of the index that the questions are looked up in, if they are.
+    index: Path | None
 
 
 _AGAIN = {State.RESUMED: "resumed", State.REVIVED: "was cancelled, goes on"}
@@ -89,7 +92,8 @@ def enqueue(
     how, selection = how_to_read(rest), selection_of(rest, asked.seed)
     with opened(file, how) as source:
         planned = plan(source, asked, session.settings, selection, name=name, skip_bad=skip_bad)
-        _carry_out(planned, session, _How(priority=to_priority(priority), **rest))
+        index = Path(asked.rag.index) if planned.spec.rag else None
+        _carry_out(planned, session, _How(priority=to_priority(priority), index=index, **rest))
 
 
 def _carry_out(planned: Plan, session: Session, how: _How) -> None:
@@ -114,7 +118,7 @@ def _carry_out(planned: Plan, session: Session, how: _How) -> None:
 def _echo(planned: Plan, done: Submitted, session: Session, how: _How, rejected: Path | None) -> None:
     if how.as_json:
         more = {"rejected": str(rejected) if rejected else None, "queues": queues_json(done.run, session.broker)}
-        echo_json({**done.to_json(), **_rows_json(planned), **more})
+        echo_json({**done.to_json(), **_rows_json(planned), **_sources_json(planned, how.index), **more})
         return
     settled = done.state is State.SETTLED
     lines = [
@@ -122,6 +126,7 @@ def _echo(planned: Plan, done: Submitted, session: Session, how: _How, rejected:
         ("state", _state(done)),
         *([] if how.fresh else _asked_already(done, session)),
         *_row_lines(planned, done.run, rejected),
+        *_source_lines(planned, how.index),
         *queue_lines(done.run, session.broker),
         ("workers", workers_line(done.run, settled, session.broker)),
     ]
@@ -175,6 +180,14 @@ def _row_lines(planned: Plan, run: Run, rejected: Path | None) -> Lines:
     return lines + ([("skipped", f"{_kinds(found)}; see {rejected}")] if rejected else [])
 
 
+def _source_lines(planned: Plan, index: Path | None) -> Lines:
+    return named_sources(planned.survey.bodies, index).lines() if index else []
+
+
+def _sources_json(planned: Plan, index: Path | None) -> dict[str, Any]:
+    return {"sources": named_sources(planned.survey.bodies, index).to_json()} if index else {}
+
+
 def _kinds(found: Survey) -> str:
     return ", ".join(f"{count:,} × {kind}" for kind, count in found.kinds.most_common())
 
@@ -204,7 +217,16 @@ def _echo_dry_run(planned: Plan, how: _How) -> None:
     if how.as_json:
         spec = run.spec.model_dump(mode="json")
         start = {"run_id": run.run_id, "state": "dry run", "source": run.source, "questions": run.questions}
-        echo_json({**start, "chance": run.chance, **_rows_json(planned), "spec": spec, "prompt": prompt})
+        echo_json(
+            {
+                **start,
+                "chance": run.chance,
+                **_rows_json(planned),
+                **_sources_json(planned, how.index),
+                "spec": spec,
+                "prompt": prompt,
+            }
+        )
         return
     spec_line = f"{run.spec.mode} · normalization {run.spec.normalization} · model {run.spec.model}"
     echo_lines(
@@ -212,6 +234,7 @@ def _echo_dry_run(planned: Plan, how: _How) -> None:
             ("run", run.run_id),
             ("state", "dry run: nothing was written"),
             *_row_lines(planned, run, None),
+            *_source_lines(planned, how.index),
             ("asked", spec_line),
             (
                 "prompt",
