@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -16,16 +16,18 @@ from contract.spec import RunSpec
 from contract.verdict import Outcome, Verdict
 from producer.options import as_json
 from producer.present import Lines, chance, difference, echo_json, echo_lines, echo_table, interval, number
-from producer.retrieved import effect_lines
+from producer.retrieved import effect_lines, recall_lines
 from producer.session import Session
 from producer.stats import Pairs, Share
-from producer.stats.effect import Effect, RetrievalEffect
+from producer.stats.effect import Effect, RecallPairs, RetrievalEffect
 from producer.stats.paired import ALPHA, POWER
 
 __all__ = ["Comparison", "Failed", "Flip", "compare", "differences", "pair_up"]
 
 #: Characters of a spec's value that a person is shown; programs get all of it.
 MOST_SHOWN = 60
+#: Subjects that a person is shown.
+MOST_SUBJECTS = 12
 #: Of the table of flipped questions; the last only where one of the runs had retrieval.
 COLUMNS = ("question", "subject", "key", "A", "B", "retrieval")
 
@@ -82,6 +84,10 @@ class Comparison:
     without_key: int
     #: None unless exactly one of the runs had retrieval.
     retrieval: RetrievalEffect | None
+    #: None unless both had.
+    recall: RecallPairs | None
+    #: The same pairs by subject; empty where the questions have none, or all the same one.
+    by_subject: dict[str, Pairs]
 
     def to_json(self) -> dict[str, Any]:
         """For `--json`."""
@@ -97,6 +103,8 @@ class Comparison:
             "failed": asdict(self.failed),
             "without_key": self.without_key,
             **self._retrieval_json(),
+            **({"recall": self.recall.to_json()} if self.recall else {}),
+            "by_subject": {name: _subject(pairs) for name, pairs in self.by_subject.items()},
             "flips": [asdict(each) for each in self.flips],
         }
 
@@ -125,7 +133,7 @@ def compare(session: Session, name_a: str, name_b: str, flips: int, as_json: boo
 
     Differences are B minus A. A question that failed in either run is left out, and counted beside. With --json all
     questions that flipped are listed. Where one of the two had retrieval, it is told what the passages repaired and
-    what they broke.
+    what they broke; where both had, which of them found what answers.
     """
     found = pair_up(session.ledger, session.run(name_a), session.run(name_b))
     if as_json:
@@ -145,11 +153,15 @@ def pair_up(ledger: Ledger, a: Run, b: Run) -> Comparison:
     for run in (a, b):
         _refuse_unsettled(ledger, run)
     effect = RetrievalEffect() if (a.spec.rag is None) != (b.spec.rag is None) else None
+    recall = _recall(a.spec, b.spec)
     kinds: Counter[tuple[bool, bool]] = Counter()
+    subjects: defaultdict[str, Counter[tuple[bool, bool]]] = defaultdict(Counter)
     flips: list[Flip] = []
     failed: Counter[tuple[bool, bool]] = Counter()
     without_key = 0
     for question, of_a, of_b in _paired(ledger, a, b):
+        if recall:
+            recall.add(question, of_a, of_b)
         if question.answer is None:
             without_key += 1
             continue
@@ -160,6 +172,7 @@ def pair_up(ledger: Ledger, a: Run, b: Run) -> Comparison:
             continue
         right = (of_a.outcome is Outcome.CORRECT, of_b.outcome is Outcome.CORRECT)
         kinds[right] += 1
+        subjects[question.subject or ""][right] += 1
         if right[0] != right[1]:
             flips.append(_flip(question, of_a, of_b, did, retrieved.retrieval_hit if effect else None))
     left_out = Failed(failed[True, False], failed[False, True], failed[True, True])
@@ -170,8 +183,16 @@ def pair_up(ledger: Ledger, a: Run, b: Run) -> Comparison:
         )
     if not kinds:
         raise InputError(f"None of the {number(without_key, 'question')} has a key: neither run can be right or wrong.")
-    pairs = Pairs(kinds[True, True], kinds[True, False], kinds[False, True], kinds[False, False])
-    return Comparison(a, b, pairs, flips, left_out, without_key, effect)
+    by_subject = {name: _pairs(found) for name, found in sorted(subjects.items())} if len(subjects) > 1 else {}
+    return Comparison(a, b, _pairs(kinds), flips, left_out, without_key, effect, recall, by_subject)
+
+
+def _pairs(kinds: Counter[tuple[bool, bool]]) -> Pairs:
+    return Pairs(kinds[True, True], kinds[True, False], kinds[False, True], kinds[False, False])
+
+
+def _recall(a: RunSpec, b: RunSpec) -> RecallPairs | None:
+    return RecallPairs(min(a.rag.retrieval_top_k, b.rag.retrieval_top_k)) if a.rag and b.rag else None
 
 
 def differences(a: RunSpec, b: RunSpec) -> dict[str, tuple[Any, Any]]:
@@ -250,7 +271,28 @@ def _lines(found: Comparison, flips: int) -> Lines:
         lines.append(("no key", f"{number(found.without_key, 'question')}, in no figure"))
     if found.retrieval:
         lines += effect_lines(found.retrieval, *found.names)
+    if found.recall:
+        lines += recall_lines(found.recall)
+    lines += _subject_lines(found.by_subject)
     return [*lines, ("flipped", f"{pairs.discordant:,}, shown {min(flips, pairs.discordant):,}")]
+
+
+def _subject(pairs: Pairs) -> dict[str, Any]:
+    return {"a": pairs.accuracy_a.to_json(), "b": pairs.accuracy_b.to_json(), **pairs.to_json()}
+
+
+def _subject_lines(by_subject: Mapping[str, Pairs]) -> Lines:
+    """Each subject's difference; that of one among many may well be chance."""
+    if len(by_subject) > MOST_SUBJECTS:
+        return [("by subject", f"{len(by_subject):,} of them; --json has each")]
+    return [
+        (
+            "" if at else "by subject",
+            f"{name or 'none named'}: {pairs.accuracy_a.value:.3f} → {pairs.accuracy_b.value:.3f}, "
+            f"{difference(pairs)}, {number(pairs.of, 'pair')}",
+        )
+        for at, (name, pairs) in enumerate(by_subject.items())
+    ]
 
 
 def _chance(found: Comparison) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from contract.verdict import ContextSource
 from producer.present import Lines, difference, interval, number
 from producer.stats import Mean, Pairs, RetrievalTally, Share
-from producer.stats.effect import RetrievalEffect, Shown
+from producer.stats.effect import RecallPairs, RetrievalEffect, Shown
 
-__all__ = ["effect_lines", "retrieval_lines"]
+__all__ = ["effect_lines", "recall_lines", "retrieval_lines"]
 
 _SHOWN = {
     Shown.RIGHT: "with a right passage shown",
@@ -89,3 +89,16 @@ def _split(counts: Mapping[Shown, int]) -> str:
 def _change(pairs: Pairs, shown: Shown) -> str:
     change = f"{pairs.accuracy_a.value:.3f} → {pairs.accuracy_b.value:.3f}, {difference(pairs)}"
     return f"{number(pairs.of, 'pair')} {_SHOWN[shown]}: accuracy {change}, p = {pairs.p_value():.2g}"
+
+
+def recall_lines(found: RecallPairs) -> Lines:
+    """Which of two runs with retrieval found what answers."""
+    pairs = found.pairs()
+    if pairs is None:
+        return []
+    a, b = pairs.accuracy_a.value, pairs.accuracy_b.value
+    apart = f"only A found it {pairs.only_a:,} · only B {pairs.only_b:,} · neither {pairs.neither:,}"
+    return [
+        (f"recall@{found.depth}", f"A {a:.3f} · B {b:.3f}  a right passage, of {number(pairs.of, 'question')}"),
+        ("", f"{difference(pairs)} (B minus A), p = {pairs.p_value():.2g}: {apart}"),
+    ]

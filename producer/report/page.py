@@ -20,13 +20,13 @@ from contract.ledger import Ledger, Run
 from contract.verdict import Outcome
 from producer.columns import iso
 from producer.compare import Comparison, differences, pair_up
-from producer.present import Lines, doubt_lines, judge_lines
+from producer.present import Lines, difference, doubt_lines, judge_lines
 from producer.report import figures
 from producer.report.figures import Figure
 from producer.report.measures import NO_CHOICE, Measures
 from producer.report.table import PER_PARCEL, Table
-from producer.retrieved import effect_lines, retrieval_lines
-from producer.stats import Mean, Share, Tally
+from producer.retrieved import effect_lines, recall_lines, retrieval_lines
+from producer.stats import Mean, Pairs, Share, Tally
 from producer.stats.paired import ALPHA, POWER
 from producer.summary import Summary
 
@@ -169,9 +169,17 @@ class Against:
 
     @property
     def effect(self) -> Lines:
-        """What passages repaired and broke, where exactly one of the runs had them."""
+        """What passages repaired and broke, where exactly one of the runs had them; where both had, who found more."""
         found = self.found
+        if found and found.recall:
+            return recall_lines(found.recall)
         return effect_lines(found.retrieval, *found.names) if found and found.retrieval else []
+
+    @property
+    def subjects(self) -> list[tuple[str, Pairs, str]]:
+        """The same pairs by subject, with their difference in words."""
+        by_subject = self.found.by_subject if self.found else {}
+        return [(name or "none named", pairs, difference(pairs)) for name, pairs in by_subject.items()]
 
     @property
     def changes(self) -> list[tuple[str, Any, Any]]:

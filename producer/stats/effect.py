@@ -1,4 +1,8 @@
-"""A run with retrieval beside one without, over the same questions: what the passages repaired, and what they broke."""
+"""Two runs over the same questions, one or both with retrieval.
+
+Beside a run without it: what the passages repaired, and what they broke. Beside another run with it: which of the two
+found what answers.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from contract.question import Question
+from contract.relevance import Sources, sources_of
 from contract.verdict import ContextSource, Outcome, Verdict
 from producer.stats.paired import Pairs
 
-__all__ = ["Effect", "RetrievalEffect", "Shown"]
+__all__ = ["Effect", "RecallPairs", "RetrievalEffect", "Shown"]
 
 
 class Effect(StrEnum):
@@ -74,6 +80,45 @@ class RetrievalEffect:
             "either_failed": self.failed,
             "own_context": self.own_context,
         }
+
+
+@dataclass(slots=True)
+class RecallPairs:
+    """Questions that name their source, by the runs that retrieved a passage that answers them."""
+
+    #: How far down both are looked at: as far as the run that retrieves less goes.
+    depth: int
+    #: (A found one, B found one) → questions.
+    kinds: Counter[tuple[bool, bool]] = field(default_factory=Counter)
+
+    def add(self, question: Question, a: Verdict, b: Verdict) -> None:
+        """Count one question, if both runs looked something up for it and it says where its answer stands."""
+        sources = sources_of(question)
+        if sources and _looked_up(a) and _looked_up(b):
+            self.kinds[self._found(sources, a), self._found(sources, b)] += 1
+
+    def _found(self, sources: Sources, verdict: Verdict) -> bool:
+        return any(map(sources.answered_by, verdict.passages[: self.depth]))
+
+    def pairs(self) -> Pairs | None:
+        """What is right here is that a passage that answers was found; None of no question."""
+        kinds = self.kinds
+        found = Pairs(kinds[True, True], kinds[True, False], kinds[False, True], kinds[False, False])
+        return found if found.of else None
+
+    def to_json(self) -> dict[str, Any] | None:
+        """For `compare --json`."""
+        pairs = self.pairs()
+        if pairs is None:
+            return None
+        a, b = pairs.accuracy_a.to_json(), pairs.accuracy_b.to_json()
+        return {"depth": self.depth, "a": a, "b": b, **pairs.to_json()}
+
+
+def _looked_up(verdict: Verdict) -> bool:
+    """Not for what brought its own context, and not if it failed before anything was found."""
+    failed = verdict.outcome is Outcome.FAILED and not verdict.passages
+    return verdict.context_source is not ContextSource.QUESTION and not failed
 
 
 def _json(pairs: Pairs | None) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from contract.ledger import MemoryLedger, Run
 from contract.question import Question
 from contract.spec import IndexKind, Mode, Normalization, Prompt, Retrieval, RunSpec
-from contract.verdict import ContextSource, Outcome, Verdict
+from contract.verdict import ContextSource, Outcome, Passage, Verdict
 from producer.cli import main
 from producer.compare import differences
 from producer.session import Session
@@ -392,3 +392,84 @@ def test_a_long_value_is_shown_by_its_beginning(ran: Ran, compare: Compare) -> N
     assert "prompt.version: " in text
     assert "long long…" in text
     assert "long " * 50 in json.loads(compare("one", "two", "--json").stdout)["spec_differences"]["prompt.text"]["b"]
+
+
+def found(*ids: str) -> dict[str, Any]:
+    """What a verdict says of a search that found these passages, best first."""
+    passages = tuple(Passage(id=each, score=1.0, rank=rank, text="t") for rank, each in enumerate(ids, 1))
+    return {"context_source": ContextSource.RETRIEVED, "passages": passages}
+
+
+def test_of_two_runs_that_both_retrieve_it_is_told_which_found_what_answers(
+    ledger: MemoryLedger, compare: Compare
+) -> None:
+    asked = [
+        Question(id=f"q{n}", question="q", choices=("a", "b"), answer="A", gold_passages=("right",)) for n in range(4)
+    ]
+    asked.append(Question(id="q4", question="q", choices=("a", "b"), answer="A"))
+    # The second one goes three passages down, the first one two: what stands third is not compared.
+    retrieved: dict[str, tuple[int, list[dict[str, Any]]]] = {
+        "two": (2, [found("x", "right"), found("x", "y"), found("x", "y"), {}, found("right")]),
+        "three": (3, [found("right"), found("right"), found("x", "y", "right"), found("right"), found("x")]),
+    }
+    for name, (top_k, verdicts) in retrieved.items():
+        spec = SPEC.model_copy(update={"rag": RAG.model_copy(update={"retrieval_top_k": top_k})})
+        ledger.open_run(Run(run_id=name, spec=spec, source="q.json", questions=5, chance=0.5, created_at=1.0))
+        ledger.add_questions(name, asked)
+        ledger.commit(
+            name,
+            [
+                Verdict(question_id=f"q{n}", outcome=Outcome.CORRECT if each else Outcome.FAILED, **each)
+                for n, each in enumerate(verdicts)
+            ],
+        )
+
+    told = compare("two", "three").stdout
+    assert "recall@2    A 0.333 · B 0.667  a right passage, of 3 questions" in told
+    assert "only A found it 0 · only B 1 · neither 1" in told
+    recall = json.loads(compare("two", "three", "--json").stdout)["recall"]
+    assert (recall["depth"], recall["contingency"]) == (2, {"both": 1, "only_a": 0, "only_b": 1, "neither": 1})
+
+
+def test_runs_whose_questions_name_no_source_have_no_recall_to_compare(ran: Ran, compare: Compare) -> None:
+    ran("five", "wc", keyed(2), hits="??", rag=RAG)
+    ran("ten", "cc", keyed(2), hits="??", rag=RAG.model_copy(update={"retrieval_top_k": 10}))
+    assert "recall@" not in compare("five", "ten").stdout
+    assert json.loads(compare("five", "ten", "--json").stdout)["recall"] is None
+
+
+def in_subjects(*subjects: str | None) -> list[Question]:
+    return [
+        Question(id=f"q{n}", question="q", choices=("a", "b"), answer="A", subject=each)
+        for n, each in enumerate(subjects)
+    ]
+
+
+def test_a_difference_is_told_for_each_subject(ran: Ran, compare: Compare) -> None:
+    asked = in_subjects("law", "law", "art", None)
+    ran("one", "cwwc", asked)
+    ran("two", "cccw", asked, seed=1)
+
+    lines = [line.strip() for line in compare("one", "two").stdout.splitlines()]
+    at = next(at for at, line in enumerate(lines) if line.startswith("by subject"))
+    assert [line.removeprefix("by subject").strip().split(", ")[0] for line in lines[at : at + 3]] == [
+        "none named: 1.000 → 0.000",
+        "art: 0.000 → 1.000",
+        "law: 0.500 → 1.000",
+    ]
+    by_subject = json.loads(compare("one", "two", "--json").stdout)["by_subject"]
+    assert {name: (each["pairs"], each["difference"]["value"]) for name, each in by_subject.items()} == {
+        "": (1, -1.0),
+        "art": (1, 1.0),
+        "law": (2, 0.5),
+    }
+
+
+def test_many_subjects_are_only_counted_and_a_single_one_is_not_told_apart(ran: Ran, compare: Compare) -> None:
+    many = in_subjects(*(f"s{n}" for n in range(13)))
+    ran("one", "c" * 13, many)
+    ran("two", "w" * 13, many, seed=1)
+    assert "by subject  13 of them; --json has each" in compare("one", "two").stdout
+    ran("three", "cc", in_subjects("law", "law"))
+    ran("four", "wc", in_subjects("law", "law"), seed=1)
+    assert "by subject" not in compare("three", "four").stdout

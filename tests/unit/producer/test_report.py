@@ -348,6 +348,8 @@ def test_several_runs_stand_beside_the_first_one_paired(ledger: MemoryLedger, re
     assert "Difference +25.0 percentage points" in page.text
     assert "20 pairs" in page.text
     assert "1 field" in page.text, "they differ in the seed"
+    assert "By subject: 2 subjects" in page.text
+    assert "odd 10 0.000 0.500 +0.500" in page.text
 
 
 def test_with_retrieval_it_shows_what_was_found_and_what_passages_changed(ledger: MemoryLedger, report: Report) -> None:
@@ -375,6 +377,21 @@ def test_with_retrieval_it_shows_what_was_found_and_what_passages_changed(ledger
     assert "accuracy where none was 0.0 %" in page.text
     assert "repaired 5 of 10 not right" in page.text
     assert "broken 0 of 10 right" in page.text
+    assert "What retrieval changed" in page.text
+
+
+def test_of_two_runs_with_retrieval_it_shows_which_found_more(ledger: MemoryLedger, report: Report) -> None:
+    questions = [make_question(n, gold_passages=[f"p{n}"]) for n in range(4)]
+    rag = Retrieval(index="elements", index_digest="0" * 64, kind=IndexKind.BM25, retrieval_top_k=3)
+    runs = [open_run(ledger, questions, f"seed {seed}", rag=rag, seed=seed) for seed in (1, 2)]
+    for run, reached in zip(runs, (1, 3), strict=True):
+        for number, question in enumerate(questions):
+            passage = Passage(id=f"p{number}" if number < reached else "other", score=2.0, text="a passage")
+            found: dict[str, Any] = {"context_source": ContextSource.RETRIEVED, "passages": (passage,)}
+            ledger.commit(run.run_id, [Verdict(question_id=question.id, outcome=Outcome.WRONG, **found)])
+    assert report(*(run.run_id for run in runs)).exit_code == 0
+    page = Page(Path(f"results/{runs[0].run_id}/report-with-{runs[1].run_id}.html").read_text(encoding="utf-8"))
+    assert "What retrieval found recall@3 A 0.250 · B 0.750 a right passage, of 4 questions" in page.text
 
 
 def test_an_opened_row_shows_the_prompt_with_the_passages_in_it(ledger: MemoryLedger, report: Report) -> None:
