@@ -143,3 +143,13 @@ def test_a_folder_without_a_manifest_is_not_loaded(tmp_path: Path) -> None:
     (build_test_index(tmp_path / "x", TEXTS) / MANIFEST).unlink()
     with pytest.raises(IndexUnusable, match=r"holds no manifest\.json"):
         load_index(tmp_path / "x")
+
+
+def test_a_build_says_that_words_of_some_scripts_are_not_told_apart(tmp_path: Path) -> None:
+    told: list[dict[str, object]] = []
+    build_test_index(
+        tmp_path / "x", ["高血压是一种常见的慢性疾病", "Iron rusts, 鉄 too.", "โรคเบาหวานเป็นโรค", "قوة"], told=told
+    )
+    (note,) = (event["note"] for event in told if "note" in event)
+    assert str(note).startswith("2 of 4 passages have text in a script that puts no spaces between words: BM25 takes")
+    assert load_index(tmp_path / "x").search(["慢性疾病"], 3) == [[]]
