@@ -10,8 +10,6 @@ import click
 
 from contract.ledger import Run
 from contract.priority import Priority
-from contract.prompts import prompts_of, wants_passages
-from contract.verdict import Passage
 from producer.export import write_rejected
 from producer.files import refuse_unwritable
 from producer.finish import finish
@@ -21,16 +19,13 @@ from producer.readers import opened
 from producer.reading import how_to_read, read_line, reading_options, selection_of, selection_options
 from producer.runconfig import load_run_config
 from producer.session import Session
+from producer.shown import shown_prompts
 from producer.sources import named_sources
 from producer.standing import queue_lines, queues_json, workers_line
 from producer.submit import Plan, State, Submitted, afresh, plan, submit
 from producer.survey import Survey, rejected_rows
 
 __all__ = ["enqueue"]
-
-
-#: Stands in a dry run's prompt for what is retrieved later.
-UNKNOWN_PASSAGES = Passage(id="", score=0.0, text="‹the passages that are found for it›")
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +207,7 @@ def _echo_dry_run(planned: Plan, how: _How) -> None:
     run = planned.run()
     first = planned.survey.digest.first
     assert first is not None, "a survey without a question is refused"
-    passages = (UNKNOWN_PASSAGES,) if wants_passages(first, run.spec) else ()
-    prompt = prompts_of(first, run.spec, passages)[0]
+    prompt = shown_prompts(run.spec, first, None)[0]
     if how.as_json:
         spec = run.spec.model_dump(mode="json")
         start = {"run_id": run.run_id, "state": "dry run", "source": run.source, "questions": run.questions}

@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from contract.ledger import Run
-from contract.prompts import prompts_of
+from contract.prompts import prompts_of, wants_passages
 from contract.question import Question
 from contract.relevance import Sources, sources_of
-from contract.verdict import ContextSource, Verdict
+from contract.spec import RunSpec
+from contract.verdict import ContextSource, Outcome, Passage, Verdict
 from producer.columns import iso
 from producer.present import Lines
 
-__all__ = ["question_json", "question_lines"]
+__all__ = ["question_json", "question_lines", "shown_prompts"]
+
+#: Stands in a prompt for what nobody has retrieved.
+UNKNOWN_PASSAGES = Passage(id="", score=0.0, text="‹the passages that are found for it›")
 
 
 def question_json(run: Run, question: Question, verdict: Verdict | None) -> dict[str, Any]:
@@ -21,7 +25,7 @@ def question_json(run: Run, question: Question, verdict: Verdict | None) -> dict
         "run_id": run.run_id,
         "question": question.model_dump(mode="json"),
         "verdict": verdict.model_dump(mode="json") if verdict else None,
-        "prompts": prompts_of(question, run.spec, verdict.passages if verdict else ()),
+        "prompts": shown_prompts(run.spec, question, verdict),
     }
 
 
@@ -39,8 +43,16 @@ def question_lines(run: Run, question: Question, verdict: Verdict | None) -> Lin
         lines.append(("outcome", "unsettled"))
     else:
         lines += _verdict_lines(verdict) + _passage_lines(sources_of(question), verdict)
-    prompts = prompts_of(question, run.spec, verdict.passages if verdict else ())
-    return [*lines, *(("prompt", prompt) for prompt in prompts)]
+    return [*lines, *(("prompt", prompt) for prompt in shown_prompts(run.spec, question, verdict))]
+
+
+def shown_prompts(spec: RunSpec, question: Question, verdict: Verdict | None) -> list[str]:
+    """What the model saw; where nobody has looked for passages yet, or could, a word in their place."""
+    passages = verdict.passages if verdict else ()
+    asked = verdict is not None and verdict.outcome is not Outcome.FAILED
+    if not asked and not passages and wants_passages(question, spec):
+        passages = (UNKNOWN_PASSAGES,)
+    return prompts_of(question, spec, passages)
 
 
 def _verdict_lines(verdict: Verdict) -> Lines:

@@ -16,11 +16,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from contract.ledger import Run
-from contract.prompts import prompts_of
 from contract.question import Question
 from contract.spec import RunSpec
 from contract.verdict import MAJORITY, Verdict
 from producer.columns import UNSETTLED, iso
+from producer.shown import shown_prompts
 
 __all__ = ["PER_PARCEL", "Table"]
 
@@ -64,7 +64,7 @@ class Table:
         """The next question of the run that was begun."""
         spec, start, rows = self._runs[-1]
         number = start + len(rows)
-        prompts = tuple(prompts_of(question, spec, verdict.passages if verdict else ()))
+        prompts = tuple(shown_prompts(spec, question, verdict))
         detail = _detail(verdict) if verdict else {}
         if number == len(self._questions):
             right = ",".join(question.right)

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from contract.ledger import MemoryLedger
 from contract.question import Question
-from contract.spec import IndexKind, Retrieval
+from contract.spec import IndexKind, Prompt, Retrieval
 from contract.verdict import ContextSource, Failure, Outcome, Passage, Verdict
 from producer.cli import main
 from producer.retrieved import retrieval_lines
@@ -152,3 +152,24 @@ def test_an_export_keeps_all_of_it_and_says_that_passages_were_left_out(settled:
     assert summary["rates"]["truncated"] == 0, "no text was cut off"
     assert summary["retrieval"]["recall_any"]["1"]["value"] == 1
     assert "passages for 1 question" in text
+
+
+@pytest.mark.parametrize(
+    ("verdict", "wanted"),
+    [
+        (None, "‹the passages that are found for it› What is 1 plus 1?"),
+        (
+            Verdict(question_id="q1", outcome=Outcome.FAILED, error=Failure(type="WrongIndex", message="another")),
+            "‹the passages that are found for it› What is 1 plus 1?",
+        ),
+        (Verdict(question_id="q1", outcome=Outcome.WRONG), "What is 1 plus 1?"),
+        (SETTLED, "One and one\nis 3. What is 1 plus 1?"),
+    ],
+)
+def test_no_prompt_is_shown_without_passages_that_was_not_asked_so(
+    ledger: MemoryLedger, session: Session, verdict: Verdict | None, wanted: str
+) -> None:
+    prompt = Prompt(name="mine", text="{% if context %}{{ context }} {% endif %}{{ question }}")
+    run_id = open_run(ledger, [make_question(1)], rag=RAG.model_dump(), prompt=prompt).run_id
+    ledger.commit(run_id, [verdict] if verdict else [])
+    assert json.loads(producer(session, "show", run_id, "q1", "--json"))["prompts"] == [wanted]
