@@ -17,6 +17,7 @@ from contract import keys
 from contract.connection import connect
 from contract.errors import McqueueError, UnknownRun, UnreadableRun
 from contract.fleet import Fleet
+from contract.index import read_manifest
 from contract.ledger import RedisLedger
 from contract.models import prepared_models
 from contract.queue import queue_length
@@ -27,6 +28,7 @@ from workers.engines.packaged import PACKAGED, resolve
 from workers.engines.vllm import prepare_environment
 from workers.gpus import Device, visible_gpus
 from workers.hardware import Hardware
+from workers.indexes import index_folders
 from workers.placing import Layers, memory_share, plan_host
 from workers.troubles import Finding, Queue, alike, builds, check_batching, clocks, fleet_at_work, leases, memory
 
@@ -34,10 +36,11 @@ __all__ = ["Finding", "check"]
 
 
 def check(fleet: Sequence[Settings], cores: Sequence[int]) -> Iterator[Finding]:
-    """Look at settings, GPUs, engine, model and Redis, in this order, for the models of `fleet`."""
+    """Look at settings, GPUs, engine, model, indexes and Redis, in this order, for the models of `fleet`."""
     yield from _each(fleet, check_batching)
     yield from _placing(fleet, cores)
     yield from _each(fleet, _engine)
+    yield from _indexes(fleet)
     yield from _redis(fleet)
 
 
@@ -86,6 +89,16 @@ def _engine(settings: Settings) -> Iterator[Finding]:
         yield Finding("ok", "model", resolve(settings.hf_model_id))
     except McqueueError as trouble:
         yield Finding("error", "model", trouble.message, trouble.hint)
+
+
+def _indexes(fleet: Sequence[Settings]) -> Iterator[Finding]:
+    """Whether each can be read; whether its files are what it says is looked at when it is opened."""
+    try:
+        for path in index_folders(fleet).values():
+            plan = read_manifest(path).plan
+            yield Finding("ok", "index", f"{plan.name}: {plan.kind}, {plan.counts.passages:,} passages, {path}")
+    except McqueueError as trouble:
+        yield Finding("error", "index", str(trouble).removesuffix(trouble.hint).strip(), trouble.hint)
 
 
 def _libraries() -> Finding:

@@ -6,7 +6,7 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,7 +16,6 @@ import click
 from contract import logs
 from contract.errors import McqueueError, SettingsError
 from contract.fleet import Fleet
-from contract.index import read_manifest
 from contract.ledger import Ledger, RedisLedger, Run
 from contract.settings import Settings, load_fleet, load_settings
 from workers import check as checks
@@ -27,6 +26,7 @@ from workers.engines.encoding import PromptEncoder
 from workers.engines.packaged import PACKAGED, prepare, resolve
 from workers.engines.vllm import prepare_environment
 from workers.gpus import visible_gpus
+from workers.indexes import index_folders
 from workers.launcher import Supervisor, bind, node_name, worker_command
 from workers.placing import Layers, plan_host, plan_retrieval, plan_worker
 from workers.retrieval.build import build_index
@@ -81,7 +81,7 @@ def up(config: Path | None, overrides: tuple[str, ...], log_folder: Path) -> Non
     fleet = load_fleet(config, overrides)
     layers = Layers(config, overrides)
     plans, warnings = plan_host(fleet, visible_gpus(), _cpu_cores(), layers)
-    plans += plan_retrieval(_index_names(fleet), fleet[0], _cpu_cores(), layers)
+    plans += plan_retrieval(list(index_folders(fleet)), fleet[0], _cpu_cores(), layers)
     screen = make_screen(fleet[0])
     for warning in warnings:
         screen.say(f"warning: {warning}")
@@ -265,12 +265,6 @@ def _asked_of(name: str, config: Path | None, overrides: tuple[str, ...]) -> tup
     ledger = RedisLedger.connect(fleet[0])
     run = ledger.named(name)
     return serving(fleet, run), ledger, run
-
-
-def _index_names(fleet: Sequence[Settings]) -> list[str]:
-    """Names of the indexes of the file, each once. Raises IndexUnusable."""
-    folders = dict.fromkeys(path for settings in fleet for path in settings.indexes)
-    return [read_manifest(path).plan.name for path in folders]
 
 
 def _cpu_cores() -> list[int]:

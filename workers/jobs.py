@@ -16,6 +16,7 @@ from workers.ending import end_at_once
 from workers.engines import JudgeEngines, make_engine
 from workers.engines.guarded import Guarded
 from workers.events import BatchEvents
+from workers.indexes import index_folders
 from workers.retrieval.base import Retriever
 from workers.retrieving import BatchRetriever
 from workers.tasks import Workplace
@@ -100,8 +101,7 @@ class Searching:
     """One of the indexes that the settings name."""
 
     def __init__(self, workplace: Workplace, queue: str) -> None:
-        manifests = {path: read_manifest(path) for path in workplace.settings.indexes}
-        here = {keys.retrieve_queue(manifest.plan.name): path for path, manifest in manifests.items()}
+        here = {keys.retrieve_queue(name): path for name, path in index_folders([workplace.settings]).items()}
         if queue not in here:
             known = ", ".join(here) or "none"
             raise SettingsError(
@@ -109,7 +109,7 @@ class Searching:
                 hint="Add its folder to `indexes` in the deploy file.",
             )
         self._path = here[queue]
-        self._manifest = manifests[self._path]
+        self._manifest = read_manifest(self._path)
         self.name = self._manifest.plan.name
         self._workplace = workplace
         self._retriever: BatchRetriever | None = None

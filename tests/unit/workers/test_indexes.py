@@ -1,0 +1,38 @@
+"""The indexes of a host, before any worker searches them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from contract import Settings
+from contract.errors import PlanError
+from tests.support import build_test_index
+from workers.check import check
+from workers.indexes import index_folders
+
+
+def settings(*indexes: Path) -> Settings:
+    return Settings(engine="simulated", indexes=list(indexes), redis_url=SecretStr("redis://127.0.0.1:1/0"))
+
+
+def test_indexes_are_known_by_their_names_each_once(tmp_path: Path) -> None:
+    facts, notes = (build_test_index(tmp_path / name, ["Iron rusts."]) for name in ("facts", "notes"))
+    assert index_folders([settings(facts, notes), settings(facts)]) == {"facts": facts, "notes": notes}
+
+
+def test_two_indexes_of_one_name_are_refused_before_their_workers_take_each_others_name(tmp_path: Path) -> None:
+    one, other = (build_test_index(tmp_path / where / "facts", ["Iron rusts."]) for where in ("a", "b"))
+    with pytest.raises(PlanError, match=r"a/facts and .*b/facts are both called 'facts'.* under another name"):
+        index_folders([settings(one, other)])
+
+
+def test_check_looks_at_the_indexes_too(tmp_path: Path) -> None:
+    facts = build_test_index(tmp_path / "facts", ["Iron rusts.", "Zinc does not."])
+    (found,) = (each for each in check([settings(facts)], [0]) if each.what == "index")
+    assert (found.level, found.found) == ("ok", f"facts: bm25, 2 passages, {facts}")
+    (found,) = (each for each in check([settings(tmp_path / "none")], [0]) if each.what == "index")
+    assert (found.level, found.found) == ("error", f"{tmp_path / 'none'}: no such index.")
+    assert found.remedy.startswith("Build it: python -m producer index CORPUS -o")

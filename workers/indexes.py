@@ -1,0 +1,26 @@
+"""Which indexes a host is to search, by name: two of one name would take each other's questions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from contract.errors import PlanError
+from contract.index import read_manifest
+from contract.settings import Settings
+
+__all__ = ["index_folders"]
+
+
+def index_folders(fleet: Sequence[Settings]) -> dict[str, Path]:
+    """Name → folder of the indexes of the file. Raises IndexUnusable, and PlanError for two of one name."""
+    folders: dict[str, Path] = {}
+    for path in dict.fromkeys(path for settings in fleet for path in settings.indexes):
+        name = read_manifest(path).plan.name
+        if name in folders:
+            raise PlanError(
+                f"indexes: {folders[name]} and {path} are both called {name!r}, and so would their queue be.",
+                hint="Build one of them under another name: the folder that -o names gives it.",
+            )
+        folders[name] = path
+    return folders
