@@ -214,7 +214,8 @@ def tune_for_run(
     """Try batch and engine settings on a sample of RUN's questions; write the best into a deploy file.
 
     RUN is any run in the ledger, asked or not: it says which questions, how they are asked, and of which model.
-    What was tried stands above the settings, and beside the file as JSON and as a picture.
+    What was tried stands above the settings, and beside the file as JSON and as a picture. Ctrl-C ends it early, with
+    the best of the trials so far.
     """
     settings, ledger, run = _asked_of(name, config, overrides)
     if settings.engine == "openai":

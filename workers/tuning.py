@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import multiprocessing
 import queue
+import signal
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -123,12 +124,34 @@ def tune(
 ) -> Tuned:
     """Try settings on `items` until everything was tried or `limit_s` is over, and return the best.
 
-    A trial that has begun is finished. Raises InputError for a setting that a person must mend, EngineError if the
-    deploy file's own settings cannot be tried for another reason.
+    A trial that has begun is finished; with Ctrl-C it is not, and those before it count. Raises InputError for a
+    setting that a person must mend, EngineError if the deploy file's own settings cannot be tried for another reason,
+    KeyboardInterrupt where nothing was measured yet.
     """
-    until = time.monotonic() + limit_s
     trials: list[Trial] = []
     context = _rounded_up(needs.p95)
+    try:
+        _try_settings(settings, items, context, time.monotonic() + limit_s, trials, on_trial)
+    except KeyboardInterrupt:
+        if not any(each.questions_per_s for each in trials):
+            raise
+    best = best_of(trials)
+    if not best.questions_per_s:
+        raise EngineError(f"No setting could be tried: {trials[0].failure}")
+    # While a batch runs, the next one gathers; to wait longer than half of that gains nothing.
+    timeout_s = min(1.0, max(0.02, round(best.batch_s / 2, 2)))
+    return Tuned(needs, trials, best, context, timeout_s)
+
+
+def _try_settings(
+    settings: Settings,
+    items: Sequence[Item],
+    context: int,
+    until: float,
+    trials: list[Trial],
+    on_trial: Callable[[Trial], None],
+) -> None:
+    """Add to `trials` one by one, until the monotonic clock says `until`."""
     base = {name: settings.vllm_args[name] for name in SIZES if name in settings.vllm_args}
     shape = Shape(settings.batch_size, settings.batches_in_flight)
     shapes = [shape, *(Shape(*each) for each in SHAPES if each[0] <= len(items))]
@@ -142,12 +165,6 @@ def tune(
                     break
                 trials.append(_tried(measure, items, Trial(each, engine), len(trials)))
                 on_trial(trials[-1])
-    best = best_of(trials)
-    if not best.questions_per_s:
-        raise EngineError(f"No setting could be tried: {trials[0].failure}")
-    # While a batch runs, the next one gathers; to wait longer than half of that gains nothing.
-    timeout_s = min(1.0, max(0.02, round(best.batch_s / 2, 2)))
-    return Tuned(needs, trials, best, context, timeout_s)
 
 
 def best_of(trials: Sequence[Trial]) -> Trial:
@@ -231,7 +248,8 @@ def _overlapping(
 def marked(spec: RunSpec, mark: str) -> RunSpec:
     """`spec` with prompts that begin with `mark`: another prefix, and so nothing of it in the prefix cache."""
     prompt = Prompt(name=spec.prompt.name, text=f"{mark}\n{spec.prompt.text}")
-    return spec.model_copy(update={"prompt": prompt})
+    description = f"{mark}\n{spec.description}" if spec.description else ""
+    return spec.model_copy(update={"prompt": prompt, "description": description})
 
 
 def _plan(
@@ -285,6 +303,7 @@ _trouble: McqueueError | None = None
 
 def _boot(settings: Settings) -> None:
     global _engine, _trouble
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends this process, too: without a traceback
     try:
         _engine = make_engine(settings)
         _engine.start()

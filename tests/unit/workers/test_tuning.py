@@ -137,6 +137,9 @@ def test_lengths_of_a_run_judged_elsewhere_are_those_of_its_answers() -> None:
 def test_trials_have_prompts_of_their_own_so_that_none_reads_anothers_from_the_cache() -> None:
     spec = make_spec()
     assert marked(spec, "Trial 1.").prompt.text == f"Trial 1.\n{spec.prompt.text}"
+    assert marked(spec, "Trial 1.").description == "", "there is nothing before the template"
+    described = make_spec(description="On sums.")
+    assert marked(described, "Trial 1.").description == "Trial 1.\nOn sums."
 
 
 def test_a_trial_overlaps_batches_for_an_engine_with_room_as_a_worker_does() -> None:
@@ -159,6 +162,23 @@ def test_a_trial_overlaps_batches_for_an_engine_with_room_as_a_worker_does() -> 
     items = [Item(question, make_spec()) for question in make_questions(40)]
     assert score_in_batches(engine, items, Shape(16, 1)).questions_per_s > 0
     assert engine.calls == 3
+
+
+def test_who_interrupts_gets_the_best_of_the_trials_so_far() -> None:
+    heard: list[Trial] = []
+
+    def interrupt(trial: Trial) -> None:
+        heard.append(trial)
+        if len(heard) == 2:
+            raise KeyboardInterrupt
+
+    settings = load_settings(None, ["engine=simulated", f"model={SIMULATED_MODEL}"])
+    items = [Item(each, make_spec()) for each in make_questions(20)]
+
+    found = tune(settings, items, NEEDS, limit_s=600.0, on_trial=interrupt)
+
+    assert found.trials == heard
+    assert found.best in heard
 
 
 def test_time_that_is_over_ends_the_trials_but_for_the_first() -> None:
