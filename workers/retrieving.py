@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from contract.errors import ModelNotFound
 from contract.index import Manifest
 from contract.prompts import query_of, wants_passages
 from contract.spec import Retrieval, RunSpec, Stage
@@ -19,13 +21,15 @@ from workers.tasks import BatchWork, Endings, Work, Workplace, send_on
 if TYPE_CHECKING:
     from workers.retrieval.rerank import CrossEncoder
 
-__all__ = ["BatchRetriever"]
+__all__ = ["BatchRetriever", "Rerankers"]
 
 log = logging.getLogger(__name__)
 
 
 #: Builds of an index that are open at once: the newest, and the one whose runs go on. Each may hold an encoder.
 MOST_OPEN = 2
+#: Seconds for which a reranker that cannot be loaded is taken for missing.
+MISSING_FOR_S = 60.0
 #: Given a digest: the index that lies in the folder now, if it is that one.
 Reopen = Callable[[str], Retriever | None]
 
@@ -117,12 +121,17 @@ class BatchRetriever(BatchWork):
 
 
 class Rerankers:
-    """`retriever` with each cross-encoder that a run asks for, loaded once. Thread-safe."""
+    """`retriever` with each cross-encoder that a run asks for, loaded once. Thread-safe.
+
+    One that cannot be loaded is not tried again for every batch: a hub may take long to say nothing.
+    """
 
     def __init__(self, retriever: Retriever) -> None:
         self._retriever = retriever
         self._lock = threading.Lock()
         self._models: dict[str, CrossEncoder] = {}
+        #: Until when, by the monotonic clock, each that could not be loaded is not tried again, and why it could not.
+        self._missing: dict[str, tuple[float, str, str]] = {}
 
     def of(self, wanted: Retrieval) -> Retriever:
         """The retriever as `wanted` has it. Raises ModelNotFound."""
@@ -131,8 +140,15 @@ class Rerankers:
         from workers.retrieval.rerank import CrossEncoder, RerankingRetriever
 
         with self._lock:
+            until, message, hint = self._missing.get(wanted.reranker, (0.0, "", ""))
+            if time.monotonic() < until:
+                raise ModelNotFound(message, hint=hint)
             if wanted.reranker not in self._models:
-                self._models[wanted.reranker] = CrossEncoder(wanted.reranker)
+                try:
+                    self._models[wanted.reranker] = CrossEncoder(wanted.reranker)
+                except ModelNotFound as trouble:
+                    self._missing[wanted.reranker] = time.monotonic() + MISSING_FOR_S, trouble.message, trouble.hint
+                    raise
             return RerankingRetriever(self._retriever, self._models[wanted.reranker], wanted.rerank_from)
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from contract.errors import InputError, ModelNotFound
 from contract.index import DEFAULT_ENCODER, Encoder
+from contract.models import require_hub
 from workers.engines.packaged import folder_or_hub_id
 from workers.packages import PackagedWeights, sha256_of
 
@@ -44,6 +45,8 @@ class TextEncoder:
         Raises ModelNotFound where it is not to be had, or carries other weights than it should.
         """
         model, at_hub = _resolve(encoder_id)
+        if at_hub:
+            require_hub(model, "config.json")
         library = sentence_transformers_loaded()
         if threads is not None:
             import torch

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from contract.errors import ModelNotFound
+from contract.models import require_hub
 from contract.spec import IndexKind
 from contract.verdict import Passage
 from workers.engines.packaged import folder_or_hub_id
@@ -24,6 +25,8 @@ class CrossEncoder:
     def __init__(self, model_id: str) -> None:
         """Load the model: a Hugging Face id or a folder. Raises ModelNotFound where it is not to be had."""
         model = folder_or_hub_id(model_id, "reranker", [])
+        if not Path(model).is_dir():
+            require_hub(model, "config.json")
         library = sentence_transformers_loaded()
         try:
             self._model = library.CrossEncoder(model, device="cpu", local_files_only=Path(model).is_dir())

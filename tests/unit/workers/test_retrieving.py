@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from contract import Outcome, Passage, Run, Verdict
-from contract.errors import IndexUnusable
+from contract.errors import IndexUnusable, ModelNotFound
 from contract.index import Bm25Options, Chunking, Counts, IndexPlan, Manifest
 from contract.ledger import MemoryLedger
 from contract.priority import Priority
@@ -22,7 +22,7 @@ from workers.aggregator import Batch, Held, Settlement
 from workers.asking import BatchScorer
 from workers.engines.simulated import SimulatedEngine
 from workers.retrieval.base import Retriever
-from workers.retrieving import BatchRetriever
+from workers.retrieving import BatchRetriever, Rerankers
 from workers.tasks import Workplace
 
 SETTINGS = load_settings(None, ["engine=simulated", f"model={SIMULATED_MODEL}"])
@@ -304,3 +304,26 @@ def test_runs_with_other_wishes_are_searched_apart(books: MemoryLedger, echo: Ec
     retrieve(books, echo, outbox, message(one, "q0"), message(other, "q0"))
     assert len(echo.calls) == 2
     assert [len(books.passages(run.run_id, ["q0"])["q0"]) for run in (one, other)] == [2, 1]
+
+
+def test_a_reranker_that_cannot_be_loaded_is_tried_again_only_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+
+    class Nowhere:
+        def __init__(self, model_id: str) -> None:
+            tried.append(model_id)
+            raise ModelNotFound(f"{model_id} is not to be had.", hint="Check its name.")
+
+    monkeypatch.setattr("workers.retrieval.rerank.CrossEncoder", Nowhere)
+    rerankers, wanted = Rerankers(Echo()), RAG.model_copy(update={"reranker": "far/away"})
+
+    for _ in range(2):
+        with pytest.raises(ModelNotFound, match=r"far/away is not to be had\. Check its name\."):
+            rerankers.of(wanted)
+    assert tried == ["far/away"]
+    assert isinstance(rerankers.of(RAG), Echo), "runs without it go on"
+
+    monkeypatch.setattr("workers.retrieving.time.monotonic", lambda: float("inf"))
+    with pytest.raises(ModelNotFound):
+        rerankers.of(wanted)
+    assert tried == ["far/away", "far/away"]
