@@ -272,8 +272,8 @@ def _tell(out: Path, manifest: Manifest, corpus: _Corpus, *, as_json: bool) -> N
     gate = corpus.gate
     if as_json:
         said = {
-            "skipped": gate.rejected,
-            "skipped_kinds": dict(gate.kinds.most_common()),
+            "skipped": gate.troubles.count,
+            "skipped_kinds": dict(gate.troubles.kinds.most_common()),
             "repeated": corpus.repeated,
             "fields_left_alone": corpus.left_alone,
         }
@@ -289,9 +289,9 @@ def _tell(out: Path, manifest: Manifest, corpus: _Corpus, *, as_json: bool) -> N
         lines.append(
             ("vectors", f"{encoder.id}, {encoder.dimensions} × {plan.dense.precision}, {plan.dense.structure}")
         )
-    if gate.rejected:
-        kinds = ", ".join(f"{count:,} × {kind}" for kind, count in gate.kinds.most_common())
-        lines.append(("skipped", f"{number(gate.rejected, 'document')}: {kinds}; see {out / REJECTED}"))
+    if gate.troubles.count:
+        kinds = ", ".join(f"{count:,} × {kind}" for kind, count in gate.troubles.kinds.most_common())
+        lines.append(("skipped", f"{number(gate.troubles.count, 'document')}: {kinds}; see {out / REJECTED}"))
     if corpus.repeated:
         what = "with the text of another, word for word: what finds one finds both, and both take a place"
         lines.append(("repeats", f"{number(corpus.repeated, 'passage')} {what}"))

@@ -79,9 +79,9 @@ def _content(inspector: Inspector, profile: Profile, prompts: list[str]) -> dict
         "compression": file.compression,
         "answers_read": file.way.value,
         "rows": inspector.rows,
-        "read": inspector.rows - inspector.rejected,
-        "skipped": inspector.rejected,
-        "skipped_kinds": dict(inspector.kinds.most_common()),
+        "read": inspector.rows - inspector.troubles.count,
+        "skipped": inspector.troubles.count,
+        "skipped_kinds": dict(inspector.troubles.kinds.most_common()),
         "repeated": inspector.repeated,
         **profile.to_json(),
         "prompts": prompts,
@@ -89,12 +89,12 @@ def _content(inspector: Inspector, profile: Profile, prompts: list[str]) -> dict
 
 
 def _lines(inspector: Inspector, profile: Profile, shown: list[Question], spec: RunSpec) -> Lines:
-    file, good = inspector.file, inspector.rows - inspector.rejected
-    rows = f"{good:,} read + {inspector.rejected:,} skipped = {number(inspector.rows, 'row')}"
+    file, good = inspector.file, inspector.rows - inspector.troubles.count
+    rows = f"{good:,} read + {inspector.troubles.count:,} skipped = {number(inspector.rows, 'row')}"
     lines = [("file", f"{file.source.title}: {rows}")]
-    if inspector.rejected:
-        kinds = "\n".join(f"{count:,} × {kind}" for kind, count in inspector.kinds.most_common())
-        lines.append(("bad rows", kinds + "".join(f"\n  {each}" for each in inspector.shown)))
+    if inspector.troubles.count:
+        kinds = "\n".join(f"{count:,} × {kind}" for kind, count in inspector.troubles.kinds.most_common())
+        lines.append(("bad rows", kinds + "".join(f"\n  {each}" for each in inspector.troubles.shown)))
     if not good:
         return lines
     lines += [
@@ -151,5 +151,6 @@ def _warn(inspector: Inspector, profile: Profile) -> None:
             f"warning: the right answer is {skew.label} in {skew.share:.1%} of the questions, {skew.expected:.1%} would"
             f" be even (p = {skew.p:.1g}): a model that likes that place is rewarded. Ask with --set shuffle=true."
         )
-    if inspector.rejected:
-        note(f"warning: {number(inspector.rejected, 'row')} cannot be asked; enqueue refuses them without --skip-bad.")
+    if inspector.troubles.count:
+        bad = number(inspector.troubles.count, "row")
+        note(f"warning: {bad} cannot be asked; enqueue refuses them without --skip-bad.")

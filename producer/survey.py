@@ -21,11 +21,10 @@ from producer.seen import Seen
 from producer.selection import EVERYTHING, Sampler, Selection
 from producer.spool import Spool
 from producer.stats.guessing import Guessing
+from producer.troubles import Troubles
 
 __all__ = ["Digest", "Inspector", "Survey", "rejected_rows", "survey", "taken"]
 
-#: Troubles that are spelled out before the rest is only counted.
-MOST_SHOWN = 20
 #: Subjects that are remembered, to say what there is when an unknown one is asked for.
 MOST_SUBJECTS = 1000
 
@@ -94,10 +93,8 @@ class Inspector:
 
     file: QuestionFile
     rows: int = 0
-    rejected: int = 0
     repeated: int = 0
-    kinds: Counter[str] = field(default_factory=Counter)
-    shown: list[QuestionFileError] = field(default_factory=list)
+    troubles: Troubles = field(default_factory=Troubles)
     subjects: set[str] = field(default_factory=set)
     _seen: Seen = field(default_factory=Seen)
     #: Content hash → how often it stood before.
@@ -125,7 +122,7 @@ class Inspector:
                         self.subjects.add(question.subject)
                     yield question
                 elif trouble is not None:
-                    self._count(trouble)
+                    self.troubles.add(trouble)
                     yield row, trouble
 
     def _judge(self, row: Row) -> tuple[Question | None, QuestionFileError | None]:
@@ -154,26 +151,10 @@ class Inspector:
             number += 1
         return question.model_copy(update={"id": f"{question.id}-{number}"})
 
-    def _count(self, trouble: QuestionFileError) -> None:
-        self.rejected += 1
-        self.kinds[f"{trouble.field}: {trouble.kind}" if trouble.field else trouble.kind] += 1
-        if len(self.shown) < MOST_SHOWN:
-            self.shown.append(trouble)
-
     def refuse(self) -> None:
         """Raise one QuestionFileError for all troubles, if there are any."""
-        if self.rejected == 1:
-            raise self.shown[0]
-        if self.rejected:
-            listed = "".join(f"\n  {each}" for each in self.shown)
-            rest = self.rejected - len(self.shown)
-            more = f"\n  … and {rest:,} more." if rest else ""
-            by_kind = "; ".join(f"{count:,} × {kind}" for kind, count in self.kinds.most_common())
-            raise QuestionFileError(
-                f"{self.rejected:,} of {self.rows:,} rows are bad; correct them, or leave them out with --skip-bad:"
-                f"{listed}{more}\n  by kind: {by_kind}",
-                path=self.file.source.shown,
-            )
+        if self.troubles.count:
+            raise self.troubles.refusal(self.file.source.shown, self.rows, "rows")
 
 
 def survey(
@@ -202,7 +183,7 @@ def survey(
     try:
         (sampler.watch if sampler else take)(_wanted(inspector, selection))
     except QuestionFileError as fatal:
-        if not inspector.rejected:
+        if not inspector.troubles.count:
             raise
         raise _with_earlier(fatal, inspector) from None
     if not skip_bad:
@@ -215,8 +196,8 @@ def survey(
     return Survey(
         inspector.file,
         inspector.rows,
-        inspector.rejected,
-        inspector.kinds,
+        inspector.troubles.count,
+        inspector.troubles.kinds,
         inspector.repeated,
         digest,
         spool,
@@ -240,13 +221,13 @@ def _sampled(file: QuestionFile, selection: Selection, places: frozenset[int]) -
 
 
 def _with_earlier(fatal: QuestionFileError, inspector: Inspector) -> QuestionFileError:
-    listed = "".join(f"\n  {each}" for each in [*inspector.shown, fatal])
-    message = f"reading stopped at line {fatal.line}, after {inspector.rejected:,} bad rows:{listed}"
+    listed = "".join(f"\n  {each}" for each in [*inspector.troubles.shown, fatal])
+    message = f"reading stopped at line {fatal.line}, after {inspector.troubles.count:,} bad rows:{listed}"
     return QuestionFileError(message, path=inspector.file.source.shown)
 
 
 def _nothing(inspector: Inspector, selection: Selection) -> QuestionFileError:
-    if inspector.rows > inspector.rejected and selection.subjects:
+    if inspector.rows > inspector.troubles.count and selection.subjects:
         wanted = ", ".join(sorted(selection.subjects))
         there = sorted(inspector.subjects)
         hint = nearest(min(selection.subjects), there) or f"There are: {', '.join(there[:20]) or 'none'}."

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from contract.errors import QuestionFileError, nearest
+from contract.errors import nearest
 from producer.readers.record import FieldTrouble, Record, shown_value
 
 __all__ = ["PARTS", "TEXT_FIELDS", "Document", "parts_of", "to_document"]
@@ -49,14 +49,7 @@ def to_document(record: Record, shown: str, mapping: Mapping[str, Sequence[str]]
     try:
         return _document(record, shown, mapping or {})
     except FieldTrouble as trouble:
-        raise QuestionFileError(
-            trouble.message,
-            path=shown,
-            line=record.line,
-            field=trouble.field or None,
-            hint=trouble.hint,
-            kind=trouble.kind,
-        ) from None
+        raise trouble.at(shown, record.line) from None
 
 
 def _document(record: Record, shown: str, mapping: Mapping[str, Sequence[str]]) -> Document:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,11 +10,9 @@ from typing import Any
 from contract.errors import QuestionFileError
 from producer.corpus.document import Document
 from producer.corpus.read import Unfit
+from producer.troubles import Troubles
 
 __all__ = ["Gate"]
-
-#: Troubles that are spelled out before the rest is only counted.
-MOST_SHOWN = 20
 
 
 @dataclass
@@ -26,9 +23,7 @@ class Gate:
     #: What becomes of a bad one; None: one is enough to refuse the corpus.
     reject: Callable[[dict[str, Any]], object] | None = None
     rows: int = 0
-    rejected: int = 0
-    kinds: Counter[str] = field(default_factory=Counter)
-    _shown: list[QuestionFileError] = field(default_factory=list)
+    troubles: Troubles = field(default_factory=Troubles)
     #: Id → where it stood.
     _seen: dict[str, int | None] = field(default_factory=dict)
 
@@ -44,10 +39,10 @@ class Gate:
                 self._count(found)
             elif isinstance(row, Document):
                 self._seen[row.id] = row.line
-                if self.reject or not self.rejected:
+                if self.reject or not self.troubles.count:
                     yield row
-        if self.rejected and self.reject is None:
-            raise self._refused()
+        if self.troubles.count and self.reject is None:
+            raise self.troubles.refusal(self.corpus, self.rows, "documents")
 
     def _repeated(self, document: Document) -> Unfit | None:
         if document.id not in self._seen:
@@ -66,24 +61,8 @@ class Gate:
 
     def _count(self, unfit: Unfit) -> None:
         trouble = unfit.trouble
-        self.rejected += 1
-        self.kinds[f"{trouble.field}: {trouble.kind}" if trouble.field else trouble.kind] += 1
-        if len(self._shown) < MOST_SHOWN:
-            self._shown.append(trouble)
+        self.troubles.add(trouble)
         if self.reject:
             reason = f"{trouble.message} {trouble.hint}".strip()
             place = {"line": trouble.line, "field": trouble.field, "kind": trouble.kind}
             self.reject({**place, "reason": reason, "row": unfit.raw})
-
-    def _refused(self) -> QuestionFileError:
-        if self.rejected == 1:
-            return self._shown[0]
-        listed = "".join(f"\n  {each}" for each in self._shown)
-        rest = self.rejected - len(self._shown)
-        more = f"\n  … and {rest:,} more." if rest else ""
-        by_kind = "; ".join(f"{count:,} × {kind}" for kind, count in self.kinds.most_common())
-        return QuestionFileError(
-            f"{self.rejected:,} of {self.rows:,} documents are bad; correct them, or leave them out with --skip-bad:"
-            f"{listed}{more}\n  by kind: {by_kind}",
-            path=self.corpus,
-        )

@@ -11,7 +11,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from contract.errors import QuestionFileError
 from contract.question import Question, content_id
 from producer.readers.answers import Given, Way, right_labels
 from producer.readers.jsonl import DECODER
@@ -31,15 +30,7 @@ def to_row(record: Record, layout: Layout, way: Way, shown: str) -> Row:
         parts = parts_of(record, layout)
         question = _question(record, parts, layout, way)
     except FieldTrouble as trouble:
-        error = QuestionFileError(
-            trouble.message,
-            path=file,
-            line=record.line,
-            field=trouble.field or None,
-            hint=trouble.hint,
-            kind=trouble.kind,
-        )
-        return Row(record.number, record.line, record.raw, None, error, file=file)
+        return Row(record.number, record.line, record.raw, None, trouble.at(file, record.line), file=file)
     return Row(record.number, record.line, record.raw, question, content_id=parts.id is None, file=file)
 
 

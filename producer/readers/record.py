@@ -22,6 +22,12 @@ class FieldTrouble(Exception):
         #: What troubles of this sort are counted as; the message itself where it names no values.
         self.kind = kind or message.rstrip(".")
 
+    def at(self, path: str, line: int) -> QuestionFileError:
+        """The same with its place."""
+        return QuestionFileError(
+            self.message, path=path, line=line, field=self.field or None, hint=self.hint, kind=self.kind
+        )
+
 
 class Record(NamedTuple):
     """One entry of a question file, before anybody asked what its fields mean."""

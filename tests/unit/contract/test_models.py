@@ -14,8 +14,6 @@ import pytest
 
 from tests.support import ROOT
 
-pytest.importorskip("huggingface_hub")
-
 
 class Hub(ThreadingHTTPServer):
     """A hub that gives one answer, whatever it is asked."""

@@ -142,7 +142,7 @@ def test_bad_documents_that_have_a_place_leave_the_good_ones(tmp_path: Path) -> 
     bad: list[dict[str, Any]] = []
     gate = Gate(path, bad.append)
     assert [(each.id, each.text) for each in gate.good(read_documents(path))] == [("a", "one"), ("d", "three")]
-    assert (gate.rows, gate.rejected) == (6, 4)
+    assert (gate.rows, gate.troubles.count) == (6, 4)
     assert [(each["line"], each["kind"]) for each in bad] == [
         (2, "the passage is empty"),
         (3, "stands there twice"),
