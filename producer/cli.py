@@ -26,6 +26,7 @@ from producer.session import Session
 from producer.shown import question_json, question_lines
 from producer.standing import status_json, status_lines
 from producer.stats import Tally
+from producer.suite import suite
 
 __all__ = ["main"]
 
@@ -48,7 +49,7 @@ def main(ctx: click.Context, redis: str | None, deploy: Path | None) -> None:
     ctx.call_on_close(session.close)
 
 
-for command in (enqueue, inspect, compare, report, index, pause, resume, cancel, requeue, weight, purge, serve):
+for command in (enqueue, suite, inspect, compare, report, index, pause, resume, cancel, requeue, weight, purge, serve):
     main.add_command(command)
 
 

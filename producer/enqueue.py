@@ -22,7 +22,7 @@ from producer.session import Session
 from producer.shown import shown_prompts
 from producer.sources import named_sources
 from producer.standing import queue_lines, queues_json, workers_line
-from producer.submit import Plan, State, Submitted, afresh, plan, submit
+from producer.submit import Plan, State, Submitted, afresh, asked_already, plan, submit
 from producer.survey import Survey, rejected_rows
 
 __all__ = ["enqueue"]
@@ -41,9 +41,6 @@ class _How:
     as_json: bool
     #: Folder of the index that the questions are looked up in, if they are.
     index: Path | None
-
-
-_AGAIN = {State.RESUMED: "resumed", State.REVIVED: "was cancelled, goes on"}
 
 
 @click.command()
@@ -118,7 +115,7 @@ def _echo(planned: Plan, done: Submitted, session: Session, how: _How, rejected:
     settled = done.state is State.SETTLED
     lines = [
         ("run", done.run.run_id),
-        ("state", _state(done)),
+        ("state", done.told()),
         *([] if how.fresh else _asked_already(done, session)),
         *_row_lines(planned, done.run, rejected),
         *_source_lines(planned, how.index),
@@ -131,25 +128,9 @@ def _echo(planned: Plan, done: Submitted, session: Session, how: _How, rejected:
 
 
 def _asked_already(done: Submitted, session: Session) -> Lines:
-    """Under another name the same questions asked the same way are asked anew: whoever did not mean that can cancel."""
-    if done.state is not State.NEW:
-        return []
-    asked = done.run.spec.fingerprint()
-    same = [each.run_id for each in session.ledger.runs() if each.spec.fingerprint() == asked]
-    others = [run_id for run_id in same if run_id != done.run.run_id]
     what = "the same questions asked the same way, under another name"
-    return [("already", f"{', '.join(others)}: {what}")] if others else []
-
-
-def _state(done: Submitted) -> str:
-    if done.state is State.SETTLED:
-        return "already settled: nothing was sent"
-    if done.state is State.PAUSED:
-        return f"paused: nothing was sent; let it go on with: python -m producer resume {done.run.run_id}"
-    if done.state in _AGAIN:
-        counted = f"{done.unsettled:,} of {done.run.questions:,} unsettled"
-        return f"{_AGAIN[done.state]}: {counted}, {done.sent:,} sent again in {number(done.messages, 'message')}"
-    return f"new: {number(done.sent, 'question')} sent in {number(done.messages, 'message')}"
+    others = asked_already([done], session.ledger).values()
+    return [("already", f"{', '.join(each)}: {what}") for each in others]
 
 
 def _row_lines(planned: Plan, run: Run, rejected: Path | None) -> Lines:

@@ -20,7 +20,18 @@ from producer.crew import Member
 from producer.present import number, outcome_line
 from producer.stats import Tally
 
-__all__ = ["BarScreen", "LineScreen", "Pace", "Screen", "Snapshot", "screen_for"]
+__all__ = [
+    "LINE_EVERY_S",
+    "BarScreen",
+    "LineScreen",
+    "Pace",
+    "Screen",
+    "Snapshot",
+    "crew_table",
+    "duration",
+    "screen_for",
+    "workers_told",
+]
 
 #: Of the workers' table.
 COLUMNS: dict[str, JustifyMethod] = {
@@ -101,17 +112,13 @@ class Snapshot:
 
     def workers(self) -> str:
         """`2 workers, fill 98 %, busy 91 %`, the shares being means."""
-        parts = [number(len(self.crew), "worker")]
-        for name, shares in (("fill", [each.fill for each in self.crew]), ("busy", [each.busy for each in self.crew])):
-            known = [each for each in shares if each is not None]
-            parts += [f"{name} {percent(sum(known) / len(known))}"] if known else []
-        return ", ".join(parts)
+        return workers_told(self.crew)
 
     def left(self) -> str:
         """`1:30 left`; nobody can tell while it is paused."""
         if self.counts.halted:
             return self.counts.standing
-        return f"{_duration(self.left_s)} left" if self.left_s is not None else "time left unknown"
+        return f"{duration(self.left_s)} left" if self.left_s is not None else "time left unknown"
 
     def line(self) -> str:
         """Everything on one line."""
@@ -123,7 +130,17 @@ def percent(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.0f} %"
 
 
-def _duration(seconds: float) -> str:
+def workers_told(crew: Sequence[Member]) -> str:
+    """`2 workers, fill 98 %, busy 91 %`, the shares being means."""
+    parts = [number(len(crew), "worker")]
+    for name, shares in (("fill", [each.fill for each in crew]), ("busy", [each.busy for each in crew])):
+        known = [each for each in shares if each is not None]
+        parts += [f"{name} {percent(sum(known) / len(known))}"] if known else []
+    return ", ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """`1:30`, `2:00:00`."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
@@ -196,14 +213,14 @@ class BarScreen:
             Text(f"{counts.settled:,}/{counts.total:,}"),
         )
         details = Text(snapshot.details(), style="dim")
-        self._live.update(Group(first, details, *(_crew_table(crew) for crew in [snapshot.crew] if crew)))
+        self._live.update(Group(first, details, *(crew_table(crew) for crew in [snapshot.crew] if crew)))
 
     def say(self, message: str) -> None:
         """One line above the bar."""
         self._console.print(message, markup=False, highlight=False)
 
 
-def _crew_table(crew: Sequence[Member]) -> Table:
+def crew_table(crew: Sequence[Member]) -> Table:
     """A row per worker: what keeps it busy, and how busy."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for name, justify in COLUMNS.items():

@@ -29,7 +29,7 @@ from contract.spec import (
 from producer.readers import HowToRead, opened, understand
 from producer.templates import checked_description, load_prompt, refuse_blind
 
-__all__ = ["FewShotConfig", "JudgeConfig", "RagConfig", "RunConfig", "load_run_config"]
+__all__ = ["FewShotConfig", "FileName", "JudgeConfig", "RagConfig", "RunConfig", "load_run_config", "run_config"]
 
 
 def _can_be_a_path(value: str) -> str:
@@ -38,6 +38,7 @@ def _can_be_a_path(value: str) -> str:
     return value
 
 
+#: A path, or what `enqueue` takes in place of one.
 FileName = Annotated[str, AfterValidator(_can_be_a_path)]
 
 
@@ -240,7 +241,11 @@ def load_run_config(path: Path | None = None, overrides: Iterable[str] = ()) -> 
     Raises RunConfigError that names the setting, what was found, and the nearest known name.
     """
     values = merge(read_yaml(path, RunConfigError) if path else {}, parse_overrides(overrides, RunConfigError))
-    source = str(path or "run configuration")
+    return run_config(values, str(path or "run configuration"))
+
+
+def run_config(values: Mapping[str, Any], source: str) -> RunConfig:
+    """The run configuration of these values, which stand in `source`. Raises RunConfigError as `load_run_config`."""
     _refuse_settings(values, source)
     try:
         return RunConfig(**values)

@@ -8,6 +8,7 @@ once, and what is already queued is not sent again.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -19,13 +20,14 @@ from contract.settings import Settings
 from contract.spec import Mode, RunSpec, run_id_for, slug
 from producer.broker import Broker
 from producer.company import Company
+from producer.present import number
 from producer.readers import Source
 from producer.runconfig import RunConfig
 from producer.selection import Selection
 from producer.shots import Shots
 from producer.survey import Survey, survey
 
-__all__ = ["Plan", "State", "Submitted", "afresh", "plan", "submit"]
+__all__ = ["Plan", "State", "Submitted", "afresh", "asked_already", "asked_of", "plan", "submit"]
 
 
 #: A run's folder is called after it, and file systems take 255 bytes.
@@ -42,6 +44,9 @@ class State(StrEnum):
     #: Nothing was sent: somebody wants it to wait.
     PAUSED = "paused"
     SETTLED = "settled"
+
+
+_AGAIN = {State.RESUMED: "resumed", State.REVIVED: "was cancelled, goes on"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +104,17 @@ class Submitted:
             "chance": self.run.chance,
         }
 
+    def told(self) -> str:
+        """For people: what it met, and what it sent."""
+        if self.state is State.SETTLED:
+            return "already settled: nothing was sent"
+        if self.state is State.PAUSED:
+            return f"paused: nothing was sent; let it go on with: python -m producer resume {self.run.run_id}"
+        if self.state in _AGAIN:
+            counted = f"{self.unsettled:,} of {self.run.questions:,} unsettled"
+            return f"{_AGAIN[self.state]}: {counted}, {self.sent:,} sent again in {number(self.messages, 'message')}"
+        return f"new: {number(self.sent, 'question')} sent in {number(self.messages, 'message')}"
+
 
 def plan(
     source: Source,
@@ -124,6 +140,11 @@ def plan(
     shots.refuse()
     spec = draft.model_copy(update={"questions_digest": found.digest.hexdigest()})
     return Plan(slug(name or f"{source.stem}-{spec.model}-{spec.mode}")[:LONGEST_NAME], spec, found, company)
+
+
+def asked_of(planned: Plan, model: str, name: str) -> Plan:
+    """The same questions asked in the same way of another `model`, under another `name`; no file is read again."""
+    return replace(planned, name=slug(name)[:LONGEST_NAME], spec=planned.spec.model_copy(update={"model": model}))
 
 
 def afresh(planned: Plan, ledger: Ledger) -> Plan:
@@ -166,3 +187,18 @@ def submit(
         if counts.state is RunState.CANCELLED:
             return Submitted(run, State.REVIVED, unsettled, *broker.go_on(run, priority))
         return Submitted(run, State.RESUMED, unsettled, *broker.send_missing(run, priority))
+
+
+def asked_already(done: Iterable[Submitted], ledger: Ledger) -> dict[str, list[str]]:
+    """Of the runs that are new, those whose questions were asked in the same way under another name, with these runs.
+
+    Whoever did not mean to ask anew can cancel.
+    """
+    new = [each.run for each in done if each.state is State.NEW]
+    by_fingerprint: dict[str, list[str]] = {}
+    for run in ledger.runs() if new else ():
+        by_fingerprint.setdefault(run.spec.fingerprint(), []).append(run.run_id)
+    others = {
+        run.run_id: [each for each in by_fingerprint[run.spec.fingerprint()] if each != run.run_id] for run in new
+    }
+    return {run_id: found for run_id, found in others.items() if found}

@@ -15,7 +15,7 @@ from producer.crew import Crew
 from producer.progress import Pace, Screen, Snapshot
 from producer.unserved import start_workers
 
-__all__ = ["Clock", "watch"]
+__all__ = ["TICK_S", "Clock", "Watcher", "watch"]
 
 #: How often the ledger is asked, in seconds.
 TICK_S = 0.5
@@ -51,7 +51,7 @@ def watch(
     are missing that nobody is writing.
     """
     clock = clock or Clock()
-    watcher = _Watcher(ledger, broker, ledger.run(run_id), screen)
+    watcher = Watcher(ledger, broker, ledger.run(run_id), screen)
     with screen:
         while True:
             counts = watcher.look(clock.now())
@@ -61,7 +61,9 @@ def watch(
 
 
 @dataclass
-class _Watcher:
+class Watcher:
+    """Looks at one run again and again: what it has come to, and what it needs."""
+
     ledger: Ledger
     broker: Broker
     run: Run

@@ -28,6 +28,7 @@ from contract.settings import PREFIX, Settings
 from producer.cli import main as producer
 from producer.columns import MEANINGS
 from producer.runconfig import RunConfig
+from producer.suite.file import Entry, Suite
 from workers.cli import main as workers
 from workers.hardware import Hardware
 from workers.metrics import HardwareMetrics, WorkerMetrics
@@ -112,6 +113,11 @@ def _settings() -> Iterator[str]:
     yield "all of it is in the run's fingerprint, and none comes from the environment."
     yield from ("", "| name | default | |", "|---|---|---|")
     for name, field, comment in _fields(RunConfig):
+        yield f"| `{name}` | {_default(field)} | {_about(field, comment)} |"
+    yield from ("", "# Suites", "")
+    yield "Which question sets and models belong into one table: a file of `configs/suites/`."
+    yield from ("", "| name | default | |", "|---|---|---|")
+    for name, field, comment in (*_fields(Suite), *_fields(Entry, "entries[].")):
         yield f"| `{name}` | {_default(field)} | {_about(field, comment)} |"
 
 

@@ -5,7 +5,7 @@ from producer.stats.outcomes import Tally
 from producer.stats.paired import Pairs
 from producer.stats.proportion import Interval, Mean, Share, share
 from producer.stats.retrieval import RetrievalTally
-from producer.stats.subjects import cluster_interval, macro
+from producer.stats.subjects import cluster_interval, macro, macro_interval
 
 __all__ = [
     "Calibration",
@@ -17,5 +17,6 @@ __all__ = [
     "Tally",
     "cluster_interval",
     "macro",
+    "macro_interval",
     "share",
 ]

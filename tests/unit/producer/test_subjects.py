@@ -11,7 +11,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from scipy.stats import t as student
 
-from producer.stats import Share, cluster_interval, macro, share
+from producer.stats import Share, cluster_interval, macro, macro_interval, share
 
 
 def subjects(*counted: tuple[int, int]) -> list[Share]:
@@ -89,3 +89,49 @@ def test_the_interval_contains_the_accuracy_and_what_the_sandwich_of_a_regressio
 def test_the_macro_mean_weighs_each_subject_the_same() -> None:
     assert macro(subjects((0, 10), (1, 1))) == 0.5
     assert macro([]) is None
+
+
+def test_the_interval_of_the_macro_mean_by_hand() -> None:
+    found = macro_interval(subjects((49, 98), (7, 8)))
+
+    # One right and one wrong answer more in each: 50 of 100 and 8 of 10. Their mean is 0.65, and √(0.5² / 100 + 0.8 ·
+    # 0.2 / 10) / 2 = 0.068007 its standard error.
+    assert found is not None
+    assert (found.low, found.high) == pytest.approx((0.65 - 1.959964 * 0.068007, 0.65 + 1.959964 * 0.068007), abs=1e-5)
+
+
+def test_without_subjects_there_is_no_interval_of_their_mean() -> None:
+    assert macro_interval([]) is None
+
+
+def test_where_all_is_right_the_interval_of_the_macro_mean_is_no_point() -> None:
+    found = macro_interval(subjects((8, 8), (5, 5)))
+
+    assert found is not None
+    assert found.low < 0.85
+    assert found.high == 1.0
+
+
+@pytest.mark.parametrize(
+    "truth",
+    [
+        ((0.5, 20), (0.5, 20)),
+        ((0.9, 30), (0.3, 400), (0.6, 8)),
+        ((0.97, 40),) * 20,
+        ((0.25, 100), (0.99, 100)),
+        ((0.98, 20), (0.98, 20)),
+    ],
+    ids=["equal", "unlike", "nearly all right", "far apart", "small"],
+)
+def test_of_a_hundred_samples_of_questions_about_95_hold_the_true_macro_mean(
+    truth: tuple[tuple[float, int], ...],
+) -> None:
+    generator = np.random.default_rng(5)
+    mean = sum(p for p, _ in truth) / len(truth)
+    held = 0
+    for _ in range(2000):
+        found = macro_interval(subjects(*((int(generator.binomial(n, p)), n) for p, n in truth)))
+        assert found is not None
+        held += found.low <= mean <= found.high
+
+    assert 1850 <= held <= 1950, "Wilson's intervals put together held it in 1,750 where nearly all was right"

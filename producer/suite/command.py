@@ -1,0 +1,104 @@
+"""`python -m producer suite`: the command."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from producer.export import write_rejected
+from producer.files import refuse_unwritable
+from producer.options import CANCELLED, SOME_FAILED, as_json, folder, note, priority_option, to_priority
+from producer.present import echo_json, echo_lines, echo_table, number
+from producer.reading import read_line
+from producer.session import Session
+from producer.submit import Submitted, submit
+from producer.suite.file import Suite, load_suite
+from producer.suite.files import folder_of
+from producer.suite.planned import Planned, planned, share_questions
+from producer.suite.work import Work
+from producer.survey import rejected_rows
+
+__all__ = ["suite"]
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@priority_option
+@click.option("--dry-run", is_flag=True, help="Check everything and name the runs; write nothing.")
+@click.option("--watch", is_flag=True, help="Stay until all runs are settled, then export them and write the table.")
+@folder
+@as_json
+@click.pass_obj
+def suite(session: Session, file: Path, priority: str, dry_run: bool, watch: bool, out: Path, as_json: bool) -> None:
+    """Enqueue the runs of FILE, a file of configs/suites/: several question sets, several models, one table.
+
+    Everything is checked before anything is written. The same command again goes on, and prints the table of a settled
+    suite without sending anything. With --watch the table is written to RESULTS/<suite>/ as CSV, JSON and Markdown.
+    """
+    asked = load_suite(file)
+    with planned(asked, file, session.settings) as runs:
+        if dry_run:
+            _echo_dry_run(asked, runs, as_json=as_json)
+            return
+        if watch:
+            _refuse_unwritable(asked, runs, out)
+        shared = share_questions([run.plan for run in {each.entry.name: each for each in runs}.values()])
+        done = _submit(session, runs, priority, out)
+    work = Work(session, asked, file, out, list(zip(runs, done, strict=True)), shared)
+    if not (as_json and watch):
+        work.echo_submitted(as_json=as_json)
+    table = work.finish(as_json=as_json) if watch else work.echo_next(as_json=as_json)
+    if table.settled and any(each.failed for each in table.cells):
+        raise click.exceptions.Exit(SOME_FAILED)
+    if watch and not table.settled:
+        raise click.exceptions.Exit(CANCELLED)
+
+
+def _refuse_unwritable(asked: Suite, runs: Sequence[Planned], out: Path) -> None:
+    for directory in (folder_of(asked.name, out), *(out / each.plan.run_id for each in runs)):
+        refuse_unwritable(directory)
+
+
+def _submit(session: Session, runs: Sequence[Planned], priority: str, out: Path) -> list[Submitted]:
+    for each in runs:
+        if each.plan.survey.rejected:
+            path = write_rejected(rejected_rows(each.plan.survey), out / each.plan.run_id)
+            note(f"{each.entry.name}: {number(each.plan.survey.rejected, 'row')} skipped; see {path}")
+    questions = sum(each.plan.survey.digest.count for each in runs)
+    checked = f"{number(questions, 'question')} of {number(len(runs), 'run')} checked"
+    note(f"{checked}; writing to {session.settings.redis_place}")
+    return [submit(each.plan, session.ledger, session.broker, to_priority(priority)) for each in runs]
+
+
+def _echo_dry_run(asked: Suite, runs: Sequence[Planned], *, as_json: bool) -> None:
+    if as_json:
+        echo_json({"suite": asked.name, "state": "dry run", "runs": [_dry_json(each) for each in runs]})
+        return
+    echo_table(("entry", "model", "run", "asked", "questions"), map(_dry_row, runs))
+    questions = sum(each.plan.survey.digest.count for each in runs)
+    told = f"{number(len(runs), 'run')}, {number(questions, 'question')}"
+    echo_lines([("suite", asked.name), ("state", f"dry run: nothing was written; {told}")])
+
+
+def _dry_row(each: Planned) -> tuple[str, ...]:
+    spec, found = each.plan.spec, each.plan.survey
+    skipped = f", {found.rejected:,} skipped" if found.rejected else ""
+    read = read_line(found.file, found.digest.count, found.digest.choices)
+    return each.entry.name, each.model, each.plan.run_id, spec.mode, f"{read}{skipped}"
+
+
+def _dry_json(each: Planned) -> dict[str, Any]:
+    run = each.plan.run()
+    return {
+        "entry": each.entry.name,
+        "model": each.model,
+        "run_id": run.run_id,
+        "source": run.source,
+        "questions": run.questions,
+        "skipped": each.plan.survey.rejected,
+        "chance": run.chance,
+        "spec": run.spec.model_dump(mode="json"),
+    }

@@ -1,0 +1,202 @@
+"""configs/suites/*.yaml: which question sets are asked, in which ways, and of which models.
+
+A suite has no place in the ledger. Its runs' ids follow from what is asked, so the same file finds the same runs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from contract.errors import RunConfigError
+from contract.layers import LONGEST, explain, merge, read_yaml
+from contract.spec import slug
+from producer.readers import HowToRead
+from producer.readers.source import STDIN
+from producer.reading import how_to_read, selection_of
+from producer.runconfig import FileName, RunConfig, run_config
+from producer.selection import Selection
+
+__all__ = ["Entry", "Suite", "load_suite"]
+
+#: Characters of a name: it is part of its runs' ids, and heads a row.
+LONGEST_NAME = 60
+
+
+def _names_something(value: str) -> str:
+    if not any(each.isalnum() for each in slug(value)) or slug(value) == slug(""):
+        raise ValueError("a name needs a letter a to z or a digit, as runs and folders are called after it")
+    return value
+
+
+def _can_be_read_again(value: str) -> str:
+    if value == STDIN:
+        raise ValueError("standard input is gone when the suite is asked to go on: name a file")
+    return value
+
+
+Name = Annotated[str, Field(max_length=LONGEST_NAME), AfterValidator(_names_something)]
+ModelName = Annotated[str, Field(min_length=1)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class Entry(BaseModel):
+    """One question set, asked in one way: a row of the table."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=LONGEST)
+
+    #: What the row is called.
+    name: Name
+    #: The questions: whatever `enqueue` takes, but not standard input.
+    file: Annotated[FileName, Field(min_length=1), AfterValidator(_can_be_read_again)]
+    #: What is asked: a file of `configs/runs/`; empty: the suite's.
+    config: FileName = ""
+    #: Values over `config` and over the suite's `set`, as `enqueue --set` lays them: `{mode: letter, rag.index: x}`.
+    set: dict[str, Any] = {}
+    #: The models that this entry is asked of; empty: the suite's.
+    models: list[ModelName] = []
+    #: As `enqueue --layout`.
+    layout: str = ""
+    #: As `enqueue --map`: `{question: stem, choices: a+b+c}`.
+    map: dict[str, str | int] = {}
+    #: As `enqueue --encoding`.
+    encoding: str = ""
+    #: As `enqueue --subset`.
+    subset: str = ""
+    #: As `enqueue --split`.
+    split: str = ""
+    #: As `enqueue --answers`: a file with one answer per line.
+    answers: FileName = ""
+    #: As `enqueue --limit`: the first so many questions.
+    limit: Count | None = None
+    #: As `enqueue --sample`: so many at random.
+    sample: Count | None = None
+    #: As `enqueue --stratified`.
+    stratified: bool = False
+    #: Of `sample`; none: the configuration's. The run's own is `set: {seed: N}`.
+    seed: Annotated[int, Field(ge=0)] | None = None
+    #: As `enqueue --subject`: questions of these subjects only.
+    subjects: list[str] = []
+    #: As `enqueue --skip-bad`: go on without the bad rows.
+    skip_bad: bool = False
+
+    def how_to_read(self) -> HowToRead:
+        """How the file is to be read. Raises InputError, UsageError."""
+        mapping = tuple(f"{part}={field}" for part, field in self.map.items())
+        if self.answers and not Path(self.answers).is_file():
+            raise RunConfigError(f"answers: {self.answers}: no such file.")
+        return how_to_read(
+            {
+                "layout": self.layout,
+                "mapping": mapping,
+                "encoding": self.encoding,
+                "subset": self.subset,
+                "split": self.split,
+                "answers": Path(self.answers) if self.answers else None,
+            }
+        )
+
+    def selection(self, seed: int) -> Selection:
+        """Which of its questions are asked; `seed` is the configuration's. Raises UsageError."""
+        return selection_of(
+            {
+                "limit": self.limit,
+                "sample": self.sample,
+                "stratified": self.stratified,
+                "seed": self.seed,
+                "subjects": tuple(self.subjects),
+            },
+            seed,
+        )
+
+
+class Suite(BaseModel):
+    """Question sets and models that belong into one table."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=LONGEST)
+
+    #: What it is called: its runs, and its folder among the results. Another name asks everything anew.
+    name: Name
+    #: The models that each entry is asked of, by the names that workers serve them under; empty: the configuration's.
+    models: list[ModelName] = []
+    #: What is asked where an entry does not say: a file of `configs/runs/`.
+    config: FileName = ""
+    #: Values over every entry's configuration.
+    set: dict[str, Any] = {}
+    #: The rows of the table.
+    entries: Annotated[list[Entry], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _names_and_models_are_different(self) -> Self:
+        rows = Counter(slug(each.name) for each in self.entries)
+        twice = [each.name for each in self.entries if rows[slug(each.name)] > 1]
+        if twice:
+            raise ValueError(f"entries are called alike: {', '.join(map(repr, twice))}")
+        for models in (self.models, *(each.models for each in self.entries)):
+            if again := [name for name, times in Counter(models).items() if times > 1]:
+                raise ValueError(f"models: {again[0]!r} stands there twice")
+        return self
+
+    def models_of(self, entry: Entry) -> Sequence[str]:
+        """The models that `entry` is asked of; none: the one of its configuration."""
+        return entry.models or self.models
+
+    def run_config(self, entry: Entry) -> RunConfig:
+        """What `entry` asks: its own values over the suite's over the file. Raises RunConfigError."""
+        path = entry.config or self.config
+        over = merge(_nested(self.set), _nested(entry.set))
+        if "model" in over and self.models_of(entry):
+            raise RunConfigError("set.model and models exclude each other.", hint="Leave set.model out.")
+        below = read_yaml(Path(path), RunConfigError) if path else {}
+        return run_config(merge(below, over), " and ".join(filter(None, (path, "set" if over else ""))) or "set")
+
+
+def load_suite(path: Path) -> Suite:
+    """The suite of that file.
+
+    Raises RunConfigError that names file, entry and field, what was found, and the nearest known name.
+    """
+    values = read_yaml(path, RunConfigError)
+    if wrong := list(_troubles(values.get("entries"), path)):
+        raise RunConfigError("\n  ".join(wrong))
+    try:
+        return Suite.model_validate(values)
+    except ValidationError as trouble:
+        raise RunConfigError(explain(trouble, Suite, str(path))) from None
+
+
+def _troubles(entries: Any, path: Path) -> Iterator[str]:
+    """What is wrong with each entry. They are looked at one by one, so that each is named as the person named it."""
+    for at, entry in enumerate(entries if isinstance(entries, list) else (), start=1):
+        place = f"{path}: entry {_called(entry, at)}"
+        if isinstance(entry, Mapping) and (idle := [name for name in entry if _belongs_under_set(name)]):
+            yield f"{place}: {idle[0]!r} is said of a run: write it under set, as set: {{{idle[0]}: …}}."
+            continue
+        try:
+            Entry.model_validate(entry)
+        except ValidationError as trouble:
+            yield explain(trouble, Entry, place)
+
+
+def _called(entry: Any, at: int) -> str:
+    name = entry.get("name") if isinstance(entry, Mapping) else None
+    return repr(name) if isinstance(name, str) and 0 < len(name) <= LONGEST_NAME else str(at)
+
+
+def _belongs_under_set(name: Any) -> bool:
+    return name in RunConfig.model_fields and name not in Entry.model_fields
+
+
+def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """`{"rag.index": x}` as `{"rag": {"index": x}}`, as `--set` has it."""
+    result: dict[str, Any] = {}
+    for name, value in values.items():
+        nested = value
+        for part in reversed(name.split(".")):
+            nested = {part: nested}
+        result = merge(result, nested)
+    return result

@@ -1,0 +1,149 @@
+"""A suite's table for people: on a terminal, and as Markdown."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+
+from producer.harmless import for_terminal
+from producer.present import Lines, chance, echo_table, number
+from producer.suite.table import Cell, MeanOver, Table
+
+__all__ = ["echo_figures", "figure_lines", "markdown"]
+
+#: Models that have a column each; more of them have rows.
+MOST_COLUMNS = 4
+#: Between two columns.
+GAP = 2
+#: What stands where an entry is not asked of a model.
+NONE = "-"
+LONG = ("entry", "model", "accuracy", "95 % interval", "chance", "settled", "unanswered", "failed", "run")
+
+
+def echo_figures(table: Table) -> None:
+    """Print the table: a column per model, or where those have no room, a row per entry and model.
+
+    What a pipe gets depends on the number of models alone, so that it does not change from one call to the next.
+    """
+    wide = list(_wide(table))
+    if len(table.models) <= MOST_COLUMNS and _fits(wide):
+        echo_table(wide[0], wide[1:])
+    else:
+        echo_table(LONG, _long(table))
+
+
+def _fits(rows: Sequence[Sequence[str]]) -> bool:
+    console = Console(file=sys.stdout)
+    widths = (max(len(line) for row in rows for line in row[at].split("\n")) for at in range(len(rows[0])))
+    return not console.is_terminal or sum(widths) + GAP * (len(rows[0]) - 1) <= console.width
+
+
+def _wide(table: Table) -> Iterator[tuple[str, ...]]:
+    yield ("entry", "chance", *table.models)
+    for entry in table.entries:
+        cells = (table.cell(entry, model) for model in table.models)
+        yield (entry, chance(table.of_entry(entry)[0].run), *map(_cell, cells))
+    if means := table.means():
+        yield (_mean_title(table), _share(table.mean_chance), *(_mean_cell(table, each) for each in means))
+
+
+def _cell(cell: Cell | None) -> str:
+    if cell is None:
+        return NONE
+    found = cell.accuracy
+    accuracy = f"{found.value:.3f} ({_bounds(found.low, found.high)})" if found else ""
+    return "\n".join(filter(None, (accuracy, _beside(cell)))) or NONE
+
+
+def _bounds(low: float, high: float) -> str:
+    return f"{low:.3f} to {high:.3f}"
+
+
+def _beside(cell: Cell) -> str:
+    """What an accuracy is not to be read without; nothing where all questions were answered."""
+    counts = cell.counts
+    settled = "" if counts.finished else f"{counts.settled:,}/{counts.total:,} settled"
+    halted = counts.standing if counts.halted else ""
+    return " · ".join(filter(None, (settled, halted, _not_heard(cell.unanswered, cell.failed))))
+
+
+def _not_heard(unanswered: int, failed: int) -> str:
+    told = (f"{count:,} {what}" for count, what in ((unanswered, "unanswered"), (failed, "failed")) if count)
+    return " · ".join(told)
+
+
+def _mean_title(table: Table) -> str:
+    entries = len(table.in_the_mean)
+    return f"mean of {entries}" if entries == len(table.entries) else f"mean of {entries} of {len(table.entries)}"
+
+
+def _mean_cell(table: Table, mean: MeanOver) -> str:
+    figure = f"{mean.value:.3f}" + (f" ({_bounds(mean.interval.low, mean.interval.high)})" if mean.interval else "")
+    cells = [each for each in table.cells if each.model == mean.model and each.entry in table.in_the_mean]
+    beside = _not_heard(sum(each.unanswered for each in cells), sum(each.failed for each in cells))
+    return "\n".join(filter(None, (figure, beside)))
+
+
+def _share(value: float | None) -> str:
+    return NONE if value is None else f"{value:.3f}"
+
+
+def _long(table: Table) -> Iterator[tuple[str, ...]]:
+    for each in table.cells:
+        found, counts = each.accuracy, each.counts
+        yield (
+            each.entry,
+            each.model,
+            _share(found.value if found else None),
+            _bounds(found.low, found.high) if found else NONE,
+            chance(each.run),
+            f"{counts.settled:,}/{counts.total:,}",
+            f"{each.unanswered:,}",
+            f"{each.failed:,}",
+            each.run.run_id,
+        )
+    for mean in table.means():
+        bounds = _bounds(mean.interval.low, mean.interval.high) if mean.interval else NONE
+        yield (_mean_title(table), mean.model, _share(mean.value), bounds, _share(table.mean_chance), "", "", "", "")
+
+
+def figure_lines(table: Table) -> Lines:
+    """What has to be known of the figures, and how to look closer."""
+    lines: Lines = []
+    if made_up := [each.run.run_id for each in table.cells if each.simulated]:
+        what = "was answered by the simulated engine, so its figures mean nothing"
+        others = f", and {number(len(made_up) - 1, 'run')} more" if len(made_up) > 1 else ""
+        lines.append(("simulated", f"{made_up[0]}{others}: {what}"))
+    if table.means():
+        lines.append(("mean", _mean_remark(table)))
+    for group in table.comparable()[:1]:
+        ids = [each.run.run_id for each in group]
+        lines.append(("compare", f"python -m producer compare {ids[0]} {ids[1]}"))
+        lines.append(("", "in pairs, question by question: is the difference more than chance? Overlaps do not tell"))
+        lines.append(("report", f"python -m producer report {' '.join(ids)}"))
+    return lines
+
+
+def _mean_remark(table: Table) -> str:
+    over = "each entry weighs the same"
+    if len(table.in_the_mean) < len(table.entries):
+        over += "; only those that every model was asked and is settled for"
+    if table.shared:
+        return f"{over}; without an interval, as entries have questions in common"
+    return f"{over}; the interval is for these entries, not for others like them"
+
+
+def markdown(table: Table) -> str:
+    """The table for a paper or a README: a row per entry, a column per model."""
+    rows = [tuple(each.replace("\n", "<br>") for each in map(_escaped, row)) for row in _wide(table)]
+    rule = ("---", *("---:" for _ in rows[0][1:]))
+    lines = [f"| {' | '.join(row)} |" for row in (rows[0], rule, *rows[1:])]
+    remark = "Accuracy with its 95 % interval; unanswered and failed questions count as not right, and stand beside it."
+    mean = f" Mean: {_mean_remark(table)}." if table.means() else ""
+    return "\n".join([*lines, "", f"{remark}{mean}", ""])
+
+
+def _escaped(text: str) -> str:
+    return for_terminal(text).replace("|", "\\|").replace("<", "&lt;")

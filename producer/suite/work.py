@@ -1,0 +1,141 @@
+"""A suite whose runs are in the ledger: how they stand, staying with them, and what is printed of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from contract import keys
+from contract.ledger import Run
+from producer.export import export
+from producer.failed import failed_lines
+from producer.options import INTERRUPTED, note, progress_console
+from producer.present import Lines, echo_json, echo_lines, echo_table
+from producer.session import Session
+from producer.standing import workers_of
+from producer.submit import Submitted, asked_already
+from producer.suite.board import board_for
+from producer.suite.file import Suite
+from producer.suite.files import write_table
+from producer.suite.planned import Planned
+from producer.suite.shown import echo_figures, figure_lines
+from producer.suite.table import Cell, Table
+from producer.suite.watching import watch_suite
+from producer.unserved import start_workers
+
+__all__ = ["Work"]
+
+#: Runs whose failures are told; `status` tells those of others.
+MOST_FAILED = 3
+
+
+class Work:
+    """A suite whose runs are in the ledger."""
+
+    def __init__(
+        self,
+        session: Session,
+        asked: Suite,
+        file: Path,
+        out: Path,
+        done: Sequence[tuple[Planned, Submitted]],
+        shared: bool,
+    ) -> None:
+        """`shared`: whether entries have questions in common."""
+        self._session, self._asked, self._file, self._out = session, asked, file, out
+        self._done, self._shared = done, shared
+
+    @property
+    def _runs(self) -> list[tuple[str, Run]]:
+        """Entry and run."""
+        return [(planned.entry.name, done.run) for planned, done in self._done]
+
+    def table(self) -> Table:
+        """The figures as they stand."""
+        return Table(self._asked.name, tuple(self._cell(entry, run) for entry, run in self._runs), self._shared)
+
+    def _cell(self, entry: str, run: Run) -> Cell:
+        ledger = self._session.ledger
+        engines = ledger.engines(run.run_id)
+        simulated = any(each.engine.get("engine") == "simulated" for each in engines)
+        return Cell(entry, run, ledger.counts(run.run_id), simulated)
+
+    def echo_submitted(self, *, as_json: bool) -> None:
+        """What each run met; with --json the table, too, as that is one document."""
+        if as_json:
+            content = self.table().to_json()
+            for told, (_, done) in zip(content["runs"], self._done, strict=True):
+                told["submitted"] = done.state.value
+                told["sent"], told["messages"] = done.sent, done.messages
+            echo_json(content)
+            return
+        rows = ((each.entry.name, each.model, done.run.run_id, done.told()) for each, done in self._done)
+        echo_table(("entry", "model", "run", "state"), rows)
+        if lines := [*self._already_lines(), *self._worker_lines()]:
+            echo_lines(lines)
+
+    def _already_lines(self) -> Lines:
+        found = asked_already((done for _, done in self._done), self._session.ledger)
+        what = "asks what was asked in the same way under another name, in"
+        return [("already", f"{run_id} {what} {', '.join(others)}") for run_id, others in found.items()]
+
+    def _worker_lines(self) -> Lines:
+        """Where nobody takes from a queue that runs wait on: how to start a worker for it."""
+        broker = self._session.broker
+        waiting = [run for _, run in self._runs if not self._session.ledger.counts(run.run_id).finished]
+        queues = dict.fromkeys(queue for run in waiting for queue in keys.route(run.spec))
+        unserved = [queue for queue in queues if not broker.workers(queue)]
+        if not unserved:
+            return []
+        remedy = start_workers(unserved, broker.all_workers())
+        return [("workers", f"nobody takes from {' and '.join(unserved)}, start: {remedy}")]
+
+    def echo_next(self, *, as_json: bool) -> Table:
+        """The table as it stands, and what comes next."""
+        table = self.table()
+        if not as_json:
+            does = "exports the runs and writes the table" if table.settled else "stays until all are settled"
+            self._echo_table(table, [("next", f"python -m producer suite {self._file} --watch     {does}")])
+        return table
+
+    def finish(self, *, as_json: bool) -> Table:
+        """Stay until all runs are settled or cancelled, export them, write the table and print it."""
+        self._stay()
+        broker = self._session.broker
+        files: list[Path] = []
+        for _, run in self._runs:
+            live = workers_of(run, broker)
+            done = export(self._session.ledger, run.run_id, self._out / run.run_id, live=live)
+            for remark in done.remarks:
+                note(remark)
+            files += done.files
+        table = self.table()
+        written = write_table(table, self._out, self._file)
+        if as_json:
+            echo_json({**table.to_json(), "files": [str(path) for path in (*written, *files)]})
+        else:
+            self._echo_table(table, [("results" if not at else "", str(path)) for at, path in enumerate(written)])
+        return table
+
+    def _stay(self) -> None:
+        """Ctrl-C ends the watching with 130, and nothing else."""
+        titles = [(f"{run.spec.model} {entry}", run) for entry, run in self._runs]
+        board = board_for(progress_console(), self._asked.name, titles)
+        session = self._session
+        try:
+            watch_suite(session.ledger, session.broker, [run for _, run in self._runs], board)
+        except KeyboardInterrupt:
+            note(f"the runs go on; rejoin with: python -m producer suite {self._file} --watch")
+            raise click.exceptions.Exit(INTERRUPTED) from None
+
+    def _echo_table(self, table: Table, more: Lines) -> None:
+        """The table, what must be known of it, and `more`."""
+        click.echo()
+        echo_figures(table)
+        click.echo()
+        why: Lines = []
+        for each in [each for each in table.cells if each.failed][:MOST_FAILED]:
+            why += failed_lines(self._session.ledger, each.run)
+        echo_lines([*figure_lines(table), *why, *more])
