@@ -8,7 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 from contract.errors import RequestRejected
 from contract.order import arrangements
-from contract.prompts import build_prompt
+from contract.prompts import turns_of
 from contract.question import LABELS
 from workers.engines.encoding import PromptEncoder
 from workers.pipeline import Item
@@ -29,7 +29,7 @@ def cpu_scores(model: str, items: Sequence[Item]) -> Iterator[list[float]]:
     network = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
     for item in items:
         (shown,) = arrangements(item.question, item.spec)
-        requests = MODES[item.spec.mode].ask(shown.question, build_prompt(shown.question, item.spec), item.spec)
+        requests = MODES[item.spec.mode].ask(shown.question, turns_of(shown.question, item.spec), item.spec)
         (encoded,) = encoder.encode(requests)
         if isinstance(encoded, RequestRejected):
             raise encoded

@@ -42,7 +42,7 @@ from benchmarks.command import Parser, from_zero, positive, run
 from benchmarks.record import bars, print_table, without, write
 from benchmarks.stand import Stand, stand, worker
 from contract.errors import EngineError, RequestRejected
-from contract.prompts import build_prompt
+from contract.prompts import turns_of
 from contract.settings import Settings
 from producer.readers import Source
 from workers.engines.base import Request
@@ -232,8 +232,7 @@ class Raw:
         asking = replace(self._bench.asking(mode), limit=count)
         requests: list[Request] = []
         for item in asking.items(self._bench.at.settings, mark, self._bench.at.folder):
-            prompt = build_prompt(item.question, item.spec)
-            requests += MODES[item.spec.mode].ask(item.question, prompt, item.spec)
+            requests += MODES[item.spec.mode].ask(item.question, turns_of(item.question, item.spec), item.spec)
         found = []
         for request, encoded in zip(requests, self._encoder.encode(requests), strict=True):
             if isinstance(encoded, RequestRejected):

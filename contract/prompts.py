@@ -1,4 +1,4 @@
-"""Turning a prompt's template and a question into text: the one place, so that both sides see the very same prompt."""
+"""Turning a prompt's template and a question into turns: the one place, so that both sides see the very same prompt."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from contract.errors import RunConfigError
 from contract.order import arrangements, seed_for
 from contract.question import Question
-from contract.spec import FewShot, Mode, Prompt, Query, RunSpec, Selection
+from contract.spec import ChatTemplate, FewShot, Mode, Prompt, Query, RunSpec, Selection
+from contract.turns import Role, Turn, Turns, begun, one_turn, readable
 from contract.verdict import ContextSource, Passage
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "JUDGE_VARIABLES",
     "VARIABLES",
     "Choice",
+    "all_turns",
     "build_prompt",
     "context_source",
     "describe",
@@ -30,6 +32,7 @@ __all__ = [
     "prompts_of",
     "query_of",
     "render",
+    "turns_of",
     "wants_passages",
 ]
 
@@ -127,18 +130,37 @@ def query_of(question: Question, query: Query) -> str:
     return "\n".join((question.question, *(question.choices if query is Query.QUESTION_AND_CHOICES else ())))
 
 
+def turns_of(question: Question, spec: RunSpec, passages: Sequence[Passage] = ()) -> Turns:
+    """What the model is asked. `question` has its choices in the order in which they are shown."""
+    described, asked = describe(spec.description, question.subject), _unsolved(question, spec, passages)
+    shots: Sequence[Question] = ()
+    if spec.few_shot is not None:
+        shots = examples(question, spec.few_shot, seed_for(question, spec, "examples"))
+    if spec.chat_template is not ChatTemplate.TURNS:
+        solved = [_unsolved(shot, spec) + _answer(shot, spec) + BETWEEN for shot in shots]
+        return one_turn("".join([described, *solved, asked]))
+    system = [Turn(Role.SYSTEM, text)] if (text := described.rstrip()) else []
+    solved_turns = [
+        turn
+        for shot in shots
+        for turn in (Turn(Role.USER, _unsolved(shot, spec)), Turn(Role.ASSISTANT, begun(_answer(shot, spec))))
+    ]
+    return (*system, *solved_turns, Turn(Role.USER, asked))
+
+
+def all_turns(question: Question, spec: RunSpec, passages: Sequence[Passage] = ()) -> list[Turns]:
+    """All that `question`, as it was enqueued, is asked with: one per order of its choices."""
+    return [turns_of(each.question, spec, passages) for each in arrangements(question, spec)]
+
+
 def build_prompt(question: Question, spec: RunSpec, passages: Sequence[Passage] = ()) -> str:
-    """The text before the model's own. `question` has its choices in the order in which they are shown."""
-    asked = describe(spec.description, question.subject), _unsolved(question, spec, passages)
-    if spec.few_shot is None:
-        return "".join(asked)
-    shots = examples(question, spec.few_shot, seed_for(question, spec, "examples"))
-    return "".join(_solved(shot, spec) + BETWEEN for shot in shots).join(asked)
+    """`turns_of`, to be read."""
+    return readable(turns_of(question, spec, passages))
 
 
 def prompts_of(question: Question, spec: RunSpec, passages: Sequence[Passage] = ()) -> list[str]:
-    """Every prompt that `question`, as it was enqueued, is asked with: one per order of its choices."""
-    return [build_prompt(each.question, spec, passages) for each in arrangements(question, spec)]
+    """`all_turns`, to be read."""
+    return [readable(turns) for turns in all_turns(question, spec, passages)]
 
 
 def examples(question: Question, few_shot: FewShot, seed: int) -> Sequence[Question]:
@@ -161,14 +183,12 @@ def _unsolved(question: Question, spec: RunSpec, passages: Sequence[Passage] = (
     return render(spec.prompt, question, question.context if source is ContextSource.QUESTION else None)
 
 
-def _solved(example: Question, spec: RunSpec) -> str:
-    """As the model is to answer: by the choice's text where only texts are weighed or written, else by its label."""
+def _answer(example: Question, spec: RunSpec) -> str:
+    """As the model is to go on: by the choice's text where only texts are weighed or written, else by its label."""
     if example.answer is None:
         raise ValueError(f"example {example.id} has no answer")
     if spec.few_shot is not None and spec.few_shot.rationale:
         # As the model is told to end, and as the rules read it.
-        return f"{_unsolved(example, spec)}\n{example.metadata[spec.few_shot.rationale]}\nAnswer: {example.answer}"
+        return f"\n{example.metadata[spec.few_shot.rationale]}\nAnswer: {example.answer}"
     by_text = spec.mode in {Mode.LIKELIHOOD, Mode.JUDGE}
-    return (
-        _unsolved(example, spec) + spec.delimiter + (example.choice_text(example.answer) if by_text else example.answer)
-    )
+    return spec.delimiter + (example.choice_text(example.answer) if by_text else example.answer)

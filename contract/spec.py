@@ -88,6 +88,8 @@ class ChatTemplate(StrEnum):
     NEVER = "never"
     #: And a model without one is refused.
     ALWAYS = "always"
+    #: Nor is all in one turn of a user: examples are asked and answered in turns of their own, the system describes.
+    TURNS = "turns"
 
 
 class Sampling(BaseModel):

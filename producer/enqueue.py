@@ -204,6 +204,7 @@ def _echo_dry_run(planned: Plan, how: _How) -> None:
         )
         return
     spec_line = f"{run.spec.mode} · normalization {run.spec.normalization} · model {run.spec.model}"
+    spec_line += f" · chat template {run.spec.chat_template}"
     echo_lines(
         [
             ("run", run.run_id),

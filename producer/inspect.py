@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from contract.prompts import prompts_of
+from contract.prompts import BETWEEN, all_turns, prompts_of
 from contract.question import Question
 from contract.spec import RunSpec
 from producer.options import as_json, note
@@ -58,7 +58,7 @@ def inspect(
     with opened(file, how) as source:
         inspector = Inspector(understand(source))
         for question in inspector.good():
-            profile.add(question, prompts_of(question, spec) if model else ())
+            profile.add(question, _texts(question, spec) if model else ())
             if len(shown) < show:
                 shown.append(question)
     profile.close()
@@ -67,6 +67,11 @@ def inspect(
     else:
         echo_lines(_lines(inspector, profile, shown, spec))
         _warn(inspector, profile)
+
+
+def _texts(question: Question, spec: RunSpec) -> list[str]:
+    """What it is asked, to be counted: without the names of those who speak."""
+    return [BETWEEN.join(turn.text for turn in turns) for turns in all_turns(question, spec)]
 
 
 def _content(inspector: Inspector, profile: Profile, prompts: list[str]) -> dict[str, Any]:

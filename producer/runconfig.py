@@ -180,7 +180,8 @@ class RunConfig(BaseModel):
     #: Only this version of vLLM may answer; empty: any engine.
     vllm_version: str = ""
     seed: int = Field(default=0, ge=0)
-    #: None: as the model is made (auto) where it writes, never where continuations are weighed.
+    #: The model's own (auto: where it has one), the prompt in one turn or, with turns, each example in two and the
+    #: description in the system's. None: auto where the model writes, never where continuations are weighed.
     chat_template: ChatTemplate | None = None
     sampling: Sampling = Sampling()
     few_shot: FewShotConfig = FewShotConfig()

@@ -13,12 +13,12 @@ from contract.chunks import chunks
 from contract.errors import RunConfigError, SettingsError
 from contract.ledger import Ledger, Run
 from contract.order import arrangements
-from contract.prompts import build_prompt
+from contract.prompts import turns_of
 from contract.question import Question
 from contract.settings import Settings
 from contract.spec import Judge, Mode, run_id_for
 from contract.verdict import Outcome, Passage, Verdict
-from workers.engines.base import Engine, ScoreRequest
+from workers.engines.base import Engine
 from workers.engines.encoding import Encoded, PromptEncoder
 from workers.pipeline import Item, no_judges, outcome_of, score_batch
 from workers.scoring import MODES
@@ -165,17 +165,17 @@ def request_tokens(
 ) -> Iterator[dict[str, Any]]:
     """What the engine is given for `question`: per request the text, its token ids, and those of each continuation."""
     for arrangement in arrangements(question, run.spec):
-        prompt = build_prompt(arrangement.question, run.spec, passages)
-        requests = MODES[run.spec.mode].ask(arrangement.question, prompt, run.spec)
-        for request, encoded in zip(requests, encoder.encode(requests), strict=True):
+        turns = turns_of(arrangement.question, run.spec, passages)
+        requests = MODES[run.spec.mode].ask(arrangement.question, turns, run.spec)
+        for encoded in encoder.encode(requests):
             if not isinstance(encoded, Encoded):
                 yield {"rejected": str(encoded)}
                 continue
-            continuations = request.continuations if isinstance(request, ScoreRequest) else ()
             yield {
                 "text": encoded.text,
                 "token_ids": encoded.prompt,
                 "continuations": [
-                    {"text": text, "token_ids": tail} for text, tail in zip(continuations, encoded.tails, strict=True)
+                    {"text": text, "token_ids": tail}
+                    for text, tail in zip(encoded.continuations, encoded.tails, strict=True)
                 ],
             }

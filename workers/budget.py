@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from contract.order import arrangements
-from contract.prompts import build_prompt
-from workers.engines.base import Engine, Request, ScoreRequest
+from contract.prompts import turns_of
+from workers.engines.base import Engine, Request
 from workers.scoring import MODES, Item
 
 __all__ = ["fitted", "in_calls"]
@@ -52,15 +52,9 @@ def in_calls(items: Sequence[Item], engine: Engine, most_tokens: int) -> Iterato
 
 
 def _tokens(items: Sequence[Item], engine: Engine) -> Iterator[int]:
-    texts = [
-        [text for request in _requests(item) for text in (request.prompt, *_continuations(request))] for item in items
-    ]
-    counts = iter(engine.count_tokens([text for of_item in texts for text in of_item]))
-    return (sum(islice(counts, len(of_item))) for of_item in texts)
-
-
-def _continuations(request: Request) -> Sequence[str]:
-    return request.continuations if isinstance(request, ScoreRequest) else ()
+    requests = [_requests(item) for item in items]
+    counts = iter(engine.count_prompt_tokens([request for of_item in requests for request in of_item]))
+    return (sum(islice(counts, len(of_item))) for of_item in requests)
 
 
 def _capped(item: Item, engine: Engine) -> Item:
@@ -102,7 +96,7 @@ def _requests(item: Item) -> list[Request]:
         return [
             request
             for each in arrangements(item.question, item.spec)
-            for request in mode.ask(each.question, build_prompt(each.question, item.spec, item.passages), item.spec)
+            for request in mode.ask(each.question, turns_of(each.question, item.spec, item.passages), item.spec)
         ]
     except Exception as trouble:  # noqa: BLE001 - it will be asked, fail the same way, and tell
         log.debug("question %s cannot be measured: %s", item.question.id, trouble)

@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 
 from contract.errors import EngineDead, EngineError
 from contract.order import Arrangement, arrangements
-from contract.prompts import build_prompt, context_source, wants_passages
+from contract.prompts import context_source, turns_of, wants_passages
 from contract.question import Question
 from contract.relevance import sources_of
 from contract.spec import Judge, RunSpec
@@ -150,7 +150,7 @@ class _Interview:
     def __post_init__(self) -> None:
         question, spec, mode = self.arrangement.question, self.spec, MODES[self.spec.mode]
         try:
-            self.requests = mode.ask(question, build_prompt(question, spec, self.passages), spec)
+            self.requests = mode.ask(question, turns_of(question, spec, self.passages), spec)
             # Without `self`: an interview that holds itself is left to the garbage collector, prompt and all.
             self._read = lambda completions: mode.read(question, completions, spec)
         except Exception as trouble:  # noqa: BLE001 - one question's trouble must not cost its batch

@@ -22,7 +22,7 @@ from typing import Any
 
 from contract.errors import EngineError, EngineOutOfMemory, InputError, McqueueError
 from contract.order import arrangements
-from contract.prompts import build_prompt
+from contract.prompts import turns_of
 from contract.settings import Settings
 from contract.spec import Judge, Prompt, RunSpec
 from contract.verdict import Outcome, Verdict
@@ -332,8 +332,8 @@ def _close() -> None:
 def _length(item: Item, encoder: PromptEncoder) -> int:
     longest, spec = 0, item.spec
     for arrangement in arrangements(item.question, spec):
-        prompt = build_prompt(arrangement.question, spec, item.passages)
-        requests = MODES[spec.mode].ask(arrangement.question, prompt, spec)
+        turns = turns_of(arrangement.question, spec, item.passages)
+        requests = MODES[spec.mode].ask(arrangement.question, turns, spec)
         for encoded in encoder.encode(requests):
             if not isinstance(encoded, Encoded):
                 raise InputError(f"question {item.question.id}: {encoded}")

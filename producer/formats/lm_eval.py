@@ -22,9 +22,10 @@ from typing import Any, NamedTuple, TextIO
 
 from contract.ledger import Run
 from contract.order import arrangements
-from contract.prompts import BETWEEN, build_prompt
+from contract.prompts import BETWEEN, turns_of
 from contract.question import Question
 from contract.spec import ChatTemplate, Mode, Normalization, RunSpec, slug
+from contract.turns import begun, messages
 from contract.verdict import Outcome, Verdict
 from producer.columns import UNSETTLED
 from producer.files import Drafts
@@ -153,7 +154,7 @@ class _Samples:
 def _weighed(question: Question, verdict: Verdict, spec: RunSpec) -> _Heard:
     """Log-likelihoods, per choice in the file's order, as sums over its tokens."""
     arrangement = arrangements(question, spec)[0]
-    prompt = build_prompt(arrangement.question, spec, verdict.passages)
+    prompt = _prompt(arrangement.question, spec, verdict)
     shown_as = {arrangement.original(label): label for label in question.labels}
     by_label = spec.mode is Mode.LETTER
     sums = {
@@ -171,7 +172,7 @@ def _weighed(question: Question, verdict: Verdict, spec: RunSpec) -> _Heard:
     return _Heard(
         target=_listed([question.labels.index(label) for label in question.right]),
         arguments=[
-            (prompt, spec.delimiter + (shown_as[label] if by_label else question.choice_text(label)))
+            (prompt, _continuation(shown_as[label] if by_label else question.choice_text(label), spec))
             for label in question.labels
         ],
         resps=[[pair] for pair in pairs],
@@ -187,7 +188,7 @@ def _right(question: Question, shown: list[str], sums: dict[str, float], normali
 
 def _written(question: Question, verdict: Verdict, spec: RunSpec) -> _Heard:
     """Texts: one request, with as many responses as there were samples."""
-    prompt = build_prompt(arrangements(question, spec)[0].question, spec, verdict.passages)
+    prompt = _prompt(arrangements(question, spec)[0].question, spec, verdict)
     texts = json.loads(verdict.raw_text) if spec.mode is Mode.VOTE else [verdict.raw_text]
     right = float(verdict.outcome is Outcome.CORRECT)
     if spec.mode in FILTER:
@@ -201,6 +202,20 @@ def _written(question: Question, verdict: Verdict, spec: RunSpec) -> _Heard:
         filtered=[answer],
         metrics={} if spec.mode is Mode.FREE else {metric: right if targets else None},
     )
+
+
+def _prompt(shown: Question, spec: RunSpec, verdict: Verdict) -> str:
+    """The text; of turns, JSON, as it writes what it sends to chat completions."""
+    turns = turns_of(shown, spec, verdict.passages)
+    return json.dumps(messages(turns), ensure_ascii=False) if _in_turns(spec) else turns[0].text
+
+
+def _continuation(answer: str, spec: RunSpec) -> str:
+    return begun(spec.delimiter + answer) if _in_turns(spec) else spec.delimiter + answer
+
+
+def _in_turns(spec: RunSpec) -> bool:
+    return spec.chat_template is ChatTemplate.TURNS
 
 
 def _listed(targets: list[Any]) -> str:
@@ -278,6 +293,7 @@ def _results(run: Run, task: str, samples: _Samples, missing: list[str]) -> dict
             "random_seed": spec.seed,
             "fewshot_seed": spec.seed,
         },
+        "fewshot_as_multiturn": _in_turns(spec),
         "date": run.created_at,
         "task_hashes": {task: samples.hashes.hexdigest()},
         "model_source": "mcqueue",

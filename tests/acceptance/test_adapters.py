@@ -15,6 +15,7 @@ ASK = """
 import json, sys
 from contract import load_settings
 from contract.spec import Sampling
+from contract.turns import one_turn
 from workers.engines import make_engine
 from workers.engines.base import GenerateRequest, ScoreRequest
 engine = make_engine(load_settings(None, json.load(sys.stdin)))
@@ -24,12 +25,12 @@ asked = [
     request
     for name in names
     for request in (
-        ScoreRequest("The capital of France is", (" Paris", " the city of light", " A"), adapter=name),
-        GenerateRequest("The capital of France is", Sampling(max_tokens=12), adapter=name),
+        ScoreRequest(one_turn("The capital of France is"), (" Paris", " the city of light", " A"), adapter=name),
+        GenerateRequest(one_turn("The capital of France is"), Sampling(max_tokens=12), adapter=name),
     )
 ]
 found = engine.generate(asked)
-(lacking,) = engine.generate([ScoreRequest("x", (" y",), adapter="law")])
+(lacking,) = engine.generate([ScoreRequest(one_turn("x"), (" y",), adapter="law")])
 engine.close()
 scores = {name: found[2 * i].logprobs for i, name in enumerate(names)}
 texts = {name: found[2 * i + 1].texts[0].text for i, name in enumerate(names)}

@@ -180,6 +180,8 @@ def verdicts(host: Host, model: str, config: str, *more: str) -> dict[str, Verdi
     [
         ("likelihood", ()),
         ("letter", ("--set", "chat_template=auto")),
+        ("chat", ()),
+        ("chat", ("--set", "mode=likelihood")),
         ("generate", ("--set", "sampling.max_tokens=24")),
     ],
 )
@@ -221,6 +223,7 @@ REFUSED = """
 import json, sys
 from contract import load_settings
 from contract.spec import Sampling
+from contract.turns import one_turn
 from workers.engines import make_engine
 from workers.engines.base import GenerateRequest
 engine = make_engine(load_settings(None, json.load(sys.stdin)))
@@ -228,7 +231,7 @@ engine.start()
 good = Sampling(max_tokens=4)
 bad = (good.model_copy(update={"stop": ("",)}), good.model_copy(update={"max_tokens": 10**30}))
 for asked in ([good, bad[0], good], [good, bad[1], good], [good]):
-    found = engine.generate([GenerateRequest("The capital of France is", each) for each in asked])
+    found = engine.generate([GenerateRequest(one_turn("The capital of France is"), each) for each in asked])
     print("FOUND", json.dumps([each.texts[0].tokens if each.texts else each.error.type for each in found]))
 engine.close()
 """

@@ -22,6 +22,7 @@ CONTRACT_ORDER = (
     "models",
     "logs",
     "question",
+    "turns",
     "spec",
     "verdict",
     "relevance",

@@ -5,41 +5,63 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 from contract.settings import Settings
 from contract.spec import ChatTemplate, Sampling
+from contract.turns import Turns, readable
 from contract.verdict import Failure
 
-__all__ = ["Completion", "Engine", "GenerateRequest", "Part", "Request", "ScoreRequest", "Text", "in_order"]
+__all__ = [
+    "Completion",
+    "Engine",
+    "GenerateRequest",
+    "Part",
+    "Request",
+    "ScoreRequest",
+    "Text",
+    "continuations_of",
+    "in_order",
+]
 
 
 class ScoreRequest(NamedTuple):
-    """Ask how likely each of `continuations` is after `prompt`.
+    """Ask how likely each of `continuations` is after `turns`.
 
     A continuation carries its own leading space; where the chat template is used it begins the model's turn, and
-    loses it. How it is computed is the engine's business, as long as it is exact: continuations of one token each
-    cost one prefill together, longer ones cost one each.
+    loses it (`contract.turns.begun`). How it is computed is the engine's business, as long as it is exact:
+    continuations of one token each cost one prefill together, longer ones cost one each.
     """
 
-    prompt: str
+    turns: Turns
     continuations: tuple[str, ...]
     chat: ChatTemplate = ChatTemplate.NEVER
     #: LoRA adapter of the deployment; empty: the model as it is.
     adapter: str = ""
 
+    @property
+    def prompt(self) -> str:
+        """The turns, to be read."""
+        return readable(self.turns)
+
 
 @dataclass(frozen=True, slots=True)
 class GenerateRequest:
-    """Ask for `sampling.samples` texts after `prompt`; the same seed gives the same texts."""
+    """Ask for `sampling.samples` texts after `turns`; the same seed gives the same texts."""
 
-    prompt: str
+    turns: Turns
     sampling: Sampling
     seed: int = 0
     chat: ChatTemplate = ChatTemplate.NEVER
     #: JSON schema that the text must follow, where the engine can hold the model to one.
     json_schema: str = ""
     adapter: str = ""
+
+    @property
+    def prompt(self) -> str:
+        """The turns, to be read."""
+        return readable(self.turns)
 
 
 Request = ScoreRequest | GenerateRequest
@@ -120,6 +142,15 @@ class Engine(abc.ABC):
         """
         return [len(each.encode()) for each in texts]
 
+    def count_prompt_tokens(self, requests: Sequence[Request]) -> list[int]:
+        """Tokens of each request's prompt, and of its continuations, each once.
+
+        Without those of a chat template, where the engine cannot tell.
+        """
+        texts = [[*(turn.text for turn in each.turns), *continuations_of(each)] for each in requests]
+        counts = iter(self.count_tokens([text for of_request in texts for text in of_request]))
+        return [sum(islice(counts, len(of_request))) for of_request in texts]
+
     @abc.abstractmethod
     def describe(self) -> dict[str, Any]:
         """What decides the numbers: engine, version, model, dtype and the like. JSON values."""
@@ -127,6 +158,11 @@ class Engine(abc.ABC):
     @abc.abstractmethod
     def close(self) -> None:
         """Free the model. Calls under way raise EngineDead. May be called twice."""
+
+
+def continuations_of(request: Request) -> tuple[str, ...]:
+    """What `request` wants weighed; nothing where it wants a text."""
+    return request.continuations if isinstance(request, ScoreRequest) else ()
 
 
 def in_order(parts: Iterable[Part], count: int) -> list[Completion]:

@@ -11,15 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jinja2 import TemplateError
+
 from contract.errors import ModelNotFound, RequestRejected
 from contract.models import require_hub
 from contract.spec import ChatTemplate
-from workers.engines.base import Request, ScoreRequest
+from contract.turns import Role, Turns, begun, messages
+from workers.engines.base import Request, continuations_of
 
 __all__ = ["Encoded", "PromptEncoder"]
 
 #: A prompt without a line break is one line, however long.
 MOST_KNOWN_LINES = 1000
+#: What a template raises, by its own word or by a fault in it.
+TEMPLATE_TROUBLES = (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,8 @@ class Encoded:
     prompt: list[int]
     #: Tokens of each continuation; none for a request that generates.
     tails: list[list[int]]
+    #: The continuations as they follow the text.
+    continuations: tuple[str, ...] = ()
 
 
 class PromptEncoder:
@@ -68,31 +75,62 @@ class PromptEncoder:
         model knows none), or those of its chat template, and never both. Prompt and continuation are tokenised as one
         text and the continuation is what lies beyond as many tokens as the prompt alone has: a space at the boundary
         is neither lost nor doubled. For prompts that do not end in white space, and ours never do, this is
-        `_encode_pair` of lm-evaluation-harness (`lm_eval/api/model.py`).
+        `_encode_pair` of lm-evaluation-harness (`lm_eval/api/model.py`). A chat template may end in white space: there
+        it belongs to the prompt, unless the tokenizer makes one token of it and what follows.
         """
         with self._lock:
             shown = [self._shown(each) for each in requests]
-            texts = [each for each in shown if each is not None]
+            texts = self._parted([each for each in shown if isinstance(each, _Texts)])
             prompts = self._prompts(texts)
             tails = self._tails(texts, prompts)
-        encoded = (Encoded(*each) for each in zip((each.prompt for each in texts), prompts, tails, strict=True))
-        rejected = RequestRejected("The model has no chat template.", hint="Set chat_template: never.")
-        return [rejected if each is None else next(encoded) for each in shown]
+        encoded = (
+            Encoded(text.prompt, prompt, of_text, text.continuations)
+            for text, prompt, of_text in zip(texts, prompts, tails, strict=True)
+        )
+        return [each if isinstance(each, RequestRejected) else next(encoded) for each in shown]
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text, without special ones."""
         with self._lock:
             return [len(ids) for ids in self._ids(list(texts), special=False)]
 
-    def _shown(self, request: Request) -> _Texts | None:
-        continuations = request.continuations if isinstance(request, ScoreRequest) else ()
+    def _shown(self, request: Request) -> _Texts | RequestRejected:
+        continuations = continuations_of(request)
         if request.chat is ChatTemplate.NEVER or (request.chat is ChatTemplate.AUTO and not self.has_chat_template):
-            return _Texts(False, request.prompt, continuations)
+            (turn,) = request.turns
+            return _Texts(False, turn.text, continuations)
         if not self.has_chat_template:
-            return None
-        messages = [{"role": "user", "content": request.prompt}]
-        prompt = self._tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-        return _Texts(True, prompt, tuple(each.lstrip() for each in continuations))
+            return RequestRejected("The model has no chat template.", hint="Set chat_template: never.")
+        prompt = self._in_template(request.turns)
+        if isinstance(prompt, RequestRejected):
+            return prompt
+        return _Texts(True, prompt, tuple(map(begun, continuations)))
+
+    def _in_template(self, turns: Turns) -> str | RequestRejected:
+        """`turns` up to where the model's next one begins; the reason where its template does not take them all."""
+        hint = "Set chat_template: " + ("never." if len(turns) == 1 else "always, which makes one turn of them all.")
+        try:
+            text: str = self._tokenizer.apply_chat_template(messages(turns), add_generation_prompt=True, tokenize=False)
+        except TEMPLATE_TROUBLES as trouble:
+            roles = ", ".join(turn.role for turn in turns)
+            reason = str(trouble).rstrip(".") or type(trouble).__name__
+            what = f"The model's chat template does not take these turns ({roles}): {reason}."
+            return RequestRejected(what, hint=hint)
+        if lost := _left_out(turns, text):
+            what = f"The model's chat template leaves out a turn of the {lost}, or changes its text."
+            return RequestRejected(what, hint=hint)
+        return text
+
+    def _parted(self, texts: Sequence[_Texts]) -> list[_Texts]:
+        """`texts`, with a template's last white space in the continuations where the tokenizer joins the two."""
+        lines = [each.last_lines() if each.chat and each.prompt[-1:].isspace() else [] for each in texts]
+        known = self._lines({line for of_text in lines for line in of_text})
+        parted = []
+        for text, of_text in zip(texts, lines, strict=True):
+            line, *extended = [known[each] for each in of_text] or [[]]
+            joined = any(each[: len(line)] != line for each in extended)
+            parted.append(text.space_moved() if joined else text)
+        return parted
 
     def _prompts(self, texts: Sequence[_Texts]) -> list[list[int]]:
         plain = iter(self._ids([each.prompt for each in texts if not each.chat], special=True))
@@ -146,10 +184,28 @@ class _Texts:
         """The prompt with each continuation."""
         return [self.prompt + each for each in self.continuations]
 
+    def space_moved(self) -> _Texts:
+        """The same with the white space at the end of the prompt before each continuation instead."""
+        bare = self.prompt.rstrip()
+        space = self.prompt[len(bare) :]
+        return _Texts(self.chat, bare, tuple(space + each for each in self.continuations))
+
     def last_lines(self) -> list[str]:
         """The last line that is not blank with all that follows it, then the same with each continuation."""
         line = self.prompt[self.prompt.rstrip().rfind("\n") + 1 :]
         return [line, *(line + each for each in self.continuations)]
+
+
+def _left_out(turns: Turns, text: str) -> Role | None:
+    """Whose turn does not stand, in its place and word for word, in `text`; None where all do."""
+    at = 0
+    for turn in turns:
+        said = turn.text.strip()  # templates may trim
+        found = text.find(said, at)
+        if found < 0:
+            return turn.role
+        at = found + len(said)
+    return None
 
 
 def _stands_alone(line: list[int], prompt: list[int], extended: Sequence[list[int]]) -> bool:

@@ -72,6 +72,9 @@ class Guarded(Engine):
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         return self._engine.count_tokens(texts)
 
+    def count_prompt_tokens(self, requests: Sequence[Request]) -> list[int]:
+        return self._engine.count_prompt_tokens(requests)
+
     def describe(self) -> dict[str, Any]:
         return self._engine.describe()
 

@@ -195,7 +195,7 @@ class OpenAiEngine(Engine):
 
     def _in_chat(self, wanted: ChatTemplate) -> bool:
         offers, server = self._offers, self._server.base_url
-        if wanted is ChatTemplate.ALWAYS and not offers.chat:
+        if wanted in {ChatTemplate.ALWAYS, ChatTemplate.TURNS} and not offers.chat:
             raise NotOffered(f"{server} answers no chat completions for {self._server.model}: chat_template: never")
         if wanted is ChatTemplate.NEVER and not offers.plain:
             raise NotOffered(f"{server} answers only chat completions for {self._server.model}: chat_template: auto")
@@ -204,7 +204,7 @@ class OpenAiEngine(Engine):
     def _write(self, request: GenerateRequest, *, in_chat: bool) -> Completion:
         sampling = request.sampling
         answer = self._post(
-            wire.asked(request.prompt, in_chat=in_chat),
+            wire.asked(request.turns, in_chat=in_chat),
             model=self._model(request.adapter),
             max_tokens=sampling.max_tokens,
             temperature=sampling.temperature,
@@ -235,7 +235,7 @@ class OpenAiEngine(Engine):
             raise NotOffered(
                 f"{self._server.base_url} gives no log-probabilities: only the modes that write can be run"
             )
-        asked = wire.asked(request.prompt, in_chat=in_chat)
+        asked = wire.asked(request.turns, in_chat=in_chat)
         answer = self._post(
             asked, model=self._model(request.adapter), max_tokens=1, temperature=0, **wire.top(top, in_chat=in_chat)
         )
@@ -259,7 +259,7 @@ class OpenAiEngine(Engine):
         request, heard, i = tail
         in_chat = self._in_chat(request.chat)
         continuation = wire.continuations_of(request, in_chat=in_chat)[i]
-        asked = wire.echo(request.prompt, continuation, in_chat=in_chat)
+        asked = wire.echo(request.turns, continuation, in_chat=in_chat)
         answer = self._post(asked, model=self._model(request.adapter))
         if isinstance(answer, Failure):
             heard.failure = answer

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from contract.errors import EngineError, SettingsError, nearest
 from contract.settings import OpenAiSettings
+from contract.turns import one_turn
 from workers.engines import wire
 from workers.engines.pacing import Pacer
 
@@ -102,7 +103,7 @@ class _Probe:
 
     def next_tokens(self, *, in_chat: bool) -> tuple[bool, int]:
         """Whether there are completions at all, and with how many of the likeliest next tokens."""
-        path, body = wire.asked("One, two, three,", in_chat=in_chat)
+        path, body = wire.asked(one_turn("One, two, three,"), in_chat=in_chat)
         for wanted in (*TOP_WANTED, 0):
             answer = self._tried(path, **body, max_tokens=1, temperature=0, **wire.top(wanted, in_chat=in_chat))
             if answer is not None:
@@ -111,7 +112,7 @@ class _Probe:
 
     def echoes(self, *, in_chat: bool) -> bool:
         """Whether the prompt's own tokens come with their log-probabilities."""
-        path, body = wire.echo("One, two,", " three, four", in_chat=in_chat)
+        path, body = wire.echo(one_turn("One, two,"), " three, four", in_chat=in_chat)
         answer = self._tried(path, **body)
         return answer is not None and any(each is not None for each in wire.prompt_logprobs(answer)[1:-1])
 

@@ -82,6 +82,12 @@ class VllmEngine(Engine):
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         return self.encoder.count(texts)
 
+    def count_prompt_tokens(self, requests: Sequence[Request]) -> list[int]:
+        return [
+            0 if isinstance(each, RequestRejected) else len(each.prompt) + sum(map(len, each.tails))
+            for each in self.encoder.encode(requests)
+        ]
+
     def describe(self) -> dict[str, Any]:
         config = self._running().engine.vllm_config
         model = config.model_config

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from contract.turns import Role, Turn, Turns, begun, messages, one_turn
 from workers.engines.base import ScoreRequest
 
 __all__ = [
@@ -23,25 +24,26 @@ __all__ = [
 ]
 
 
-def asked(prompt: str, *, in_chat: bool) -> tuple[str, dict[str, Any]]:
-    """Path and body of a request for what follows `prompt`."""
+def asked(turns: Turns, *, in_chat: bool) -> tuple[str, dict[str, Any]]:
+    """Path and body of a request for what follows `turns`; a plain completion follows a single one."""
     if in_chat:
-        return "/chat/completions", {"messages": [{"role": "user", "content": prompt}]}
-    return "/completions", {"prompt": prompt}
+        return "/chat/completions", {"messages": messages(turns)}
+    (turn,) = turns
+    return "/completions", {"prompt": turn.text}
 
 
-def echo(prompt: str, continuation: str, *, in_chat: bool) -> tuple[str, dict[str, Any]]:
-    """Path and body of a request for the log-probabilities of `prompt` and `continuation` themselves.
+def echo(turns: Turns, continuation: str, *, in_chat: bool) -> tuple[str, dict[str, Any]]:
+    """Path and body of a request for the log-probabilities of `turns` and `continuation` themselves.
 
     Of plain completions this is OpenAI's own `echo`; of chat completions only vLLM can do it. Both also make a token
     that nobody reads, because most servers refuse to make none.
     """
     if in_chat:
-        spoken = {"role": "assistant", "content": continuation}
         behind = {"add_generation_prompt": False, "continue_final_message": True, "prompt_logprobs": 0}
-        path, body = asked(prompt, in_chat=True)
-        return path, {"messages": [*body["messages"], spoken], "max_tokens": 1, "temperature": 0, **behind}
-    path, body = asked(prompt + continuation, in_chat=False)
+        path, body = asked((*turns, Turn(Role.ASSISTANT, continuation)), in_chat=True)
+        return path, {**body, "max_tokens": 1, "temperature": 0, **behind}
+    (turn,) = turns
+    path, body = asked(one_turn(turn.text + continuation), in_chat=False)
     return path, {**body, "echo": True, "logprobs": 0, "max_tokens": 1, "temperature": 0}
 
 
@@ -54,7 +56,7 @@ def top(wanted: int, *, in_chat: bool) -> dict[str, Any]:
 
 def continuations_of(request: ScoreRequest, *, in_chat: bool) -> list[str]:
     """As they follow the prompt: in chat they begin the model's turn, and lose their leading space."""
-    return [each.lstrip() if in_chat else each for each in request.continuations]
+    return [begun(each) if in_chat else each for each in request.continuations]
 
 
 def form(json_schema: str) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from contract.question import Question
 from contract.spec import Judge, RunSpec
+from contract.turns import Turns
 from contract.verdict import Passage
 from workers.engines.base import Completion, Request
 
@@ -52,9 +53,9 @@ class Further:
 
 
 class ScoringMode(NamedTuple):
-    """`ask` turns a question and its rendered prompt into requests, `read` turns their completions into a reading."""
+    """`ask` makes requests of a question and its prompt, `read` turns their completions into a reading."""
 
-    ask: Callable[[Question, str, RunSpec], list[Request]]
+    ask: Callable[[Question, Turns, RunSpec], list[Request]]
     read: Callable[[Question, Sequence[Completion], RunSpec], Reading | Further]
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contract.order import seed_for
 from contract.question import Question
 from contract.spec import RunSpec
+from contract.turns import Turns
 from workers.engines.base import Completion, GenerateRequest, Request
 from workers.scoring.base import Reading
 from workers.scoring.extract import Extraction, extract
@@ -19,12 +20,12 @@ from workers.scoring.extract import Extraction, extract
 __all__ = ["ask", "named", "read", "read_text"]
 
 
-def ask(question: Question, prompt: str, spec: RunSpec) -> list[Request]:
+def ask(question: Question, turns: Turns, spec: RunSpec) -> list[Request]:
     """One request for `sampling.samples` texts."""
     if spec.sampling is None:
         raise ValueError(f"mode {spec.mode} without sampling")
     seed = seed_for(question, spec, "sampling")
-    return [GenerateRequest(prompt, spec.sampling, seed, spec.chat_template, adapter=spec.adapter)]
+    return [GenerateRequest(turns, spec.sampling, seed, spec.chat_template, adapter=spec.adapter)]
 
 
 def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -> Reading:  # noqa: ARG001

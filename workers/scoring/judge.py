@@ -23,6 +23,7 @@ from contract.order import seed_for
 from contract.prompts import render
 from contract.question import Question
 from contract.spec import ChatTemplate, Judge, RunSpec, Sampling
+from contract.turns import one_turn
 from workers.engines.base import Completion, GenerateRequest, Text
 from workers.scoring.base import Further, Reading
 from workers.scoring.extract import extract
@@ -82,7 +83,7 @@ def _grading(question: Question, answer: Text, spec: RunSpec, judge: Judge, prom
     # A model elsewhere is asked as its server knows it; `spec.chat_template` speaks of the model under test.
     chat = ChatTemplate.AUTO if judge.server else spec.chat_template
     adapter = "" if judge.server else spec.adapter
-    request = GenerateRequest(prompt, Sampling(max_tokens=judge.max_tokens), seed, chat, SCHEMA, adapter)
+    request = GenerateRequest(one_turn(prompt), Sampling(max_tokens=judge.max_tokens), seed, chat, SCHEMA, adapter)
     return Further([request], read_grade, judge if judge.server else None)
 
 

@@ -15,16 +15,17 @@ from functools import lru_cache
 
 from contract.question import Question
 from contract.spec import RunSpec
+from contract.turns import Turns
 from workers.engines.base import Completion, Request, ScoreRequest
 from workers.scoring.base import Reading, compare
 
 __all__ = ["ask", "read"]
 
 
-def ask(question: Question, prompt: str, spec: RunSpec) -> list[Request]:
+def ask(question: Question, turns: Turns, spec: RunSpec) -> list[Request]:
     """One request: the labels as continuations of the prompt."""
     continuations = _continuations(spec.delimiter, question.labels)
-    return [ScoreRequest(prompt, continuations, spec.chat_template, spec.adapter)]
+    return [ScoreRequest(turns, continuations, spec.chat_template, spec.adapter)]
 
 
 @lru_cache(maxsize=1024)

@@ -12,16 +12,17 @@ from collections.abc import Sequence
 
 from contract.question import Question
 from contract.spec import Normalization, RunSpec
+from contract.turns import Turns
 from workers.engines.base import Completion, Request, ScoreRequest
 from workers.scoring.base import Reading, compare
 
 __all__ = ["ask", "read"]
 
 
-def ask(question: Question, prompt: str, spec: RunSpec) -> list[Request]:
+def ask(question: Question, turns: Turns, spec: RunSpec) -> list[Request]:
     """One request: the choices as continuations of the prompt."""
     continuations = tuple(spec.delimiter + choice for choice in question.choices)
-    return [ScoreRequest(prompt, continuations, spec.chat_template, spec.adapter)]
+    return [ScoreRequest(turns, continuations, spec.chat_template, spec.adapter)]
 
 
 def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -> Reading:

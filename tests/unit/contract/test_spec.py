@@ -32,6 +32,8 @@ CHANGES: list[tuple[str, Any]] = [
     ("seed", 1),
     ("vllm_version", "0.32.0"),
     ("chat_template", ChatTemplate.AUTO),
+    ("chat_template", ChatTemplate.ALWAYS),
+    ("chat_template", ChatTemplate.TURNS),
     ("few_shot", FewShot(k=1, pool=tuple(make_questions(2)))),
     ("few_shot", FewShot(k=1, pool=tuple(make_questions(2)), selection=Selection.SEEDED)),
     ("few_shot", FewShot(k=1, pool=tuple(make_questions(2)), selection=Selection.SUBJECT)),

@@ -236,6 +236,25 @@ def test_the_prompt_is_the_one_that_was_sent_with_examples_and_passages(tmp_path
     assert "before they are put into the model's chat template" in found.remarks
 
 
+def test_turns_of_a_chat_are_written_as_messages_with_the_answers_that_begin_the_next(tmp_path: Path) -> None:
+    pool = tuple(Question(id=f"x{n}", question=f"Ex {n}?", choices=("u", "v"), answer="B") for n in range(2))
+    shots = FewShot(k=1, pool=pool)
+    spec = spec_of(Mode.LETTER, few_shot=shots, chat_template=ChatTemplate.TURNS, description="Größe zählt.")
+    found = exported(tmp_path, spec, *verdicts())
+
+    asked = found.samples[0]["arguments"]["gen_args_0"]
+    said = json.loads(asked["arg_0"])
+    assert [(each["role"], each["content"].splitlines()[0]) for each in said] == [
+        ("system", "Größe zählt."),
+        ("user", "Ex 0?"),
+        ("assistant", "B"),
+        ("user", "Which?"),
+    ]
+    assert asked["arg_1"] == "A"
+    assert found.results["fewshot_as_multiturn"] is True
+    assert exported(tmp_path / "plain", spec_of(Mode.LETTER), *verdicts()).results["fewshot_as_multiturn"] is False
+
+
 def test_the_results_sum_up_the_samples_and_say_what_is_not_among_them(tmp_path: Path) -> None:
     wrong = Verdict(question_id="e", outcome=Outcome.WRONG, choice="B", choice_scores={"A": -2.0, "B": -1.0})
     found = exported(tmp_path, spec_of(Mode.LETTER), *verdicts(), wrong)

@@ -109,6 +109,18 @@ def test_a_dry_run_shows_the_first_prompt_and_writes_nothing(
     assert producer.json("enqueue", five, "--dry-run")["prompt"] == "Question: Question 0?\nAnswer:"
 
 
+def test_a_dry_run_of_a_chat_shows_who_says_what(producer: Producer, five: Path, write_rows: WriteRows) -> None:
+    write_rows({"id": "e", "question": "Sure?", "choices": ["no", "yes"], "answer": "B"}, name="dev.jsonl")
+    shots, system = "few_shot={k: 1, file: dev.jsonl}", "description=Say yes or no."
+    words = ("enqueue", five, "--dry-run", "--set", "chat_template=turns", "--set", shots, "--set", system)
+
+    assert "chat template turns" in producer(*words).stdout
+    assert producer.json(*words)["prompt"] == (
+        "‹system›\nSay yes or no.\n\n‹user›\nQuestion: Sure?\nAnswer:\n\n‹assistant›\nyes\n\n"
+        "‹user›\nQuestion: Question 0?\nAnswer:"
+    )
+
+
 def test_fresh_asks_once_more(producer: Producer, five: Path) -> None:
     first = producer.json("enqueue", five)["run_id"]
 

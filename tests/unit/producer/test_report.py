@@ -19,7 +19,7 @@ from contract.keys import score_queue
 from contract.ledger import MemoryLedger, Run
 from contract.prompts import prompts_of
 from contract.question import Question
-from contract.spec import IndexKind, Judge, Mode, Prompt, Retrieval, Sampling
+from contract.spec import ChatTemplate, IndexKind, Judge, Mode, Prompt, Retrieval, Sampling
 from contract.verdict import MAJORITY, ContextSource, Failure, Outcome, Passage, Verdict
 from producer.broker import MemoryBroker
 from producer.cli import main
@@ -318,7 +318,8 @@ def test_what_several_runs_asked_stands_there_once(ledger: MemoryLedger, report:
     same, otherwise = open_run(ledger, questions, "same"), open_run(ledger, questions, "same", seed=7)
     words = Prompt(name="words", text="Say: {{ question }}")
     other_words, other_questions = open_run(ledger, questions, "words", prompt=words), open_run(ledger, questions[:2])
-    runs = [same, otherwise, other_words, other_questions]
+    chat = open_run(ledger, questions, "chat", chat_template=ChatTemplate.TURNS, description="Say.")
+    runs = [same, otherwise, other_words, other_questions, chat]
     for run in runs[1:]:
         settle(ledger, run)
     report(*(run.run_id for run in runs))

@@ -34,8 +34,8 @@ def test_every_shipped_run_configuration_makes_a_spec(
 
     assert spec.model == "served"
     assert (spec.rag.index if spec.rag else "") == ("facts" if path.stem == "rag" else "")
-    by_name = {"letter", "generate", "vote", "judge"}
-    assert spec.mode == (path.stem if path.stem in by_name else "letter" if path.stem == "mmlu" else "likelihood")
+    named = {"chat": "letter", "mmlu": "letter", **{name: name for name in ("letter", "generate", "vote", "judge")}}
+    assert spec.mode == named.get(path.stem, "likelihood")
 
 
 def test_there_are_run_configurations() -> None:

@@ -12,7 +12,7 @@ from contract.errors import QuestionFileError, RunConfigError
 from contract.ledger import MemoryLedger
 from contract.priority import Priority
 from contract.settings import Settings
-from contract.spec import Judge, Mode, Prompt, Sampling
+from contract.spec import ChatTemplate, Judge, Mode, Prompt, Sampling
 from contract.spec import Selection as Examples
 from contract.verdict import Outcome, Verdict
 from producer.broker import MemoryBroker
@@ -216,6 +216,7 @@ def test_questions_about_one_text_are_sent_together_if_it_is_shown(
     [
         RunConfig(description="On {{ subject }}."),
         RunConfig(few_shot=FewShotConfig(k=1, file="dev.jsonl", selection=Examples.SUBJECT)),
+        RunConfig(description="On {{ subject }}.", chat_template=ChatTemplate.TURNS),
     ],
 )
 def test_questions_whose_prompts_begin_with_their_subjects_are_sent_together(

@@ -67,9 +67,8 @@ class Script:
         if echoes and not self.echo:
             return 400, _refusal("no echo here")
         in_chat = path == "/v1/chat/completions"
-        prompt = body["messages"][0]["content"] if in_chat else body["prompt"]
-        behind = body["messages"][1]["content"] if in_chat and len(body["messages"]) > 1 else ""
-        tokens = words(prompt) + words(behind)
+        said = [each["content"] for each in body["messages"]] if in_chat else [body["prompt"]]
+        tokens = [word for text in said for word in words(text)]
         own = [None] + [logprob(tokens[:i], each) for i, each in enumerate(tokens) if i]
         listed = sorted(VOCABULARY, key=lambda each: -logprob(tokens, each))[: self._listed(body)]
         top = {each.strip() if in_chat else each: logprob(tokens, each) for each in listed}

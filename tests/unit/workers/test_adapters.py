@@ -11,8 +11,9 @@ from safetensors.numpy import save_file
 
 from contract import Mode, load_settings
 from contract.errors import ModelNotFound
-from contract.prompts import build_prompt
+from contract.prompts import turns_of
 from contract.spec import Sampling
+from contract.turns import one_turn
 from tests.support import make_question, make_spec
 from tests.unit.workers.openai_server import Script, serving
 from workers.engines import make_engine
@@ -83,12 +84,12 @@ def test_every_request_of_a_run_with_an_adapter_carries_it(mode: Mode) -> None:
     drawn = Sampling(samples=3, temperature=1.0) if mode is Mode.VOTE else Sampling()
     for name in ("", "law"):
         spec = make_spec(mode=mode, adapter=name, sampling=drawn if mode.writes else None)
-        asked = MODES[mode].ask(make_question(1), build_prompt(make_question(1), spec), spec)
+        asked = MODES[mode].ask(make_question(1), turns_of(make_question(1), spec), spec)
         assert {request.adapter for request in asked} == {name}
 
 
 def test_every_prefill_of_a_request_carries_its_adapter() -> None:
-    request = ScoreRequest("p", ("a", "b"), adapter="law")
+    request = ScoreRequest(one_turn("p"), ("a", "b"), adapter="law")
     plan = make_plan(request, Encoded("p", [1], [[2], [3, 4]]), 99, caches=True)
     assert [each.adapter for each in plan.prefills] == ["law", "law"]  # type: ignore[union-attr]
 
@@ -100,12 +101,12 @@ def test_a_server_by_url_is_asked_for_its_own_name_of_the_adapter() -> None:
         engine = make_engine(load_settings(None, there))
         engine.start()
         script.asked.clear()
-        engine.generate([ScoreRequest("Which?", (" two words",), adapter="law")])
+        engine.generate([ScoreRequest(one_turn("Which?"), (" two words",), adapter="law")])
         assert {each["model"] for each in script.asked} == {"base-with-law"}
         script.asked.clear()
-        engine.generate([ScoreRequest("Which?", (" two words",))])
+        engine.generate([ScoreRequest(one_turn("Which?"), (" two words",))])
         assert {each["model"] for each in script.asked} == {"base"}
-        (unknown,) = engine.generate([ScoreRequest("Which?", (" two words",), adapter="medicine")])
+        (unknown,) = engine.generate([ScoreRequest(one_turn("Which?"), (" two words",), adapter="medicine")])
         assert "no adapter 'medicine'" in str(unknown.error)
         engine.close()
 

@@ -14,6 +14,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from transformers import PreTrainedTokenizerFast
 
 from contract.errors import ModelNotFound
+from contract.turns import one_turn
 from tests.support import ROOT
 from workers.engines.base import ScoreRequest
 from workers.engines.encoding import MOST_KNOWN_LINES, Encoded, PromptEncoder
@@ -81,7 +82,7 @@ def test_a_continuation_has_the_tokens_that_it_has_behind_the_whole_prompt(
     name: str, lines: list[str], continuations: list[str]
 ) -> None:
     prompt = "\n".join(lines)
-    encoder, request = PromptEncoder(tokenizer(name)), ScoreRequest(prompt, tuple(continuations))
+    encoder, request = PromptEncoder(tokenizer(name)), ScoreRequest(one_turn(prompt), tuple(continuations))
     (found,) = encoder.encode([request])
     assert isinstance(found, Encoded)
     assert encoder.encode([request, request]) == [found, found]
@@ -104,7 +105,7 @@ class Counting:
 def test_a_prompt_is_tokenised_once_however_many_choices_follow() -> None:
     counting = Counting(tokenizer("packaged"))
     prompt = "A long context. " * 100 + "\nQuestion: What is it?\nAnswer:"
-    PromptEncoder(counting).encode([ScoreRequest(prompt, (" gold", " silver", " iron", " lead"))])
+    PromptEncoder(counting).encode([ScoreRequest(one_turn(prompt), (" gold", " silver", " iron", " lead"))])
     assert counting.characters < 1.1 * len(prompt)
 
 
@@ -112,18 +113,20 @@ def test_labels_are_tokenised_for_the_first_question_of_a_run_and_known_for_the_
     counting = Counting(tokenizer("packaged"))
     encoder = PromptEncoder(counting)
     prompts = [f"Question: What is {number}?\nAnswer:" for number in range(20)]
-    encoder.encode([ScoreRequest(prompts[0], (" A", " B", " C", " D"))])
+    encoder.encode([ScoreRequest(one_turn(prompts[0]), (" A", " B", " C", " D"))])
     counting.characters = 0
-    encoder.encode([ScoreRequest(each, (" A", " B", " C", " D")) for each in prompts])
+    encoder.encode([ScoreRequest(one_turn(each), (" A", " B", " C", " D")) for each in prompts])
     assert counting.characters == sum(map(len, prompts))
 
 
 def test_an_encoder_does_not_keep_every_line_that_it_saw() -> None:
     encoder = PromptEncoder(tokenizer("packaged"))
-    first = ScoreRequest("Count.\nAnswer:", (" one", " two"))
+    first = ScoreRequest(one_turn("Count.\nAnswer:"), (" one", " two"))
     before = encoder.encode([first])
     for number in range(3):
-        requests = [ScoreRequest("Count.\nAnswer:", (f" {number}-{each}",)) for each in range(MOST_KNOWN_LINES)]
+        requests = [
+            ScoreRequest(one_turn("Count.\nAnswer:"), (f" {number}-{each}",)) for each in range(MOST_KNOWN_LINES)
+        ]
         encoder.encode(requests)
     assert len(encoder._known_lines) <= 2 * MOST_KNOWN_LINES + 1
     assert encoder.encode([first]) == before

@@ -9,6 +9,7 @@ import pytest
 
 from contract import load_settings
 from contract.errors import EngineError, EngineOutOfMemory
+from contract.turns import one_turn
 from tests.support import make_questions
 from tests.unit.workers.engines import SlowTexts
 from workers.engines.base import Completion, Engine, Part, Request, ScoreRequest
@@ -32,7 +33,7 @@ class Counting(SimulatedEngine):
 
 
 def requests(count: int) -> list[ScoreRequest]:
-    return [ScoreRequest(each.question, each.choices) for each in make_questions(count)]
+    return [ScoreRequest(one_turn(each.question), each.choices) for each in make_questions(count)]
 
 
 def guarded(engine: SimulatedEngine, on_hang: threading.Event | None = None) -> Guarded:

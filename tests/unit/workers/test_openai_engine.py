@@ -13,6 +13,7 @@ from contract import Outcome, Prompt, Settings, load_settings
 from contract.errors import EngineDead, EngineError, SettingsError
 from contract.settings import OpenAiSettings
 from contract.spec import ChatTemplate, Judge, Mode, Sampling
+from contract.turns import Role, Turn, one_turn
 from tests.support import make_questions, make_spec
 from tests.unit.workers.openai_server import VOCABULARY, Script, serving, weigh
 from tests.unit.workers.test_modes import Writer
@@ -23,9 +24,9 @@ from workers.engines.pacing import Pacer
 from workers.pipeline import Item, score_batch
 
 GRADED = '{"correct": true, "reason": "fine"}'
-LETTERS = ScoreRequest("Which letter comes first?", (" A", " B", " C", " D"))
-CHOICES = ScoreRequest("What is four?", (" two and two", " A", " a prime number"))
-WRITE = GenerateRequest("Write.", Sampling(max_tokens=9), seed=5, chat=ChatTemplate.AUTO)
+LETTERS = ScoreRequest(one_turn("Which letter comes first?"), (" A", " B", " C", " D"))
+CHOICES = ScoreRequest(one_turn("What is four?"), (" two and two", " A", " a prime number"))
+WRITE = GenerateRequest(one_turn("Write."), Sampling(max_tokens=9), seed=5, chat=ChatTemplate.AUTO)
 
 
 @pytest.fixture(autouse=True)
@@ -66,11 +67,38 @@ def test_a_text_is_asked_for_with_all_that_decides_it() -> None:
     assert set(script.keys) == {"Bearer s3cret"}
 
 
+TURNS = (
+    Turn(Role.SYSTEM, "Be brief."),
+    Turn(Role.USER, "What is two?"),
+    Turn(Role.ASSISTANT, "one and one"),
+    Turn(Role.USER, "What is four?"),
+)
+
+
+def test_turns_are_sent_as_messages_and_a_longer_choice_begins_the_next_one() -> None:
+    script = Script()
+    with started(script) as engine:
+        asked = ScoreRequest(TURNS, CHOICES.continuations, ChatTemplate.TURNS)
+        (completion,) = engine.generate([asked])
+    said = [(turn.role.value, turn.text) for turn in TURNS]
+    sent = [[(each["role"], each["content"]) for each in seen["messages"]] for seen in script.asked]
+    assert sorted(sent) == sorted([said, *([*said, ("assistant", text)] for text in ("two and two", "a prime number"))])
+    before = " ".join(turn.text for turn in TURNS)
+    assert completion.logprobs == pytest.approx([weigh(before, each) for each in CHOICES.continuations])
+
+
+def test_turns_are_not_sent_to_a_server_that_only_continues_texts() -> None:
+    with started(Script(chat=False)) as engine:
+        (completion,) = engine.generate([ScoreRequest(TURNS, (" a",), ChatTemplate.TURNS)])
+    assert completion.error is not None
+    assert "answers no chat completions for grader: chat_template: never" in completion.error.message
+
+
 def test_a_text_that_must_follow_a_schema_says_so() -> None:
     script = Script()
     with started(script) as engine:
         engine.generate(
-            [GenerateRequest("Grade.", Sampling(), chat=ChatTemplate.AUTO, json_schema='{"type": "object"}')]
+            [GenerateRequest(one_turn("Grade."), Sampling(), chat=ChatTemplate.AUTO, json_schema='{"type": "object"}')]
         )
     assert script.asked[0]["response_format"]["json_schema"]["schema"] == {"type": "object"}
 
@@ -78,17 +106,17 @@ def test_a_text_that_must_follow_a_schema_says_so() -> None:
 def test_without_a_chat_template_the_prompt_goes_as_it_is() -> None:
     script = Script()
     with started(script) as engine:
-        engine.generate([GenerateRequest("Write.", Sampling())])
+        engine.generate([GenerateRequest(one_turn("Write."), Sampling())])
     assert (script.asked[0]["path"], script.asked[0]["prompt"]) == ("/v1/completions", "Write.")
 
 
 def test_letters_that_the_server_lists_cost_one_request() -> None:
     script = Script()
     with started(script) as engine:
-        (first,) = engine.generate([ScoreRequest(LETTERS.prompt, tuple(VOCABULARY))])
+        (first,) = engine.generate([ScoreRequest(LETTERS.turns, tuple(VOCABULARY))])
         alone = max(zip(first.logprobs, VOCABULARY, strict=True))[1]
         script.asked.clear()
-        (completion,) = engine.generate([ScoreRequest(LETTERS.prompt, (alone,))])
+        (completion,) = engine.generate([ScoreRequest(LETTERS.turns, (alone,))])
     assert completion.logprobs == pytest.approx((weigh(LETTERS.prompt, alone),))
     assert len(script.asked) == 1
     assert first.logprobs == pytest.approx([weigh(LETTERS.prompt, each) for each in VOCABULARY])
@@ -98,7 +126,7 @@ def test_letters_that_the_server_lists_cost_one_request() -> None:
 def test_longer_continuations_are_weighed_behind_their_prompt(chat: ChatTemplate) -> None:
     script = Script()
     with started(script) as engine:
-        (completion,) = engine.generate([ScoreRequest(CHOICES.prompt, CHOICES.continuations, chat)])
+        (completion,) = engine.generate([ScoreRequest(CHOICES.turns, CHOICES.continuations, chat)])
     assert completion.error is None
     assert completion.logprobs == pytest.approx([weigh(CHOICES.prompt, each) for each in CHOICES.continuations])
     assert completion.token_counts == (3, 1, 3)
@@ -107,7 +135,9 @@ def test_longer_continuations_are_weighed_behind_their_prompt(chat: ChatTemplate
 
 def test_a_server_without_echo_weighs_what_it_lists_and_says_what_it_cannot() -> None:
     with started(Script(echo=False)) as engine:
-        letters, choices = engine.generate([ScoreRequest("Which one?", (" A", " B"), ChatTemplate.AUTO), CHOICES])
+        letters, choices = engine.generate(
+            [ScoreRequest(one_turn("Which one?"), (" A", " B"), ChatTemplate.AUTO), CHOICES]
+        )
     # Twenty of the alphabet are listed: either both are among them, or the one that is not is named.
     assert letters.logprobs or (letters.error and "is not among the 20 likeliest" in letters.error.message)
     assert choices.error is not None
@@ -138,7 +168,7 @@ def test_a_server_that_lists_five_is_asked_for_five() -> None:
 )
 def test_what_the_server_does_not_speak_fails_with_the_remedy(script: Script, chat: ChatTemplate, says: str) -> None:
     with started(script) as engine:
-        (completion,) = engine.generate([ScoreRequest("p", (" a",), chat)])
+        (completion,) = engine.generate([ScoreRequest(one_turn("p"), (" a",), chat)])
     assert completion.error is not None
     assert says in completion.error.message
 
@@ -283,7 +313,7 @@ def verdicts_of(url: str, settings: Settings, count: int) -> tuple[list[Any], Wr
 
 def test_answers_are_given_while_a_slow_one_is_awaited() -> None:
     script = Script(slow_text="Take your time.")
-    asked = [GenerateRequest(text, Sampling(max_tokens=9)) for text in ("One.", "Take your time.", "Three.")]
+    asked = [GenerateRequest(one_turn(text), Sampling(max_tokens=9)) for text in ("One.", "Take your time.", "Three.")]
     with started(script, concurrency=3) as engine:
         engine.settings = engine.settings.model_copy(update={"settle_every_s": 0.2})
         parts = engine.answers(asked)

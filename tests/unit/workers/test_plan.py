@@ -9,6 +9,7 @@ import pytest
 
 from contract.errors import ModelNotFound, RequestRejected
 from contract.spec import ChatTemplate, Sampling
+from contract.turns import one_turn
 from workers.engines.base import GenerateRequest, ScoreRequest
 from workers.engines.encoding import Encoded, PromptEncoder
 from workers.engines.packaged import resolve
@@ -24,7 +25,7 @@ def plan(*tails: list[int], limit: int = 100, prompt: list[int] = PROMPT, caches
 
 
 def planned(*tails: list[int], limit: int, prompt: list[int] = PROMPT, caches: bool = True) -> Plan | RequestRejected:
-    request = ScoreRequest("p", tuple("c" for _ in tails))
+    request = ScoreRequest(one_turn("p"), tuple("c" for _ in tails))
     return make_plan(request, Encoded("p", prompt, list(tails)), limit, caches=caches)
 
 
@@ -132,7 +133,7 @@ def test_cached_and_prefilled_tokens_are_counted_over_all_prefills() -> None:
 
 
 def test_texts_come_in_the_order_of_samples_and_say_whether_they_were_cut() -> None:
-    request = GenerateRequest("p", Sampling(samples=2, temperature=0.5))
+    request = GenerateRequest(one_turn("p"), Sampling(samples=2, temperature=0.5))
     made = make_plan(request, Encoded("p", PROMPT, []), 10, caches=True)
     assert not isinstance(made, RequestRejected)
     second = SimpleNamespace(index=1, text="b", token_ids=[1, 2], finish_reason="length")
@@ -160,7 +161,7 @@ class WordTokenizer:
 
 
 def encoded(chat_template: str | None, chat: ChatTemplate, prompt: str = "What is it?") -> Encoded | RequestRejected:
-    request = ScoreRequest(prompt, (" one thing", " two"), chat)
+    request = ScoreRequest(one_turn(prompt), (" one thing", " two"), chat)
     return PromptEncoder(WordTokenizer(chat_template)).encode([request])[0]
 
 

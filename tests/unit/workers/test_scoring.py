@@ -7,6 +7,7 @@ import math
 import pytest
 
 from contract import Mode, Normalization, Prompt, Question, RunSpec
+from contract.turns import one_turn
 from tests.support import make_question, make_spec
 from workers.engines.base import Completion, ScoreRequest
 from workers.scoring import MODES, Reading
@@ -29,7 +30,7 @@ def read(mode: Mode, question: Question, spec: RunSpec, *logprobs: float) -> Rea
 
 def test_likelihood_asks_for_every_choice_behind_one_space() -> None:
     question = make_question(1, choices=("Paris", "Rome"))
-    (request,) = MODES[Mode.LIKELIHOOD].ask(question, "Answer:", make_spec())
+    (request,) = MODES[Mode.LIKELIHOOD].ask(question, one_turn("Answer:"), make_spec())
     assert isinstance(request, ScoreRequest)
     assert request.prompt == "Answer:"
     assert request.continuations == (" Paris", " Rome")
@@ -37,7 +38,7 @@ def test_likelihood_asks_for_every_choice_behind_one_space() -> None:
 
 def test_letter_asks_for_the_labels_and_for_no_more_than_there_are_choices() -> None:
     question = make_question(1, choices=("Paris", "Rome", "Oslo"), answer="C")
-    (request,) = MODES[Mode.LETTER].ask(question, "Answer:", make_spec(mode=Mode.LETTER))
+    (request,) = MODES[Mode.LETTER].ask(question, one_turn("Answer:"), make_spec(mode=Mode.LETTER))
     assert isinstance(request, ScoreRequest)
     assert request.continuations == (" A", " B", " C")
 

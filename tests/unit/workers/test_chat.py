@@ -1,0 +1,248 @@
+"""Prompts as turns of a chat: what the model's template makes of them, and what it must not lose."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from contract import Mode, Prompt, RunSpec, load_settings
+from contract.errors import RequestRejected
+from contract.ledger import Run
+from contract.prompts import build_prompt, turns_of
+from contract.spec import ChatTemplate, FewShot, Sampling
+from contract.turns import Role, Turn, messages, one_turn
+from tests.support import make_question, make_questions, make_spec
+from tests.unit.workers.test_modes import LETTERED
+from workers.again import request_tokens
+from workers.budget import in_calls
+from workers.engines.base import Request, ScoreRequest
+from workers.engines.encoding import Encoded, PromptEncoder
+from workers.engines.packaged import prepare
+from workers.engines.vllm import VllmEngine
+from workers.scoring import MODES, Item
+
+QUESTION = make_question(50)
+POOL = tuple(make_questions(3))
+#: What a chat template may be like, each with its own marks.
+EACH = "{% for m in messages %}[{{ m.role }}]\n{{ m.content }} [end]{% endfor %}"
+BEGIN = "{% if add_generation_prompt %}[assistant]\n{% endif %}"
+TAKES_SYSTEM = EACH + BEGIN
+OWN_SYSTEM = "{% if messages[0].role != 'system' %}[system]\nI am Bot. [end]{% endif %}" + EACH + BEGIN
+TRIMS = TAKES_SYSTEM.replace("m.content", "m.content | trim")
+WRITES_BOS = "{{ bos_token }}" + TAKES_SYSTEM
+REFUSES_SYSTEM = (
+    "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}" + EACH + BEGIN
+)
+WANTS_ALTERNATION = (
+    "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('Roles must alternate user/assistant/user/...') }}{% endif %}{% endfor %}" + EACH + BEGIN
+)
+DROPS_SYSTEM = EACH.replace("in messages", "in messages if m.role != 'system'") + BEGIN
+LAST_TURN_ONLY = "[user] {{ messages[-1].content }} [end]" + BEGIN
+DROPS_REASONS = TAKES_SYSTEM.replace("m.content", "m.content.split('because')[0]")
+BROKEN = "{{ messages[0].content.nothing.here }}"
+
+
+def tokenizer(template: str | None = None) -> Any:
+    """The packaged model's, with its own template or another one."""
+    folder = prepare("smollm2-135m-instruct")
+    if template is None:
+        return AutoTokenizer.from_pretrained(folder)
+    return PreTrainedTokenizerFast(
+        tokenizer_file=str(Path(folder) / "tokenizer.json"), bos_token="<|im_start|>", chat_template=template
+    )
+
+
+def in_turns(mode: Mode = Mode.LETTER, **more: Any) -> RunSpec:
+    """Two examples, and what the system says, unless `more` says otherwise."""
+    sampling = {"sampling": Sampling()} if mode.writes else {}
+    given = {"prompt": LETTERED, "few_shot": FewShot(k=2, pool=POOL), "description": "Add up.", **sampling, **more}
+    return make_spec(mode=mode, chat_template=ChatTemplate.TURNS, **given)
+
+
+def requests_of(spec: RunSpec) -> list[Request]:
+    return MODES[spec.mode].ask(QUESTION, turns_of(QUESTION, spec), spec)
+
+
+def encoded(template: str | None, spec: RunSpec) -> Encoded | RequestRejected:
+    (request,) = requests_of(spec)
+    return PromptEncoder(tokenizer(template)).encode([request])[0]
+
+
+def shown(template: str | None, spec: RunSpec) -> str:
+    found = encoded(template, spec)
+    assert isinstance(found, Encoded), found
+    return found.text
+
+
+def refused(template: str, spec: RunSpec) -> str:
+    found = encoded(template, spec)
+    assert isinstance(found, RequestRejected), found
+    return str(found)
+
+
+def test_the_system_describes_the_user_asks_and_the_model_answers() -> None:
+    assert turns_of(QUESTION, in_turns(Mode.LIKELIHOOD, prompt=Prompt(name="q", text="{{ question }}"))) == (
+        Turn(Role.SYSTEM, "Add up."),
+        Turn(Role.USER, "What is 0 plus 0?"),
+        Turn(Role.ASSISTANT, "0"),
+        Turn(Role.USER, "What is 1 plus 1?"),
+        Turn(Role.ASSISTANT, "3"),
+        Turn(Role.USER, "What is 50 plus 50?"),
+    )
+
+
+def test_what_is_read_of_turns_names_who_speaks() -> None:
+    spec = in_turns(prompt=Prompt(name="q", text="{{ question }} {{ choices | map(attribute='text') | join('/') }}"))
+    assert build_prompt(QUESTION, spec) == (
+        "‹system›\nAdd up.\n\n‹user›\nWhat is 0 plus 0? 0/1/2/3\n\n‹assistant›\nA\n\n"
+        "‹user›\nWhat is 1 plus 1? 2/3/4/5\n\n‹assistant›\nB\n\n‹user›\nWhat is 50 plus 50? 100/101/102/103"
+    )
+
+
+def test_without_examples_and_description_there_is_one_turn() -> None:
+    spec = in_turns(few_shot=None, description="")
+    assert turns_of(QUESTION, spec) == turns_of(QUESTION, make_spec(mode=Mode.LETTER, prompt=LETTERED))
+
+
+def test_a_description_that_is_empty_for_a_subject_is_no_turn() -> None:
+    spec = in_turns(description="{% if subject == 'law' %}On law.{% endif %}", few_shot=None)
+    assert [turn.role for turn in turns_of(QUESTION, spec)] == [Role.USER]
+    lawful = turns_of(make_question(50, subject="law"), spec)
+    assert lawful[0] == Turn(Role.SYSTEM, "On law.")
+
+
+def test_reasoning_before_an_answer_is_in_the_models_turn() -> None:
+    pool = tuple(make_question(number, metadata={"cot": f"Twice {number}."}) for number in range(2))
+    spec = in_turns(Mode.GENERATE, few_shot=FewShot(k=1, rationale="cot", pool=pool))
+    assert turns_of(QUESTION, spec)[2] == Turn(Role.ASSISTANT, "Twice 0.\nAnswer: A")
+
+
+@pytest.mark.parametrize("few_shot", [None, FewShot(k=2, pool=POOL)], ids=["alone", "with examples"])
+@pytest.mark.parametrize("description", ["", "Add up."])
+@pytest.mark.parametrize("mode", [Mode.LETTER, Mode.LIKELIHOOD, Mode.GENERATE])
+@pytest.mark.parametrize("template", [None, TAKES_SYSTEM, OWN_SYSTEM, WRITES_BOS], ids=["the model's own", *"TOW"])
+def test_the_token_ids_are_those_that_the_models_own_template_makes_of_the_turns(
+    template: str | None, mode: Mode, description: str, few_shot: FewShot | None
+) -> None:
+    spec = in_turns(mode, description=description, few_shot=few_shot)
+    there, turns = tokenizer(template), turns_of(QUESTION, spec)
+    found = encoded(template, spec)
+    assert isinstance(found, Encoded)
+    assert found.prompt == there.apply_chat_template(messages(turns), add_generation_prompt=True, return_dict=False)
+    begins = there.apply_chat_template(messages(turns), add_generation_prompt=True, tokenize=False)
+    assert found.text == begins
+    for continuation, tail in zip(found.continuations, found.tails, strict=True):
+        assert continuation == continuation.strip()
+        assert found.prompt + tail == there(begins + continuation, add_special_tokens=False)["input_ids"]
+
+
+@pytest.mark.parametrize("mode", [Mode.LETTER, Mode.LIKELIHOOD, Mode.GENERATE])
+def test_a_space_at_a_templates_end_is_in_the_token_that_it_is_part_of(mode: Mode) -> None:
+    ends_in_space = TAKES_SYSTEM.replace("[assistant]\n", "[assistant] ")
+    spec, there = in_turns(mode), tokenizer(ends_in_space)
+    found = encoded(ends_in_space, spec)
+    assert isinstance(found, Encoded)
+    begins = there.apply_chat_template(messages(turns_of(QUESTION, spec)), add_generation_prompt=True, tokenize=False)
+    assert begins.endswith("[assistant] ")
+    if mode is Mode.GENERATE:
+        assert found.text == begins
+    for continuation, tail in zip(found.continuations, found.tails, strict=True):
+        assert found.text + continuation == begins + continuation.lstrip()
+        assert found.prompt + tail == there(begins + continuation.lstrip(), add_special_tokens=False)["input_ids"]
+        assert there.decode(tail) == continuation
+
+
+def test_an_answer_begins_as_those_of_the_examples_begin() -> None:
+    found = encoded(TAKES_SYSTEM, in_turns())
+    assert isinstance(found, Encoded)
+    assert found.continuations == ("A", "B", "C", "D")
+    assert "[assistant]\nA [end]" in found.text
+    assert found.text.endswith("Answer: [end][assistant]\n")
+
+
+def test_a_model_that_has_a_system_prompt_of_its_own_keeps_it_where_the_run_has_none() -> None:
+    assert shown(OWN_SYSTEM, in_turns()).startswith("[system]\nAdd up. [end][user]")
+    assert shown(OWN_SYSTEM, in_turns(description="")).startswith("[system]\nI am Bot. [end][user]")
+
+
+def test_a_template_that_trims_turns_loses_nothing() -> None:
+    spaced = in_turns(prompt=Prompt(name="q", text="  {{ question }} {{ choices | length }} "))
+    assert "[user]\nWhat is 50 plus 50? 4 [end]" in shown(TRIMS, spaced)
+
+
+def test_a_template_that_writes_bos_itself_has_one() -> None:
+    found = encoded(WRITES_BOS, in_turns())
+    assert isinstance(found, Encoded)
+    assert found.prompt[0] == tokenizer(WRITES_BOS).bos_token_id
+    assert found.prompt.count(found.prompt[0]) == 1
+
+
+@pytest.mark.parametrize(
+    ("template", "says"),
+    [
+        (REFUSES_SYSTEM, "does not take these turns (system, user, assistant, user, assistant, user): System role not"),
+        (WANTS_ALTERNATION, "does not take these turns (system, user, assistant, user, assistant, user): Roles must"),
+        (DROPS_SYSTEM, "leaves out a turn of the system, or changes its text"),
+        (LAST_TURN_ONLY, "leaves out a turn of the system, or changes its text"),
+        (BROKEN, "does not take these turns"),
+    ],
+    ids=["refuses system", "wants alternation", "drops system", "last turn only", "broken"],
+)
+def test_a_template_that_does_not_take_the_turns_refuses_the_question_with_the_remedy(template: str, says: str) -> None:
+    message = refused(template, in_turns())
+    assert says in message
+    assert message.endswith("Set chat_template: always, which makes one turn of them all.")
+
+
+@pytest.mark.parametrize("template", [REFUSES_SYSTEM, WANTS_ALTERNATION, DROPS_SYSTEM])
+def test_the_remedy_helps_and_so_does_leaving_out_the_description(template: str) -> None:
+    assert "[user]\nWhat is 0 plus 0?" in shown(template, in_turns(description=""))
+    always = in_turns().model_copy(update={"chat_template": ChatTemplate.ALWAYS})
+    assert shown(template, always).startswith("[user]\nAdd up.\n\nWhat is 0 plus 0?")
+
+
+def test_a_template_that_cuts_what_the_model_said_is_told_by_whose_turn_it_is() -> None:
+    pool = tuple(make_question(number, metadata={"cot": f"So, because {number}."}) for number in range(2))
+    spec = in_turns(Mode.GENERATE, few_shot=FewShot(k=1, rationale="cot", pool=pool))
+    assert "leaves out a turn of the assistant" in refused(DROPS_REASONS, spec)
+
+
+def test_a_single_turn_that_the_template_loses_is_refused_too() -> None:
+    request = ScoreRequest(one_turn("Which?"), (" A",), ChatTemplate.AUTO)
+    (found,) = PromptEncoder(tokenizer("[user] Hello! [end]" + BEGIN)).encode([request])
+    assert isinstance(found, RequestRejected)
+    assert str(found).endswith("Set chat_template: never.")
+
+
+def test_turns_of_a_model_without_a_chat_template_are_refused() -> None:
+    bare = tokenizer(TAKES_SYSTEM)
+    bare.chat_template = None
+    (found,) = PromptEncoder(bare).encode(requests_of(in_turns()))
+    assert isinstance(found, RequestRejected)
+    assert str(found) == "The model has no chat template. Set chat_template: never."
+
+
+def test_the_questions_of_a_call_are_counted_with_what_the_template_puts_around_every_turn() -> None:
+    engine = VllmEngine(load_settings())
+    engine.encoder = PromptEncoder(tokenizer())
+    (request,) = requests_of(in_turns())
+    found = encoded(None, in_turns())
+    assert isinstance(found, Encoded)
+    tokens = len(found.prompt) + sum(map(len, found.tails))
+    assert engine.count_prompt_tokens([request]) == [tokens]
+    items = [Item(QUESTION, in_turns())] * 2
+    assert [len(items[part]) for part in in_calls(items, engine, 2 * tokens)] == [2]
+    assert [len(items[part]) for part in in_calls(items, engine, 2 * tokens - 1)] == [1, 1]
+
+
+def test_tokens_shows_the_text_that_the_template_made_and_the_continuations_as_they_follow_it() -> None:
+    spec = in_turns()
+    run = Run(run_id="r", spec=spec, source="made up", questions=1, chance=0.25, created_at=0.0)
+    encoder = PromptEncoder(tokenizer())
+    (asked,) = request_tokens(run, QUESTION, (), encoder)
+    assert asked["text"] == shown(None, spec)
+    assert [each["text"] for each in asked["continuations"]] == ["A", "B", "C", "D"]
