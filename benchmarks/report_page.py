@@ -43,7 +43,7 @@ def measure(questions: int, runs: int) -> dict[str, float]:
     made = [made_up_question(number, f"{number}: {_words(drawn)}?") for number in range(questions)]
     opened = [_settled(ledger, f"model-{number}", made, drawn) for number in range(runs)]
     started = time.perf_counter()
-    page = build(ledger, opened)
+    page = "".join(build(ledger, opened))
     written_s = time.perf_counter() - started
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         path = Path(folder) / "report.html"

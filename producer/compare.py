@@ -21,8 +21,19 @@ from producer.session import Session
 from producer.stats import Pairs, Share
 from producer.stats.effect import Effect, RecallPairs, RetrievalEffect
 from producer.stats.paired import ALPHA, POWER
+from producer.stats.side import Side
 
-__all__ = ["Comparison", "Failed", "Flip", "compare", "differences", "pair_up"]
+__all__ = [
+    "Comparison",
+    "Failed",
+    "Flip",
+    "Pairing",
+    "compare",
+    "differences",
+    "pair_up",
+    "refuse_incomparable",
+    "side",
+]
 
 #: Characters of a spec's value that a person is shown; programs get all of it.
 MOST_SHOWN = 60
@@ -148,43 +159,78 @@ def compare(session: Session, name_a: str, name_b: str, flips: int, as_json: boo
 
 def pair_up(ledger: Ledger, a: Run, b: Run) -> Comparison:
     """The comparison of `a` and `b`, one pass over both. Raises InputError for runs that cannot be compared."""
+    refuse_incomparable(ledger, a, b)
+    pairing = Pairing(a, b)
+    for question, of_a, of_b in _paired(ledger, a, b):
+        pairing.add(question, side(a, question, of_a), side(b, question, of_b))
+    return pairing.comparison()
+
+
+def refuse_incomparable(ledger: Ledger, a: Run, b: Run) -> None:
+    """Raise InputError where `a` and `b` are no pair: they asked different questions, or one is not settled."""
     if a.spec.questions_digest != b.spec.questions_digest:
         raise _different_questions(ledger, a, b)
     for run in (a, b):
         _refuse_unsettled(ledger, run)
-    effect = RetrievalEffect() if (a.spec.rag is None) != (b.spec.rag is None) else None
-    recall = _recall(a.spec, b.spec)
-    kinds: Counter[tuple[bool, bool]] = Counter()
-    subjects: defaultdict[str, Counter[tuple[bool, bool]]] = defaultdict(Counter)
-    flips: list[Flip] = []
-    failed: Counter[tuple[bool, bool]] = Counter()
-    without_key = 0
-    for question, of_a, of_b in _paired(ledger, a, b):
-        if recall:
-            recall.add(question, of_a, of_b)
+
+
+class Pairing:
+    """Two runs over the same questions on their way to a comparison, question by question, in the input's order."""
+
+    def __init__(self, a: Run, b: Run) -> None:
+        self.a = a
+        self.b = b
+        self._effect = RetrievalEffect() if (a.spec.rag is None) != (b.spec.rag is None) else None
+        self._recall = _recall(a.spec, b.spec)
+        self._subjects: defaultdict[str, Counter[tuple[bool, bool]]] = defaultdict(Counter)
+        self._flips: list[Flip] = []
+        #: (failed in A, failed in B) → questions.
+        self._failed: Counter[tuple[bool, bool]] = Counter()
+        self._without_key = 0
+
+    def add(self, question: Question, of_a: Side, of_b: Side) -> None:
+        """Count the next question."""
+        if self._recall:
+            self._recall.add(of_a, of_b)
         if question.answer is None:
-            without_key += 1
-            continue
-        without, retrieved = (of_a, of_b) if a.spec.rag is None else (of_b, of_a)
-        did = effect.add(without, retrieved) if effect else None
-        if Outcome.FAILED in (of_a.outcome, of_b.outcome):
-            failed[of_a.outcome is Outcome.FAILED, of_b.outcome is Outcome.FAILED] += 1
-            continue
-        right = (of_a.outcome is Outcome.CORRECT, of_b.outcome is Outcome.CORRECT)
-        kinds[right] += 1
-        subjects[question.subject or ""][right] += 1
-        if right[0] != right[1]:
-            flips.append(_flip(question, of_a, of_b, did, retrieved.retrieval_hit if effect else None))
-    left_out = Failed(failed[True, False], failed[False, True], failed[True, True])
-    if not kinds and left_out.of:
-        raise InputError(
-            f"No question with a key was answered in both runs; failed are {left_out.told()}.",
-            hint="python -m producer show RUN QUESTION_ID says why one failed; requeue RUN --failed asks them anew.",
+            self._without_key += 1
+            return
+        without, retrieved = (of_a, of_b) if self.a.spec.rag is None else (of_b, of_a)
+        did = self._effect.add(without, retrieved) if self._effect else None
+        if of_a.failed or of_b.failed:
+            self._failed[of_a.failed, of_b.failed] += 1
+            return
+        self._subjects[question.subject or ""][of_a.right, of_b.right] += 1
+        if of_a.right != of_b.right:
+            hit = retrieved.retrieval_hit if self._effect else None
+            self._flips.append(_flip(question, of_a, of_b, did, hit))
+
+    def comparison(self) -> Comparison:
+        """What the pairs come to. Raises InputError where there is none."""
+        kinds: Counter[tuple[bool, bool]] = Counter()
+        for each in self._subjects.values():
+            kinds.update(each)
+        left_out = Failed(self._failed[True, False], self._failed[False, True], self._failed[True, True])
+        if not kinds and left_out.of:
+            raise InputError(
+                f"No question with a key was answered in both runs; failed are {left_out.told()}.",
+                hint="python -m producer show RUN QUESTION_ID says why one failed; requeue RUN --failed asks anew.",
+            )
+        if not kinds:
+            keyless = number(self._without_key, "question")
+            raise InputError(f"None of the {keyless} has a key: neither run can be right or wrong.")
+        subjects = sorted(self._subjects.items()) if len(self._subjects) > 1 else []
+        return Comparison(
+            a=self.a,
+            b=self.b,
+            pairs=_pairs(kinds),
+            flips=self._flips,
+            failed=left_out,
+            without_key=self._without_key,
+            retrieval=self._effect,
+            recall=self._recall,
+            by_subject={name: _pairs(found) for name, found in subjects},
         )
-    if not kinds:
-        raise InputError(f"None of the {number(without_key, 'question')} has a key: neither run can be right or wrong.")
-    by_subject = {name: _pairs(found) for name, found in sorted(subjects.items())} if len(subjects) > 1 else {}
-    return Comparison(a, b, _pairs(kinds), flips, left_out, without_key, effect, recall, by_subject)
 
 
 def _pairs(kinds: Counter[tuple[bool, bool]]) -> Pairs:
@@ -213,16 +259,24 @@ def _flat(content: Mapping[str, Any], start: str = "") -> dict[str, Any]:
     return flat
 
 
-def _paired(ledger: Ledger, a: Run, b: Run) -> Iterator[tuple[Question, Verdict, Verdict]]:
+def _paired(ledger: Ledger, a: Run, b: Run) -> Iterator[tuple[Question, Verdict | None, Verdict | None]]:
     """Both verdicts of each question. Equal digests mean equal questions in equal order."""
     for (question, of_a), (same, of_b) in zip(ledger.results(a.run_id), ledger.results(b.run_id), strict=True):
         assert question.id == same.id, "the digest covers the order"
-        assert of_a is not None, "a settled run has all verdicts"
-        assert of_b is not None, "a settled run has all verdicts"
         yield question, of_a, of_b
 
 
-def _flip(question: Question, a: Verdict, b: Verdict, retrieval: Effect | None, hit: bool | None) -> Flip:
+def side(run: Run, question: Question, verdict: Verdict | None) -> Side:
+    """The side of `run`, which was settled. Raises InputError if it is no longer: its failed questions are reopened."""
+    if verdict is None:
+        raise InputError(
+            f"Run {run.run_id} is no longer settled: question {question.id!r} is asked anew.",
+            hint=f"Stay with it until it is: python -m producer watch {run.run_id}",
+        )
+    return Side.of(run, question, verdict)
+
+
+def _flip(question: Question, a: Side, b: Side, retrieval: Effect | None, hit: bool | None) -> Flip:
     of_question = question.id, question.subject, ",".join(question.right) or None
     return Flip(*of_question, a.outcome, a.choice, b.outcome, b.choice, retrieval, hit)
 

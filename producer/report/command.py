@@ -21,10 +21,13 @@ LONGEST_NAME = 200
 
 @click.command()
 @click.argument("run_names", metavar="[RUN…]", nargs=-1)
+@click.option(
+    "--no-questions", is_flag=True, help="Figures alone, without the table of every question: for runs of very many."
+)
 @folder
 @as_json
 @click.pass_obj
-def report(session: Session, run_names: tuple[str, ...], out: Path, as_json: bool) -> None:
+def report(session: Session, run_names: tuple[str, ...], no_questions: bool, out: Path, as_json: bool) -> None:
     """Write one HTML file about RUN (default: the newest) as it stands; of several runs, the first beside the others.
 
     The file needs no network and no other file: it can be mailed, put on a server, or printed.
@@ -34,9 +37,9 @@ def report(session: Session, run_names: tuple[str, ...], out: Path, as_json: boo
     runs = list({run.run_id: run for run in map(session.run, run_names or ("last",))}.values())
     path = out / runs[0].run_id / file_name(runs)
     refuse_unwritable(path.parent)  # a page of many questions takes a while
-    page = build(session.ledger, runs, session.broker.all_workers())
+    page = build(session.ledger, runs, session.broker.all_workers(), questions=not no_questions)
     with explaining(path.parent), replacing(path) as file:
-        file.write(page)
+        file.writelines(page)
     if as_json:
         echo_json({"run_ids": [run.run_id for run in runs], "files": [str(path)]})
     else:

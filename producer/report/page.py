@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
@@ -17,9 +17,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from contract.errors import InputError
 from contract.fleet import WorkerRecord
 from contract.ledger import Ledger, Run
-from contract.verdict import Outcome
+from contract.question import Question
+from contract.verdict import Outcome, Verdict
 from producer.columns import iso
-from producer.compare import Comparison, differences, pair_up
+from producer.compare import Comparison, Pairing, differences, refuse_incomparable, side
 from producer.present import Lines, difference, doubt_lines, judge_lines
 from producer.report import figures
 from producer.report.figures import Figure
@@ -28,6 +29,7 @@ from producer.report.table import PER_PARCEL, Table
 from producer.retrieved import effect_lines, recall_lines, retrieval_lines
 from producer.stats import Mean, Pairs, Share, Tally
 from producer.stats.paired import ALPHA, POWER
+from producer.stats.side import Side
 from producer.summary import Summary
 
 __all__ = ["Against", "Part", "build"]
@@ -35,6 +37,8 @@ __all__ = ["Against", "Part", "build"]
 #: Flipped questions that a comparison lists; all are found by the table's filter.
 MOST_FLIPS = 20
 
+#: What streams by of a run.
+Results = Iterator[tuple[Question, Verdict | None]]
 #: Of a table of figures: a name, its figure, and what guessing scores there, where one can guess.
 Row = tuple[str, Share | Mean, float | None]
 
@@ -186,19 +190,27 @@ class Against:
         return [(name, *both) for name, both in differences(self.a.spec, self.b.spec).items()]
 
 
-def build(ledger: Ledger, runs: Sequence[Run], live: Sequence[WorkerRecord] = ()) -> str:
-    """The whole page. Of the workers `live`, those that serve a run's model have their engines described in it."""
-    table = Table()
-    parts = [_part(ledger, run, table, live) for run in runs]
-    table.close()
+def build(
+    ledger: Ledger, runs: Sequence[Run], live: Sequence[WorkerRecord] = (), *, questions: bool = True
+) -> Iterator[str]:
+    """The whole page, piece by piece; with its table of all questions, or without.
+
+    Each run is read once, and all of them before the first piece. Of the workers `live`, those that serve a run's model
+    have their engines described in it.
+    """
+    table = Table() if questions else None
+    beside = _Beside(ledger, runs)
+    parts = [_part(ledger, run, table, beside, live) for run in runs]
+    if table:
+        table.close()
     script = _asset("table.js")
     environment = Environment(
         loader=PackageLoader("producer.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     environment.lstrip_blocks = True
-    return environment.get_template("report.html.j2").render(
+    return environment.get_template("report.html.j2").generate(
         parts=parts,
-        comparisons=[_against(ledger, runs[0], other) for other in runs[1:]],
+        comparisons=beside.comparisons(),
         table=table,
         per_parcel=PER_PARCEL,
         run_ids=[run.run_id for run in runs],
@@ -214,21 +226,66 @@ def build(ledger: Ledger, runs: Sequence[Run], live: Sequence[WorkerRecord] = ()
     )
 
 
-def _part(ledger: Ledger, run: Run, table: Table, live: Sequence[WorkerRecord]) -> Part:
-    table.begin(run)
-    summary, measures = Summary(run, ledger.counts(run.run_id).state), Measures(run)
-    for question, verdict in summary.watching(ledger.results(run.run_id)):
-        measures.add(question, verdict)
-        table.add(question, verdict)
-    here = [each for each in live if each.model == run.spec.model]
-    return Part(run, summary, measures, summary.to_json(here, ledger.engines(run.run_id)))
+class _Beside:
+    """The first run paired with each other one, while each run passes by once."""
+
+    def __init__(self, ledger: Ledger, runs: Sequence[Run]) -> None:
+        self._runs = runs
+        #: By the other run's id: the pairs so far, or why there can be none.
+        self._pairings: dict[str, Pairing | InputError] = {}
+        for other in runs[1:]:
+            try:
+                refuse_incomparable(ledger, runs[0], other)
+                self._pairings[other.run_id] = Pairing(runs[0], other)
+            except InputError as trouble:
+                self._pairings[other.run_id] = trouble
+        self._wanted = any(isinstance(each, Pairing) for each in self._pairings.values())
+        #: The first run's side of each question, and each kind of side once: there are few.
+        self._sides: list[Side] = []
+        self._kinds: dict[Side, Side] = {}
+
+    def watching(self, run: Run, results: Results) -> Results:
+        """`results` of `run`, each paired as it passes. The first run comes first."""
+        if run is self._runs[0]:
+            return self._noting(run, results) if self._wanted else results
+        pairing = self._pairings[run.run_id]
+        return self._pairing(pairing, results) if isinstance(pairing, Pairing) else results
+
+    def _noting(self, run: Run, results: Results) -> Results:
+        for question, verdict in results:
+            mine = side(run, question, verdict)
+            self._sides.append(self._kinds.setdefault(mine, mine))
+            yield question, verdict
+
+    def _pairing(self, pairing: Pairing, results: Results) -> Results:
+        for of_a, (question, verdict) in zip(self._sides, results, strict=True):
+            pairing.add(question, of_a, side(pairing.b, question, verdict))
+            yield question, verdict
+
+    def comparisons(self) -> list[Against]:
+        """The first run beside each other one, in their order."""
+        return [_against(self._runs[0], other, self._pairings[other.run_id]) for other in self._runs[1:]]
 
 
-def _against(ledger: Ledger, a: Run, b: Run) -> Against:
+def _against(a: Run, b: Run, pairing: Pairing | InputError) -> Against:
     try:
-        return Against(a, b, pair_up(ledger, a, b))
+        if isinstance(pairing, InputError):
+            raise pairing
+        return Against(a, b, pairing.comparison())
     except InputError as trouble:
         return Against(a, b, None, str(trouble))
+
+
+def _part(ledger: Ledger, run: Run, table: Table | None, beside: _Beside, live: Sequence[WorkerRecord]) -> Part:
+    if table:
+        table.begin(run)
+    summary, measures = Summary(run, ledger.counts(run.run_id).state), Measures(run)
+    for question, verdict in beside.watching(run, summary.watching(ledger.results(run.run_id))):
+        measures.add(question, verdict)
+        if table:
+            table.add(question, verdict)
+    here = [each for each in live if each.model == run.spec.model]
+    return Part(run, summary, measures, summary.to_json(here, ledger.engines(run.run_id)))
 
 
 def _asset(name: str) -> str:

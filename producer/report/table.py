@@ -37,7 +37,10 @@ class _Asked(NamedTuple):
     spec: RunSpec
     #: Number of its first question.
     start: int
-    rows: list[tuple[Any, ...]]
+    #: Whether its prompts are, word for word, those of the first run with these questions.
+    same_prompts: bool
+    #: Outcomes, choices, confidences and latencies.
+    columns: tuple[list[Any], ...]
 
 
 class Table:
@@ -49,34 +52,43 @@ class Table:
         self._questions: list[tuple[Any, ...]] = []
         #: Hashes of the prompts that the first run with a question asked it with.
         self._prompts: list[int] = []
-        #: Digest of questions → number of the first of them. Equal digests mean equal questions in equal order.
-        self._starts: dict[str, int] = {}
+        #: Digest of questions → number of the first of them, and the spec of the first run with them. Equal digests
+        #: mean equal questions in equal order.
+        self._starts: dict[str, tuple[int, RunSpec]] = {}
         self._runs: list[_Asked] = []
         self._rows = 0
         self._details: list[dict[str, Any]] = []
 
     def begin(self, run: Run) -> None:
         """The questions that follow are those of `run`, in its order."""
-        start = self._starts.setdefault(run.spec.questions_digest, len(self._questions))
-        self._runs.append(_Asked(run.spec, start, []))
+        spec = run.spec
+        start, first = self._starts.setdefault(spec.questions_digest, (len(self._questions), spec))
+        # Another model alone changes no prompt, and making one takes a tenth of the time. Passages may differ.
+        same_prompts = (
+            spec is not first and spec.rag is None and spec.model_copy(update={"model": first.model}) == first
+        )
+        self._runs.append(_Asked(spec, start, same_prompts, ([], [], [], [])))
 
     def add(self, question: Question, verdict: Verdict | None) -> None:
         """The next question of the run that was begun."""
-        spec, start, rows = self._runs[-1]
-        number = start + len(rows)
-        prompts = tuple(shown_prompts(spec, question, verdict))
+        spec, start, same_prompts, columns = self._runs[-1]
+        number = start + len(columns[0])
+        new = number == len(self._questions)
         detail = _detail(verdict) if verdict else {}
-        if number == len(self._questions):
+        if new or not same_prompts:
+            prompts = tuple(shown_prompts(spec, question, verdict))
+            if new:
+                self._prompts.append(hash(prompts))
+            if new or hash(prompts) != self._prompts[number]:
+                detail["prompts"] = _without_question(prompts, question)
+        if new:
             right = ",".join(question.right)
             self._questions.append(
                 (question.id, question.subject or "", right, question.question, question.choices, self._rows)
             )
-            self._prompts.append(hash(prompts))
             detail |= {"context": question.context, "metadata": question.metadata}
-            detail["prompts"] = _without_question(prompts, question)
-        elif hash(prompts) != self._prompts[number]:
-            detail["prompts"] = _without_question(prompts, question)
-        rows.append(_row(verdict))
+        for column, value in zip(columns, _row(verdict), strict=True):
+            column.append(value)
         self._rows += 1
         self._details.append({name: value for name, value in detail.items() if value})
         if len(self._details) == PER_PARCEL:
@@ -86,7 +98,7 @@ class Table:
         """No more rows come."""
         if self._details:
             self._pack_details()
-        runs = [[each.start, _columns(each.rows)] for each in self._runs]
+        runs = [[each.start, each.columns] for each in self._runs]
         self.index = _packed([_columns(self._questions), runs])
 
     def _pack_details(self) -> None:

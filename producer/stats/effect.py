@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from contract.question import Question
-from contract.relevance import Sources, sources_of
-from contract.verdict import ContextSource, Outcome, Verdict
+from contract.verdict import ContextSource
 from producer.stats.paired import Pairs
+from producer.stats.side import Side
 
 __all__ = ["Effect", "RecallPairs", "RetrievalEffect", "Shown"]
 
@@ -52,15 +51,15 @@ class RetrievalEffect:
     #: Pairs for which nothing was looked for: the question brought its own context.
     own_context: int = 0
 
-    def add(self, without: Verdict, retrieved: Verdict) -> Effect | None:
-        """Count one question with a key, by its verdicts without and with retrieval; says what became of it."""
-        if Outcome.FAILED in (without.outcome, retrieved.outcome):
+    def add(self, without: Side, retrieved: Side) -> Effect | None:
+        """Count one question with a key, by its sides without and with retrieval; says what became of it."""
+        if without.failed or retrieved.failed:
             self.failed += 1
             return None
         if retrieved.context_source is ContextSource.QUESTION:
             self.own_context += 1
             return None
-        before, after = (each.outcome is Outcome.CORRECT for each in (without, retrieved))
+        before, after = without.right, retrieved.right
         self.kinds[Shown.by(retrieved.retrieval_hit), before, after] += 1
         return None if before == after else Effect.REPAIRED if after else Effect.BROKEN
 
@@ -91,14 +90,10 @@ class RecallPairs:
     #: (A found one, B found one) → questions.
     kinds: Counter[tuple[bool, bool]] = field(default_factory=Counter)
 
-    def add(self, question: Question, a: Verdict, b: Verdict) -> None:
+    def add(self, a: Side, b: Side) -> None:
         """Count one question, if both runs looked something up for it and it says where its answer stands."""
-        sources = sources_of(question)
-        if sources and _looked_up(a) and _looked_up(b):
-            self.kinds[self._found(sources, a), self._found(sources, b)] += 1
-
-    def _found(self, sources: Sources, verdict: Verdict) -> bool:
-        return any(map(sources.answered_by, verdict.passages[: self.depth]))
+        if a.found_at is not None and b.found_at is not None:
+            self.kinds[0 < a.found_at <= self.depth, 0 < b.found_at <= self.depth] += 1
 
     def pairs(self) -> Pairs | None:
         """What is right here is that a passage that answers was found; None of no question."""
@@ -113,12 +108,6 @@ class RecallPairs:
             return None
         a, b = pairs.accuracy_a.to_json(), pairs.accuracy_b.to_json()
         return {"depth": self.depth, "a": a, "b": b, **pairs.to_json()}
-
-
-def _looked_up(verdict: Verdict) -> bool:
-    """Not for what brought its own context, and not if it failed before anything was found."""
-    failed = verdict.outcome is Outcome.FAILED and not verdict.passages
-    return verdict.context_source is not ContextSource.QUESTION and not failed
 
 
 def _json(pairs: Pairs | None) -> dict[str, Any] | None:

@@ -32,7 +32,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for run in runs:
         ledger.commit(run.run_id, [_verdict(question, n, run.spec.seed) for n, question in enumerate(questions)])
     written = tmp_path_factory.mktemp("report") / "report.html"
-    written.write_text(build(ledger, runs), encoding="utf-8")
+    written.write_text("".join(build(ledger, runs)), encoding="utf-8")
     return written
 
 

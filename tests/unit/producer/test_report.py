@@ -6,7 +6,7 @@ import base64
 import json
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -351,6 +351,79 @@ def test_several_runs_stand_beside_the_first_one_paired(ledger: MemoryLedger, re
     assert "1 field" in page.text, "they differ in the seed"
     assert "By subject: 2 subjects" in page.text
     assert "odd 10 0.000 0.500 +0.500" in page.text
+
+
+def test_each_run_of_a_report_is_read_once(
+    ledger: MemoryLedger, report: Report, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    questions = make_questions(8)
+    runs = [open_run(ledger, questions, f"seed {seed}", seed=seed) for seed in range(4)]
+    for run in runs:
+        settle(ledger, run)
+    read: list[str] = []
+    results = ledger.results
+
+    def noted(run_id: str, start: int = 0, stop: int | None = None) -> Iterator[tuple[Question, Verdict | None]]:
+        read.append(run_id)
+        return results(run_id, start, stop)
+
+    monkeypatch.setattr(ledger, "results", noted)
+
+    assert report(*(run.run_id for run in runs)).exit_code == 0
+    assert sorted(read) == sorted(run.run_id for run in runs)
+
+
+def test_a_run_that_is_reopened_while_it_is_read_is_one_line(
+    ledger: MemoryLedger, report: Report, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = (open_run(ledger, make_questions(4), name, seed=seed) for seed, name in enumerate("ab"))
+    for run in (a, b):
+        settle(ledger, run)
+    results = ledger.results
+
+    def reopened(run_id: str, start: int = 0, stop: int | None = None) -> Iterator[tuple[Question, Verdict | None]]:
+        for question, verdict in results(run_id, start, stop):
+            yield question, None if (run_id, question.id) == (b.run_id, "q2") else verdict
+
+    monkeypatch.setattr(ledger, "results", reopened)
+
+    done = report(a.run_id, b.run_id)
+    assert done.exit_code == 1
+    assert f"Run {b.run_id} is no longer settled: question 'q2' is asked anew." in done.output
+    assert not list(Path("results").rglob("*.html"))
+
+
+def test_without_questions_the_page_has_the_figures_alone(ledger: MemoryLedger, report: Report) -> None:
+    questions = [make_question(n, question=f"Only the table says so, {n}.") for n in range(20)]
+    a, b = open_run(ledger, questions, "a"), open_run(ledger, questions, "b", seed=7)
+    settle(ledger, a)
+    settle(ledger, b, right=lambda n: n % 4 != 1)
+
+    assert report(a.run_id, b.run_id, "--no-questions").exit_code == 0
+
+    html = Path(f"results/{a.run_id}/report-with-{b.run_id}.html").read_text(encoding="utf-8")
+    page = Page(html)
+    assert "Difference +25.0 percentage points" in page.text
+    assert "Calibration" in page.text
+    assert (packed(html), page.scripts("code")) == ([], 0)
+    assert "Only the table" not in html
+    assert not any(attributes.get("href") == "#questions" for _, attributes in page.tags)
+
+
+def test_the_prompts_of_another_model_are_told_once_and_those_of_another_template_each(
+    ledger: MemoryLedger, report: Report
+) -> None:
+    questions = make_questions(3)
+    first, model = open_run(ledger, questions, "first"), open_run(ledger, questions, "model", model="another")
+    words = open_run(ledger, questions, "words", prompt=Prompt(name="words", text="Say: {{ question }}"))
+    report(first.run_id, model.run_id, words.run_id)
+    html = next((Path("results") / first.run_id).glob("report-with-*.html")).read_text(encoding="utf-8")
+    _, *parcels = packed(html)
+    assert ["prompts" in each for parcel in parcels for each in parcel] == [True] * 3 + [False] * 3 + [True] * 3
+    _, details = unpack(html)
+    assert [each["prompts"] for each in details[3:]] == [
+        prompts_of(q, run.spec) for run in (model, words) for q in questions
+    ]
 
 
 def test_with_retrieval_it_shows_what_was_found_and_what_passages_changed(ledger: MemoryLedger, report: Report) -> None:
