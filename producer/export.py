@@ -41,22 +41,27 @@ def export(
     """Write the run's results, as they stand, into `directory`, and the summary beside them.
 
     The questions come in the input's order, streamed. Every file is written beside its place, and all are renamed when
-    all are complete: on InputError (no room, no permission) the old ones stand as they were.
+    all are complete: on InputError (no room, no permission) the old ones stand as they were. Should a rename fail after
+    that, or the process be killed between two, there is no summary: where it stands, the files that it names are of its
+    export.
     """
     run = ledger.run(run_id)
     summary = Summary(run, ledger.counts(run_id).state)
-    with explaining(directory), Drafts() as drafts:
-        summary_file = drafts.text(directory / "summary.json")
+    seal = directory / "summary.json"
+    with explaining(directory), Drafts(seal) as drafts:
+        summary_file = drafts.text(seal)
         with ExitStack() as stack:
             sinks = [stack.enter_context(FORMATS[name](drafts, directory, run)) for name in formats]
             parts = stack.enter_context(closing(pieces(ledger, run, [sink.piece_of for sink in sinks], summary)))
             for part in parts:
                 for sink, piece in zip(sinks, part, strict=True):
                     sink.write(piece)
-        content = summary.to_json(live, ledger.engines(run_id))
+        results = [path for sink in sinks for path in sink.files]
+        names = [str(path.relative_to(directory)) for path in results]
+        content = summary.to_json(live, ledger.engines(run_id)) | {"files": names}
         json.dump(content, summary_file, ensure_ascii=False, indent=2)
         summary_file.write("\n")
-    files = (*(path for sink in sinks for path in sink.files), directory / "summary.json")
+    files = (*results, seal)
     remarks = tuple(remark for sink in sinks for remark in sink.remarks)
     return Exported(files, summary, content, remarks)
 

@@ -184,6 +184,7 @@ def _results() -> Iterator[str]:
     yield from ("# Results", "", MADE, "")
     yield "A row per question, in the order of the file: `results.csv`, and with types `results.parquet`."
     yield "What a CSV cell has as JSON is a map or a list there, and `settled_at` a time; only `metadata` stays JSON."
+    yield "`summary.json` names under `files` what was written with it; other files beside it are of another export."
     yield from ("", "| column | |", "|---|---|")
     for column, meaning in MEANINGS.items():
         yield f"| `{column}` | {_cell(meaning)} |"

@@ -5,9 +5,12 @@ from __future__ import annotations
 import csv
 import errno
 import json
+import multiprocessing
 import os
 import resource
-from collections.abc import Iterator
+import signal
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -330,6 +333,193 @@ def test_files_take_their_places_together_or_not_at_all(
         export(filled, "run-1", tmp_path)
 
     assert list(tmp_path.iterdir()) == [], "the first file was complete, and alone"
+
+
+def settle_the_rest(ledger: MemoryLedger) -> None:
+    """What an export made before this and one made after it differ in, each file of them."""
+    left = [question.id for question, verdict in ledger.results("run-1") if verdict is None]
+    assert left
+    ledger.commit("run-1", [Verdict(question_id=each, outcome=Outcome.CORRECT, choice="A") for each in left])
+
+
+def ages(directory: Path) -> dict[str, str]:
+    """Of which export each file is."""
+    is_old: dict[str, Callable[[str], bool]] = {
+        "results.csv": lambda text: ",unsettled," in text,
+        "results.jsonl": lambda text: '"verdict":null' in text,
+        "summary.json": lambda text: json.loads(text)["unsettled"] > 0,
+    }
+    there = {name: directory / name for name in is_old if (directory / name).exists()}
+    return {name: "old" if is_old[name](path.read_text()) else "new" for name, path in there.items()}
+
+
+def hidden(directory: Path) -> list[str]:
+    """Drafts that were left."""
+    return sorted(path.name for path in directory.rglob(".*"))
+
+
+#: What an export of the two formats renames: the old summary away, both results, the new summary.
+RENAMES = 4
+BOTH = ("csv", "jsonl")
+
+
+@pytest.mark.parametrize("at", range(RENAMES + 1))
+def test_killed_between_two_renames_it_leaves_no_summary_beside_files_of_two_exports(
+    filled: MemoryLedger, tmp_path: Path, at: int
+) -> None:
+    export(filled, "run-1", tmp_path, BOTH)
+    settle_the_rest(filled)
+
+    def killed() -> None:
+        done: list[str] = []
+
+        def watching(event: str, _: object) -> None:
+            if event == "os.rename":
+                if len(done) == at:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                done.append(event)
+
+        sys.addaudithook(watching)
+        export(filled, "run-1", tmp_path, BOTH)
+
+    process = multiprocessing.get_context("fork").Process(target=killed)
+    process.start()
+    process.join()
+
+    assert process.exitcode == (-signal.SIGKILL if at < RENAMES else 0)
+    found = ages(tmp_path)
+    expected = {
+        0: {"results.csv": "old", "results.jsonl": "old", "summary.json": "old"},
+        1: {"results.csv": "old", "results.jsonl": "old"},
+        2: {"results.csv": "new", "results.jsonl": "old"},
+        3: {"results.csv": "new", "results.jsonl": "new"},
+        4: {"results.csv": "new", "results.jsonl": "new", "summary.json": "new"},
+    }
+    assert found == expected[at]
+    assert bool(hidden(tmp_path)) == (at < RENAMES), "a killed process clears up nothing"
+
+    export(filled, "run-1", tmp_path, BOTH)
+
+    assert ages(tmp_path) == expected[RENAMES], "the same command again mends it"
+    assert hidden(tmp_path) == [], "and sweeps what the killed one left"
+
+
+#: Seen from the test's own folder: whoever has no rights of root's may not look into those above it.
+RUN = Path("run")
+
+
+@contextmanager
+def losing_the_right_to(ledger: MemoryLedger, pattern: str) -> Iterator[None]:
+    """Nobody may write into that folder of the run from the moment on that results are read, drafts being open."""
+    results, lost = ledger.results, list[Path]()
+
+    def losing(run_id: str, start: int = 0, stop: int | None = None) -> Iterator[tuple[Question, Verdict | None]]:
+        for each in RUN.glob(pattern) if pattern else [RUN]:
+            each.chmod(0o555)
+            lost.append(each)
+        yield from results(run_id, start, stop)
+
+    ledger.results = losing  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        ledger.results = results  # type: ignore[method-assign]
+        assert lost
+        for each in lost:
+            each.chmod(0o777)
+
+
+def test_a_rename_that_fails_after_another_is_told_and_the_same_command_again_mends_it(
+    filled: MemoryLedger, tmp_path: Path
+) -> None:
+    tmp_path.chmod(0o777)
+    with without_roots_rights():
+        export(filled, "run-1", RUN, ("csv", "lm-eval"))
+        settle_the_rest(filled)
+        with losing_the_right_to(filled, "lm-eval/*"), pytest.raises(InputError) as trouble:
+            export(filled, "run-1", RUN, ("csv", "lm-eval"))
+
+        assert str(trouble.value) == (
+            "run: of the results only results.csv could take the place of the older file: Permission "
+            "denied. There is no summary.json until all files are of one export. "
+            "Mend that and repeat the command, or choose another folder with --out."
+        )
+        assert ages(RUN) == {"results.csv": "new"}
+
+        export(filled, "run-1", RUN, ("csv", "lm-eval"))
+
+        assert ages(RUN) == {"results.csv": "new", "summary.json": "new"}
+        assert hidden(RUN) == []
+
+
+def test_where_already_the_first_rename_fails_all_older_files_stand_as_they_were(
+    filled: MemoryLedger, tmp_path: Path
+) -> None:
+    tmp_path.chmod(0o777)
+    with without_roots_rights():
+        export(filled, "run-1", RUN, ("lm-eval", "csv"))
+        before = contents(RUN)
+        settle_the_rest(filled)
+        with losing_the_right_to(filled, "lm-eval/*"), pytest.raises(InputError) as trouble:
+            export(filled, "run-1", RUN, ("lm-eval", "csv"))
+
+        assert "Permission denied; older files there are unchanged." in str(trouble.value)
+        assert {path: content for path, content in contents(RUN).items() if path.name[0] != "."} == before
+
+
+def test_where_the_folder_itself_is_lost_nothing_is_replaced_and_what_is_left_is_swept_later(
+    filled: MemoryLedger, tmp_path: Path
+) -> None:
+    tmp_path.chmod(0o777)
+    with without_roots_rights():
+        export(filled, "run-1", RUN)
+        before = contents(RUN)
+        settle_the_rest(filled)
+        with losing_the_right_to(filled, ""), pytest.raises(InputError, match="older files there are un"):
+            export(filled, "run-1", RUN)
+        assert {path: content for path, content in contents(RUN).items() if path.name[0] != "."} == before
+        assert len(hidden(RUN)) == 2, "nobody may remove them there"
+
+        export(filled, "run-1", RUN)
+
+        assert ages(RUN) == {"results.csv": "new", "summary.json": "new"}
+        assert hidden(RUN) == []
+
+
+def test_drafts_of_an_export_that_still_goes_on_are_left_alone_and_so_are_strangers_files(
+    filled: MemoryLedger, tmp_path: Path
+) -> None:
+    (tmp_path / ".results.csv.swp").write_text("an editor's")
+    here, there = multiprocessing.Pipe()
+
+    def slow() -> None:
+        with Drafts() as drafts:
+            drafts.text(tmp_path / "results.csv").write("slow")
+            there.send("open")
+            there.recv()
+
+    process = multiprocessing.get_context("fork").Process(target=slow)
+    process.start()
+    try:
+        assert here.recv() == "open"
+        export(filled, "run-1", tmp_path)
+        assert hidden(tmp_path) == [f".results.csv.{process.pid}", ".results.csv.swp"]
+    finally:
+        here.send("go on")
+        process.join()
+    assert process.exitcode == 0
+    assert (tmp_path / "results.csv").read_text() == "slow"
+
+
+def test_the_summary_names_the_files_of_its_export(filled: MemoryLedger, tmp_path: Path) -> None:
+    export(filled, "run-1", tmp_path)
+    export(filled, "run-1", tmp_path, ("jsonl", "lm-eval"))
+
+    names = json.loads((tmp_path / "summary.json").read_text())["files"]
+
+    assert "results.csv" not in names, "an older export's"
+    assert (names[0], len(names)) == ("results.jsonl", 3)
+    assert all((tmp_path / name).is_file() for name in names)
 
 
 def test_a_folder_that_cannot_be_is_one_clear_error(filled: MemoryLedger, tmp_path: Path) -> None:
