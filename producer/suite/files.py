@@ -21,7 +21,7 @@ __all__ = ["folder_of", "write_table"]
 
 COLUMNS = (
     *("suite", "entry", "model", "run_id", "state", "accuracy", "low", "high", "right", "of", "chance"),
-    *("total", "settled", *(each.value for each in Outcome), "mode", "source"),
+    *("total", "settled", *(each.value for each in Outcome), "simulated", "mode", "source"),
 )
 
 
@@ -55,5 +55,6 @@ def _row(suite: str, cell: Cell) -> tuple[Any, ...]:
     figures = tuple(found.to_json()[name] for name in ("value", "low", "high", "right", "of")) if found else (None,) * 5
     return (
         *(suite, cell.entry, cell.model, run.run_id, counts.standing, *figures, run.chance),
-        *(counts.total, counts.settled, *(counts.of(each) for each in Outcome), run.spec.mode.value, run.source),
+        *(counts.total, counts.settled, *(counts.of(each) for each in Outcome)),
+        *(cell.simulated, run.spec.mode.value, run.source),
     )

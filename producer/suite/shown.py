@@ -112,10 +112,8 @@ def _long(table: Table) -> Iterator[tuple[str, ...]]:
 def figure_lines(table: Table) -> Lines:
     """What has to be known of the figures, and how to look closer."""
     lines: Lines = []
-    if made_up := [each.run.run_id for each in table.cells if each.simulated]:
-        what = "was answered by the simulated engine, so its figures mean nothing"
-        others = f", and {number(len(made_up) - 1, 'run')} more" if len(made_up) > 1 else ""
-        lines.append(("simulated", f"{made_up[0]}{others}: {what}"))
+    if made_up := _made_up(table):
+        lines.append(("simulated", made_up))
     if table.means():
         lines.append(("mean", _mean_remark(table)))
     for group in table.comparable()[:1]:
@@ -124,6 +122,14 @@ def figure_lines(table: Table) -> Lines:
         lines.append(("", "in pairs, question by question: is the difference more than chance? Overlaps do not tell"))
         lines.append(("report", f"python -m producer report {' '.join(ids)}"))
     return lines
+
+
+def _made_up(table: Table) -> str:
+    found = [each.run.run_id for each in table.cells if each.simulated]
+    if not found:
+        return ""
+    others = f" and {number(len(found) - 1, 'other run')}" if len(found) > 1 else ""
+    return f"the simulated engine answered {found[0]}{others}, whose figures mean nothing"
 
 
 def _mean_remark(table: Table) -> str:
@@ -142,7 +148,8 @@ def markdown(table: Table) -> str:
     lines = [f"| {' | '.join(row)} |" for row in (rows[0], rule, *rows[1:])]
     remark = "Accuracy with its 95 % interval; unanswered and failed questions count as not right, and stand beside it."
     mean = f" Mean: {_mean_remark(table)}." if table.means() else ""
-    return "\n".join([*lines, "", f"{remark}{mean}", ""])
+    made_up = f" **{_escaped(found)}.**" if (found := _made_up(table)) else ""
+    return "\n".join([*lines, "", f"{remark}{mean}{made_up}", ""])
 
 
 def _escaped(text: str) -> str:

@@ -121,7 +121,8 @@ class Work:
 
     def _stay(self) -> None:
         """Ctrl-C ends the watching with 130, and nothing else."""
-        titles = [(f"{run.spec.model} {entry}", run) for entry, run in self._runs]
+        several = len({run.spec.model for _, run in self._runs}) > 1
+        titles = [(f"{entry} · {run.spec.model}" if several else entry, run) for entry, run in self._runs]
         board = board_for(progress_console(), self._asked.name, titles)
         session = self._session
         try:

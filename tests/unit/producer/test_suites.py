@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 from contract.engines import EngineUsed
-from contract.errors import RunConfigError
+from contract.errors import RedisUnreachable, RunConfigError
 from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import Counts, MemoryLedger, Run, RunState
 from contract.settings import Settings
@@ -498,8 +498,12 @@ def test_made_up_answers_are_called_so(producer: Producer, two_by_two: Path, led
     run_id = producer.json(two_by_two)["runs"][0]["run_id"]
     ledger.note_engine(run_id, EngineUsed(worker="w", since=0.0, engine={"engine": "simulated"}))
 
-    assert f"{run_id}: was answered by the simulated engine" in producer(two_by_two).stdout
+    assert f"the simulated engine answered {run_id}, whose" in producer(two_by_two).stdout
     assert [each["simulated"] for each in producer.json(two_by_two)["runs"]] == [True, False, False, False]
+    settle_all(ledger)
+    producer(two_by_two, "--watch")
+    assert f"**the simulated engine answered {run_id}, whose" in Path("results/mine/suite.md").read_text()
+    assert Path("results/mine/suite.csv").read_text().count(",True,likelihood,") == 1
 
 
 def test_markdown_is_a_table_whatever_the_names_are() -> None:
@@ -573,6 +577,37 @@ def test_what_concerns_several_runs_is_said_once(
     assert said.count("No worker has taken from score.large for 10 s.") == 1
 
 
+def test_a_redis_that_goes_away_is_waited_for_and_told_once(
+    producer: Producer,
+    two_by_two: Path,
+    ledger: MemoryLedger,
+    broker: MemoryBroker,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    producer(two_by_two)
+    broker.live += [
+        WorkerRecord(name="w", model="m", state=WorkerState.READY, queue=f"score.{name}") for name in ("small", "large")
+    ]
+    there = ledger.counts
+
+    def away(run_id: str) -> Counts:
+        raise RedisUnreachable("No Redis answers at redis://here (refused).")
+
+    counts, said = watched(
+        ledger,
+        broker,
+        {
+            2: lambda: monkeypatch.setattr(ledger, "counts", away),
+            7: lambda: monkeypatch.setattr(ledger, "counts", there),
+            9: lambda: settle_all(ledger),
+        },
+    )
+
+    assert [each.standing for each in counts.values()] == ["settled"] * 4
+    assert said.count("No Redis answers at redis://here") == 1
+    assert said.count("Redis is back after 5 s.") == 1
+
+
 def test_what_got_lost_of_a_run_is_sent_again_and_the_run_is_named(
     producer: Producer, two_by_two: Path, ledger: MemoryLedger, broker: MemoryBroker
 ) -> None:
@@ -610,6 +645,22 @@ def test_a_terminal_gets_a_bar_for_each_run_under_way() -> None:
     assert "m a" in said
     assert "2/4" in said
     assert "4/4" not in said
+
+
+def test_more_bars_than_a_screen_holds_are_counted() -> None:
+    text = io.StringIO()
+    cells = [cell(f"a{n}", "m", 1, 4, unsettled=2) for n in range(17)]
+    console = Console(file=text, width=120, height=40, force_terminal=True)
+    board = board_for(console, "mine", [(each.entry, each.run) for each in cells])
+
+    with board:
+        for each in cells:
+            board.put(Snapshot(each.run.run_id, each.counts, 1.0, 1.0))
+        board.draw(1.0, last=False)
+
+    assert "and 2 more runs" in text.getvalue()
+    assert "a14" in text.getvalue()
+    assert "a15" not in text.getvalue()
 
 
 def test_a_pipe_gets_lines() -> None:
