@@ -73,7 +73,8 @@ class Verdict(BaseModel):
     #: Label of the chosen choice; None where nothing was chosen.
     choice: str | None = None
     #: Label → the score that choices were compared by: log-probability, normalised where the spec says so; by
-    #: `MAJORITY`, share of the texts that named it.
+    #: `MAJORITY`, share of the texts that named it. With `circular` these, and what follows from them, are those of the
+    #: first rotation with the choice of most.
     choice_scores: dict[str, float] = Field(default_factory=dict)
     #: Softmax share of the chosen choice among the choices, or its share of the texts, 0 to 1.
     confidence: float | None = None
@@ -95,6 +96,9 @@ class Verdict(BaseModel):
     #: Rotations in which the choice was right, and rotations asked (`circular`).
     rotations_right: int = 0
     rotations: int = 0
+    #: Label of what was chosen in each of them, in the order of `contract.order.arrangements`; None where nothing was.
+    #: Labels are those of the question as it was enqueued. Empty in verdicts from before this was kept.
+    rotation_choices: tuple[str | None, ...] = ()
     #: What the judge wrote (`judge`).
     judge_reason: str = ""
     prompt_tokens: int = 0

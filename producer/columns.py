@@ -58,6 +58,8 @@ MEANINGS = {
     "latency_ms": "The generate call, as long as this question waited for it.",
     "settled_at": "When its verdict was made, in UTC.",
     "metadata": "JSON: what the file says of the question besides.",
+    "rotation_choices": "JSON: of a `circular` run, the label chosen in each rotation, as the file calls it; the"
+    " question is right only if all are. The scores are those of the first rotation with the choice of most.",
 }
 COLUMNS = tuple(MEANINGS)
 UNSETTLED = "unsettled"
@@ -133,6 +135,7 @@ def values_of(run: Run) -> RowOf:
             round(verdict.latency_ms, 3),
             _milliseconds(settled_at) if settled_at else None,
             metadata,
+            list(verdict.rotation_choices) or None,
         )
 
     return values
@@ -224,5 +227,6 @@ _WRITTEN: dict[str, Callable[[Any], str]] = {
     "retrieval_hit": _word,
     "truncated": _word,
     "settled_at": _iso,
+    "rotation_choices": _json,
 }
 _TO_TEXT = [(at, _WRITTEN.get(name, for_cell)) for at, name in enumerate(COLUMNS) if name not in _PLAIN]

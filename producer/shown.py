@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from contract.ledger import Run
+from contract.order import arrangements
 from contract.prompts import prompts_of, wants_passages
-from contract.question import Question
+from contract.question import LABELS, Question
 from contract.relevance import Sources, sources_of
-from contract.spec import RunSpec
+from contract.spec import Mode, RunSpec
 from contract.verdict import ContextSource, Outcome, Passage, Verdict
 from producer.columns import iso
 from producer.present import Lines
@@ -42,7 +44,7 @@ def question_lines(run: Run, question: Question, verdict: Verdict | None) -> Lin
     if verdict is None:
         lines.append(("outcome", "unsettled"))
     else:
-        lines += _verdict_lines(verdict) + _passage_lines(sources_of(question), verdict)
+        lines += _verdict_lines(run.spec, question, verdict) + _passage_lines(sources_of(question), verdict)
     return [*lines, *(("prompt", prompt) for prompt in shown_prompts(run.spec, question, verdict))]
 
 
@@ -55,7 +57,7 @@ def shown_prompts(spec: RunSpec, question: Question, verdict: Verdict | None) ->
     return prompts_of(question, spec, passages)
 
 
-def _verdict_lines(verdict: Verdict) -> Lines:
+def _verdict_lines(spec: RunSpec, question: Question, verdict: Verdict) -> Lines:
     times = f"queued {verdict.queued_ms:,.1f} ms · generate call {verdict.latency_ms:,.1f} ms"
     settled_at = f" · settled {iso(verdict.settled_at)}" if verdict.settled_at else ""
     lines = [
@@ -64,7 +66,7 @@ def _verdict_lines(verdict: Verdict) -> Lines:
         ("raw text", repr(verdict.raw_text) if verdict.raw_text else ""),
         ("judge", verdict.judge_reason),
         ("context", _context(verdict)),
-        ("rotations", f"right in {verdict.rotations_right} of {verdict.rotations}" if verdict.rotations else ""),
+        ("rotations", "\n".join(_rotations(spec, question, verdict))),
         ("times", times + settled_at),
         ("by", f"{verdict.worker} · batch {verdict.batch_id} of {verdict.batch_size}" if verdict.worker else ""),
         ("error", f"{verdict.error.type}: {verdict.error.message}" if verdict.error else ""),
@@ -74,6 +76,19 @@ def _verdict_lines(verdict: Verdict) -> Lines:
     if verdict.confidence is not None:
         lines.insert(1, ("confidence", f"{verdict.confidence:.6f}"))
     return [line for line in lines if line[1]]
+
+
+def _rotations(spec: RunSpec, question: Question, verdict: Verdict) -> Iterator[str]:
+    """How many were right, and what was chosen in each; whose scores are shown."""
+    if not verdict.rotations:
+        return
+    yield f"right in {verdict.rotations_right} of {verdict.rotations}"
+    comparable = question.answer is not None and spec.mode is not Mode.JUDGE
+    shown = verdict.rotation_choices.index(verdict.choice) if verdict.choice in verdict.rotation_choices else 0
+    for at, (choice, each) in enumerate(zip(verdict.rotation_choices, arrangements(question, spec), strict=False)):
+        order = " ".join(LABELS[place] for place in each.order)
+        judged = f", {'right' if choice in question.right else 'wrong'}" if choice and comparable else ""
+        yield f"{order}: {choice or 'none'} chosen{judged}{'  ← the scores above' if at == shown else ''}"
 
 
 def _context(verdict: Verdict) -> str:

@@ -285,7 +285,11 @@ def _combined(question: Question, readings: Sequence[Reading]) -> dict[str, Any]
     rotations: dict[str, Any] = {}
     if len(readings) > 1:
         right = sum(outcome_of(question, each) is Outcome.CORRECT for each in readings)
-        rotations = {"rotations_right": right, "rotations": len(readings)}
+        rotations = {
+            "rotations_right": right,
+            "rotations": len(readings),
+            "rotation_choices": tuple(each.choice for each in readings),
+        }
         if outcome is Outcome.CORRECT and right < len(readings):
             outcome = Outcome.WRONG
     return {

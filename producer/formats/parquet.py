@@ -70,6 +70,7 @@ def _schema() -> pa.Schema:
         "choice_scores": pa.map_(pa.string(), pa.float64()),
         "retrieved_ids": pa.list_(pa.string()),
         "retrieval_scores": pa.list_(pa.float64()),
+        "rotation_choices": pa.list_(pa.string()),
         "settled_at": pa.timestamp("ms", tz="UTC"),
     }
     return pa.schema([(name, types.get(name, pa.string())) for name in COLUMNS])

@@ -106,7 +106,8 @@ def places(measures: Measures) -> Figure | None:
         picture.bar(at, at + 0.4, 0, choice, "right", f"{LABELS[at]}: {choice:.1%} of the chosen answers")
         picture.mark(at, LABELS[at])
         rows.append((LABELS[at], f"{key:.3f}", f"{choice:.3f}"))
-    caption = f"{of:,} answered questions with a key. Equal columns mean no liking for a position."
+    what = "rotations of questions" if measures.run.spec.circular else "questions"
+    caption = f"{of:,} answered {what} with a key. Equal columns mean no liking for a position."
     if not seen:
         caption += " The prompt shows no choices: a difference comes from their texts, or from ties."
     legend = (("neutral", "keys"), ("right", "chosen"))

@@ -83,9 +83,20 @@ class Measures:
         self.confusion[key, chosen or NO_CHOICE] += 1
         if chosen is None or verdict.outcome not in _JUDGED:
             return
-        if not self.run.spec.circular:
+        if self.run.spec.circular:
+            self._add_rotations(question, verdict)
+        else:
             self.key_places[place_shown(question, self.run.spec, key)] += 1
             self.chosen_places[place_shown(question, self.run.spec, chosen)] += 1
+
+    def _add_rotations(self, question: Question, verdict: Verdict) -> None:
+        """Each rotation that was answered, where the verdict tells them apart."""
+        orders = (each.order for each in arrangements(question, self.run.spec))
+        for choice, order in zip(verdict.rotation_choices, orders, strict=False):
+            if choice in question.labels:
+                key = choice if choice in question.right else question.right[0]
+                self.key_places[order.index(LABELS.index(key))] += 1
+                self.chosen_places[order.index(LABELS.index(choice))] += 1
 
     def _add_times(self, verdict: Verdict) -> None:
         if verdict.settled_at:

@@ -144,7 +144,7 @@ def _facts(verdict: Verdict) -> list[tuple[str, str]]:
         "judge": verdict.judge_reason,
         "margin": "" if verdict.margin is None else f"{verdict.margin:.4f} {_unit(verdict)}",
         "label mass": "" if verdict.label_mass is None else f"{verdict.label_mass:.6f}",
-        "rotations": f"right in {verdict.rotations_right} of {verdict.rotations}" if verdict.rotations else "",
+        "rotations": _rotations(verdict) if verdict.rotations else "",
         "retrieval": _HIT[verdict.retrieval_hit],
         "truncated": "yes" if verdict.truncated else "",
         "tokens": f"{verdict.prompt_tokens:,} prompt, {verdict.completion_tokens:,} completion",
@@ -154,6 +154,11 @@ def _facts(verdict: Verdict) -> list[tuple[str, str]]:
         "settled": iso(verdict.settled_at) if verdict.settled_at else "",
     }
     return [(name, value) for name, value in facts.items() if value]
+
+
+def _rotations(verdict: Verdict) -> str:
+    chosen = ", ".join(choice or "none" for choice in verdict.rotation_choices)
+    return f"right in {verdict.rotations_right} of {verdict.rotations}" + (f", chosen: {chosen}" if chosen else "")
 
 
 def _unit(verdict: Verdict) -> str:

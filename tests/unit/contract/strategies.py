@@ -54,6 +54,7 @@ def verdicts(draw: st.DrawFn) -> Verdict:
         passages=tuple(draw(st.lists(passages, max_size=2))),
         retrieval_hit=draw(st.none() | st.booleans()),
         truncated=draw(st.booleans()),
+        rotation_choices=tuple(draw(st.lists(st.none() | label, max_size=4))),
         prompt_tokens=draw(st.integers(0)),
         attempts=draw(st.integers(0, 9)),
         error=draw(st.none() | st.builds(Failure, type=text, message=text)),

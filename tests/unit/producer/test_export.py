@@ -34,7 +34,7 @@ DESIGN = (
     "run_id, question_id, subject, outcome, correct, answer, choice, choice_text, confidence, margin, choice_scores, "
     "raw_text, rule, mode, model, retrieved_ids, retrieval_scores, retrieval_hit, passages_left_out, truncated, "
     "prompt_tokens, completion_tokens, attempts, error_type, error_message, batch_id, batch_size, worker, queued_ms, "
-    "latency_ms, settled_at, metadata"
+    "latency_ms, settled_at, metadata, rotation_choices"
 )
 
 
@@ -123,6 +123,7 @@ def test_cells_are_rounded_compact_and_faithful(filled: MemoryLedger, tmp_path: 
         "latency_ms": "500.0",
         "settled_at": "2023-11-14T22:13:20.500Z",
         "metadata": '{"level":3}',
+        "rotation_choices": "",
     }
     assert second["raw_text"] == '\'+ "quoted",\nsecond line'
     assert (failed["error_type"], failed["error_message"], failed["attempts"]) == ("RequestRejected", "long", "3")
@@ -509,6 +510,26 @@ def test_drafts_of_an_export_that_still_goes_on_are_left_alone_and_so_are_strang
         process.join()
     assert process.exitcode == 0
     assert (tmp_path / "results.csv").read_text() == "slow"
+
+
+def test_a_circular_question_has_its_choice_in_each_rotation(ledger: MemoryLedger, tmp_path: Path) -> None:
+    spec = RunSpec(
+        questions_digest="0" * 64,
+        model="m",
+        mode=Mode.LETTER,
+        circular=True,
+        prompt=Prompt(name="p", text="{{ question }}"),
+    )
+    ledger.open_run(Run(run_id="run-1", spec=spec, source="q.json", questions=2, chance=0.5, created_at=1.0))
+    ledger.add_questions("run-1", QUESTIONS[:2])
+    rotated = Verdict(question_id="a", outcome=Outcome.WRONG, choice="B", rotations=2, rotation_choices=("B", None))
+    ledger.commit("run-1", [rotated, Verdict(question_id="b", outcome=Outcome.WRONG, choice="A", rotations=2)])
+
+    export(ledger, "run-1", tmp_path, BOTH)
+
+    assert [row["rotation_choices"] for row in rows_of(tmp_path)] == ['["B",null]', ""]
+    whole = [json.loads(line)["verdict"] for line in (tmp_path / "results.jsonl").read_text().splitlines()]
+    assert [each["rotation_choices"] for each in whole] == [["B", None], []]
 
 
 def test_the_summary_names_the_files_of_its_export(filled: MemoryLedger, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from producer import finish
 from producer.broker import MemoryBroker
 from producer.cli import main
 from producer.session import Session
+from tests.support import make_questions, open_run
 
 WriteRows = Callable[..., Path]
 
@@ -407,6 +408,31 @@ def test_show_lists_choices_by_score_and_the_prompt(producer: Producer, five: Pa
     assert "Question: Question 0?" in text
     assert producer.json("show", "last", "q0")["verdict"]["choice"] == "B"
     assert "has no question 'q9'" in producer("show", "last", "q9", exit_code=1).stderr
+
+
+def test_show_tells_a_circular_questions_rotations_apart(producer: Producer, ledger: MemoryLedger) -> None:
+    run = open_run(ledger, make_questions(3), circular=True)
+    rotated: dict[str, Any] = {"outcome": Outcome.WRONG, "choice": "A", "rotations": 4}
+    ledger.commit(
+        run.run_id,
+        [
+            Verdict(question_id="q0", rotations_right=2, rotation_choices=("D", "A", None, "A"), **rotated),
+            Verdict(question_id="q1", rotations_right=3, **rotated),
+        ],
+    )
+
+    lines = [line.strip() for line in producer("show", "last", "q0").stdout.splitlines()]
+    (at,) = (at for at, line in enumerate(lines) if line.startswith("rotations") and line.endswith("right in 2 of 4"))
+    assert lines[at + 1 : at + 5] == [
+        "A B C D: D chosen, wrong",
+        "B C D A: A chosen, right  ← the scores above",
+        "C D A B: none chosen",
+        "D A B C: A chosen, right",
+    ]
+    assert producer.json("show", "last", "q0")["verdict"]["rotation_choices"] == ["D", "A", None, "A"]
+    older = producer("show", "last", "q1").stdout
+    assert "right in 3 of 4" in older, "a verdict from before each rotation was kept"
+    assert " chosen," not in older
 
 
 def test_purge_asks_nobody_where_there_is_nobody(producer: Producer, five: Path, ledger: MemoryLedger) -> None:

@@ -23,6 +23,7 @@ from contract.spec import ChatTemplate, IndexKind, Judge, Mode, Prompt, Retrieva
 from contract.verdict import MAJORITY, ContextSource, Failure, Outcome, Passage, Verdict
 from producer.broker import MemoryBroker
 from producer.cli import main
+from producer.report.figures import places
 from producer.report.measures import Measures, Spread, steps, throughput
 from producer.report.table import PER_PARCEL
 from producer.session import Session
@@ -203,6 +204,23 @@ def test_a_circular_run_is_also_told_by_single_rotations_beside_one_guess(ledger
     assert "25.00" in guess, "one rotation is guessed like any question"
     assert "the run's accuracy wants all of them right" in page.text
     assert "what was chosen in most rotations" in page.text
+
+
+def test_where_a_circular_runs_choices_stood_is_counted_rotation_by_rotation(ledger: MemoryLedger) -> None:
+    run = open_run(ledger, make_questions(2), circular=True)
+    rotated: dict[str, Any] = {"outcome": Outcome.WRONG, "rotations": 4, "rotations_right": 1}
+    # Of q0 the first one shown is chosen whatever it is; of q1 nothing is told, as before this was kept.
+    first_shown = Verdict(question_id="q0", choice="A", rotation_choices=tuple("ABCD"), **rotated)
+    ledger.commit(run.run_id, [first_shown, Verdict(question_id="q1", choice="A", **rotated)])
+    measures = Measures(run)
+    for question, verdict in ledger.results(run.run_id):
+        measures.add(question, verdict)
+
+    assert measures.chosen_places == {0: 4}
+    assert measures.key_places == {0: 1, 1: 1, 2: 1, 3: 1}
+    figure = places(measures)
+    assert figure is not None
+    assert figure.caption.startswith("4 answered rotations of questions with a key.")
 
 
 def test_a_position_that_the_model_was_not_shown_is_called_so(ledger: MemoryLedger, report: Report) -> None:

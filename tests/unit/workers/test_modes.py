@@ -189,6 +189,7 @@ def test_the_chat_template_is_used_as_the_spec_says() -> None:
 def test_a_model_that_likes_the_first_place_is_caught_by_circular() -> None:
     verdict = ask(Writer(lambda _: []), mode=Mode.LETTER, circular=True)
     assert (verdict.rotations, verdict.rotations_right) == (4, 1)
+    assert verdict.rotation_choices == ("A", "B", "C", "D"), "the first one shown, in the file's words"
     assert verdict.outcome is not Outcome.CORRECT
 
 
@@ -199,6 +200,15 @@ def test_a_model_that_knows_is_right_in_every_rotation() -> None:
 
     verdict = ask(Writer(knows), mode=Mode.GENERATE, sampling=Sampling(), circular=True)
     assert (verdict.outcome, verdict.choice, verdict.rotations_right, verdict.rotations) == (Outcome.CORRECT, "B", 4, 4)
+    assert verdict.rotation_choices == ("B", "B", "B", "B")
+
+
+def test_a_rotation_without_a_choice_has_none() -> None:
+    def sometimes(request: GenerateRequest) -> list[str]:
+        return ["Answer: A" if "A. Rome" in request.prompt else "No idea."]
+
+    verdict = ask(Writer(sometimes), mode=Mode.GENERATE, sampling=Sampling(), circular=True)
+    assert (verdict.rotation_choices, verdict.rotations_right) == ((None, "B", None, None), 1)
 
 
 def test_shuffled_choices_are_read_back_into_their_original_labels() -> None:
