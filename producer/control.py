@@ -12,6 +12,7 @@ import click
 from contract.errors import InputError
 from contract.ledger import Run, RunState, halted
 from contract.priority import Priority
+from contract.verdict import Outcome
 from producer.options import priority_again_option, run_argument, to_priority, to_weight
 from producer.present import number
 from producer.session import Session
@@ -81,6 +82,11 @@ def requeue(session: Session, run_name: str, failed: bool, priority: str | None)
         reopened = session.ledger.reopen_failed(run.run_id) if failed else 0
         questions, messages = session.broker.send_missing(run, _priority(run, priority))
     taken_back = f"{number(reopened, 'failed verdict')} taken back; " if failed else ""
+    if counts.finished and not reopened:
+        failures = counts.of(Outcome.FAILED)
+        remedy = f"; --failed asks {number(failures, 'failed question')} anew" if failures and not failed else ""
+        click.echo(f"{run.run_id}: {taken_back}it is settled already, nothing was sent{remedy}")
+        return
     click.echo(f"{run.run_id}: {taken_back}{_sent(questions, messages)}")
 
 

@@ -183,6 +183,20 @@ def test_requeue_takes_failed_verdicts_back_only_when_told(
     assert again.startswith(f"{run_id}: 0 failed verdicts taken back; every unsettled question is in a message")
 
 
+def test_requeue_of_a_settled_run_says_so_and_how_its_failed_questions_are_asked_anew(
+    producer: Producer, run_id: str, ledger: MemoryLedger
+) -> None:
+    settle(ledger, run_id, "q0", "q2", "q4")
+    settle(ledger, run_id, "q1", "q3", outcome=Outcome.FAILED)
+    settled = f"{run_id}: it is settled already, nothing was sent"
+    assert producer("requeue", run_id).stdout == f"{settled}; --failed asks 2 failed questions anew\n"
+    producer("requeue", run_id, "--failed")
+    settle(ledger, run_id, "q1", "q3")
+    assert producer("requeue", run_id).stdout == f"{settled}\n"
+    again = producer("requeue", run_id, "--failed").stdout
+    assert again == f"{run_id}: 0 failed verdicts taken back; it is settled already, nothing was sent\n"
+
+
 @pytest.mark.parametrize("words", [["requeue"], ["requeue", "--failed"]])
 @pytest.mark.parametrize("verb", ["pause", "cancel"])
 def test_a_halted_run_is_not_requeued(
