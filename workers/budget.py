@@ -7,7 +7,7 @@ until they fit `max_context_tokens`. They stay in the item, marked as not shown.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 from contract.order import arrangements
@@ -15,20 +15,23 @@ from contract.prompts import turns_of
 from workers.engines.base import Engine, Request
 from workers.scoring import MODES, Item
 
-__all__ = ["fitted", "in_calls"]
+__all__ = ["capped", "fitted", "in_calls"]
 
 log = logging.getLogger(__name__)
+
+#: Tokens of each text.
+Count = Callable[[Sequence[str]], Sequence[int]]
 
 
 def fitted(items: Sequence[Item], engine: Engine) -> list[Item]:
     """`items`, with as many passages shown as there is room for."""
-    done = [_capped(item, engine) for item in items]
+    done = [capped(item, engine.count_tokens) for item in items]
     tight = [place for place, item in enumerate(done) if any(each.shown for each in item.passages)]
     while tight:
         excess = _excess([done[place] for place in tight], engine)
         for place, tokens in zip(tight, excess, strict=True):
             if tokens:
-                done[place] = _without_last(done[place], tokens, engine)
+                done[place] = _without_last(done[place], tokens, engine.count_tokens)
         tight = [
             place
             for place, tokens in zip(tight, excess, strict=True)
@@ -57,25 +60,26 @@ def _tokens(items: Sequence[Item], engine: Engine) -> Iterator[int]:
     return (sum(islice(counts, len(of_item))) for of_item in requests)
 
 
-def _capped(item: Item, engine: Engine) -> Item:
-    """With no more passages than `max_context_tokens` allows."""
+def capped(item: Item, count: Count) -> Item:
+    """`item` with no more passages shown than `max_context_tokens` allows."""
     limit = item.spec.rag.max_context_tokens if item.spec.rag else None
     if limit is None or not item.passages:
         return item
-    counts = engine.count_tokens([each.text for each in item.passages])
-    return _without_last(item, sum(counts) - limit, engine)
+    # What is asked again comes with what was left out then: that takes no tokens now.
+    taken = sum(count([each.text for each in item.passages if each.shown]))
+    return _without_last(item, taken - limit, count)
 
 
-def _without_last(item: Item, tokens: int, engine: Engine) -> Item:
+def _without_last(item: Item, tokens: int, count: Count) -> Item:
     """Without so many of the last shown passages that `tokens` are saved."""
     shown = [place for place, each in enumerate(item.passages) if each.shown]
-    counts = engine.count_tokens([item.passages[place].text for place in shown])
+    counts = count([item.passages[place].text for place in shown])
     left_out: set[int] = set()
-    for place, count in zip(reversed(shown), reversed(counts), strict=True):
+    for place, saved in zip(reversed(shown), reversed(counts), strict=True):
         if tokens <= 0:
             break
         left_out.add(place)
-        tokens -= count
+        tokens -= saved
     passages = tuple(
         each.model_copy(update={"shown": False}) if place in left_out else each
         for place, each in enumerate(item.passages)

@@ -58,6 +58,12 @@ def test_passages_share_max_context_tokens() -> None:
     assert shown(short) == ["p1", "p2"]
 
 
+def test_a_question_that_is_asked_again_is_shown_the_passages_that_it_was_shown_then() -> None:
+    (then,) = fitted([item(max_context_tokens=29)], engine(1000))
+    (now,) = fitted([item(then.passages, max_context_tokens=29)], engine(1000))
+    assert shown(now) == shown(then) == ["p1", "p2"]
+
+
 def test_each_item_of_a_batch_has_its_own_budget() -> None:
     few = item(PASSAGES[:1])
     assert [shown(each) for each in fitted([item(), few], engine(words(few) + 10))] == [["p1", "p2"], ["p1"]]
