@@ -5,6 +5,7 @@ The deploy file has the table in its head; beside it lie the same as JSON, with 
 
 from __future__ import annotations
 
+import heapq
 import json
 import os
 import platform
@@ -26,7 +27,7 @@ from contract.question import Question
 from contract.settings import Settings, as_file
 from contract.verdict import Passage
 from workers.engines.arguments import installed_version
-from workers.engines.encoding import PromptEncoder
+from workers.engines.encoding import PromptEncoder, positions_of
 from workers.engines.packaged import resolve
 from workers.engines.vllm import prepare_environment
 from workers.pipeline import Item
@@ -36,6 +37,7 @@ __all__ = [
     "Effort",
     "draw_trials",
     "items_of",
+    "most_context",
     "refuse_unwritable",
     "table",
     "tune_by",
@@ -43,8 +45,9 @@ __all__ = [
     "write_record",
 ]
 
-#: Questions whose length in tokens is looked at.
+#: Questions whose length in tokens is looked at, and of those that have the most characters so many at least.
 MEASURED = 2000
+LONGEST = 20
 CHUNK = 500
 
 
@@ -61,20 +64,27 @@ def tune_by(settings: Settings, run: Run, ledger: Ledger, effort: Effort, say: C
     """The best settings for the run's questions. `say` hears of every trial. Raises InputError, EngineError."""
     draw = random.Random(effort.seed)
     questions = [question for question, _ in ledger.results(run.run_id)]
-    measured = draw.sample(questions, min(MEASURED, len(questions)))
+    measured = _measured(questions, draw)
     model = resolve(settings.hf_model_id)
     prepare_environment(model)
     items = list(items_of(run, measured, ledger))
-    needs = lengths(items, PromptEncoder.of_model(model))
+    needs = lengths(items, PromptEncoder.of_model(model), most_context(settings, run, model))
     say(
-        f"{needs.questions:,} questions measured: {needs.median} tokens in the middle, {needs.p95} at the 95th "
-        f"percentile, {needs.longest} at most, answer included"
+        f"{needs.questions:,} of {len(questions):,} questions measured: {needs.median} tokens in the middle, "
+        f"{needs.p95} at the 95th percentile, {needs.longest} at most, answer included"
     )
     sample = draw.sample(items, min(effort.sample, len(items)))
     found = tune(settings, sample, needs, effort.limit_s, lambda trial: say(_line(trial)))
     for warning in _warnings(found):
         say(f"warning: {warning}")
     return found
+
+
+def _measured(questions: Sequence[Question], draw: random.Random) -> list[Question]:
+    """A sample, and the longest: one that is not looked at must fit as well."""
+    drawn = draw.sample(questions, min(MEASURED, len(questions)))
+    longest = heapq.nlargest(LONGEST, questions, key=lambda each: len("".join((each.question, *each.choices))))
+    return list({each.id: each for each in (*drawn, *longest)}.values())
 
 
 def items_of(run: Run, questions: Sequence[Question], ledger: Ledger) -> Iterator[Item]:
@@ -86,7 +96,8 @@ def items_of(run: Run, questions: Sequence[Question], ledger: Ledger) -> Iterato
             if not wants_passages(question, run.spec):
                 yield Item(question, run.spec)
             elif passages := attached.get(question.id) or _shown(ledger, run, question):
-                yield Item(question, run.spec, passages)
+                # What had no room then may have it now.
+                yield Item(question, run.spec, tuple(each.model_copy(update={"shown": True}) for each in passages))
             else:
                 waiting += 1
     if questions and waiting == len(questions):
@@ -102,11 +113,25 @@ def _shown(ledger: Ledger, run: Run, question: Question) -> tuple[Passage, ...]:
     return verdict.passages if verdict else ()
 
 
+def most_context(settings: Settings, run: Run, model: str) -> int | None:
+    """Tokens that the context may have at most; None: nobody knows.
+
+    Passages would fill any context, and what had no room is left out: with retrieval it is no larger than the deploy
+    file has it, or the model. Else it may grow up to the model's, for the questions that are failed without.
+    """
+    own = settings.vllm_args.get("max_model_len")
+    known = [each for each in (own, positions_of(model)) if isinstance(each, int) and each > 0]
+    if not known:
+        return None
+    return known[0] if run.spec.rag else max(known)
+
+
 def _warnings(found: Tuned) -> Iterator[str]:
-    if found.needs.beyond_p95:
+    needs = found.needs
+    if needs.beyond:
         yield (
-            f"{found.needs.beyond_p95} of {found.needs.questions} questions do not fit into max_model_len "
-            f"{found.max_model_len} and would be failed; all fit into {found.needs.longest}"
+            f"{needs.beyond} of {needs.questions} questions do not fit into max_model_len {needs.context}: they would "
+            f"be failed, or shown fewer passages where they have any; all fit into {needs.longest}"
         )
 
 

@@ -24,8 +24,9 @@ from contract.errors import EngineError, EngineOutOfMemory, InputError, McqueueE
 from contract.order import arrangements
 from contract.prompts import turns_of
 from contract.settings import Settings
-from contract.spec import Judge, Prompt, RunSpec
+from contract.spec import ChatTemplate, Judge, Prompt, RunSpec
 from contract.verdict import Outcome, Verdict
+from workers.budget import capped
 from workers.engines import JudgeEngines, make_engine
 from workers.engines.base import Engine
 from workers.engines.encoding import Encoded, PromptEncoder
@@ -42,6 +43,8 @@ SHAPES = ((16, 2), (16, 4), (32, 2), (64, 2), (128, 2), (256, 2))
 SIZES = {"max_num_seqs": (64, 128, 256, 512), "max_num_batched_tokens": (2048, 4096, 8192, 16384)}
 #: Token counts are rounded up to this, as caches are kept in blocks.
 BLOCK = 64
+#: A mark of trials that is no shorter than any of them.
+LONGEST_MARK = "Trial 999."
 #: Questions of the first calls of an engine, which compile and allocate for their number.
 WARM_UP = (1, 2, 16)
 #: What is less than this is within the noise of a trial.
@@ -91,8 +94,9 @@ class Lengths:
     median: int
     p95: int
     longest: int
-    #: Questions that a context of `p95` would not hold.
-    beyond_p95: int
+    #: The context that is tried and chosen, and the questions that it does not hold with all their passages.
+    context: int
+    beyond: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +106,6 @@ class Tuned:
     needs: Lengths
     trials: list[Trial]
     best: Trial
-    max_model_len: int
     batch_timeout_s: float
 
     def chosen(self) -> dict[str, Any]:
@@ -111,7 +114,7 @@ class Tuned:
             "batch_size": self.best.shape.batch_size,
             "batches_in_flight": self.best.shape.batches_in_flight,
             "batch_timeout": self.batch_timeout_s,
-            "vllm_args": {"max_model_len": self.max_model_len, **self.best.engine},
+            "vllm_args": {"max_model_len": self.needs.context, **self.best.engine},
         }
 
 
@@ -129,9 +132,8 @@ def tune(
     KeyboardInterrupt where nothing was measured yet.
     """
     trials: list[Trial] = []
-    context = _rounded_up(needs.p95)
     try:
-        _try_settings(settings, items, context, time.monotonic() + limit_s, trials, on_trial)
+        _try_settings(settings, items, needs.context, time.monotonic() + limit_s, trials, on_trial)
     except KeyboardInterrupt:
         if not any(each.questions_per_s for each in trials):
             raise
@@ -140,7 +142,7 @@ def tune(
         raise EngineError(f"No setting could be tried: {trials[0].failure}")
     # While a batch runs, the next one gathers; to wait longer than half of that gains nothing.
     timeout_s = min(1.0, max(0.02, round(best.batch_s / 2, 2)))
-    return Tuned(needs, trials, best, context, timeout_s)
+    return Tuned(needs, trials, best, timeout_s)
 
 
 def _try_settings(
@@ -176,18 +178,26 @@ def best_of(trials: Sequence[Trial]) -> Trial:
     return best
 
 
-def lengths(items: Iterable[Item], encoder: PromptEncoder) -> Lengths:
-    """How long the questions are in tokens, passages and answer included. Raises InputError where none can be asked."""
-    found = sorted(_length(item, encoder) for item in items)
-    if not found:
+def lengths(items: Iterable[Item], encoder: PromptEncoder, most: int | None = None) -> Lengths:
+    """How long the questions are in tokens, passages and answer included. Raises InputError where none can be asked.
+
+    The context holds all of them, for a larger one costs an engine nothing and a smaller one fails questions; but it
+    has no more than `most` tokens.
+    """
+    measured = [(_length(item, encoder), item) for item in items]
+    if not measured:
         raise InputError("There is no question to tune by.")
-    p95 = found[min(len(found) - 1, math.ceil(0.95 * len(found)) - 1)]
+    found = sorted(length for length, _ in measured)
+    _, longest = max(measured, key=lambda each: each[0])
+    wanted = _rounded_up(max(_length(each, encoder) for each in _apart_from_others([longest], LONGEST_MARK)))
+    context = wanted if most is None else min(wanted, most)
     return Lengths(
         questions=len(found),
         median=found[len(found) // 2],
-        p95=p95,
+        p95=found[math.ceil(0.95 * len(found)) - 1],
         longest=found[-1],
-        beyond_p95=sum(each > _rounded_up(p95) for each in found),
+        context=context,
+        beyond=sum(each > context for each in found),
     )
 
 
@@ -246,10 +256,19 @@ def _overlapping(
 
 
 def marked(spec: RunSpec, mark: str) -> RunSpec:
-    """`spec` with prompts that begin with `mark`: another prefix, and so nothing of it in the prefix cache."""
-    prompt = Prompt(name=spec.prompt.name, text=f"{mark}\n{spec.prompt.text}")
-    description = f"{mark}\n{spec.description}" if spec.description else ""
-    return spec.model_copy(update={"prompt": prompt, "description": description})
+    """`spec` with prompts that begin with `mark`: another prefix, and so nothing of it in the prefix cache.
+
+    The description stands once before everything; the template stands before each example, too. But among the turns of
+    a chat a description is the system's, which not every model has.
+    """
+    judge = spec.judge and spec.judge.model_copy(
+        update={"prompt": Prompt(name=spec.judge.prompt.name, text=f"{mark}\n{spec.judge.prompt.text}")}
+    )
+    if spec.chat_template is ChatTemplate.TURNS and not spec.description:
+        prompt = Prompt(name=spec.prompt.name, text=f"{mark}\n{spec.prompt.text}")
+        return spec.model_copy(update={"prompt": prompt, "judge": judge})
+    description = f"{mark}\n{spec.description}" if spec.description else mark
+    return spec.model_copy(update={"description": description, "judge": judge})
 
 
 def _plan(
@@ -330,6 +349,7 @@ def _close() -> None:
 
 
 def _length(item: Item, encoder: PromptEncoder) -> int:
+    item = capped(item, encoder.count)
     longest, spec = 0, item.spec
     for arrangement in arrangements(item.question, spec):
         turns = turns_of(arrangement.question, spec, item.passages)

@@ -19,7 +19,7 @@ from contract.spec import ChatTemplate
 from contract.turns import Role, Turns, begun, messages
 from workers.engines.base import Request, continuations_of
 
-__all__ = ["Encoded", "PromptEncoder"]
+__all__ = ["Encoded", "PromptEncoder", "positions_of"]
 
 #: A prompt without a line break is one line, however long.
 MOST_KNOWN_LINES = 1000
@@ -38,6 +38,15 @@ class Encoded:
     tails: list[list[int]]
     #: The continuations as they follow the text.
     continuations: tuple[str, ...] = ()
+
+
+def positions_of(model: str) -> int | None:
+    """Tokens that the model in that folder or under that hub id was made for; None where it does not say."""
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(model).get_text_config()
+    found: int | None = getattr(config, "max_position_embeddings", None)
+    return found
 
 
 class PromptEncoder:

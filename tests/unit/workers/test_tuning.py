@@ -12,15 +12,18 @@ import yaml
 
 from contract import MemoryLedger, Mode, Outcome, Question, Verdict
 from contract.errors import EngineError, InputError, ModelNotFound, SettingsError
+from contract.prompts import build_prompt, turns_of
 from contract.settings import load_fleet, load_settings
-from contract.spec import IndexKind, Judge, Prompt, Retrieval, RunSpec, Sampling
+from contract.spec import ChatTemplate, FewShot, IndexKind, Judge, Prompt, Retrieval, RunSpec, Sampling
+from contract.turns import Role
 from contract.verdict import Passage
 from tests.support import SIMULATED_MODEL, make_question, make_questions, make_spec, open_run
 from workers.engines.base import Completion, Request, Text
 from workers.engines.encoding import PromptEncoder
 from workers.engines.simulated import SimulatedEngine
 from workers.pipeline import Item
-from workers.tuned import draw_trials, items_of, refuse_unwritable, write_deploy_file, write_record
+from workers.scoring.judge import grading_prompt
+from workers.tuned import draw_trials, items_of, most_context, refuse_unwritable, write_deploy_file, write_record
 from workers.tuning import (
     COMPLAINT_TOKENS,
     Lengths,
@@ -45,7 +48,7 @@ class Words:
 
 
 ENCODER = PromptEncoder(Words())
-NEEDS = Lengths(questions=20, median=9, p95=10, longest=12, beyond_p95=0)
+NEEDS = Lengths(questions=20, median=9, p95=10, longest=12, context=64, beyond=0)
 
 
 def judged(max_tokens: int, **judge: str) -> RunSpec:
@@ -69,10 +72,44 @@ def test_lengths_of_a_mode_that_writes_have_room_for_all_of_the_text() -> None:
     assert lengths([Item(question_of(10), spec)], ENCODER).longest == 12 + 100
 
 
-def test_questions_beyond_a_context_of_the_95th_percentile_are_counted() -> None:
+def test_a_tuned_context_fails_no_question_for_being_among_the_longest() -> None:
     many = [question_of(10) for _ in range(97)] + [question_of(500) for _ in range(3)]
     found = lengths([Item(each, make_spec()) for each in many], ENCODER)
-    assert (found.p95, found.longest, found.beyond_p95) == (14, 504, 3)
+    assert (found.median, found.p95, found.longest) == (14, 14, 504)
+    assert (found.context, found.beyond) == (512, 0)
+
+
+def test_a_context_has_room_for_what_marks_the_prompts_of_a_trial() -> None:
+    full = [Item(question_of(60), make_spec())]
+    found = lengths(full, ENCODER)
+    assert (found.longest, found.context) == (64, 128)
+
+
+def test_a_context_grows_no_larger_than_the_model_s_and_says_what_it_does_not_hold() -> None:
+    many = [question_of(10) for _ in range(97)] + [question_of(500) for _ in range(3)]
+    found = lengths([Item(each, make_spec()) for each in many], ENCODER, most=500)
+    assert (found.longest, found.context, found.beyond) == (504, 500, 3)
+
+
+@pytest.mark.parametrize(
+    ("given", "closed_book", "retrieved"), [([], 512, 512), ([256], 512, 256), ([1024], 1024, 1024)]
+)
+def test_passages_do_not_make_the_context_larger_than_a_deploy_file_has_it(
+    tmp_path: Path, given: list[int], closed_book: int, retrieved: int
+) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "llama", "max_position_embeddings": 512}')
+    settings = load_settings(None, [f"vllm_args.max_model_len={each}" for each in given])
+    books, rag = MemoryLedger(), Retrieval(index="facts", index_digest="0" * 64, kind=IndexKind.BM25)
+    runs = open_run(books, make_questions(2), "closed"), open_run(books, make_questions(2), "open", rag=rag)
+    assert [most_context(settings, run, str(tmp_path)) for run in runs] == [closed_book, retrieved]
+
+
+def test_lengths_count_no_passages_that_max_context_tokens_leaves_out() -> None:
+    rag = Retrieval(index="facts", index_digest="0" * 64, kind=IndexKind.BM25, max_context_tokens=25)
+    template = Prompt(name="with context", text="{{ context }}\n{{ question }}")
+    passages = tuple(Passage(id=f"p{n}", score=1.0, text="word " * 10) for n in range(50))
+    item = Item(question_of(10), make_spec(rag=rag, prompt=template), passages)
+    assert lengths([item], ENCODER).longest == 2 * 10 + 10 + 1 + 1
 
 
 def test_nothing_can_be_tuned_by_no_question() -> None:
@@ -135,11 +172,26 @@ def test_lengths_of_a_run_judged_elsewhere_are_those_of_its_answers() -> None:
 
 
 def test_trials_have_prompts_of_their_own_so_that_none_reads_anothers_from_the_cache() -> None:
-    spec = make_spec()
-    assert marked(spec, "Trial 1.").prompt.text == f"Trial 1.\n{spec.prompt.text}"
-    assert marked(spec, "Trial 1.").description == "", "there is nothing before the template"
+    question, spec = question_of(1), make_spec()
+    assert build_prompt(question, marked(spec, "Trial 1.")) == f"Trial 1.\n\n{build_prompt(question, spec)}"
     described = make_spec(description="On sums.")
-    assert marked(described, "Trial 1.").description == "Trial 1.\nOn sums."
+    assert build_prompt(question, marked(described, "Trial 1.")) == f"Trial 1.\n{build_prompt(question, described)}"
+
+
+def test_a_trial_marks_a_prompt_once_and_not_before_each_example() -> None:
+    shots = FewShot(k=2, pool=tuple(make_question(n) for n in (7, 8)))
+    assert build_prompt(question_of(1), marked(make_spec(few_shot=shots), "Trial 1.")).count("Trial 1.") == 1
+
+
+def test_a_trial_adds_no_turn_of_the_system_to_a_chat_that_has_none() -> None:
+    turns = turns_of(question_of(1), marked(make_spec(chat_template=ChatTemplate.TURNS), "Trial 1."))
+    assert [(each.role, each.text[:9]) for each in turns] == [(Role.USER, "Trial 1.\n")]
+
+
+def test_a_trial_marks_the_prompts_of_a_judge_too_as_the_answers_are_the_same_in_every_trial() -> None:
+    judge = marked(judged(100), "Trial 1.").judge
+    assert judge is not None
+    assert grading_prompt(question_of(1), judge, "Iron.").startswith("Trial 1.\nGrade Iron.")
 
 
 def test_a_trial_overlaps_batches_for_an_engine_with_room_as_a_worker_does() -> None:
@@ -185,7 +237,7 @@ def test_time_that_is_over_ends_the_trials_but_for_the_first() -> None:
     settings = load_settings(None, ["engine=simulated"])
     found = tune(settings, [Item(each, make_spec()) for each in make_questions(20)], NEEDS, limit_s=0.0)
     assert [each.shape for each in found.trials] == [Shape(settings.batch_size, settings.batches_in_flight)]
-    assert found.max_model_len == 64
+    assert found.chosen()["vllm_args"]["max_model_len"] == 64
 
 
 def test_an_engine_that_does_not_boot_is_told_and_not_a_result() -> None:
@@ -204,7 +256,7 @@ def test_the_deploy_file_has_the_base_with_what_won_and_says_how_it_was_found(tm
     base = tmp_path / "base.yaml"
     base.write_text("hf_model_id: some/model\nbatch_size: 32\nvllm_args:\n  dtype: bfloat16\n")
     best = Trial(Shape(64, 4), {"max_num_seqs": 128}, questions_per_s=12.5, batch_s=0.8)
-    found = Tuned(NEEDS, [Trial(Shape(32, 2), {}, 10.0), best], best, max_model_len=512, batch_timeout_s=0.4)
+    found = Tuned(NEEDS, [Trial(Shape(32, 2), {}, 10.0), best], best, batch_timeout_s=0.4)
     run = open_run(MemoryLedger(), make_questions(2))
     given = ["vllm_args.seed=3", "redis_url=redis://u:secret@h/0"]
     write_deploy_file(tmp_path / "tuned.yaml", base, given, run, found)
@@ -216,7 +268,7 @@ def test_the_deploy_file_has_the_base_with_what_won_and_says_how_it_was_found(tm
         "batch_size": 64,
         "batches_in_flight": 4,
         "batch_timeout": 0.4,
-        "vllm_args": {"dtype": "bfloat16", "seed": 3, "max_num_seqs": 128, "max_model_len": 512},
+        "vllm_args": {"dtype": "bfloat16", "seed": 3, "max_num_seqs": 128, "max_model_len": 64},
     }
     assert load_settings(tmp_path / "tuned.yaml").batch_size == 64
 
@@ -228,13 +280,13 @@ def test_of_several_models_the_one_that_was_tuned_gets_what_won_and_the_others_s
         f"- {{hf_model_id: some/other, model: {SIMULATED_MODEL}, batch_size: 16, vllm_args: {{dtype: float32}}}}\n"
     )
     best = Trial(Shape(64, 4), {"max_num_seqs": 128}, questions_per_s=12.5, batch_s=0.8)
-    found = Tuned(NEEDS, [best], best, max_model_len=512, batch_timeout_s=0.4)
+    found = Tuned(NEEDS, [best], best, batch_timeout_s=0.4)
     run = open_run(MemoryLedger(), make_questions(2))
     write_deploy_file(tmp_path / "tuned.yaml", base, [f"model={SIMULATED_MODEL}", "max_attempts=2"], run, found)
     large, tuned = load_fleet(tmp_path / "tuned.yaml")
     assert (large.batch_size, large.batch_timeout, large.vllm_args, large.max_attempts) == (8, 1.0, {}, 2)
     assert (tuned.batch_size, tuned.batch_timeout, tuned.max_attempts) == (64, 0.4, 2)
-    assert tuned.vllm_args == {"dtype": "float32", "max_num_seqs": 128, "max_model_len": 512}
+    assert tuned.vllm_args == {"dtype": "float32", "max_num_seqs": 128, "max_model_len": 64}
 
 
 def test_the_deploy_file_that_the_environment_names_is_the_base(
@@ -243,7 +295,7 @@ def test_the_deploy_file_that_the_environment_names_is_the_base(
     (tmp_path / "base.yaml").write_text("hf_model_id: some/model\n")
     monkeypatch.setenv("MCQUEUE_CONFIG", str(tmp_path / "base.yaml"))
     best = Trial(Shape(64, 4), {}, questions_per_s=12.5, batch_s=0.8)
-    found = Tuned(NEEDS, [best], best, max_model_len=512, batch_timeout_s=0.4)
+    found = Tuned(NEEDS, [best], best, batch_timeout_s=0.4)
     write_deploy_file(tmp_path / "tuned.yaml", None, (), open_run(MemoryLedger(), make_questions(2)), found)
     assert yaml.safe_load((tmp_path / "tuned.yaml").read_text())["hf_model_id"] == "some/model"
 
@@ -255,7 +307,8 @@ def test_questions_are_tried_with_the_passages_that_were_retrieved_for_them() ->
         list(items_of(run, questions, books))
     shown = (Passage(id="p", score=1.0, text="It is iron."),)
     books.attach(run.run_id, {questions[0].id: shown})
-    books.commit(run.run_id, [Verdict(question_id=questions[1].id, outcome=Outcome.UNANSWERED, passages=shown)])
+    without_room = tuple(each.model_copy(update={"shown": False}) for each in shown)
+    books.commit(run.run_id, [Verdict(question_id=questions[1].id, outcome=Outcome.UNANSWERED, passages=without_room)])
     found = list(items_of(run, questions, books))
     assert [(each.question.id, each.passages) for each in found] == [(each.id, shown) for each in questions[:2]]
 
@@ -263,7 +316,7 @@ def test_questions_are_tried_with_the_passages_that_were_retrieved_for_them() ->
 def test_what_was_tried_lies_beside_the_deploy_file_with_where_it_was_measured(tmp_path: Path) -> None:
     best = Trial(Shape(64, 4), {"max_num_seqs": 128}, questions_per_s=12.5, batch_s=0.8)
     trials = [Trial(Shape(32, 2), {}, 10.0), best, Trial(Shape(64, 4), {"max_num_seqs": 512}, failure="no memory")]
-    found = Tuned(NEEDS, trials, best, max_model_len=512, batch_timeout_s=0.4)
+    found = Tuned(NEEDS, trials, best, batch_timeout_s=0.4)
     run = open_run(MemoryLedger(), make_questions(2))
     write_record(tmp_path / "tuned.json", load_settings(None, []), run, found)
     record = json.loads((tmp_path / "tuned.json").read_text())
@@ -275,12 +328,12 @@ def test_what_was_tried_lies_beside_the_deploy_file_with_where_it_was_measured(t
 
 
 def test_a_file_that_fails_the_longest_questions_says_so_in_its_head(tmp_path: Path) -> None:
-    needs = Lengths(questions=100, median=9, p95=14, longest=504, beyond_p95=3)
+    needs = Lengths(questions=100, median=9, p95=14, longest=504, context=64, beyond=3)
     best = Trial(Shape(16, 2), {}, questions_per_s=12.5, batch_s=0.8)
-    found = Tuned(needs, [best], best, max_model_len=64, batch_timeout_s=0.4)
+    found = Tuned(needs, [best], best, batch_timeout_s=0.4)
     write_deploy_file(tmp_path / "tuned.yaml", None, (), open_run(MemoryLedger(), make_questions(2)), found)
     head = (tmp_path / "tuned.yaml").read_text()
-    assert "3 of 100 questions do not fit into max_model_len 64 and would be failed; all fit into 504." in head
+    assert "# Mind: 3 of 100 questions do not fit into max_model_len 64: they would be failed, or shown fewer" in head
 
 
 def test_a_deploy_file_that_cannot_be_written_is_told_before_the_trials(tmp_path: Path) -> None:
