@@ -9,6 +9,7 @@ import click
 
 from contract import logs
 from contract.settings import PREFIX
+from producer.answered import engine_lines
 from producer.columns import iso
 from producer.compare import compare
 from producer.control import cancel, pause, purge, requeue, resume, weight
@@ -64,7 +65,7 @@ def status(session: Session, run_name: str, as_json: bool) -> None:
     if as_json:
         echo_json(status_json(run, counts, session.broker))
     else:
-        echo_lines(status_lines(run, counts, session.broker))
+        echo_lines([*status_lines(run, counts, session.broker), *engine_lines(session.ledger, run)])
 
 
 @main.command("watch")

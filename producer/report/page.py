@@ -19,6 +19,7 @@ from contract.fleet import WorkerRecord
 from contract.ledger import Ledger, Run
 from contract.question import Question
 from contract.verdict import Outcome, Verdict
+from producer.answered import engine_lines
 from producer.columns import iso
 from producer.compare import Comparison, Pairing, differences, refuse_incomparable, side
 from producer.present import Lines, difference, doubt_lines, judge_lines
@@ -52,6 +53,8 @@ class Part:
     measures: Measures
     #: summary.json's content.
     content: dict[str, Any]
+    #: That the engines which answered were not all alike, if so.
+    engines: Lines
 
     @property
     def tally(self) -> Tally:
@@ -120,7 +123,8 @@ class Part:
     @property
     def doubts(self) -> Lines:
         """What makes its answers worth less than they look."""
-        return [*doubt_lines(self.tally), *judge_lines(self.summary.judge_agrees, self.summary.judged_and_read)]
+        judge = judge_lines(self.summary.judge_agrees, self.summary.judged_and_read)
+        return [*doubt_lines(self.tally), *judge, *self.engines]
 
     @cached_property
     def answers(self) -> list[Figure]:
@@ -285,7 +289,8 @@ def _part(ledger: Ledger, run: Run, table: Table | None, beside: _Beside, live: 
         if table:
             table.add(question, verdict)
     here = [each for each in live if each.model == run.spec.model]
-    return Part(run, summary, measures, summary.to_json(here, ledger.engines(run.run_id)))
+    content = summary.to_json(here, ledger.engines(run.run_id))
+    return Part(run, summary, measures, content, engine_lines(ledger, run))
 
 
 def _asset(name: str) -> str:

@@ -9,6 +9,9 @@ from contract.engines import EngineUsed
 from producer.answered import engine_lines
 from producer.export import export
 from tests.support import make_questions, open_run
+from tests.unit.producer.test_producer_cli import Producer, producer
+
+__all__ = ["producer"]
 
 ENGINE = {"engine": "vllm", "weights": "aa", "dtype": "bfloat16", "max_num_seqs": 64}
 
@@ -30,3 +33,13 @@ def test_a_run_that_engines_of_other_weights_answered_says_so_and_its_summary_by
         ("gpu1@a", "1970-01-01T00:01:00.000Z", "aa"),
         ("gpu0@a", "1970-01-02T00:00:00.000Z", "bb"),
     ]
+
+
+def test_status_says_while_a_run_goes_on_that_its_engines_are_not_alike(
+    producer: Producer, five: Path, ledger: MemoryLedger
+) -> None:
+    run_id = producer.json("enqueue", five)["run_id"]
+    for dtype in ("float32", "bfloat16"):
+        assert "not all alike" not in producer("status", run_id).stdout
+        ledger.note_engine(run_id, EngineUsed(worker=dtype, since=0.0, engine={"dtype": dtype}))
+    assert 'not all alike: they differ in dtype ("float32", "bfloat16")' in producer("status", run_id).stdout

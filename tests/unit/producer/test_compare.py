@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from contract.engines import EngineUsed
 from contract.ledger import MemoryLedger, Run
 from contract.question import Question
 from contract.spec import IndexKind, Mode, Normalization, Prompt, Retrieval, RunSpec
@@ -309,6 +310,20 @@ def test_a_run_against_itself_differs_in_nothing(ran: Ran, compare: Compare) -> 
     assert "detectable  no difference: too few discordant pairs" in text
     assert "flipped     0, shown 0" in text
     assert "failed" not in text
+
+
+def test_the_same_asked_twice_of_unlike_engines_is_told_to_differ_in_them(
+    ledger: MemoryLedger, ran: Ran, compare: Compare
+) -> None:
+    for run_id, dtype in (("one", "float32"), ("other", "bfloat16")):
+        run = ran(run_id, "ccwwwwa")
+        told = "engines     of A and B not all alike"
+        assert told not in compare("one", "last").stdout
+        ledger.note_engine(run.run_id, EngineUsed(worker=f"gpu0@{run_id}", since=0.0, engine={"dtype": dtype}))
+
+    assert f'{told}: they differ in dtype ("float32", "bfloat16")' in compare("one", "other").stdout
+    found = json.loads(compare("one", "other", "--json").stdout)
+    assert found["engine_differences"] == {"dtype": ["float32", "bfloat16"]}
 
 
 def test_what_could_have_been_found_is_said(ran: Ran, compare: Compare) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from contract.engines import EngineUsed
 from contract.fleet import WorkerRecord, WorkerState
 from contract.keys import score_queue
 from contract.ledger import MemoryLedger, Run
@@ -147,6 +148,18 @@ def test_the_report_describes_the_engines_that_serve_the_runs_model_now(
     page = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
     assert f"engine of {run.spec.model}" in page.text
     assert "engine of another" not in page.text
+
+
+def test_the_report_says_that_unlike_engines_answered_a_run(ledger: MemoryLedger, report: Report) -> None:
+    run = open_run(ledger, make_questions(4))
+    settle(ledger, run)
+    for dtype in ("float32", "bfloat16"):
+        ledger.note_engine(run.run_id, EngineUsed(worker=dtype, since=0.0, engine={"dtype": dtype}))
+
+    report()
+
+    page = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
+    assert 'not all alike: they differ in dtype ("float32", "bfloat16")' in page.text
 
 
 def test_the_margin_of_a_vote_is_a_share_of_the_texts_and_any_other_is_in_nats(
