@@ -24,7 +24,8 @@ def retrieval_lines(found: RetrievalTally | None) -> Lines:
         return []
     lines = [("retrieval", _extent(found))]
     if any_within := found.recall_any():
-        lines.append(("recall", f"{_by_depth(any_within)}  a right passage in the first k, of {found.sourced:,}"))
+        depth = "the first k, shown or not" if found.cut else "the first k"
+        lines.append(("recall", f"{_by_depth(any_within)}  a right passage in {depth}, of {found.sourced:,}"))
     if share_within := found.recall_share():
         of = next(iter(share_within.values())).of
         lines.append(("", f"{_by_depth(share_within)}  mean share of the right passages there, of {of:,}"))

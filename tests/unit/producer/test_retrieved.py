@@ -52,7 +52,7 @@ def test_every_figure_comes_with_what_it_is_of() -> None:
     extent = "passages for 2 questions · 2.0 shown each · not room enough for all in 2"
     assert lines[:3] == [
         ("retrieval", f"{extent} · 1 with their own context · 1 failed without passages"),
-        ("recall", "@1 0.000 · @3 1.000  a right passage in the first k, of 2"),
+        ("recall", "@1 0.000 · @3 1.000  a right passage in the first k, shown or not, of 2"),
         ("", "@1 0.000 · @3 0.500  mean share of the right passages there, of 2"),
     ]
     begun = [(label, text.split("  ")[0], text.split(") ")[1]) for label, text in lines[3:]]
