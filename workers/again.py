@@ -7,9 +7,11 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from typing import Any
 
 from contract.chunks import chunks
+from contract.engines import differing, told
 from contract.errors import RunConfigError, SettingsError
 from contract.ledger import Ledger, Run
 from contract.order import arrangements
@@ -26,7 +28,7 @@ from workers.scoring.extract import rules_version
 from workers.scoring.generate import read_text
 from workers.scoring.vote import count
 
-__all__ = ["Flip", "Rescored", "refuse_lacking_adapter", "request_tokens", "rescore", "serving", "stability"]
+__all__ = ["Flip", "Rescored", "refuse_lacking_adapter", "request_tokens", "rescore", "serving", "stability", "unlike"]
 
 CHUNK = 500
 
@@ -128,6 +130,12 @@ def stability(
         if then != now:
             flips.append(Flip(question.id, then, now, before.margin))
     return len(drawn), flips
+
+
+def unlike(ledger: Ledger, run_id: str, engine: Engine) -> str:
+    """In what `engine` differs from those that answered the run, so that an answer may depend on it; empty: nothing."""
+    now = {"mcqueue": metadata.version("mcqueue"), **engine.describe()}
+    return told(differing([*(each.engine for each in ledger.engines(run_id)), now]))
 
 
 def _came_out(run: Run, verdict: Verdict) -> str | None:

@@ -19,7 +19,7 @@ from contract.fleet import Fleet
 from contract.ledger import Ledger, RedisLedger, Run
 from contract.settings import Settings, load_fleet, load_settings
 from workers import check as checks
-from workers.again import refuse_lacking_adapter, request_tokens, rescore, serving, stability
+from workers.again import refuse_lacking_adapter, request_tokens, rescore, serving, stability, unlike
 from workers.byname import drain, restart
 from workers.engines import JudgeEngines, make_engine
 from workers.engines.encoding import PromptEncoder
@@ -178,6 +178,9 @@ def check_stability(config: Path | None, overrides: tuple[str, ...], name: str, 
     engine, judges = make_engine(settings), JudgeEngines(settings)
     engine.start()
     try:
+        if differs := unlike(ledger, run.run_id, engine):
+            told = "this engine and those that answered the run are not all alike: they differ in"
+            click.echo(f"warning: {told} {differs}", err=True)
         asked, flips = stability(ledger, run.run_id, engine, sample, seed, judges.engine_of)
     finally:
         engine.close()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from importlib.metadata import version
 from typing import Any
 
 import pytest
 
 from contract import Failure, MemoryLedger, Mode, Outcome, Prompt, Run, Settings, Verdict, load_settings
+from contract.engines import EngineUsed
 from contract.errors import RunConfigError, SettingsError
 from contract.order import arrangements
 from contract.spec import IndexKind, Judge, Retrieval, Sampling
@@ -16,7 +18,7 @@ from contract.verdict import Passage
 from tests.support import make_questions, open_run
 from tests.unit.workers.engines import ReadyEngine
 from tests.unit.workers.test_plan import WordTokenizer
-from workers.again import refuse_lacking_adapter, request_tokens, rescore, serving, stability
+from workers.again import refuse_lacking_adapter, request_tokens, rescore, serving, stability, unlike
 from workers.engines.base import Completion, Request, ScoreRequest, Text
 from workers.engines.encoding import PromptEncoder
 from workers.engines.simulated import SimulatedEngine
@@ -157,6 +159,17 @@ def test_a_question_that_cannot_be_asked_alone_is_told_with_the_reason(books: Me
     engine.start()
     _, (flip,) = stability(books, run.run_id, engine, sample=1)
     assert (flip.in_batch, flip.alone) == ("A", "failed (simulated rejection)")
+
+
+def test_stability_says_that_another_engine_than_the_run_s_is_asked(books: MemoryLedger) -> None:
+    run = open_run(books, make_questions(1), "old")
+    engine = SimulatedEngine(load_settings(None, ["engine=simulated"]))
+    engine.start()
+    then = {"mcqueue": version("mcqueue"), **engine.describe()}
+    books.note_engine(run.run_id, EngineUsed(worker="gpu0", since=0.0, engine=then))
+    assert unlike(books, run.run_id, engine) == ""
+    books.note_engine(run.run_id, EngineUsed(worker="gpu0", since=0.0, engine=then | {"dtype": "float32"}))
+    assert unlike(books, run.run_id, engine) == 'dtype (null, "float32")'
 
 
 def test_a_judged_run_is_looked_at_again_with_its_judge_and_compared_by_grade(books: MemoryLedger) -> None:
