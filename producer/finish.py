@@ -75,7 +75,7 @@ def _lines(session: Session, summary: Summary, files: Sequence[Path]) -> Lines:
     """How the run came out. Why questions failed is read in the run once more, where some did."""
     run, tally = summary.run, summary.tally
     why = failed_lines(session.ledger, run) if tally.count(Outcome.FAILED) else []
-    judge = judge_lines(summary.judge_agrees, summary.judged_and_read)
+    judge = judge_lines(run.spec.judge, summary.judge_agrees, summary.judged_and_read)
     more = [*judge, *retrieval_lines(summary.retrieval), *why, *engine_lines(session.ledger, run)]
     beside = [*_subject_lines(summary), *_rotation_lines(summary)]
     return result_lines(run, tally, summary.standing, files, beside=beside, more=more)

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from contract.ledger import Run
+from contract.spec import Judge
 from contract.verdict import Outcome
 from producer.harmless import for_json, for_terminal
 from producer.stats import Calibration, Mean, Pairs, Share, Tally
@@ -145,9 +146,13 @@ def doubt_lines(tally: Tally) -> Lines:
     return lines
 
 
-def judge_lines(agrees: int, of: int) -> Lines:
-    """How far a judge can be believed; nothing where it judged nothing that the key can be asked about."""
-    return [("judge", f"says what the key says in {agrees:,} of {of:,} answers that name a choice")] if of else []
+def judge_lines(judge: Judge | None, agrees: int, of: int) -> Lines:
+    """Who judged, and how far it can be believed, where there are answers that the key can be asked about."""
+    if judge is None:
+        return []
+    who = judge.model or "the model graded itself: a small one finds nearly every answer right"
+    agreement = f"it says what the key says in {agrees:,} of {of:,} answers that name a choice"
+    return [("judge", who), *([("", agreement)] if of else [])]
 
 
 def _calibration_lines(calibration: Calibration) -> Lines:

@@ -123,7 +123,7 @@ class Part:
     @property
     def doubts(self) -> Lines:
         """What makes its answers worth less than they look."""
-        judge = judge_lines(self.summary.judge_agrees, self.summary.judged_and_read)
+        judge = judge_lines(self.run.spec.judge, self.summary.judge_agrees, self.summary.judged_and_read)
         return [*doubt_lines(self.tally), *judge, *self.engines]
 
     @cached_property

@@ -139,9 +139,14 @@ def test_the_end_of_a_judged_run_and_its_report_tell_how_often_the_judge_agrees_
     ledger.commit(run.run_id, [each.model_copy(update={"question_id": f"q{n}"}) for n, each in enumerate(verdicts)])
 
     said = "says what the key says in 1 of 2 answers that name a choice"
-    assert f"judge     {said}" in CliRunner().invoke(main, ["watch", run.run_id], obj=session).stdout
+    itself = "the model graded itself"
+    ended = CliRunner().invoke(main, ["watch", run.run_id], obj=session).stdout
+    assert f"judge     {itself}" in ended
+    assert said in ended
     CliRunner().invoke(main, ["report", run.run_id], obj=session)
-    assert said in (Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")
+    page = (Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")
+    assert itself in page
+    assert said in page
 
 
 def test_other_runs_have_neither() -> None:
