@@ -370,6 +370,40 @@ CASES = {
         f"question,choices,answer\n{SUM[0]},\"['three'\n 'four'\n 'five']\",B\n",
         [SUM],
     ),
+    "MathQA": Case(
+        "mathqa",
+        "MathQA JSON",
+        json.dumps(
+            [
+                {
+                    "Problem": "what is 1 , 200 divided by 4 ?",
+                    "Rationale": "a quarter of 1 , 200 is 300",
+                    "options": "a ) 1 , 200 , b ) 300 , c ) rs . 3 , d ) 2 : 1 , e ) none of these",
+                    "correct": "b",
+                    "category": "general",
+                },
+                {"Problem": "what is 2 + 2 ?", "options": "a ) 3 , b ) 4", "correct": "b", "category": "gain"},
+            ]
+        ),
+        [
+            ("what is 1 , 200 divided by 4 ?", ["1 , 200", "300", "rs . 3", "2 : 1", "none of these"], "B"),
+            ("what is 2 + 2 ?", ["3", "4"], "B"),
+        ],
+    ),
+    "RACE": Case(
+        "named",
+        "plain JSONL",
+        json.dumps(
+            {
+                "answers": ["A", "B"],
+                "options": [RED[1], SUM[1]],
+                "questions": [RED[0], SUM[0]],
+                "article": "Red is a colour, and two and two is four.",
+                "id": "high7.txt",
+            }
+        ),
+        [RED, SUM],
+    ),
     "PIQA": Case(
         "piqa",
         "PIQA JSONL",

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from contract.question import MAX_CHOICES, MIN_CHOICES
-from producer.readers.inline import split_choices, without_mark
+from producer.readers.inline import split_choices, split_list, without_mark
 from producer.readers.jsonl import DECODER
 from producer.readers.record import FieldTrouble, shown_value
 
@@ -95,7 +95,7 @@ def _in_text(found: str) -> object:
     stripped = found.strip()
     if stripped[:1] in {"[", "{"}:
         return _decoded(stripped)
-    inside = split_choices(f"?\n{stripped}")
+    inside = split_list(stripped) or split_choices(f"?\n{stripped}")
     return Choices(list(inside.choices), list(inside.labels)) if inside else found
 
 

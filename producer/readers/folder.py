@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import PurePosixPath
@@ -43,12 +43,16 @@ def members(source: Source) -> list[Member]:
     if source.how.answers:
         hint = "Name one of the files, or put the answers beside the questions."
         raise QuestionFileError("holds several files, and --answers is for one.", path=source.shown, hint=hint)
-    there = sorted(filter(_may_hold_questions, _paths(source)))
+    paths = list(_paths(source))
+    there = sorted(filter(_may_hold_questions, paths))
+    names_of = _names
+    if not there:
+        there, names_of = sorted(_articles(source, paths)), _names_of_folders
     if not there:
         hint = f"Expected files that end in {', '.join(sorted(_SUFFIXES))}."
         raise QuestionFileError("no question file in it.", path=source.shown, hint=hint)
     chosen = _of_subset(_of_split(there, source), source)
-    return [Member(_member(source, path), name) for path, name in zip(chosen, _names(chosen), strict=True)]
+    return [Member(_member(source, path), name) for path, name in zip(chosen, names_of(chosen), strict=True)]
 
 
 def _paths(source: Source) -> list[PurePosixPath]:
@@ -61,6 +65,19 @@ def _paths(source: Source) -> list[PurePosixPath]:
 def _may_hold_questions(path: PurePosixPath) -> bool:
     suffix = PurePosixPath(path.stem).suffix if path.suffix in _PACKED else path.suffix
     return suffix.lower() in _SUFFIXES and not any(part.startswith(".") for part in path.parts)
+
+
+def _articles(source: Source, paths: Iterable[PurePosixPath]) -> Iterator[PurePosixPath]:
+    """The `.txt` files that hold an object, where there is nothing else: RACE has a file for each article.
+
+    Only of folders: to open thousands of files of a zip one by one would take hours.
+    """
+    if source.path.is_dir():
+        for path in paths:
+            if path.suffix == ".txt" and not any(part.startswith(".") for part in path.parts):
+                with (source.path / path).open("rb") as file:
+                    if file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+                        yield path
 
 
 def _member(source: Source, path: PurePosixPath) -> Source:
@@ -126,6 +143,13 @@ def _names(paths: Sequence[PurePosixPath]) -> list[str]:
         return [""]
     times = Counter(names)
     return [name if name and times[name] == 1 else str(path) for name, path in zip(names, paths, strict=True)]
+
+
+def _names_of_folders(paths: Sequence[PurePosixPath]) -> list[str]:
+    """What tells each path's folder from the others': an article is no subject."""
+    folders = sorted({path.parent for path in paths})
+    names = dict(zip(folders, _names(folders), strict=True))
+    return [names[path.parent].strip(".") for path in paths]
 
 
 def _without_split(path: PurePosixPath, split: str) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from contract.errors import QuestionFileError
+from producer.readers.articles import one_by_one
 from producer.readers.csv import Dialect, dialect_of, read_csv
 from producer.readers.json import IsQuestion, read_json
 from producer.readers.jsonl import DECODER, read_jsonl
@@ -46,12 +47,13 @@ def format_of(source: Source) -> Format:
     with open_again() as file:
         head = file.read(HEAD_BYTES)
     if head.startswith(MAGIC):
-        return Format("Parquet", partial(read_parquet, source.path, source.shown), compression=compression)
+        rows = partial(read_parquet, source.path, source.shown)
+        return Format("Parquet", partial(one_by_one, rows), compression=compression)
     if head[_TAR] == b"ustar":
         raise QuestionFileError("is a tar archive.", path=source.shown, hint="Unpack it and name its folder.")
     text = Text(open_again, source.how.encoding or encoding_of(head), source.shown)
     title, records = _text_format(text, source)
-    return Format(title, records, text.encoding, compression)
+    return Format(title, partial(one_by_one, records), text.encoding, compression)
 
 
 def _text_format(text: Text, source: Source) -> tuple[str, Records]:

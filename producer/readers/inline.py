@@ -7,12 +7,14 @@ from typing import NamedTuple
 
 from contract.question import MAX_CHOICES, MIN_CHOICES
 
-__all__ = ["Inline", "split_choices", "without_mark"]
+__all__ = ["Inline", "split_choices", "split_list", "without_mark"]
 
 #: A mark: a letter or a number, then what closes it. A dot or a colon needs white space after it, as in no decimal.
 _MARK = r"[(\[]?(?:(?P<letter>[A-Za-z])|(?P<digits>\d{1,2}))(?P<close>[)\]]|[.:](?=\s)|[．：、）])[ \t]*"
 _AT_LINE_START = re.compile(rf"^[ \t]*{_MARK}", re.MULTILINE)
 _IN_LINE = re.compile(rf"(?:^|(?<=\s)){_MARK}", re.MULTILINE)
+#: A mark of a list in one text, its words and signs parted by blanks (MathQA): `a ) 38 , b ) 27.5`.
+_SPACED = re.compile(r"(?:^|,)\s*([a-zA-Z])\s+\)\s*")
 _BULLETS = re.compile(r"\n\s*(?:Options|Choices|Answer choices):[ \t]*\n(?=[ \t]*[-*•] )", re.IGNORECASE)
 _BULLET = re.compile(r"^[ \t]*[-*•][ \t]+(.+)$", re.MULTILINE)
 _HEADING = re.compile(r"\n\s*(?:Options|Choices|Answer choices):?\s*$", re.IGNORECASE)
@@ -34,6 +36,19 @@ def split_choices(text: str) -> Inline | None:
     The choices are the last marks that count up from A or 1: a list of statements before them belongs to the stem.
     """
     return _marked(text, _AT_LINE_START) or _marked(text, _IN_LINE) or _bulleted(text)
+
+
+def split_list(text: str) -> Inline | None:
+    """The choices of a text that is nothing but their list: `a ) 38 , b ) 27.5 , c ) none of these`; else None."""
+    marks: list[re.Match[str]] = []
+    for mark in _SPACED.finditer(text):
+        if ord(mark[1].upper()) - ord("A") == len(marks):
+            marks.append(mark)
+    if not MIN_CHOICES <= len(marks) <= MAX_CHOICES or text[: marks[0].start()].strip():
+        return None
+    ends = [each.start() for each in marks[1:]] + [len(text)]
+    choices = tuple(text[mark.end() : end].strip() for mark, end in zip(marks, ends, strict=True))
+    return Inline("", tuple(mark[1].upper() for mark in marks), choices)
 
 
 def without_mark(choice: str, at: int) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from contract.errors import InputError, nearest
 from producer.readers.answers import Way
+from producer.readers.articles import is_article
 from producer.readers.names import Names, names_of
 from producer.readers.parts import Fields, Parts
 from producer.readers.plain import has_choices, has_labelled_choices, is_own, named, own
@@ -96,6 +97,7 @@ LAYOUTS: tuple[Layout, ...] = (
     Layout("copa", "COPA", named, _needing("premise", "choice1", "choice2"), ways=_FROM_0),
     Layout("medqa", "MedQA", named, _needing("question", "options", "answer_idx"), has_choices),
     Layout("agieval", "AGIEval", named, _needing("passage", "question", "options", "label"), has_choices),
+    Layout("mathqa", "MathQA", named, _needing("problem", "options", "correct"), has_choices, _BY_LABEL),
     Layout("arc", "ARC-style", named, fits=has_labelled_choices, ways=_BY_LABEL),
     Layout("instruction", "instruction-tuning", instruction, _needing("instruction"), is_instruction, _BY_LABEL),
     Layout("chat", "chat", chat, _needing("input", "ideal"), is_chat),
@@ -110,6 +112,7 @@ ALIASES = {
     "commonsenseqa": "arc",
     "qasc": "arc",
     "mirage": "named",
+    "race": "named",
     "ceval": "mmlu",
     "cmmlu": "mmlu",
     "distllm": "inline",
@@ -144,6 +147,8 @@ def _fitting(fields: Fields) -> set[str]:
 
 
 def is_question(fields: Fields) -> bool:
-    """Whether any layout fits."""
+    """Whether any layout fits, or those of its questions that it is an article with."""
+    if is_article(fields):
+        return True
     names = names_of(tuple(fields))
     return any(layout.fits_all(fields, names) for layout in LAYOUTS)

@@ -186,3 +186,52 @@ def test_one_file_of_answers_is_not_for_several_of_questions(tmp_path: Path) -> 
 
     with pytest.raises(QuestionFileError, match=r"holds several files, and --answers is for one"):
         questions(path, answers=answers)
+
+
+def race(folder: Path, **splits: dict[str, int]) -> Path:
+    """A set as RACE is handed out: a `.txt` file for each article, in folders of difficulties, in folders of splits."""
+    files: dict[str, str | bytes] = {}
+    for split, levels in splits.items():
+        for level, count in levels.items():
+            for at in range(count):
+                article = {
+                    "answers": ["B", "A"],
+                    "options": [["x", "y"], ["v", "w"]],
+                    "questions": [f"{split} {level} {at} first?", f"{split} {level} {at} second?"],
+                    "article": f"Article {at}.",
+                    "id": f"{level}{at}.txt",
+                }
+                files[f"{split}/{level}/{at}.txt"] = json.dumps(article)
+    return laid_out(folder / "RACE", files)
+
+
+def test_the_folders_of_articles_are_their_subjects(tmp_path: Path) -> None:
+    path = race(tmp_path, test={"high": 3, "middle": 1}, dev={"high": 1})
+
+    found = questions(path, split="test")
+
+    assert [(each.subject, each.id) for each in found] == [
+        *(("high", f"high-high{at}.txt-{n}") for at in range(3) for n in (1, 2)),
+        ("middle", "middle-middle0.txt-1"),
+        ("middle", "middle-middle0.txt-2"),
+    ]
+    assert found[0].context == "Article 0."
+    with pytest.raises(QuestionFileError, match=r"several splits.*: dev \(1\), test \(4\)"):
+        questions(path)
+
+
+def test_one_folder_of_articles_has_no_subjects(tmp_path: Path) -> None:
+    path = race(tmp_path, test={"high": 3})
+
+    found = questions(path / "test" / "high")
+
+    assert [(each.subject, each.id) for each in found[:2]] == [(None, "high0.txt-1"), (None, "high0.txt-2")]
+
+
+def test_texts_beside_question_files_are_passed_over_and_texts_alone_are_no_questions(tmp_path: Path) -> None:
+    path = laid_out(tmp_path / "set", {"a.json": json.dumps([GOOD]), "b.txt": "{}", "c.txt": "Read me."})
+    assert len(questions(path)) == 1
+    (path / "a.json").unlink()
+    (path / "b.txt").unlink()
+    with pytest.raises(QuestionFileError, match="no question file in it"):
+        questions(path)

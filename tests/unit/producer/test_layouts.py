@@ -71,6 +71,79 @@ def test_a_forced_layout_that_does_not_fit_is_refused_row_by_row(tmp_path: Path)
     assert "field 'cop': missing" in str(row.trouble)
 
 
+def test_every_question_of_an_article_has_the_article_and_an_id_of_its_own(tmp_path: Path) -> None:
+    first, second = questions(read(tmp_path, CASES["RACE"].content))
+
+    assert (first.id, second.id) == ("high7.txt-1", "high7.txt-2")
+    assert first.context == second.context == "Red is a colour, and two and two is four."
+    assert (first.subject, first.metadata) == (None, {})
+
+
+def test_articles_stand_among_each_other_in_any_json(tmp_path: Path) -> None:
+    article = json.loads(CASES["RACE"].content)
+    other = {name: value for name, value in article.items() if name not in {"id", "answers"}}
+    for content in (json.dumps([article, other], indent=1), lines(article, other)):
+        found = questions(read(tmp_path, content))
+        assert [each.answer for each in found] == ["A", "B", None, None]
+        assert [each.id for each in found[:2]] == ["high7.txt-1", "high7.txt-2"]
+    keyed = questions(read(tmp_path, json.dumps({"one": other, "two": other})))
+    assert [each.id for each in keyed] == ["one-1", "one-2", "two-1", "two-2"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        ("options", [["x", "y"]], "field 'options': found 1 for 2 questions"),
+        ("answers", ["A"], "field 'answers': found 1 for 2 questions"),
+        ("answers", 5, "field 'answers': found 0 for 2 questions"),
+    ],
+)
+def test_an_article_whose_lists_do_not_match_is_one_bad_row(
+    tmp_path: Path, field: str, value: object, told: str
+) -> None:
+    article = json.loads(CASES["RACE"].content)
+
+    *good, bad = read(tmp_path, lines(article, {**article, field: value})).rows()
+
+    assert [row.trouble for row in good] == [None, None]
+    assert (bad.number, bad.line, bad.question) == (3, 2, None)
+    assert told in str(bad.trouble)
+    assert bad.raw == {**article, field: value}, "what rejected.jsonl has of it can be mended"
+
+
+def test_a_bad_question_of_an_article_is_refused_alone(tmp_path: Path) -> None:
+    article = json.loads(CASES["RACE"].content) | {"answers": ["A", "Z"]}
+
+    good, bad = read(tmp_path, lines(article)).rows()
+
+    assert good.question is not None
+    assert "'Z' names no choice" in str(bad.trouble)
+    assert bad.raw["question"] == "What is two and two?", "the question that is bad, and not its article's others"
+
+
+@pytest.mark.parametrize(
+    ("options", "choices"),
+    [
+        ("a ) 38 , b ) 27.675 , c ) 30", ("38", "27.675", "30")),
+        ("A ) x + y , B ) ( a ) or ( b )", ("x + y", "( a ) or ( b )")),
+        ("a ) 3 , b ) 4 , c ) 5, d ) 6", ("3", "4", "5", "6")),
+    ],
+)
+def test_choices_in_one_text_are_parted_at_marks_that_follow_a_comma(
+    tmp_path: Path, options: str, choices: tuple[str, ...]
+) -> None:
+    (question,) = questions(read(tmp_path, lines({"Problem": "q", "options": options, "correct": "b"})))
+
+    assert (question.choices, question.answer) == (choices, "B")
+
+
+@pytest.mark.parametrize("options", ["a ) , b ) 4", "a ) 3", "3 , b ) 4 , c ) 5", "none"])
+def test_a_text_that_is_no_list_of_choices_is_a_bad_row(tmp_path: Path, options: str) -> None:
+    (row,) = read(tmp_path, lines({"Problem": "q", "options": options, "correct": "b"}), name="file.jsonl").rows()
+
+    assert "'choices'" in str(row.trouble)
+
+
 def test_an_unknown_layout_is_refused_with_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="Did you mean 'medmcqa'"):
         read(tmp_path, CASES["own"].content, layout="medmcq")
