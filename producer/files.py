@@ -17,6 +17,8 @@ from contract.errors import InputError
 
 __all__ = ["Drafts", "explaining", "refuse_unwritable", "replacing"]
 
+#: What a full disk, a quota and a limit on files say.
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 #: What a file system without room refuses, where an empty file still fits.
 TRIED_BYTES = 4096
 
@@ -217,7 +219,7 @@ def _remedy(trouble: OSError) -> str:
         return f"Let user {os.geteuid()} write there (containers: HOST_UID, in compose.yaml)"
     if isinstance(trouble, FileExistsError | NotADirectoryError | IsADirectoryError):
         return f"Move {trouble.filename2 or trouble.filename} out of the way"
-    return "Make room"
+    return "Make room" if trouble.errno in _NO_ROOM else "Mend that"
 
 
 def refuse_unwritable(directory: Path) -> None:

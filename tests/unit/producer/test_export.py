@@ -543,6 +543,16 @@ def test_the_summary_names_the_files_of_its_export(filled: MemoryLedger, tmp_pat
     assert all((tmp_path / name).is_file() for name in names)
 
 
+def test_room_is_only_asked_for_where_there_is_none(tmp_path: Path) -> None:
+    for number, remedy in (
+        (errno.EDQUOT, "Make room or"),
+        (errno.EBUSY, "Mend that or"),
+        (errno.EROFS, "Mend that or"),
+    ):
+        with pytest.raises(InputError, match=remedy), explaining(tmp_path):
+            raise OSError(number, os.strerror(number))
+
+
 def test_a_folder_that_cannot_be_is_one_clear_error(filled: MemoryLedger, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
