@@ -194,7 +194,13 @@ def check_stability(config: Path | None, overrides: tuple[str, ...], name: str, 
 @main.command(name="tune")
 @settings_options
 @click.argument("name", metavar="RUN")
-@click.option("--time-limit", type=click.FloatRange(min=1), default=240, show_default=True, help="Seconds to try for.")
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(min=1),
+    default=240,
+    show_default=True,
+    help="Seconds to try for; one trial at least, and what has begun is finished.",
+)
 @click.option("--sample", type=click.IntRange(min=2), default=64, show_default=True, help="Questions per trial.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option(

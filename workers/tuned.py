@@ -128,6 +128,13 @@ def most_context(settings: Settings, run: Run, model: str) -> int | None:
 
 def _warnings(found: Tuned) -> Iterator[str]:
     needs = found.needs
+    if sum(bool(each.questions_per_s) for each in found.trials) == 1:
+        yield "only one setting was measured, and so compared with none: a longer --time-limit tries others"
+    if found.asked < (smallest := min(each.shape.batch_size for each in found.trials)):
+        yield (
+            f"a trial asked {found.asked} questions, which fill no batch of {smallest}: "
+            "a larger --sample, or run, tells more"
+        )
     if needs.beyond:
         yield (
             f"{needs.beyond} of {needs.questions} questions do not fit into max_model_len {needs.context}: they would "

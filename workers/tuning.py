@@ -107,6 +107,8 @@ class Tuned:
     trials: list[Trial]
     best: Trial
     batch_timeout_s: float
+    #: Questions of a trial.
+    asked: int
 
     def chosen(self) -> dict[str, Any]:
         """What a deploy file says of it."""
@@ -142,7 +144,7 @@ def tune(
         raise EngineError(f"No setting could be tried: {trials[0].failure}")
     # While a batch runs, the next one gathers; to wait longer than half of that gains nothing.
     timeout_s = min(1.0, max(0.02, round(best.batch_s / 2, 2)))
-    return Tuned(needs, trials, best, timeout_s)
+    return Tuned(needs, trials, best, timeout_s, len(items))
 
 
 def _try_settings(

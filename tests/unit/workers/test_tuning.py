@@ -256,7 +256,7 @@ def test_the_deploy_file_has_the_base_with_what_won_and_says_how_it_was_found(tm
     base = tmp_path / "base.yaml"
     base.write_text("hf_model_id: some/model\nbatch_size: 32\nvllm_args:\n  dtype: bfloat16\n")
     best = Trial(Shape(64, 4), {"max_num_seqs": 128}, questions_per_s=12.5, batch_s=0.8)
-    found = Tuned(NEEDS, [Trial(Shape(32, 2), {}, 10.0), best], best, batch_timeout_s=0.4)
+    found = Tuned(NEEDS, [Trial(Shape(32, 2), {}, 10.0), best], best, batch_timeout_s=0.4, asked=64)
     run = open_run(MemoryLedger(), make_questions(2))
     given = ["vllm_args.seed=3", "redis_url=redis://u:secret@h/0"]
     write_deploy_file(tmp_path / "tuned.yaml", base, given, run, found)
@@ -280,7 +280,7 @@ def test_of_several_models_the_one_that_was_tuned_gets_what_won_and_the_others_s
         f"- {{hf_model_id: some/other, model: {SIMULATED_MODEL}, batch_size: 16, vllm_args: {{dtype: float32}}}}\n"
     )
     best = Trial(Shape(64, 4), {"max_num_seqs": 128}, questions_per_s=12.5, batch_s=0.8)
-    found = Tuned(NEEDS, [best], best, batch_timeout_s=0.4)
+    found = Tuned(NEEDS, [best], best, batch_timeout_s=0.4, asked=64)
     run = open_run(MemoryLedger(), make_questions(2))
     write_deploy_file(tmp_path / "tuned.yaml", base, [f"model={SIMULATED_MODEL}", "max_attempts=2"], run, found)
     large, tuned = load_fleet(tmp_path / "tuned.yaml")
@@ -295,7 +295,7 @@ def test_the_deploy_file_that_the_environment_names_is_the_base(
     (tmp_path / "base.yaml").write_text("hf_model_id: some/model\n")
     monkeypatch.setenv("MCQUEUE_CONFIG", str(tmp_path / "base.yaml"))
     best = Trial(Shape(64, 4), {}, questions_per_s=12.5, batch_s=0.8)
-    found = Tuned(NEEDS, [best], best, batch_timeout_s=0.4)
+    found = Tuned(NEEDS, [best], best, batch_timeout_s=0.4, asked=64)
     write_deploy_file(tmp_path / "tuned.yaml", None, (), open_run(MemoryLedger(), make_questions(2)), found)
     assert yaml.safe_load((tmp_path / "tuned.yaml").read_text())["hf_model_id"] == "some/model"
 
@@ -316,7 +316,7 @@ def test_questions_are_tried_with_the_passages_that_were_retrieved_for_them() ->
 def test_what_was_tried_lies_beside_the_deploy_file_with_where_it_was_measured(tmp_path: Path) -> None:
     best = Trial(Shape(64, 4), {"max_num_seqs": 128}, questions_per_s=12.5, batch_s=0.8)
     trials = [Trial(Shape(32, 2), {}, 10.0), best, Trial(Shape(64, 4), {"max_num_seqs": 512}, failure="no memory")]
-    found = Tuned(NEEDS, trials, best, batch_timeout_s=0.4)
+    found = Tuned(NEEDS, trials, best, batch_timeout_s=0.4, asked=64)
     run = open_run(MemoryLedger(), make_questions(2))
     write_record(tmp_path / "tuned.json", load_settings(None, []), run, found)
     record = json.loads((tmp_path / "tuned.json").read_text())
@@ -330,10 +330,22 @@ def test_what_was_tried_lies_beside_the_deploy_file_with_where_it_was_measured(t
 def test_a_file_that_fails_the_longest_questions_says_so_in_its_head(tmp_path: Path) -> None:
     needs = Lengths(questions=100, median=9, p95=14, longest=504, context=64, beyond=3)
     best = Trial(Shape(16, 2), {}, questions_per_s=12.5, batch_s=0.8)
-    found = Tuned(needs, [best], best, batch_timeout_s=0.4)
+    found = Tuned(needs, [best], best, batch_timeout_s=0.4, asked=64)
     write_deploy_file(tmp_path / "tuned.yaml", None, (), open_run(MemoryLedger(), make_questions(2)), found)
     head = (tmp_path / "tuned.yaml").read_text()
     assert "# Mind: 3 of 100 questions do not fit into max_model_len 64: they would be failed, or shown fewer" in head
+
+
+def test_a_file_by_one_trial_of_too_few_questions_says_that_nothing_was_compared(tmp_path: Path) -> None:
+    best = Trial(Shape(32, 4), {}, questions_per_s=0.08, batch_s=38.0)
+    run = open_run(MemoryLedger(), make_questions(3))
+    write_deploy_file(tmp_path / "tuned.yaml", None, (), run, Tuned(NEEDS, [best], best, batch_timeout_s=1.0, asked=3))
+    head = (tmp_path / "tuned.yaml").read_text()
+    assert "# Mind: only one setting was measured, and so compared with none" in head
+    assert "# Mind: a trial asked 3 questions, which fill no batch of 32" in head
+    trials = [best, Trial(Shape(16, 2), {}, questions_per_s=9.0)]
+    write_deploy_file(tmp_path / "more.yaml", None, (), run, Tuned(NEEDS, trials, best, batch_timeout_s=1.0, asked=16))
+    assert "Mind" not in (tmp_path / "more.yaml").read_text()
 
 
 def test_a_deploy_file_that_cannot_be_written_is_told_before_the_trials(tmp_path: Path) -> None:
