@@ -150,7 +150,12 @@ def name_vllm(packages: Path) -> None:
 
 
 def write_task(
-    case: Case, rows: Sequence[Mapping[str, Any]], folder: Path, shots: Shots | None, pool: Sequence[Mapping[str, Any]]
+    case: Case,
+    rows: Sequence[Mapping[str, Any]],
+    folder: Path,
+    shots: Shots | None,
+    pool: Sequence[Mapping[str, Any]],
+    after_description: str = "\n\n",
 ) -> None:
     """The case as a task of lm_eval, with its questions, and the `pool` that its examples are the first of."""
     data = {"test": str(write_rows(folder / f"{case.task}.jsonl", rows))}
@@ -174,20 +179,25 @@ def write_task(
             "num_fewshot": shots.k,
             "fewshot_split": "dev",
             "fewshot_config": {"sampler": "first_n"},
-            "description": f"{shots.description}\n\n" if shots.description else "",
+            "description": f"{shots.description}{after_description}" if shots.description else "",
         }
     (folder / f"{case.task}.yaml").write_text(yaml.safe_dump(task))
 
 
 def ask_peer(
-    python: Path, model: Path, vllm_args: Mapping[str, Any], cases: Sequence[Case], folder: Path
+    python: Path,
+    model: Path,
+    vllm_args: Mapping[str, Any],
+    cases: Sequence[Case],
+    folder: Path,
+    flags: Sequence[str] = (),
 ) -> dict[str, Side]:
     """`cases`, whose tasks lie in `folder`, through one run of lm_eval."""
     arguments = {**vllm_args, "pretrained": str(model)}
     joined = ",".join(f"{name}={value}" for name, value in arguments.items())
     command = [str(python), "-m", "lm_eval", "run", "--model", "vllm", "--model_args", joined, "--batch_size", "auto"]
     command += ["--include_path", str(folder), "--tasks", *(case.task for case in cases)]
-    command += ["--log_samples", "--output_path", str(folder / "out")]
+    command += ["--log_samples", "--output_path", str(folder / "out"), *flags]
     environment = {
         **os.environ,
         "HF_HUB_OFFLINE": "1",

@@ -25,6 +25,10 @@ Start-up is on neither side.
   (settled_at - latency_ms - queued_ms, and settled_at): the way through Redis and Celery, building the prompts,
   tokenising, inference, reading and judging. Not in it: reading the file and writing the questions to the ledger.
 
+**In a chat template** (`--chat`; `--turns`: with examples as turns, and the description as the system's). lm_eval takes
+the white space in which the template ends from the prompt, and counts it to each choice: how likely it is, asked of the
+same vLLM, is taken off its log-likelihoods again. The rows called as logged compare what it wrote.
+
 **Tokens** that the prefills hold. lm_eval: prompt and continuation of each of its requests, one per choice, counted
 with the model's tokenizer. mcqueue: the verdicts' `prefill_tokens`; `cached` are those of them that the prefix cache
 had.
@@ -44,6 +48,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.chat import flags, shown_texts, white_space
 from benchmarks.command import Parser, command_line, existing_file, from_zero, positive, run
 from benchmarks.jsonl import read_rows
 from benchmarks.lm_eval import (
@@ -61,15 +66,15 @@ from benchmarks.lm_eval import (
 from benchmarks.record import bars, print_table, without, write
 from benchmarks.stand import DEPLOY, Stand, emptied, exported_pairs, host, producer, stand
 from contract.errors import InputError, McqueueError
-from contract.prompts import prompts_of
 from contract.settings import load_settings
-from contract.spec import RunSpec
+from contract.spec import ChatTemplate, RunSpec
 from workers.engines.packaged import resolve
 from workers.engines.vllm import prepare_environment
 
 COUNTED = {
     "difference": "absolute difference of a choice's log-likelihood in nats, summed over its tokens",
     "control": "lm_eval in float32 against mcqueue in bfloat16: a difference that must show",
+    "as logged": "with the white space in which the chat template ends counted to every choice, as lm_eval does",
     "near-tie": "on both sides the two choices lie closer than twice the 99th percentile of the differences",
     "lm_eval s": "log line 'Running loglikelihood requests' to its progress bar full; --batch_size auto",
     "mcqueue s": "first message published to last verdict, by the verdicts' own times",
@@ -94,12 +99,14 @@ class Bench:
     reuse: bool
     cases: list[Case]
     shots: Shots | None
+    chat: ChatTemplate
     out: Path
 
     def prepare(self, case: Case, questions: Sequence[Mapping[str, Any]], folder: Path) -> None:
         """Write the case for lm_eval."""
         pool = read_questions(self.shots.file, None) if self.shots else []
-        write_task(case, questions, folder, self.shots, pool)
+        after_description = "" if self.chat is ChatTemplate.TURNS else "\n\n"
+        write_task(case, questions, folder, self.shots, pool, after_description)
 
 
 def main() -> None:
@@ -108,15 +115,16 @@ def main() -> None:
     questions = {case.set: read_questions(case.file, bench.limit) for case in bench.cases}
     python = make_peer(bench.workdir / "venv")
     answers = compare_exactly(bench, python, questions)
-    exact = [compare(*each, questions[each[0].set]) for each in answers]
-    record(bench, exact, [])  # what took so long is kept, whatever becomes of the rest
+    spaces = spaces_of(bench, answers)
+    exact = [compare(*each, questions[each[0].set]) for each in [*apart(answers, spaces), *logged(answers, spaces)]]
+    record(bench, exact, [], spaces)  # what took so long is kept, whatever becomes of the rest
     timed = [time_round(bench, python, number) for number in range(bench.rounds)]
     rough = [(case, "bfloat16", *timed[0][case.task]) for case in bench.cases] if timed else []
     control = [control_of(each, timed[0][each[0].task][1]) for each in answers] if timed else []
     found = exact + [compare(*each, questions[each[0].set]) for each in [*rough, *control]]
     speed = [speed_row(case, [each[case.task] for each in timed]) for case in bench.cases] if timed else []
     show(found, speed)
-    print(record(bench, found, speed))
+    print(record(bench, found, speed, spaces))
 
 
 def parse() -> Bench:
@@ -133,7 +141,15 @@ def parse() -> Bench:
     parser.option("--shots", from_zero, 0, "solved examples before every question: the first ones of --examples")
     parser.add_argument("--examples", type=existing_file, metavar="FILE", help="like a set's file")
     parser.option("--description", str, "", "what stands once before the examples", metavar="TEXT")
+    shown = "in the model's chat template, all in one turn"
+    parser.add_argument("--chat", dest="chat", action="store_const", const=ChatTemplate.ALWAYS, help=shown)
+    shown = "in the model's chat template, each example in turns of its own"
+    parser.add_argument("--turns", dest="chat", action="store_const", const=ChatTemplate.TURNS, help=shown)
     options = parser.parse_args()
+    if options.chat and options.rounds:
+        parser.error("--chat and --turns are compared, and not timed: --rounds 0")
+    if options.chat is ChatTemplate.ALWAYS and options.description:
+        parser.error("lm_eval makes a turn of the system's of a description: --turns")
     if bool(options.shots) != bool(options.examples):
         parser.error("--shots and --examples go together")
     cases = [case for several in options.sets for case in several]
@@ -151,6 +167,7 @@ def parse() -> Bench:
         reuse=options.reuse,
         cases=cases,
         shots=Shots(options.shots, options.examples, options.description) if options.shots else None,
+        chat=options.chat or ChatTemplate.NEVER,
         out=options.out,
     )
 
@@ -189,10 +206,12 @@ def served(bench: Bench, dtype: str, folder: Path) -> Iterator[Stand]:
         yield at
 
 
-def ask_mcqueue(case: Case, shots: Shots | None, limit: int | None, at: Stand, folder: Path) -> Side:
+def ask_mcqueue(case: Case, bench: Bench, limit: int | None, at: Stand, folder: Path) -> Side:
     """`case` through the producer's commands."""
+    shots = bench.shots
     out = ["--out", str(folder / case.task), "--json"]
     asked = [str(case.file), "--config", f"configs/runs/{case.mode}.yaml", "--fresh", "--watch"]
+    asked += ["--set", f"chat_template={bench.chat}"]
     if shots:
         values = (
             f"few_shot.k={shots.k}",
@@ -203,10 +222,10 @@ def ask_mcqueue(case: Case, shots: Shots | None, limit: int | None, at: Stand, f
     limited = ["--limit", str(limit)] if limit else []
     run_id = producer(at.environment, "enqueue", *asked, *limited, *out).said["run_id"]
     producer(at.environment, "export", run_id, "--format", "jsonl", *out)
-    return read_mcqueue(case, folder)
+    return read_mcqueue(case, bench.model, folder)
 
 
-def read_mcqueue(case: Case, folder: Path) -> Side:
+def read_mcqueue(case: Case, model: Path, folder: Path) -> Side:
     """Scores, prompts, times and tokens of the exported run of `case`."""
     (exported,) = (folder / case.task).iterdir()
     spec = RunSpec.model_validate(json.loads((exported / "summary.json").read_text())["spec"])
@@ -217,7 +236,7 @@ def read_mcqueue(case: Case, folder: Path) -> Side:
         assert question.labels[int(np.argmax(scores))] == verdict.choice
     return Side(
         scores={question.id: [each.choice_scores[label] for label in question.labels] for question, each in pairs},
-        prompts={question.id: prompts_of(question, spec)[0] for question, _ in pairs},
+        prompts=shown_texts([question for question, _ in pairs], spec, model),
         seconds=max(each.settled_at for _, each in pairs) - published,
         tokens=sum(each.prefill_tokens for _, each in pairs),
         cached=sum(each.cached_tokens for _, each in pairs),
@@ -229,21 +248,49 @@ Both = tuple[Side, Side]
 Compared = tuple[dict[str, Any], list[dict[str, Any]]]
 
 
-def compare_exactly(
-    bench: Bench, python: Path, questions: Mapping[str, list[dict[str, Any]]]
-) -> list[tuple[Case, str, Side, Side]]:
+#: A case, what its row is called, lm_eval's answers, and ours.
+Answers = tuple[Case, str, Side, Side]
+
+
+def spaces_of(bench: Bench, answers: Sequence[Answers]) -> dict[str, dict[str, float]]:
+    """Task → question id → how likely its chat template's last white space is; nothing where none is used."""
+    if bench.chat is ChatTemplate.NEVER:
+        return {}
+    prompts = [(case.task, *each) for case, _, theirs, _ in answers for each in theirs.prompts.items()]
+    settings = load_settings(bench.deploy, ["vllm_args.dtype=float32"])
+    found = white_space([text for _, _, text in prompts], settings)
+    spaces: dict[str, dict[str, float]] = {case.task: {} for case in bench.cases}
+    for (task, name, _), logprob in zip(prompts, found, strict=True):
+        spaces[task][name] = logprob
+    return spaces
+
+
+def apart(answers: Sequence[Answers], spaces: Mapping[str, Mapping[str, float]]) -> Iterator[Answers]:
+    """`answers`, without the white space that lm_eval counts to its choices."""
+    for case, dtype, theirs, ours in answers:
+        space = spaces.get(case.task, dict.fromkeys(theirs.scores, 0.0))
+        scores = {name: [score - space[name] for score in of_one] for name, of_one in theirs.scores.items()}
+        yield case, dtype, replace(theirs, scores=scores), ours
+
+
+def logged(answers: Sequence[Answers], spaces: Mapping[str, Any]) -> list[Answers]:
+    """`answers` as they are, where that is something else."""
+    return [(case, "as logged", theirs, ours) for case, _, theirs, ours in answers if case.task in spaces]
+
+
+def compare_exactly(bench: Bench, python: Path, questions: Mapping[str, list[dict[str, Any]]]) -> list[Answers]:
     """Every case in float32, lm_eval's answer first."""
     folder = bench.workdir / "exact"
     if not bench.reuse:
         emptied(folder)
         for case in bench.cases:
             bench.prepare(case, questions[case.set], folder)
-        ask_peer(python, bench.model, vllm_args(bench, "float32"), bench.cases, folder)
+        ask_peer(python, bench.model, vllm_args(bench, "float32"), bench.cases, folder, flags(bench.chat))
         with served(bench, "float32", folder) as at:
             for case in bench.cases:
-                ask_mcqueue(case, bench.shots, bench.limit, at, folder)
+                ask_mcqueue(case, bench, bench.limit, at, folder)
     theirs = {case.task: read_peer(bench.model, case, folder) for case in bench.cases}
-    ours = {case.task: read_mcqueue(case, folder) for case in bench.cases}
+    ours = {case.task: read_mcqueue(case, bench.model, folder) for case in bench.cases}
     for case in bench.cases:
         if ours[case.task].scores.keys() != {each["id"] for each in questions[case.set]}:
             raise InputError(f"{case.task}: {folder} holds the answers to other questions.", hint="Leave out --reuse.")
@@ -260,7 +307,7 @@ def time_round(bench: Bench, python: Path, number: int) -> dict[str, Both]:
         bench.prepare(case, read_questions(case.file, limit), folder)
         theirs = ask_peer(python, bench.model, vllm_args(bench, "bfloat16"), [case], folder)[case.task]
         with served(bench, "bfloat16", folder) as at:
-            sides[case.task] = theirs, ask_mcqueue(case, bench.shots, limit, at, folder)
+            sides[case.task] = theirs, ask_mcqueue(case, bench, limit, at, folder)
     return sides
 
 
@@ -297,7 +344,7 @@ def compare(case: Case, dtype: str, theirs: Side, ours: Side, questions: Sequenc
     return row, disagreements
 
 
-def control_of(exact: tuple[Case, str, Side, Side], ours: Side) -> tuple[Case, str, Side, Side]:
+def control_of(exact: Answers, ours: Side) -> Answers:
     """lm_eval's answers in float32 against those of mcqueue in bfloat16, of the questions that both have."""
     case, _, theirs, _ = exact
     scores = {name: theirs.scores[name] for name in ours.scores}
@@ -379,7 +426,12 @@ def show(found: Sequence[Compared], speed: Sequence[Mapping[str, Any]]) -> None:
         print_table("Speed, bfloat16", [without(each, "choices") for each in speed])
 
 
-def record(bench: Bench, found: Sequence[Compared], speed: Sequence[Mapping[str, Any]]) -> Path:
+def record(
+    bench: Bench,
+    found: Sequence[Compared],
+    speed: Sequence[Mapping[str, Any]],
+    spaces: Mapping[str, Mapping[str, float]],
+) -> Path:
     """Everything to the record."""
     hidden = {case.file: "FILE" for case in bench.cases} | ({bench.shots.file: "EXAMPLES"} if bench.shots else {})
     path = write(
@@ -391,6 +443,7 @@ def record(bench: Bench, found: Sequence[Compared], speed: Sequence[Mapping[str,
         lm_eval=LM_EVAL.partition("==")[2],
         engine=vllm_args(bench, "as the rows say"),
         counted=COUNTED,
+        white_space={task: [min(of_task.values()), max(of_task.values())] for task, of_task in spaces.items()},
         disagreements=[each for _, several in found for each in several],
         speed=list(speed),
     )

@@ -30,8 +30,9 @@ from benchmarks.command import (
 from benchmarks.concurrency import repeated
 from benchmarks.gpu_check import Checks
 from benchmarks.jsonl import read_rows, write_rows
+from benchmarks.lm_eval import Case, Side
 from benchmarks.overhead import enough
-from benchmarks.peers import cases_of
+from benchmarks.peers import apart, cases_of, logged
 from contract.errors import EngineError, InputError
 from producer.readers import Source
 from tests.support import ROOT, make_questions
@@ -103,6 +104,33 @@ def test_every_program_shows_its_docstring_and_refuses_in_one_line(
     assert ended(program, "--out", "pyproject.toml", monkeypatch=monkeypatch) == 2
     said = capsys.readouterr().err
     assert said == "error: argument --out: no folder that can be written: pyproject.toml\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        (("--turns",), "--chat and --turns are compared, and not timed: --rounds 0"),
+        (
+            ("--chat", "--rounds", "0", "--description", "On a."),
+            "makes a turn of the system's of a description: --turns",
+        ),
+    ],
+)
+def test_what_a_peer_would_ask_otherwise_in_a_chat_is_refused(
+    typed: tuple[str, ...], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ended("peers", "a=pyproject.toml", *typed, monkeypatch=monkeypatch) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_white_space_that_a_peer_counts_to_every_choice_is_taken_off_in_one_row_and_left_in_another() -> None:
+    case, ours = Case("set", Path("file"), "letter"), Side({"q": [-1.0, -2.0]}, {"q": "p\n"}, seconds=0, tokens=0)
+    theirs = Side({"q": [-1.5, -2.5]}, {"q": "p\n"}, seconds=0, tokens=0)
+    answers, spaces = [(case, "float32", theirs, ours)], {case.task: {"q": -0.5}}
+
+    assert list(apart(answers, spaces)) == [(case, "float32", ours, ours)]
+    assert logged(answers, spaces) == [(case, "as logged", theirs, ours)]
+    assert (list(apart(answers, {})), logged(answers, {})) == (answers, [])
 
 
 def test_an_option_says_its_default_and_takes_several_values_where_that_is_several(
