@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import socket
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -31,6 +32,7 @@ from workers.launcher import Supervisor, bind, node_name, worker_command
 from workers.placing import Layers, plan_host, plan_retrieval, plan_worker
 from workers.retrieval.build import build_index
 from workers.screen import make_screen
+from workers.troubles import beside_trials
 from workers.tuned import Effort, draw_trials, refuse_unwritable, table, tune_by, write_deploy_file, write_record
 
 __all__ = ["main"]
@@ -237,6 +239,8 @@ def tune_for_run(
     if not plans:
         raise SettingsError(f"gpu_groups: these settings start no worker of {settings.served_model}.")
     os.environ.update(plans[0].environment)
+    for each in beside_trials(Fleet.connect(settings).alive(), socket.gethostname(), plans[0].gpus):
+        click.echo(f"note: {each.found}. {each.remedy}", err=True)
     found = tune_by(settings, run, ledger, Effort(time_limit, sample, seed), functools.partial(click.echo, err=True))
     write_deploy_file(out, config, overrides, run, found)
     write_record(out.with_suffix(".json"), settings, run, found)

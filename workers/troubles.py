@@ -9,8 +9,20 @@ from typing import Literal
 from contract.engines import differing, told
 from contract.fleet import LEASE_S, WorkerRecord, WorkerState
 from contract.settings import Settings
+from workers.gpus import words_of
 
-__all__ = ["Finding", "Queue", "alike", "builds", "check_batching", "clocks", "fleet_at_work", "leases", "memory"]
+__all__ = [
+    "Finding",
+    "Queue",
+    "alike",
+    "beside_trials",
+    "builds",
+    "check_batching",
+    "clocks",
+    "fleet_at_work",
+    "leases",
+    "memory",
+]
 
 #: A clock this far from Redis' gives times that mislead; leases and deadlines do not depend on it.
 SKEW_S = 2.0
@@ -127,6 +139,16 @@ def alike(records: Sequence[WorkerRecord]) -> Iterator[Finding]:
             found = f"workers of {queue} differ in {told(differs)}: {', '.join(each.name for each in ready)}"
             remedy = "Let all load the same, or give one a `model` name, and so a queue, of its own."
             yield Finding("warning", "engines", found, remedy)
+
+
+def beside_trials(records: Sequence[WorkerRecord], host: str, gpus: Sequence[str]) -> Iterator[Finding]:
+    """Workers of `host` that share these GPUs, or where there are none its cores, with whoever measures there."""
+    there = [each.name for each in records if each.host == host and (not gpus or {*gpus} & {*words_of(each.gpus)})]
+    if there:
+        remedy = f"Else what they compute is measured, too: python -m workers drain {' '.join(there)}"
+        yield Finding(
+            "warning", "beside", f"at work on the same {'GPUs' if gpus else 'cores'}: {', '.join(there)}", remedy
+        )
 
 
 def fleet_at_work(records: Sequence[WorkerRecord], queues: Sequence[Queue]) -> Iterator[Finding]:

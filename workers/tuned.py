@@ -31,7 +31,7 @@ from workers.engines.encoding import PromptEncoder, positions_of
 from workers.engines.packaged import resolve
 from workers.engines.vllm import prepare_environment
 from workers.pipeline import Item
-from workers.tuning import Trial, Tuned, lengths, tune
+from workers.tuning import FIGURES, Trial, Tuned, lengths, tune
 
 __all__ = [
     "Effort",
@@ -237,7 +237,7 @@ def _setting(trial: Trial) -> str:
 def table(found: Tuned) -> list[str]:
     """A line per trial, in the order in which they were made, below the columns' names."""
     rows = [each.row() for each in found.trials]
-    names = list(dict.fromkeys(name for row in rows for name in row))
+    names = sorted(dict.fromkeys(name for row in rows for name in row), key=FIGURES.__contains__)  # what was set first
     cells = [names, *([_cell(row.get(name, "")) for name in names] for row in rows)]
     widths = [max(len(line[i]) for line in cells) for i in range(len(names))]
     return ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in cells]

@@ -35,7 +35,18 @@ from workers.pipeline import Item, Unforeseen, no_judges, score_batch
 from workers.scoring import MODES
 from workers.scoring.judge import grading_prompt
 
-__all__ = ["Lengths", "Shape", "Trial", "Tuned", "best_of", "lengths", "marked", "score_in_batches", "tune"]
+__all__ = [
+    "FIGURES",
+    "Lengths",
+    "Shape",
+    "Trial",
+    "Tuned",
+    "best_of",
+    "lengths",
+    "marked",
+    "score_in_batches",
+    "tune",
+]
 
 #: Batches that are tried; in flight only as many as keep the same number of questions under way, and more.
 SHAPES = ((16, 2), (16, 4), (32, 2), (64, 2), (128, 2), (256, 2))
@@ -83,6 +94,7 @@ class Trial:
         return {**asdict(self.shape), **self.engine, **{name: getattr(self, name) for name in FIGURES}}
 
 
+#: What a trial came to, as columns.
 FIGURES = ("questions_per_s", "tokens_per_s", "batch_s", "failure")
 
 

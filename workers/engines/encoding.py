@@ -44,7 +44,10 @@ def positions_of(model: str) -> int | None:
     """Tokens that the model in that folder or under that hub id was made for; None where it does not say."""
     from transformers import AutoConfig
 
-    config = AutoConfig.from_pretrained(model).get_text_config()
+    try:
+        config = AutoConfig.from_pretrained(model).get_text_config()
+    except (OSError, ValueError):  # vLLM knows kinds of models that transformers does not
+        return None
     found: int | None = getattr(config, "max_position_embeddings", None)
     return found
 

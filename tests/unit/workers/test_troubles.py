@@ -11,7 +11,18 @@ from contract import Settings
 from contract.fleet import WorkerRecord, WorkerState
 from contract.settings import load_fleet
 from workers.check import check
-from workers.troubles import Finding, Queue, alike, builds, check_batching, clocks, fleet_at_work, leases, memory
+from workers.troubles import (
+    Finding,
+    Queue,
+    alike,
+    beside_trials,
+    builds,
+    check_batching,
+    clocks,
+    fleet_at_work,
+    leases,
+    memory,
+)
 
 QUEUE = "score.m"
 GIB = 2**30
@@ -145,3 +156,17 @@ def test_where_weights_cannot_be_told_the_model_s_place_is_compared() -> None:
     here, there = (worker(name=name, engine=VLLM | {"weights": "", "model": name}) for name in ("a", "b"))
     (found,) = alike([here, there])
     assert 'model ("a", "b")' in found.found
+
+
+def test_trials_name_the_workers_that_share_their_cores() -> None:
+    there = [worker(name="cpu0@a"), worker(name="cpu0@b", host="b")]
+    (found,) = beside_trials(there, "a", ())
+    assert found.found == "at work on the same cores: cpu0@a"
+    assert found.remedy.endswith("python -m workers drain cpu0@a")
+
+
+def test_trials_on_a_gpu_mind_only_the_workers_that_hold_it() -> None:
+    there = [worker(name="gpu0@a", gpus="0"), worker(name="gpu12@a", gpus="1,2"), worker(name="r0@a")]
+    (found,) = beside_trials(there, "a", ("2", "3"))
+    assert found.found == "at work on the same GPUs: gpu12@a"
+    assert not list(beside_trials(there, "a", ("3",)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +24,15 @@ from workers.engines.encoding import PromptEncoder
 from workers.engines.simulated import SimulatedEngine
 from workers.pipeline import Item
 from workers.scoring.judge import grading_prompt
-from workers.tuned import draw_trials, items_of, most_context, refuse_unwritable, write_deploy_file, write_record
+from workers.tuned import (
+    draw_trials,
+    items_of,
+    most_context,
+    refuse_unwritable,
+    table,
+    write_deploy_file,
+    write_record,
+)
 from workers.tuning import (
     COMPLAINT_TOKENS,
     Lengths,
@@ -102,6 +111,13 @@ def test_passages_do_not_make_the_context_larger_than_a_deploy_file_has_it(
     books, rag = MemoryLedger(), Retrieval(index="facts", index_digest="0" * 64, kind=IndexKind.BM25)
     runs = open_run(books, make_questions(2), "closed"), open_run(books, make_questions(2), "open", rag=rag)
     assert [most_context(settings, run, str(tmp_path)) for run in runs] == [closed_book, retrieved]
+
+
+def test_a_model_of_a_kind_that_transformers_does_not_know_has_the_context_of_the_deploy_file(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "of its own"}')
+    run = open_run(MemoryLedger(), make_questions(2), "closed")
+    assert most_context(load_settings(None, ["vllm_args.max_model_len=512"]), run, str(tmp_path)) == 512
+    assert most_context(load_settings(None, []), run, str(tmp_path)) is None
 
 
 def test_lengths_count_no_passages_that_max_context_tokens_leaves_out() -> None:
@@ -357,3 +373,9 @@ def test_a_deploy_file_that_cannot_be_written_is_told_before_the_trials(tmp_path
         refuse_unwritable(tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_the_table_has_what_was_set_before_what_came_of_it_also_where_later_trials_set_more() -> None:
+    trials = [Trial(Shape(16, 2), {}, 5.0, 50.0, 0.1), Trial(Shape(16, 2), {"max_num_seqs": 64}, 6.0, 60.0, 0.1)]
+    head, *_ = table(Tuned(NEEDS, trials, trials[1], 0.1, asked=64))
+    assert re.fullmatch(r" *batch_size +batches_in_flight +max_num_seqs +questions_per_s .* failure", head)
