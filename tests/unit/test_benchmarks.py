@@ -6,13 +6,17 @@ import doctest
 import os
 import subprocess
 import sys
+import threading
+import time
 from argparse import ArgumentTypeError
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
+import psutil
 import pytest
 
-from benchmarks import command
+from benchmarks import beside, command
 from benchmarks.asking import Asking
 from benchmarks.batch_size import optimal_size, row
 from benchmarks.chaos import part_of, record_name
@@ -39,8 +43,25 @@ from tests.support import ROOT, make_questions
 from workers.tuning import Shape, Trial
 
 
-def test_the_numbers_of_a_command_line_are_read_as_their_examples_say() -> None:
-    assert doctest.testmod(command).failed == 0
+@pytest.mark.parametrize("module", [beside, command])
+def test_numbers_are_taken_as_their_examples_say(module: ModuleType) -> None:
+    tried = doctest.testmod(module)
+    assert tried.attempted
+    assert not tried.failed
+
+
+def test_a_thread_that_computes_is_told_from_one_that_waits() -> None:
+    own, over = [psutil.Process()], threading.Event()
+    waiting = threading.Thread(target=over.wait)
+    waiting.start()
+    before, began_s = beside.threads(own), time.thread_time()
+    while time.thread_time() - began_s < 0.2:
+        pass
+    model, others = beside.apart(before, beside.threads(own), 0.2)
+    over.set()
+    waiting.join()
+    assert model > 0.19
+    assert others < 0.1
 
 
 @pytest.mark.parametrize(
