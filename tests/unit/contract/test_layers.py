@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from contract.errors import InputError, RunConfigError
@@ -38,7 +37,6 @@ def at(mapping: dict[str, Any], path: tuple[str, ...]) -> Any:
 
 
 @given(mappings, mappings)
-@examples(deadline=None)
 def test_the_upper_layer_decides_whatever_it_names_and_the_lower_keeps_the_rest(
     lower: dict[str, Any], upper: dict[str, Any]
 ) -> None:
@@ -53,7 +51,6 @@ def test_the_upper_layer_decides_whatever_it_names_and_the_lower_keeps_the_rest(
 
 
 @given(mappings)
-@examples(deadline=None)
 def test_an_empty_layer_and_the_same_layer_change_nothing(layer: dict[str, Any]) -> None:
     assert merge(layer, {}) == merge({}, layer) == merge(layer, layer) == layer
 
@@ -75,7 +72,6 @@ def test_mappings_are_merged_and_anything_else_is_replaced(
 
 
 @given(st.lists(names, min_size=1, max_size=3), leaves)
-@examples(deadline=None)
 def test_an_override_is_read_back_from_where_it_was_put(path: list[str], value: Any) -> None:
     read = parse_overrides([f"{'.'.join(path)}={json.dumps(value)}"], InputError)
     assert leaf_paths(read) == [(tuple(path), value)]

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -95,7 +94,6 @@ def test_a_question_cannot_be_changed() -> None:
 
 
 @given(questions())
-@examples(deadline=None)
 def test_json_gives_back_the_same_question(made: Question) -> None:
     again = Question.model_validate_json(made.canonical())
     assert again == made
@@ -138,7 +136,6 @@ def test_a_content_id_never_changes_from_one_version_to_the_next() -> None:
 
 
 @given(words, st.lists(words, min_size=2, max_size=5, unique=True))
-@examples(deadline=None)
 def test_a_content_id_is_an_id_that_changes_with_the_text_and_the_order_of_choices(
     asked: str, choices: list[str]
 ) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -96,7 +95,6 @@ def test_a_pool_with_too_few_examples_is_refused(pool: int, says: str) -> None:
 
 
 @given(st.text(), st.text(min_size=1), st.text(), st.integers(0, 2**63))
-@examples(deadline=None)
 def test_a_fingerprint_is_the_same_for_the_same_thing_and_survives_the_ledger(
     name: str, template: str, delimiter: str, seed: int
 ) -> None:
@@ -192,7 +190,6 @@ def test_a_slug_keeps_what_is_safe_in_a_queue_name_and_a_path(text: str, expecte
 
 
 @given(st.text())
-@examples(deadline=None)
 def test_a_slug_is_safe_whatever_it_was_made_of_and_a_slug_of_itself(text: str) -> None:
     made = slug(text)
     assert re.fullmatch(r"[a-z0-9_]([a-z0-9._-]*[a-z0-9_])?", made)

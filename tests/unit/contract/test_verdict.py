@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import example, given
-from hypothesis import settings as examples
 from pydantic import ValidationError
 
 from contract import Outcome, Passage, Verdict
@@ -22,7 +21,6 @@ BROKEN = Verdict(
 
 @given(verdicts())
 @example(BROKEN)
-@examples(deadline=None)
 def test_json_gives_back_the_same_verdict_even_where_scores_are_no_numbers(made: Verdict) -> None:
     for body in (made.model_dump_json(), made.model_dump_json(exclude_defaults=True)):
         assert repr(Verdict.model_validate_json(body)) == repr(made)

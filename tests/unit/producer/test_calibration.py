@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 from scipy.special import softmax
 
@@ -157,7 +156,6 @@ triples = st.lists(st.floats(-50, 0), min_size=3, max_size=3)
 
 
 @given(claims)
-@examples(deadline=None)
 def test_ece_is_numpys_and_between_0_and_1(claimed: list[tuple[float, bool]]) -> None:
     found = calibrated(*(answered(confidence, right=right) for confidence, right in claimed)).ece()
 
@@ -172,7 +170,6 @@ def test_ece_is_numpys_and_between_0_and_1(claimed: list[tuple[float, bool]]) ->
 
 
 @given(st.lists(triples, min_size=1, max_size=20))
-@examples(deadline=None)
 def test_brier_is_scipys_softmax_against_the_key_and_between_0_and_2(scored: list[list[float]]) -> None:
     found = calibrated(
         *(answered(None, right=True, scores=dict(zip("ABC", each, strict=True))) for each in scored)
@@ -185,6 +182,5 @@ def test_brier_is_scipys_softmax_against_the_key_and_between_0_and_2(scored: lis
 
 
 @given(triples)
-@examples(deadline=None)
 def test_probabilities_sum_to_one(scores: list[float]) -> None:
     assert sum(probabilities("ABC", dict(zip("ABC", scores, strict=True)))) == pytest.approx(1.0)

@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 from scipy.stats import binom, bootstrap, norm
 
@@ -122,7 +121,6 @@ tables = st.tuples(*[st.integers(0, 200)] * 4).filter(any).map(lambda cells: Pai
 
 
 @given(tables)
-@examples(deadline=None)
 def test_the_interval_contains_the_difference(pairs: Pairs) -> None:
     found = pairs.interval()
 
@@ -131,7 +129,6 @@ def test_the_interval_contains_the_difference(pairs: Pairs) -> None:
 
 
 @given(tables)
-@examples(deadline=None)
 def test_p_is_a_probability_and_the_detectable_difference_is_possible(pairs: Pairs) -> None:
     assert 0 < pairs.p_value() <= 1
     smallest = pairs.detectable()

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from contract.question import Question
@@ -227,7 +226,6 @@ rankings = st.tuples(st.sets(st.sampled_from(LETTERS + "xyz"), min_size=1), st.p
 
 
 @given(st.lists(rankings, min_size=1, max_size=8))
-@examples(deadline=None)
 def test_recall_grows_with_the_depth_and_the_reciprocal_rank_lies_between_its_ends(
     asked: list[tuple[set[str], list[str]]],
 ) -> None:

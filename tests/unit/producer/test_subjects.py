@@ -70,7 +70,7 @@ counts = st.integers(1, 50).flatmap(lambda of: st.tuples(st.integers(0, of), st.
 
 
 @given(st.lists(counts, min_size=2, max_size=8))
-@examples(deadline=None, max_examples=50)
+@examples(max_examples=50)
 def test_the_interval_contains_the_accuracy_and_what_the_sandwich_of_a_regression_says(
     counted: list[tuple[int, int]],
 ) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
@@ -77,7 +77,6 @@ CONTINUATIONS = st.lists(
 
 
 @pytest.mark.parametrize("name", ["packaged", "sentencepiece", "unigram", "runs of anything"])
-@settings(deadline=None)  # the first call loads what later ones have
 @given(lines=LINES, continuations=CONTINUATIONS)
 def test_a_continuation_has_the_tokens_that_it_has_behind_the_whole_prompt(
     name: str, lines: list[str], continuations: list[str]

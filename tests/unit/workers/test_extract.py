@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from tests.support import ROOT
@@ -221,7 +220,6 @@ TEXTS = st.text() | st.lists(st.sampled_from(_PIECES.split(" ")), max_size=12).m
 
 
 @given(TEXTS, st.lists(st.text(min_size=1), min_size=2, max_size=26))
-@examples(deadline=None)
 def test_a_label_is_always_one_of_the_question(text: str, choices: list[str]) -> None:
     found = extract(text, choices)
     known = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[: len(choices)]
@@ -231,7 +229,6 @@ def test_a_label_is_always_one_of_the_question(text: str, choices: list[str]) ->
 
 
 @given(TEXTS, st.text(" \n\t\r", max_size=5))
-@examples(deadline=None)
 def test_blanks_at_the_end_change_nothing(text: str, blanks: str) -> None:
     assert extract(text + blanks, CITIES) == extract(text, CITIES)
 
@@ -244,7 +241,6 @@ PROSE = st.lists(st.sampled_from(_WORDS.split()), min_size=1, max_size=30).map(l
 
 
 @given(PROSE, PROSE, st.sampled_from("ABCD"))
-@examples(deadline=None)
 def test_prose_around_a_clear_answer_does_not_hide_it(before: str, after: str, letter: str) -> None:
     assert label(f"{before} The answer is {letter}. {after}") == letter
 
