@@ -24,6 +24,7 @@ __all__ = [
     "LINE_EVERY_S",
     "BarScreen",
     "LineScreen",
+    "NothingToEnd",
     "Pace",
     "Screen",
     "Snapshot",
@@ -160,12 +161,8 @@ class Screen(Protocol):
         """Tell something that stays on the screen."""
 
 
-class LineScreen:
-    """Plain lines, some seconds apart, for logs and pipes."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._next = 0.0
+class NothingToEnd:
+    """A context manager that sets nothing up and ends nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -174,6 +171,14 @@ class LineScreen:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         return None
+
+
+class LineScreen(NothingToEnd):
+    """Plain lines, some seconds apart, for logs and pipes."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._next = 0.0
 
     def show(self, snapshot: Snapshot) -> None:
         """Show how the run stands, unless a line just came."""

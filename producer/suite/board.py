@@ -17,7 +17,7 @@ from rich.text import Text
 
 from contract.ledger import Run
 from producer.crew import Member
-from producer.progress import LINE_EVERY_S, Pace, Snapshot, crew_table, duration, workers_told
+from producer.progress import LINE_EVERY_S, NothingToEnd, Pace, Snapshot, crew_table, duration, workers_told
 
 __all__ = ["BarBoard", "Board", "LineBoard", "board_for"]
 
@@ -25,7 +25,7 @@ __all__ = ["BarBoard", "Board", "LineBoard", "board_for"]
 MOST_BARS = 15
 
 
-class Board(abc.ABC):
+class Board(NothingToEnd, abc.ABC):
     """Snapshots and remarks of several runs, gathered in rounds and shown together. A context manager."""
 
     def __init__(self, name: str, runs: Mapping[str, str], questions: int) -> None:
@@ -36,14 +36,6 @@ class Board(abc.ABC):
         self._snapshots: dict[str, Snapshot] = {}
         self._remarks: dict[str, list[str]] = {}
         self._pace = Pace()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
 
     def put(self, snapshot: Snapshot) -> None:
         """Take in how one of the runs stands."""

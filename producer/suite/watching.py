@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 from contract.ledger import Counts, Ledger, Run
 from producer.broker import Broker
-from producer.progress import Snapshot
+from producer.progress import NothingToEnd, Snapshot
 from producer.suite.board import Board
 from producer.watch import TICK_S, Clock, Watcher
 
@@ -17,19 +15,11 @@ __all__ = ["watch_suite"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(NothingToEnd):
     """The screen of one run: its place on the board."""
 
     board: Board
     run_id: str
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
 
     def show(self, snapshot: Snapshot) -> None:
         """Keep how the run stands until the board is drawn."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import pytest
 from rich.console import Console
@@ -19,7 +17,7 @@ from contract.settings import Settings
 from contract.verdict import Outcome, Verdict
 from producer.broker import MemoryBroker
 from producer.crew import Crew, Member
-from producer.progress import BarScreen, LineScreen, Pace, Snapshot, screen_for
+from producer.progress import BarScreen, LineScreen, NothingToEnd, Pace, Snapshot, screen_for
 from producer.readers import Source
 from producer.runconfig import RunConfig
 from producer.selection import Selection
@@ -28,20 +26,12 @@ from producer.unserved import start_workers
 from producer.watch import Clock, watch
 
 
-class Screen:
+class Screen(NothingToEnd):
     """Remembers what was shown and said."""
 
     def __init__(self) -> None:
         self.snapshots: list[Snapshot] = []
         self.said: list[str] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
 
     def show(self, snapshot: Snapshot) -> None:
         self.snapshots.append(snapshot)
