@@ -8,10 +8,12 @@ several batches run together and a new batch fills the engine while the last one
 from __future__ import annotations
 
 import logging
+import os
 import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from contract.errors import EngineDead, EngineError, EngineOutOfMemory, McqueueE
 from workers.engines.parameters import sampling_params
 from workers.engines.places import Places
 from workers.engines.plan import Prefill
+from workers.engines.wakeups import rare_wakeups
 
 __all__ = ["Owner"]
 
@@ -122,7 +125,9 @@ class Owner(threading.Thread):
             from vllm import EngineArgs
             from vllm.v1.engine.llm_engine import LLMEngine
 
-            self.engine = LLMEngine.from_engine_args(EngineArgs(**self._arguments))
+            arguments = EngineArgs(**self._arguments)
+            with rare_wakeups() if _is_one_process(arguments) else nullcontext():
+                self.engine = LLMEngine.from_engine_args(arguments)
             watch = threading.Thread(target=_tell_of_death, args=(self.engine.engine_core,), name="vllm-core-watch")
             watch.daemon = True
             watch.start()
@@ -238,6 +243,15 @@ def _tell_of_death(client: Any) -> None:
     if reader is not None:
         reader.join()
         client.outputs_queue.put_nowait(EOFError("its core process has ended"))
+
+
+def _is_one_process(arguments: Any) -> bool:
+    """Whether the engine of these arguments is all in this process: others would inherit what is set for threads here.
+
+    vLLM may have a core process, too, and has one for each GPU, or node of a CPU, that shares the model.
+    """
+    alone = arguments.tensor_parallel_size * arguments.pipeline_parallel_size == 1
+    return alone and os.environ.get("VLLM_ENABLE_V1_MULTIPROCESSING") == "0"
 
 
 def _is_refusal(trouble: Exception) -> bool:
