@@ -241,7 +241,7 @@ class Raw:
             if isinstance(ways, RequestRejected):
                 raise ways
             found += [
-                ({"prompt_token_ids": each.token_ids}, sampling_params(replace(each, use_cache=False)))
+                ({"prompt_token_ids": each.token_ids}, sampling_params(replace(each, use_cache=not each.start)))
                 for each in ways.prefills
             ]
         return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from workers.engines.base import GenerateRequest
@@ -17,7 +17,9 @@ def sampling_params(prefill: Prefill) -> Any:
     if prefill.generate is not None:
         return _writing(prefill.generate)
     # Making them costs more than all that is told here. What copies share, vLLM only adds the model's EOS to.
-    return copy.copy(_weighing(prefill.next_ids, prefill.use_cache))
+    weighing = copy.copy(_weighing(prefill.start > 0, prefill.use_cache))
+    weighing.logprob_token_ids = list(prefill.next_ids)
+    return weighing
 
 
 def _writing(request: GenerateRequest) -> Any:
@@ -38,18 +40,18 @@ def _writing(request: GenerateRequest) -> Any:
     )
 
 
-@lru_cache(maxsize=256)
-def _weighing(next_ids: tuple[int, ...], use_cache: bool) -> Any:
+@cache
+def _weighing(of_prompt: bool, use_cache: bool) -> Any:
+    """How likely are tokens that may come next, and, if asked, each of the prompt itself."""
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
 
-    common = {
-        "max_tokens": 1,
-        "temperature": 0.0,
-        "detokenize": False,
-        "output_kind": RequestOutputKind.FINAL_ONLY,
-        "skip_clone": True,
-    }
-    if next_ids:
-        return SamplingParams(logprob_token_ids=list(next_ids), **common)
-    return SamplingParams(prompt_logprobs=0, skip_reading_prefix_cache=not use_cache, **common)
+    return SamplingParams(
+        max_tokens=1,
+        temperature=0.0,
+        prompt_logprobs=0 if of_prompt else None,
+        detokenize=False,
+        output_kind=RequestOutputKind.FINAL_ONLY,
+        skip_reading_prefix_cache=not use_cache,
+        skip_clone=True,
+    )

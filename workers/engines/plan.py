@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from contract.errors import RequestRejected
 from workers.engines.base import Completion, GenerateRequest, Request, Text
 from workers.engines.encoding import Encoded
 
-__all__ = ["LEAD_FROM_TOKENS", "Plan", "Prefill", "ScorePlan", "TextPlan", "excess_tokens", "make_plan"]
+__all__ = [
+    "LEAD_FROM_PAIRS",
+    "LEAD_FROM_TOKENS",
+    "Plan",
+    "Prefill",
+    "ScorePlan",
+    "TextPlan",
+    "excess_tokens",
+    "make_plan",
+]
 
+#: Of a continuation, all tokens but the last: what is fed after the prompt.
+Head: TypeAlias = tuple[int, ...]
 #: From so many tokens on, a prompt is prefilled by itself first, and its continuations read it from the cache. To tell
 #: how likely a prefill's own tokens are makes them dearer by half on a CPU: the vocabulary's distribution at each. What
 #: is computed twice instead is what fills no block of the cache, half a block in the mean.
 LEAD_FROM_TOKENS = 64
+#: A shorter one, too, from so many continuations of two tokens on: that half is saved for each of them.
+LEAD_FROM_PAIRS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +38,9 @@ class Prefill:
     token_ids: list[int]
     #: How likely is each of these after `token_ids`?
     next_ids: tuple[int, ...] = ()
-    #: Without `next_ids`: how likely are the tokens of `token_ids` from here on?
+    #: How likely are the tokens of `token_ids` from here on? 0: nobody asks.
     start: int = 0
-    #: Instead of either: write.
+    #: Instead of both: write.
     generate: GenerateRequest | None = None
     #: LoRA adapter; empty: none.
     adapter: str = ""
@@ -67,16 +80,8 @@ def excess_tokens(request: Request, encoded: Encoded, limit: int) -> int:
     """By how many tokens `request` is too long for a context of `limit`, with all that may be written; else 0."""
     if isinstance(request, GenerateRequest):
         return max(0, len(encoded.prompt) + request.sampling.max_tokens - limit)
-    return max(0, len(encoded.prompt) + _scored(encoded) + 1 - limit)
-
-
-def _scored(encoded: Encoded) -> int:
-    """Tokens that are fed after the prompt, besides the one that vLLM generates whether it is wanted or not.
-
-    A single-token choice is read from the prompt's own last position.
-    """
-    longest = max(map(len, encoded.tails))
-    return longest if longest > 1 else 0
+    # A choice's last token is not fed; in its place, vLLM generates one, whether it is wanted or not.
+    return max(0, len(encoded.prompt) + max(map(len, encoded.tails)) - limit)
 
 
 def make_plan(request: Request, encoded: Encoded, limit: int, *, caches: bool) -> Plan | RequestRejected:
@@ -102,37 +107,46 @@ def make_plan(request: Request, encoded: Encoded, limit: int, *, caches: bool) -
 
 @dataclass(frozen=True, slots=True)
 class ScorePlan:
-    """One prefill of the prompt tells how likely each continuation begins; what goes on takes a prefill of its own.
+    """A prefill per continuation, up to its last token but one: it tells how likely the last one is, for less.
 
-    A short prompt without any continuation of a single token saves the first: its continuations take one prefill each.
+    What continuations have in common but for their last tokens is one prefill. One of the prompt alone tells how likely
+    each of them begins, so that of those of two tokens nothing is asked that they were fed.
     """
 
     prompt_tokens: int
     tails: list[list[int]]
+    #: What is fed after the prompt, by prefill.
+    heads: list[Head]
     prefills: Sequence[Prefill]
 
     @classmethod
     def make(cls, prompt: list[int], tails: list[list[int]], adapter: str = "", *, caches: bool) -> ScorePlan:
-        """The prefills: the shared one first."""
-        leads = any(len(tail) == 1 for tail in tails) or (caches and len(prompt) >= LEAD_FROM_TOKENS)
+        """The prefills: that of the prompt alone first, where there is one."""
         # At most 26 choices, so always within vLLM's limit of 128 tokens at once.
-        firsts = tuple(sorted({tail[0] for tail in tails}))
-        shared = [Prefill(prompt, next_ids=firsts, adapter=adapter)] if leads else []
+        lasts: dict[Head, set[int]] = {}
+        for tail in tails:
+            lasts.setdefault(_head(tail), set()).add(tail[-1])
+        pairs = sum([len(head) == 1 for head in lasts])
+        leads = () in lasts or pairs >= LEAD_FROM_PAIRS or (caches and len(prompt) >= LEAD_FROM_TOKENS)
+        if leads:
+            lasts = {(): {tail[0] for tail in tails}} | {head: ids for head, ids in lasts.items() if head}
         start = len(prompt) + leads
-        own = [Prefill(prompt + tail, start=start, adapter=adapter) for tail in tails if len(tail) > 1]
-        return cls(len(prompt), tails, shared + own)
+        prefills = [
+            Prefill(
+                [*prompt, *head],
+                next_ids=tuple(sorted(ids)),
+                start=start if len(head) > leads else 0,
+                adapter=adapter,
+            )
+            for head, ids in lasts.items()
+        ]
+        return cls(len(prompt), tails, list(lasts), prefills)
 
     def read(self, outputs: Sequence[Any]) -> Completion:
         """Log-probabilities in the order of the continuations."""
-        wholes: Iterator[Any] = iter(outputs)
-        next_token = next(wholes).outputs[0].logprobs[0] if self.prefills[0].next_ids else None
-        logprobs = []
-        for tail in self.tails:
-            begins = next_token[tail[0]].logprob if next_token else 0.0
-            rest = tail[1:] if next_token else tail
-            logprobs.append(begins + (_tail_logprob(next(wholes), rest) if rest else 0.0))
+        said = dict(zip(self.heads, outputs, strict=True))
         return Completion(
-            logprobs=tuple(logprobs),
+            logprobs=tuple([_logprob(tail, said) for tail in self.tails]),
             token_counts=tuple(map(len, self.tails)),
             prompt_tokens=self.prompt_tokens,
             prefill_tokens=sum(len(each.token_ids) for each in self.prefills),
@@ -162,9 +176,30 @@ class TextPlan:
         )
 
 
-def _tail_logprob(output: Any, tail: list[int]) -> float:
-    rows = output.prompt_logprobs[-len(tail) :]  # counted from the end: on a GPU, cached positions have no row
-    return float(sum(row[token].logprob for row, token in zip(rows, tail, strict=True)))
+def _head(tail: Sequence[int]) -> Head:
+    return tuple(tail[:-1])
+
+
+def _logprob(tail: list[int], said: Mapping[Head, Any]) -> float:
+    """Of all tokens of `tail`, from what vLLM said of its head and, if it was asked, of the prompt alone."""
+    head = _head(tail)
+    found = _next_logprob(said[head], tail[-1])
+    if head and () in said:
+        found += _next_logprob(said[()], head[0])
+        return found + _fed_logprob(said[head], head[1:])
+    return found + _fed_logprob(said[head], head)
+
+
+def _next_logprob(output: Any, token: int) -> float:
+    return float(output.outputs[0].logprobs[0][token].logprob)
+
+
+def _fed_logprob(output: Any, fed: Head) -> float:
+    """Of the last tokens of a prefill."""
+    if not fed:
+        return 0.0
+    rows = output.prompt_logprobs[-len(fed) :]  # counted from the end: on a GPU, cached positions have no row
+    return float(sum(row[token].logprob for row, token in zip(rows, fed, strict=True)))
 
 
 def _cached(outputs: Sequence[Any]) -> int:

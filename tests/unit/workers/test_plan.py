@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +14,7 @@ from contract.turns import one_turn
 from workers.engines.base import GenerateRequest, ScoreRequest
 from workers.engines.encoding import Encoded, PromptEncoder
 from workers.engines.packaged import resolve
-from workers.engines.plan import LEAD_FROM_TOKENS, Plan, make_plan
+from workers.engines.plan import LEAD_FROM_PAIRS, LEAD_FROM_TOKENS, Plan, make_plan
 
 PROMPT = [1, 2, 3]
 
@@ -29,58 +30,86 @@ def planned(*tails: list[int], limit: int, prompt: list[int] = PROMPT, caches: b
     return make_plan(request, Encoded("p", prompt, list(tails)), limit, caches=caches)
 
 
-def next_token(**logprobs: float) -> SimpleNamespace:
-    """vLLM's output for a prefill that asked for next tokens."""
-    row = {int(token.removeprefix("t")): SimpleNamespace(logprob=value) for token, value in logprobs.items()}
-    return SimpleNamespace(outputs=[SimpleNamespace(logprobs=[row])], num_cached_tokens=0)
+def says(*fed: float, head: Sequence[int] = (), then: Mapping[int, float] | None = None) -> SimpleNamespace:
+    """vLLM's output for prompt and head, of which two tokens were cached: `fed` of the head's own last tokens.
 
-
-def whole(*logprobs: float, tail: list[int]) -> SimpleNamespace:
-    """vLLM's output for a prefill of prompt and continuation; the prompt's own rows must not count."""
+    `then`: how likely tokens come next. The prompt's own rows must not count.
+    """
+    row = {token: SimpleNamespace(logprob=value) for token, value in (then or {}).items()}
     rows = [None, {2: SimpleNamespace(logprob=-99.0)}, {3: SimpleNamespace(logprob=-99.0)}]
-    rows += [{token: SimpleNamespace(logprob=value)} for token, value in zip(tail, logprobs, strict=True)]
-    return SimpleNamespace(prompt_logprobs=rows, num_cached_tokens=2)
+    rows += [{token: SimpleNamespace(logprob=value)} for token, value in zip(head, fed, strict=True)]
+    return SimpleNamespace(outputs=[SimpleNamespace(logprobs=[row])], prompt_logprobs=rows, num_cached_tokens=2)
+
+
+def asked(made: Plan) -> list[tuple[list[int], tuple[int, ...], int]]:
+    return [(each.token_ids, each.next_ids, each.start) for each in made.prefills]
 
 
 def test_single_tokens_share_one_prefill_of_the_prompt() -> None:
     made = plan([10], [11], [12], [13])
-    assert [(prefill.token_ids, prefill.next_ids) for prefill in made.prefills] == [(PROMPT, (10, 11, 12, 13))]
-    completion = made.read([next_token(t10=-1.0, t11=-2.0, t12=-3.0, t13=-4.0)])
+    assert asked(made) == [(PROMPT, (10, 11, 12, 13), 0)]
+    completion = made.read([says(then={10: -1.0, 11: -2.0, 12: -3.0, 13: -4.0})])
     assert completion.logprobs == (-1.0, -2.0, -3.0, -4.0)
     assert completion.prefill_tokens == 3
 
 
-def test_longer_continuations_take_one_prefill_each_and_sum_their_own_tokens() -> None:
+def test_longer_continuations_take_one_prefill_each_but_for_their_last_token_and_sum_their_own_tokens() -> None:
     made = plan([10, 11], [12, 13, 14])
-    assert [prefill.token_ids for prefill in made.prefills] == [[1, 2, 3, 10, 11], [1, 2, 3, 12, 13, 14]]
-    completion = made.read([whole(-1.0, -2.0, tail=[10, 11]), whole(-0.5, -0.5, -0.5, tail=[12, 13, 14])])
+    assert asked(made) == [([1, 2, 3, 10], (11,), 3), ([1, 2, 3, 12, 13], (14,), 3)]
+    completion = made.read([says(-1.0, head=[10], then={11: -2.0}), says(-0.5, -0.5, head=[12, 13], then={14: -0.5})])
     assert completion.logprobs == pytest.approx((-3.0, -1.5))
     assert completion.token_counts == (2, 3)
-    assert completion.prefill_tokens == 11
+    assert completion.prefill_tokens == 9
 
 
 def test_short_and_long_continuations_mix_in_the_order_asked() -> None:
-    made = plan([10, 11], [12], [13])
-    completion = made.read([next_token(t10=-0.5, t12=-7.0, t13=-8.0), whole(-99.0, -1.0, tail=[10, 11])])
-    assert completion.logprobs == (-1.5, -7.0, -8.0), "a shared prefill tells how each of them begins"
+    made = plan([10, 11, 12], [14], [15, 16], [17])
+    assert asked(made) == [
+        (PROMPT, (10, 14, 15, 17), 0),
+        ([1, 2, 3, 10, 11], (12,), 4),
+        ([1, 2, 3, 15], (16,), 0),
+    ]
+    begin = says(then={10: -0.5, 14: -7.0, 15: -0.25, 17: -8.0})
+    outputs = [begin, says(-99.0, -1.0, head=[10, 11], then={12: -2.0}), says(-99.0, head=[15], then={16: -4.0})]
+    assert made.read(outputs).logprobs == (-3.5, -7.0, -4.25, -8.0), "a shared prefill tells how each of them begins"
+
+
+def test_continuations_that_differ_in_their_last_token_alone_share_a_prefill() -> None:
+    made = plan([10, 11, 12], [10, 11, 13], [10, 11, 12])
+    assert asked(made) == [([1, 2, 3, 10, 11], (12, 13), 3)]
+    assert made.read([says(-1.0, -2.0, head=[10, 11], then={12: -0.5, 13: -4.0})]).logprobs == (-3.5, -7.0, -3.5)
+
+
+def test_a_continuation_that_another_one_begins_with_is_read_on_its_own() -> None:
+    made = plan([10, 11], [10, 11, 12])
+    outputs = [says(-1.0, head=[10], then={11: -2.0}), says(-1.0, -2.0, head=[10, 11], then={12: -4.0})]
+    assert made.read(outputs).logprobs == (-3.0, -7.0)
+
+
+def test_several_pairs_of_tokens_share_a_prefill_of_the_prompt_and_nothing_is_asked_of_what_they_are_fed() -> None:
+    pairs = [[10 + 2 * k, 11 + 2 * k] for k in range(LEAD_FROM_PAIRS)]
+    made = plan(*pairs, caches=False)
+    heads = [([*PROMPT, first], (second,), 0) for first, second in pairs]
+    assert asked(made) == [(PROMPT, tuple(first for first, _ in pairs), 0), *heads]
+    begin = says(then={first: -1.0 for first, _ in pairs})
+    outputs = [says(-99.0, head=[first], then={second: -2.0}) for first, second in pairs]
+    assert made.read([begin, *outputs]).logprobs == (-3.0,) * LEAD_FROM_PAIRS
+    assert len(plan(*pairs[1:], caches=False).prefills) == LEAD_FROM_PAIRS - 1, "for fewer, that is dearer"
 
 
 def test_a_long_prompt_is_prefilled_once_for_how_its_continuations_begin_and_then_read_from_the_cache() -> None:
     long = list(range(100, 100 + LEAD_FROM_TOKENS))
     made = plan([10, 11], [12, 13, 14], prompt=long)
-    assert [(each.token_ids, each.next_ids) for each in made.prefills] == [
-        (long, (10, 12)),
-        ([*long, 10, 11], ()),
-        ([*long, 12, 13, 14], ()),
+    assert asked(made) == [
+        (long, (10, 12), 0),
+        ([*long, 10], (11,), 0),
+        ([*long, 12, 13], (14,), len(long) + 1),
     ]
-    outputs = [whole(-99.0, -2.0, tail=[10, 11]), whole(-99.0, -0.5, -0.5, tail=[12, 13, 14])]
-    assert made.read([next_token(t10=-1.0, t12=-0.25), *outputs]).logprobs == (-3.0, -1.25)
+    outputs = [says(-99.0, head=[10], then={11: -2.0}), says(-99.0, -0.5, head=[12, 13], then={14: -0.5})]
+    assert made.read([says(then={10: -1.0, 12: -0.25}), *outputs]).logprobs == (-3.0, -1.25)
     for output in outputs:
         output.num_cached_tokens = len(long)  # the whole prompt: its last row is not wanted any more
-    assert [each.is_trustworthy(output) for each, output in zip(made.prefills[1:], outputs, strict=True)] == [
-        True,
-        True,
-    ]
+    assert all(each.is_trustworthy(output) for each, output in zip(made.prefills[1:], outputs, strict=True))
 
 
 def test_a_long_prompt_is_not_prefilled_by_itself_where_nothing_is_cached() -> None:
@@ -90,10 +119,10 @@ def test_a_long_prompt_is_not_prefilled_by_itself_where_nothing_is_cached() -> N
 
 
 def test_a_prompt_that_does_not_fit_is_rejected_with_the_counts_and_never_cut() -> None:
-    rejected = planned([10, 11], limit=5)
+    rejected = planned([10, 11], limit=4)
     assert isinstance(rejected, RequestRejected)
-    assert "Prompt of 3 tokens and longest choice of 2 exceed the context of 5" in str(rejected)
-    plan([10, 11], limit=6)
+    assert "Prompt of 3 tokens and longest choice of 2 exceed the context of 4" in str(rejected)
+    plan([10, 11], limit=5)
 
 
 def test_single_token_choices_need_room_for_the_prompt_and_one_more() -> None:
@@ -102,34 +131,36 @@ def test_single_token_choices_need_room_for_the_prompt_and_one_more() -> None:
 
 
 def test_what_came_from_the_cache_beyond_the_prompt_is_not_trusted() -> None:
-    (prefill,) = plan([10, 11]).prefills
-    output = whole(-1.0, -1.0, tail=[10, 11])
+    (prefill,) = plan([10, 11, 12]).prefills
+    output = says(-1.0, -1.0, head=[10, 11])
     assert prefill.is_trustworthy(output)
     # The prompt's last token predicts the continuation's first: it must be computed, not cached.
     output.num_cached_tokens = 3
     assert not prefill.is_trustworthy(output)
     (shared,) = plan([10], [11]).prefills
-    assert shared.is_trustworthy(SimpleNamespace(num_cached_tokens=3))
+    assert shared.is_trustworthy(SimpleNamespace(num_cached_tokens=3)), "what comes next is always computed"
 
 
 def test_a_continuation_is_read_where_cached_positions_have_no_row_as_on_a_gpu() -> None:
-    made = plan([10, 11])
-    output = whole(-1.0, -2.0, tail=[10, 11])
+    made = plan([10, 11, 12])
+    output = says(-1.0, -2.0, head=[10, 11], then={12: -4.0})
     output.prompt_logprobs = [None, *output.prompt_logprobs[3:]]  # of five positions, two were cached
     assert made.prefills[0].is_trustworthy(output)
-    assert made.read([output]).logprobs == (-3.0,)
+    assert made.read([output]).logprobs == (-7.0,)
 
 
 def test_a_continuation_that_lacks_a_row_is_not_trusted() -> None:
-    (prefill,) = plan([10, 11]).prefills
-    output = whole(-1.0, -2.0, tail=[10, 11])
+    (prefill,) = plan([10, 11, 12]).prefills
+    output = says(-1.0, -2.0, head=[10, 11])
     output.prompt_logprobs = [None, *output.prompt_logprobs[4:]]
     assert not prefill.is_trustworthy(output)
 
 
 def test_cached_and_prefilled_tokens_are_counted_over_all_prefills() -> None:
-    completion = plan([10, 11], [12, 13]).read([whole(-1.0, -1.0, tail=[10, 11]), whole(-1.0, -1.0, tail=[12, 13])])
-    assert (completion.prefill_tokens, completion.cached_tokens, completion.prompt_tokens) == (10, 4, 3)
+    completion = plan([10, 11], [12, 13]).read(
+        [says(-1.0, head=[10], then={11: -1.0}), says(-1.0, head=[12], then={13: -1.0})]
+    )
+    assert (completion.prefill_tokens, completion.cached_tokens, completion.prompt_tokens) == (8, 4, 3)
 
 
 def test_texts_come_in_the_order_of_samples_and_say_whether_they_were_cut() -> None:
