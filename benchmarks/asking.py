@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 #: Seldom: what looks on takes CPU from an engine that needs all cores.
-POLL_S = 0.25
+POLL_S = 1.0
 
 
 @dataclass(frozen=True)

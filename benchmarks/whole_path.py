@@ -8,12 +8,15 @@ median over the rounds counts. Of processes that do the same, some are 3 % faste
 | side | seconds |
 |---|---|
 | raw | `vllm.LLM.generate` over all prompts at once, token ids ready: no reading, no tokenising, no verdicts |
+| raw, choices in full | the same with a prompt per choice, the question before it: what vLLM's own interface has for \
+`likelihood` |
 | one at a time | the same `LLM`, one request after another (the first `--alone` questions; compared by questions/s) |
 | mcqueue | from the call that enqueues the file to the last verdict in the ledger: reading, validating, writing, \
 publishing, gathering, prompts, tokenising, inference, reading, committing |
 
-`letter`: one prefill per question with the labels' log-probabilities. `likelihood`: the same prefills for both, but raw
-computes each in full, as vLLM does with `prompt_logprobs`. `generate`: greedy text to its own end, at most 48 tokens.
+`letter`: one prefill per question with the labels' log-probabilities. `likelihood`: raw is asked the very prefills that
+mcqueue thought of, fewer and shorter than a prompt per choice, and computes in full those with `prompt_logprobs`, as
+vLLM does. `generate`: greedy text to its own end, at most 48 tokens.
 Every prompt begins with the number of its round, so that no side finds an earlier round's prompts in its cache.
 Ask whole batches, and several: a last batch that is not full waits for `batch_timeout`.
 
@@ -46,7 +49,7 @@ from contract.prompts import turns_of
 from contract.settings import Settings
 from producer.readers import Source
 from workers.engines.base import Request
-from workers.engines.encoding import PromptEncoder
+from workers.engines.encoding import Encoded, PromptEncoder
 from workers.engines.packaged import resolve
 from workers.engines.parameters import sampling_params
 from workers.engines.plan import make_plan
@@ -147,6 +150,8 @@ def beside_raw(bench: Bench, raw: Raw, mode: str, boot: int = 0) -> Times:
         "raw": partial(raw.all_at_once, mode),
         "mcqueue": partial(bench.whole_path, mode, bench.at.settings),
     }
+    if mode == "likelihood":
+        sides["raw, choices in full"] = raw.whole_choices
     if bench.alone:
         sides["one at a time"] = partial(raw.one_at_a_time, mode)
     return interleaved(sides, bench, boot)
@@ -221,6 +226,10 @@ class Raw:
         """Seconds of one call for the first `count` questions."""
         return self._process.submit(_generate, [self._prompts(mode, mark, count)]).result()
 
+    def whole_choices(self, mark: str, count: int) -> float:
+        """Seconds of one call for every choice of the first `count` questions, each in full."""
+        return self._process.submit(_generate, [self._whole_choices(mark, count)]).result()
+
     def one_at_a_time(self, mode: str, mark: str, count: int) -> float:
         """Seconds of a call per prompt for some of the first `count` questions, counted up to all of them."""
         asked = min(self._bench.alone, count)
@@ -229,14 +238,8 @@ class Raw:
 
     def _prompts(self, mode: str, mark: str, count: int) -> list[Prompt]:
         """Everything that has to be asked of `count` questions."""
-        asking = replace(self._bench.asking(mode), limit=count)
-        requests: list[Request] = []
-        for item in asking.items(self._bench.at.settings, mark, self._bench.at.folder):
-            requests += MODES[item.spec.mode].ask(item.question, turns_of(item.question, item.spec), item.spec)
         found = []
-        for request, encoded in zip(requests, self._encoder.encode(requests), strict=True):
-            if isinstance(encoded, RequestRejected):
-                raise encoded
+        for request, encoded in self._encoded(mode, mark, count):
             ways = make_plan(request, encoded, self._limit, caches=False)
             if isinstance(ways, RequestRejected):
                 raise ways
@@ -245,6 +248,25 @@ class Raw:
                 for each in ways.prefills
             ]
         return found
+
+    def _whole_choices(self, mark: str, count: int) -> list[Prompt]:
+        """Every choice of `count` questions behind its question, as one writes it for vLLM alone."""
+        from vllm import SamplingParams
+
+        sampling = SamplingParams(max_tokens=1, temperature=0.0, prompt_logprobs=0, detokenize=False)
+        found = [encoded for _, encoded in self._encoded("likelihood", mark, count)]
+        return [({"prompt_token_ids": [*each.prompt, *tail]}, sampling) for each in found for tail in each.tails]
+
+    def _encoded(self, mode: str, mark: str, count: int) -> Iterator[tuple[Request, Encoded]]:
+        """What `count` questions are asked, with its tokens."""
+        asking = replace(self._bench.asking(mode), limit=count)
+        requests: list[Request] = []
+        for item in asking.items(self._bench.at.settings, mark, self._bench.at.folder):
+            requests += MODES[item.spec.mode].ask(item.question, turns_of(item.question, item.spec), item.spec)
+        for request, encoded in zip(requests, self._encoder.encode(requests), strict=True):
+            if isinstance(encoded, RequestRejected):
+                raise encoded
+            yield request, encoded
 
 
 #: In the process of the raw side: its vLLM.
