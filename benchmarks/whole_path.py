@@ -1,9 +1,9 @@
 """The whole path against the engine alone: enqueue, queue, worker, ledger beside one `LLM.generate` over all prompts.
 
-All sides have the same model, engine arguments, prompts (the very token ids) and sampling, and are up at the same
-time; every round asks every side in turn, every other round backwards, and the ratios are taken within a round. The
-median over the rounds counts. Of processes that do the same, some are 3 % faster than others from start to end:
-`--boots` takes rounds from so many pairs of fresh ones.
+All sides have the same model, engine arguments, prompts (but for one side, the very token ids) and sampling, and are up
+at the same time; every round asks every side in turn, every other round backwards, and the ratios are taken within a
+round. The median over the rounds counts. Of processes that do the same, some are 3 % faster than others from start to
+end: `--boots` takes rounds from so many pairs of fresh ones.
 
 | side | seconds |
 |---|---|
