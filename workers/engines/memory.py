@@ -20,7 +20,8 @@ def keep_freed_memory() -> bool:
 
     Every layer of a model allocates its activations anew, some megabytes each. Given back to the system in between,
     they are mapped and zeroed page by page at the next use: 100,000 page faults for 160 short prompts on a CPU.
-    Threads that begin afterwards allocate from the main heap; their own would be given back whatever is set here.
+    Threads that begin afterwards allocate from the main heap; their own would be given back whatever is set here. So
+    this is for a process that has no threads yet: once one has a heap of its own, others share it in their turn.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:

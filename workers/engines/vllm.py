@@ -34,6 +34,8 @@ class VllmEngine(Engine):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
+        if is_cpu_build():  # and the core in this process
+            keep_freed_memory()  # now, as it is for threads that begin afterwards, and a worker's begin before `start`
         self._owner: Owner | None = None
         self.encoder: PromptEncoder
         self._weights = ""
@@ -42,8 +44,6 @@ class VllmEngine(Engine):
     def start(self) -> None:
         model = resolve(self.settings.hf_model_id)
         prepare_environment(model)
-        if is_cpu_build():  # and the core in this process
-            keep_freed_memory()
         arguments = engine_arguments(self.settings, model)
         folders = adapter_folders(self.settings.adapters)
         owner = Owner(arguments, folders, lambda: self.room_came())

@@ -8,12 +8,19 @@ import sys
 
 import pytest
 
+from workers.engines.arguments import is_cpu_build
+
 MEASURE = """
 import resource, sys, threading
+from contract import load_settings
 from workers.engines.memory import keep_freed_memory
+from workers.engines.vllm import VllmEngine
 
 if sys.argv[1] == "kept":
     assert keep_freed_memory()
+if sys.argv[1] == "an engine was made":
+    VllmEngine(load_settings())
+threading.Thread(target=list).start()  # as a worker begins some before its engine's
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -46,3 +53,8 @@ def page_faults(how: str) -> int:
 def test_memory_that_a_thread_freed_is_not_mapped_again_at_its_next_use() -> None:
     assert page_faults("kept") < PAGES_OF_16_MIB / 10
     assert page_faults("left as it is") > PAGES_OF_16_MIB
+
+
+@pytest.mark.skipif(not is_cpu_build(), reason="vLLM for a GPU computes in a process of its own")
+def test_an_engine_for_cpus_keeps_the_memory_of_threads_that_begin_before_it_starts() -> None:
+    assert page_faults("an engine was made") < PAGES_OF_16_MIB / 10
