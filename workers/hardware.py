@@ -61,19 +61,22 @@ class Hardware:
         return found
 
     def host(self) -> Host:
-        """The machine now; utilisation is since the last call."""
-        before_s, before_cpu_s = self._cpu
-        self._cpu = now_s, cpu_s = _now(), _cpu_seconds(self._process)
-        elapsed_s = (now_s - before_s) * len(os.sched_getaffinity(0))
-        share = max(0.0, min(1.0, (cpu_s - before_cpu_s) / elapsed_s)) if elapsed_s > 0 else 0.0
-        return Host(share, resident_bytes(self._process), psutil.virtual_memory().total, _host_temperature())
+        """The machine now; utilisation is since the last call of this or of `busy`."""
+        memory_used_bytes = resident_bytes(self._process)
+        return Host(self._cpu_share(), memory_used_bytes, psutil.virtual_memory().total, _host_temperature())
 
     def busy(self) -> float | None:
         """Mean utilisation of the GPUs; of the cores where there is no GPU."""
         if not self._handles:
-            return self.host().cpu_utilization
+            return self._cpu_share()
         known = [each.utilization for each in self.gpus() if each.utilization is not None]
         return sum(known) / len(known) if known else None
+
+    def _cpu_share(self) -> float:
+        before_s, before_cpu_s = self._cpu
+        self._cpu = now_s, cpu_s = _now(), _cpu_seconds(self._process)
+        elapsed_s = (now_s - before_s) * len(os.sched_getaffinity(0))
+        return max(0.0, min(1.0, (cpu_s - before_cpu_s) / elapsed_s)) if elapsed_s > 0 else 0.0
 
 
 def resident_bytes(process: psutil.Process) -> int:
