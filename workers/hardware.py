@@ -62,8 +62,9 @@ class Hardware:
 
     def host(self) -> Host:
         """The machine now; utilisation is since the last call of this or of `busy`."""
-        memory_used_bytes = resident_bytes(self._process)
-        return Host(self._cpu_share(), memory_used_bytes, psutil.virtual_memory().total, _host_temperature())
+        return Host(
+            self._cpu_share(), resident_bytes(self._process), psutil.virtual_memory().total, _host_temperature()
+        )
 
     def busy(self) -> float | None:
         """Mean utilisation of the GPUs; of the cores where there is no GPU."""
