@@ -23,14 +23,25 @@ from contract.models import prepared_models
 from contract.queue import queue_length
 from contract.settings import Settings
 from workers.engines.adapters import adapter_folders
-from workers.engines.arguments import check_arguments, installed_version
+from workers.engines.arguments import check_arguments, computes_16_bits, installed_version, is_cpu_build
 from workers.engines.packaged import PACKAGED, resolve
 from workers.engines.vllm import prepare_environment
 from workers.gpus import Device, visible_gpus
 from workers.hardware import Hardware
 from workers.indexes import index_folders
 from workers.placing import Layers, memory_share, plan_host
-from workers.troubles import Finding, Queue, alike, builds, check_batching, clocks, fleet_at_work, leases, memory
+from workers.troubles import (
+    Finding,
+    Queue,
+    alike,
+    builds,
+    check_batching,
+    clocks,
+    fleet_at_work,
+    leases,
+    memory,
+    number_type,
+)
 
 __all__ = ["Finding", "check"]
 
@@ -127,6 +138,8 @@ def _arguments(settings: Settings) -> Iterator[Finding]:
         yield Finding("error", "engine", f"vLLM is installed, but cannot be imported: {trouble}", remedy)
     else:
         yield Finding("ok", "engine", f"vLLM knows all of vllm_args: {', '.join(settings.vllm_args)}")
+        if is_cpu_build():
+            yield from number_type(settings.vllm_args.get("dtype", "auto"), computes_16_bits())
 
 
 def _redis(fleet: Sequence[Settings]) -> Iterator[Finding]:

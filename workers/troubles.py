@@ -22,6 +22,7 @@ __all__ = [
     "fleet_at_work",
     "leases",
     "memory",
+    "number_type",
 ]
 
 #: A clock this far from Redis' gives times that mislead; leases and deadlines do not depend on it.
@@ -96,6 +97,13 @@ def builds(versions: Mapping[str, str | None], gpus: int) -> Iterator[Finding]:
         if not gpus:
             remedy = "Does nvidia-smi list any? In a container: --gpus all. Without one: make setup VARIANT=cpu."
             yield Finding("error", "GPUs", "vLLM's GPU build, and no GPU is visible", remedy)
+
+
+def number_type(dtype: str, cpu_has_it: bool) -> Iterator[Finding]:
+    """16 bits named as vLLM's `dtype` for a CPU that may have no instructions for them."""
+    if dtype in ("bfloat16", "float16", "half") and not cpu_has_it:
+        remedy = "Leave vllm_args.dtype out: a worker here then computes in float32, which takes twice the memory."
+        yield Finding("warning", "engine", f"dtype {dtype} on a CPU that computes it in software, slowly", remedy)
 
 
 def memory(free_and_total_bytes: Mapping[str, tuple[int, int]], share: float) -> Iterator[Finding]:

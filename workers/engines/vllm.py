@@ -17,7 +17,13 @@ from contract.errors import EngineDead, RequestRejected
 from contract.settings import Settings
 from contract.verdict import Failure
 from workers.engines.adapters import adapter_arguments, adapter_folders
-from workers.engines.arguments import check_arguments, engine_environment, installed_version, is_cpu_build
+from workers.engines.arguments import (
+    check_arguments,
+    engine_environment,
+    for_this_cpu,
+    installed_version,
+    is_cpu_build,
+)
 from workers.engines.base import Completion, Engine, Part, Request, in_order
 from workers.engines.encoding import Encoded, PromptEncoder
 from workers.engines.memory import keep_freed_memory
@@ -180,9 +186,9 @@ def prepare_environment(model: str) -> None:
 
 
 def engine_arguments(settings: Settings, model: str) -> dict[str, Any]:
-    """vllm_args checked against vLLM's own list, laid over what scoring needs."""
+    """vllm_args checked against vLLM's own list, for this machine, laid over what scoring needs."""
     check_arguments(settings.vllm_args)
     # vLLM keeps its Prometheus metrics in this process' registry, which the worker exports with its own.
     unwatched = settings.metrics_port == 0
     ours = {"disable_log_stats": unwatched, "use_tqdm_on_load": False}
-    return {**ours, **settings.vllm_args, **adapter_arguments(settings.adapters), "model": model}
+    return {**ours, **for_this_cpu(settings.vllm_args, model), **adapter_arguments(settings.adapters), "model": model}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from workers.engines import arguments
-from workers.engines.arguments import engine_environment
+from workers.engines.arguments import computes_16_bits, engine_environment, for_this_cpu
 
 
 @pytest.fixture
@@ -39,3 +41,50 @@ def test_on_a_cpu_tensors_get_huge_pages_where_the_kernel_has_them(
     monkeypatch.setattr(arguments, "TRANSPARENT_HUGE_PAGES", told)
     monkeypatch.setattr(arguments, "is_cpu_build", lambda: True)
     assert ("THP_MEM_ALLOC_ENABLE" in engine_environment("some/model")) is kernel_has_them
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", "dtype": "bfloat16"}))
+    return tmp_path
+
+
+def has(monkeypatch: pytest.MonkeyPatch, **capabilities: Any) -> None:
+    monkeypatch.setattr(arguments, "is_cpu_build", lambda: True)
+    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {"architecture": "x86_64", **capabilities})
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "native"),
+    [
+        ({"avx2": True}, False),
+        ({"avx512_f": True, "avx512_bf16": False}, False),
+        ({"avx512_bf16": True}, True),
+        ({"amx_bf16": True}, True),
+        ({"architecture": "aarch64"}, True),
+    ],
+)
+def test_an_open_dtype_is_float32_on_a_cpu_that_computes_16_bits_in_software(
+    monkeypatch: pytest.MonkeyPatch, model: Path, capabilities: dict[str, Any], native: bool
+) -> None:
+    has(monkeypatch, **capabilities)
+    assert computes_16_bits() is native
+    for opened in ({"seed": 1}, {"seed": 1, "dtype": "auto"}):
+        assert for_this_cpu(opened, str(model)) == opened | ({} if native else {"dtype": "float32"})
+
+
+def test_a_dtype_that_was_named_stands(monkeypatch: pytest.MonkeyPatch, model: Path) -> None:
+    has(monkeypatch)
+    assert for_this_cpu({"dtype": "bfloat16"}, str(model)) == {"dtype": "bfloat16"}
+
+
+def test_a_quantised_model_keeps_the_type_that_its_method_needs(monkeypatch: pytest.MonkeyPatch, model: Path) -> None:
+    has(monkeypatch)
+    assert for_this_cpu({"quantization": "awq"}, str(model)) == {"quantization": "awq"}
+    (model / "config.json").write_text(json.dumps({"model_type": "llama", "quantization_config": {"bits": 4}}))
+    assert for_this_cpu({}, str(model)) == {}
+
+
+@pytest.mark.usefixtures("gpu_build")
+def test_on_a_gpu_an_open_dtype_stays_vllms_choice(model: Path) -> None:
+    assert for_this_cpu({}, str(model)) == {}

@@ -22,6 +22,7 @@ from workers.troubles import (
     fleet_at_work,
     leases,
     memory,
+    number_type,
 )
 
 QUEUE = "score.m"
@@ -84,6 +85,13 @@ def test_builds_that_do_not_belong_together(versions: dict[str, str], gpus: int,
 )
 def test_builds_that_belong_together_are_no_news(versions: dict[str, str], gpus: int) -> None:
     assert list(builds(versions, gpus)) == []
+
+
+def test_sixteen_bits_named_for_a_cpu_that_computes_them_in_software() -> None:
+    (trouble,) = number_type("bfloat16", cpu_has_it=False)
+    assert (trouble.what, trouble.level) == ("engine", "warning")
+    assert "vllm_args.dtype" in trouble.remedy
+    assert not [*number_type("bfloat16", cpu_has_it=True), *number_type("auto", cpu_has_it=False)]
 
 
 def test_a_gpu_without_the_memory_that_vllm_will_ask_for() -> None:
