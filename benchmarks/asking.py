@@ -23,7 +23,9 @@ from producer.submit import Plan, plan, submit
 from producer.survey import taken
 from producer.templates import load_prompt
 from workers.engines import make_engine
+from workers.engines.arguments import for_this_cpu
 from workers.engines.base import Engine
+from workers.engines.packaged import resolve
 from workers.gpus import visible_gpus
 from workers.pipeline import Item
 from workers.placing import Layers, plan_host
@@ -101,9 +103,12 @@ def asking_of(options: Namespace, settings: Settings) -> Asking:
 
 
 def speed_settings(settings: Settings) -> dict[str, Any]:
-    """What of a deployment decides how fast it is."""
+    """What of a deployment decides how fast it is, on this machine."""
     batching = {"batch_size", "batch_timeout", "batches_in_flight", "max_batches_in_flight", "question_batch_size"}
-    return settings.model_dump(include={"engine", "hf_model_id", "vllm_args", *batching})
+    found = settings.model_dump(include={"engine", "hf_model_id", "vllm_args", *batching})
+    if settings.engine == "vllm":
+        found["vllm_args"] = for_this_cpu(settings.vllm_args, resolve(settings.hf_model_id))
+    return found
 
 
 def pin(at: Stand) -> None:

@@ -33,7 +33,7 @@ from benchmarks.asking import Asking, pin, speed_settings, whole_path
 from benchmarks.command import Parser, existing_file, positive, run
 from benchmarks.cpu_truth import differing, scores_apart
 from benchmarks.record import print_table, write
-from benchmarks.stand import Stand, asked_between, made_up_questions, stand, verdicts, worker
+from benchmarks.stand import Stand, asked_between, made_up_questions, newest, stand, worker
 from benchmarks.whole_path import MODES_ASKED, Bench, Raw, beside_raw, row
 from contract.errors import EngineError
 from contract.verdict import Outcome, Verdict
@@ -184,11 +184,6 @@ def verdicts_of(at: Stand, mode: str) -> list[Verdict]:
     """What the demo questions came to in that mode."""
     whole_path(at, asking_in(mode), at.settings, MARK)
     return newest(at)
-
-
-def newest(at: Stand) -> list[Verdict]:
-    """The verdicts of the newest run, in its order."""
-    return verdicts(at, at.ledger.runs()[0].run_id)
 
 
 @contextmanager

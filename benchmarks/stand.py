@@ -26,6 +26,7 @@ import redis
 from benchmarks.jsonl import read_rows, write_rows
 from benchmarks.waiting import lives
 from contract.errors import EngineError, McqueueError
+from contract.layers import merge
 from contract.ledger import RedisLedger
 from contract.question import Question
 from contract.settings import CONFIG_VARIABLE, OVERRIDES_VARIABLE, PREFIX, Settings, load_settings
@@ -46,6 +47,7 @@ __all__ = [
     "host",
     "look_after",
     "made_up_questions",
+    "newest",
     "only_environment",
     "producer",
     "server_memory_bytes",
@@ -168,7 +170,7 @@ def started(
 @contextmanager
 def worker(at: Stand, name: str = "w0", queue: str = "", **settings: Any) -> Iterator[Worker]:
     """A worker on that server and queue, ready; `settings` lie over the stand's. Ended afterwards."""
-    overrides = json.loads(at.environment[OVERRIDES_VARIABLE]) | settings
+    overrides = merge(json.loads(at.environment[OVERRIDES_VARIABLE]), settings)
     in_flight = int(overrides.get("max_batches_in_flight", at.settings.max_batches_in_flight))
     environment = {**at.environment, OVERRIDES_VARIABLE: json.dumps(overrides)}
     log = at.folder / f"{name}.log"
@@ -244,6 +246,11 @@ def settled(at: Stand, run_id: str) -> int:
 def verdicts(at: Stand, run_id: str) -> list[Verdict]:
     """Those of the run so far, in its order."""
     return [verdict for _, verdict in at.ledger.results(run_id) if verdict]
+
+
+def newest(at: Stand) -> list[Verdict]:
+    """The verdicts of the newest run, in its order."""
+    return verdicts(at, at.ledger.runs()[0].run_id)
 
 
 def asked_between(found: Sequence[Verdict]) -> tuple[float, float]:

@@ -21,9 +21,6 @@ mcqueue thought of, fewer and shorter than a prompt per choice, and computes in 
 vLLM does. `generate`: greedy text to its own end, at most 48 tokens.
 Every prompt begins with the number of its round, so that no side finds an earlier round's prompts in its cache.
 Ask whole batches, and several: a last batch that is not full waits for `batch_timeout`.
-
-`--overlap` compares, for `generate`, workers with batches of 16 one after another with the same batches overlapping:
-two and four in flight, and as many as the engine has room for.
 """
 
 from __future__ import annotations
@@ -31,11 +28,10 @@ from __future__ import annotations
 import statistics
 import sys
 import time
-from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
@@ -65,8 +61,6 @@ MODES_ASKED: Mapping[str, Sequence[str]] = {
     "likelihood": ["mode=likelihood"],
     "generate": ["mode=generate", "prompt=lettered", "sampling.max_tokens=48"],
 }
-#: Side of `--overlap` → batches in flight, and the most while the engine has room.
-IN_FLIGHT = {"1 in flight": (1, 1), "2 in flight": (2, 2), "4 in flight": (4, 4), "as many as have room": (1, 64)}
 #: The round's mark and how many questions → seconds for them.
 Measure = Callable[[str, int], float]
 #: Token ids and sampling parameters, as vLLM takes them.
@@ -83,7 +77,7 @@ class Bench:
     source: Source
     limit: int
     rounds: int
-    alone: int
+    alone: int = 0
     boots: int = 1
 
     def asking(self, mode: str) -> Asking:
@@ -99,39 +93,32 @@ def main() -> None:
     parser = Parser(__doc__)
     add_questions(parser)
     parser.option("--alone", from_zero, 8, "of them asked one at a time; 0: none")
-    parser.option("--boots", positive, 1, "fresh pairs of processes for each mode; not with --overlap")
+    parser.option("--boots", positive, 1, "fresh pairs of processes for each mode")
     parser.option("--rounds", positive, 5, "that count of each, after one that warms up")
     parser.option("--modes", str, tuple(MODES_ASKED), "modes", choices=list(MODES_ASKED))
-    parser.add_argument("--overlap", action="store_true", help="batches of 16: one after another, and overlapping")
     options = parser.parse_args()
     # Engines that are up at the same time share a GPU; nobody reads this on a CPU.
-    share = {"gpu_memory_utilization": 0.8 / (len(IN_FLIGHT) if options.overlap else 2)} if visible_gpus() else {}
+    share = {"gpu_memory_utilization": 0.4} if visible_gpus() else {}
+    source = Source(options.questions, str(options.questions))
     with stand(options.config, vllm_args=share) as at:
-        bench = bench_of(at, Source(options.questions, str(options.questions)), options)
-        for rows in overlap(bench) if options.overlap else against_raw(bench, options.modes):
-            path = record(rows, options, at.settings)  # what took so long is kept, whatever becomes of the rest
-    print_table("whole path", [without(row, "rounds") for row in rows])
+        count = questions_of(at, source, options.limit)
+        bench = Bench(at, source, count, options.rounds, min(options.alone, count), options.boots)
+        more: dict[str, Any] = {"deploy": str(options.config), "settings": speed_settings(at.settings)}
+        for rows in against_raw(bench, options.modes):
+            path = write("whole_path", rows, options.out, **more)  # each time, as what took so long is kept
+    draw_ratios(path, rows)
+    print_table("whole path", [without(each, "rounds") for each in rows])
     print(path, path.with_suffix(".png"))
 
 
-def bench_of(at: Stand, source: Source, options: Namespace) -> Bench:
-    """No more questions than the file has. Raises InputError where it cannot be asked, before anything boots."""
-    asking = Asking(source, MODES_ASKED["letter"], options.limit)
+def questions_of(at: Stand, source: Source, limit: int) -> int:
+    """How many are asked: no more than there are. Raises InputError where they cannot be, before anything boots."""
+    asking = Asking(source, MODES_ASKED["letter"], limit)
     count, size = len(asking.items(at.settings, "to count", at.folder)), at.settings.batch_size
     if count % size:
         waits = f"the last one waits for batch_timeout, {at.settings.batch_timeout:g} s"
         print(f"note: {count} questions are no whole batches of {size}: {waits}", file=sys.stderr)
-    return Bench(at, source, count, options.rounds, min(options.alone, count), options.boots)
-
-
-def record(rows: Sequence[Mapping[str, Any]], options: Namespace, settings: Settings) -> Path:
-    """JSON and picture of the rows so far; returns the JSON file."""
-    name = "overlap" if options.overlap else "whole_path"
-    more: dict[str, Any] = {"deploy": str(options.config), "settings": speed_settings(settings)}
-    path = write(name, rows, options.out, **more)
-    shares = {f"{row['mode']}, {key}": row[key] for row in rows for key in without(row, "rounds") if " to " in key}
-    bars(path, "Times as fast, medians", "ratio", shares)
-    return path
+    return count
 
 
 def against_raw(bench: Bench, modes: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
@@ -157,20 +144,6 @@ def beside_raw(bench: Bench, raw: Raw, mode: str, boot: int = 0) -> Times:
     if bench.alone:
         sides["one at a time"] = partial(raw.one_at_a_time, mode)
     return interleaved(sides, bench, boot)
-
-
-def overlap(bench: Bench) -> Iterator[list[dict[str, Any]]]:
-    """A single row: the same batches of 16 by workers that differ in how many run at a time."""
-    pin(bench.at)
-    with ExitStack() as stack:
-        sides: dict[str, Measure] = {}
-        for name, (always, most) in IN_FLIGHT.items():
-            own: dict[str, Any] = {"batch_size": 16, "batches_in_flight": always, "max_batches_in_flight": most}
-            own["model"] = name.replace(" ", "-")
-            stack.enter_context(worker(bench.at, own["model"], **own))
-            served = bench.at.settings.model_copy(update=own)
-            sides[name] = partial(bench.whole_path, "generate", served)
-        yield [row("generate", bench.limit, interleaved(sides, bench), base="1 in flight", inverse=True)]
 
 
 def interleaved(sides: Mapping[str, Measure], bench: Bench, boot: int = 0) -> Times:
@@ -203,6 +176,12 @@ def row(mode: str, count: int, times: Times, base: str, *, inverse: bool = False
         shown = f"{name} to {base}" if inverse else f"{base} to {name}"
         found |= {shown: statistics.median(ratios), f"{shown}, rounds": [round(each, 3) for each in ratios]}
     return found
+
+
+def draw_ratios(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """What `row` found, as bars beside the JSON file `path`."""
+    ratios = {f"{each['mode']}, {key}": each[key] for each in rows for key in without(each, "rounds") if " to " in key}
+    bars(path, "Times as fast, medians", "ratio", ratios)
 
 
 class Raw:

@@ -13,6 +13,7 @@ import pytest
 from demo.valkey import free_port
 from tests.acceptance.conftest import Stack
 from tests.support import ROOT, process, wait_until
+from workers.engines.arguments import as_flags, for_this_cpu
 from workers.engines.packaged import prepare
 
 
@@ -21,8 +22,9 @@ def server(tmp_path: Path) -> Iterator[str]:
     """`vllm serve` with the demo model, as `grader`."""
     port, log = free_port(), tmp_path / "serve.log"
     model = str(prepare("smollm2-135m-instruct"))
-    options = ("--served-model-name", "grader", "--dtype", "bfloat16", "--enforce-eager", "--max-model-len", "1024")
-    address = ("--host", "127.0.0.1", "--port", str(port), "--kv-cache-memory-bytes", str(2**29))
+    vllm_args = for_this_cpu({"enforce_eager": True, "max_model_len": 1024, "kv_cache_memory_bytes": 2**29}, model)
+    options = ("--served-model-name", "grader", *as_flags(vllm_args))
+    address = ("--host", "127.0.0.1", "--port", str(port))
     serve = ("-m", "vllm.entrypoints.openai.api_server", "--model", model, *options, *address)
     quiet = {"VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
 

@@ -202,7 +202,11 @@ def test_more_urgent_questions_are_in_the_next_batch_also_before_those_that_the_
     few = open_run(redis_ledger, make_questions(4), name="few")
     send(app, redis_ledger, bulk, priority=waiting)
     with worker(tmp_path / "log", batch_size=8, batches_in_flight=1, simulated={"call_ms": 1000}):
-        wait_until(lambda: redis_ledger.counts(bulk.run_id).settled > 0, "a batch to end, and the next to begin")
+        begun = keys.run_keys(bulk.run_id).attempts
+        wait_until(
+            lambda: redis_ledger.counts(bulk.run_id).settled == 8 and redis_ledger.client.hlen(begun) == 8,
+            "a batch to end, and the next to begin",
+        )
         held = held_question_ids(redis_ledger.client, ["w0@test"], bulk.run_id)
         assert len(held) > 8  # one more than the batch that runs
         send(app, redis_ledger, few, priority=urgent)

@@ -130,6 +130,21 @@ def test_every_program_shows_its_docstring_and_refuses_in_one_line(
 @pytest.mark.parametrize(
     ("typed", "says"),
     [
+        (("batch_size=8",), "There is nothing to compare."),
+        (("batch_size=8", "batch_size=8"), "There is nothing to compare."),
+        (("batch_size=8", "batch_size=4 batchsize=4"), "Did you mean 'batch_size'?"),
+    ],
+)
+def test_sides_that_cannot_be_compared_are_refused_before_anything_boots(
+    typed: tuple[str, ...], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ended("settings", *typed, monkeypatch=monkeypatch) == 1
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
         (("--turns",), "--chat and --turns are compared, and not timed: --rounds 0"),
         (
             ("--chat", "--rounds", "0", "--description", "On a."),
