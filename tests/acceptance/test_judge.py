@@ -37,7 +37,7 @@ def server(tmp_path: Path) -> Iterator[str]:
             return False
 
     with process(*serve, environment=quiet, log=log) as child:
-        wait_until(answers, f"vllm serve; its log: {log}", timeout_s=150)
+        wait_until(answers, f"vllm serve; its log: {log}", timeout_s=300)
         yield f"http://127.0.0.1:{port}"
 
 
