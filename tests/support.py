@@ -116,7 +116,8 @@ def build_test_index(
 
 def needed_program(*names: str) -> str:
     """Where the first of `names` lies. Without one the test is skipped, but in CI, which installs them, it fails."""
-    found = next(filter(None, map(shutil.which, names)), None)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    found = next(filter(None, (shutil.which(name, path=path) for name in names)), None)
     if found is None:
         lacking(f"no {' or '.join(names)} here: `make tools` installs it on Debian")
     return found

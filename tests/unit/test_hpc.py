@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from contract.settings import load_fleet
 from producer.runconfig import load_run_config
-from tests.support import ROOT
+from tests.support import ROOT, needed_program
 
 FOLDER = ROOT / "configs" / "hpc"
 JOBS = {"slurm.sh": "#SBATCH", "pbs.sh": "#PBS"}
@@ -25,7 +24,7 @@ def text(name: str) -> str:
 
 @pytest.mark.parametrize("file", sorted(FOLDER.iterdir()), ids=lambda file: file.name)
 def test_a_script_has_no_fault_that_shellcheck_knows(file: Path) -> None:
-    checked = [str(Path(sys.executable).parent / "shellcheck"), "--external-sources", str(file)]
+    checked = [needed_program("shellcheck"), "--external-sources", str(file)]
     done = subprocess.run(checked, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import json
+import logging
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -28,6 +29,8 @@ __all__ = [
     "is_cpu_build",
     "require_vllm",
 ]
+
+log = logging.getLogger(__name__)
 
 #: Where a Linux kernel that has them says who gets them.
 TRANSPARENT_HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
@@ -59,6 +62,7 @@ def for_this_cpu(vllm_args: Mapping[str, Any], model: str) -> dict[str, Any]:
     opened = vllm_args.get("dtype", "auto") == "auto" and is_cpu_build() and not computes_16_bits()
     if not opened or vllm_args.get("quantization") or _is_quantised(model, vllm_args.get("revision")):
         return dict(vllm_args)
+    log.info("this CPU has no instructions for 16 bits: vLLM computes in float32, unless vllm_args.dtype names a type")
     return {**vllm_args, "dtype": "float32"}
 
 

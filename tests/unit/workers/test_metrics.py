@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import urllib.error
 import urllib.request
@@ -18,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from contract import Outcome, Settings, Verdict
 from contract.errors import LedgerError
 from demo.valkey import free_port
+from tests.support import needed_program
 from workers.aggregator import Batch, Held, Settlement
 from workers.exporter import Exporter
 from workers.hardware import Gpu, Hardware, Host
@@ -222,7 +222,6 @@ def test_names_and_texts_follow_prometheus_conventions(metrics: WorkerMetrics) -
     page = generate_latest(metrics.registry)
     families = list(text_string_to_metric_families(page.decode()))
     assert all(each.name.startswith("mcqueue_") and each.documentation.endswith(".") for each in families)
-    if shutil.which("promtool") is None:
-        pytest.skip("no promtool here: `make tools` installs it on Debian")
-    lint = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, check=False)
+    command = [needed_program("promtool"), "check", "metrics"]
+    lint = subprocess.run(command, input=page, capture_output=True, check=False)
     assert (lint.returncode, lint.stderr.decode()) == (0, "")
