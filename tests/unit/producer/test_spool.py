@@ -6,6 +6,7 @@ import io
 import subprocess
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,7 @@ def test_a_full_disk_is_an_error_with_a_remedy(monkeypatch: pytest.MonkeyPatch) 
 def test_a_full_disk_is_told_once_also_where_something_is_still_buffered_at_the_end() -> None:
     program = """
 import tempfile
+from contextlib import closing
 from contract.errors import InputError
 from producer.spool import Spool
 from tests.support import make_question
@@ -97,7 +99,7 @@ def test_no_room_for_the_ids_of_a_large_file_is_an_error_with_a_remedy() -> None
     for number in range(99_999):
         seen.add(f"{number:0200}", number)
 
-    with room_per_file(50), pytest.raises(InputError, match="ids of the questions cannot be kept") as trouble:
+    with closing(seen), room_per_file(50), pytest.raises(InputError, match="ids of the questions cannot") as trouble:
         seen.add("the last", 99_999)
 
     assert "TMPDIR" in trouble.value.hint
