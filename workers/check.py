@@ -9,17 +9,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import cast
 
 from redis import Redis, RedisError
 
 from contract import keys
 from contract.connection import connect
-from contract.errors import McqueueError, UnknownRun, UnreadableRun
+from contract.errors import McqueueError, ModelNotFound, UnknownRun, UnreadableRun
 from contract.fleet import Fleet
 from contract.index import read_manifest
 from contract.ledger import RedisLedger
-from contract.models import prepared_models
+from contract.models import prepared_models, require_hub
 from contract.queue import queue_length
 from contract.settings import Settings
 from workers.engines.adapters import adapter_folders
@@ -97,9 +98,21 @@ def _engine(settings: Settings) -> Iterator[Finding]:
         yield Finding("ok", "model", f"{settings.hf_model_id}: will be prepared at the first start")
         return
     try:
-        yield Finding("ok", "model", resolve(settings.hf_model_id))
+        model = resolve(settings.hf_model_id)
     except McqueueError as trouble:
         yield Finding("error", "model", trouble.message, trouble.hint)
+    else:
+        yield Finding("ok", "model", model) if Path(model).is_dir() else _on_hub(model)
+
+
+def _on_hub(model: str) -> Finding:
+    """Whether a hub id can be had: no error if not, as another machine may be the one that boots it."""
+    try:
+        require_hub(model, "config.json")
+    except ModelNotFound as trouble:
+        return Finding("warning", "model", trouble.message, trouble.hint)
+    limit = "server_startup_timeout"
+    return Finding("ok", "model", f"{model}; weights that are not in the hub's cache here are fetched within {limit}")
 
 
 def _indexes(fleet: Sequence[Settings]) -> Iterator[Finding]:

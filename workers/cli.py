@@ -33,7 +33,16 @@ from workers.placing import Layers, plan_host, plan_retrieval, plan_worker
 from workers.retrieval.build import build_index
 from workers.screen import make_screen
 from workers.troubles import beside_trials
-from workers.tuned import Effort, draw_trials, refuse_unwritable, table, tune_by, write_deploy_file, write_record
+from workers.tuned import (
+    LEAST_SAMPLE,
+    Effort,
+    draw_trials,
+    refuse_unwritable,
+    table,
+    tune_by,
+    write_deploy_file,
+    write_record,
+)
 
 __all__ = ["main"]
 
@@ -203,7 +212,12 @@ def check_stability(config: Path | None, overrides: tuple[str, ...], name: str, 
     show_default=True,
     help="Seconds to try for; one trial at least, and what has begun is finished.",
 )
-@click.option("--sample", type=click.IntRange(min=2), default=64, show_default=True, help="Questions per trial.")
+@click.option(
+    "--sample",
+    type=click.IntRange(min=2),
+    show_default="two batches of the deploy file, 64 at least",
+    help="Questions per trial; batches that are larger than it are not tried.",
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option(
     "-o",
@@ -218,7 +232,7 @@ def tune_for_run(
     overrides: tuple[str, ...],
     name: str,
     time_limit: float,
-    sample: int,
+    sample: int | None,
     seed: int,
     out: Path,
 ) -> None:
@@ -241,7 +255,8 @@ def tune_for_run(
     os.environ.update(plans[0].environment)
     for each in beside_trials(Fleet.connect(settings).alive(), socket.gethostname(), plans[0].gpus):
         click.echo(f"note: {each.found}. {each.remedy}", err=True)
-    found = tune_by(settings, run, ledger, Effort(time_limit, sample, seed), functools.partial(click.echo, err=True))
+    effort = Effort(time_limit, sample or max(LEAST_SAMPLE, 2 * settings.batch_size), seed)
+    found = tune_by(settings, run, ledger, effort, functools.partial(click.echo, err=True))
     write_deploy_file(out, config, overrides, run, found)
     write_record(out.with_suffix(".json"), settings, run, found)
     if not draw_trials(out.with_suffix(".png"), found):

@@ -107,7 +107,8 @@ class Child:
     failures: int = 0
     failed_boots: int = 0
     overdue: bool = False
-    restart_at: float | None = None
+    #: When it is to be started; None: not at all, or it is.
+    start_at: float | None = None
     boots: int = 0
     state: Literal["waiting", "booting", "ready", "draining", "stopped", "given up"] = "waiting"
 
@@ -148,7 +149,7 @@ class Supervisor:
             signal.signal(number, self._on_signal)
         try:
             for child in self.children:
-                self._start(child)
+                child.start_at = time.monotonic()
             while not self._stop_signals and any(child.state not in {"stopped", "given up"} for child in self.children):
                 self._watch()
             self._drain()
@@ -179,7 +180,7 @@ class Supervisor:
         os.close(writer)
         child.ready_channel = reader
         self._selector.register(reader, selectors.EVENT_READ, child)
-        child.state, child.started_at, child.ready_at, child.restart_at = "booting", time.monotonic(), None, None
+        child.state, child.started_at, child.ready_at, child.start_at = "booting", time.monotonic(), None, None
         child.overdue = False
         child.boots += 1
         self.announce(f"{node}: booting (pid {child.process.pid}, {child.plan.place}, log {child.log_path})")
@@ -192,13 +193,18 @@ class Supervisor:
         for child in self.children:
             if child.process is not None and child.process.poll() is not None:
                 self._on_exit(child, child.process.returncode)
-            elif child.restart_at is not None and now >= child.restart_at:
+            elif child.start_at is not None and now >= child.start_at and not self._boots_beside(child):
                 self._start(child)
             elif child.state == "booting" and now - child.started_at > child.plan.startup_timeout_s + 30:
                 self.announce(f"{child.plan.name}: not up after {now - child.started_at:.0f} s, killed")
                 child.overdue = True
                 self._kill(child)
         self.show()
+
+    def _boots_beside(self, child: Child) -> bool:
+        """Whether a GPU of this child's is measured now: vLLM takes what another engine fills meanwhile for its own."""
+        booting = {gpu for each in self.children if each.state == "booting" for gpu in each.plan.gpus}
+        return not booting.isdisjoint(child.plan.gpus)
 
     def _on_ready(self, child: Child) -> None:
         said = os.read(child.ready_channel, 64)
@@ -226,7 +232,7 @@ class Supervisor:
             child.state = "given up"
             self.announce(f"{child.plan.name}: given up; mend what its log says and start again")
         else:
-            child.state, child.restart_at = "waiting", time.monotonic() + decision.pause_s
+            child.state, child.start_at = "waiting", time.monotonic() + decision.pause_s
             self.announce(f"{child.plan.name}: starts again in {decision.pause_s:g} s")
 
     def _drain(self) -> None:

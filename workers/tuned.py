@@ -34,6 +34,7 @@ from workers.pipeline import Item
 from workers.tuning import FIGURES, Trial, Tuned, lengths, tune
 
 __all__ = [
+    "LEAST_SAMPLE",
     "Effort",
     "draw_trials",
     "items_of",
@@ -49,6 +50,8 @@ __all__ = [
 MEASURED = 2000
 LONGEST = 20
 CHUNK = 500
+#: Questions of a trial.
+LEAST_SAMPLE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +133,15 @@ def _warnings(found: Tuned) -> Iterator[str]:
     needs = found.needs
     if sum(bool(each.questions_per_s) for each in found.trials) == 1:
         yield "only one setting was measured, and so compared with none: a longer --time-limit tries others"
-    if found.asked < (smallest := min(each.shape.batch_size for each in found.trials)):
+    if found.asked < found.best.shape.batch_size:
         yield (
-            f"a trial asked {found.asked} questions, which fill no batch of {smallest}: "
+            f"a trial asked {found.asked} questions, which fill no batch of {found.best.shape.batch_size}: "
             "a larger --sample, or run, tells more"
+        )
+    elif found.asked < 2 * found.best.shape.batch_size:
+        yield (
+            f"the best of them, {found.best.shape.batch_size}, is the largest batch that {found.asked} questions fill: "
+            "larger ones were not tried, which takes a larger --sample, or run"
         )
     if needs.beyond:
         yield (

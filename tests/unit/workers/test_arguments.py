@@ -31,6 +31,11 @@ def test_without_nvidias_compiler_vllm_is_kept_from_what_needs_it(
     assert "VLLM_USE_FLASHINFER_SAMPLER" not in engine_environment("some/model")
 
 
+@pytest.mark.usefixtures("gpu_build")
+def test_on_a_gpu_the_engines_process_is_not_forked_from_a_worker_with_threads() -> None:
+    assert engine_environment("some/model")["VLLM_WORKER_MULTIPROC_METHOD"] == "spawn"
+
+
 @pytest.mark.parametrize("kernel_has_them", [True, False])
 def test_on_a_cpu_tensors_get_huge_pages_where_the_kernel_has_them(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kernel_has_them: bool

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from contract import Settings
+from contract.errors import ModelNotFound
 from contract.fleet import WorkerRecord, WorkerState
 from contract.settings import load_fleet
 from workers.check import check
@@ -140,6 +141,22 @@ def test_of_several_models_each_finding_says_whose_it_is() -> None:
     found = [(each.what, each.found.partition(": ")[0]) for each in check(fleet, [0, 1])]
 
     assert [whose for what, whose in found if what in {"batching", "engine"}] == ["large", "small", "large", "small"]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_hub_is_asked_for_a_model_that_is_no_folder(monkeypatch: pytest.MonkeyPatch, known: bool) -> None:
+    def require_hub(model: str, file: str) -> None:
+        if not known:
+            raise ModelNotFound(f"{model!r} has no {file}.", hint="Name another.")
+
+    monkeypatch.setattr("workers.check.require_hub", require_hub)
+    asked = settings(engine="vllm", hf_model_id="owner/name", redis_url="redis://127.0.0.1:1/0")
+
+    (found,) = [each for each in check([asked], [0]) if each.what == "model"]
+
+    limit = "owner/name; weights that are not in the hub's cache here are fetched within server_startup_timeout"
+    unknown = Finding("warning", "model", "'owner/name' has no config.json.", "Name another.")
+    assert found == (Finding("ok", "model", limit) if known else unknown)
 
 
 VLLM = {"engine": "vllm", "vllm": "0.32.0", "model": "/m/1", "weights": "aa", "dtype": "bfloat16", "max_num_seqs": 64}

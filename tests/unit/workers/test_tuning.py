@@ -359,9 +359,17 @@ def test_a_file_by_one_trial_of_too_few_questions_says_that_nothing_was_compared
     head = (tmp_path / "tuned.yaml").read_text()
     assert "# Mind: only one setting was measured, and so compared with none" in head
     assert "# Mind: a trial asked 3 questions, which fill no batch of 32" in head
-    trials = [best, Trial(Shape(16, 2), {}, questions_per_s=9.0)]
-    write_deploy_file(tmp_path / "more.yaml", None, (), run, Tuned(NEEDS, trials, best, batch_timeout_s=1.0, asked=16))
-    assert "Mind" not in (tmp_path / "more.yaml").read_text()
+
+
+def test_a_file_says_where_the_best_batch_was_the_largest_that_could_be_tried(tmp_path: Path) -> None:
+    run = open_run(MemoryLedger(), make_questions(3))
+    best = Trial(Shape(32, 2), {}, questions_per_s=9.0, batch_s=3.0)
+    trials = [Trial(Shape(16, 2), {}, questions_per_s=8.0), best]
+    for asked, minds in ((32, True), (63, True), (64, False)):
+        found = Tuned(NEEDS, trials, best, batch_timeout_s=1.0, asked=asked)
+        write_deploy_file(tmp_path / "tuned.yaml", None, (), run, found)
+        head = (tmp_path / "tuned.yaml").read_text()
+        assert (f"# Mind: the best of them, 32, is the largest batch that {asked} questions fill" in head) is minds
 
 
 def test_a_deploy_file_that_cannot_be_written_is_told_before_the_trials(tmp_path: Path) -> None:
