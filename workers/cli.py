@@ -33,16 +33,7 @@ from workers.placing import Layers, plan_host, plan_retrieval, plan_worker
 from workers.retrieval.build import build_index
 from workers.screen import make_screen
 from workers.troubles import beside_trials
-from workers.tuned import (
-    LEAST_SAMPLE,
-    Effort,
-    draw_trials,
-    refuse_unwritable,
-    table,
-    tune_by,
-    write_deploy_file,
-    write_record,
-)
+from workers.tuned import Effort, draw_trials, refuse_unwritable, table, tune_by, write_deploy_file, write_record
 
 __all__ = ["main"]
 
@@ -255,8 +246,7 @@ def tune_for_run(
     os.environ.update(plans[0].environment)
     for each in beside_trials(Fleet.connect(settings).alive(), socket.gethostname(), plans[0].gpus):
         click.echo(f"note: {each.found}. {each.remedy}", err=True)
-    effort = Effort(time_limit, sample or max(LEAST_SAMPLE, 2 * settings.batch_size), seed)
-    found = tune_by(settings, run, ledger, effort, functools.partial(click.echo, err=True))
+    found = tune_by(settings, run, ledger, Effort(time_limit, sample, seed), functools.partial(click.echo, err=True))
     write_deploy_file(out, config, overrides, run, found)
     write_record(out.with_suffix(".json"), settings, run, found)
     if not draw_trials(out.with_suffix(".png"), found):

@@ -34,7 +34,6 @@ from workers.pipeline import Item
 from workers.tuning import FIGURES, Trial, Tuned, lengths, tune
 
 __all__ = [
-    "LEAST_SAMPLE",
     "Effort",
     "draw_trials",
     "items_of",
@@ -50,7 +49,7 @@ __all__ = [
 MEASURED = 2000
 LONGEST = 20
 CHUNK = 500
-#: Questions of a trial.
+#: Questions of a trial where nobody says how many.
 LEAST_SAMPLE = 64
 
 
@@ -59,7 +58,8 @@ class Effort:
     """How long and on how many questions to try."""
 
     limit_s: float
-    sample: int
+    #: Questions of a trial; None: two batches of the deploy file.
+    sample: int | None
     seed: int
 
 
@@ -76,7 +76,8 @@ def tune_by(settings: Settings, run: Run, ledger: Ledger, effort: Effort, say: C
         f"{needs.questions:,} of {len(questions):,} questions measured: {needs.median} tokens in the middle, "
         f"{needs.p95} at the 95th percentile, {needs.longest} at most, answer included"
     )
-    sample = draw.sample(items, min(effort.sample, len(items)))
+    wanted = effort.sample or max(LEAST_SAMPLE, 2 * settings.batch_size)
+    sample = draw.sample(items, min(wanted, len(items)))
     found = tune(settings, sample, needs, effort.limit_s, lambda trial: say(_line(trial)))
     for warning in _warnings(found):
         say(f"warning: {warning}")
@@ -133,14 +134,15 @@ def _warnings(found: Tuned) -> Iterator[str]:
     needs = found.needs
     if sum(bool(each.questions_per_s) for each in found.trials) == 1:
         yield "only one setting was measured, and so compared with none: a longer --time-limit tries others"
-    if found.asked < found.best.shape.batch_size:
+    best = found.best.shape.batch_size
+    if found.asked < best:
         yield (
-            f"a trial asked {found.asked} questions, which fill no batch of {found.best.shape.batch_size}: "
+            f"a trial asked {found.asked} questions, which fill no batch of {best}: "
             "a larger --sample, or run, tells more"
         )
-    elif found.asked < 2 * found.best.shape.batch_size:
+    elif found.asked < 2 * best:
         yield (
-            f"the best of them, {found.best.shape.batch_size}, is the largest batch that {found.asked} questions fill: "
+            f"the best of them, {best}, is the largest batch that {found.asked} questions fill: "
             "larger ones were not tried, which takes a larger --sample, or run"
         )
     if needs.beyond:
