@@ -85,19 +85,18 @@ class PromptEncoder:
 
         A prompt gets the special tokens that the model's tokenizer puts before a text (one BOS, or none where the
         model knows none), or those of its chat template, and never both. Prompt and continuation are tokenised as one
-        text and the continuation is what lies beyond as many tokens as the prompt alone has: a space at the boundary
-        is neither lost nor doubled. For prompts that do not end in white space, and ours never do, this is
-        `_encode_pair` of lm-evaluation-harness (`lm_eval/api/model.py`). A chat template may end in white space: there
-        it belongs to the prompt, unless the tokenizer makes one token of it and what follows.
+        text and the continuation is what lies beyond the prompt's tokens: a space at the boundary is neither lost nor
+        doubled. This is `_encode_pair` of lm-evaluation-harness (`lm_eval/api/model.py`) wherever the prompt has the
+        same tokens with and without what follows. Where it has not, as the tokenizer makes one token of its end (white
+        space, say) and what follows, it ends before the first token that differs, for all continuations alike.
         """
         with self._lock:
             shown = [self._shown(each) for each in requests]
-            texts = self._parted([each for each in shown if isinstance(each, _Texts)])
-            prompts = self._prompts(texts)
-            tails = self._tails(texts, prompts)
+            texts = [each for each in shown if isinstance(each, _Texts)]
+            parted = self._parted(texts, self._prompts(texts))
         encoded = (
-            Encoded(text.prompt, prompt, of_text, text.continuations)
-            for text, prompt, of_text in zip(texts, prompts, tails, strict=True)
+            Encoded(text.prompt, prompt, tails, text.continuations)
+            for text, (prompt, tails) in zip(texts, parted, strict=True)
         )
         return [each if isinstance(each, RequestRejected) else next(encoded) for each in shown]
 
@@ -133,24 +132,13 @@ class PromptEncoder:
             return RequestRejected(what, hint=hint)
         return text
 
-    def _parted(self, texts: Sequence[_Texts]) -> list[_Texts]:
-        """`texts`, with a template's last white space in the continuations where the tokenizer joins the two."""
-        lines = [each.last_lines() if each.chat and each.prompt[-1:].isspace() else [] for each in texts]
-        known = self._lines({line for of_text in lines for line in of_text})
-        parted = []
-        for text, of_text in zip(texts, lines, strict=True):
-            line, *extended = [known[each] for each in of_text] or [[]]
-            joined = any(each[: len(line)] != line for each in extended)
-            parted.append(text.space_moved() if joined else text)
-        return parted
-
     def _prompts(self, texts: Sequence[_Texts]) -> list[list[int]]:
         plain = iter(self._ids([each.prompt for each in texts if not each.chat], special=True))
         chat = iter(self._ids([each.prompt for each in texts if each.chat], special=False))
         return [next(chat if each.chat else plain) for each in texts]
 
-    def _tails(self, texts: Sequence[_Texts], prompts: Sequence[list[int]]) -> list[list[list[int]]]:
-        """Tokens of every continuation of every text.
+    def _parted(self, texts: Sequence[_Texts], prompts: Sequence[list[int]]) -> list[tuple[list[int], list[list[int]]]]:
+        """Tokens of every text's prompt, as far as they are the same whatever follows, and of every continuation.
 
         Only the prompt's last line is tokenised again with each continuation, if it is sure that the lines before it
         have no part in it: as a line of its own it has the very tokens that it has in the prompt, and it begins with
@@ -158,13 +146,15 @@ class PromptEncoder:
         """
         lines = [each.last_lines() if each.continuations else [] for each in texts]
         known = self._lines({line for of_text in lines for line in of_text})
-        tails: list[list[list[int]]] = []
+        parted = []
         for text, of_text, prompt in zip(texts, lines, prompts, strict=True):
             line, *extended = [known[each] for each in of_text] or [[]]
             if not _stands_alone(line, prompt, extended):
                 line, extended = prompt, self._ids(text.wholes(), special=not text.chat)
-            tails.append([each[len(line) :] for each in extended])
-        return tails
+            shared = _shared([line, *extended])
+            kept = prompt[: len(prompt) - len(line) + shared]
+            parted.append((kept, [each[shared:] for each in extended]))
+        return parted
 
     def _lines(self, lines: set[str]) -> dict[str, list[int]]:
         """Tokens of each of `lines`, and of some others."""
@@ -196,12 +186,6 @@ class _Texts:
         """The prompt with each continuation."""
         return [self.prompt + each for each in self.continuations]
 
-    def space_moved(self) -> _Texts:
-        """The same with the white space at the end of the prompt before each continuation instead."""
-        bare = self.prompt.rstrip()
-        space = self.prompt[len(bare) :]
-        return _Texts(self.chat, bare, tuple(space + each for each in self.continuations))
-
     def last_lines(self) -> list[str]:
         """The last line that is not blank with all that follows it, then the same with each continuation."""
         line = self.prompt[self.prompt.rstrip().rfind("\n") + 1 :]
@@ -218,6 +202,13 @@ def _left_out(turns: Turns, text: str) -> Role | None:
             return turn.role
         at = found + len(said)
     return None
+
+
+def _shared(lines: Sequence[list[int]]) -> int:
+    """With how many same tokens all of `lines` begin."""
+    lowest, highest = min(lines), max(lines)
+    differing = (at for at, (a, b) in enumerate(zip(lowest, highest, strict=False)) if a != b)
+    return next(differing, min(len(lowest), len(highest)))
 
 
 def _stands_alone(line: list[int], prompt: list[int], extended: Sequence[list[int]]) -> bool:

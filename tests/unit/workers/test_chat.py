@@ -148,12 +148,11 @@ def test_a_space_at_a_templates_end_is_in_the_token_that_it_is_part_of(mode: Mod
     assert isinstance(found, Encoded)
     begins = there.apply_chat_template(messages(turns_of(QUESTION, spec)), add_generation_prompt=True, tokenize=False)
     assert begins.endswith("[assistant] ")
-    if mode is Mode.GENERATE:
-        assert found.text == begins
+    assert found.text == begins
     for continuation, tail in zip(found.continuations, found.tails, strict=True):
-        assert found.text + continuation == begins + continuation.lstrip()
-        assert found.prompt + tail == there(begins + continuation.lstrip(), add_special_tokens=False)["input_ids"]
-        assert there.decode(tail) == continuation
+        assert found.prompt + tail == there(begins + continuation, add_special_tokens=False)["input_ids"]
+        # This tokenizer makes one token of a space and a letter, none of a space and a digit.
+        assert there.decode(tail) == (continuation if continuation.isdigit() else f" {continuation}")
 
 
 def test_an_answer_begins_as_those_of_the_examples_begin() -> None:

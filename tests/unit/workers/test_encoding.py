@@ -87,8 +87,27 @@ def test_a_continuation_has_the_tokens_that_it_has_behind_the_whole_prompt(
     assert isinstance(found, Encoded)
     assert encoder.encode([request, request]) == [found, found]
     prompt_ids, *wholes = tokenizer(name)([prompt, *(prompt + each for each in continuations)])["input_ids"]
-    assert found.prompt == prompt_ids
-    assert found.tails == [whole[len(prompt_ids) :] for whole in wholes]
+    shared = next(n for n in range(len(prompt_ids), -1, -1) if all(each[:n] == prompt_ids[:n] for each in wholes))
+    assert found.prompt == prompt_ids[:shared]
+    assert found.tails == [whole[shared:] for whole in wholes]
+
+
+def test_a_prompts_last_space_is_part_of_the_choices_that_it_makes_a_token_with() -> None:
+    encoder, choices = PromptEncoder(tokenizer("packaged")), ("gold", "silver and gold", "4")
+    spaced = encoder.encode([ScoreRequest(one_turn("It is made of "), choices)])
+    bare = encoder.encode([ScoreRequest(one_turn("It is made of"), tuple(f" {each}" for each in choices))])
+    assert [(each.prompt, each.tails) for each in spaced if isinstance(each, Encoded)] == [
+        (each.prompt, each.tails) for each in bare if isinstance(each, Encoded)
+    ]
+
+
+def test_an_end_of_text_that_a_tokenizer_writes_comes_behind_the_choices_and_not_before() -> None:
+    (found,) = PromptEncoder(tokenizer("unigram")).encode([ScoreRequest(one_turn("It is made of"), (" gold", " iron"))])
+    assert isinstance(found, Encoded)
+    end = tokenizer("unigram").convert_tokens_to_ids("</s>")
+    assert end not in found.prompt
+    assert [tail[-1] for tail in found.tails] == [end, end]
+    assert found.tails[0][:-1] != found.tails[1][:-1]
 
 
 class Counting:
