@@ -70,7 +70,8 @@ DEPLOYED = [
 def answers() -> list[Any]:
     """vLLM's answers to all cases, then to what must be refused, then to the shipped deployments."""
     cases: list[tuple[dict[str, Any], list[str]]] = [(given, list(expected)) for given, expected in CASES.values()]
-    cases += [({"max_model_length": 1}, []), *((arguments, []) for arguments in DEPLOYED)]
+    cases += [({"logprobs_mode": "raw_logits"}, []), ({"max_model_length": 1}, [])]
+    cases += [(arguments, []) for arguments in DEPLOYED]
     model = str(prepare("smollm2-135m-instruct"))
     return found_by(ASK, [model, cases])
 
@@ -81,12 +82,16 @@ def test_an_engine_argument_reaches_the_engine(answers: list[Any], name: str) ->
 
 
 def test_one_that_vllm_does_not_have_is_refused_with_the_nearest(answers: list[Any]) -> None:
-    refusal = answers[len(CASES)]
+    refusal = answers[len(CASES) + 1]
     assert refusal == "vllm_args: vLLM knows no engine argument 'max_model_length'. Did you mean 'max_model_len'?"
 
 
+def test_one_that_makes_logits_of_log_probabilities_is_refused(answers: list[Any]) -> None:
+    assert "'raw_logits' gives others than the model's own log-probabilities. Leave it out." in answers[len(CASES)]
+
+
 def test_vllm_knows_every_argument_of_the_shipped_deployments(answers: list[Any]) -> None:
-    assert answers[len(CASES) + 1 :] == [{} for _ in DEPLOYED]
+    assert answers[len(CASES) + 2 :] == [{} for _ in DEPLOYED]
 
 
 def test_workers_check_names_a_misspelled_one_as_the_boot_would_and_boots_nothing() -> None:

@@ -43,7 +43,10 @@ def require_vllm() -> None:
 
 
 def check_arguments(vllm_args: Mapping[str, Any]) -> None:
-    """Raises SettingsError for a name that the installed vLLM's `EngineArgs` does not have, with the nearest it has."""
+    """Raises SettingsError for a name that the installed vLLM's `EngineArgs` does not have, with the nearest it has.
+
+    And for one with which its log-probabilities would be none.
+    """
     require_vllm()
     from vllm import EngineArgs
 
@@ -51,6 +54,9 @@ def check_arguments(vllm_args: Mapping[str, Any]) -> None:
     for name in vllm_args:
         if name not in known:
             raise SettingsError(f"vllm_args: vLLM knows no engine argument {name!r}.", hint=nearest(name, known))
+    if (mode := vllm_args.get("logprobs_mode", "raw_logprobs")) != "raw_logprobs":
+        message = f"vllm_args.logprobs_mode: {mode!r} gives others than the model's own log-probabilities."
+        raise SettingsError(message, hint="Leave it out.")
 
 
 def for_this_cpu(vllm_args: Mapping[str, Any], model: str) -> dict[str, Any]:

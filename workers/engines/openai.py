@@ -203,33 +203,30 @@ class OpenAiEngine(Engine):
 
     def _write(self, request: GenerateRequest, *, in_chat: bool) -> Completion:
         sampling = request.sampling
-        answer = self._post(
-            wire.asked(request.turns, in_chat=in_chat),
-            model=self._model(request.adapter),
-            max_tokens=sampling.max_tokens,
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-            n=sampling.samples,
-            seed=request.seed,
-            stop=list(sampling.stop) or None,
-            response_format=wire.form(request.json_schema),
-        )
-        if isinstance(answer, Failure):
-            return Completion(error=answer)
-        usage = answer.get("usage") or {}
-        choices = answer["choices"]
-        # The server counts the tokens of all texts together.
-        each, rest = divmod(usage.get("completion_tokens", 0), len(choices))
-        counts = [each + rest] + [each] * (len(choices) - 1)
-        texts = tuple(
-            Text(wire.text_of(choice), tokens, truncated=choice.get("finish_reason") == "length")
-            for choice, tokens in zip(choices, counts, strict=True)
-        )
-        prompt, cached = wire.prompt_tokens(usage)
-        return Completion(texts=texts, prompt_tokens=prompt, prefill_tokens=prompt, cached_tokens=cached)
+        texts: list[Text] = []
+        prompt = prefilled = all_cached = 0
+        while (wanted := sampling.samples - len(texts)) > 0:
+            # Some servers, Ollama and llama-cpp-python among them, write one text however many are asked for.
+            answer = self._post(
+                wire.asked(request.turns, in_chat=in_chat),
+                model=self._model(request.adapter),
+                max_tokens=sampling.max_tokens,
+                temperature=sampling.temperature,
+                top_p=sampling.top_p,
+                n=wanted,
+                seed=request.seed + len(texts),
+                stop=list(sampling.stop) or None,
+                response_format=wire.form(request.json_schema),
+            )
+            if isinstance(answer, Failure):
+                return Completion(error=answer)
+            texts += wire.texts_of(answer)[:wanted]
+            prompt, cached = wire.prompt_tokens(answer.get("usage") or {})
+            prefilled, all_cached = prefilled + prompt, all_cached + cached
+        return Completion(texts=tuple(texts), prompt_tokens=prompt, prefill_tokens=prefilled, cached_tokens=all_cached)
 
     def _look_ahead(self, request: ScoreRequest, *, in_chat: bool) -> Completion | _Heard:
-        offers = self._offers
+        request, offers = wire.parted(request, in_chat=in_chat), self._offers
         top, echo = (offers.chat_top, offers.chat_echo) if in_chat else (offers.plain_top, offers.plain_echo)
         if not top and not echo:
             raise NotOffered(
@@ -258,6 +255,7 @@ class OpenAiEngine(Engine):
         """The log-probability of one continuation that is no likely next token."""
         request, heard, i = tail
         in_chat = self._in_chat(request.chat)
+        request = wire.parted(request, in_chat=in_chat)
         continuation = wire.continuations_of(request, in_chat=in_chat)[i]
         asked = wire.echo(request.turns, continuation, in_chat=in_chat)
         answer = self._post(asked, model=self._model(request.adapter))

@@ -86,7 +86,7 @@ def find_out(server: OpenAiSettings) -> Offers:
             plain=plain,
             chat_top=chat_top,
             plain_top=plain_top,
-            chat_echo=chat and probe.echoes(in_chat=True),
+            chat_echo=chat and probe.echoes(in_chat=True) and probe.continues_turns(),
             plain_echo=plain and probe.echoes(in_chat=False),
         )
     finally:
@@ -115,6 +115,18 @@ class _Probe:
         path, body = wire.echo(one_turn("One, two,"), " three, four", in_chat=in_chat)
         answer = self._tried(path, **body)
         return answer is not None and any(each is not None for each in wire.prompt_logprobs(answer)[1:-1])
+
+    def continues_turns(self) -> bool:
+        """Whether a turn that the model has begun holds, beyond the prompt's tokens, what was begun and nothing else.
+
+        Some chat templates write more before it than before the turn that the model is to begin: Qwen3's, a thought.
+        """
+        turns = one_turn("One, two,")
+        counts = []
+        for path, body in (wire.asked(turns, in_chat=True), wire.echo(turns, "A", in_chat=True)):
+            answer = self._tried(path, **{"max_tokens": 1, "temperature": 0, **body}) or {}
+            counts.append(wire.prompt_tokens(answer.get("usage") or {})[0])
+        return counts[1] == counts[0] + 1
 
     def _tried(self, path: str, **body: Any) -> dict[str, Any] | None:
         from openai import OpenAIError

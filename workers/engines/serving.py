@@ -127,7 +127,9 @@ def serve_command(settings: Settings, model: str, port: int) -> list[str]:
     serve = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", model]
     adapters = [f"{name}={folder}" for name, folder in adapter_folders(settings.adapters).items()]
     modules = ["--lora-modules", *adapters] if adapters else []
-    flags = as_flags({**for_this_cpu(settings.vllm_args, model), **adapter_arguments(settings.adapters)})
+    # Else the model's folder would say how to sample wherever a request does not: other texts than engine vllm's.
+    given = {"generation_config": "vllm", **for_this_cpu(settings.vllm_args, model)}
+    flags = as_flags({**given, **adapter_arguments(settings.adapters)})
     return [*serve, "--served-model-name", settings.served_model, *address, *quiet, *flags, *modules]
 
 

@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from contract.turns import Role, Turn, Turns, begun, messages, one_turn
-from workers.engines.base import ScoreRequest
+from workers.engines.base import ScoreRequest, Text
 
 __all__ = [
     "asked",
@@ -17,9 +17,10 @@ __all__ = [
     "echo",
     "form",
     "next_tokens",
+    "parted",
     "prompt_logprobs",
     "prompt_tokens",
-    "text_of",
+    "texts_of",
     "top",
 ]
 
@@ -54,6 +55,22 @@ def top(wanted: int, *, in_chat: bool) -> dict[str, Any]:
     return {"logprobs": True, "top_logprobs": wanted} if in_chat else {"logprobs": wanted}
 
 
+def parted(request: ScoreRequest, *, in_chat: bool) -> ScoreRequest:
+    """`request` with the white space at its prompt's end before each continuation instead, as a tokenizer may join it.
+
+    As lm-evaluation-harness does it (`_encode_pair` in `lm_eval/api/model.py`). In chat the template ends the prompt.
+    """
+    if in_chat:
+        return request
+    (turn,) = request.turns
+    bare = turn.text.rstrip()
+    space = turn.text[len(bare) :]
+    if not bare or not space:
+        return request
+    continuations = tuple(space + each for each in request.continuations)
+    return request._replace(turns=one_turn(bare), continuations=continuations)
+
+
 def continuations_of(request: ScoreRequest, *, in_chat: bool) -> list[str]:
     """As they follow the prompt: in chat they begin the model's turn, and lose their leading space."""
     return [begun(each) if in_chat else each for each in request.continuations]
@@ -66,8 +83,18 @@ def form(json_schema: str) -> dict[str, Any] | None:
     return {"type": "json_schema", "json_schema": schema}
 
 
-def text_of(choice: dict[str, Any]) -> str:
-    return (choice["message"]["content"] if "message" in choice else choice["text"]) or ""
+def texts_of(answer: dict[str, Any]) -> list[Text]:
+    """The texts that the server wrote, which counts the tokens of all of them together."""
+    choices = answer["choices"]
+    each, rest = divmod((answer.get("usage") or {}).get("completion_tokens", 0), len(choices))
+    return [
+        Text(
+            (choice["message"]["content"] if "message" in choice else choice["text"]) or "",
+            each if i else each + rest,
+            truncated=choice.get("finish_reason") == "length",
+        )
+        for i, choice in enumerate(choices)
+    ]
 
 
 def next_tokens(choice: dict[str, Any]) -> dict[str, float]:

@@ -44,6 +44,10 @@ class Script:
     #: Next tokens that it lists; 0: it refuses to.
     most_top: int = 20
     echo: bool = True
+    #: Texts that it writes at a time, however many are asked for.
+    most_texts: int = 8
+    #: What its chat template writes before a last turn of the model.
+    thought: str = ""
     #: Statuses of the next answers.
     refusals: list[int] = field(default_factory=list)
     asked: list[dict[str, Any]] = field(default_factory=list)
@@ -68,6 +72,8 @@ class Script:
             return 400, _refusal("no echo here")
         in_chat = path == "/v1/chat/completions"
         said = [each["content"] for each in body["messages"]] if in_chat else [body["prompt"]]
+        if body.get("continue_final_message") and self.thought:
+            said.insert(-1, self.thought)
         tokens = [word for text in said for word in words(text)]
         own = [None] + [logprob(tokens[:i], each) for i, each in enumerate(tokens) if i]
         listed = sorted(VOCABULARY, key=lambda each: -logprob(tokens, each))[: self._listed(body)]
@@ -82,7 +88,8 @@ class Script:
         usage = {"prompt_tokens": len(tokens), "completion_tokens": 3}
         rows_of_prompt = [None if each is None else {"7": {"logprob": each}} for each in own]
         more = {"prompt_logprobs": rows_of_prompt} if in_chat and echoes else {}
-        return 200, {"choices": [choice | {"index": i} for i in range(body.get("n", 1))], "usage": usage, **more}
+        count = min(body.get("n", 1), self.most_texts)
+        return 200, {"choices": [choice | {"index": i} for i in range(count)], "usage": usage, **more}
 
     def _paths(self) -> set[str]:
         return {path for path, there in (("/v1/chat/completions", self.chat), ("/v1/completions", self.plain)) if there}
@@ -109,9 +116,9 @@ class _Handler(BaseHTTPRequestHandler):
             status, answer = script.answer(self.path, body)
         if script.slow_text and script.slow_text in json.dumps(body):
             script.released.wait()
-        self._send(status, answer)
-        with script.lock:
+        with script.lock:  # before it is sent: who has an answer may ask again at once
             script.at_once -= 1
+        self._send(status, answer)
 
     def do_GET(self) -> None:
         self._send(200, {"object": "list", "data": [{"id": "grader", "object": "model"}]})

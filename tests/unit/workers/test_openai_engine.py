@@ -67,6 +67,15 @@ def test_a_text_is_asked_for_with_all_that_decides_it() -> None:
     assert set(script.keys) == {"Bearer s3cret"}
 
 
+def test_a_server_that_writes_one_text_at_a_time_is_asked_until_there_are_as_many_as_wanted() -> None:
+    script = Script(most_texts=2)
+    with started(script) as engine:
+        (completion,) = engine.generate([GenerateRequest(one_turn("Write."), Sampling(samples=5), seed=5)])
+    assert len(completion.texts) == 5
+    assert [(seen["n"], seen["seed"]) for seen in script.asked] == [(5, 5), (3, 7), (1, 9)]
+    assert completion.prefill_tokens == 3 * completion.prompt_tokens
+
+
 TURNS = (
     Turn(Role.SYSTEM, "Be brief."),
     Turn(Role.USER, "What is two?"),
@@ -131,6 +140,23 @@ def test_longer_continuations_are_weighed_behind_their_prompt(chat: ChatTemplate
     assert completion.logprobs == pytest.approx([weigh(CHOICES.prompt, each) for each in CHOICES.continuations])
     assert completion.token_counts == (3, 1, 3)
     assert completion.prompt_tokens == 3
+
+
+def test_what_a_template_writes_before_the_models_turn_is_no_part_of_a_choice() -> None:
+    with started(Script(thought="<think> </think>")) as engine:
+        (completion,) = engine.generate([ScoreRequest(CHOICES.turns, CHOICES.continuations, ChatTemplate.ALWAYS)])
+        assert not engine.describe()["offers"].get("chat_echo")
+    assert completion.error is not None
+    assert "is not among the 20 likeliest next tokens" in completion.error.message
+
+
+def test_white_space_at_a_prompts_end_goes_before_each_choice_as_a_tokenizer_may_join_them() -> None:
+    script = Script()
+    with started(script) as engine:
+        (spaced,) = engine.generate([ScoreRequest(one_turn("What is four? "), ("two and two", "A"))])
+        (bare,) = engine.generate([ScoreRequest(one_turn("What is four?"), (" two and two", " A"))])
+    assert spaced.error is None
+    assert spaced == bare
 
 
 def test_a_server_without_echo_weighs_what_it_lists_and_says_what_it_cannot() -> None:

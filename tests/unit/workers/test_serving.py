@@ -128,6 +128,7 @@ def test_the_command_carries_every_engine_argument_and_no_key() -> None:
     words = serve_command(settings, "/models/x", 1234)
     text = " ".join(words)
     assert "--model /models/x --served-model-name small --host 127.0.0.1 --port 1234" in text
+    assert "--generation-config vllm" in text, "how to sample is the run's to say, not the model's folder"
     assert "--max-model-len 1024 --enforce-eager --no-enable-prefix-caching --dtype bfloat16" in text
     assert words[words.index("--speculative-config") + 1] == '{"method": "ngram", "num_speculative_tokens": 2}'
     environment = serve_environment(settings, "/models/x", "s3cret", {"VLLM_LOGGING_LEVEL": "INFO"})
