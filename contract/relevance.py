@@ -48,29 +48,34 @@ class Sources:
         return any(self.answered_by(each) for each in passages) if self else None
 
 
-def sources_of(question: Question) -> Sources:
-    """What `question` says."""
+def sources_of(question: Question, beside: Iterable[Passage] | None = None) -> Sources:
+    """What `question` says, as far as it can be told of the passages `beside` it.
+
+    A hash says nothing beside passages that have none: where choices stand in a question's text, its reader makes one.
+    """
 
     def named(field: str) -> frozenset[str]:
         value = question.metadata.get(field)
         if value is None or value == "":
             return frozenset()
-        return frozenset({str(value), *_listed(value)})
+        listed = _listed(value)
+        return frozenset([str(value)] if listed is None else listed)
 
+    hashed = beside is None or any(each.question_hash for each in beside)
     return Sources(
         passages=frozenset(question.gold_passages) | named("source_chunk_id"),
         documents=named("source_id"),
         paths=named("source_path"),
-        question_hashes=named("question_hash"),
+        question_hashes=named("question_hash") if hashed else frozenset(),
     )
 
 
-def _listed(value: object) -> list[str]:
-    """The names in a list, which metadata has as its JSON; none where `value` is no such thing."""
+def _listed(value: object) -> list[str] | None:
+    """The names in a list, which metadata has as its JSON; None where `value` is no list."""
     if not isinstance(value, str) or not value.startswith("["):
-        return []
+        return None
     try:
         names = json.loads(value)
     except ValueError:
-        return []
+        return None
     return [str(name) for name in names if isinstance(name, str | int) and name != ""]

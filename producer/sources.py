@@ -52,14 +52,16 @@ class Named:
 
 def named_sources(bodies: Iterable[Body], index: Path) -> Named:
     """What the questions of `bodies` name, looked up in the index in folder `index`."""
+    table = _table(index / PASSAGES)
+    beside = None if table is None or _has_hashes(table) else ()
     questions, sourced = 0, []
     for body in bodies:
         questions += 1
-        if sources := sources_of(Question.model_validate_json(body.canonical)):
+        if sources := sources_of(Question.model_validate_json(body.canonical), beside):
             sourced.append((body.question_id, sources))
-    held = _held(index / PASSAGES, _wanted(sources for _, sources in sourced))
-    if held is None:
+    if table is None:
         return Named(questions, len(sourced), None)
+    held = _held(table, _wanted(sources for _, sources in sourced))
     lost = [(question_id, sources) for question_id, sources in sourced if not _has(held, sources)]
     return Named(questions, len(sourced), len(lost), _example(*lost[0]) if lost else "")
 
@@ -72,15 +74,27 @@ def _wanted(sources: Iterable[Sources]) -> dict[str, set[str]]:
     return wanted
 
 
-def _held(passages: Path, wanted: Mapping[str, set[str]]) -> dict[str, set[str]] | None:
-    """Those of the wanted names that stand in each column; None where the passages cannot be read here."""
+def _table(passages: Path) -> Any:
+    """The passages of an index, mapped into memory; None where they cannot be read here."""
+    import pyarrow as pa
+
+    try:
+        return pa.ipc.open_file(pa.memory_map(str(passages))).read_all()
+    except (OSError, pa.ArrowException):
+        return None
+
+
+def _has_hashes(table: Any) -> bool:
+    import pyarrow.compute as pc
+
+    return bool(pc.any(pc.not_equal(table.column("question_hash"), "")).as_py())
+
+
+def _held(table: Any, wanted: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    """Those of the wanted names that stand in each column."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    try:
-        table = pa.ipc.open_file(pa.memory_map(str(passages))).read_all()
-    except (OSError, pa.ArrowException):
-        return None
     held: dict[str, set[str]] = {}
     for column, names in wanted.items():
         among = pa.array(sorted(names), pa.large_string())

@@ -227,8 +227,11 @@ class Summary:
         }
 
     def _times(self) -> dict[str, Any]:
-        """`wall_s` runs from the start of the first generate call to the last verdict, by the workers' clocks."""
-        if not self.last_settled_at:
+        """`wall_s` runs from the start of the first generate call to the last verdict, by the workers' clocks.
+
+        A run that was only read again has none: its verdicts keep the times at which the model was asked.
+        """
+        if not self.last_settled_at or self.run.spec.rescored_from:
             return {"first_settled_at": None, "last_settled_at": None, "wall_s": None, "questions_per_s": None}
         wall_s = self.last_settled_at - self.started_at
         return {

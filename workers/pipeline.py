@@ -251,7 +251,7 @@ def _hit(item: Item) -> bool | None:
     """Whether a passage that answers the question was shown; None where nobody knows, or nothing was looked for."""
     if not wants_passages(item.question, item.spec):
         return None
-    return sources_of(item.question).hit(each for each in item.passages if each.shown)
+    return sources_of(item.question, item.passages).hit(each for each in item.passages if each.shown)
 
 
 def _in_original_labels(interview: _Interview) -> Reading:

@@ -139,7 +139,7 @@ def latency(measures: Measures) -> Figure | None:
 
 
 def batch_sizes(measures: Measures) -> Figure | None:
-    """How full the generate calls were."""
+    """How full the batches were."""
     sizes = Counter(measures.batch_sizes.values())
     if not sizes:
         return None

@@ -72,6 +72,8 @@ class Part:
             return ""
         if found.low > chance:
             return "above guessing"
+        if self.tally.keyed[Outcome.FAILED]:
+            return ""  # they lower the accuracy, and say nothing of the model
         return "below guessing" if found.high < chance else "not distinguishable from guessing"
 
     @cached_property
@@ -140,7 +142,9 @@ class Part:
 
     @cached_property
     def speed(self) -> list[Figure]:
-        """How the run went."""
+        """How the run went; of one that was only read again, nothing."""
+        if self.run.spec.rescored_from:
+            return []
         started_at = self.summary.started_at
         return figures.known(
             [

@@ -81,7 +81,7 @@ class RetrievalTally:
         self.retrieved += len(verdict.passages)
         self.shown += len(shown)
         self.cut += verdict.passages_left_out > 0
-        if sources := sources_of(question):
+        if sources := sources_of(question, verdict.passages):
             self._add_ranks(sources, verdict.passages)
             self.precisions.add(average_precision([sources.answered_by(each) for each in shown]))
         # A question on which the model was not heard says nothing of what a passage was worth.

@@ -42,6 +42,8 @@ class Side(NamedTuple):
 def _found_at(question: Question, verdict: Verdict) -> int | None:
     # Not for what brought its own context, and not if it failed before anything was found.
     nothing_found = verdict.outcome is Outcome.FAILED and not verdict.passages
-    if verdict.context_source is ContextSource.QUESTION or nothing_found or not (sources := sources_of(question)):
+    if verdict.context_source is ContextSource.QUESTION or nothing_found:
+        return None
+    if not (sources := sources_of(question, verdict.passages)):
         return None
     return next((rank for rank, each in enumerate(verdict.passages, 1) if sources.answered_by(each)), 0)

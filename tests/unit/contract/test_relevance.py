@@ -25,6 +25,7 @@ PASSAGE = Passage(
         {"metadata": {"source_id": '["doc6","doc7"]'}},
         {"metadata": {"source_path": '["notes/water.md"]'}},
         {"metadata": {"question_hash": "ab12"}},
+        {"metadata": {"question_hash": '["cd34","ab12"]'}},
     ],
 )
 def test_a_passage_answers_the_question_that_names_it_in_any_of_the_known_ways(named: dict[str, object]) -> None:
@@ -34,7 +35,9 @@ def test_a_passage_answers_the_question_that_names_it_in_any_of_the_known_ways(n
     assert sources.hit([]) is False
 
 
-@pytest.mark.parametrize("metadata", [{}, {"source_id": ""}, {"source_path": None}, {"level": "doc7"}])
+@pytest.mark.parametrize(
+    "metadata", [{}, {"source_id": ""}, {"source_path": None}, {"source_id": "[]"}, {"level": "doc7"}]
+)
 def test_a_question_that_names_no_source_is_neither_hit_nor_missed(metadata: dict[str, object]) -> None:
     assert sources_of(make_question(1, metadata=metadata)).hit([PASSAGE]) is None
 
@@ -47,6 +50,17 @@ def test_a_number_as_source_id_is_the_text_of_it() -> None:
 def test_a_source_that_begins_like_a_list_and_is_none_is_the_text_of_it() -> None:
     passage = Passage(id="[draft", score=1.0, text="")
     assert sources_of(make_question(1, metadata={"source_id": "[draft"})).hit([passage]) is True
+
+
+def test_a_list_names_its_members_and_not_itself() -> None:
+    sources = sources_of(make_question(1, metadata={"source_chunk_id": '["a","b"]'}))
+    assert sources.passages == {"a", "b"}
+
+
+def test_a_hash_names_a_source_only_beside_passages_that_have_hashes() -> None:
+    question = make_question(1, metadata={"question_hash": "ab12"})
+    assert not sources_of(question, [Passage(id="x", score=2.0, text="no")])
+    assert sources_of(question, [PASSAGE]).hit([]) is False
 
 
 def test_a_named_document_is_found_with_any_of_its_passages() -> None:

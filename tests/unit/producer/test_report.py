@@ -130,6 +130,34 @@ def test_the_report_of_a_run_shows_accuracy_interval_chance_figures_and_how_it_w
     assert sum(tag == "svg" and "aria-label" in attributes for tag, attributes in page.tags) == 6
 
 
+def test_a_run_that_failures_lower_is_not_called_worse_than_guessing(ledger: MemoryLedger, report: Report) -> None:
+    poor, failing = open_run(ledger, make_questions(40)), open_run(ledger, make_questions(41))
+    settle(ledger, poor, right=lambda _: False)
+    for question in make_questions(40):
+        error = Failure(type="RequestRejected", message="too long")
+        ledger.commit(failing.run_id, [Verdict(question_id=question.id, outcome=Outcome.FAILED, error=error)])
+    settle(ledger, failing)  # the one that is left
+
+    texts = []
+    for run in (poor, failing):
+        report(run.run_id)
+        texts.append(Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")).text)
+
+    assert "below guessing: chance is 25.0 %" in texts[0]
+    assert "guessing" not in texts[1]
+
+
+def test_a_run_that_was_only_read_again_has_no_speed(ledger: MemoryLedger, report: Report) -> None:
+    run = open_run(ledger, make_questions(20), rescored_from="another", mode=Mode.GENERATE, sampling=Sampling())
+    settle(ledger, run)
+
+    report()
+
+    page = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
+    assert "50.0 %" in page.text
+    assert "Throughput" not in page.text
+
+
 def test_the_report_describes_the_engines_that_serve_the_runs_model_now(
     ledger: MemoryLedger, broker: MemoryBroker, report: Report
 ) -> None:
