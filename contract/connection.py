@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import resources
@@ -13,10 +14,25 @@ from redis.exceptions import LockError
 from redis.lock import Lock
 from redis.retry import Retry
 
-from contract.errors import LedgerError, LedgerFull, RedisUnreachable
+from contract import keys
+from contract.errors import LedgerError, RedisUnreachable, WritesRefused
 from contract.settings import Settings
 
-__all__ = ["connect", "lua", "releasing", "translating"]
+__all__ = ["connect", "lua", "refusal", "refused", "releasing", "translating", "try_writing"]
+
+_PRIMARY = "Make it the primary (REPLICAOF NO ONE), or start all with the primary's MCQUEUE_REDIS_URL"
+#: First word of an answer that is another one once something is mended → what is the matter, and what mends it.
+_REFUSALS = {
+    "OOM": ("it is at its memory limit", "Raise maxmemory, or export and purge old runs"),
+    "MISCONF": ("it cannot write to its disk", "Make room on Redis' disk; its log says what it could not write"),
+    "READONLY": ("it is a replica", _PRIMARY),
+    "UNBLOCKED": ("it became a replica", _PRIMARY),
+    "MASTERDOWN": ("it is a replica that has lost its primary", _PRIMARY),
+    "NOREPLICAS": ("too few replicas follow it", "Bring them back, or lower min-replicas-to-write"),
+    "BUSY": ("a script keeps it busy", "Wait for that, or end it: SCRIPT KILL"),
+}
+#: redis-py, and a server's scripts, put words of their own before it.
+_FIRST_WORD = re.compile(rf"(?:^|: -?)({'|'.join(_REFUSALS)}) ")
 
 
 def connect(settings: Settings) -> redis.Redis:
@@ -60,14 +76,38 @@ def translating(place: str) -> Iterator[None]:
     """Raise redis-py's errors as ours."""
     try:
         yield
-    except redis.AuthenticationError as trouble:
-        raise LedgerError(
-            f"Redis at {place} refuses the credentials: {trouble}.", hint="Check MCQUEUE_REDIS_URL."
-        ) from None
-    except (redis.ConnectionError, redis.TimeoutError, OSError) as trouble:
+    except (redis.RedisError, OSError) as trouble:
+        raise _ours(trouble, place) from None
+
+
+def _ours(trouble: redis.RedisError | OSError, place: str) -> LedgerError:
+    if isinstance(trouble, redis.AuthenticationError):
+        return LedgerError(f"Redis at {place} refuses the credentials: {trouble}.", hint="Check MCQUEUE_REDIS_URL.")
+    if found := refused(trouble, f"Redis at {place}"):
+        return found
+    if isinstance(trouble, (redis.ConnectionError, redis.TimeoutError, OSError)):
         hint = "Start one, or name another in MCQUEUE_REDIS_URL."
-        raise RedisUnreachable(f"No Redis answers at {place} ({trouble}).", hint=hint) from None
-    except redis.OutOfMemoryError as trouble:
-        raise LedgerFull(f"Redis at {place} is full: {trouble}.") from None
-    except redis.RedisError as trouble:
-        raise LedgerError(f"Redis at {place} refuses: {trouble}.") from None
+        return RedisUnreachable(f"No Redis answers at {place} ({trouble}).", hint=hint)
+    return LedgerError(f"Redis at {place} refuses: {trouble}.")
+
+
+def refusal(trouble: BaseException) -> str:
+    """`MISCONF`, say, where Redis answered that it takes no writes for now; else nothing."""
+    if (word := getattr(trouble, "status_code", None)) in _REFUSALS:
+        return str(word)
+    found = _FIRST_WORD.search(str(trouble))
+    return found[1] if found else ""
+
+
+def refused(trouble: BaseException, who: str) -> WritesRefused | None:
+    """That as our error, with the remedy."""
+    if not (word := refusal(trouble)):
+        return None
+    what, remedy = _REFUSALS[word]
+    hint = f"{remedy}. Workers then go on by themselves; repeat a command that ended."
+    return WritesRefused(f"{who} takes no writes: {what} ({word}).", hint=hint)
+
+
+def try_writing(client: redis.Redis) -> None:
+    """Write something that is gone in a second. Raises redis-py's error where Redis takes no writes."""
+    client.set(keys.trial(), "", ex=1)

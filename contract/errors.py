@@ -11,7 +11,7 @@
     │   └── NameTaken               retryable: a worker's name is another living worker's
     ├── LedgerError             the truth cannot be read or written
     │   ├── RedisUnreachable        retryable
-    │   ├── LedgerFull              retryable once there is room
+    │   ├── WritesRefused           retryable: Redis is full, its disk is, or it is no primary
     │   ├── UnknownRun
     │   ├── RunHalted               paused or cancelled: nothing of it is begun
     │   └── RunConflict             one run id, two different contents
@@ -45,7 +45,6 @@ __all__ = [
     "IndexUnusable",
     "InputError",
     "LedgerError",
-    "LedgerFull",
     "McqueueError",
     "ModelNotFound",
     "NameTaken",
@@ -62,6 +61,7 @@ __all__ = [
     "UnknownRun",
     "UnreadableRun",
     "WorkerStays",
+    "WritesRefused",
     "nearest",
 ]
 
@@ -159,15 +159,10 @@ class RedisUnreachable(LedgerError):
     retryable = True
 
 
-class LedgerFull(LedgerError):
-    """Redis is at its memory limit and takes no more writes."""
+class WritesRefused(LedgerError):
+    """Redis answers and takes no writes: it is full, say, or its disk is. Once that is mended, it does again."""
 
     retryable = True
-
-    def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(
-            message, hint=hint or "Raise maxmemory, or export and purge old runs; then repeat the command."
-        )
 
 
 class UnknownRun(LedgerError):

@@ -25,6 +25,7 @@ mcqueue:audit:<id>              string      lock: this run was just looked throu
 mcqueue:sending:<id>            string      lock: who is sending questions of this run
 mcqueue:levelled:<queue>        string      lock: this queue was just put into the order of turns
 mcqueue:moving:<queue>          string      lock: who is moving messages within this queue, or wants them to stay
+mcqueue:trial                   string      written to see whether Redis takes writes; expires
 retrieve.<index>[\\x06\\x16<n>]   list        Celery messages for those who search that index (kombu's naming)
 score.<model>[\\x06\\x16<n>]      list        Celery messages by priority step (kombu's naming)
 unacked:<worker>                hash        delivery tag → message that this worker holds (kombu)
@@ -54,6 +55,7 @@ __all__ = [
     "runs",
     "score_queue",
     "sending",
+    "trial",
     "unacked",
     "unacked_options",
     "weights",
@@ -170,6 +172,11 @@ def moving(queue: str) -> str:
 def sending(run_id: str) -> str:
     """Lock around sending questions of run `run_id`."""
     return f"{PREFIX}:sending:{run_id}"
+
+
+def trial() -> str:
+    """What is written to see whether Redis takes writes."""
+    return f"{PREFIX}:trial"
 
 
 def score_queue(model: str) -> str:

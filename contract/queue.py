@@ -20,8 +20,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from contract import address, keys
 from contract.chunks import chunks
-from contract.connection import translating
-from contract.errors import LedgerError, LedgerFull, RedisUnreachable
+from contract.connection import refused, translating
+from contract.errors import LedgerError, RedisUnreachable
 from contract.priority import Priority
 from contract.settings import MOST_QUESTIONS, Settings
 
@@ -177,8 +177,8 @@ def send(app: Celery, queue: str, batches: Iterable[QuestionBatch]) -> int:
 
 def _why_not_sent(cause: BaseException) -> LedgerError:
     """kombu wraps what happened: a broken pipeline in BatchPublishError, no connection in OperationalError."""
-    if isinstance(cause, redis.OutOfMemoryError):
-        return LedgerFull(f"Redis became full while question batches were sent: {cause}.")
+    if found := refused(cause, "Redis"):
+        return found
     if isinstance(cause, redis.ResponseError):
         return LedgerError(f"Redis refuses question batches: {cause}.")
     return RedisUnreachable(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from contract import keys
-from contract.errors import LedgerError, RedisUnreachable, UnknownRun
+from contract.errors import LedgerError, RedisUnreachable, UnknownRun, WritesRefused
 from contract.fleet import WorkerRecord
 from contract.ledger import Counts, Ledger, Run, RunState
 from producer.broker import Broker
@@ -47,8 +48,8 @@ def watch(
 
     What got lost is sent again. A paused run is waited for.
 
-    Outlives a Redis that goes away for a while. Raises LedgerError if the run is purged meanwhile, or if questions
-    are missing that nobody is writing.
+    Outlives a Redis that goes away, or takes no writes, for a while. Raises LedgerError if the run is purged meanwhile,
+    or if questions are missing that nobody is writing.
     """
     clock = clock or Clock()
     watcher = Watcher(ledger, broker, ledger.run(run_id), screen)
@@ -80,10 +81,10 @@ class Watcher:
     settled: int = 0
 
     def look(self, now: float) -> Counts | None:
-        """One look; None while Redis does not answer."""
+        """One look; None while Redis answers nothing."""
         try:
             return self._look(now)
-        except RedisUnreachable as trouble:
+        except (RedisUnreachable, WritesRefused) as trouble:
             if self.away_since is None:
                 self.away_since = now
                 self.screen.say(f"{trouble.message} Trying again until it does.")
@@ -148,9 +149,10 @@ class Watcher:
         self.stalls = self.stalls + 1 if self.broker.looks_stalled(self.run) else 0
         if self.stalls >= 2:
             self.stalls = 0
-            questions, messages = self.broker.heal(self.run)
-            if questions:
-                self.screen.say(f"Stalled: {questions:,} questions were in no message; sent again in {messages:,}.")
+            with suppress(WritesRefused):
+                questions, messages = self.broker.heal(self.run)
+                if questions:
+                    self.screen.say(f"Stalled: {questions:,} questions were in no message; sent again in {messages:,}.")
 
     def _mind_missing(self, now: float, counts: Counts) -> None:
         """The ledger may have fewer questions than the run counts: an enqueueing is under way, or was killed."""

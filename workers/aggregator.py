@@ -17,6 +17,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from celery import Task, signals
@@ -92,15 +93,15 @@ class Aggregator(Task):  # type: ignore[misc]  # celery ships no types
         """How many other workers take from the same queue. Called in the event loop; must not block."""
         return 0
 
-    def reconnected(self) -> None:
-        """The connection to the broker is a new one. Called in the event loop; must not block."""
+    def restore_own_soon(self) -> None:
+        """The broker may have messages in our name that we do not hold. Called in the event loop; must not block."""
 
     def Strategy(self, task: Task, app: Any, consumer: Any) -> Callable[..., None]:  # noqa: N802 - Celery's name
         """Celery's seam, called at every (re)connect: what was gathered stays, timers and channel are new."""
         if self._gatherer is None:
             self._gatherer = _Gatherer(self, consumer.pool)
         else:
-            self.reconnected()
+            self.restore_own_soon()
         self._gatherer.attach(task, app, consumer)
         return self._gatherer.on_message
 
@@ -174,7 +175,7 @@ class _Gatherer:
             return self._request_class(
                 message,
                 on_ack=message.ack_log_error,
-                on_reject=message.reject_log_error,
+                on_reject=partial(self._give_back, message),
                 app=self._app,
                 hostname=self._consumer.hostname,
                 eventer=None,
@@ -187,6 +188,14 @@ class _Gatherer:
             )
         except UNREADABLE as trouble:
             raise InvalidTaskError(f"{type(trouble).__name__}: {trouble}") from trouble
+
+    def _give_back(self, message: Any, _: logging.Logger, errors: tuple[type[Exception], ...], requeue: bool) -> None:
+        """Celery's way to reject a message. What cannot be put back now, no other worker would get for ten minutes."""
+        try:
+            message.reject(requeue=requeue)
+        except errors as trouble:
+            log.warning("a message goes back to the queue later: %s", trouble)
+            self._task.restore_own_soon()
 
     def _left_waiting(self, messages: int) -> None:
         self._gathering.left_waiting(messages, self._task.other_workers())

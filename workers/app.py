@@ -65,8 +65,8 @@ class BatchTask(Aggregator):
     def other_workers(self) -> int:
         return self.worker.others
 
-    def reconnected(self) -> None:
-        self.worker.reconnected()
+    def restore_own_soon(self) -> None:
+        self.worker.restore_own_soon()
 
 
 class Lifecycle:

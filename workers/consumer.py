@@ -1,4 +1,4 @@
-"""Celery's consumer, which no strange message can end."""
+"""Celery's consumer, which no strange message can end, and no Redis that takes no writes for a while."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from celery.worker import consumer
 
 from contract.queue import UNREADABLE
+from workers.transport import FOR_WRITING
 
 __all__ = ["Consumer"]
 
@@ -17,6 +18,11 @@ log = logging.getLogger(__name__)
 
 class Consumer(consumer.Consumer):  # type: ignore[misc]  # celery ships no types
     """Celery rejects what it foresees, and ends at headers of a strange shape. Here those are rejected as well."""
+
+    def connection_for_read(self, heartbeat: float | None = None) -> Any:
+        """The connection that messages come by. Where Redis takes no writes, Celery tries again after 2, 4 … 30 s."""
+        options = {FOR_WRITING: True}
+        return self.ensure_connected(self.app.connection_for_read(heartbeat=heartbeat, transport_options=options))
 
     def create_task_handler(self, *arguments: Any, **options: Any) -> Callable[[Any], None]:
         """Celery's handler of each message, fenced."""

@@ -10,6 +10,8 @@ There may be room for urgent messages where there is none for others; then only 
 
 What is no message at all, kombu would end the worker for; here it is dropped with an error in the log.
 
+A Redis that answers, but takes no writes for now, would end the worker as well; here it counts as away.
+
 Overrides what kombu 5.7.0 calls between its own classes, so kombu is pinned to that version.
 """
 
@@ -23,16 +25,39 @@ from contextlib import contextmanager
 from typing import Any
 
 from kombu.transport import TRANSPORT_ALIASES, redis, virtual
+from redis.connection import Connection, SSLConnection
+from redis.exceptions import ResponseError
 
-from contract.connection import lua
+from contract.connection import lua, refusal, try_writing
 from contract.queue import UNREADABLE
 
-__all__ = ["Channel", "QoS", "Transport", "use"]
+__all__ = ["FOR_WRITING", "Channel", "QoS", "Transport", "use"]
 
 log = logging.getLogger(__name__)
 
 #: How long a BRPOP that leaves out some priorities waits.
 WAIT_FOR_URGENT_S = 0.2
+#: A transport option: only a Redis that takes writes is there.
+FOR_WRITING = "for_writing"
+
+
+class Refused(ResponseError):
+    """Redis takes no writes for now. To kombu and Celery a connection error; to redis-py the connection is sound."""
+
+
+class _Connection(Connection):
+    def read_response(self, *arguments: Any, **options: Any) -> Any:
+        """What Redis answers. Raises Refused."""
+        try:
+            return super().read_response(*arguments, **options)
+        except ResponseError as trouble:
+            if not (word := refusal(trouble)):
+                raise
+            raise Refused(str(trouble), status_code=word) from None
+
+
+class _TlsConnection(_Connection, SSLConnection):
+    """The same over TLS."""
 
 
 class QoS(redis.QoS):  # type: ignore[misc]  # kombu ships no types
@@ -96,6 +121,8 @@ class Channel(redis.Channel):  # type: ignore[misc]
     """
 
     QoS = QoS
+    connection_class = _Connection
+    connection_class_ssl = _TlsConnection
     _commands: Any = None
     _take: Any = None
     priority_steps: Sequence[int]
@@ -123,6 +150,14 @@ class Channel(redis.Channel):  # type: ignore[misc]
         """Take waiting messages that the BRPOP under way does not wait for, as there was no room for them."""
         if self._in_poll and not self._closing and len(self._steps_with_room()) > len(self._awaited):
             self._take_more()
+
+    def maybe_refresh_binding_expiry(self) -> None:
+        """Kombu's, every second; which logs a traceback each time where Redis takes no writes."""
+        try:
+            super().maybe_refresh_binding_expiry()
+        except ResponseError as trouble:
+            if not refusal(trouble):
+                raise
 
     def _steps_with_room(self) -> list[int]:
         return [step for step in self.priority_steps if self.qos.room_for(step) != 0]
@@ -179,10 +214,19 @@ class Transport(redis.Transport):  # type: ignore[misc]
     """Kombu's transport on these channels."""
 
     Channel = Channel
+    connection_errors = (*redis.Transport.connection_errors, Refused)
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.cycle = _Poller()
+
+    def establish_connection(self) -> Any:
+        """A connection that was answered once."""
+        made = super().establish_connection()
+        if self.client.transport_options.get(FOR_WRITING):
+            with self._avail_channels[-1].conn_or_acquire() as client:
+                try_writing(client)
+        return made
 
     def _deliver(self, message: Any, queue: str) -> None:
         """Hand a message to its consumer. Raises one of UNREADABLE for what kombu could not put on its books."""

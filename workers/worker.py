@@ -159,8 +159,8 @@ class Worker:
         """Workers that take from the same queue, as of two seconds ago."""
         return self._janitor.others
 
-    def reconnected(self) -> None:
-        """The broker was away: what it had in our name then may never have reached us."""
+    def restore_own_soon(self) -> None:
+        """What the broker has in our name may not be in our hands: it was away, or could not take a message back."""
         self._janitor.restore_own_soon()
 
     def close(self) -> None:

