@@ -18,7 +18,7 @@ from contract import keys
 from contract.errors import LedgerError, RedisUnreachable, WritesRefused
 from contract.settings import Settings
 
-__all__ = ["connect", "lua", "refusal", "refused", "releasing", "translating", "try_writing"]
+__all__ = ["connect", "lua", "refusal", "refused", "releasing", "translating", "try_writing", "why_no_writes"]
 
 _PRIMARY = "Make it the primary (REPLICAOF NO ONE), or start all with the primary's MCQUEUE_REDIS_URL"
 #: First word of an answer that is another one once something is mended → what is the matter, and what mends it.
@@ -111,3 +111,13 @@ def refused(trouble: BaseException, who: str) -> WritesRefused | None:
 def try_writing(client: redis.Redis) -> None:
     """Write something that is gone in a second. Raises redis-py's error where Redis takes no writes."""
     client.set(keys.trial(), "", ex=1)
+
+
+def why_no_writes(client: redis.Redis, place: str) -> WritesRefused | None:
+    """Why Redis takes no writes now, if so. Raises RedisUnreachable."""
+    try:
+        with translating(place), suppress(redis.exceptions.NoPermissionError):  # of one who may only look on
+            try_writing(client)
+    except WritesRefused as trouble:
+        return trouble
+    return None

@@ -9,7 +9,8 @@ from typing import Protocol
 
 from contract import audit, keys, sharing
 from contract.chunks import chunks
-from contract.connection import translating
+from contract.connection import translating, why_no_writes
+from contract.errors import WritesRefused
 from contract.fleet import Fleet, WorkerRecord
 from contract.ledger import Ledger, RedisLedger, Run
 from contract.priority import Priority
@@ -55,6 +56,9 @@ class Broker(Protocol):
 
     def all_workers(self) -> list[WorkerRecord]:
         """All live workers."""
+
+    def why_no_writes(self) -> WritesRefused | None:
+        """Why Redis takes no writes now, if so: then no worker can say that it lives."""
 
 
 class RedisBroker:
@@ -112,6 +116,10 @@ class RedisBroker:
         """All live workers."""
         return self._fleet.alive()
 
+    def why_no_writes(self) -> WritesRefused | None:
+        """Why Redis takes no writes now, if so: then no worker can say that it lives."""
+        return why_no_writes(self._ledger.client, self._ledger.place)
+
     def close(self) -> None:
         """Give the connections back."""
         self._app.close()
@@ -128,6 +136,7 @@ class MemoryBroker:
     messages: list[tuple[str, str, list[str]]] = field(default_factory=list)
     live: list[WorkerRecord] = field(default_factory=list)
     weights: dict[str, int] = field(default_factory=dict)
+    refused: WritesRefused | None = None
 
     def publish(self, run: Run, question_ids: Iterable[str], priority: Priority) -> int:
         """Put the questions into messages; return their number."""
@@ -181,3 +190,7 @@ class MemoryBroker:
     def all_workers(self) -> list[WorkerRecord]:
         """All live workers."""
         return list(self.live)
+
+    def why_no_writes(self) -> WritesRefused | None:
+        """What a test says."""
+        return self.refused

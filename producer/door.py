@@ -102,6 +102,8 @@ class Door:
 
     async def _refuse_without_worker(self, run: Run) -> None:
         if not await self.workers(run):
+            if refused := await asyncio.to_thread(self._broker.why_no_writes):
+                raise refused
             raise NoWorker(f"No worker serves {run.spec.model!r}.", hint="Start one: python -m workers up")
 
     def _plan(self, questions: Sequence[Question], config: RunConfig) -> Run:

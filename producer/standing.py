@@ -73,6 +73,8 @@ def workers_line(run: Run, finished: bool, broker: Broker) -> str:
     unserved = [queue for queue in keys.route(run.spec) if not broker.workers(queue)]
     if finished or not unserved:
         return names
+    if refused := broker.why_no_writes():
+        return f"{names}; {refused}"
     remedy = start_workers(unserved, broker.all_workers())
     return (
         f"{names}; nobody takes from {' and '.join(unserved)}, start: {remedy}"

@@ -139,8 +139,9 @@ class Watcher:
             self.no_worker_next = now + NO_WORKER_EVERY_S
             absent_s = now - self.no_worker_since
             queues = " and ".join(unserved)
-            remedy = start_workers(unserved, self.broker.all_workers())
-            self.screen.say(f"No worker has taken from {queues} for {absent_s:.0f} s. Start one: {remedy}")
+            refused = self.broker.why_no_writes()
+            remedy = refused or f"Start one: {start_workers(unserved, self.broker.all_workers())}"
+            self.screen.say(f"No worker has taken from {queues} for {absent_s:.0f} s. {remedy}")
 
     def _mind_stall(self, now: float) -> None:
         if now < self.stall_next:
@@ -149,7 +150,7 @@ class Watcher:
         self.stalls = self.stalls + 1 if self.broker.looks_stalled(self.run) else 0
         if self.stalls >= 2:
             self.stalls = 0
-            with suppress(WritesRefused):
+            with suppress(WritesRefused):  # said where workers are missed: none can beat
                 questions, messages = self.broker.heal(self.run)
                 if questions:
                     self.screen.say(f"Stalled: {questions:,} questions were in no message; sent again in {messages:,}.")

@@ -15,7 +15,7 @@ from typing import cast
 from redis import Redis, RedisError
 
 from contract import keys
-from contract.connection import connect
+from contract.connection import connect, why_no_writes
 from contract.errors import McqueueError, ModelNotFound, UnknownRun, UnreadableRun
 from contract.fleet import Fleet
 from contract.index import read_manifest
@@ -42,6 +42,7 @@ from workers.troubles import (
     leases,
     memory,
     number_type,
+    room,
 )
 
 __all__ = ["Finding", "check"]
@@ -163,6 +164,8 @@ def _redis(fleet: Sequence[Settings]) -> Iterator[Finding]:
         client = connect(settings)
         yield Finding("ok", "Redis", f"{settings.redis_place} answers")
         yield from _redis_configuration(client)
+        if refused := why_no_writes(client, settings.redis_place):
+            raise refused  # no worker can beat, so all would seem to be gone
         yield from _work(client, settings, fleet)
     except (McqueueError, RedisError) as trouble:
         yield Finding("error", "Redis", str(trouble))
@@ -196,7 +199,9 @@ def _free_memory(gpus: Sequence[Device]) -> dict[str, tuple[int, int]]:
 
 
 def _redis_configuration(client: Redis) -> Iterator[Finding]:
-    """Persistence and memory policy, where the server lets itself be asked."""
+    """Memory, persistence and memory policy, where the server lets itself be asked."""
+    with suppress(RedisError):
+        yield from room(client.info())
     try:
         found = cast("dict[str, str]", client.config_get("appendonly", "maxmemory-policy"))
     except RedisError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from contract.engines import differing, told
 from contract.fleet import LEASE_S, WorkerRecord, WorkerState
@@ -23,6 +23,7 @@ __all__ = [
     "leases",
     "memory",
     "number_type",
+    "room",
 ]
 
 #: A clock this far from Redis' gives times that mislead; leases and deadlines do not depend on it.
@@ -30,6 +31,8 @@ SKEW_S = 2.0
 #: Batches after which a worker's fill says something.
 ENOUGH_BATCHES = 10
 HALF_FULL = 0.5
+#: A Redis with more of its memory in use soon takes no writes.
+MEMORY_SHARE = 0.9
 #: Longer than this, a person who sent a few questions wonders.
 LONG_TIMEOUT_S = 5.0
 
@@ -114,6 +117,19 @@ def memory(free_and_total_bytes: Mapping[str, tuple[int, int]], share: float) ->
             found = f"GPU {name}: {free_gib:.1f} of {total_gib:.1f} GiB free, vLLM asks for {share * total_gib:.1f}"
             remedy = "End what holds it (nvidia-smi names it; it may be a worker), or lower gpu_memory_utilization."
             yield Finding("warning", "memory", found, remedy)
+
+
+def room(info: Mapping[str, Any]) -> Iterator[Finding]:
+    """Whether Redis, by its INFO, has memory left and could write to its disk."""
+    used, limit = (info.get(name, 0) / 2**30 for name in ("used_memory", "maxmemory"))
+    if limit and used > MEMORY_SHARE * limit:
+        remedy = "Raise maxmemory, or export and purge old runs, before it takes no writes any more."
+        yield Finding("warning", "Redis", f"{used:.2f} of {limit:.2f} GiB of memory in use (maxmemory)", remedy)
+    files = {"aof_last_write_status": "append-only file", "rdb_last_bgsave_status": "snapshot"}
+    for name, file in files.items():
+        if info.get(name, "ok") != "ok":
+            remedy = "Make room on Redis' disk; its log says what it could not write."
+            yield Finding("error", "Redis", f"could not write its {file} the last time ({name})", remedy)
 
 
 def clocks(here_s: float, redis_s: float, records: Sequence[WorkerRecord]) -> Iterator[Finding]:

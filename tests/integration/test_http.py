@@ -200,6 +200,17 @@ def test_without_a_worker_nobody_waits(door: Caller) -> None:
     assert door.get("/health") == Answer(200, {"status": "no workers", "workers": {}})
 
 
+def test_where_redis_takes_no_writes_nobody_is_told_that_workers_are_missing(
+    door: Caller, redis_ledger: RedisLedger
+) -> None:
+    redis_ledger.client.config_set("maxmemory", 1)
+    try:
+        status, answer = door.post("/score", **QUESTION)
+    finally:
+        redis_ledger.client.config_set("maxmemory", 0)
+    assert (status, "takes no writes: it is at its memory limit" in answer["detail"]) == (503, True)
+
+
 def test_a_deadline_that_is_missed_is_told_and_the_question_dropped(
     door: Caller, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:

@@ -18,6 +18,7 @@ from contract.fleet import Fleet
 from contract.queue import publish, queue_length
 from demo.valkey import CONFIGURATION, free_port
 from tests.support import ROOT, SIMULATED_MODEL, make_questions, open_run, process, wait_until, worker
+from workers.check import check
 from workers.launcher import worker_command
 
 QUEUE = keys.score_queue(SIMULATED_MODEL)
@@ -158,10 +159,10 @@ def producer(*words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-def test_commands_say_what_is_wrong_with_redis_and_lose_nothing(
-    refusing: Refusing, redis_ledger: RedisLedger, tmp_path: Path
+def test_commands_say_what_is_wrong_with_redis_and_not_that_workers_are_missing(
+    refusing: Refusing, settings: Settings, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
-    open_run(redis_ledger, make_questions(3))
+    run = open_run(redis_ledger, make_questions(3))
     questions = tmp_path / "questions.jsonl"
     questions.write_text("".join(f"{each.model_dump_json()}\n" for each in make_questions(4)))
     refusing.refuse("NOREPLICAS")
@@ -171,6 +172,11 @@ def test_commands_say_what_is_wrong_with_redis_and_lose_nothing(
     assert "takes no writes: too few replicas follow it (NOREPLICAS)" in refused.stderr
     assert "lower min-replicas-to-write" in refused.stderr
     assert "Traceback" not in refused.stderr
+    status = producer("status", run.run_id)
+    assert "takes no writes: too few replicas follow it (NOREPLICAS)" in status.stdout
+    assert "workers up" not in status.stdout
+    (trouble,) = [each for each in check([settings], [0]) if each.level == "error"]
+    assert (trouble.what, "NOREPLICAS" in trouble.found) == ("Redis", True)
 
     refusing.mend()
     assert producer("enqueue", questions, "--run", "late").returncode == 0

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from contract.errors import WritesRefused
 from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import MemoryLedger
 from contract.verdict import Failure, Outcome, Verdict
@@ -73,6 +74,13 @@ def test_enqueue_says_what_it_did_and_what_to_do_next(producer: Producer, five: 
     assert "next" in result.stdout
     assert "python -m producer watch questions-" in result.stdout
     assert "5 questions checked" in result.stderr
+
+
+def test_where_redis_takes_no_writes_nobody_is_told_to_start_a_worker(
+    producer: Producer, five: Path, broker: MemoryBroker
+) -> None:
+    broker.refused = WritesRefused("It takes no writes.", hint="Mend it.")
+    assert "none live; It takes no writes. Mend it." in producer("enqueue", five).stdout
 
 
 def test_enqueue_again_resumes(producer: Producer, five: Path, broker: MemoryBroker) -> None:

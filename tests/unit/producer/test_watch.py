@@ -113,6 +113,17 @@ def test_absent_workers_are_mentioned_after_ten_seconds_and_then_once_a_minute(
 FULL = WritesRefused("Redis at redis://here takes no writes: it is at its memory limit (OOM).", hint="Raise maxmemory.")
 
 
+def test_workers_that_cannot_beat_are_not_said_to_be_missing(
+    ledger: MemoryLedger, broker: MemoryBroker, run: Run
+) -> None:
+    broker.refused = FULL
+    screen = Screen()
+
+    watch(ledger, broker, run.run_id, screen, clock=Script({15: lambda: settle(ledger, run)}).clock())
+
+    assert screen.said == [f"No worker has taken from {keys.score_queue(run.spec.model)} for 10 s. {FULL}"]
+
+
 def test_a_stall_that_cannot_be_healed_as_redis_takes_no_writes_ends_no_watch(
     ledger: MemoryLedger, broker: MemoryBroker, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

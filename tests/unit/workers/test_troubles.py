@@ -24,6 +24,7 @@ from workers.troubles import (
     leases,
     memory,
     number_type,
+    room,
 )
 
 QUEUE = "score.m"
@@ -106,6 +107,16 @@ def test_clocks_apart_from_redis() -> None:
     here, there = clocks(1010.0, 1000.0, [worker(seen_at=1007.0)])
     assert "+10.0 s" in here.found
     assert "a (gpu0@a) is +7.0 s" in there.found
+
+
+def test_a_redis_without_room_and_one_that_could_not_write_its_file() -> None:
+    well = {"used_memory": GIB, "maxmemory": 4 * GIB, "aof_last_write_status": "ok", "rdb_last_bgsave_status": "ok"}
+    assert list(room(well)) == list(room({**well, "used_memory": 9 * GIB, "maxmemory": 0})) == list(room({})) == []
+    (full,) = room({**well, "maxmemory": 1.05 * GIB})
+    assert "1.00 of 1.05 GiB" in full.found
+    for name in ("aof_last_write_status", "rdb_last_bgsave_status"):
+        (unwritten,) = room({**well, name: "err"})
+        assert name in unwritten.found
 
 
 def test_a_dead_workers_messages() -> None:
