@@ -36,6 +36,9 @@ __all__ = ["Aggregator", "Batch", "Held", "Settlement", "stop", "stopping"]
 
 log = logging.getLogger(__name__)
 
+#: How often the broker hears that messages are still held: far more often than its visibility timeout.
+RENEW_S = 60.0
+
 
 class Settlement(enum.Enum):
     """What becomes of a message after its batch."""
@@ -140,11 +143,12 @@ class _Gatherer:
             symbol_by_name(task.Request), task, consumer.pool, consumer.hostname, None, app=app
         )
         # Celery's own worker_disable_prefetch gates consumption by this very hook.
-        qos = consumer.connection.default_channel.qos
+        self._qos = qos = consumer.connection.default_channel.qos
         qos.can_consume = self._gathering.has_room
         qos.room_for = self._gathering.room_for_items
         qos.left_waiting = self._left_waiting
         self._timer = None  # Celery cleared the old event loop's timers
+        consumer.timer.call_repeatedly(RENEW_S, self._renew)
         self._pump()
 
     def room_came(self) -> None:
@@ -196,6 +200,10 @@ class _Gatherer:
         except errors as trouble:
             log.warning("a message goes back to the queue later: %s", trouble)
             self._task.restore_own_soon()
+
+    def _renew(self) -> None:
+        if self._held:
+            self._qos.renew([held.request.message.delivery_tag for held in self._held.values()])
 
     def _left_waiting(self, messages: int) -> None:
         self._gathering.left_waiting(messages, self._task.other_workers())

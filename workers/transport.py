@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -108,6 +108,14 @@ class QoS(redis.QoS):  # type: ignore[misc]  # kombu ships no types
             log.warning("%d acknowledgements not written: %s", len(self._acknowledged), trouble)
         else:
             self._acknowledged.clear()
+
+    def renew(self, delivery_tags: Iterable[str]) -> None:
+        """Hold these messages, as far as they are on the books, for another visibility timeout from now."""
+        try:
+            with self.channel.conn_or_acquire() as client:
+                client.zadd(self.unacked_index_key, dict.fromkeys(delivery_tags, time.time()), xx=True)
+        except self.channel.connection_errors as trouble:
+            log.warning("messages are not held for longer: %s", trouble)
 
     def _flush(self) -> None:
         self.write_acknowledgements()

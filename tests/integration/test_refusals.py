@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -224,3 +225,26 @@ def test_a_server_that_vanishes_while_messages_are_put_back_is_gone_within_secon
     proxy.at(b"unacked_mutex:gpu0.*NX", "after", proxy.black_hole)
     with pytest.raises(RedisUnreachable, match="Timeout"):
         restore_held(load_settings(), "gpu0")
+
+
+#: Renewing often, and not every minute.
+OFTEN = "import workers.aggregator; workers.aggregator.RENEW_S = 0.2"
+
+
+def test_a_message_whose_batch_takes_long_stays_in_its_workers_hands(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(OFTEN)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
+
+    def times() -> list[Any]:
+        return redis_ledger.client.zrange("unacked_index:w0@test", 0, -1, withscores=True)
+
+    with worker(tmp_path / "log", simulated={"call_ms": 4000}):
+        run = sent_run(app, redis_ledger, 4)
+        wait_until(lambda: bool(times()), "the message to be taken")
+        ((tag, taken_at),) = times()
+        wait_until(lambda: times()[0][1] > taken_at, "the message to be renewed")
+        assert [each for each, _ in times()] == [tag]
+        wait_settled(redis_ledger, run)
+        assert times() == [], "what is settled is not renewed"
