@@ -10,11 +10,11 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 from contract import keys
-from contract.errors import DeadlineMissed, LedgerError, NoWorker, TooBusy
+from contract.errors import DeadlineMissed, LedgerError, NoWorker, TooBusy, UnknownRun
 from contract.ledger import Ledger, Run
 from contract.priority import Priority
 from contract.question import Question
@@ -36,6 +36,8 @@ LOOK_AGAIN_S = 0.5
 #: What the ledger says where a door's questions come from.
 SOURCE = "http"
 ABANDONED_AFTER_S = 24 * 3600.0
+#: How often it is looked for what doors that were killed left behind.
+SWEEP_EVERY_S = 3600.0
 #: For how long the list of live workers is believed.
 WORKERS_FOR_S = 1.0
 
@@ -50,6 +52,9 @@ class Door:
         self._waiting: dict[str, asyncio.Event] = {}
         self._questions = 0
         self._anybody = asyncio.Event()
+        #: Runs that nobody waits for any more and that the ledger still has.
+        self._left: set[str] = set()
+        self._any_left = asyncio.Event()
         self._workers: dict[str, tuple[float, int]] = {}
 
     @property
@@ -59,13 +64,15 @@ class Door:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """Around all use: looks after what is waited for, and forgets what a killed door left behind."""
-        watch = asyncio.create_task(self._watch())
-        await asyncio.to_thread(self._forget_abandoned)
+        """Around all use: looks after what is waited for, and forgets what nobody waits for, of killed doors too."""
+        tasks = [asyncio.create_task(each) for each in (self._watch(), self._forget(), self._sweep())]
         try:
             yield
         finally:
-            watch.cancel()
+            for each in tasks:
+                each.cancel()
+            await asyncio.wait(tasks)
+            await asyncio.to_thread(self._purged, tuple(self._left))
 
     async def ask(self, questions: Sequence[Question], config: RunConfig, deadline_s: float) -> list[Verdict]:
         """The verdicts of `questions`, in order.
@@ -125,14 +132,15 @@ class Door:
 
     @asynccontextmanager
     async def _sent(self, run: Run, questions: Sequence[Question]) -> AsyncIterator[None]:
-        """The run is in ledger and queue; afterwards it is forgotten, also where sending it took too long."""
+        """The run is in ledger and queue; afterwards it is to be forgotten, also where sending it took too long."""
         sending = asyncio.ensure_future(asyncio.to_thread(self._send, run, questions))
         try:
             await asyncio.shield(sending)
             yield
         finally:
-            await asyncio.wait([sending])  # what a thread has begun cannot be called back
-            await asyncio.to_thread(self._forget, run.run_id)
+            # What a thread has begun cannot be called back. Nothing is awaited here: a caller who leaves after the
+            # deadline would cancel that, too.
+            sending.add_done_callback(lambda _: self._leave([run.run_id]))
 
     def _send(self, run: Run, questions: Sequence[Question]) -> None:
         self._ledger.open_run(run)
@@ -154,24 +162,48 @@ class Door:
             raise LedgerError(f"Run {run.run_id} was halted or purged by somebody.", hint="Ask again.")
         return [each for each in verdicts if each is not None]
 
-    def _forget_abandoned(self) -> None:
+    def _leave(self, run_ids: Iterable[str]) -> None:
+        self._left.update(run_ids)
+        self._any_left.set()
+
+    async def _forget(self) -> None:
+        """Purge what nobody waits for: workers would score it before everything else. Where Redis is away, later."""
+        while True:
+            await self._any_left.wait()
+            self._any_left.clear()
+            gone = await asyncio.to_thread(self._purged, tuple(self._left))
+            self._left -= gone
+            if self._left:
+                self._any_left.set()
+                await asyncio.sleep(LOOK_AGAIN_S)
+
+    def _purged(self, run_ids: Iterable[str]) -> set[str]:
+        """Those of the runs that the ledger has no more."""
+        gone: set[str] = set()
+        for run_id in run_ids:
+            try:
+                self._ledger.purge(run_id)
+            except UnknownRun:
+                pass
+            except LedgerError as trouble:
+                log.warning("run %s is not forgotten yet: %s", run_id, trouble)
+                break
+            gone.add(run_id)
+        return gone
+
+    async def _sweep(self) -> None:
+        """Leave what killed doors left behind, now and then."""
+        while True:
+            try:
+                self._leave(await asyncio.to_thread(self._abandoned))
+            except LedgerError as trouble:
+                log.warning("what a killed door left behind is not looked for: %s", trouble)
+            await asyncio.sleep(SWEEP_EVERY_S)
+
+    def _abandoned(self) -> list[str]:
         """Runs of a door that was killed: nobody waits for an answer for longer than a day."""
         oldest = time.time() - max(ABANDONED_AFTER_S, self._settings.http.max_deadline_s)
-        try:
-            runs = self._ledger.runs()
-        except LedgerError as trouble:
-            log.warning("what a killed door left behind is not looked for: %s", trouble)
-            return
-        for run in runs:
-            if run.source == SOURCE and run.created_at < oldest:
-                log.info("run %s was left behind by a door that was killed", run.run_id)
-                self._forget(run.run_id)
-
-    def _forget(self, run_id: str) -> None:
-        try:
-            self._ledger.purge(run_id)
-        except LedgerError as trouble:  # the caller has its answer, and a leftover run harms nobody
-            log.warning("run %s is not forgotten: %s", run_id, trouble)
+        return [run.run_id for run in self._ledger.runs() if run.source == SOURCE and run.created_at < oldest]
 
     async def _watch(self) -> None:
         """Wake who waits for a run that has no unsettled questions any more: one look for all of them."""

@@ -1,0 +1,148 @@
+"""What the HTTP door does with runs that nobody waits for any more, on a ledger and a broker in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterable
+
+import pytest
+
+from contract.errors import DeadlineMissed, RedisUnreachable
+from contract.fleet import WorkerRecord, WorkerState
+from contract.ledger import MemoryLedger, Run
+from contract.priority import Priority
+from contract.settings import Settings
+from producer import door
+from producer.broker import MemoryBroker
+from producer.door import ABANDONED_AFTER_S, SOURCE, Door
+from producer.runconfig import RunConfig
+from tests.support import make_questions, open_run
+
+CONFIG = RunConfig(model="small")
+
+
+class Away(MemoryLedger):
+    """A ledger that forgets nothing while it is away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.away = threading.Event()
+        self.refused = threading.Event()
+
+    def purge(self, run_id: str) -> None:
+        if self.away.is_set():
+            self.refused.set()
+            raise RedisUnreachable("No Redis answers.")
+        super().purge(run_id)
+
+
+class Slow(MemoryBroker):
+    """A broker with one worker, that sends nothing until it may."""
+
+    def __init__(self, ledger: MemoryLedger) -> None:
+        super().__init__(ledger)
+        self.sending, self.may_send = threading.Event(), threading.Event()
+
+    def publish(self, run: Run, question_ids: Iterable[str], priority: Priority) -> int:
+        self.sending.set()
+        assert self.may_send.wait(30)
+        return super().publish(run, question_ids, priority)
+
+    def workers(self, queue: str) -> list[WorkerRecord]:
+        return [WorkerRecord(name="gpu0", model="small", state=WorkerState.READY, queue=queue)]
+
+
+@pytest.fixture
+def ledger() -> Away:
+    return Away()
+
+
+@pytest.fixture
+def broker(ledger: Away) -> Slow:
+    return Slow(ledger)
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not true():
+            await asyncio.sleep(0.005)
+
+
+def at(ledger: Away, broker: Slow, act: Callable[[Door], Awaitable[None]]) -> None:
+    """Do `act` at an open door."""
+
+    async def through() -> None:
+        opened = Door(Settings(), ledger, broker)
+        async with opened.open():
+            await act(opened)
+
+    asyncio.run(through())
+
+
+def test_a_run_whose_deadline_comes_while_redis_is_away_is_forgotten_once_it_is_back(
+    ledger: Away, broker: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "LOOK_AGAIN_S", 0.01)
+    broker.may_send.set()
+    ledger.away.set()
+
+    async def act(opened: Door) -> None:
+        with pytest.raises(DeadlineMissed):
+            await opened.ask(make_questions(1), CONFIG, deadline_s=0.2)
+        await until(ledger.refused.is_set)
+        assert len(ledger.runs()) == 1
+        ledger.away.clear()
+        await until(lambda: ledger.runs() == [])
+
+    at(ledger, broker, act)
+
+
+def test_a_caller_who_leaves_after_the_deadline_leaves_no_run_behind_that_is_still_being_sent(
+    ledger: Away, broker: Slow
+) -> None:
+    async def act(opened: Door) -> None:
+        asking = asyncio.ensure_future(opened.ask(make_questions(1), CONFIG, deadline_s=60))
+        await until(broker.sending.is_set)
+        for _ in range(2):
+            asking.cancel()
+            await asyncio.sleep(0)
+        broker.may_send.set()
+        await asyncio.wait([asking])
+        await until(lambda: len(broker.messages) == 1)
+        await until(lambda: ledger.runs() == [])
+
+    at(ledger, broker, act)
+
+
+def test_a_run_that_is_still_kept_when_the_door_closes_is_forgotten_then(
+    ledger: Away, broker: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "LOOK_AGAIN_S", 3600)
+    broker.may_send.set()
+    ledger.away.set()
+
+    async def act(opened: Door) -> None:
+        with pytest.raises(DeadlineMissed):
+            await opened.ask(make_questions(1), CONFIG, deadline_s=0.2)
+        await until(ledger.refused.is_set)
+        ledger.away.clear()
+
+    at(ledger, broker, act)
+    assert ledger.runs() == []
+
+
+def test_what_another_door_leaves_behind_is_found_by_one_that_is_open_already(
+    ledger: Away, broker: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "SWEEP_EVERY_S", 0.01)
+    ours = open_run(MemoryLedger(), make_questions(1))
+
+    async def act(_: Door) -> None:
+        for name, age_s in (("http-young", 60), ("http-old", ABANDONED_AFTER_S + 60)):
+            left = {"run_id": name, "source": SOURCE, "created_at": time.time() - age_s}
+            ledger.open_run(ours.model_copy(update=left))
+        await until(lambda: [run.run_id for run in ledger.runs()] == ["http-young"])
+
+    at(ledger, broker, act)
