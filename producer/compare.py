@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -10,12 +9,12 @@ from typing import Any
 
 import click
 
-from contract.engines import differing, told
 from contract.errors import InputError
 from contract.ledger import Ledger, Run
 from contract.question import Question
 from contract.spec import RunSpec
 from contract.verdict import Outcome, Verdict
+from producer.answered import Engines
 from producer.options import as_json
 from producer.present import Lines, chance, difference, echo_json, echo_lines, echo_table, interval, number
 from producer.retrieved import effect_lines, recall_lines
@@ -101,8 +100,7 @@ class Comparison:
     recall: RecallPairs | None
     #: The same pairs by subject; empty where the questions have none, or all the same one.
     by_subject: dict[str, Pairs]
-    #: What can change an answer and is not the same in all engines that answered the two, with its values.
-    engines: dict[str, list[str]] = field(default_factory=dict)
+    engines: Engines = field(default_factory=Engines)
 
     def to_json(self) -> dict[str, Any]:
         """For `--json`."""
@@ -112,7 +110,7 @@ class Comparison:
             "spec_differences": {
                 name: {"a": a, "b": b} for name, (a, b) in differences(self.a.spec, self.b.spec).items()
             },
-            "engine_differences": {name: [json.loads(each) for each in found] for name, found in self.engines.items()},
+            "engine_differences": self.engines.to_json(),
             "chance": self.a.chance if self.a.chance == self.b.chance else None,
             **self.pairs.to_json(),
             "either_failed": self.failed.of,
@@ -168,8 +166,7 @@ def pair_up(ledger: Ledger, a: Run, b: Run) -> Comparison:
     pairing = Pairing(a, b)
     for question, of_a, of_b in _paired(ledger, a, b):
         pairing.add(question, side(a, question, of_a), side(b, question, of_b))
-    engines = differing(each.engine for run in (a, b) for each in ledger.engines(run.run_id))
-    return replace(pairing.comparison(), engines=engines)
+    return replace(pairing.comparison(), engines=Engines.of(ledger, a, b))
 
 
 def refuse_incomparable(ledger: Ledger, a: Run, b: Run) -> None:
@@ -320,7 +317,7 @@ def _lines(found: Comparison, flips: int) -> Lines:
         ("B", _accuracy(found.b, pairs.accuracy_b)),
         ("chance", _chance(found)),
         ("differ in", "\n".join(_changes(found)) or "nothing: the same was asked twice"),
-        *([("engines", f"of A and B not all alike: they differ in {told(found.engines)}")] if found.engines else []),
+        *found.engines.lines(),
         ("pairs", f"{pairs.of:,}: {table}"),
         ("difference", f"{difference(pairs)} (B minus A)"),
         ("McNemar", f"p = {pairs.p_value():.2g} (exact, two-sided, {number(pairs.discordant, 'discordant pair')})"),

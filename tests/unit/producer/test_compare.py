@@ -323,7 +323,28 @@ def test_the_same_asked_twice_of_unlike_engines_is_told_to_differ_in_them(
 
     assert f'{told}: they differ in dtype ("float32", "bfloat16")' in compare("one", "other").stdout
     found = json.loads(compare("one", "other", "--json").stdout)
-    assert found["engine_differences"] == {"dtype": ["float32", "bfloat16"]}
+    differing = {"within_a": {}, "within_b": {}, "across": {"dtype": ["float32", "bfloat16"]}}
+    assert found["engine_differences"] == differing
+
+
+def test_engines_of_two_models_are_told_to_differ_in_what_the_models_do_not_explain(
+    ledger: MemoryLedger, ran: Ran, compare: Compare
+) -> None:
+    for run_id, model, weights in (("one", "small", "aa"), ("other", "large", "bb")):
+        run = ran(run_id, "ccwwwwa", model=model)
+        engine = {"weights": weights, "adapters": {weights: "cc"}, "dtype": "float32"}
+        ledger.note_engine(run.run_id, EngineUsed(worker="gpu0", since=0.0, engine=engine))
+    assert "engines" not in compare("one", "other").stdout
+
+    ledger.note_engine("other", EngineUsed(worker="gpu1", since=0.0, engine=engine | {"dtype": "bfloat16"}))
+    told = compare("one", "other").stdout
+    assert 'engines     of B not all alike: they differ in dtype ("float32", "bfloat16")\n' in told
+    assert told.count("not all alike") == 1, "A differs from B in nothing besides"
+
+    ledger.note_engine("one", EngineUsed(worker="gpu1", since=0.0, engine={"weights": "aa", "vllm": "1"}))
+    told = compare("one", "other").stdout
+    assert 'of A not all alike: they differ in vllm (null, "1"), dtype ("float32", null)' in told
+    assert 'of A and B not all alike: they differ in dtype ("float32", null, "bfloat16")' in told
 
 
 def test_what_could_have_been_found_is_said(ran: Ran, compare: Compare) -> None:
