@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from contract.verdict import Outcome
 from producer.answered import engine_lines
 from producer.export import export
 from producer.failed import failed_lines
-from producer.options import CANCELLED, INTERRUPTED, SOME_FAILED, note, progress_console
+from producer.options import CANCELLED, FOLDER, INTERRUPTED, SOME_FAILED, note, progress_console
 from producer.present import Lines, echo_json, echo_lines, interval, judge_lines, result_lines
 from producer.progress import screen_for
 from producer.retrieved import retrieval_lines
@@ -25,20 +26,30 @@ from producer.watch import watch
 __all__ = ["export_and_tell", "finish", "stay", "tell"]
 
 
-def stay(session: Session, run: Run) -> Counts:
-    """Watch the run on stderr until it is settled or cancelled; Ctrl-C ends the watching with 130, and nothing else."""
+def stay(session: Session, run: Run, export_to: Path | None = None) -> Counts:
+    """Watch the run on stderr until it is settled or cancelled; Ctrl-C ends the watching with 130, and nothing else.
+
+    `export_to` is the folder that the run's results were to go to then.
+    """
     try:
         return watch(session.ledger, session.broker, run.run_id, screen_for(progress_console()))
     except KeyboardInterrupt:
-        note(f"the run goes on; rejoin with: python -m producer watch {run.run_id}")
+        note(f"the run goes on; rejoin with: python -m producer watch {run.run_id}{_export_options(export_to)}")
         raise click.exceptions.Exit(INTERRUPTED) from None
 
 
 def finish(session: Session, run: Run, out: Path, *, as_json: bool) -> None:
     """Watch the run, export it to `out`/<run> and print how it came out."""
-    counts = stay(session, run)
+    counts = stay(session, run, out)
     export_and_tell(session, run, out, ("csv",), as_json=as_json)
     _exit_if_cancelled(counts)
+
+
+def _export_options(out: Path | None) -> str:
+    """What makes `watch` export to `out`."""
+    if out is None:
+        return ""
+    return " --export" if out == FOLDER else f" --export --out {shlex.quote(str(out))}"
 
 
 def export_and_tell(session: Session, run: Run, out: Path, formats: Sequence[str], *, as_json: bool) -> None:

@@ -20,6 +20,7 @@ from producer.harmless import for_terminal
 
 __all__ = [
     "CANCELLED",
+    "FOLDER",
     "INTERRUPTED",
     "SOME_FAILED",
     "Commands",
@@ -37,6 +38,8 @@ __all__ = [
 PRIORITIES = click.Choice(["high", "normal", "low"])
 #: What a run's weight may be.
 to_weight = click.IntRange(1, MOST_WEIGHT)
+#: Where results go unless `--out` says otherwise.
+FOLDER = Path("results")
 SOME_FAILED = 3
 CANCELLED = 4
 INTERRUPTED = 130
@@ -90,7 +93,7 @@ def folder(command: Command) -> Command:
     """`--out`."""
     kind = click.Path(file_okay=False, path_type=Path)
     text = "Folder that gets one folder per run."
-    return click.option("--out", type=kind, default=Path("results"), show_default=True, help=text)(command)
+    return click.option("--out", type=kind, default=FOLDER, show_default=True, help=text)(command)
 
 
 def priority_option(command: Command) -> Command:

@@ -370,8 +370,15 @@ def test_an_interrupted_watch_says_how_to_rejoin(
     monkeypatch.setattr(finish, "watch", interrupt)
 
     result = producer("watch", exit_code=130)
-    assert f"the run goes on; rejoin with: python -m producer watch {run_id}" in result.stderr
-    producer("enqueue", five, "--watch", exit_code=130)
+    assert f"the run goes on; rejoin with: python -m producer watch {run_id}\n" in result.stderr
+
+    for words, promised in (
+        (("watch", "--export"), "--export"),
+        (("enqueue", five, "--watch"), "--export"),
+        (("enqueue", five, "--watch", "--out", "my results"), "--export --out 'my results'"),
+    ):
+        result = producer(*words, exit_code=130)
+        assert f"rejoin with: python -m producer watch {run_id} {promised}\n" in result.stderr
 
 
 def test_an_interrupted_enqueue_says_that_it_can_be_repeated(
