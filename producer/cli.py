@@ -9,6 +9,7 @@ import click
 
 from contract import logs
 from contract.settings import PREFIX
+from contract.verdict import Outcome
 from producer.answered import engine_lines
 from producer.columns import iso
 from producer.compare import compare
@@ -128,7 +129,8 @@ def runs(session: Session, as_json: bool) -> None:
     rows = []
     for run, counts in found:
         share = Tally.of_counts(counts, run.without_key).over_all()
-        settled = f"{counts.settled:,}/{counts.total:,}"
+        failed = f", {counts.of(Outcome.FAILED):,} failed" if counts.of(Outcome.FAILED) else ""
+        settled = f"{counts.settled:,}/{counts.total:,}{failed}"
         accuracy = f"{share.value:.3f}" if share else "-"
         created = iso(run.created_at)[:19]
         how = (run.spec.model, run.spec.mode, run.source)

@@ -19,7 +19,7 @@ from producer.progress import screen_for
 from producer.retrieved import retrieval_lines
 from producer.session import Session
 from producer.standing import workers_of
-from producer.stats import Tally, macro
+from producer.stats import Share, Tally, macro
 from producer.summary import Summary
 from producer.watch import watch
 
@@ -99,8 +99,13 @@ def _subject_lines(summary: Summary) -> Lines:
     if mean is None or len(found) < 2:
         return []
     ranked = sorted(found, key=lambda name: found[name].value)
-    ends = [f"{found[name].value:.3f} ({name or 'none named'}, {found[name].of:,})" for name in (ranked[0], ranked[-1])]
+    ends = [_subject(name, found[name]) for name in (ranked[0], ranked[-1])]
     return [("subjects", f"{mean:.3f} in the mean of {len(found):,}, from {' to '.join(ends)}")]
+
+
+def _subject(name: str, accuracy: Share) -> str:
+    counted = f"{accuracy.low:.3f} to {accuracy.high:.3f}, {accuracy.of:,}"
+    return f"{accuracy.value:.3f} of {name or 'none named'} ({counted})"
 
 
 def _rotation_lines(summary: Summary) -> Lines:

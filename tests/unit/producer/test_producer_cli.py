@@ -294,6 +294,12 @@ def test_runs_are_listed_newest_first(producer: Producer, five: Path) -> None:
     assert [each["total"] for each in producer.json("runs")] == [5, 5]
 
 
+def test_runs_says_how_many_questions_failed(producer: Producer, five: Path, ledger: MemoryLedger) -> None:
+    settle(ledger, producer.json("enqueue", five)["run_id"], but=Outcome.FAILED)
+
+    assert "5/5, 1 failed" in producer("runs").stdout
+
+
 def test_watch_ends_with_a_table_and_exit_code_3_if_some_failed(
     producer: Producer, five: Path, ledger: MemoryLedger
 ) -> None:
