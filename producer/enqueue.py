@@ -19,7 +19,7 @@ from producer.readers import opened
 from producer.reading import how_to_read, read_line, reading_options, selection_of, selection_options
 from producer.runconfig import load_run_config
 from producer.session import Session
-from producer.shown import shown_prompts
+from producer.shown import key_shown, shown_prompts
 from producer.sources import named_sources
 from producer.standing import queue_lines, queues_json, workers_line
 from producer.submit import Plan, State, Submitted, afresh, asked_already, plan, submit
@@ -151,6 +151,7 @@ def _row_lines(planned: Plan, run: Run, rejected: Path | None) -> Lines:
     lines = [
         ("file", f"{run.source}: {rows}"),
         ("read", read_line(found.file, digest.count, digest.choices) + answers),
+        ("fields", found.file.fields.told()),
         ("questions", f"{run.questions:,}{''.join(more)}; chance {chance(run)}"),
     ]
     return lines + ([("skipped", f"{_kinds(found)}; see {rejected}")] if rejected else [])
@@ -177,6 +178,7 @@ def _rows_json(planned: Plan) -> dict[str, Any]:
         "skipped_kinds": dict(found.kinds.most_common()),
         "layout": found.file.layout.name,
         "format": found.file.format,
+        "fields": found.file.fields.to_json(),
         "answers_read": found.file.way.value,
         "without_key": found.digest.without_key,
         "several_right": found.digest.several_right,
@@ -200,6 +202,7 @@ def _echo_dry_run(planned: Plan, how: _How) -> None:
                 **_sources_json(planned, how.index),
                 "spec": spec,
                 "prompt": prompt,
+                "key": first.right,
             }
         )
         return
@@ -216,5 +219,6 @@ def _echo_dry_run(planned: Plan, how: _How) -> None:
                 "prompt",
                 f"{run.spec.prompt.name}, version {run.spec.prompt.version}; for {first.id} it reads:\n{prompt}",
             ),
+            ("key", key_shown(first)),
         ]
     )

@@ -18,6 +18,7 @@ from producer.readers import opened, understand
 from producer.reading import how_to_read, read_line, reading_options
 from producer.runconfig import load_run_config
 from producer.session import Session
+from producer.shown import key_shown
 from producer.survey import Inspector
 from producer.tokens import token_counter
 
@@ -63,7 +64,7 @@ def inspect(
                 shown.append(question)
     profile.close()
     if as_json:
-        echo_json(_content(inspector, profile, [prompts_of(each, spec)[0] for each in shown]))
+        echo_json(_content(inspector, profile, shown, spec))
     else:
         echo_lines(_lines(inspector, profile, shown, spec))
         _warn(inspector, profile)
@@ -74,7 +75,7 @@ def _texts(question: Question, spec: RunSpec) -> list[str]:
     return [BETWEEN.join(turn.text for turn in turns) for turns in all_turns(question, spec)]
 
 
-def _content(inspector: Inspector, profile: Profile, prompts: list[str]) -> dict[str, Any]:
+def _content(inspector: Inspector, profile: Profile, shown: list[Question], spec: RunSpec) -> dict[str, Any]:
     file = inspector.file
     return {
         "source": file.source.title,
@@ -82,6 +83,7 @@ def _content(inspector: Inspector, profile: Profile, prompts: list[str]) -> dict
         "format": file.format,
         "encoding": file.encoding,
         "compression": file.compression,
+        "fields": file.fields.to_json(),
         "answers_read": file.way.value,
         "rows": inspector.rows,
         "read": inspector.rows - inspector.troubles.count,
@@ -89,7 +91,8 @@ def _content(inspector: Inspector, profile: Profile, prompts: list[str]) -> dict
         "skipped_kinds": dict(inspector.troubles.kinds.most_common()),
         "repeated": inspector.repeated,
         **profile.to_json(),
-        "prompts": prompts,
+        "prompts": [prompts_of(each, spec)[0] for each in shown],
+        "keys": [each.right for each in shown],
     }
 
 
@@ -104,6 +107,7 @@ def _lines(inspector: Inspector, profile: Profile, shown: list[Question], spec: 
         return lines
     lines += [
         ("read", read_line(file, good, profile.choices)),
+        ("fields", file.fields.told()),
         ("answers", _answers(inspector, profile)),
         ("choices", _counted({f"{count} choices": n for count, n in sorted(profile.choices.items())})),
         ("repeated", _repeated(inspector, profile)),
@@ -118,7 +122,9 @@ def _lines(inspector: Inspector, profile: Profile, shown: list[Question], spec: 
         lines.append(("tokens", _lengths({"prompt": profile.prompt_tokens})))
         needed = f"max_model_len {profile.needed_tokens.longest} or more, for the longest prompt and its answer"
         lines.append(("", f"{needed}; passages and a chat template come on top"))
-    return lines + [("prompt", f"for {each.id} it reads:\n{prompts_of(each, spec)[0]}") for each in shown]
+    for each in shown:
+        lines += [("prompt", f"for {each.id} it reads:\n{prompts_of(each, spec)[0]}"), ("key", key_shown(each))]
+    return lines
 
 
 def _answers(inspector: Inspector, profile: Profile) -> str:

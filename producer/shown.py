@@ -15,7 +15,7 @@ from contract.verdict import ContextSource, Outcome, Passage, Verdict
 from producer.columns import iso
 from producer.present import Lines
 
-__all__ = ["question_json", "question_lines", "shown_prompts"]
+__all__ = ["key_shown", "question_json", "question_lines", "shown_prompts"]
 
 #: Stands in a prompt for what nobody has retrieved.
 UNKNOWN_PASSAGES = Passage(id="", score=0.0, text="‹the passages that are found for it›")
@@ -46,6 +46,11 @@ def question_lines(run: Run, question: Question, verdict: Verdict | None) -> Lin
     else:
         lines += _verdict_lines(run.spec, question, verdict) + _passage_lines(sources_of(question), verdict)
     return [*lines, *(("prompt", prompt) for prompt in shown_prompts(run.spec, question, verdict))]
+
+
+def key_shown(question: Question) -> str:
+    """The right choice with its text; several, one below the other."""
+    return "\n".join(f"{label}. {question.choice_text(label)}" for label in question.right) or "none"
 
 
 def shown_prompts(spec: RunSpec, question: Question, verdict: Verdict | None) -> list[str]:

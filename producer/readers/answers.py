@@ -24,7 +24,7 @@ from typing import NamedTuple
 from contract.question import LABELS
 from producer.readers.record import FieldTrouble, shown_value
 
-__all__ = ["Given", "Way", "no_key", "right_labels", "settle"]
+__all__ = ["Given", "Way", "names_a_choice", "no_key", "right_labels", "settle"]
 
 _INDEX = re.compile(r"([0-9]{1,9})(?:\.0)?")
 _SENTENCE = re.compile(r"(?:the )?(?:correct |right )?answer is:?\s*", re.IGNORECASE)
@@ -59,6 +59,11 @@ def no_key(found: object) -> bool:
     if isinstance(found, float) and math.isnan(found):
         return True
     return found is None or found == -1 or found in ("", "-1") or found == []
+
+
+def names_a_choice(given: Given) -> bool:
+    """Whether there is any way in which this could be the answer."""
+    return not no_key(given.answer) and any(_read(given, way) for way in Way if way is not Way.ANY)
 
 
 def settle(given: Iterable[Given], ways: Sequence[Way]) -> Way:

@@ -6,7 +6,7 @@ common.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,16 +21,20 @@ from producer.readers.format import JSON, Format, Records, format_of
 from producer.readers.hub import is_dataset, read_dataset
 from producer.readers.layouts import OWN, Layout, choose, layout_called
 from producer.readers.mapping import mapped
+from producer.readers.parts import Parts
 from producer.readers.record import FieldTrouble, Record, Row
 from producer.readers.source import Source
 from producer.readers.stream import compression_of, explaining, files_in_zip
 from producer.readers.text import text_of
+from producer.readers.used import UsedFields
 
 __all__ = ["QuestionFile", "understand"]
 
 #: Records by which layout and answers are understood; of several files, of each its share, but not too few.
 HEAD_RECORDS = 1000
 LEAST_RECORDS = 20
+#: The field that a record has its answer in where answers stand in a file of their own.
+PAIRED = "answer_key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,8 @@ class QuestionFile:
     way: Way
     #: One for each file.
     parts: tuple[Format, ...]
+    #: What its fields were taken for.
+    fields: UsedFields
 
     @property
     def format(self) -> str:
@@ -86,7 +92,9 @@ def understand(source: Source) -> QuestionFile:
         share = max(HEAD_RECORDS // len(parts), LEAST_RECORDS)
         head = [record for part in parts for record in _head(part.records, share)]
         layout = _layout(source, head)
-        return QuestionFile(source, layout, _way(head, layout), parts)
+        apart = list(_apart(head, layout))
+        way = _way((each for _, each in apart), layout)
+        return QuestionFile(source, layout, way, parts, _fields(UsedFields.of(apart), source.how.answers))
 
 
 def _formats(source: Source) -> list[Format]:
@@ -148,16 +156,25 @@ def _layout(source: Source, head: list[Record]) -> Layout:
     return choose([record.fields for record in head if record.fields]) or OWN
 
 
-def _way(head: list[Record], layout: Layout) -> Way:
+def _apart(head: list[Record], layout: Layout) -> Iterator[tuple[Record, Parts]]:
+    """The records that can be taken apart, each with its parts."""
+    for record in head:
+        with suppress(FieldTrouble):
+            yield record, parts_of(record, layout)
+
+
+def _way(head: Iterable[Parts], layout: Layout) -> Way:
     """How the answers of these records are meant."""
     if layout is OWN:
         return Way.ANY
-    given = []
-    for record in head:
-        with suppress(FieldTrouble):
-            parts = parts_of(record, layout)
-            given.append(Given(parts.answer, parts.choices, parts.labels))
-    return settle(given, layout.ways)
+    return settle((Given(each.answer, each.choices, each.labels) for each in head), layout.ways)
+
+
+def _fields(used: UsedFields, answers: Path | None) -> UsedFields:
+    """What was used, where the answers may have come from a file of their own."""
+    if answers is None:
+        return used
+    return replace(used, answer=tuple(str(answers) if name == PAIRED else name for name in used.answer))
 
 
 def _paired(records: Records, path: Path, shown: str) -> Iterator[Record]:
@@ -172,4 +189,6 @@ def _paired(records: Records, path: Path, shown: str) -> Iterator[Record]:
         if record.fields is None:
             yield record
         else:
-            yield record._replace(fields={**record.fields, "answer_key": answer})
+            # Its own answer, which a record of our layout would be read by, is not asked for.
+            own = {name: value for name, value in record.fields.items() if name != "answer"}
+            yield record._replace(fields={**own, PAIRED: answer})

@@ -7,10 +7,9 @@ from typing import Any
 
 from contract.errors import nearest
 from producer.readers.answers import Way
-from producer.readers.layouts import INLINE, NAMED, YES_NO, Layout
+from producer.readers.layouts import INLINE, NAMED, OWN, YES_NO, Layout
 from producer.readers.names import PARTS, Names, names_of, spelled
-from producer.readers.parts import Fields, Parts
-from producer.readers.plain import own
+from producer.readers.parts import Fields, Parts, Used
 from producer.readers.record import FieldTrouble
 
 __all__ = ["is_mapped", "mapped"]
@@ -43,16 +42,26 @@ def _parts_by(mapping: Mapping[str, str]) -> Callable[[Fields, Names], Parts]:
     def parts(fields: Fields, _names: Names) -> Parts:
         flat = _renamed(fields, mapping)
         names = names_of(tuple(flat))
-        for layout in (NAMED, YES_NO, INLINE):
-            if layout.fits_all(flat, names):
-                return layout.parts(flat, names)
-        return own(flat, names)
+        layout = next((each for each in (NAMED, YES_NO, INLINE) if each.fits_all(flat, names)), OWN)
+        found = layout.parts(flat, names)
+        return found._replace(used=_as_in_the_file(found.used, mapping))
 
     return parts
 
 
 #: Part → the surest of its names, so that nothing else in the record is taken for it.
 _SUREST = {part: names[0] for part, names in PARTS.items()}
+
+
+def _as_in_the_file(used: Used, mapping: Mapping[str, str]) -> Used:
+    """The fields by the names that `--map` has for them, instead of those that `_renamed` gave."""
+    given: dict[str | None, str] = {_SUREST[part]: source for part, source in mapping.items()}
+    choices = [given[name].split("+") if name in given else [name] for name in used.choices]
+    return used._replace(
+        question=given.get(used.question, used.question),
+        choices=tuple(path for each in choices for path in each if path),
+        answer=given.get(used.answer, used.answer),
+    )
 
 
 def _renamed(fields: Fields, mapping: Mapping[str, str]) -> Fields:

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from producer.readers.names import Names, spelled
 
-__all__ = ["Fields", "Parts", "answer_of", "are_ids", "context_of", "described", "question_of"]
+__all__ = ["Fields", "Parts", "Used", "answer_of", "answers_of", "are_ids", "context_of", "described", "question_of"]
 
 Fields = Mapping[str, Any]
 #: Names of nothing else than the right choice, which count where a name before them is empty.
 _SURE = frozenset({"answer_key", "answer_idx", "answer_index", "answer_letter", "label", "labels", "correct_answer"})
+
+
+class Used(NamedTuple):
+    """The fields that a record's question, choices and answer were taken from, as its file calls them."""
+
+    question: str | None = None
+    #: The field of all choices, or one for each; none where the layout itself has them.
+    choices: tuple[str | None, ...] = ()
+    answer: str | None = None
+    #: What says one of these once more, and so is no metadata.
+    more: tuple[str | None, ...] = ()
+
+    @property
+    def all(self) -> frozenset[str | None]:
+        """All of them."""
+        return frozenset((self.question, *self.choices, self.answer, *self.more))
 
 
 class Parts(NamedTuple):
@@ -28,20 +44,23 @@ class Parts(NamedTuple):
     gold_passages: Any = ()
     #: Everything else that the record says.
     rest: Mapping[str, Any] = {}
+    used: Used = Used()
 
 
-def described(fields: Fields, names: Names, used: Sequence[str | None], **known: Any) -> Parts:
+def described(fields: Fields, names: Names, used: Used, **known: Any) -> Parts:
     """Parts with what every layout has: id, subject, context, gold passages and the rest."""
-    context, from_contexts = context_of(fields, names, used)
-    golds = [name for name in names.golds if name not in used and are_ids(fields[name])]
-    subject = fields[names.subject] if names.subject and names.subject not in used else None
-    taken = {*used, names.id, names.subject, *golds[:1], *from_contexts}
+    own = used.all
+    context, from_contexts = context_of(fields, names, own)
+    golds = [name for name in names.golds if name not in own and are_ids(fields[name])]
+    subject = fields[names.subject] if names.subject and names.subject not in own else None
+    taken = {*own, names.id, names.subject, *golds[:1], *from_contexts}
     known.setdefault("rest", {name: value for name, value in fields.items() if name not in taken and name})
     return Parts(
         id=fields[names.id] if names.id else None,
         subject=subject if subject is None or isinstance(subject, str) else str(subject),
         context=context,
         gold_passages=tuple(fields[golds[0]]) if golds else (),
+        used=used,
         **known,
     )
 
@@ -50,7 +69,7 @@ def are_ids(found: object) -> bool:
     return isinstance(found, list) and bool(found) and all(isinstance(each, str) for each in found)
 
 
-def context_of(fields: Fields, names: Names, used: Sequence[str | None]) -> tuple[str | None, list[str]]:
+def context_of(fields: Fields, names: Names, used: Collection[str | None]) -> tuple[str | None, list[str]]:
     """What is to be read before the question: every such field, a blank line between them."""
     found = {name: _joined(fields[name]) for name in names.contexts if name not in used}
     found = {name: text for name, text in found.items() if text.strip()}
@@ -74,12 +93,17 @@ def answer_of(fields: Fields, names: Names) -> tuple[object, str | None]:
 
     AGIEval has an `answer` beside `label`, which is empty where there are choices.
     """
-    there = [name for name in names.answers if not (name in names.golds and are_ids(fields[name]))]
+    there = answers_of(fields, names)
     first = next(iter(there), None)
     for name in there:
         if fields[name] not in (None, "") and (name == first or spelled(name) in _SURE):
             return fields[name], name
     return (fields[first], first) if first else (None, None)
+
+
+def answers_of(fields: Fields, names: Names) -> list[str]:
+    """Every field that may say which choice is right, the surest first."""
+    return [name for name in names.answers if not (name in names.golds and are_ids(fields[name]))]
 
 
 def question_of(fields: Fields, names: Names) -> Any:

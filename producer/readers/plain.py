@@ -8,7 +8,7 @@ from typing import Any
 from contract.question import LABELS
 from producer.readers.choices import Choices, as_text, checked, choices_of, no_list
 from producer.readers.names import Names, names_of
-from producer.readers.parts import Fields, Parts, answer_of, are_ids, context_of, described, question_of
+from producer.readers.parts import Fields, Parts, Used, answer_of, are_ids, context_of, described, question_of
 from producer.readers.record import FieldTrouble, shown_value
 
 __all__ = ["has_choices", "has_labelled_choices", "is_own", "named", "own"]
@@ -29,13 +29,13 @@ def named(fields: Fields, _names: Names) -> Parts:
     fields, names = _flat(fields)
     answer, where = answer_of(fields, names)
     if names.choices and _holds_choices(fields[names.choices]):
-        used = [names.question, names.choices, where]
+        used = Used(names.question, (names.choices,), where)
         found = choices_of(fields[names.choices])
     elif names.family:
-        used = [names.question, *(name for _, name in names.family), where]
+        used = Used(names.question, tuple(name for _, name in names.family), where)
         found = _columns(fields, names)
     else:
-        used = [names.question, names.choices, where]
+        used = Used(names.question, (names.choices,), where)
         found = choices_of(fields[names.choices] if names.choices else None)
     texts = checked(found.texts)
     _refuse_contradiction(fields, names, where, texts, found.labels)
@@ -100,6 +100,7 @@ def has_labelled_choices(fields: Fields, _names: Names) -> bool:
 
 #: What most records of our own layout have, and no more.
 _MOST_COMMON = frozenset({"id", "question", "choices", "answer", "subject"})
+_USED = Used("question", ("choices",), "answer")
 
 
 def own(fields: Fields, names: Names) -> Parts:
@@ -115,11 +116,11 @@ def own(fields: Fields, names: Names) -> Parts:
     texts = checked(found)
     beside = question, texts, fields.get("answer"), None, fields.get("id"), fields.get("subject")
     if _MOST_COMMON.issuperset(fields):
-        return Parts(*beside)
+        return Parts(*beside, used=_USED)
     golds, context, contexts = _own_passages(fields, names)
     taken = {*_MOST_COMMON, *contexts, *golds}
     rest = {name: value for name, value in fields.items() if name not in taken}
-    return Parts(*beside, context, fields[golds[0]] if golds else (), rest)
+    return Parts(*beside, context, fields[golds[0]] if golds else (), rest, _USED)
 
 
 def _own_passages(fields: Fields, names: Names) -> tuple[list[str], str | None, list[str]]:

@@ -9,7 +9,7 @@ from contract.question import question_hash
 from producer.readers.choices import checked
 from producer.readers.inline import split_choices
 from producer.readers.names import Names, names_of, spelled
-from producer.readers.parts import Fields, Parts, answer_of, described, question_of
+from producer.readers.parts import Fields, Parts, Used, answer_of, described, question_of
 from producer.readers.record import FieldTrouble, shown_value
 
 __all__ = ["chat", "has_inline", "inline", "instruction", "is_chat", "is_instruction"]
@@ -28,7 +28,7 @@ def inline(fields: Fields, names: Names) -> Parts:
         )
     answer, where = answer_of(fields, names)
     parts = described(
-        fields, names, [names.question, where],
+        fields, names, Used(names.question, (names.question,), where),
         question=found.stem, choices=checked(found.choices), labels=list(found.labels), answer=answer,
     )  # fmt: skip
     if isinstance(answer, str) and "question_hash" not in fields:
@@ -65,7 +65,7 @@ def instruction(fields: Fields, names: Names) -> Parts:
         labels = texts
     question = _LEAD.sub("", body).strip()
     answer = names.spelled.get("answer")
-    used = [field, answer, names.spelled.get("output"), names.spelled.get("input")]
+    used = Used(field, (field,), answer, (names.spelled.get("output"), names.spelled.get("input")))
     return described(
         fields, names, used,
         question=question, choices=checked(texts), labels=labels, answer=fields[answer] if answer else None,
@@ -83,10 +83,12 @@ def is_chat(fields: Fields, names: Names) -> bool:
 
 def chat(fields: Fields, names: Names) -> Parts:
     """Chat messages, the last of which asks, and the ideal answer."""
-    messages = fields[names.spelled["input"]]
+    field = names.spelled["input"]
+    messages = fields[field]
     if not isinstance(messages, list):
         raise FieldTrouble("input", f"found {shown_value(messages)}, expected a list of messages.", kind="no list")
     asked = [each.get("content") for each in messages if isinstance(each, Mapping) and each.get("role") == "user"]
     text = asked[-1] if asked else None
     flat = {"question": text, **{name: value for name, value in fields.items() if spelled(name) != "input"}}
-    return inline(flat, names_of(tuple(flat)))
+    parts = inline(flat, names_of(tuple(flat)))
+    return parts._replace(used=parts.used._replace(question=field, choices=(field,)))

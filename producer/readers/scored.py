@@ -7,7 +7,7 @@ from typing import Any
 
 from producer.readers.choices import checked, mixed
 from producer.readers.names import Names, names_of
-from producer.readers.parts import Fields, Parts, answer_of, described, question_of
+from producer.readers.parts import Fields, Parts, Used, answer_of, described, question_of
 from producer.readers.plain import has_choices
 from producer.readers.record import FieldTrouble, shown_value
 
@@ -24,17 +24,17 @@ def apart(fields: Fields, names: Names) -> Parts:
         raise FieldTrouble("answer", f"found {shown_value(right)}, expected text.", "It is the right choice's text.")
     question = question_of(fields, names)
     texts = mixed(str(question), [right, *(each for each in wrong if each not in ("", None))])
-    used = [names.question, names.right, *names.wrong]
+    used = Used(names.question, (names.right, *names.wrong), names.right)
     return described(fields, names, used, question=question, choices=texts, answer=right)
 
 
 def best_and_wrong(fields: Fields, names: Names) -> Parts:
     """TruthfulQA.csv: the best answer, and wrong ones in one cell."""
-    question, right = question_of(fields, names), fields[names.spelled["best_answer"]]
-    wrong_cell = names.spelled["incorrect_answers"]
+    right_cell, wrong_cell = names.spelled["best_answer"], names.spelled["incorrect_answers"]
+    question, right = question_of(fields, names), fields[right_cell]
     wrong = [each.strip() for each in str(fields[wrong_cell]).split(";") if each.strip()]
     texts = mixed(str(question), [right, *wrong])
-    used = [names.question, names.spelled["best_answer"], wrong_cell, names.spelled.get("correct_answers")]
+    used = Used(names.question, (right_cell, wrong_cell), right_cell, (names.spelled.get("correct_answers"),))
     return described(fields, names, used, question=question, choices=texts, answer=right)
 
 
@@ -47,7 +47,8 @@ def targets(wanted: str, *, mix: bool) -> Callable[[Fields, Names], Parts]:
         question, best = question_of(fields, names), max(scores.values())
         texts = mixed(str(question), list(scores)) if mix else checked(list(scores))
         right = [text for text in texts if scores[text] == best] if best > 0 else None
-        used = [names.question, field, *(names.spelled.get(each) for each in ("mc1_targets", "mc2_targets", "target"))]
+        more = tuple(names.spelled.get(each) for each in ("mc1_targets", "mc2_targets", "target"))
+        used = Used(names.question, (field,), field, more)
         return described(fields, names, used, question=question, choices=texts, answer=right)
 
     return parts
@@ -69,7 +70,8 @@ def listed_targets(fields: Fields, names: Names) -> Parts:
     texts, scores = (names.spelled[f"multiple_choice_{each}"] for each in ("targets", "scores"))
     both = {"choices": fields[texts], "labels": fields[scores]}
     joined = {**{name: value for name, value in fields.items() if name not in {texts, scores}}, "target_scores": both}
-    return targets("target_scores", mix=False)(joined, names_of(tuple(joined)))
+    parts = targets("target_scores", mix=False)(joined, names_of(tuple(joined)))
+    return parts._replace(used=parts.used._replace(choices=(texts,), answer=scores))
 
 
 _YES = {"yes": "yes", "true": "yes", "no": "no", "false": "no", "maybe": "maybe"}
@@ -84,8 +86,8 @@ def yes_no(*choices: str, said_in: str = "") -> Callable[[Fields, Names], Parts]
             where = names.spelled[said_in]
             answer = fields[where]
         said = _said(answer)
-        rest = [names.question, where]
-        return described(fields, names, rest, question=question_of(fields, names), choices=list(choices), answer=said)
+        used = Used(names.question, (), where)
+        return described(fields, names, used, question=question_of(fields, names), choices=list(choices), answer=said)
 
     return parts
 

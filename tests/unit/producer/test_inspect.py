@@ -126,6 +126,27 @@ def test_enqueue_says_what_it_read(tmp_path: Path, session: Session) -> None:
     assert "2 questions as ARC-style JSONL, 3 choices, labels A–C" in result.stdout
 
 
+def test_an_old_models_answer_beside_the_key_is_seen_before_it_is_taken_for_it(
+    tmp_path: Path, session: Session
+) -> None:
+    (tmp_path / "old.csv").write_text("question,A,B,C,answer,gold_label\nWhich is a colour?,red,seven,loud,B,A\n")
+    fields = "question ← question · choices ← A, B, C · answer ← answer (also there: gold_label)\n"
+    told = {"question": ["question"], "choices": ["A", "B", "C"], "answer": ["answer"], "also_there": ["gold_label"]}
+
+    for command in (("inspect", "old.csv"), ("enqueue", "old.csv", "--dry-run")):
+        shown = run(session, *command).stdout
+        assert fields in shown
+        assert shown.rstrip().endswith("B. seven"), "the key stands below the prompt"
+        assert json.loads(run(session, *command, "--json").stdout)["fields"] == told
+    assert inspected(session, "old.csv")["keys"] == [["B"]]
+    assert json.loads(run(session, "enqueue", "old.csv", "--dry-run", "--json").stdout)["key"] == ["B"]
+    assert fields in run(session, "enqueue", "old.csv").stdout
+
+    mapped = run(session, "inspect", "old.csv", "--map", "answer=gold_label").stdout
+    assert "answer ← gold_label (also there: answer)\n" in mapped
+    assert mapped.rstrip().endswith("A. red")
+
+
 def test_enqueue_counts_the_kinds_of_what_it_skipped(write_rows: WriteRows, session: Session) -> None:
     path = write_rows(*SIX, "{broken", {**SIX[0], "answer": "Z"}, {**SIX[0], "answer": "Y"})
 

@@ -37,6 +37,39 @@ def test_a_layout_is_recognised_by_its_content_and_read(tmp_path: Path, name: st
     assert found == case.questions
 
 
+#: Case → what is told of its fields.
+FIELDS = {
+    "own": "question ← question · choices ← choices · answer ← answer",
+    "ARC": "question ← stem · choices ← choices · answer ← answerKey",
+    "CommonsenseQA, no key": "question ← stem · choices ← choices · answer ← none",
+    "CMMLU": "question ← Question · choices ← A, B, C, D · answer ← Answer",
+    "SciQ": "question ← question · choices ← correct_answer, distractor1, distractor2, distractor3"
+    " · answer ← correct_answer",
+    "MedQA": "question ← question · choices ← options · answer ← answer_idx (also there: answer)",
+    "PubMedQA": "question ← QUESTION · answer ← final_decision",
+    "BoolQ": "question ← question · answer ← answer",
+    "TruthfulQA": "question ← question · choices ← mc1_targets · answer ← mc1_targets",
+    "TruthfulQA CSV": "question ← Question · choices ← Best Answer, Incorrect Answers · answer ← Best Answer",
+    "BIG-bench on the hub": "question ← inputs · choices ← multiple_choice_targets · answer ← multiple_choice_scores",
+    "the predecessor's": "question ← question · choices ← question · answer ← answer",
+    "instruction": "question ← instruction · choices ← instruction · answer ← answer",
+    "chat": "question ← input · choices ← input · answer ← ideal",
+}
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_it_is_told_which_fields_were_taken_for_what(tmp_path: Path, name: str) -> None:
+    assert read(tmp_path, CASES[name].content).fields.told() == FIELDS[name]
+
+
+def test_mapped_fields_are_told_by_the_names_that_the_file_has_for_them(tmp_path: Path) -> None:
+    mapping = {"question": "t", "choices": "one+two", "answer": "k", "base": "1"}
+
+    file = read(tmp_path, "t,one,two,k,label\nq,x,y,2,A\n", mapping=mapping)
+
+    assert file.fields.told() == "question ← t · choices ← one, two · answer ← k (also there: label)"
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_every_layout_can_be_forced_by_its_name(tmp_path: Path, name: str) -> None:
     case = CASES[name]
@@ -274,6 +307,17 @@ def test_answers_can_stand_in_a_file_of_their_own(tmp_path: Path) -> None:
     assert [each.right for each in questions(file)] == [("B",), ("A",)]
     with pytest.raises(QuestionFileError, match="fewer answers than questions: 2 of both"):
         list(read(tmp_path, rows + rows, answers=tmp_path / "labels.lst").rows())
+
+
+def test_a_file_of_answers_counts_whatever_answers_the_questions_have(tmp_path: Path) -> None:
+    labels = tmp_path / "labels.lst"
+    labels.write_text("A\nB\n")
+    rows = lines(*({"question": f"q{n}", "choices": ["x", "y"], "answer": "C"} for n in range(2)))
+
+    file = read(tmp_path, rows, answers=labels)
+
+    assert [each.right for each in questions(file)] == [("A",), ("B",)]
+    assert file.fields.told() == f"question ← question · choices ← choices · answer ← {labels}"
 
 
 def test_entries_of_a_keyed_file_that_are_no_questions_are_accounted_for(tmp_path: Path) -> None:
