@@ -10,6 +10,7 @@ import click
 
 from contract.ledger import Run
 from contract.priority import Priority
+from contract.spec import Normalization, RunSpec
 from producer.export import write_rejected
 from producer.files import refuse_unwritable
 from producer.finish import finish
@@ -17,7 +18,7 @@ from producer.options import as_json, folder, note, priority_option, to_priority
 from producer.present import Lines, chance, echo_json, echo_lines, number
 from producer.readers import opened
 from producer.reading import how_to_read, read_line, reading_options, selection_of, selection_options
-from producer.runconfig import load_run_config
+from producer.runconfig import RunConfig, load_run_config
 from producer.session import Session
 from producer.shown import key_shown, shown_prompts
 from producer.sources import named_sources
@@ -39,8 +40,13 @@ class _How:
     watch: bool
     out: Path
     as_json: bool
-    #: Folder of the index that the questions are looked up in, if they are.
-    index: Path | None
+    #: As it names examples and index; the run has what is in them.
+    asked: RunConfig
+
+    @property
+    def index(self) -> Path | None:
+        """Folder of the index that the questions are looked up in, if they are."""
+        return Path(self.asked.rag.index) if self.asked.rag.enabled else None
 
 
 @click.command()
@@ -84,8 +90,7 @@ def enqueue(
     how, selection = how_to_read(rest), selection_of(rest, asked.seed)
     with opened(file, how) as source:
         planned = plan(source, asked, session.settings, selection, name=name, skip_bad=skip_bad)
-        index = Path(asked.rag.index) if planned.spec.rag else None
-        _carry_out(planned, session, _How(priority=to_priority(priority), index=index, **rest))
+        _carry_out(planned, session, _How(priority=to_priority(priority), asked=asked, **rest))
 
 
 def _carry_out(planned: Plan, session: Session, how: _How) -> None:
@@ -119,6 +124,7 @@ def _echo(planned: Plan, done: Submitted, session: Session, how: _How, rejected:
         *([] if how.fresh else _asked_already(done, session)),
         *_row_lines(planned, done.run, rejected),
         *_source_lines(planned, how.index),
+        ("asked", _asked(planned.spec, how.asked)),
         *queue_lines(done.run, session.broker),
         ("workers", workers_line(done.run, settled, session.broker)),
     ]
@@ -155,6 +161,25 @@ def _row_lines(planned: Plan, run: Run, rejected: Path | None) -> Lines:
         ("questions", f"{run.questions:,}{''.join(more)}; chance {chance(run)}"),
     ]
     return lines + ([("skipped", f"{_kinds(found)}; see {rejected}")] if rejected else [])
+
+
+def _asked(spec: RunSpec, config: RunConfig) -> str:
+    """What stands around the questions, so that nobody's examples or passages are shown unnoticed."""
+    shots, split = config.few_shot, f", split {config.few_shot.split}" if config.few_shot.split else ""
+    described = (
+        (True, spec.mode),
+        (spec.normalization is not Normalization.NONE, f"normalization {spec.normalization}"),
+        (True, f"model {spec.model}"),
+        (spec.adapter, f"adapter {spec.adapter}"),
+        (True, f"chat template {spec.chat_template}"),
+        (spec.description, "a description"),
+        (spec.few_shot, f"{number(shots.k, 'example')} of {shots.file}{split}"),
+        (spec.use_context_field, "its own context"),
+        (spec.rag, f"passages of {config.rag.index}"),
+        (spec.shuffle, "choices shuffled"),
+        (spec.circular, "choices in every rotation"),
+    )
+    return " · ".join(each for there, each in described if there)
 
 
 def _source_lines(planned: Plan, index: Path | None) -> Lines:
@@ -206,15 +231,13 @@ def _echo_dry_run(planned: Plan, how: _How) -> None:
             }
         )
         return
-    spec_line = f"{run.spec.mode} · normalization {run.spec.normalization} · model {run.spec.model}"
-    spec_line += f" · chat template {run.spec.chat_template}"
     echo_lines(
         [
             ("run", run.run_id),
             ("state", "dry run: nothing was written"),
             *_row_lines(planned, run, None),
             *_source_lines(planned, how.index),
-            ("asked", spec_line),
+            ("asked", _asked(run.spec, how.asked)),
             (
                 "prompt",
                 f"{run.spec.prompt.name}, version {run.spec.prompt.version}; for {first.id} it reads:\n{prompt}",

@@ -95,3 +95,4 @@ def test_enqueue_says_before_anything_is_asked_which_sources_cannot_be_found(tmp
     assert said in enqueue()
     assert json.loads(enqueue("--json"))["sources"] == {"named_by": 2, "not_in_index": 1}
     assert "sources" not in enqueue("--no-rag")
+    assert ("passages of facts" in enqueue(), "passages" in enqueue("--no-rag")) == (True, False)
