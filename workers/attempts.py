@@ -19,7 +19,8 @@ LONGEST_REASON = 500
 
 def pause_s(attempts: int) -> float:
     """Seconds between attempt number `attempts` and the next: 1, 2, 4, 5, 5 …"""
-    return float(min(FIRST_PAUSE_S * 2 ** (attempts - 1), LONGEST_PAUSE_S))
+    growing_s = FIRST_PAUSE_S * 2.0 ** min(attempts - 1, 10)  # 2**1024 would be no float any more
+    return min(growing_s, LONGEST_PAUSE_S)
 
 
 def reason_of(trouble: Exception) -> str:

@@ -71,7 +71,8 @@ def after_exit(exit_code: int, was_ready: bool, steady: bool, failures: int, fai
     if boot_failed(exit_code, was_ready) and failed_boots + 1 >= GIVE_UP_AFTER:
         return After("give up")
     longest_s = LONGEST_PAUSE_AFTER_READY_S if was_ready else LONGEST_PAUSE_S
-    return After("restart", FIRST_PAUSE_S if steady else min(FIRST_PAUSE_S * 2**failures, longest_s))
+    growing_s = FIRST_PAUSE_S * 2.0 ** min(failures, 10)  # 2**1024 would be no float any more
+    return After("restart", FIRST_PAUSE_S if steady else min(growing_s, longest_s))
 
 
 def bind(cores: Sequence[int]) -> None:

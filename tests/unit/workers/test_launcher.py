@@ -27,6 +27,7 @@ from workers.placing import WorkerPlan
         (EXIT_ENGINE, False, False, 0, "restart", 1.0),  # memory not free yet, say
         (EXIT_ENGINE, False, False, 4, "give up", 0.0),
         (EXIT_RETRY, False, False, 40, "restart", 30.0),  # Redis is away: however long it takes
+        (EXIT_RETRY, False, False, 1024, "restart", 30.0),
     ],
 )
 def test_what_follows_an_exit(
