@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import selectors
 import signal
 import socket
@@ -41,7 +42,10 @@ GIVE_UP_AFTER = 5
 FROM_OUTSIDE = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.SIGQUIT})
 POLL_S = 0.2
 TAIL_LINES = 20
-TAIL_BYTES = 20_000
+#: A line that may name the cause: vLLM's core process writes it above its tracebacks and the state of its scheduler.
+ERROR = re.compile(r"[\w.]*(?:Error|Exception): .+")
+ERRORS = 5
+LOOK_BACK_BYTES = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +118,17 @@ class Child:
     state: Literal["waiting", "booting", "ready", "draining", "stopped", "given up"] = "waiting"
 
     def last_lines(self) -> str:
-        """The end of its log, to show what it died of."""
+        """The end of its log, to show what it died of, below the last errors that stand further up."""
         try:
             with self.log_path.open("rb") as log_file:
-                log_file.seek(max(self.log_begins, log_file.seek(0, os.SEEK_END) - TAIL_BYTES))
+                log_file.seek(max(self.log_begins, log_file.seek(0, os.SEEK_END) - LOOK_BACK_BYTES))
                 lines = log_file.read().decode(errors="replace").splitlines()
         except OSError:
             return ""
-        return "\n".join(f"    {line}" for line in lines[-TAIL_LINES:])
+        tail = "\n".join(f"    {line}" for line in lines[-TAIL_LINES:])
+        errors = dict.fromkeys(found[0] for line in reversed(lines[:-TAIL_LINES]) if (found := ERROR.search(line)))
+        above = [f"    … {error}\n" for error in errors if error not in tail][:ERRORS]
+        return "".join(reversed(above)) + tail
 
 
 @dataclass

@@ -280,5 +280,7 @@ def _is_out_of_memory(trouble: BaseException) -> bool:
 
 
 def _first_line(trouble: BaseException) -> str:
+    """The first that says something. Of a core process that failed, vLLM says that its "root cause" is "above"."""
     lines: Iterator[str] = (line.strip() for line in str(trouble).splitlines())
-    return next((line for line in lines if line), type(trouble).__name__)
+    line = next((line for line in lines if line), type(trouble).__name__)
+    return f"{line.rstrip('.')}, further up in this worker's log" if "root cause" in line else line

@@ -54,3 +54,21 @@ def test_the_last_lines_of_a_worker_are_its_own_and_not_those_of_an_earlier_boot
     with log.open("a") as output:
         output.write("unknown argument\n")
     assert child.last_lines() == "    unknown argument"
+
+
+CORE = "(EngineCore pid=7) ERROR 11-23 06:44:44 [core.py:1100] "
+
+
+def test_above_the_last_lines_of_a_worker_stand_the_last_errors_that_those_do_not_show(tmp_path: Path) -> None:
+    log = tmp_path / "gpu0.log"
+    cause = f"{CORE}torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB."
+    earlier = [f"KeyError: {number}" for number in range(9)]
+    traceback = [f"{CORE}  File worker.py, line {number}, in raise ValueError()" for number in range(30)]
+    told = "RuntimeError: Engine core initialization failed."
+    log.write_text("\n".join([*earlier, cause, cause, *traceback, told]))
+    lines = Child(WorkerPlan("gpu0", "m"), log).last_lines().splitlines()
+    assert lines[:5] == [
+        *(f"    … KeyError: {number}" for number in (5, 6, 7, 8)),
+        "    … torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB.",
+    ]
+    assert lines[5:] == [f"    {line}" for line in [*traceback[-19:], told]]
