@@ -78,7 +78,7 @@ def main() -> None:
 @settings_options
 @click.option("--logs", "log_folder", type=click.Path(path_type=Path), default=Path(".mcqueue/logs"), show_default=True)
 def up(config: Path | None, overrides: tuple[str, ...], log_folder: Path) -> None:
-    """Start the workers of this host and keep them running. SIGTERM or Ctrl-C drains them."""
+    """Start the workers of this host and keep them running. SIGTERM, Ctrl-C or the end of the terminal drains them."""
     logs.set_up("up")
     fleet = load_fleet(config, overrides)
     layers = Layers(config, overrides)

@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -142,6 +143,7 @@ class Supervisor:
     show: Callable[[], None] = lambda: None
     children: list[Child] = field(init=False)
     _stop_signals: int = 0
+    _hung_up: bool = False
     _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
 
     def __post_init__(self) -> None:
@@ -155,6 +157,8 @@ class Supervisor:
             raise SettingsError(f"--logs {self.log_folder}: {trouble.strerror}.", hint="Name a folder.") from None
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
+            signal.signal(signal.SIGHUP, partial(self._on_hang_up, os.isatty(2)))
         try:
             for child in self.children:
                 child.start_at = time.monotonic()
@@ -167,6 +171,13 @@ class Supervisor:
 
     def _on_signal(self, *_: Any) -> None:
         self._stop_signals += 1
+
+    def _on_hang_up(self, on_terminal: bool, *_: Any) -> None:
+        """Drain, once, though shell and kernel both tell it. What is said then goes to a file: the terminal is gone."""
+        if on_terminal and not self._hung_up:
+            with (self.log_folder / "up.log").open("ab") as output:
+                os.dup2(output.fileno(), 2)
+        self._hung_up, self._stop_signals = True, max(self._stop_signals, 1)
 
     def _start(self, child: Child) -> None:
         reader, writer = os.pipe()
@@ -245,6 +256,8 @@ class Supervisor:
 
     def _drain(self) -> None:
         """Let running batches end; a second signal, or `drain_timeout_s`, ends the patience."""
+        if self._hung_up:
+            self.announce("the terminal is gone (SIGHUP); in tmux, with nohup or as a unit, workers outlive it")
         living = [child for child in self.children if child.process is not None]
         if not living:
             return

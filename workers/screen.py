@@ -7,6 +7,7 @@ because the launcher must not wait for a Redis that is away.
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections import deque
@@ -151,7 +152,7 @@ class LiveScreen(Screen):
 def make_screen(settings: Settings) -> Screen:
     """The screen that fits standard error."""
     console = Console(stderr=True)
-    return LiveScreen(console, Observer(settings)) if console.is_terminal else Screen(console)
+    return LiveScreen(console, Observer(settings)) if console.is_terminal and _in_foreground() else Screen(console)
 
 
 def state_of(child: Child, record: WorkerRecord | None) -> str:
@@ -213,6 +214,13 @@ def table_of(rows: Iterable[Row]) -> Table:
             _gigabytes(row.gpu_memory_bytes),
         )
     return table
+
+
+def _in_foreground() -> bool:
+    """Whether the terminal is ours; a job in its background would draw over what others show there."""
+    with contextlib.suppress(OSError):
+        return os.tcgetpgrp(2) == os.getpgrp()
+    return False
 
 
 def _gigabytes(number: int | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -28,6 +29,7 @@ def test_the_commands_of_a_page_work_in_their_order(page: Path, redis_url: str, 
         "MCQUEUE_MODEL": SIMULATED_MODEL,
     }
     script = "\n".join(["set -euo pipefail", *blocks(page, "console")])
+    script = re.sub(r"(?m)^(python -m workers up .*)$", r"\1 &", script)  # a reader has it in a terminal of its own
     log = tmp_path / "log"
     with log.open("wb") as output:
         shell = subprocess.Popen(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +23,7 @@ from contract.queue import publish
 from tests.support import (
     ROOT,
     SIMULATED_MODEL,
+    end,
     make_question,
     make_questions,
     open_run,
@@ -221,6 +225,38 @@ def test_an_engine_core_that_outlives_its_killed_worker_is_ended_by_the_launcher
         up.wait_ready(2)
         assert processes_of_session(first) == []
         assert names(redis_ledger) == ["cpu0"]
+
+
+def test_a_terminal_that_is_gone_has_the_workers_drained_and_the_reason_told_in_a_file(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    ours, its = pty.openpty()
+    chosen = ["engine=simulated", f"model={SIMULATED_MODEL}", "batch_size=8", "simulated.call_ms=1000"]
+    command = ["-m", "workers", "up", *(word for each in chosen for word in ("--set", each)), "--logs", str(tmp_path)]
+    with subprocess.Popen(
+        [sys.executable, *command],
+        cwd=ROOT,
+        stdin=its,
+        stdout=its,
+        stderr=its,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(its, termios.TIOCSCTTY, 0),
+    ) as launcher:
+        try:
+            os.close(its)
+            log = tmp_path / "cpu0.log"
+            wait_until(lambda: log.exists() and "ready: takes" in log.read_text(), "the worker to be ready")
+            run_id = send(app, redis_ledger, 8)
+            wait_until(lambda: begun(redis_ledger, run_id), "the call to begin")
+            os.close(ours)
+            said = tmp_path / "up.log"
+            wait_until(lambda: said.exists() and "draining 1 workers" in said.read_text(), "the launcher to notice")
+            launcher.send_signal(signal.SIGHUP)  # shells tell their jobs, and the kernel tells them again
+            assert launcher.wait(timeout=30) == 0
+        finally:
+            end(launcher)
+    assert "the terminal is gone (SIGHUP); in tmux, with nohup or as a unit, workers outlive it" in said.read_text()
+    assert attempts(redis_ledger, run_id) == [1] * 8, "the batch in flight was ended, not asked again"
 
 
 def test_a_killed_launcher_leaves_no_process_behind(redis_ledger: RedisLedger, tmp_path: Path) -> None:

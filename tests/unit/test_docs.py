@@ -22,7 +22,7 @@ GROUPS = {"producer": producer, "workers": workers}
 def commands(page: Path) -> list[list[str]]:
     """Every `python -m producer|workers …` of the page's blocks, as words behind `-m`."""
     lines = "\n".join(blocks(page, "console") + blocks(page, "sh")).replace("\\\n", " ").splitlines()
-    found = [shlex.split(line.rstrip("&")) for line in lines if "python -m " in line and not line.startswith("{")]
+    found = [shlex.split(line) for line in lines if "python -m " in line and not line.startswith("{")]
     return [words[words.index("-m") + 1 :] for words in found if words[words.index("-m") + 1] in GROUPS]
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from contract.errors import EXIT_ENGINE, EXIT_RETRY
-from workers.launcher import Child, after_exit, worker_command
+from workers.launcher import Child, Supervisor, after_exit, worker_command
 from workers.placing import WorkerPlan
 
 
@@ -72,3 +74,19 @@ def test_above_the_last_lines_of_a_worker_stand_the_last_errors_that_those_do_no
         "    … torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB.",
     ]
     assert lines[5:] == [f"    {line}" for line in [*traceback[-19:], told]]
+
+
+@pytest.fixture
+def own_signals() -> Iterator[None]:
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("own_signals")
+def test_under_nohup_a_terminal_that_is_gone_is_nothing_to_a_launcher(tmp_path: Path) -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    Supervisor([], tmp_path, print).run()
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN

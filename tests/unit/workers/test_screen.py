@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 from typing import Any, cast
 
@@ -14,7 +15,7 @@ from contract.settings import load_settings
 from tests.unit.workers.test_gpus import EIGHT
 from workers.launcher import Child
 from workers.placing import Layers, plan_worker
-from workers.screen import Screen, row_of, state_of, table_of
+from workers.screen import LiveScreen, Screen, make_screen, row_of, state_of, table_of
 
 
 def child(**changes: Any) -> Child:
@@ -76,3 +77,12 @@ def test_elsewhere_than_on_a_terminal_there_are_plain_lines_of_any_length() -> N
         screen.say("gpu3: booting (pid 1, GPU 3, log [.mcqueue]/logs/gpu3.log)")
         screen.show([child()])
     assert out.getvalue() == "gpu3: booting (pid 1, GPU 3, log [.mcqueue]/logs/gpu3.log)\n"
+
+
+@pytest.mark.parametrize("foreground", [True, False])
+def test_a_table_is_drawn_on_a_terminal_of_its_own_and_not_over_what_others_show_there(
+    monkeypatch: pytest.MonkeyPatch, foreground: bool
+) -> None:
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setattr(os, "tcgetpgrp", lambda _: os.getpgrp() + (not foreground))
+    assert isinstance(make_screen(load_settings()), LiveScreen) is foreground
