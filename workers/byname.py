@@ -33,7 +33,8 @@ def find(fleet: Fleet, name: str) -> WorkerRecord:
     names = [each.name for each in alive] + sorted({f"@{each.host}" for each in alive})
     # All of them, and not the nearest alone: it would be the neighbour of one that was drained.
     known = f"There are: {', '.join(names)}." if names else "There is none at all."
-    raise InputError(f"No live worker {name!r}.", hint=known)
+    ended = "One that has ended is started on its host: python -m workers up --only NAME"
+    raise InputError(f"No live worker {name!r}.", hint=f"{known} {ended}")
 
 
 def find_all(fleet: Fleet, names: Sequence[str]) -> list[WorkerRecord]:

@@ -29,7 +29,7 @@ from workers.engines.vllm import prepare_environment
 from workers.gpus import visible_gpus
 from workers.indexes import index_folders
 from workers.launcher import Supervisor, bind, node_name, worker_command
-from workers.placing import Layers, plan_host, plan_retrieval, plan_worker
+from workers.placing import Layers, pick, plan_host, plan_retrieval, plan_worker
 from workers.retrieval.build import build_index
 from workers.screen import make_screen
 from workers.troubles import beside_trials
@@ -77,13 +77,15 @@ def main() -> None:
 @main.command()
 @settings_options
 @click.option("--logs", "log_folder", type=click.Path(path_type=Path), default=Path(".mcqueue/logs"), show_default=True)
-def up(config: Path | None, overrides: tuple[str, ...], log_folder: Path) -> None:
+@click.option("--only", multiple=True, metavar="NAME", help="Start worker NAME alone, beside those that go on.")
+def up(config: Path | None, overrides: tuple[str, ...], log_folder: Path, only: tuple[str, ...]) -> None:
     """Start the workers of this host and keep them running. SIGTERM, Ctrl-C or the end of the terminal drains them."""
     logs.set_up("up")
     fleet = load_fleet(config, overrides)
     layers = Layers(config, overrides)
     plans, warnings = plan_host(fleet, visible_gpus(), _cpu_cores(), layers)
     plans += plan_retrieval(list(index_folders(fleet)), fleet[0], _cpu_cores(), layers)
+    plans = pick(plans, only)
     screen = make_screen(fleet[0])
     for warning in warnings:
         screen.say(f"warning: {warning}")

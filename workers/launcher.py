@@ -249,7 +249,8 @@ class Supervisor:
         self.announce(f"{child.plan.name}: ended with {_meaning(exit_code)}; its last lines:\n{child.last_lines()}")
         if decision.action == "give up":
             child.state = "given up"
-            self.announce(f"{child.plan.name}: given up; mend what its log says and start again")
+            again = f"this command again, in another terminal, with --only {child.plan.name}"
+            self.announce(f"{child.plan.name}: given up; mend what its log says, then start it alone: {again}")
         else:
             child.state, child.start_at = "waiting", time.monotonic() + decision.pause_s
             self.announce(f"{child.plan.name}: starts again in {decision.pause_s:g} s")

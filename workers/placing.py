@@ -14,7 +14,7 @@ from contract.settings import CONFIG_VARIABLE, MODEL_VARIABLE, OVERRIDES_VARIABL
 from contract.spec import slug
 from workers.gpus import Device, cut, cut_all, group_name, shared
 
-__all__ = ["Layers", "WorkerPlan", "memory_share", "plan_host", "plan_retrieval", "plan_worker"]
+__all__ = ["Layers", "WorkerPlan", "memory_share", "pick", "plan_host", "plan_retrieval", "plan_worker"]
 
 #: vLLM's own `gpu_memory_utilization`.
 VLLM_MEMORY_SHARE = 0.92
@@ -125,6 +125,15 @@ def plan_retrieval(names: Sequence[str], settings: Settings, cores: Sequence[int
         for name in names
     ]
     return [_finished(plan, layers, several=False) for plan in plans]
+
+
+def pick(plans: Sequence[WorkerPlan], names: Sequence[str]) -> list[WorkerPlan]:
+    """The plans called `names`; all without names. Raises PlanError for one that no plan has."""
+    planned = [plan.name for plan in plans]
+    for name in names:
+        if name not in planned:
+            raise PlanError(f"--only {name}: not one of this host's workers.", hint=f"They are {', '.join(planned)}.")
+    return [plan for plan in plans if not names or plan.name in names]
 
 
 def memory_share(settings: Settings) -> float:

@@ -259,6 +259,21 @@ def test_a_terminal_that_is_gone_has_the_workers_drained_and_the_reason_told_in_
     assert attempts(redis_ledger, run_id) == [1] * 8, "the batch in flight was ended, not asked again"
 
 
+def test_one_worker_of_the_plan_is_started_alone_beside_those_that_go_on(
+    redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    with launched(tmp_path, "cpu_workers=2") as up:
+        up.wait_ready(2)
+        workers_command("drain", "cpu1")
+        missing = workers_command("restart", "cpu1", exit_code=1)
+        assert "python -m workers up --only NAME" in missing
+        command = ("-m", "workers", "up", "--only", "cpu1", "--logs", str(tmp_path))
+        chosen = ("--set", "engine=simulated", "--set", f"model={SIMULATED_MODEL}", "--set", "cpu_workers=2")
+        with process(*command, *chosen, log=tmp_path / "second.log"):
+            wait_until(lambda: names(redis_ledger) == ["cpu0", "cpu1"], "it to be back")
+            assert up.process.poll() is None
+
+
 def test_a_killed_launcher_leaves_no_process_behind(redis_ledger: RedisLedger, tmp_path: Path) -> None:
     with launched(tmp_path, "cpu_workers=2", "simulated.core=true") as up:
         up.wait_ready(2)

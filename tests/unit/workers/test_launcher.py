@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,3 +91,14 @@ def test_under_nohup_a_terminal_that_is_gone_is_nothing_to_a_launcher(tmp_path: 
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     Supervisor([], tmp_path, print).run()
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+
+@pytest.mark.usefixtures("own_signals")
+def test_of_a_worker_that_is_given_up_it_is_said_how_it_is_started_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.launcher.worker_command", lambda *_: [sys.executable, "-c", "raise SystemExit(1)"])
+    told: list[str] = []
+    assert Supervisor([WorkerPlan("gpu4-5", "m")], tmp_path, told.append).run() == 1
+    assert "gpu4-5: given up" in told[-1]
+    assert told[-1].endswith("--only gpu4-5")

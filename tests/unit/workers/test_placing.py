@@ -13,7 +13,7 @@ from contract.errors import PlanError
 from contract.settings import load_fleet
 from tests.unit.workers.test_gpus import CUT, EIGHT
 from workers.gpus import Device
-from workers.placing import Layers, WorkerPlan, plan_host, plan_retrieval, plan_worker
+from workers.placing import Layers, WorkerPlan, pick, plan_host, plan_retrieval, plan_worker
 
 CORES = list(range(8))
 
@@ -176,3 +176,11 @@ def test_a_worker_that_searches_has_the_time_that_the_settings_give_any_worker()
     (plan,) = plan_retrieval(["facts"], settings, CORES, Layers())
     assert (plan.name, plan.queue) == ("retrieve-facts", "retrieve.facts")
     assert (plan.startup_timeout_s, plan.drain_timeout_s) == (1800, 300)
+
+
+def test_of_the_plan_some_workers_may_be_picked_by_name() -> None:
+    plans, _ = planned(fleet(vllm_args={"tensor_parallel_size": 4}))
+    assert pick(plans, ["gpu4-5-6-7"]) == plans[1:]
+    assert pick(plans, []) == plans
+    with pytest.raises(PlanError, match=r"--only gpu4: .* They are gpu0-1-2-3, gpu4-5-6-7"):
+        pick(plans, ["gpu4"])
