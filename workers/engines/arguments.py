@@ -21,6 +21,7 @@ from contract.errors import EngineError, SettingsError, nearest
 
 __all__ = [
     "as_flags",
+    "built_for_cuda",
     "check_arguments",
     "computes_16_bits",
     "engine_environment",
@@ -133,6 +134,13 @@ def computes_16_bits() -> bool:
 
     found = torch.cpu.get_capabilities()
     return found.get("architecture") != "x86_64" or any(found.get(name) for name in ("avx512_bf16", "amx_bf16"))
+
+
+def built_for_cuda() -> int | None:
+    """The major version of CUDA that the installed torch was built for; None for a build without CUDA."""
+    import torch
+
+    return int(torch.version.cuda.partition(".")[0]) if torch.version.cuda else None
 
 
 def _is_quantised(model: str, revision: str | None) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from workers.engines import arguments
-from workers.engines.arguments import computes_16_bits, engine_environment, for_this_cpu
+from workers.engines.arguments import built_for_cuda, computes_16_bits, engine_environment, for_this_cpu
 
 
 @pytest.fixture
@@ -93,3 +93,9 @@ def test_a_quantised_model_keeps_the_type_that_its_method_needs(monkeypatch: pyt
 @pytest.mark.usefixtures("gpu_build")
 def test_on_a_gpu_an_open_dtype_stays_vllms_choice(model: Path) -> None:
     assert for_this_cpu({}, str(model)) == {}
+
+
+@pytest.mark.parametrize(("version", "major"), [("13.0", 13), ("12.8", 12), (None, None)])
+def test_what_cuda_torch_was_built_for(monkeypatch: pytest.MonkeyPatch, version: str | None, major: int | None) -> None:
+    monkeypatch.setattr("torch.version.cuda", version)
+    assert built_for_cuda() == major

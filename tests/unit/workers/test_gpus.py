@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pynvml
 import pytest
 
 from contract.errors import PlanError
-from workers.gpus import Device, cut, cut_all, find, group_name, shared, visible_gpus
+from workers.gpus import Device, cut, cut_all, driver_cuda, find, group_name, shared, visible_gpus
 
 EIGHT = [Device(str(i), f"GPU-{i}aaa0000-1111") for i in range(8)]
 #: GPU 0 whole, GPU 1 cut into two instances.
@@ -110,3 +111,18 @@ def test_workers_are_called_after_their_gpus() -> None:
         "gpu11aa",
         "gpu01234567",
     ]
+
+
+def test_what_cuda_a_driver_is_for_is_asked_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pynvml.nvmlInit", lambda: None)
+    monkeypatch.setattr("pynvml.nvmlShutdown", lambda: None)
+    monkeypatch.setattr("pynvml.nvmlSystemGetCudaDriverVersion_v2", lambda: 12080)
+    assert driver_cuda() == 12
+
+
+def test_without_a_driver_there_is_no_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+
+    monkeypatch.setattr("pynvml.nvmlInit", fail)
+    assert driver_cuda() is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +13,12 @@ from contract.errors import ModelNotFound
 from contract.fleet import WorkerRecord, WorkerState
 from contract.settings import load_fleet
 from workers.check import check
+from workers.gpus import Device
 from workers.troubles import (
     Finding,
     Queue,
     alike,
+    beside_gpu_build,
     beside_trials,
     builds,
     check_batching,
@@ -87,6 +90,60 @@ def test_builds_that_do_not_belong_together(versions: dict[str, str], gpus: int,
 )
 def test_builds_that_belong_together_are_no_news(versions: dict[str, str], gpus: int) -> None:
     assert list(builds(versions, gpus)) == []
+
+
+def test_a_driver_too_old_for_torch_and_nothing_to_compile_with() -> None:
+    driver, triton = beside_gpu_build(12, 13, ["C compiler", "/usr/include/Python.h"])
+    assert (driver.level, driver.found) == ("error", "the driver is for CUDA 12, torch for CUDA 13")
+    assert "CUDA 13.0 or later" in driver.remedy
+    assert (triton.level, triton.found.endswith("no C compiler and no /usr/include/Python.h")) == ("error", True)
+    assert "gcc python3-dev" in triton.remedy
+
+
+def test_a_driver_for_the_same_cuda_or_a_later_one_is_no_news() -> None:
+    assert not [*beside_gpu_build(13, 13, []), *beside_gpu_build(14, 13, [])]
+
+
+@pytest.fixture
+def gpu_build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A host with a GPU and vLLM's build for it; its programs and Python's headers lie in the folder."""
+    versions = {"vllm": "0.32.0", "torch": "2.13.0"}
+    monkeypatch.setattr("workers.check.installed_version", lambda name: versions.get(name))
+    monkeypatch.setattr("workers.check.is_cpu_build", lambda: False)
+    monkeypatch.setattr("workers.check.visible_gpus", lambda: [Device("0")])
+    monkeypatch.setattr("workers.check.driver_cuda", lambda: 13)
+    monkeypatch.setattr("workers.check.built_for_cuda", lambda: 13)
+    monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    return tmp_path
+
+
+def compiling_troubles() -> list[str]:
+    asked = settings(redis_url="redis://127.0.0.1:1/0")
+    return [each.found for each in check([asked], [0]) if "Triton" in each.found]
+
+
+def test_where_triton_cannot_compile_the_gpu_build_cannot_run(gpu_build: Path) -> None:
+    (found,) = compiling_troubles()
+    assert f"no C compiler and no {gpu_build / 'Python.h'}" in found
+    (gpu_build / "gcc").touch(mode=0o755)
+    (gpu_build / "Python.h").touch()
+    assert compiling_troubles() == []
+
+
+@pytest.mark.parametrize(("cpu_build", "level"), [(True, "warning"), (False, "ok")])
+def test_a_library_that_the_cpu_build_alone_needs_is_missed_for_it_alone(
+    monkeypatch: pytest.MonkeyPatch, cpu_build: bool, level: str
+) -> None:
+    def missing(name: str) -> None:
+        raise OSError(name)
+
+    monkeypatch.setattr("ctypes.CDLL", missing)
+    monkeypatch.setattr("workers.check.is_cpu_build", lambda: cpu_build)
+    monkeypatch.setattr("workers.check.require_hub", lambda *_: None)
+    asked = settings(engine="vllm", hf_model_id="owner/name", redis_url="redis://127.0.0.1:1/0")
+    assert [each.level for each in check([asked], [0]) if each.found.startswith("vLLM")] == [level]
 
 
 def test_sixteen_bits_named_for_a_cpu_that_computes_them_in_software() -> None:
