@@ -72,3 +72,8 @@ def test_no_deployment_is_found_fault_with(file: Path) -> None:
 def test_every_deployment_stands_in_the_configurations_list() -> None:
     listed = (ROOT / "configs" / "README.md").read_text()
     assert [file.name for file in DEPLOY.glob("*.yaml") if f"`deploy/{file.name}`" not in listed] == []
+
+
+def test_a_model_of_a_hundred_gigabytes_has_longer_than_others_to_be_read() -> None:
+    large, small = load_fleet(DEPLOY / "hybrid.yaml")
+    assert large.server_startup_timeout > small.server_startup_timeout
