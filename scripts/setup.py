@@ -98,7 +98,8 @@ def install(target: Path, variant: str) -> None:
         _install_cpu_torch(target)
         _pip(target, "install", "--no-deps", "-r", str(requirements / "cpu.txt"))
     else:
-        _pip(target, "install", "-r", str(requirements / "gpu.txt"))
+        # vLLM may add to what base.txt pins, and not change it. Gigabytes come: pip shows what.
+        _pip(target, "install", "-r", str(requirements / "gpu.txt"), "-c", str(requirements / "base.txt"), quiet=False)
     _pip(
         target,
         "install",
@@ -122,8 +123,9 @@ def _install_cpu_torch(target: Path) -> None:
         _pip(target, "install", CPU_TORCH, "--extra-index-url", CPU_TORCH_INDEX)
 
 
-def _pip(target: Path, *arguments: str) -> None:
-    command = [str(target / "bin" / "python"), "-m", "pip", *arguments, "-qq", "--disable-pip-version-check"]
+def _pip(target: Path, *arguments: str, quiet: bool = True) -> None:
+    silence = ["-qq"] if quiet else []
+    command = [str(target / "bin" / "python"), "-m", "pip", *arguments, *silence, "--disable-pip-version-check"]
     subprocess.run(command, check=True, env={**os.environ, "PIP_NO_INPUT": "1"})
 
 

