@@ -113,7 +113,8 @@ class BatchWork(abc.ABC):
         self._committed = workplace.committed
         #: Of the last runs only: the HTTP door makes one of every request.
         self._spec: Callable[[str], RunSpec] = lru_cache(KNOWN_RUNS)(lambda run_id: self._ledger.run(run_id).spec)
-        self._introduced: Callable[[str], None] = lru_cache(KNOWN_RUNS)(self._introduce)
+        #: By run, as it was when the run first came. Asking each time would take milliseconds of a batch.
+        self._told: Callable[[str], dict[str, Any]] = lru_cache(KNOWN_RUNS)(lambda _: self._engine_tells())
         #: By batch, what is begun and has no verdict yet.
         self._under_way: dict[int, Sequence[Work]] = {}
 
@@ -162,7 +163,7 @@ class BatchWork(abc.ABC):
             endings |= not_begun
             unfit = self._unfit(begun[0].item.spec) if begun else None
             if begun and unfit is None:
-                self._introduced(run_id)
+                self._introduce(run_id)
             for work in begun:
                 refusal = self._refusal(work, unfit)
                 if refusal is not None:
@@ -336,12 +337,16 @@ class BatchWork(abc.ABC):
     def _introduce(self, run_id: str) -> None:
         """Keep in the ledger what it is that answers the run here: a worker of the same name may be another one later.
 
-        Before its first verdict, so that each is later than the note of who gave it.
+        Before its first verdict, so that each is later than the note of who gave it; and with every batch, as the note
+        is gone where the run was purged and enqueued again.
         """
-        if engine := self._engine_is():
-            told = {"mcqueue": metadata.version("mcqueue"), **engine}  # whose code asks and reads
+        if told := self._told(run_id):
             with contextlib.suppress(UnknownRun):  # purged meanwhile
                 self._ledger.note_engine(run_id, EngineUsed(worker=self._worker, since=time.time(), engine=told))
+
+    def _engine_tells(self) -> dict[str, Any]:
+        engine = self._engine_is()
+        return {"mcqueue": metadata.version("mcqueue"), **engine} if engine else {}  # whose code asks and reads
 
     def _settle_messages(self, batch: Batch, endings: Endings) -> None:
         """Every question is settled by now, was sent on, or is put aside in the ledger; or its message goes back."""

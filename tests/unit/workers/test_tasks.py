@@ -118,6 +118,18 @@ def test_the_ledger_keeps_what_answered_a_run_also_when_a_worker_of_the_name_is_
     assert old.since <= first.settled_at <= new.since <= last.settled_at
 
 
+def test_a_run_that_was_purged_and_enqueued_again_has_its_engine_in_the_ledger(
+    books: MemoryLedger, engine: CountingEngine
+) -> None:
+    scorer = BatchScorer(Workplace(SETTINGS, books, "w@host", nowhere), engine)
+    for _ in range(2):
+        run = open_run(books, make_questions(2))
+        scorer.run(batch_of(message(run, "q0")))
+        scorer.run(batch_of(message(run, "q1")))
+        assert len(books.engines(run.run_id)) == 1
+        books.purge(run.run_id)
+
+
 def test_verdicts_say_that_the_engine_made_them_up(books: MemoryLedger, engine: CountingEngine) -> None:
     run = open_run(books, make_questions(2))
     score(books, engine, message(run, "q0"))
