@@ -60,10 +60,11 @@ class Scoring:
         self._settings = settings = workplace.settings
         self.name = settings.served_model
         engine = make_engine(settings)
-        engine.room_came = room_came
         self._engine = Guarded(engine, on_hang=self._end_hung)
         self._judges = JudgeEngines(settings)
         self._scorer = BatchScorer(workplace, self._engine, self._judges.engine_of)
+        # The room beside a suspect is not for others, who would be kept from other workers meanwhile.
+        engine.room_came = lambda: None if self._scorer.asks_alone else room_came()
 
     def _end_hung(self) -> NoReturn:
         """The engine hangs: tell the ledger, if that does not hang as well, and end."""

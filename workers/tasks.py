@@ -25,6 +25,7 @@ from contract.verdict import Failure, Verdict
 from workers.aggregator import Batch, Held, Settlement
 from workers.attempts import pause_s, reason_of, too_many
 from workers.events import BatchEvents
+from workers.floor import Floor
 from workers.pipeline import Item, Journey, Unforeseen, failed
 
 __all__ = [
@@ -115,8 +116,14 @@ class BatchWork(abc.ABC):
         self._spec: Callable[[str], RunSpec] = lru_cache(KNOWN_RUNS)(lambda run_id: self._ledger.run(run_id).spec)
         #: By run, as it was when the run first came. Asking each time would take milliseconds of a batch.
         self._told: Callable[[str], dict[str, Any]] = lru_cache(KNOWN_RUNS)(lambda _: self._engine_tells())
+        self._floor = Floor()
         #: By batch, what is begun and has no verdict yet.
         self._under_way: dict[int, Sequence[Work]] = {}
+
+    @property
+    def asks_alone(self) -> bool:
+        """Whether a suspect is under way by itself, or waits until it may be."""
+        return self._floor.wanted_alone
 
     @abc.abstractmethod
     def _unfit(self, spec: RunSpec) -> Failure | None:
@@ -154,6 +161,15 @@ class BatchWork(abc.ABC):
 
     def _do(self, batch: Batch) -> Endings:
         """What became of the questions that this batch found unsettled."""
+        with self._floor.together():
+            endings, suspects = self._do_together(batch)
+        for suspect in suspects:
+            with self._floor.alone():
+                endings |= self._alone(batch, suspect)
+        return endings
+
+    def _do_together(self, batch: Batch) -> tuple[Endings, list[Work]]:
+        """What became of all but the suspects, and these, who are not begun yet."""
         endings: Endings = {}
         ready: list[Work] = []
         suspects: list[Work] = []
@@ -174,9 +190,7 @@ class BatchWork(abc.ABC):
         endings |= self._commit(refused)
         if ready:
             endings |= self._attempt(batch, ready)
-        for suspect in suspects:
-            endings |= self._alone(batch, suspect)
-        return endings
+        return endings, suspects
 
     def _begin_what_can_be(self, batch: Batch, run_id: str, asked: dict[str, Held]) -> tuple[list[Work], Endings]:
         """`_begin`, and the endings of those that are not: their run is halted, or nobody here can read them."""
@@ -225,7 +239,7 @@ class BatchWork(abc.ABC):
         return None
 
     def _alone(self, batch: Batch, work: Work) -> Endings:
-        """Begin a suspect by itself, so that the ledger knows whom to blame if this worker dies now."""
+        """Begin a suspect that has the floor, so that the ledger knows whom to blame if this worker dies now."""
         log.warning("question %s was begun %d times: alone now", work.item.question.id, work.attempts - 1)
         run_id, question_id = work.held.run_id, work.item.question.id
         try:

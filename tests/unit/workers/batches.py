@@ -20,6 +20,6 @@ def message(run: Run, *question_ids: str, priority: Priority = Priority.NORMAL, 
     return Held(request, run.run_id, question_ids, PUBLISHED_AT, int(priority), version, arrived_at=0.0)
 
 
-def batch_of(*held: Held) -> Batch:
+def batch_of(*held: Held, number: int = 1) -> Batch:
     """These messages, to be worked on together."""
-    return Batch(1, list(held), sum(len(each.question_ids) for each in held), "size", 0.0)
+    return Batch(number, list(held), sum(len(each.question_ids) for each in held), "size", 0.0)

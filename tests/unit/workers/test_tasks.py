@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import threading
 from collections.abc import Callable, Sequence
 from importlib import metadata
 from typing import Any
@@ -15,7 +17,7 @@ from contract.ledger import Committed
 from contract.question import Question
 from contract.queue import MESSAGE_VERSION, QuestionBatch
 from contract.verdict import Failure, Verdict
-from tests.support import SIMULATED_MODEL, make_questions, open_run
+from tests.support import SIMULATED_MODEL, make_question, make_questions, open_run
 from tests.unit.workers.batches import batch_of, message
 from tests.unit.workers.engines import SlowTexts
 from workers.aggregator import Batch, Held, Settlement
@@ -292,6 +294,53 @@ def test_a_question_whose_company_keeps_dying_is_begun_alone_and_convicted(
     assert convicted.error.type == "TooManyAttempts"
     assert books.counts(run.run_id).of(Outcome.FAILED) == 1
     assert books.counts(run.run_id).finished
+
+
+class MortalEngine(CountingEngine):
+    """Dies of poison, but late: whatever else it is asked until then gets no answer. Meanwhile something happens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meanwhile: Callable[[], object] = lambda: None
+        self._doomed = False
+        self._both_there = threading.Barrier(2)
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        if any("poison" in each.prompt for each in requests):
+            self._doomed = True
+            self.meanwhile()
+        with contextlib.suppress(threading.BrokenBarrierError):
+            self._both_there.wait(0.2)
+        if self._doomed:
+            raise EngineDead("poisoned")
+        return super().generate(requests)
+
+
+@pytest.mark.parametrize("deaths_before", [0, 2])
+def test_what_is_suspected_beside_a_poison_of_another_batch_is_not_convicted_with_it(
+    books: MemoryLedger, deaths_before: int
+) -> None:
+    """Whether the poison is a suspect itself, or comes in a batch's ordinary company."""
+    run = open_run(books, [make_question(0, question="poison?"), *make_questions(3)[1:]])
+    for _ in range(2):
+        books.begin(run.run_id, ["q1", "q2"])
+    for _ in range(deaths_before):
+        books.begin(run.run_id, ["q0"])
+    boots = 0
+    while not books.counts(run.run_id).finished:
+        boots += 1
+        engine = MortalEngine()
+        scorer = BatchScorer(Workplace(SETTINGS, books, "w@host", nowhere), engine)
+        beside = threading.Thread(target=scorer.run, args=(batch_of(message(run, "q1", "q2"), number=2),))
+        engine.meanwhile = beside.start
+        scorer.run(batch_of(message(run, "q0")))
+        if beside.ident is None:  # the poison was not asked any more
+            beside.start()
+        beside.join()
+    assert boots == 5 - deaths_before
+    assert error_of(books, run, "q0").type == "TooManyAttempts"
+    assert [verdict_of(books, run, each).attempts for each in ("q1", "q2")] == [3, 3]
+    assert books.counts(run.run_id).of(Outcome.FAILED) == 1
 
 
 # What nobody foresaw
