@@ -119,10 +119,10 @@ class Janitor(_Rounds):
         """Count heads, restore, and look."""
         peers = (each for each in self._fleet.alive() if each.queue == self._queue and each.name != self._worker)
         self.others = sum(each.state is WorkerState.READY for each in peers)
-        restored = sum([self._restore(name) for name in self._fleet.dead()])
+        ended = [self._restore(name) for name in self._fleet.dead()]
         if self._restore_own.is_set():
-            restored += self._restore_own_books()
-        self.look(thoroughly=restored > 0)
+            ended.append(self._restore_own_books())
+        self.look(thoroughly=any(ended))
 
     def restore_own_soon(self) -> None:
         """Put back, in the next round, all that stands in this worker's own books.
@@ -143,10 +143,10 @@ class Janitor(_Rounds):
         if len(here) > 1:
             level_if_due(self._ledger, self._queue)
 
-    def _restore_own_books(self) -> int:
+    def _restore_own_books(self) -> bool:
         self._restore_own.clear()  # before: another reconnect meanwhile asks for another round
         try:
-            return restore_held(self._settings, self._worker)
+            return restore_held(self._settings, self._worker) > 0
         except LedgerError:  # Redis is still away: the next round tries again
             self._restore_own.set()
             raise
@@ -168,15 +168,19 @@ class Janitor(_Rounds):
                     self._heal(run)
         self._stalled = stalled
 
-    def _restore(self, name: str) -> int:
+    def _restore(self, name: str) -> bool:
+        """Whether to look for what it had: some messages are back on the queue, or it has no books.
+
+        Without books it held nothing, or died between taking a message and noting that it did.
+        """
         if not self._ledger.client.exists(keys.unacked(name)):
             self._fleet.forget(name)
-            return 0
+            return True
         if not self._fleet.claim(keys.restore_lock(name)):
-            return 0
+            return False
         messages = restore_held(self._settings, name)
         log.warning("worker %s is gone: %d of its messages are back on the queue", name, messages)
-        return messages
+        return messages > 0
 
     def _needs_healing(self, run: Run, thoroughly: bool, stalled: set[str]) -> bool:
         """Stalled in two rounds in a row, as once may be a message on its way; or quiet while others' messages wait."""

@@ -1,8 +1,8 @@
 """When a run has been quiet for so long that a message of it may be lost, although messages still wait in its queue.
 
 Only a look through the whole queue can tell, and that is dear while much waits there. So a run is looked through only
-once something of it was settled and then, for half a minute, nothing; again after one minute, two, four, and then every
-ten minutes, because it may just be waiting for its turn.
+once nothing of it was settled for half a minute; again after one minute, two, four, and then every ten minutes, because
+it may just be waiting for its turn.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Quiet:
     def is_due(self, run_id: str, settled: int, now_s: float) -> bool:
         """Whether to look a run through of which so many questions are settled now."""
         seen = self._runs.get(run_id)
-        if seen is None or seen.settled != settled or not settled:
+        if seen is None or seen.settled != settled:
             self._runs[run_id] = _Seen(settled, now_s, FIRST_S)
             return False
         if now_s - seen.since_s < seen.patience_s:

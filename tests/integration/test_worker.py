@@ -314,6 +314,29 @@ def test_a_lost_message_is_found_although_messages_of_other_runs_still_wait(
     assert missing(redis_ledger, begun) == []
 
 
+def test_a_lost_message_is_found_although_nothing_of_its_run_is_settled_and_others_wait(
+    settings: Settings, app: Celery, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost, waiting = (open_run(redis_ledger, make_questions(4), name=name) for name in ("lost", "waiting"))
+    send(app, redis_ledger, waiting)
+    monkeypatch.setattr("workers.quiet.FIRST_S", 0.0)
+    janitor = Janitor(settings, app, "w0@test", QUEUE)
+    janitor.round()
+    janitor.round()
+    assert missing(redis_ledger, lost) == []
+
+
+def test_what_a_worker_took_and_had_not_noted_when_it_died_is_found_at_once_although_others_wait(
+    settings: Settings, app: Celery, redis_ledger: RedisLedger
+) -> None:
+    taken, waiting = (open_run(redis_ledger, make_questions(4), name=name) for name in ("taken", "waiting"))
+    send(app, redis_ledger, waiting)
+    redis_ledger.client.sadd(keys.workers(), "gone@test")  # without a record, and without books
+    Janitor(settings, app, "w0@test", QUEUE).round()
+    assert missing(redis_ledger, taken) == []
+    assert Fleet(redis_ledger.client).names() == []
+
+
 def test_a_reconnect_while_the_last_ones_messages_are_put_back_is_not_forgotten(
     settings: Settings, app: Celery, monkeypatch: pytest.MonkeyPatch
 ) -> None:

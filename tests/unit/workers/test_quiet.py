@@ -13,8 +13,8 @@ def test_a_run_that_has_gone_quiet_is_looked_through_ever_more_rarely() -> None:
     assert due_at(Quiet(), 5, range(0, 3000, 10)) == [30, 90, 210, 450, 930, 1530, 2130, 2730]
 
 
-def test_a_run_that_has_not_begun_waits_for_its_turn() -> None:
-    assert due_at(Quiet(), 0, range(1000)) == []
+def test_a_run_of_which_nothing_is_settled_is_looked_through_as_well() -> None:
+    assert due_at(Quiet(), 0, range(0, 1000, 10)) == [30, 90, 210, 450, 930]
 
 
 def test_a_run_that_goes_on_begins_to_count_anew() -> None:
