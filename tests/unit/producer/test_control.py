@@ -14,6 +14,7 @@ from contract.ledger import MemoryLedger
 from contract.verdict import Outcome, Verdict
 from producer.broker import MemoryBroker
 from producer.options import CANCELLED
+from tests.support import make_questions, open_run
 from tests.unit.producer.test_producer_cli import Producer, producer
 
 __all__ = ["producer"]
@@ -165,6 +166,17 @@ def test_requeue_sends_what_is_in_no_message(producer: Producer, run_id: str, br
     assert producer("requeue", run_id).stdout == f"{run_id}: 2 questions sent in 1 message\n"
     again = producer("requeue", run_id).stdout
     assert again == f"{run_id}: every unsettled question is in a message already, nothing was sent\n"
+
+
+def test_requeue_asks_no_model_where_stored_texts_were_read_again(
+    producer: Producer, ledger: MemoryLedger, broker: MemoryBroker
+) -> None:
+    run = open_run(ledger, make_questions(1), rescored_from="old-0a1b2c3d")
+    settle(ledger, run.run_id, "q0", outcome=Outcome.FAILED)
+    with unchanged(ledger, run.run_id):
+        said = producer("requeue", run.run_id, "--failed", exit_code=1).stderr
+    assert "Finish it with: python -m workers rescore old-0a1b2c3d" in said
+    assert broker.messages == []
 
 
 def test_requeue_takes_failed_verdicts_back_only_when_told(

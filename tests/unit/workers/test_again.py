@@ -69,6 +69,26 @@ def test_rescoring_twice_changes_nothing_more(books: MemoryLedger) -> None:
     assert books.counts(first.run.run_id).settled == 1
 
 
+def test_rescoring_that_was_killed_is_finished_by_rescoring_again(
+    books: MemoryLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = open_run(books, make_questions(2), "old", **GENERATES)
+    settle(books, run, stored("q0", "The answer is A."), stored("q1", "No idea."))
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(books, "commit", killed)
+    with pytest.raises(KeyboardInterrupt):
+        rescore(books, run.run_id)
+    monkeypatch.undo()
+    (open_now,) = books.open_runs()
+    done = rescore(books, run.run_id)
+    assert done.run.run_id == open_now
+    assert books.counts(open_now).finished
+    assert [verdict and verdict.choice for _, verdict in books.results(open_now)] == ["A", None]
+
+
 def test_other_rules_make_another_run_so_that_what_they_read_is_what_one_finds(
     books: MemoryLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
