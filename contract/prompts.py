@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import Any, NamedTuple
 
 from jinja2 import StrictUndefined, Template, TemplateError
@@ -168,12 +169,23 @@ def examples(question: Question, few_shot: FewShot, seed: int) -> Sequence[Quest
 
     It is known by its text: ids are often the rows' numbers, and the same in every split.
     """
+    if few_shot.selection is Selection.SEEDED:
+        return _drawn(question, few_shot, seed)
     by_subject = few_shot.selection is Selection.SUBJECT
     there = few_shot.by_subject.get(question.subject, ()) if by_subject else few_shot.pool
-    pool = [each for each in there if each.question != question.question]
-    if few_shot.selection is Selection.SEEDED:
-        return random.Random(seed).sample(pool, min(few_shot.k, len(pool)))
-    return pool[: few_shot.k]
+    return list(islice((each for each in there if each.question != question.question), few_shot.k))
+
+
+def _drawn(question: Question, few_shot: FewShot, seed: int) -> Sequence[Question]:
+    """As if drawn from a list of all but `question`, which is not made: the pool may be a whole training split."""
+    itself = few_shot.places.get(question.question, ())
+    others = len(few_shot.pool) - len(itself)
+    drawn = []
+    for place in random.Random(seed).sample(range(others), min(few_shot.k, others)):
+        for mine in itself:  # in order
+            place += mine <= place
+        drawn.append(few_shot.pool[place])
+    return drawn
 
 
 def _unsolved(question: Question, spec: RunSpec, passages: Sequence[Passage] = ()) -> str:

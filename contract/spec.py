@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Any, Self
@@ -148,6 +148,14 @@ class FewShot(BaseModel):
         for each in self.pool:
             subjects.setdefault(each.subject, []).append(each)
         return {subject: tuple(examples) for subject, examples in subjects.items()}
+
+    @cached_property
+    def places(self) -> Mapping[str, Sequence[int]]:
+        """Text → where the pool has questions of it, in order."""
+        places: dict[str, list[int]] = {}
+        for place, each in enumerate(self.pool):
+            places.setdefault(each.question, []).append(place)
+        return places
 
 
 class Judge(BaseModel):

@@ -20,8 +20,6 @@ class Shots:
 
     def __init__(self, few_shot: FewShot | None) -> None:
         self._few_shot = few_shot
-        pool = few_shot.pool if few_shot else ()
-        self._texts = {each.question for each in pool}
         #: Subject → its questions with too few.
         self._lacking: Counter[str | None] = Counter()
 
@@ -31,7 +29,7 @@ class Shots:
             return
         by_subject = self._few_shot.selection is Selection.SUBJECT
         # Of the whole pool only a question that is in it itself can have too few.
-        if (by_subject or question.question in self._texts) and self._lacks(question, self._few_shot):
+        if (by_subject or question.question in self._few_shot.places) and self._lacks(question, self._few_shot):
             self._lacking[question.subject] += 1
 
     def _lacks(self, question: Question, few_shot: FewShot) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from random import Random
 
 import pytest
 
@@ -311,6 +312,41 @@ def test_a_question_is_never_shown_to_itself(selection: Selection) -> None:
         assert question not in shown
     twin = POOL[0].model_copy(update={"id": "under another id"})
     assert POOL[0] not in examples(twin, few_shot, 1)
+
+
+@pytest.mark.parametrize("selection", Selection)
+@pytest.mark.parametrize("size", [2, 40, 500])
+def test_examples_are_those_of_a_list_of_all_others(selection: Selection, size: int) -> None:
+    pool = tuple(make_question(n, question=f"What is {n * n % (size // 2)}?") for n in range(size))  # some come twice
+    for k in {1, 2, min(size, 30)}:
+        few_shot = FewShot(k=k, selection=selection, pool=pool)
+        for seed, asked in enumerate((*pool, make_question(size))):
+            others = [each for each in pool if each.question != asked.question]
+            if selection is Selection.SUBJECT:
+                others = [each for each in others if each.subject == asked.subject]
+            drawn = Random(seed).sample(others, min(k, len(others)))
+            expected = drawn if selection is Selection.SEEDED else others[:k]
+            assert list(examples(asked, few_shot, seed)) == expected
+
+
+class Steps(tuple[Question, ...]):
+    """Counts how often one of them is looked at on a walk through them."""
+
+    taken = 0
+
+    def __iter__(self) -> Iterator[Question]:
+        for each in super().__iter__():
+            self.taken += 1
+            yield each
+
+
+@pytest.mark.parametrize("selection", Selection)
+def test_the_pool_is_read_through_once_at_most_and_not_for_every_question(selection: Selection) -> None:
+    pool = Steps(make_question(number) for number in range(1000))
+    few_shot = FewShot.model_construct(k=2, selection=selection, pool=pool)
+    for number in range(1000, 1100):
+        assert len(examples(make_question(number), few_shot, seed=number)) == 2
+    assert pool.taken <= 1000
 
 
 def test_an_example_that_only_has_the_questions_id_is_another_question() -> None:
