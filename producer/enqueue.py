@@ -29,6 +29,10 @@ from producer.survey import Survey, rejected_rows
 __all__ = ["enqueue"]
 
 
+#: Examples from which on it is said that all of them travel with the run.
+MANY_EXAMPLES = 5_000
+
+
 @dataclass(frozen=True, slots=True)
 class _How:
     """The options that say what happens after the file was read."""
@@ -94,6 +98,12 @@ def enqueue(
 
 
 def _carry_out(planned: Plan, session: Session, how: _How) -> None:
+    few_shot = planned.spec.few_shot
+    if few_shot is not None and len(few_shot.pool) >= MANY_EXAMPLES:
+        note(
+            f"few_shot.file has {len(few_shot.pool):,} examples. All travel with the run, and whoever looks at it reads"
+            " them: a few hundred serve as well."
+        )
     if how.dry_run:
         _echo_dry_run(planned, how)
         return

@@ -112,6 +112,8 @@ class Janitor(_Rounds):
         self._fleet = Fleet(self._ledger.client, self._ledger.place)
         self._stalled: set[str] = set()
         self._quiet = Quiet()
+        #: The open runs of every queue, without their examples, which may be thousands.
+        self._open: dict[str, Run] = {}
         #: Workers beside this one that take from its queue.
         self.others = 0
 
@@ -153,12 +155,11 @@ class Janitor(_Rounds):
 
     def _open_runs_here(self) -> list[Run]:
         """Runs that go through this worker's queue and are not settled."""
-        found: list[Run] = []
+        known, self._open = self._open, {}
         for run_id in self._ledger.open_runs():
             with _skipping(run_id):
-                run = self._ledger.run(run_id)
-                found += [run] if self._queue in keys.route(run.spec) else []
-        return found
+                self._open[run_id] = known.get(run_id) or _without_examples(self._ledger.run(run_id))
+        return [run for run in self._open.values() if self._queue in keys.route(run.spec)]
 
     def _audit(self, runs: Iterable[Run], *, thoroughly: bool) -> None:
         stalled: set[str] = set()
@@ -195,6 +196,10 @@ class Janitor(_Rounds):
         questions, messages = heal(self._ledger, self._app, run, self._settings.question_batch_size)
         if questions:
             log.warning("run %s: %d questions were in no message; sent again in %d", run.run_id, questions, messages)
+
+
+def _without_examples(run: Run) -> Run:
+    return run.model_copy(update={"spec": run.spec.model_copy(update={"few_shot": None})})
 
 
 @contextmanager

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NoReturn, cast
 
 import redis
@@ -28,6 +29,8 @@ __all__ = ["RedisLedger"]
 
 #: Rows per round trip where many are read or written: a few hundred kilobytes at a time.
 CHUNK = 500
+#: Runs whose number of questions is remembered.
+KNOWN_RUNS = 4096
 _REASONS: TypeAdapter[list[str]] = TypeAdapter(list[str])
 _PASSAGES: TypeAdapter[tuple[Passage, ...]] = TypeAdapter(tuple[Passage, ...])
 _VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
@@ -61,6 +64,8 @@ class RedisLedger(Ledger):
         self._halt = lua(self._redis, "halt")
         self._resume = lua(self._redis, "resume")
         self._reopen = lua(self._redis, "reopen")
+        #: By run and when it was made: its spec may hold thousands of examples, and counts are asked for all the time.
+        self._total: Callable[[str, float], int] = lru_cache(KNOWN_RUNS)(lambda run_id, _: self.run(run_id).questions)
 
     @classmethod
     def connect(cls, settings: Settings) -> RedisLedger:
@@ -124,13 +129,14 @@ class RedisLedger(Ledger):
 
     def counts(self, run_id: str) -> Counts:
         names = keys.run_keys(run_id)
-        total = self.run(run_id).questions
         with translating(self._place):
             pipeline = self._redis.pipeline(transaction=True)
+            pipeline.zscore(keys.runs(), run_id)
             pipeline.scard(names.todo)
             pipeline.hgetall(names.counts)
             pipeline.get(names.state)
-            todo, outcomes, state = pipeline.execute()
+            created_at, todo, outcomes, state = pipeline.execute()
+        total = self.run(run_id).questions if created_at is None else self._total(run_id, created_at)
         by_outcome = {Outcome(name): int(n) for name, n in outcomes.items() if int(n)}
         return Counts(total=total, todo=todo, outcomes=by_outcome, state=_state(state))
 

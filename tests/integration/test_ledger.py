@@ -542,7 +542,37 @@ def test_a_purged_run_can_be_asked_afresh(ledger: Ledger) -> None:
     assert ledger.begin(run.run_id, ["q0"])[0].attempts == 1
 
 
+def test_a_run_made_anew_under_its_name_counts_the_questions_that_it_has_now(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(2))
+    assert ledger.counts(run.run_id).total == 2
+    ledger.purge(run.run_id)
+    ledger.open_run(run.model_copy(update={"questions": 3, "created_at": run.created_at + 1}))
+    assert ledger.counts(run.run_id).total == 3
+
+
 # Redis itself
+
+
+def test_how_far_a_run_is_is_told_without_reading_its_examples_each_time(
+    redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = open_run(redis_ledger, make_questions(2))
+    read = reads_of_runs(monkeypatch)
+    assert {redis_ledger.counts(run.run_id).todo for _ in range(3)} == {2}
+    assert read == [run.run_id]
+
+
+def reads_of_runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The runs that are read from Redis from now on."""
+    read: list[str] = []
+    real = RedisLedger.run
+
+    def noting(ledger: RedisLedger, run_id: str) -> Run:
+        read.append(run_id)
+        return real(ledger, run_id)
+
+    monkeypatch.setattr(RedisLedger, "run", noting)
+    return read
 
 
 def keys_of(ledger: RedisLedger, run_id: str) -> set[str]:

@@ -337,6 +337,17 @@ def test_what_a_worker_took_and_had_not_noted_when_it_died_is_found_at_once_alth
     assert Fleet(redis_ledger.client).names() == []
 
 
+def test_a_janitor_reads_what_an_open_run_asks_once_and_not_in_every_round(
+    settings: Settings, app: Celery, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = open_run(redis_ledger, make_questions(4))
+    send(app, redis_ledger, run)
+    janitor = Janitor(settings, app, "w0@test", QUEUE)
+    janitor.round()
+    monkeypatch.setattr(RedisLedger, "run", lambda *_: pytest.fail("read again"))
+    janitor.round()
+
+
 def test_a_reconnect_while_the_last_ones_messages_are_put_back_is_not_forgotten(
     settings: Settings, app: Celery, monkeypatch: pytest.MonkeyPatch
 ) -> None:

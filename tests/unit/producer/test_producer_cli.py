@@ -140,6 +140,18 @@ def test_enqueue_says_what_stands_around_the_questions(producer: Producer, five:
     assert "chat template never · a description · 1 example of dev.jsonl · choices shuffled\n" in told
 
 
+def test_many_examples_are_told_to_travel_with_the_run(
+    producer: Producer, five: Path, write_rows: WriteRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"question": f"Sure of {n}?", "choices": ["no", "yes"], "answer": "B"} for n in range(3)]
+    write_rows(*rows, name="dev.jsonl")
+    words = ("enqueue", five, "--dry-run", "--set", "few_shot={k: 1, file: dev.jsonl}")
+
+    assert "travel with the run" not in producer(*words).stderr
+    monkeypatch.setattr("producer.enqueue.MANY_EXAMPLES", 3)
+    assert "few_shot.file has 3 examples. All travel with the run" in producer(*words).stderr
+
+
 def test_fresh_asks_once_more(producer: Producer, five: Path) -> None:
     first = producer.json("enqueue", five)["run_id"]
 
