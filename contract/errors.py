@@ -62,6 +62,7 @@ __all__ = [
     "UnreadableRun",
     "WorkerStays",
     "WritesRefused",
+    "first_line",
     "nearest",
 ]
 
@@ -225,6 +226,12 @@ class EngineDead(EngineError):
     """The engine is gone; only a fresh process can answer."""
 
     retryable = True
+
+
+def first_line(trouble: BaseException) -> str:
+    """The first line of what it says, without its full stop; its kind where it says nothing."""
+    lines = str(trouble).strip().splitlines()
+    return lines[0].rstrip(". ") if lines else type(trouble).__name__
 
 
 def nearest(word: str, known: Mapping[str, object] | list[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from contract.errors import ModelNotFound
+from contract.errors import ModelNotFound, first_line
 
 __all__ = ["prepared_models", "require_hub"]
 
@@ -33,7 +33,7 @@ def require_hub(model: str, file: str) -> None:
     except EntryNotFoundError:
         return  # there is such a model: whoever loads it says what it lacks
     except Exception as trouble:  # noqa: BLE001 - no network, no such model, no rights, no name: each of another class
-        why = f"{type(trouble).__name__}: {str(trouble).partition(chr(10))[0].rstrip('.')}"
+        why = f"{type(trouble).__name__}: {first_line(trouble)}"
         hint = "A folder needs no network; a packaged model is prepared by python -m workers prepare."
         raise ModelNotFound(
             f"{model!r} is no folder here, and the model hub has no answer ({why}).", hint=hint

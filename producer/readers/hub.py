@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from contract.errors import InputError, QuestionFileError, nearest
+from contract.errors import InputError, QuestionFileError, first_line, nearest
 from producer.readers.record import Record
 from producer.readers.source import Source
 
@@ -61,9 +61,8 @@ def _load(source: Source, datasets: Any) -> Any:
         return datasets.load_dataset(str(source.path.resolve()), subset)
     except Exception as trouble:  # noqa: BLE001 - the library and what it calls raise what they like
         where = "the hub" if source.hub_name else "the folder"
-        said = (str(trouble).strip() or repr(trouble)).splitlines()[0]
         raise QuestionFileError(
-            f"{where} gives no dataset: {said.rstrip('.')}.",
+            f"{where} gives no dataset: {first_line(trouble)}.",
             path=source.shown,
             hint="Check the name, the network and --subset; a dataset once fetched can be read by its folder.",
         ) from None

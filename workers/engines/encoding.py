@@ -13,7 +13,7 @@ from typing import Any
 
 from jinja2 import TemplateError
 
-from contract.errors import ModelNotFound, RequestRejected
+from contract.errors import ModelNotFound, RequestRejected, first_line
 from contract.models import require_hub
 from contract.spec import ChatTemplate
 from contract.turns import Role, Turns, begun, messages
@@ -71,9 +71,8 @@ class PromptEncoder:
         try:
             return cls(AutoTokenizer.from_pretrained(model))
         except (OSError, ValueError) as trouble:  # the hub was there and is gone; a folder of something else
-            why = str(trouble).partition("\n")[0].rstrip(".")
             hint = "hf_model_id may also be a folder, which needs no network."
-            raise ModelNotFound(f"No tokenizer for {model!r}: {why}.", hint=hint) from None
+            raise ModelNotFound(f"No tokenizer for {model!r}: {first_line(trouble)}.", hint=hint) from None
 
     @property
     def has_chat_template(self) -> bool:

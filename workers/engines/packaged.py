@@ -65,9 +65,10 @@ def folder_or_hub_id(name: str, setting: str, packaged: list[str]) -> str:
     if looks_like_path:
         raise ModelNotFound(f"{setting}: no folder {folder}.", hint="Check the path.")
     if "/" not in name:
-        hint = nearest(name, packaged) or f"Packaged models: {', '.join(packaged)}."
+        there = f"Packaged models: {', '.join(packaged)}." if packaged else "Name a folder or a hub id."
         raise ModelNotFound(
-            f"{setting}: {name!r} is neither a folder, nor a packaged model, nor a hub id (owner/name).", hint=hint
+            f"{setting}: {name!r} is neither a folder, nor a packaged model, nor a hub id (owner/name).",
+            hint=nearest(name, packaged) or there,
         )
     return name
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from contract.errors import InputError, ModelNotFound
+from contract.errors import InputError, ModelNotFound, first_line
 from contract.index import DEFAULT_ENCODER, Encoder
 from contract.models import require_hub
 from workers.engines.packaged import folder_or_hub_id
@@ -57,8 +57,7 @@ class TextEncoder:
                 model, device=device, local_files_only=not at_hub
             )
         except (OSError, ValueError) as trouble:
-            first = str(trouble).splitlines()[0]
-            raise ModelNotFound(f"encoder: {model} cannot be loaded: {first}", hint=_HINT) from None
+            raise ModelNotFound(f"encoder: {model} cannot be loaded: {first_line(trouble)}.", hint=_HINT) from None
         self.info = Encoder(
             id=encoder_id if encoder_id in PACKAGED_ENCODERS else model,
             weights_sha256=_weights_sha256(model, at_hub=at_hub),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from contract.errors import ModelNotFound
+from contract.errors import ModelNotFound, first_line
 from contract.models import require_hub
 from contract.spec import IndexKind
 from contract.verdict import Passage
@@ -31,9 +31,8 @@ class CrossEncoder:
         try:
             self._model = library.CrossEncoder(model, device="cpu", local_files_only=Path(model).is_dir())
         except (OSError, ValueError) as trouble:
-            first = str(trouble).splitlines()[0]
             raise ModelNotFound(
-                f"reranker: {model} cannot be loaded: {first}", hint="Check its name and the network."
+                f"reranker: {model} cannot be loaded: {first_line(trouble)}.", hint="Check its name and the network."
             ) from None
         self._lock = threading.Lock()
 
