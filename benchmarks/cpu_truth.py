@@ -7,12 +7,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 
 from contract.errors import RequestRejected
-from contract.order import arrangements
-from contract.prompts import turns_of
 from contract.question import LABELS
 from workers.engines.encoding import PromptEncoder
 from workers.pipeline import Item
-from workers.scoring import MODES
+from workers.scoring import requests_of
 
 __all__ = ["IEEE", "cpu_scores", "differing", "scores_apart"]
 
@@ -30,9 +28,7 @@ def cpu_scores(model: str, items: Sequence[Item]) -> Iterator[list[float]]:
     encoder = PromptEncoder(AutoTokenizer.from_pretrained(model))
     network = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
     for item in items:
-        (shown,) = arrangements(item.question, item.spec)
-        requests = MODES[item.spec.mode].ask(shown.question, turns_of(shown.question, item.spec), item.spec)
-        (encoded,) = encoder.encode(requests)
+        (encoded,) = encoder.encode(list(requests_of(item)))
         if isinstance(encoded, RequestRejected):
             raise encoded
         scores = []

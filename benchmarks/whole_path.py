@@ -43,7 +43,6 @@ from benchmarks.command import Parser, from_zero, positive, run
 from benchmarks.record import bars, print_table, without, write
 from benchmarks.stand import Stand, stand, worker
 from contract.errors import EngineError, RequestRejected
-from contract.prompts import turns_of
 from contract.settings import Settings
 from producer.readers import Source
 from workers.engines.base import Request
@@ -53,7 +52,7 @@ from workers.engines.parameters import sampling_params
 from workers.engines.plan import make_plan
 from workers.engines.vllm import engine_arguments, prepare_environment
 from workers.gpus import visible_gpus
-from workers.scoring import MODES
+from workers.scoring import requests_of
 
 #: Mode → what is laid over the run's defaults.
 MODES_ASKED: Mapping[str, Sequence[str]] = {
@@ -245,7 +244,7 @@ class Raw:
         asking = replace(self._bench.asking(mode), limit=count)
         requests: list[Request] = []
         for item in asking.items(self._bench.at.settings, mark, self._bench.at.folder):
-            requests += MODES[item.spec.mode].ask(item.question, turns_of(item.question, item.spec), item.spec)
+            requests += requests_of(item)
         for request, encoded in zip(requests, self._encoder.encode(requests), strict=True):
             if isinstance(encoded, RequestRejected):
                 raise encoded

@@ -15,15 +15,14 @@ from contract.engines import differing, told
 from contract.errors import RunConfigError, SettingsError
 from contract.ledger import Ledger, Run
 from contract.order import arrangements
-from contract.prompts import turns_of
 from contract.question import Question
 from contract.settings import Settings
 from contract.spec import Judge, Mode, run_id_for
 from contract.verdict import Outcome, Passage, Verdict
 from workers.engines.base import Engine
 from workers.engines.encoding import Encoded, PromptEncoder
-from workers.pipeline import Item, no_judges, outcome_of, score_batch
-from workers.scoring import MODES
+from workers.pipeline import Item, in_original_labels, no_judges, outcome_of, score_batch
+from workers.scoring import requests_of
 from workers.scoring.extract import rules_version
 from workers.scoring.generate import read_text
 from workers.scoring.vote import count
@@ -81,20 +80,17 @@ def _read_again(run: Run, question: Question, verdict: Verdict) -> Verdict:
         reading = count(shown, json.loads(verdict.raw_text), truncated=verdict.truncated)
     else:
         reading = read_text(shown, verdict.raw_text, truncated=verdict.truncated)
+    reading = in_original_labels(reading, arrangement)
     return verdict.model_copy(
         update={
-            "outcome": outcome_of(shown, reading),
-            "choice": reading.choice and arrangement.original(reading.choice),
-            "choice_scores": _in_order({arrangement.original(k): v for k, v in reading.choice_scores.items()}),
+            "outcome": outcome_of(question, reading),
+            "choice": reading.choice,
+            "choice_scores": dict(sorted(reading.choice_scores.items())),
             "confidence": reading.confidence,
             "margin": reading.margin,
             "rule": reading.rule,
         }
     )
-
-
-def _in_order(scores: dict[str, float]) -> dict[str, float]:
-    return dict(sorted(scores.items()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,18 +168,15 @@ def request_tokens(
     run: Run, question: Question, passages: Sequence[Passage], encoder: PromptEncoder
 ) -> Iterator[dict[str, Any]]:
     """What the engine is given for `question`: per request the text, its token ids, and those of each continuation."""
-    for arrangement in arrangements(question, run.spec):
-        turns = turns_of(arrangement.question, run.spec, passages)
-        requests = MODES[run.spec.mode].ask(arrangement.question, turns, run.spec)
-        for encoded in encoder.encode(requests):
-            if not isinstance(encoded, Encoded):
-                yield {"rejected": str(encoded)}
-                continue
-            yield {
-                "text": encoded.text,
-                "token_ids": encoded.prompt,
-                "continuations": [
-                    {"text": text, "token_ids": tail}
-                    for text, tail in zip(encoded.continuations, encoded.tails, strict=True)
-                ],
-            }
+    for encoded in encoder.encode(list(requests_of(Item(question, run.spec, tuple(passages))))):
+        if not isinstance(encoded, Encoded):
+            yield {"rejected": str(encoded)}
+            continue
+        yield {
+            "text": encoded.text,
+            "token_ids": encoded.prompt,
+            "continuations": [
+                {"text": text, "token_ids": tail}
+                for text, tail in zip(encoded.continuations, encoded.tails, strict=True)
+            ],
+        }

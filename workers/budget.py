@@ -10,10 +10,8 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
-from contract.order import arrangements
-from contract.prompts import turns_of
 from workers.engines.base import Engine, Request
-from workers.scoring import MODES, Item
+from workers.scoring import Item, requests_of
 
 __all__ = ["capped", "fitted", "in_calls"]
 
@@ -95,13 +93,8 @@ def _excess(items: Sequence[Item], engine: Engine) -> list[int]:
 
 
 def _requests(item: Item) -> list[Request]:
-    mode = MODES[item.spec.mode]
     try:
-        return [
-            request
-            for each in arrangements(item.question, item.spec)
-            for request in mode.ask(each.question, turns_of(each.question, item.spec, item.passages), item.spec)
-        ]
+        return list(requests_of(item))
     except Exception as trouble:  # noqa: BLE001 - it will be asked, fail the same way, and tell
         log.debug("question %s cannot be measured: %s", item.question.id, trouble)
         return []

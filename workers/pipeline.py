@@ -228,7 +228,7 @@ def _verdict(item: Item, interviews: Sequence[_Interview], latency_ms: float, jo
     if failures:
         found = {"outcome": Outcome.FAILED, "error": failures[0]}
     else:
-        found = _combined(item.question, [_in_original_labels(each) for each in interviews])
+        found = _combined(item.question, [_reading(each) for each in interviews])
     return Verdict.model_validate(  # two dozen keyword arguments would be packed anew at each call on their way
         {
             "question_id": item.question.id,
@@ -254,25 +254,19 @@ def _hit(item: Item) -> bool | None:
     return sources_of(item.question, item.passages).hit(each for each in item.passages if each.shown)
 
 
-def _in_original_labels(interview: _Interview) -> Reading:
-    """The reading with the labels of the question as it was enqueued."""
-    reading, original = interview.reading, interview.arrangement.original
-    if reading is None:
+def _reading(interview: _Interview) -> Reading:
+    if interview.reading is None:
         raise RuntimeError("an interview without requests, reading or failure")
-    if interview.arrangement.as_enqueued:
+    return in_original_labels(interview.reading, interview.arrangement)
+
+
+def in_original_labels(reading: Reading, arrangement: Arrangement) -> Reading:
+    """The reading of a question in `arrangement`, with the labels of the question as it was enqueued."""
+    if arrangement.as_enqueued:
         return reading
-    return Reading(
-        choice=reading.choice and original(reading.choice),
-        rule=reading.rule,
-        choice_scores={original(label): score for label, score in sorted(reading.choice_scores.items())},
-        confidence=reading.confidence,
-        margin=reading.margin,
-        label_mass=reading.label_mass,
-        raw_text=reading.raw_text,
-        truncated=reading.truncated,
-        judged_correct=reading.judged_correct,
-        judge_reason=reading.judge_reason,
-    )
+    original = arrangement.original
+    scores = {original(label): score for label, score in sorted(reading.choice_scores.items())}
+    return reading._replace(choice=reading.choice and original(reading.choice), choice_scores=scores)
 
 
 def _combined(question: Question, readings: Sequence[Reading]) -> dict[str, Any]:

@@ -21,8 +21,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from contract.errors import EngineError, EngineOutOfMemory, InputError, McqueueError
-from contract.order import arrangements
-from contract.prompts import turns_of
 from contract.settings import Settings
 from contract.spec import ChatTemplate, Judge, Prompt, RunSpec
 from contract.verdict import Outcome, Verdict
@@ -32,7 +30,7 @@ from workers.engines.base import Engine
 from workers.engines.encoding import Encoded, PromptEncoder
 from workers.gathering import Gathering
 from workers.pipeline import Item, Unforeseen, no_judges, score_batch
-from workers.scoring import MODES
+from workers.scoring import requests_of
 from workers.scoring.judge import grading_prompt
 
 __all__ = [
@@ -365,14 +363,11 @@ def _close() -> None:
 def _length(item: Item, encoder: PromptEncoder) -> int:
     item = capped(item, encoder.count)
     longest, spec = 0, item.spec
-    for arrangement in arrangements(item.question, spec):
-        turns = turns_of(arrangement.question, spec, item.passages)
-        requests = MODES[spec.mode].ask(arrangement.question, turns, spec)
-        for encoded in encoder.encode(requests):
-            if not isinstance(encoded, Encoded):
-                raise InputError(f"question {item.question.id}: {encoded}")
-            answer = spec.sampling.max_tokens if spec.sampling else max(map(len, encoded.tails), default=0) + 1
-            longest = max(longest, len(encoded.prompt) + answer)
+    for encoded in encoder.encode(list(requests_of(item))):
+        if not isinstance(encoded, Encoded):
+            raise InputError(f"question {item.question.id}: {encoded}")
+        answer = spec.sampling.max_tokens if spec.sampling else max(map(len, encoded.tails), default=0) + 1
+        longest = max(longest, len(encoded.prompt) + answer)
     return max(longest, _grading_length(item, encoder))
 
 

@@ -1,10 +1,15 @@
 """Scoring modes by name. A mode is a module with `ask` and `read`; it knows no engine, no queue and no ledger."""
 
+from collections.abc import Iterator
+
+from contract.order import arrangements
+from contract.prompts import turns_of
 from contract.spec import Mode
+from workers.engines.base import Request
 from workers.scoring import free, generate, judge, letter, likelihood, vote
 from workers.scoring.base import Further, Item, Reading, ScoringMode
 
-__all__ = ["MODES", "Further", "Item", "Reading", "ScoringMode"]
+__all__ = ["MODES", "Further", "Item", "Reading", "ScoringMode", "requests_of"]
 
 MODES: dict[Mode, ScoringMode] = {
     Mode.LETTER: ScoringMode(letter.ask, letter.read),
@@ -14,3 +19,10 @@ MODES: dict[Mode, ScoringMode] = {
     Mode.JUDGE: ScoringMode(judge.ask, judge.read),
     Mode.FREE: ScoringMode(generate.ask, free.read),
 }
+
+
+def requests_of(item: Item) -> Iterator[Request]:
+    """All that is asked of the engine for `item` at first, in every order of its choices."""
+    question, spec, passages = item.question, item.spec, item.passages
+    for each in arrangements(question, spec):
+        yield from MODES[spec.mode].ask(each.question, turns_of(each.question, spec, passages), spec)
