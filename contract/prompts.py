@@ -25,7 +25,6 @@ __all__ = [
     "VARIABLES",
     "Choice",
     "all_turns",
-    "build_prompt",
     "context_source",
     "describe",
     "environment",
@@ -152,11 +151,6 @@ def turns_of(question: Question, spec: RunSpec, passages: Sequence[Passage] = ()
 def all_turns(question: Question, spec: RunSpec, passages: Sequence[Passage] = ()) -> list[Turns]:
     """All that `question`, as it was enqueued, is asked with: one per order of its choices."""
     return [turns_of(each.question, spec, passages) for each in arrangements(question, spec)]
-
-
-def build_prompt(question: Question, spec: RunSpec, passages: Sequence[Passage] = ()) -> str:
-    """`turns_of`, to be read."""
-    return readable(turns_of(question, spec, passages))
 
 
 def prompts_of(question: Question, spec: RunSpec, passages: Sequence[Passage] = ()) -> list[str]:

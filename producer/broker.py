@@ -71,53 +71,41 @@ class RedisBroker:
         self._fleet = Fleet(ledger.client, ledger.place)
 
     def publish(self, run: Run, question_ids: Iterable[str], priority: Priority) -> int:
-        """Send the questions; return the number of messages."""
         size = self._settings.question_batch_size
         return publish(self._app, keys.route(run.spec)[0], run.run_id, question_ids, size, priority)
 
     def send_missing(self, run: Run, priority: Priority) -> tuple[int, int]:
-        """Send what is unsettled and in no message; return (questions, messages)."""
         return audit.send_missing(self._ledger, self._app, run, self._settings.question_batch_size, priority)
 
     def heal(self, run: Run) -> tuple[int, int]:
-        """The same for a stalled run at its own priority, unless somebody else is at it."""
         return audit.heal(self._ledger, self._app, run, self._settings.question_batch_size)
 
     def sole_sender(self, run_id: str) -> AbstractContextManager[SoleSender]:
-        """The right to send the run's questions, as soon as nobody else has it."""
         return sole_sender(self._ledger, run_id)
 
     def go_on(self, run: Run, priority: Priority) -> tuple[int, int]:
-        """Let a paused or cancelled run go on: send what is in no message; return (questions, messages)."""
         return audit.go_on(self._ledger, self._app, run, self._settings.question_batch_size, priority)
 
     def looks_stalled(self, run: Run) -> bool:
-        """Whether there are unsettled questions that no message can be carrying."""
         return audit.looks_stalled(self._ledger, run)
 
     def weigh(self, run_id: str, weight: int) -> None:
-        """Give the run so many turns where others of its queue and priority get one."""
         sharing.weigh(self._ledger, run_id, weight)
 
     def weight(self, run_id: str) -> int:
-        """How many turns the run gets where others get one."""
         return sharing.weight_of(self._ledger, run_id)
 
     def queue_length(self, queue: str) -> int:
-        """Messages that wait on `queue`."""
         with translating(self._settings.redis_place):
             return queue_length(self._ledger.client, queue)
 
     def workers(self, queue: str) -> list[WorkerRecord]:
-        """Live workers that take messages from `queue`."""
         return [record for record in self._fleet.alive() if record.queue == queue]
 
     def all_workers(self) -> list[WorkerRecord]:
-        """All live workers."""
         return self._fleet.alive()
 
     def why_no_writes(self) -> WritesRefused | None:
-        """Why Redis takes no writes now, if so: then no worker can say that it lives."""
         return why_no_writes(self._ledger.client, self._ledger.place)
 
     def close(self) -> None:
@@ -145,7 +133,6 @@ class MemoryBroker:
         return len(new)
 
     def send_missing(self, run: Run, priority: Priority) -> tuple[int, int]:
-        """Send what is unsettled and in no message; return (questions, messages)."""
         queued = {each for _, run_id, ids in self.messages if run_id == run.run_id for each in ids}
         lost = [each for each in self.ledger.unsettled(run.run_id) if each not in queued]
         return len(lost), self.publish(run, lost, priority)
@@ -159,7 +146,6 @@ class MemoryBroker:
         return nullcontext(SoleSender())
 
     def go_on(self, run: Run, priority: Priority) -> tuple[int, int]:
-        """Let a paused or cancelled run go on: send what is in no message; return (questions, messages)."""
         self.ledger.resume(run.run_id)
         aside = list(self.ledger.take_aside(run.run_id))
         messages = self.publish(run, aside, priority)
@@ -180,15 +166,12 @@ class MemoryBroker:
         return self.weights.get(run_id, 1)
 
     def queue_length(self, queue: str) -> int:
-        """Messages that wait on `queue`."""
         return sum(each[0] == queue for each in self.messages)
 
     def workers(self, queue: str) -> list[WorkerRecord]:
-        """Live workers that take messages from `queue`."""
         return [record for record in self.live if record.queue == queue]
 
     def all_workers(self) -> list[WorkerRecord]:
-        """All live workers."""
         return list(self.live)
 
     def why_no_writes(self) -> WritesRefused | None:

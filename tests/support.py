@@ -21,8 +21,11 @@ import pytest
 
 from contract import Ledger, Mode, Prompt, Question, Run, RunSpec
 from contract.index import DEFAULT_ENCODER, PASSAGES, PLAN, Bm25Options, Chunking, DenseOptions, IndexPlan, can_answer
+from contract.prompts import turns_of
 from contract.settings import OVERRIDES_VARIABLE
 from contract.spec import IndexKind, run_id_for
+from contract.turns import readable
+from contract.verdict import Passage
 from producer.corpus.document import Document
 from producer.corpus.store import store_passages
 from workers.launcher import worker_command
@@ -201,3 +204,8 @@ def worker(log: Path, name: str = "w0", queue: str = "", **settings: object) -> 
         )
         assert child.poll() is None, f"the worker ended: {log.read_text()}"
         yield child
+
+
+def build_prompt(question: Question, spec: RunSpec, passages: Sequence[Passage] = ()) -> str:
+    """What a question is asked with in the order of its choices, to be read."""
+    return readable(turns_of(question, spec, passages))

@@ -36,11 +36,7 @@ from workers.engines.arguments import (
 )
 from workers.engines.packaged import PACKAGED, resolve
 from workers.engines.vllm import prepare_environment
-from workers.gpus import Device, driver_cuda, visible_gpus
-from workers.hardware import Hardware
-from workers.indexes import index_folders
-from workers.placing import Layers, memory_share, plan_host
-from workers.troubles import (
+from workers.findings import (
     Finding,
     Queue,
     alike,
@@ -54,6 +50,10 @@ from workers.troubles import (
     number_type,
     room,
 )
+from workers.gpus import Device, driver_cuda, visible_gpus
+from workers.hardware import Hardware
+from workers.indexes import index_folders
+from workers.placing import Layers, memory_share, plan_host
 
 __all__ = ["Finding", "check"]
 

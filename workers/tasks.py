@@ -23,16 +23,16 @@ from contract.settings import Settings
 from contract.spec import RunSpec, Stage
 from contract.verdict import Failure, Verdict
 from workers.aggregator import Batch, Held, Settlement
-from workers.attempts import pause_s, reason_of, too_many
+from workers.attempts import LONGEST_PAUSE_S, pause_s, reason_of, too_many
 from workers.events import BatchEvents
 from workers.floor import Floor
 from workers.pipeline import Item, Journey, Unforeseen, failed
 
 __all__ = [
     "BatchWork",
-    "Committed",
     "Endings",
-    "Generated",
+    "OnCommitted",
+    "OnGenerated",
     "Send",
     "Settled",
     "Work",
@@ -45,7 +45,6 @@ log = logging.getLogger(__name__)
 
 #: A question begun this often without a verdict is begun alone from then on: its company may have died of it.
 SUSPECT_FROM = 2
-LONGEST_PAUSE_S = 5.0
 #: Runs whose spec a worker remembers.
 KNOWN_RUNS = 256
 RETRY_PAUSE_S = 1.0
@@ -56,9 +55,9 @@ AGAIN = "to be tried again"
 #: Sends question batches on to a queue.
 Send: TypeAlias = Callable[[str, Sequence[QuestionBatch]], object]
 #: Told of verdicts once they stand in the ledger.
-Committed: TypeAlias = Callable[[Sequence[Verdict]], object]
+OnCommitted: TypeAlias = Callable[[Sequence[Verdict]], object]
 #: Told of a generate call at its end: its questions, its seconds, and those that its oldest question had been queued.
-Generated: TypeAlias = Callable[[int, float, float], object]
+OnGenerated: TypeAlias = Callable[[int, float, float], object]
 #: (run, question) → how it ended here: an outcome, where it went on to, or why it was not begun.
 Endings: TypeAlias = dict[tuple[str, str], str]
 
@@ -94,8 +93,8 @@ class Workplace:
     send: Send
     #: Whether the worker is told to end.
     stopping: Callable[[], bool] = lambda: False
-    committed: Committed = lambda _: None
-    generated: Generated = lambda *_: None
+    committed: OnCommitted = lambda _: None
+    generated: OnGenerated = lambda *_: None
 
 
 class BatchWork(abc.ABC):
@@ -320,12 +319,12 @@ class BatchWork(abc.ABC):
         return Settled(held, failed(question_id, failure, self._journey(batch, held, attempts)))
 
     def _commit(self, settled: Sequence[Settled]) -> Endings:
-        by_run: dict[str, list[Verdict]] = defaultdict(list)
+        verdicts: dict[str, list[Verdict]] = defaultdict(list)
         for each in settled:
-            by_run[each.held.run_id].append(each.verdict)
-        for run_id, of_run in by_run.items():
+            verdicts[each.held.run_id].append(each.verdict)
+        for run_id, of_run in verdicts.items():
             self._commit_one_run(run_id, of_run)
-        self._committed([verdict for of_run in by_run.values() for verdict in of_run])
+        self._committed([verdict for of_run in verdicts.values() for verdict in of_run])
         return {(each.held.run_id, each.verdict.question_id): each.verdict.outcome.value for each in settled}
 
     def _commit_one_run(self, run_id: str, verdicts: list[Verdict]) -> None:
@@ -333,7 +332,7 @@ class BatchWork(abc.ABC):
 
         Only when this worker is told to stop meanwhile, it gives up; the questions stay unsettled and are asked again.
         """
-        pause_s = 0.1
+        wait_s = 0.1
         while True:
             try:
                 self.done += self._ledger.commit(run_id, verdicts).new
@@ -343,8 +342,8 @@ class BatchWork(abc.ABC):
                 if not trouble.retryable or self._stopping():
                     raise
                 log.warning("%d verdicts wait for the ledger: %s", len(verdicts), trouble)
-                time.sleep(pause_s)
-                pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+                time.sleep(wait_s)
+                wait_s = min(wait_s * 2, LONGEST_PAUSE_S)
                 continue
             return
 

@@ -26,13 +26,13 @@ from contract.settings import Settings
 from workers.aggregator import Batch
 from workers.events import BatchEvents
 from workers.exporter import Exporter
+from workers.findings import alike
 from workers.gpus import words_of
 from workers.hardware import Hardware
 from workers.janitor import Heart, Janitor
 from workers.jobs import make_job
 from workers.metrics import HardwareMetrics, WorkerMetrics
 from workers.tasks import Workplace
-from workers.troubles import alike
 
 __all__ = ["Worker"]
 

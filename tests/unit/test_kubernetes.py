@@ -25,9 +25,9 @@ from tests.support import ROOT
 from tests.unit.test_compose import SERVICES, stages
 from workers.byname import GRACE_S
 from workers.cli import main as workers
+from workers.findings import check_batching
 from workers.gpus import Device
 from workers.placing import Layers, plan_host
-from workers.troubles import check_batching
 
 FOLDER = ROOT / "configs" / "kubernetes"
 SETTINGS = FOLDER / "settings"

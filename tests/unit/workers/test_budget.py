@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from contract.prompts import build_prompt
 from contract.settings import load_settings
 from contract.spec import IndexKind, Mode, Retrieval, Sampling
 from contract.verdict import ContextSource, Outcome, Passage
-from tests.support import make_question, make_spec
+from tests.support import build_prompt, make_question, make_spec
 from workers.budget import fitted, in_calls
 from workers.engines.simulated import SimulatedEngine
 from workers.pipeline import score_batch

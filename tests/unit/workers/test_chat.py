@@ -11,10 +11,10 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from contract import Mode, Prompt, RunSpec, load_settings
 from contract.errors import RequestRejected
 from contract.ledger import Run
-from contract.prompts import build_prompt, turns_of
+from contract.prompts import turns_of
 from contract.spec import ChatTemplate, FewShot, Sampling
 from contract.turns import Role, Turn, messages, one_turn
-from tests.support import make_question, make_questions, make_spec
+from tests.support import build_prompt, make_question, make_questions, make_spec
 from tests.unit.workers.test_modes import LETTERED
 from workers.again import request_tokens
 from workers.budget import in_calls

@@ -13,8 +13,7 @@ from contract.errors import ModelNotFound
 from contract.fleet import WorkerRecord, WorkerState
 from contract.settings import load_fleet
 from workers.check import check
-from workers.gpus import Device
-from workers.troubles import (
+from workers.findings import (
     Finding,
     Queue,
     alike,
@@ -29,6 +28,7 @@ from workers.troubles import (
     number_type,
     room,
 )
+from workers.gpus import Device
 
 QUEUE = "score.m"
 GIB = 2**30

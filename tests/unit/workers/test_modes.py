@@ -10,9 +10,9 @@ import pytest
 
 from contract import Mode, Outcome, Prompt, Question, Verdict, load_settings
 from contract.order import arrangements
-from contract.prompts import build_prompt, examples
+from contract.prompts import examples
 from contract.spec import ChatTemplate, FewShot, Judge, Sampling, Selection
-from tests.support import make_question, make_questions, make_spec
+from tests.support import build_prompt, make_question, make_questions, make_spec
 from tests.unit.workers.engines import ReadyEngine
 from workers.engines.base import Completion, GenerateRequest, Request, ScoreRequest, Text
 from workers.pipeline import Item, score_batch

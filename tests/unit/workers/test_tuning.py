@@ -13,12 +13,12 @@ import yaml
 
 from contract import MemoryLedger, Mode, Outcome, Question, Verdict
 from contract.errors import EngineError, InputError, ModelNotFound, SettingsError
-from contract.prompts import build_prompt, turns_of
+from contract.prompts import turns_of
 from contract.settings import load_fleet, load_settings
 from contract.spec import ChatTemplate, FewShot, IndexKind, Judge, Prompt, Retrieval, RunSpec, Sampling
 from contract.turns import Role
 from contract.verdict import Passage
-from tests.support import SIMULATED_MODEL, make_question, make_questions, make_spec, open_run
+from tests.support import SIMULATED_MODEL, build_prompt, make_question, make_questions, make_spec, open_run
 from workers.engines.base import Completion, Request, Text
 from workers.engines.encoding import PromptEncoder
 from workers.engines.simulated import SimulatedEngine
