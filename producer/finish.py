@@ -83,9 +83,9 @@ def tell(session: Session, run: Run, out: Path, counts: Counts, *, as_json: bool
 
 
 def _lines(session: Session, summary: Summary, files: Sequence[Path]) -> Lines:
-    """How the run came out. Why questions failed is read in the run once more, where some did."""
+    """How the run came out."""
     run, tally = summary.run, summary.tally
-    why = failed_lines(session.ledger, run) if tally.count(Outcome.FAILED) else []
+    why = failed_lines(run.run_id, summary.failures)
     judge = judge_lines(run.spec.judge, summary.judge_agrees, summary.judged_and_read)
     more = [*judge, *retrieval_lines(summary.retrieval), *why, *engine_lines(session.ledger, run)]
     beside = [*_subject_lines(summary), *_rotation_lines(summary)]

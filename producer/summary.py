@@ -18,6 +18,7 @@ from contract.spec import Mode
 from contract.verdict import Outcome, Verdict
 from producer.columns import iso
 from producer.stats import RetrievalTally, Share, Tally, cluster_interval, macro
+from producer.stats.failures import Failures
 from producer.stats.proportion import Sum
 
 __all__ = ["Summary"]
@@ -49,6 +50,7 @@ class Summary:
     cached_tokens: int = 0
     #: Share of a question's rotations that are right (`circular`).
     rotations: Sum = field(default_factory=Sum)
+    failures: Failures = field(default_factory=Failures)
     #: Judged answers that also name a choice, and those of them where the judge says what comparing with the key says.
     judged_and_read: int = 0
     judge_agrees: int = 0
@@ -78,6 +80,7 @@ class Summary:
                 self.retrieval.add(question, verdict)
             if verdict is not None:
                 self._add(verdict)
+                self.failures.add(question, verdict)
                 self._add_rotations(question, verdict)
                 self._add_judgement(question, verdict)
             yield question, verdict
@@ -93,6 +96,7 @@ class Summary:
         self.prefill_tokens += other.prefill_tokens
         self.cached_tokens += other.cached_tokens
         self.rotations.include(other.rotations)
+        self.failures.include(other.failures)
         self.judged_and_read += other.judged_and_read
         self.judge_agrees += other.judge_agrees
         self.workers |= other.workers

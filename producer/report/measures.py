@@ -59,9 +59,6 @@ class Measures:
     batch_sizes: dict[str, int] = field(default_factory=dict)
     #: Seconds since the epoch, one per verdict.
     settled_at: array[float] = field(default_factory=lambda: array("d"))
-    #: By type of error: how many, and the first one's question and message.
-    failures: Counter[str] = field(default_factory=Counter)
-    failure_examples: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def add(self, question: Question, verdict: Verdict | None) -> None:
         """Count one question."""
@@ -69,9 +66,6 @@ class Measures:
             return
         self._add_choice(question, verdict)
         self._add_times(verdict)
-        if verdict.error is not None:
-            self.failures[verdict.error.type] += 1
-            self.failure_examples.setdefault(verdict.error.type, (question.id, verdict.error.message))
 
     def _add_choice(self, question: Question, verdict: Verdict) -> None:
         # A free answer (`judge`) chooses none of the choices, which it was not shown.

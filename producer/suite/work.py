@@ -15,6 +15,7 @@ from producer.options import INTERRUPTED, note, progress_console
 from producer.present import Lines, echo_json, echo_lines, echo_table
 from producer.session import Session
 from producer.standing import workers_of
+from producer.stats.failures import Failures
 from producer.submit import Submitted, asked_already
 from producer.suite.board import board_for
 from producer.suite.file import Suite
@@ -138,5 +139,5 @@ class Work:
         click.echo()
         why: Lines = []
         for each in [each for each in table.cells if each.failed][:MOST_FAILED]:
-            why += failed_lines(self._session.ledger, each.run)
+            why += failed_lines(each.run.run_id, Failures.of(self._session.ledger.results(each.run.run_id)))
         echo_lines([*figure_lines(table), *why, *more])
