@@ -18,7 +18,7 @@ from celery import Celery
 from contract import keys
 from contract.audit import heal, looks_stalled
 from contract.errors import LedgerError, NameTaken
-from contract.fleet import Fleet, Wish, WorkerRecord, WorkerState
+from contract.fleet import LEASE_S, Fleet, Wish, WorkerRecord, WorkerState
 from contract.ledger import RedisLedger, Run
 from contract.queue import restore_held
 from contract.settings import Settings
@@ -116,15 +116,29 @@ class Janitor(_Rounds):
         self._open: dict[str, Run] = {}
         #: Workers beside this one that take from its queue.
         self.others = 0
+        self._leases_tell_from = 0.0
 
     def round(self) -> None:
         """Count heads, restore, and look."""
+        try:
+            self._look_after_all()
+        except LedgerError:
+            # Nobody could beat. Until all have had time to, a lease that ran out says nothing of who had it.
+            self._leases_tell_from = time.monotonic() + LEASE_S
+            raise
+
+    def _look_after_all(self) -> None:
         peers = (each for each in self._fleet.alive() if each.queue == self._queue and each.name != self._worker)
         self.others = sum(each.state is WorkerState.READY for each in peers)
-        ended = [self._restore(name) for name in self._fleet.dead()]
+        ended = [self._restore(name) for name in self._dead()]
         if self._restore_own.is_set():
             ended.append(self._restore_own_books())
         self.look(thoroughly=any(ended))
+
+    def _dead(self) -> list[str]:
+        if time.monotonic() < self._leases_tell_from:
+            return []
+        return [name for name in self._fleet.dead() if name != self._worker]
 
     def restore_own_soon(self) -> None:
         """Put back, in the next round, all that stands in this worker's own books.

