@@ -81,17 +81,22 @@ def at(ledger: Away, broker: Slow, act: Callable[[Door], Awaitable[None]]) -> No
     asyncio.run(through())
 
 
+async def miss_the_deadline(opened: Door, ledger: Away) -> None:
+    """While Redis is away, which refuses to forget the run."""
+    ledger.away.set()
+    with pytest.raises(DeadlineMissed):
+        await opened.ask(make_questions(1), CONFIG, deadline_s=0.2)
+    await until(ledger.refused.is_set)
+
+
 def test_a_run_whose_deadline_comes_while_redis_is_away_is_forgotten_once_it_is_back(
     ledger: Away, broker: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(door, "LOOK_AGAIN_S", 0.01)
     broker.may_send.set()
-    ledger.away.set()
 
     async def act(opened: Door) -> None:
-        with pytest.raises(DeadlineMissed):
-            await opened.ask(make_questions(1), CONFIG, deadline_s=0.2)
-        await until(ledger.refused.is_set)
+        await miss_the_deadline(opened, ledger)
         assert len(ledger.runs()) == 1
         ledger.away.clear()
         await until(lambda: ledger.runs() == [])
@@ -121,12 +126,9 @@ def test_a_run_that_is_still_kept_when_the_door_closes_is_forgotten_then(
 ) -> None:
     monkeypatch.setattr(door, "LOOK_AGAIN_S", 3600)
     broker.may_send.set()
-    ledger.away.set()
 
     async def act(opened: Door) -> None:
-        with pytest.raises(DeadlineMissed):
-            await opened.ask(make_questions(1), CONFIG, deadline_s=0.2)
-        await until(ledger.refused.is_set)
+        await miss_the_deadline(opened, ledger)
         ledger.away.clear()
 
     at(ledger, broker, act)
