@@ -16,19 +16,19 @@ from benchmarks.command import Parser, existing_file, positive
 from benchmarks.stand import DEPLOY, Stand, wait_until_settled
 from contract.settings import PREFIX, Settings
 from producer.broker import RedisBroker
+from producer.intake.selection import Selection
+from producer.intake.survey import taken
 from producer.readers import Source
-from producer.runconfig import load_run_config
-from producer.selection import Selection
-from producer.submit import Plan, plan, submit
-from producer.survey import taken
-from producer.templates import load_prompt
+from producer.runs.runconfig import load_run_config
+from producer.runs.submit import Plan, plan, submit
+from producer.runs.templates import load_prompt
 from workers.engines import make_engine
 from workers.engines.arguments import for_this_cpu
 from workers.engines.base import Engine
 from workers.engines.packaged import resolve
-from workers.gpus import visible_gpus
+from workers.host.gpus import visible_gpus
+from workers.host.placing import Layers, plan_host
 from workers.pipeline import Item
-from workers.placing import Layers, plan_host
 
 __all__ = [
     "Asking",

@@ -23,7 +23,7 @@ from contract.ledger import Run
 from contract.priority import Priority
 from contract.question import Question
 from producer.broker import RedisBroker
-from producer.survey import taken
+from producer.intake.survey import taken
 
 POLL_S = 0.002
 #: Between looks at whether the worker lives.

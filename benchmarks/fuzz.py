@@ -25,7 +25,7 @@ from benchmarks.stand import only_environment
 from contract import load_settings
 from contract.errors import McqueueError
 from contract.settings import PREFIX, Settings
-from producer.runconfig import RunConfig, load_run_config
+from producer.runs.runconfig import RunConfig, load_run_config
 
 __all__ = ["BOMB", "CORNERS", "fuzz"]
 

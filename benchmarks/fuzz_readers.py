@@ -28,10 +28,10 @@ from contract.errors import McqueueError, QuestionFileError
 from contract.ledger import MemoryLedger
 from contract.settings import Settings
 from producer.broker import MemoryBroker
+from producer.intake.selection import Selection
 from producer.readers import Source
-from producer.runconfig import RunConfig
-from producer.selection import Selection
-from producer.submit import plan, submit
+from producer.runs.runconfig import RunConfig
+from producer.runs.submit import plan, submit
 
 #: Seconds that one input may take.
 LONGEST_S = 5

@@ -39,8 +39,8 @@ from contract.errors import EngineError
 from contract.verdict import Outcome, Verdict
 from producer.readers import Source
 from workers.engines.packaged import resolve
-from workers.gpus import visible_gpus
-from workers.hardware import Hardware
+from workers.host.gpus import visible_gpus
+from workers.monitoring.hardware import Hardware
 
 MODEL = "smollm2-135m-instruct"
 DEMO = Path("demo/questions.jsonl")

@@ -37,10 +37,10 @@ from benchmarks.stand import (
     worker,
 )
 from producer.broker import RedisBroker
+from producer.intake.selection import Selection
 from producer.readers import Source
-from producer.runconfig import load_run_config
-from producer.selection import Selection
-from producer.submit import plan, submit
+from producer.runs.runconfig import load_run_config
+from producer.runs.submit import plan, submit
 
 #: Batches as configs/deploy/gpu.yaml has them.
 SETTINGS: dict[str, Any] = {

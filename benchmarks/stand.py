@@ -33,7 +33,7 @@ from contract.settings import CONFIG_VARIABLE, OVERRIDES_VARIABLE, PREFIX, Setti
 from contract.verdict import Verdict
 from demo.run import end
 from demo.valkey import serve
-from workers.launcher import worker_command
+from workers.host.launcher import worker_command
 
 __all__ = [
     "DEPLOY",

@@ -24,8 +24,8 @@ from contract.keys import score_queue
 from contract.priority import Priority
 from contract.queue import MESSAGE_VERSION, make_celery, task_name
 from workers.aggregator import Batch, Held, Settlement
-from workers.events import BatchEvents
-from workers.metrics import WorkerMetrics
+from workers.monitoring.events import BatchEvents
+from workers.monitoring.metrics import WorkerMetrics
 
 ROUNDS = 5
 BATCHES = 40

@@ -11,24 +11,24 @@ from contract import logs
 from contract.settings import PREFIX
 from contract.verdict import Outcome
 from producer.answered import engine_lines
-from producer.columns import iso
 from producer.compare import compare
 from producer.control import cancel, pause, purge, requeue, resume, weight
 from producer.enqueue import enqueue
-from producer.files import refuse_unwritable
-from producer.finish import export_and_tell, finish, stay, tell
-from producer.formats import FORMATS
+from producer.export.columns import iso
+from producer.export.files import refuse_unwritable
+from producer.export.formats import FORMATS
+from producer.http.serve import serve
 from producer.index import index
 from producer.inspect import inspect
 from producer.options import Commands, as_json, folder, note, run_argument
 from producer.present import chance, echo_json, echo_lines, echo_table
 from producer.report import report
-from producer.serve import serve
 from producer.session import Session
 from producer.shown import question_json, question_lines
-from producer.standing import status_json, status_lines
 from producer.stats import Tally
 from producer.suite import suite
+from producer.watching.finish import export_and_tell, finish, stay, tell
+from producer.watching.standing import status_json, status_lines
 
 __all__ = ["main"]
 

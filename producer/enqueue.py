@@ -11,20 +11,20 @@ import click
 from contract.ledger import Run
 from contract.priority import Priority
 from contract.spec import Normalization, RunSpec
-from producer.export import write_rejected
-from producer.files import refuse_unwritable
-from producer.finish import finish
+from producer.export.files import refuse_unwritable
+from producer.export.results import write_rejected
+from producer.intake.reading import how_to_read, read_line, reading_options, selection_of, selection_options
+from producer.intake.survey import Survey, rejected_rows
 from producer.options import as_json, folder, note, priority_option, to_priority, to_weight
 from producer.present import Lines, chance, echo_json, echo_lines, number
 from producer.readers import opened
-from producer.reading import how_to_read, read_line, reading_options, selection_of, selection_options
-from producer.runconfig import RunConfig, load_run_config
+from producer.runs.runconfig import RunConfig, load_run_config
+from producer.runs.sources import named_sources
+from producer.runs.submit import Plan, State, Submitted, afresh, asked_already, plan, submit
 from producer.session import Session
 from producer.shown import key_shown, shown_prompts
-from producer.sources import named_sources
-from producer.standing import queue_lines, queues_json, workers_line
-from producer.submit import Plan, State, Submitted, afresh, asked_already, plan, submit
-from producer.survey import Survey, rejected_rows
+from producer.watching.finish import finish
+from producer.watching.standing import queue_lines, queues_json, workers_line
 
 __all__ = ["enqueue"]
 

@@ -39,9 +39,9 @@ from producer.corpus.gate import Gate
 from producer.corpus.read import Reading, read_documents
 from producer.corpus.steps import Steps
 from producer.corpus.store import store_passages
+from producer.intake.reading import check_encoding
 from producer.options import INTERRUPTED, as_json, note, progress_console
 from producer.present import echo_json, echo_lines, number
-from producer.reading import check_encoding
 
 __all__ = ["index"]
 

@@ -11,15 +11,15 @@ import click
 from contract.prompts import BETWEEN, all_turns, prompts_of
 from contract.question import Question
 from contract.spec import RunSpec
+from producer.intake.profile import Lengths, Profile
+from producer.intake.reading import how_to_read, read_line, reading_options
+from producer.intake.survey import Inspector
 from producer.options import as_json, note
 from producer.present import Lines, echo_json, echo_lines, number
-from producer.profile import Lengths, Profile
 from producer.readers import opened, understand
-from producer.reading import how_to_read, read_line, reading_options
-from producer.runconfig import load_run_config
+from producer.runs.runconfig import load_run_config
 from producer.session import Session
 from producer.shown import key_shown
-from producer.survey import Inspector
 from producer.tokens import token_counter
 
 __all__ = ["inspect"]

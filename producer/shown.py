@@ -12,7 +12,7 @@ from contract.question import LABELS, Question
 from contract.relevance import Sources, sources_of
 from contract.spec import Mode, RunSpec
 from contract.verdict import ContextSource, Outcome, Passage, Verdict
-from producer.columns import iso
+from producer.export.columns import iso
 from producer.present import Lines
 
 __all__ = ["key_shown", "question_json", "question_lines", "shown_prompts"]

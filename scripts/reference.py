@@ -26,12 +26,12 @@ from contract import MemoryLedger
 from contract.metrics import RedisMetrics
 from contract.settings import PREFIX, Settings
 from producer.cli import main as producer
-from producer.columns import MEANINGS
-from producer.runconfig import RunConfig
+from producer.export.columns import MEANINGS
+from producer.runs.runconfig import RunConfig
 from producer.suite.file import Entry, Suite
 from workers.cli import main as workers
-from workers.hardware import Hardware
-from workers.metrics import HardwareMetrics, WorkerMetrics
+from workers.monitoring.hardware import Hardware
+from workers.monitoring.metrics import HardwareMetrics, WorkerMetrics
 
 __all__ = ["FOLDER", "metric_families", "pages"]
 

@@ -28,7 +28,7 @@ from contract.turns import readable
 from contract.verdict import Passage
 from producer.corpus.document import Document
 from producer.corpus.store import store_passages
-from workers.launcher import worker_command
+from workers.host.launcher import worker_command
 from workers.retrieval.build import build_index
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -28,7 +28,7 @@ from contract.settings import Settings, load_settings
 from workers import transport
 from workers.aggregator import Aggregator, Batch, stop, stopping
 from workers.ending import end_at_once
-from workers.flowering import dress_flower
+from workers.monitoring.flowering import dress_flower
 from workers.worker import Worker
 
 __all__ = ["app"]

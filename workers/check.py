@@ -36,7 +36,7 @@ from workers.engines.arguments import (
 )
 from workers.engines.packaged import PACKAGED, resolve
 from workers.engines.vllm import prepare_environment
-from workers.findings import (
+from workers.host.findings import (
     Finding,
     Queue,
     alike,
@@ -50,10 +50,10 @@ from workers.findings import (
     number_type,
     room,
 )
-from workers.gpus import Device, driver_cuda, visible_gpus
-from workers.hardware import Hardware
-from workers.indexes import index_folders
-from workers.placing import Layers, memory_share, plan_host
+from workers.host.gpus import Device, driver_cuda, visible_gpus
+from workers.host.indexes import index_folders
+from workers.host.placing import Layers, memory_share, plan_host
+from workers.monitoring.hardware import Hardware
 
 __all__ = ["Finding", "check"]
 

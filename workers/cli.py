@@ -21,18 +21,18 @@ from contract.ledger import Ledger, RedisLedger, Run
 from contract.settings import Settings, load_fleet, load_settings
 from workers import check as checks
 from workers.again import refuse_lacking_adapter, request_tokens, rescore, serving, stability, unlike
-from workers.byname import drain, restart
 from workers.engines import JudgeEngines, make_engine
 from workers.engines.encoding import PromptEncoder
 from workers.engines.packaged import PACKAGED, prepare, resolve
 from workers.engines.vllm import prepare_environment
-from workers.findings import beside_trials
-from workers.gpus import visible_gpus
-from workers.indexes import index_folders
-from workers.launcher import Supervisor, bind, node_name, worker_command
-from workers.placing import Layers, pick, plan_host, plan_retrieval, plan_worker
+from workers.host.byname import drain, restart
+from workers.host.findings import beside_trials
+from workers.host.gpus import visible_gpus
+from workers.host.indexes import index_folders
+from workers.host.launcher import Supervisor, bind, node_name, worker_command
+from workers.host.placing import Layers, pick, plan_host, plan_retrieval, plan_worker
+from workers.host.screen import make_screen
 from workers.retrieval.build import build_index
-from workers.screen import make_screen
 from workers.tuned import Effort, draw_trials, refuse_unwritable, table, tune_by, write_deploy_file, write_record
 
 __all__ = ["main"]

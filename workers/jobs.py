@@ -15,8 +15,8 @@ from workers.asking import BatchScorer
 from workers.ending import end_at_once
 from workers.engines import JudgeEngines, make_engine
 from workers.engines.guarded import Guarded
-from workers.events import BatchEvents
-from workers.indexes import index_folders
+from workers.host.indexes import index_folders
+from workers.monitoring.events import BatchEvents
 from workers.retrieval.base import Retriever
 from workers.retrieving import BatchRetriever
 from workers.tasks import Workplace

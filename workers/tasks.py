@@ -24,8 +24,8 @@ from contract.spec import RunSpec, Stage
 from contract.verdict import Failure, Verdict
 from workers.aggregator import Batch, Held, Settlement
 from workers.attempts import LONGEST_PAUSE_S, pause_s, reason_of, too_many
-from workers.events import BatchEvents
 from workers.floor import Floor
+from workers.monitoring.events import BatchEvents
 from workers.pipeline import Item, Journey, Unforeseen, failed
 
 __all__ = [

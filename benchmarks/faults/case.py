@@ -15,7 +15,7 @@ from benchmarks.faults.worker import WorkerProcess
 from benchmarks.waiting import PATIENCE_S, wait_until
 from contract import Run, Verdict, keys
 from contract.queue import held_question_ids, queue_length
-from producer.export import export
+from producer.export.results import export
 
 if TYPE_CHECKING:
     from benchmarks.faults.stage import Stage

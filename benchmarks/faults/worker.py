@@ -14,7 +14,7 @@ import psutil
 
 from benchmarks.faults.proxy import Proxy
 from contract.settings import OVERRIDES_VARIABLE
-from workers.launcher import worker_command
+from workers.host.launcher import worker_command
 
 __all__ = ["OVERRIDES", "ROOT", "WorkerProcess"]
 

@@ -10,7 +10,7 @@ from typing import Any
 from contract.errors import QuestionFileError
 from producer.corpus.document import Document
 from producer.corpus.read import Unfit
-from producer.troubles import Troubles
+from producer.intake.troubles import Troubles
 
 __all__ = ["Gate"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from contract.ledger import Run
-from producer.files import explaining, refuse_unwritable, replacing
+from producer.export.files import explaining, refuse_unwritable, replacing
 from producer.options import as_json, folder
 from producer.present import echo_json, echo_lines
 from producer.session import Session

@@ -20,8 +20,9 @@ from contract.ledger import Ledger, Run
 from contract.question import Question
 from contract.verdict import Outcome, Verdict
 from producer.answered import engine_lines
-from producer.columns import iso
 from producer.compare import Comparison, Pairing, differences, refuse_incomparable, side
+from producer.export.columns import iso
+from producer.export.summary import Summary
 from producer.present import Lines, difference, doubt_lines, judge_lines
 from producer.report import figures
 from producer.report.figures import Figure
@@ -31,7 +32,6 @@ from producer.retrieved import effect_lines, recall_lines, retrieval_lines
 from producer.stats import Mean, Pairs, Share, Tally
 from producer.stats.paired import ALPHA, POWER
 from producer.stats.side import Side
-from producer.summary import Summary
 
 __all__ = ["Against", "Part", "build"]
 

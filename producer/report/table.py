@@ -19,7 +19,7 @@ from contract.ledger import Run
 from contract.question import Question
 from contract.spec import RunSpec
 from contract.verdict import MAJORITY, Verdict
-from producer.columns import UNSETTLED, iso
+from producer.export.columns import UNSETTLED, iso
 from producer.shown import shown_prompts
 
 __all__ = ["PER_PARCEL", "Table"]

@@ -16,8 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from contract.ledger import Run
-from producer.crew import Member
-from producer.progress import LINE_EVERY_S, NothingToEnd, Pace, Snapshot, crew_table, duration, workers_told
+from producer.watching.crew import Member
+from producer.watching.progress import LINE_EVERY_S, NothingToEnd, Pace, Snapshot, crew_table, duration, workers_told
 
 __all__ = ["BarBoard", "Board", "LineBoard", "board_for"]
 

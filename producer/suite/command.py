@@ -8,18 +8,18 @@ from typing import Any
 
 import click
 
-from producer.export import write_rejected
-from producer.files import refuse_unwritable
+from producer.export.files import refuse_unwritable
+from producer.export.results import write_rejected
+from producer.intake.reading import read_line
+from producer.intake.survey import rejected_rows
 from producer.options import CANCELLED, SOME_FAILED, as_json, folder, note, priority_option, to_priority
 from producer.present import echo_json, echo_lines, echo_table, number
-from producer.reading import read_line
+from producer.runs.submit import Submitted, submit
 from producer.session import Session
-from producer.submit import Submitted, submit
 from producer.suite.file import Suite, load_suite
 from producer.suite.files import folder_of
 from producer.suite.planned import Planned, planned, share_questions
 from producer.suite.work import Work
-from producer.survey import rejected_rows
 
 __all__ = ["suite"]
 

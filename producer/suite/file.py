@@ -15,11 +15,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from contract.errors import RunConfigError
 from contract.layers import LONGEST, explain, merge, read_yaml
 from contract.spec import slug
+from producer.intake.reading import how_to_read, selection_of
+from producer.intake.selection import Selection
 from producer.readers import HowToRead
 from producer.readers.source import STDIN
-from producer.reading import how_to_read, selection_of
-from producer.runconfig import FileName, RunConfig, run_config
-from producer.selection import Selection
+from producer.runs.runconfig import FileName, RunConfig, run_config
 
 __all__ = ["Entry", "Suite", "load_suite"]
 

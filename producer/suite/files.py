@@ -11,8 +11,8 @@ from typing import Any
 
 from contract.spec import slug
 from contract.verdict import Outcome
-from producer.columns import iso
-from producer.files import Drafts, explaining
+from producer.export.columns import iso
+from producer.export.files import Drafts, explaining
 from producer.harmless import for_cell
 from producer.suite.shown import markdown
 from producer.suite.table import Cell, Table

@@ -13,7 +13,7 @@ import orjson
 from contract.errors import InputError
 from contract.settings import Settings
 from producer.readers import opened
-from producer.submit import Plan, asked_of, plan
+from producer.runs.submit import Plan, asked_of, plan
 from producer.suite.file import Entry, Suite
 
 __all__ = ["Planned", "planned", "share_questions"]

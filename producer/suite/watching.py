@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from contract.ledger import Counts, Ledger, Run
 from producer.broker import Broker
-from producer.progress import NothingToEnd, Snapshot
 from producer.suite.board import Board
-from producer.watch import TICK_S, Clock, Watcher
+from producer.watching.progress import NothingToEnd, Snapshot
+from producer.watching.watch import TICK_S, Clock, Watcher
 
 __all__ = ["watch_suite"]
 

@@ -9,14 +9,12 @@ import click
 
 from contract import keys
 from contract.ledger import Run
-from producer.export import export
-from producer.failed import failed_lines
+from producer.export.results import export
 from producer.options import INTERRUPTED, note, progress_console
 from producer.present import Lines, echo_json, echo_lines, echo_table
+from producer.runs.submit import Submitted, asked_already
 from producer.session import Session
-from producer.standing import workers_of
 from producer.stats.failures import Failures
-from producer.submit import Submitted, asked_already
 from producer.suite.board import board_for
 from producer.suite.file import Suite
 from producer.suite.files import write_table
@@ -24,7 +22,9 @@ from producer.suite.planned import Planned
 from producer.suite.shown import echo_figures, figure_lines
 from producer.suite.table import Cell, Table
 from producer.suite.watching import watch_suite
-from producer.unserved import start_workers
+from producer.watching.failed import failed_lines
+from producer.watching.standing import workers_of
+from producer.watching.unserved import start_workers
 
 __all__ = ["Work"]
 

@@ -22,7 +22,7 @@ from contract.errors import EXIT_RETRY
 from demo.valkey import CONFIGURATION, free_port
 from tests.acceptance.conftest import command, found_by
 from tests.support import ROOT, process, processes_of_session, wait_until
-from workers.launcher import worker_command
+from workers.host.launcher import worker_command
 
 #: Both models are the same one; float32, so that what stands beside a question in a batch decides nothing.
 FLEET = """

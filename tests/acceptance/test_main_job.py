@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from contract.fleet import Fleet
-from producer.columns import COLUMNS
+from producer.export.columns import COLUMNS
 from tests.acceptance.conftest import Stack, command
 from tests.metric_names import VLLM
 from tests.support import ROOT, wait_until

@@ -10,9 +10,9 @@ from benchmarks.cpu_truth import IEEE, cpu_scores, differing
 from contract import Mode, Question
 from contract.settings import load_settings
 from contract.spec import Judge, Sampling
+from producer.intake.survey import survey, taken
 from producer.readers import Source
-from producer.survey import survey, taken
-from producer.templates import load_prompt
+from producer.runs.templates import load_prompt
 from tests.support import ROOT, make_spec
 from workers.engines.packaged import prepare
 from workers.engines.vllm import VllmEngine

@@ -33,8 +33,8 @@ from tests.support import (
     worker,
 )
 from workers.engines.simulated import CORE
-from workers.launcher import Supervisor
-from workers.placing import WorkerPlan
+from workers.host.launcher import Supervisor
+from workers.host.placing import WorkerPlan
 
 
 class Launched:
@@ -287,7 +287,7 @@ def test_a_killed_launcher_leaves_no_process_behind(redis_ledger: RedisLedger, t
 #: A launcher that can be killed before its child asks the kernel to die with it.
 KILLED_IN_BETWEEN = """
 import os, signal, subprocess, time
-from workers import launcher
+from workers.host import launcher
 
 signal.signal(signal.SIGTERM, lambda *_: None)  # as a launcher does; its child has this until it becomes the worker
 us = os.getpid()
@@ -342,7 +342,7 @@ READY_AT_ONCE = "import os, time; os.write(int(os.environ['MCQUEUE_READY_FD']), 
 
 def test_workers_that_share_a_gpu_boot_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plans = [WorkerPlan(name, "m", gpus=gpus) for name, gpus in {"a": ("0", "1"), "b": ("1",), "c": ("2",)}.items()]
-    monkeypatch.setattr("workers.launcher.worker_command", lambda *_: [sys.executable, "-c", READY_AT_ONCE])
+    monkeypatch.setattr("workers.host.launcher.worker_command", lambda *_: [sys.executable, "-c", READY_AT_ONCE])
     told: list[str] = []
 
     def stop_when_all_are_ready() -> None:

@@ -22,7 +22,7 @@ from contract.queue import make_celery, publish, queue_length, restore_held
 from demo.valkey import CONFIGURATION, free_port
 from tests.support import ROOT, SIMULATED_MODEL, make_questions, open_run, process, wait_until, worker
 from workers.check import check
-from workers.launcher import worker_command
+from workers.host.launcher import worker_command
 
 QUEUE = keys.score_queue(SIMULATED_MODEL)
 

@@ -38,8 +38,8 @@ from tests.support import (
     worker,
 )
 from tests.unit.workers.openai_server import Script, serving
+from workers.host.launcher import worker_command
 from workers.janitor import Janitor
-from workers.launcher import worker_command
 
 QUEUE = keys.score_queue(SIMULATED_MODEL)
 

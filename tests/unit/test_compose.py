@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 
 from contract.settings import OTHER_VARIABLES, PREFIX, Settings, load_settings
 from demo.valkey import CONFIGURATION
-from producer.runconfig import load_run_config
+from producer.runs.runconfig import load_run_config
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY_FILES = sorted((ROOT / "configs" / "deploy").glob("*.yaml"))

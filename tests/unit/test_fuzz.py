@@ -10,7 +10,7 @@ import yaml
 from benchmarks.fuzz import BOMB, CORNERS, fuzz
 from contract.errors import RunConfigError, SettingsError
 from contract.settings import load_settings
-from producer.runconfig import load_run_config
+from producer.runs.runconfig import load_run_config
 
 
 @pytest.mark.parametrize("corner", CORNERS)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from contract.settings import load_fleet
-from producer.runconfig import load_run_config
+from producer.runs.runconfig import load_run_config
 from tests.support import ROOT, needed_program
 
 FOLDER = ROOT / "configs" / "hpc"

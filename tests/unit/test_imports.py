@@ -58,7 +58,7 @@ FREE_OF_BROKER = (
     "workers.gathering",
     "workers.engines",
     "workers.retrieval",
-    "workers.gpus",
+    "workers.host.gpus",
 )
 HEAVY = {"vllm", "torch", "transformers", "sentence_transformers", "faiss", "bm25s"}
 HEAVY_AT = {f"workers.engines.{name}" for name in ("owner", "parameters", "packaged", "encoding", "arguments")} | {

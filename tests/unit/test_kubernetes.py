@@ -19,15 +19,15 @@ from contract.settings import OTHER_VARIABLES, PREFIX, load_fleet, load_settings
 from demo.valkey import CONFIGURATION
 from producer.cli import main as producer
 from producer.options import CANCELLED, SOME_FAILED
-from producer.runconfig import load_run_config
+from producer.runs.runconfig import load_run_config
 from tests.keda import ScaledObject, ScaledObjectSpec, TriggerAuthentication
 from tests.support import ROOT
 from tests.unit.test_compose import SERVICES, stages
-from workers.byname import GRACE_S
 from workers.cli import main as workers
-from workers.findings import check_batching
-from workers.gpus import Device
-from workers.placing import Layers, plan_host
+from workers.host.byname import GRACE_S
+from workers.host.findings import check_batching
+from workers.host.gpus import Device
+from workers.host.placing import Layers, plan_host
 
 FOLDER = ROOT / "configs" / "kubernetes"
 SETTINGS = FOLDER / "settings"

@@ -7,7 +7,7 @@ import pytest
 from contract import Mode, Prompt
 from contract.errors import RunConfigError
 from contract.prompts import render
-from producer.templates import built_in, load_prompt
+from producer.runs.templates import built_in, load_prompt
 from tests.support import make_question
 
 QUESTION = make_question(1, question="Is 1 < 2 & 3 > 2?", choices=("yes", "<b>no</b>"), answer="A")

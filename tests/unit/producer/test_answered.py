@@ -7,7 +7,7 @@ from pathlib import Path
 from contract import MemoryLedger
 from contract.engines import EngineUsed
 from producer.answered import engine_lines
-from producer.export import export
+from producer.export.results import export
 from tests.support import make_questions, open_run
 from tests.unit.producer.test_producer_cli import Producer, producer
 

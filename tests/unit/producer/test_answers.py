@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from producer.bodies import QuestionIn
+from producer.http.bodies import QuestionIn
 from producer.readers.answers import Given, Way, right_labels, settle
 from producer.readers.fields import to_row
 from producer.readers.layouts import OWN

@@ -14,10 +14,10 @@ from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import MemoryLedger, Run
 from contract.priority import Priority
 from contract.settings import Settings
-from producer import door
 from producer.broker import MemoryBroker
-from producer.door import ABANDONED_AFTER_S, SOURCE, Door
-from producer.runconfig import RunConfig
+from producer.http import door
+from producer.http.door import ABANDONED_AFTER_S, SOURCE, Door
+from producer.runs.runconfig import RunConfig
 from tests.support import make_questions, open_run
 
 CONFIG = RunConfig(model="small")

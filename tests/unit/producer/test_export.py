@@ -23,10 +23,10 @@ from contract.ledger import MemoryLedger, Run
 from contract.question import Question
 from contract.spec import Mode, Prompt, RunSpec, Sampling
 from contract.verdict import Outcome, Verdict
-from producer.columns import COLUMNS, iso
-from producer.export import export
-from producer.files import Drafts, explaining, refuse_unwritable
-from producer.formats import FORMATS
+from producer.export.columns import COLUMNS, iso
+from producer.export.files import Drafts, explaining, refuse_unwritable
+from producer.export.formats import FORMATS
+from producer.export.results import export
 from tests.unit.producer.settled import QUESTIONS, VERDICTS
 
 # The design's line, so that a column that moves is noticed. There, `truncated` was to be what two columns now are.

@@ -15,7 +15,7 @@ from contract.order import arrangements
 from contract.question import Question
 from contract.spec import ChatTemplate, FewShot, Judge, Mode, Normalization, Prompt, RunSpec, Sampling
 from contract.verdict import Failure, Outcome, Passage, Verdict
-from producer.export import Exported, export
+from producer.export.results import Exported, export
 
 PROMPT = Prompt(
     name="labelled",

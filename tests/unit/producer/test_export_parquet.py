@@ -19,9 +19,9 @@ from contract.ledger import MemoryLedger, Run
 from contract.question import Question
 from contract.spec import Mode, Prompt, RunSpec
 from contract.verdict import Outcome, Passage, Verdict
-from producer.columns import COLUMNS
-from producer.export import export
-from producer.formats import parquet
+from producer.export.columns import COLUMNS
+from producer.export.formats import parquet
+from producer.export.results import export
 from tests.unit.producer import settled
 
 RIGHT, UNANSWERED, KEYLESS, FAILED = settled.VERDICTS

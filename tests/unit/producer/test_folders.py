@@ -12,8 +12,8 @@ import pytest
 
 from contract.errors import QuestionFileError
 from contract.question import Question
+from producer.intake.survey import rejected_rows, survey, taken
 from producer.readers import HowToRead, Source, understand
-from producer.survey import rejected_rows, survey, taken
 
 GOOD = {"question": "Which?", "choices": ["x", "y"], "answer": "B"}
 

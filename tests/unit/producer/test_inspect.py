@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from benchmarks.layout_files import CASES, lines
 from contract.ledger import MemoryLedger
 from producer.cli import main
-from producer.profile import Lengths
+from producer.intake.profile import Lengths
 from producer.session import Session
 from tests.unit.producer.conftest import WriteRows
 

@@ -16,11 +16,11 @@ from contract.ledger import MemoryLedger, Run, RunState
 from contract.question import Question
 from contract.spec import IndexKind, Judge, Mode, Prompt, Retrieval, RunSpec, Sampling
 from contract.verdict import ContextSource, Outcome, Passage, Verdict
-from producer import parts
-from producer.export import export
-from producer.formats import FORMATS
-from producer.parts import Part, pieces
-from producer.summary import Summary
+from producer.export import parts
+from producer.export.formats import FORMATS
+from producer.export.parts import Part, pieces
+from producer.export.results import export
+from producer.export.summary import Summary
 
 Results = Iterator[tuple[Question, Verdict | None]]
 COUNT = 37

@@ -15,10 +15,10 @@ from contract.errors import WritesRefused
 from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import MemoryLedger
 from contract.verdict import Failure, Outcome, Verdict
-from producer import finish
 from producer.broker import MemoryBroker
 from producer.cli import main
 from producer.session import Session
+from producer.watching import finish
 from tests.support import make_questions, open_run
 
 WriteRows = Callable[..., Path]

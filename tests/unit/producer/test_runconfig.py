@@ -13,8 +13,8 @@ from contract.prompts import render
 from contract.question import Question
 from contract.settings import Settings
 from contract.spec import Mode, Normalization, Prompt
-from producer.runconfig import FewShotConfig, RunConfig, load_run_config
-from producer.templates import built_in, load_prompt
+from producer.runs.runconfig import FewShotConfig, RunConfig, load_run_config
+from producer.runs.templates import built_in, load_prompt
 from tests.support import ROOT, build_test_index
 
 SHIPPED = sorted((Path(__file__).parents[3] / "configs" / "runs").glob("*.yaml"))

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from contract.errors import QuestionFileError
+from producer.intake.seen import Seen
+from producer.intake.selection import Sampler, Selection, shares
+from producer.intake.survey import survey, taken
 from producer.readers import Source
-from producer.seen import Seen
-from producer.selection import Sampler, Selection, shares
-from producer.survey import survey, taken
 from tests.unit.producer.conftest import WriteRows
 
 

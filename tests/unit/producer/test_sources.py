@@ -14,8 +14,8 @@ from contract.ledger import MemoryLedger
 from producer.cli import main
 from producer.corpus.document import Document
 from producer.corpus.store import store_passages
+from producer.runs.sources import Named, named_sources
 from producer.session import Session
-from producer.sources import Named, named_sources
 from tests.support import build_test_index, make_question
 
 

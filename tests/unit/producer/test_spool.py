@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from contract.errors import InputError
+from producer.intake.seen import Seen
+from producer.intake.spool import Spool
 from producer.readers import opened
-from producer.seen import Seen
-from producer.spool import Spool
 from tests.support import ROOT, make_question, make_questions
 from tests.unit.producer.test_export import room_per_file
 
@@ -55,7 +55,7 @@ def test_a_full_disk_is_told_once_also_where_something_is_still_buffered_at_the_
 import tempfile
 from contextlib import closing
 from contract.errors import InputError
-from producer.spool import Spool
+from producer.intake.spool import Spool
 from tests.support import make_question
 tempfile.TemporaryFile = lambda **_: open("/dev/full", "w+b")
 kept = Spool()

@@ -16,11 +16,11 @@ from contract.spec import ChatTemplate, Judge, Mode, Prompt, Sampling
 from contract.spec import Selection as Examples
 from contract.verdict import Outcome, Verdict
 from producer.broker import MemoryBroker
+from producer.intake.selection import Selection
+from producer.intake.survey import Digest, rejected_rows, survey, taken
 from producer.readers import Source
-from producer.runconfig import FewShotConfig, RagConfig, RunConfig
-from producer.selection import Selection
-from producer.submit import Plan, State, afresh, plan, submit
-from producer.survey import Digest, rejected_rows, survey, taken
+from producer.runs.runconfig import FewShotConfig, RagConfig, RunConfig
+from producer.runs.submit import Plan, State, afresh, plan, submit
 from tests.support import make_question, make_spec
 
 WriteRows = Callable[..., Path]

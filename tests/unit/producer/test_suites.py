@@ -22,7 +22,6 @@ from contract.settings import Settings
 from contract.verdict import Failure, Outcome, Verdict
 from producer.broker import MemoryBroker
 from producer.cli import main
-from producer.progress import Snapshot
 from producer.readers import file as reading
 from producer.session import Session
 from producer.suite import work
@@ -32,7 +31,8 @@ from producer.suite.planned import planned
 from producer.suite.shown import echo_figures, markdown
 from producer.suite.table import Cell, Table
 from producer.suite.watching import watch_suite
-from producer.watch import Clock
+from producer.watching.progress import Snapshot
+from producer.watching.watch import Clock
 from tests.support import ROOT, build_test_index, make_spec
 
 WriteRows = Callable[..., Path]

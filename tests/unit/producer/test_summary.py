@@ -13,8 +13,8 @@ from contract import MemoryLedger, Mode, Outcome, Prompt, RunState, Verdict
 from contract.spec import IndexKind, Judge, Retrieval, Sampling
 from contract.verdict import ContextSource, Passage
 from producer.cli import main
+from producer.export.summary import Summary
 from producer.session import Session
-from producer.summary import Summary
 from tests.support import make_question, make_questions, open_run
 
 

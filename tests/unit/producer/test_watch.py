@@ -16,14 +16,14 @@ from contract.ledger import Counts, MemoryLedger, Run, RunState
 from contract.settings import Settings
 from contract.verdict import Outcome, Verdict
 from producer.broker import MemoryBroker
-from producer.crew import Crew, Member
-from producer.progress import BarScreen, LineScreen, NothingToEnd, Pace, Snapshot, screen_for
+from producer.intake.selection import Selection
 from producer.readers import Source
-from producer.runconfig import RunConfig
-from producer.selection import Selection
-from producer.submit import plan, submit
-from producer.unserved import start_workers
-from producer.watch import Clock, watch
+from producer.runs.runconfig import RunConfig
+from producer.runs.submit import plan, submit
+from producer.watching.crew import Crew, Member
+from producer.watching.progress import BarScreen, LineScreen, NothingToEnd, Pace, Snapshot, screen_for
+from producer.watching.unserved import start_workers
+from producer.watching.watch import Clock, watch
 
 
 class Screen(NothingToEnd):

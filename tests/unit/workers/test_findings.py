@@ -13,7 +13,7 @@ from contract.errors import ModelNotFound
 from contract.fleet import WorkerRecord, WorkerState
 from contract.settings import load_fleet
 from workers.check import check
-from workers.findings import (
+from workers.host.findings import (
     Finding,
     Queue,
     alike,
@@ -28,7 +28,7 @@ from workers.findings import (
     number_type,
     room,
 )
-from workers.gpus import Device
+from workers.host.gpus import Device
 
 QUEUE = "score.m"
 GIB = 2**30

@@ -8,7 +8,7 @@ import pynvml
 import pytest
 
 from contract.errors import PlanError
-from workers.gpus import Device, cut, cut_all, driver_cuda, find, group_name, shared, visible_gpus
+from workers.host.gpus import Device, cut, cut_all, driver_cuda, find, group_name, shared, visible_gpus
 
 EIGHT = [Device(str(i), f"GPU-{i}aaa0000-1111") for i in range(8)]
 #: GPU 0 whole, GPU 1 cut into two instances.

@@ -11,7 +11,7 @@ from contract import Settings
 from contract.errors import PlanError
 from tests.support import build_test_index
 from workers.check import check
-from workers.indexes import index_folders
+from workers.host.indexes import index_folders
 
 
 def settings(*indexes: Path) -> Settings:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from contract.errors import EXIT_ENGINE, EXIT_RETRY
-from workers.launcher import Child, Supervisor, after_exit, worker_command
-from workers.placing import WorkerPlan
+from workers.host.launcher import Child, Supervisor, after_exit, worker_command
+from workers.host.placing import WorkerPlan
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,9 @@ def test_under_nohup_a_terminal_that_is_gone_is_nothing_to_a_launcher(tmp_path: 
 def test_of_a_worker_that_is_given_up_it_is_said_how_it_is_started_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.launcher.worker_command", lambda *_: [sys.executable, "-c", "raise SystemExit(1)"])
+    monkeypatch.setattr(
+        "workers.host.launcher.worker_command", lambda *_: [sys.executable, "-c", "raise SystemExit(1)"]
+    )
     told: list[str] = []
     assert Supervisor([WorkerPlan("gpu4-5", "m")], tmp_path, told.append).run() == 1
     assert "gpu4-5: given up" in told[-1]

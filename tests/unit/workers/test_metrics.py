@@ -19,9 +19,9 @@ from contract.errors import LedgerError
 from demo.valkey import free_port
 from tests.support import needed_program
 from workers.aggregator import Batch, Held, Settlement
-from workers.exporter import Exporter
-from workers.hardware import Gpu, Hardware, Host
-from workers.metrics import BATCH_BUCKETS, HardwareMetrics, WorkerMetrics
+from workers.monitoring.exporter import Exporter
+from workers.monitoring.hardware import Gpu, Hardware, Host
+from workers.monitoring.metrics import BATCH_BUCKETS, HardwareMetrics, WorkerMetrics
 
 SETTINGS = Settings(engine="simulated", model="small", batch_size=16)
 

@@ -12,8 +12,8 @@ from contract import Settings
 from contract.errors import PlanError
 from contract.settings import load_fleet
 from tests.unit.workers.test_gpus import CUT, EIGHT
-from workers.gpus import Device
-from workers.placing import Layers, WorkerPlan, pick, plan_host, plan_retrieval, plan_worker
+from workers.host.gpus import Device
+from workers.host.placing import Layers, WorkerPlan, pick, plan_host, plan_retrieval, plan_worker
 
 CORES = list(range(8))
 

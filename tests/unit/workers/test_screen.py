@@ -13,9 +13,9 @@ from rich.console import Console
 from contract.fleet import WorkerRecord, WorkerState
 from contract.settings import load_settings
 from tests.unit.workers.test_gpus import EIGHT
-from workers.launcher import Child
-from workers.placing import Layers, plan_worker
-from workers.screen import LiveScreen, Screen, make_screen, row_of, state_of, table_of
+from workers.host.launcher import Child
+from workers.host.placing import Layers, plan_worker
+from workers.host.screen import LiveScreen, Screen, make_screen, row_of, state_of, table_of
 
 
 def child(**changes: Any) -> Child:

@@ -1,0 +1,329 @@
+"""The files that lm-evaluation-harness writes with --log_samples, so that what reads those reads these.
+
+`lm-eval/` is what its `--output_path` is: in it a folder named for the model, with `samples_<task>_<date>.jsonl`, a
+line per question that the model was heard on, and `results_<date>.json`. Task is the question file, date the run's
+creation: exporting again replaces, and runs of one file are one task to whoever compares. Layout: lm-evaluation-harness
+of 2026-08, `lm_eval/evaluator.py`, `lm_eval/result_schema.py` and `lm_eval/loggers/evaluation_tracker.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+from contract.ledger import Run
+from contract.order import arrangements
+from contract.prompts import BETWEEN, turns_of
+from contract.question import Question
+from contract.spec import ChatTemplate, Mode, Normalization, RunSpec, slug
+from contract.turns import begun, messages
+from contract.verdict import Outcome, Verdict
+from producer.export.columns import UNSETTLED
+from producer.export.files import Drafts
+from producer.export.formats.base import Sink
+from producer.export.parts import Part
+
+__all__ = ["lm_eval_files"]
+
+FOLDER = "lm-eval"
+#: Its metric of each way to compare log-likelihoods.
+METRIC = {Normalization.NONE: "acc", Normalization.CHARACTER: "acc_norm", Normalization.BYTE: "acc_bytes"}
+#: The filter that made an answer out of what was written, where there is one.
+FILTER = {Mode.GENERATE: "extract", Mode.VOTE: "majority"}
+NO_FILTER = "none"
+#: As its own filters write an answer that names no choice.
+UNREADABLE = "[invalid]"
+
+
+@contextmanager
+def lm_eval_files(drafts: Drafts, directory: Path, run: Run) -> Iterator[Sink]:
+    """A sample per question that was answered; of the others only their number, in the results."""
+    # Both names as its own tools take them apart: nothing but the task may hold an underscore.
+    folder = directory / FOLDER / _model_folder(run.spec.model)
+    date = datetime.fromtimestamp(run.created_at, UTC).strftime("%Y-%m-%dT%H-%M-%S.%f")
+    task = slug(Path(run.source).stem)
+    paths = (folder / f"samples_{task}_{date}.jsonl", folder / f"results_{date}.json")
+    samples = _Samples(run.spec, drafts.text(paths[0]))
+    results = drafts.text(paths[1])
+    sink = Sink(paths, list, samples.write_all)
+    yield sink
+    missing = [*_missing(run.spec), *samples.left_out()]
+    json.dump(_results(run, task, samples, missing), results, ensure_ascii=False, indent=2)
+    results.write("\n")
+    sink.remarks.extend(f"lm-eval: {each}" for each in missing)
+
+
+class _Heard(NamedTuple):
+    """An answered question in its words. `arguments`, `resps` and `filtered` have an item per request."""
+
+    target: str
+    arguments: list[tuple[str, Any]]
+    resps: list[list[Any]]
+    filtered: list[Any]
+    #: None where no key is known: the same fields in every line, as tables are made of them.
+    metrics: dict[str, float | None]
+
+
+@dataclass(slots=True)
+class _Samples:
+    """Writes the samples and counts what the results say of them."""
+
+    spec: RunSpec
+    file: TextIO
+    questions: int = 0
+    written: int = 0
+    #: Metric → questions that it is 1 for, and questions that have it.
+    right: Counter[str] = field(default_factory=Counter)
+    of: Counter[str] = field(default_factory=Counter)
+    #: Outcome → questions without a sample.
+    unheard: Counter[str] = field(default_factory=Counter)
+    without_key: int = 0
+    hashes: Any = field(default_factory=hashlib.sha256)
+
+    def write_all(self, part: Part) -> None:
+        """Write the samples of the questions that the model was heard on."""
+        for question, verdict in part:
+            self.write(question, verdict)
+
+    def write(self, question: Question, verdict: Verdict | None) -> None:
+        """Write the question's sample, if the model was heard on it."""
+        doc_id = self.questions
+        self.questions += 1
+        if verdict is None or verdict.outcome is Outcome.FAILED:
+            self.unheard[verdict.outcome.value if verdict else UNSETTLED] += 1
+            return
+        heard = (
+            _written(question, verdict, self.spec) if self.spec.mode.writes else _weighed(question, verdict, self.spec)
+        )
+        doc = question.model_dump(mode="json")
+        hashes = {
+            "doc_hash": _hash(json.dumps(doc, indent=2, ensure_ascii=False)),
+            "prompt_hash": _hash(heard.arguments[0][0]),
+            "target_hash": _hash(heard.target),
+        }
+        sample = {
+            "doc_id": doc_id,
+            "doc": doc,
+            "target": heard.target,
+            "arguments": {
+                f"gen_args_{at}": {"arg_0": prompt, "arg_1": rest} for at, (prompt, rest) in enumerate(heard.arguments)
+            },
+            "resps": heard.resps,
+            "filtered_resps": heard.filtered,
+            "filter": _filter(self.spec),
+            "metrics": list(heard.metrics),
+            **hashes,
+            **heard.metrics,
+        }
+        self.file.write(json.dumps(sample, ensure_ascii=False) + "\n")
+        self.written += 1
+        self.without_key += question.answer is None
+        self.hashes.update("".join(hashes.values()).encode())
+        for metric, value in heard.metrics.items():
+            if value is not None:
+                self.right[metric] += value == 1.0
+                self.of[metric] += 1
+
+    def metrics(self) -> dict[str, float | str]:
+        """Mean and standard error of each metric, under its names for them."""
+        found: dict[str, float | str] = {}
+        for metric, of in self.of.items():
+            mean = self.right[metric] / of
+            found[f"{metric},{_filter(self.spec)}"] = mean
+            error = math.sqrt(mean * (1 - mean) / (of - 1)) if of > 1 else "N/A"
+            found[f"{metric}_stderr,{_filter(self.spec)}"] = error
+        return found
+
+    def left_out(self) -> Iterator[str]:
+        """What is not among the samples, or not in their metrics."""
+        for outcome, count in self.unheard.items():
+            yield f"{count:,} of {self.questions:,} questions are {outcome}: no sample, and in no metric."
+        if self.without_key and self.spec.mode is not Mode.FREE:
+            yield f"{self.without_key:,} questions have no key: an empty target, and null for every metric."
+
+
+def _weighed(question: Question, verdict: Verdict, spec: RunSpec) -> _Heard:
+    """Log-likelihoods, per choice in the file's order, as sums over its tokens."""
+    arrangement = arrangements(question, spec)[0]
+    prompt = _prompt(arrangement.question, spec, verdict)
+    shown_as = {arrangement.original(label): label for label in question.labels}
+    by_label = spec.mode is Mode.LETTER
+    sums = {
+        label: verdict.choice_scores.get(label, math.nan) * spec.normalization.length(choice)
+        for label, choice in zip(question.labels, question.choices, strict=True)
+    }
+    metrics: dict[str, float | None] = {}
+    if not by_label and not spec.circular:
+        # In the order of the arrangement, because of equals the one shown first is chosen.
+        shown = [arrangement.original(label) for label in question.labels]
+        metrics = {name: _right(question, shown, sums, each) for each, name in METRIC.items()}
+    metrics[METRIC[spec.normalization]] = float(verdict.outcome is Outcome.CORRECT)
+    # Whether a choice is also what the model would have written is not measured; they have True or False here.
+    pairs = [[str(sums[label]), str(None)] for label in question.labels]
+    return _Heard(
+        target=_listed([question.labels.index(label) for label in question.right]),
+        arguments=[
+            (prompt, _continuation(shown_as[label] if by_label else question.choice_text(label), spec))
+            for label in question.labels
+        ],
+        resps=[[pair] for pair in pairs],
+        filtered=pairs,
+        metrics=metrics if question.answer is not None else dict.fromkeys(metrics),
+    )
+
+
+def _right(question: Question, shown: list[str], sums: dict[str, float], normalization: Normalization) -> float:
+    best = max(shown, key=lambda label: sums[label] / normalization.length(question.choice_text(label)))
+    return float(best in question.right)
+
+
+def _written(question: Question, verdict: Verdict, spec: RunSpec) -> _Heard:
+    """Texts: one request, with as many responses as there were samples."""
+    prompt = _prompt(arrangements(question, spec)[0].question, spec, verdict)
+    texts = json.loads(verdict.raw_text) if spec.mode is Mode.VOTE else [verdict.raw_text]
+    right = float(verdict.outcome is Outcome.CORRECT)
+    if spec.mode in FILTER:
+        targets, answer, metric = list(question.right), verdict.choice or UNREADABLE, "exact_match"
+    else:
+        targets, answer, metric = [question.choice_text(label) for label in question.right], verdict.raw_text, "acc"
+    return _Heard(
+        target=_listed(targets),
+        arguments=[(prompt, _generation(spec))],
+        resps=[texts],
+        filtered=[answer],
+        metrics={} if spec.mode is Mode.FREE else {metric: right if targets else None},
+    )
+
+
+def _prompt(shown: Question, spec: RunSpec, verdict: Verdict) -> str:
+    """The text; of turns, JSON, as it writes what it sends to chat completions."""
+    turns = turns_of(shown, spec, verdict.passages)
+    return json.dumps(messages(turns), ensure_ascii=False) if _in_turns(spec) else turns[0].text
+
+
+def _continuation(answer: str, spec: RunSpec) -> str:
+    return begun(spec.delimiter + answer) if _in_turns(spec) else spec.delimiter + answer
+
+
+def _in_turns(spec: RunSpec) -> bool:
+    return spec.chat_template is ChatTemplate.TURNS
+
+
+def _listed(targets: list[Any]) -> str:
+    """One target as itself, several as it writes a list, none as nothing."""
+    return str(targets) if len(targets) > 1 else "".join(map(str, targets))
+
+
+def _generation(spec: RunSpec) -> dict[str, Any] | None:
+    if spec.sampling is None:
+        return None
+    return {
+        "until": list(spec.sampling.stop),
+        "max_gen_toks": spec.sampling.max_tokens,
+        "do_sample": spec.sampling.temperature > 0,
+        "temperature": spec.sampling.temperature,
+        "top_p": spec.sampling.top_p,
+    }
+
+
+def _shots(spec: RunSpec) -> int:
+    return spec.few_shot.k if spec.few_shot else 0
+
+
+def _filter(spec: RunSpec) -> str:
+    return FILTER.get(spec.mode, NO_FILTER)
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _model_folder(model: str) -> str:
+    """Its name of a model's folder."""
+    return re.sub(r'["<>:/|\\?*\[\]]+', "__", model)
+
+
+def _missing(spec: RunSpec) -> Iterator[str]:
+    """What its files have and this run cannot give, and what means something else here."""
+    if spec.mode is Mode.JUDGE:
+        yield "mode judge has no log-likelihoods; acc is what the judge says of the text in resps."
+    elif spec.mode.writes:
+        yield f"mode {spec.mode} has no log-likelihoods: resps are texts, and there is neither acc nor acc_norm."
+    else:
+        yield 'is_greedy, behind each log-likelihood, is "None": it was not measured.'
+    if spec.mode is Mode.LETTER:
+        yield "mode letter has no acc_norm: it weighs the labels, which are equally long."
+    if spec.circular:
+        yield (
+            "a circular run's metric wants every rotation right; arguments are of the first rotation, resps of one "
+            "with the most frequent choice."
+        )
+    if spec.shuffle:
+        yield "choices were shuffled: target and filtered_resps are in doc's order, the prompt is in the order shown."
+    if spec.chat_template is not ChatTemplate.NEVER:
+        yield "arguments are the prompts before they are put into the model's chat template."
+
+
+def _results(run: Run, task: str, samples: _Samples, missing: list[str]) -> dict[str, Any]:
+    spec = run.spec
+    return {
+        "results": {task: {"name": task, "alias": task, "sample_len": samples.written, **samples.metrics()}},
+        "group_subtasks": {task: []},
+        "configs": {task: _config(run, task, samples, missing)},
+        "versions": {task: spec.prompt.version},
+        "n-shot": {task: _shots(spec)},
+        "higher_is_better": {task: dict.fromkeys(samples.of, True)},
+        "n-samples": {task: {"original": samples.questions, "effective": samples.written}},
+        "config": {
+            "model": "mcqueue",
+            "model_args": {"pretrained": spec.model},
+            "batch_size": None,
+            "limit": None,
+            "bootstrap_iters": 0,
+            "gen_kwargs": _generation(spec),
+            "random_seed": spec.seed,
+            "fewshot_seed": spec.seed,
+        },
+        "fewshot_as_multiturn": _in_turns(spec),
+        "date": run.created_at,
+        "task_hashes": {task: samples.hashes.hexdigest()},
+        "model_source": "mcqueue",
+        "model_name": spec.model,
+        "model_name_sanitized": _model_folder(spec.model),
+    }
+
+
+def _config(run: Run, task: str, samples: _Samples, missing: list[str]) -> dict[str, Any]:
+    """The task as its YAML would describe it; `metadata` is the place that it leaves for what is ours."""
+    spec, chosen = run.spec, _filter(run.spec)
+    return {
+        "task": task,
+        "dataset_path": run.source,
+        "output_type": "generate_until" if spec.mode.writes else "multiple_choice",
+        "description": spec.description + BETWEEN if spec.description else "",
+        "doc_to_text": spec.prompt.text,
+        "target_delimiter": spec.delimiter,
+        "fewshot_delimiter": BETWEEN,
+        "num_fewshot": _shots(spec),
+        "repeats": spec.sampling.samples if spec.sampling else 1,
+        "generation_kwargs": _generation(spec),
+        "metric_list": [{"metric": each, "aggregation": "mean", "higher_is_better": True} for each in samples.of],
+        "filter_list": [] if chosen == NO_FILTER else [{"name": chosen, "filter": [{"function": chosen}]}],
+        "metadata": {
+            "version": spec.prompt.version,
+            "run_id": run.run_id,
+            "fingerprint": spec.fingerprint(),
+            "mode": spec.mode.value,
+            "normalization": spec.normalization.value,
+            "missing": missing,
+        },
+    }

@@ -1,0 +1,267 @@
+"""summary.json: what a run came to, gathered while its results stream by."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from importlib import metadata
+from typing import Any
+
+from contract.engines import EngineUsed
+from contract.fleet import WorkerRecord
+from contract.ledger import Run, RunState
+from contract.question import Question
+from contract.spec import Mode
+from contract.verdict import Outcome, Verdict
+from producer.export.columns import iso
+from producer.stats import RetrievalTally, Share, Tally, cluster_interval, macro
+from producer.stats.failures import Failures
+from producer.stats.proportion import Sum
+
+__all__ = ["Summary"]
+
+PACKAGES = ("mcqueue", "celery", "redis", "pydantic")
+#: Makes the spec of a circular run that of one that asks each question in one order.
+ONE_ORDER = {"circular": False}
+FEW_SUBJECTS = "none: it needs at least two subjects with settled questions that have a key"
+
+
+def _tallies() -> defaultdict[str, Tally]:
+    return defaultdict(Tally)
+
+
+@dataclass
+class Summary:
+    """Everything that is counted over the questions of a run."""
+
+    run: Run
+    #: What it is, should questions turn out to be unsettled.
+    state: RunState = RunState.RUNNING
+    #: By subject; questions without one are under the empty name.
+    subjects: defaultdict[str, Tally] = field(default_factory=_tallies)
+    #: None where the run had no retrieval.
+    retrieval: RetrievalTally | None = None
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    prefill_tokens: int = 0
+    cached_tokens: int = 0
+    #: Share of a question's rotations that are right (`circular`).
+    rotations: Sum = field(default_factory=Sum)
+    failures: Failures = field(default_factory=Failures)
+    #: Judged answers that also name a choice, and those of them where the judge says what comparing with the key says.
+    judged_and_read: int = 0
+    judge_agrees: int = 0
+    workers: set[str] = field(default_factory=set)
+    #: Start of the first generate call, first and last verdict, in seconds since the epoch.
+    started_at: float = float("inf")
+    first_settled_at: float = float("inf")
+    last_settled_at: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.run.spec.rag is not None:
+            self.retrieval = RetrievalTally.of(self.run.spec.rag)
+
+    @classmethod
+    def of(cls, run: Run, state: RunState, results: Iterable[tuple[Question, Verdict | None]]) -> Summary:
+        """The summary of all `results`."""
+        summary = cls(run, state)
+        for _ in summary.watching(results):
+            pass
+        return summary
+
+    def watching(self, results: Iterable[tuple[Question, Verdict | None]]) -> Iterator[tuple[Question, Verdict | None]]:
+        """`results`, each taken into account as it passes."""
+        for question, verdict in results:
+            self.subjects[question.subject or ""].add(question, verdict)
+            if self.retrieval is not None:
+                self.retrieval.add(question, verdict)
+            if verdict is not None:
+                self._add(verdict)
+                self.failures.add(question, verdict)
+                self._add_rotations(question, verdict)
+                self._add_judgement(question, verdict)
+            yield question, verdict
+
+    def include(self, other: Summary) -> None:
+        """Take into account what `other`, of the same run, has."""
+        for name, tally in other.subjects.items():
+            self.subjects[name].include(tally)
+        if self.retrieval is not None and other.retrieval is not None:
+            self.retrieval.include(other.retrieval)
+        self.prompt_tokens += other.prompt_tokens
+        self.completion_tokens += other.completion_tokens
+        self.prefill_tokens += other.prefill_tokens
+        self.cached_tokens += other.cached_tokens
+        self.rotations.include(other.rotations)
+        self.failures.include(other.failures)
+        self.judged_and_read += other.judged_and_read
+        self.judge_agrees += other.judge_agrees
+        self.workers |= other.workers
+        self.started_at = min(self.started_at, other.started_at)
+        self.first_settled_at = min(self.first_settled_at, other.first_settled_at)
+        self.last_settled_at = max(self.last_settled_at, other.last_settled_at)
+
+    @property
+    def tally(self) -> Tally:
+        """All subjects together."""
+        return Tally.over(self.subjects.values())
+
+    @property
+    def rotation_chance(self) -> float | None:
+        """What one guess scores at a single rotation."""
+        return self.tally.guessing.chance(self.run.spec.model_copy(update=ONE_ORDER))
+
+    def _add(self, verdict: Verdict) -> None:
+        self.prompt_tokens += verdict.prompt_tokens
+        self.completion_tokens += verdict.completion_tokens
+        self.prefill_tokens += verdict.prefill_tokens
+        self.cached_tokens += verdict.cached_tokens
+        if verdict.worker:
+            self.workers.add(verdict.worker)
+        if settled_at := verdict.settled_at:
+            self.started_at = min(self.started_at, settled_at - verdict.latency_ms / 1000)
+            self.first_settled_at = min(self.first_settled_at, settled_at)
+            self.last_settled_at = max(self.last_settled_at, settled_at)
+
+    def _add_rotations(self, question: Question, verdict: Verdict) -> None:
+        if question.answer is not None and verdict.rotations:
+            self.rotations.add(verdict.rotations_right / verdict.rotations)
+
+    def _add_judgement(self, question: Question, verdict: Verdict) -> None:
+        if self.run.spec.mode is Mode.JUDGE and verdict.choice and question.answer:
+            self.judged_and_read += 1
+            self.judge_agrees += (verdict.choice in question.right) == (verdict.outcome is Outcome.CORRECT)
+
+    @property
+    def standing(self) -> str:
+        """`settled` if every question of the run came by with a verdict, else what the run is."""
+        return "settled" if self.tally.settled >= self.run.questions else self.state.value
+
+    def to_json(self, live: Iterable[WorkerRecord] = (), answered_by: Iterable[EngineUsed] = ()) -> dict[str, Any]:
+        """The summary's content. It describes the engines of the workers that are `live`, and those that answered."""
+        spec = self.run.spec
+        return {
+            "run_id": self.run.run_id,
+            "source": self.run.source,
+            "state": self.standing,
+            "spec": spec.model_dump(mode="json"),
+            "prompt_version": spec.prompt.version,
+            "fingerprint": spec.fingerprint(),
+            **self.tally.to_json(),
+            "chance": self.run.chance,
+            **self._over_subjects(),
+            "rates": self.tally.rates(),
+            **self._label_mass(),
+            "calibration": self.tally.calibration.to_json(),
+            "by_subject": self._by_subject(),
+            **self.rotations_json(),
+            **self._judge_agreement(),
+            **self.retrieval_json(),
+            "tokens": self._tokens(),
+            **self._times(),
+            "workers": sorted(self.workers),
+            "environment": _environment(live, answered_by),
+            "exported_at": iso(time.time()),
+        }
+
+    def retrieval_json(self) -> dict[str, Any]:
+        """With retrieval: what it did."""
+        return {"retrieval": self.retrieval.to_json()} if self.retrieval else {}
+
+    def _label_mass(self) -> dict[str, Any]:
+        """With `letter`: how much the model meant to answer with a label at all. Near zero, its choices are noise."""
+        tally = self.tally
+        mean = tally.mean_label_mass()
+        return {} if mean is None else {"label_mass": {"mean": round(mean, 6), "of": tally.label_mass.of}}
+
+    def rotations_json(self) -> dict[str, Any]:
+        """With `circular`: accuracy over single rotations, beside the one that wants all of a question's right.
+
+        The mean over the questions with a key on which the model was heard. Rotations of one question are right and
+        wrong together, so that it is of questions, and so is its interval.
+        """
+        found = self.rotations.mean()
+        return {"rotation_accuracy": {**found.to_json(), "chance": self.rotation_chance}} if found else {}
+
+    def _judge_agreement(self) -> dict[str, Any]:
+        """With `judge`: how often it agrees with comparing the choice that the answer names with the key."""
+        if self.run.spec.mode is not Mode.JUDGE:
+            return {}
+        share = round(self.judge_agrees / self.judged_and_read, 6) if self.judged_and_read else None
+        return {"judge_agreement": {"value": share, "agrees": self.judge_agrees, "of": self.judged_and_read}}
+
+    def _tokens(self) -> dict[str, Any]:
+        """`prefill` are the prompt tokens of all prefills; `cache_hit_rate` is the share that the prefix cache had."""
+        rate = round(self.cached_tokens / self.prefill_tokens, 6) if self.prefill_tokens else None
+        return {
+            "prompt": self.prompt_tokens,
+            "completion": self.completion_tokens,
+            "prefill": self.prefill_tokens,
+            "cached": self.cached_tokens,
+            "cache_hit_rate": rate,
+        }
+
+    def _by_subject(self) -> dict[str, Any]:
+        if set(self.subjects) <= {""}:
+            return {}
+        spec = self.run.spec
+        return {
+            name: {**tally.to_json(), "chance": tally.guessing.chance(spec)}
+            for name, tally in sorted(self.subjects.items())
+        }
+
+    def accuracies(self) -> dict[str, Share]:
+        """Subject → accuracy of all its questions; without one are together one, where others have one."""
+        if set(self.subjects) <= {""}:
+            return {}
+        found = {name: tally.over_all() for name, tally in sorted(self.subjects.items())}
+        return {name: each for name, each in found.items() if each is not None}
+
+    def _over_subjects(self) -> dict[str, Any]:
+        """Figures whose unit is the subject."""
+        shares = list(self.accuracies().values())
+        mean, interval = macro(shares), cluster_interval(shares)
+        between = interval.to_json() if interval else {"low": None, "high": None, "note": FEW_SUBJECTS}
+        return {
+            "macro_accuracy": None if mean is None else {"value": round(mean, 6), "subjects": len(shares)},
+            "accuracy_cluster_interval": {"clusters": len(shares), **between},
+        }
+
+    def _times(self) -> dict[str, Any]:
+        """`wall_s` runs from the start of the first generate call to the last verdict, by the workers' clocks.
+
+        A run that was only read again has none: its verdicts keep the times at which the model was asked.
+        """
+        if not self.last_settled_at or self.run.spec.rescored_from:
+            return {"first_settled_at": None, "last_settled_at": None, "wall_s": None, "questions_per_s": None}
+        wall_s = self.last_settled_at - self.started_at
+        return {
+            "first_settled_at": iso(self.first_settled_at),
+            "last_settled_at": iso(self.last_settled_at),
+            "wall_s": round(wall_s, 3),
+            "questions_per_s": round(self.tally.settled / wall_s, 3) if wall_s > 0 else None,
+        }
+
+
+def _environment(live: Iterable[WorkerRecord], answered_by: Iterable[EngineUsed]) -> dict[str, Any]:
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": {name: _version(name) for name in PACKAGES},
+        "engines": [
+            {"worker": each.name, "host": each.host, "gpus": each.gpus, "engine": each.engine} for each in live
+        ],
+        "answered_by": [
+            {"worker": each.worker, "since": iso(each.since), "engine": each.engine} for each in answered_by
+        ],
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,1 @@
+"""Questions that somebody waits for, over HTTP."""

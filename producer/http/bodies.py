@@ -1,0 +1,211 @@
+"""What the HTTP door takes and gives, as JSON."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
+
+from contract.errors import RunConfigError
+from contract.question import Question, content_id
+from contract.spec import ChatTemplate, Mode, Normalization
+from contract.verdict import Failure, Outcome, Verdict
+from producer.readers.own_answers import own_labels
+from producer.runs.runconfig import RunConfig
+
+__all__ = [
+    "Asking",
+    "Drawing",
+    "GenerateBatchIn",
+    "GenerateBatchOut",
+    "GenerateIn",
+    "GenerateOut",
+    "QuestionIn",
+    "ScoreBatchIn",
+    "ScoreBatchOut",
+    "ScoreIn",
+    "ScoreOut",
+    "complaint",
+]
+
+
+#: As our own JSON has it: true is no 1.
+Answer = StrictStr | StrictInt
+#: Of a run's configuration: what it is that answers, however it is asked.
+WHO_ANSWERS = ("model", "adapter", "vllm_version")
+
+
+class _Body(BaseModel):
+    # The door bounds what a request sends, not what is in it; to be counted, text has to be text: "\ud800" is none.
+    model_config = ConfigDict(extra="forbid", str_max_length=2**31)
+
+
+class QuestionIn(_Body):
+    """A question as in a file of our own layout; `answer` is a label, an index from 0, a choice's text, or a list."""
+
+    id: str | None = None
+    question: str
+    choices: list[str]
+    answer: Answer | list[Answer] | None = None
+    context: str | None = None
+
+    def to_question(self) -> Question:
+        """Raises FieldTrouble for an answer that names no choice, ValidationError for all else."""
+        right = own_labels(self.answer, self.choices)
+        return Question(
+            id=content_id(self.question, self.choices) if self.id is None else self.id,
+            question=self.question,
+            choices=tuple(self.choices),
+            answer=right[0] if right else None,
+            also_right=right[1:],
+            context=self.context,
+        )
+
+
+class Asking(_Body):
+    """How to ask; what is left out is as the server's run configuration has it."""
+
+    model: str = ""
+    mode: Literal[Mode.LIKELIHOOD, Mode.LETTER, Mode.GENERATE] | None = None
+    normalization: Normalization | None = None
+    use_context_field: bool | None = None
+    deadline_s: float | None = Field(default=None, gt=0)
+
+    def over(self, base: RunConfig) -> RunConfig:
+        """`base` with what was given laid over it. Raises RunConfigError."""
+        given = self.model_dump(include={"mode", "normalization"}, exclude_none=True)
+        kept = base.model_dump(exclude_unset=True)
+        if self.mode is not None and self.mode is not base.mode:  # another mode's prompt, and what belongs to it
+            kept = {name: kept[name] for name in kept if name in {*WHO_ANSWERS, "seed", "rag"}}
+        if self.use_context_field is not None:
+            given["rag"] = {**kept.get("rag", {}), "use_context_field": self.use_context_field}
+        return _config({**kept, **given, **_who(self.model, base)})
+
+
+class ScoreIn(QuestionIn, Asking):
+    """One question."""
+
+
+class ScoreBatchIn(Asking):
+    """Several questions."""
+
+    questions: Annotated[list[QuestionIn], Field(min_length=1)]
+
+
+class ScoreOut(BaseModel):
+    """A verdict; `error` where the outcome is `failed`."""
+
+    id: str
+    outcome: Outcome
+    choice: str | None
+    choice_text: str | None
+    confidence: float | None
+    choice_scores: dict[str, float | None]
+    raw_text: str
+    error: Failure | None
+    model: str
+    worker: str
+    #: Questions that were answered in one call, of whichever callers.
+    batch_size: int
+    queued_ms: float
+    latency_ms: float
+
+    @classmethod
+    def of(cls, question: Question, verdict: Verdict, model: str) -> ScoreOut:
+        """JSON knows neither NaN nor the infinities: such scores are null."""
+        return cls(
+            id=question.id,
+            outcome=verdict.outcome,
+            choice=verdict.choice,
+            choice_text=question.choice_text(verdict.choice) if verdict.choice else None,
+            confidence=_finite(verdict.confidence),
+            choice_scores={label: _finite(score) for label, score in verdict.choice_scores.items()},
+            raw_text=verdict.raw_text,
+            error=verdict.error,
+            model=model,
+            worker=verdict.worker,
+            batch_size=verdict.batch_size,
+            queued_ms=verdict.queued_ms,
+            latency_ms=verdict.latency_ms,
+        )
+
+
+class ScoreBatchOut(BaseModel):
+    """In the order of the questions."""
+
+    results: list[ScoreOut]
+
+
+class Drawing(_Body):
+    """How texts are drawn, in vLLM's words."""
+
+    model: str = ""
+    max_tokens: int = Field(default=256, ge=1)
+    temperature: float = Field(default=0.0, ge=0, le=2)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    stop: list[str] = []
+    seed: int = Field(default=0, ge=0)
+    chat_template: ChatTemplate = ChatTemplate.AUTO
+    deadline_s: float | None = Field(default=None, gt=0)
+
+    def over(self, base: RunConfig) -> RunConfig:
+        """The run configuration that asks so, of `base` only who answers. Raises RunConfigError."""
+        sampling = self.model_dump(include={"max_tokens", "temperature", "top_p", "stop"})
+        more = {"seed": self.seed, "chat_template": self.chat_template}
+        return _config({"mode": Mode.FREE, "sampling": sampling, **more, **_who(self.model, base)})
+
+
+class GenerateIn(Drawing):
+    """One prompt."""
+
+    prompt: Annotated[str, Field(pattern=r"\S")]
+
+
+class GenerateBatchIn(Drawing):
+    """Several prompts."""
+
+    prompts: Annotated[list[Annotated[str, Field(pattern=r"\S")]], Field(min_length=1)]
+
+
+class GenerateOut(BaseModel):
+    """A text; `error` where there is none."""
+
+    text: str
+    truncated: bool
+    completion_tokens: int
+    error: Failure | None
+    batch_size: int
+
+
+class GenerateBatchOut(BaseModel):
+    """In the order of the prompts."""
+
+    results: list[GenerateOut]
+    total_prompts: int
+    total_time_seconds: float
+    avg_time_per_prompt: float
+
+
+def _who(model: str, base: RunConfig) -> dict[str, Any]:
+    """Who answers a request that names `model`: where it names none, whoever `base` says."""
+    theirs = {name: getattr(base, name) for name in WHO_ANSWERS}
+    return {**theirs, "model": model} if model else theirs
+
+
+def _config(values: dict[str, Any]) -> RunConfig:
+    try:
+        return RunConfig(**values)
+    except ValidationError as trouble:
+        raise RunConfigError(f"{complaint(trouble)}.") from None
+
+
+def complaint(trouble: ValidationError) -> str:
+    """The first thing that is wrong, with its place where it has one."""
+    first = trouble.errors()[0]
+    place, what = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+    return f"{place}: {what}" if place else what
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,224 @@
+"""Questions that somebody waits for: each request is a small run of high priority, asked through the same queue.
+
+Workers gather whatever waits, so that requests of many callers share batches. A run is forgotten once its caller has
+the verdicts, or has given up on them: what workers still hold of it is dropped then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+
+from contract import keys
+from contract.errors import DeadlineMissed, LedgerError, NoWorker, TooBusy, UnknownRun
+from contract.ledger import Ledger, Run
+from contract.priority import Priority
+from contract.question import Question
+from contract.settings import Settings
+from contract.spec import run_id_for
+from contract.verdict import Verdict
+from producer.broker import Broker
+from producer.intake.survey import Digest
+from producer.runs.runconfig import RunConfig
+
+__all__ = ["Door"]
+
+log = logging.getLogger(__name__)
+
+#: How often the ledger is asked which runs are settled, while any is waited for.
+LOOK_EVERY_S = 0.01
+#: While Redis is away.
+LOOK_AGAIN_S = 0.5
+#: What the ledger says where a door's questions come from.
+SOURCE = "http"
+ABANDONED_AFTER_S = 24 * 3600.0
+#: How often it is looked for what doors that were killed left behind.
+SWEEP_EVERY_S = 3600.0
+#: For how long the list of live workers is believed.
+WORKERS_FOR_S = 1.0
+
+
+class Door:
+    """Asks questions and waits for their verdicts. Use it on one event loop, inside `open`."""
+
+    def __init__(self, settings: Settings, ledger: Ledger, broker: Broker) -> None:
+        self._settings = settings
+        self._ledger = ledger
+        self._broker = broker
+        self._waiting: dict[str, asyncio.Event] = {}
+        self._questions = 0
+        self._anybody = asyncio.Event()
+        #: Runs that nobody waits for any more and that the ledger still has.
+        self._left: set[str] = set()
+        self._any_left = asyncio.Event()
+        self._workers: dict[str, tuple[float, int]] = {}
+
+    @property
+    def waiting(self) -> int:
+        """Questions that are waited for now."""
+        return self._questions
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Around all use: looks after what is waited for, and forgets what nobody waits for, of killed doors too."""
+        tasks = [asyncio.create_task(each) for each in (self._watch(), self._forget(), self._sweep())]
+        try:
+            yield
+        finally:
+            for each in tasks:
+                each.cancel()
+            await asyncio.wait(tasks)
+            await asyncio.to_thread(self._purged, tuple(self._left))
+
+    async def ask(self, questions: Sequence[Question], config: RunConfig, deadline_s: float) -> list[Verdict]:
+        """The verdicts of `questions`, in order.
+
+        Raises NoWorker where nobody serves the model, TooBusy where too much is waited for already, DeadlineMissed
+        after `deadline_s`, InputError for what cannot be asked, LedgerError where Redis is away.
+        """
+        limit = self._settings.http.max_waiting
+        if self._questions + len(questions) > limit:
+            raise TooBusy(f"{self._questions} questions are waited for, {limit} at most.", hint="Ask again later.")
+        self._questions += len(questions)
+        try:
+            async with asyncio.timeout(deadline_s):
+                run = await asyncio.to_thread(self._plan, questions, config)
+                await self._refuse_without_worker(run)
+                async with self._sent(run, questions):
+                    await self._settled(run.run_id)
+                    return await asyncio.to_thread(self._verdicts, run, questions)
+        except TimeoutError:
+            raise DeadlineMissed(
+                f"No verdict after {deadline_s:g} s.", hint="Raise deadline_s, or start more workers."
+            ) from None
+        finally:
+            self._questions -= len(questions)
+
+    async def workers(self, run: Run) -> int:
+        """Live workers that take the run's messages first, as of a second ago at most."""
+        queue = keys.route(run.spec)[0]
+        seen_at, count = self._workers.get(queue, (0.0, 0))
+        if time.monotonic() - seen_at > WORKERS_FOR_S:
+            count = len(await asyncio.to_thread(self._broker.workers, queue))
+            self._workers[queue] = (time.monotonic(), count)
+        return count
+
+    async def _refuse_without_worker(self, run: Run) -> None:
+        if not await self.workers(run):
+            if refused := await asyncio.to_thread(self._broker.why_no_writes):
+                raise refused
+            raise NoWorker(f"No worker serves {run.spec.model!r}.", hint="Start one: python -m workers up")
+
+    def _plan(self, questions: Sequence[Question], config: RunConfig) -> Run:
+        digest = Digest()
+        for question in questions:
+            digest.add(question)
+        spec = config.to_spec(digest.hexdigest(), self._settings)
+        # Equal questions of two callers are two runs: one may give up while the other waits.
+        return Run(
+            run_id=run_id_for(f"http-{uuid.uuid4().hex[:12]}", spec),
+            spec=spec,
+            source=SOURCE,
+            questions=len(questions),
+            chance=digest.guessing.chance(spec),
+            without_key=digest.without_key,
+            created_at=time.time(),
+            priority=Priority.HIGH,
+        )
+
+    @asynccontextmanager
+    async def _sent(self, run: Run, questions: Sequence[Question]) -> AsyncIterator[None]:
+        """The run is in ledger and queue; afterwards it is to be forgotten, also where sending it took too long."""
+        sending = asyncio.ensure_future(asyncio.to_thread(self._send, run, questions))
+        try:
+            await asyncio.shield(sending)
+            yield
+        finally:
+            # What a thread has begun cannot be called back. Nothing is awaited here: a caller who leaves after the
+            # deadline would cancel that, too.
+            sending.add_done_callback(lambda _: self._leave([run.run_id]))
+
+    def _send(self, run: Run, questions: Sequence[Question]) -> None:
+        self._ledger.open_run(run)
+        self._ledger.add_questions(run.run_id, questions)
+        self._broker.publish(run, [each.id for each in questions], Priority.HIGH)
+
+    async def _settled(self, run_id: str) -> None:
+        self._waiting[run_id] = asyncio.Event()
+        self._anybody.set()
+        try:
+            await self._waiting[run_id].wait()
+        finally:
+            del self._waiting[run_id]
+
+    def _verdicts(self, run: Run, questions: Sequence[Question]) -> list[Verdict]:
+        found = {question.id: verdict for question, verdict in self._ledger.results(run.run_id)}
+        verdicts = [found[each.id] for each in questions]
+        if None in verdicts:
+            raise LedgerError(f"Run {run.run_id} was halted or purged by somebody.", hint="Ask again.")
+        return [each for each in verdicts if each is not None]
+
+    def _leave(self, run_ids: Iterable[str]) -> None:
+        self._left.update(run_ids)
+        self._any_left.set()
+
+    async def _forget(self) -> None:
+        """Purge what nobody waits for: workers would score it before everything else. Where Redis is away, later."""
+        while True:
+            await self._any_left.wait()
+            self._any_left.clear()
+            gone = await asyncio.to_thread(self._purged, tuple(self._left))
+            self._left -= gone
+            if self._left:
+                self._any_left.set()
+                await asyncio.sleep(LOOK_AGAIN_S)
+
+    def _purged(self, run_ids: Iterable[str]) -> set[str]:
+        """Those of the runs that the ledger has no more."""
+        gone: set[str] = set()
+        for run_id in run_ids:
+            try:
+                self._ledger.purge(run_id)
+            except UnknownRun:
+                pass
+            except LedgerError as trouble:
+                log.warning("run %s is not forgotten yet: %s", run_id, trouble)
+                break
+            gone.add(run_id)
+        return gone
+
+    async def _sweep(self) -> None:
+        """Leave what killed doors left behind, now and then."""
+        while True:
+            try:
+                self._leave(await asyncio.to_thread(self._abandoned))
+            except LedgerError as trouble:
+                log.warning("what a killed door left behind is not looked for: %s", trouble)
+            await asyncio.sleep(SWEEP_EVERY_S)
+
+    def _abandoned(self) -> list[str]:
+        """Runs of a door that was killed: nobody waits for an answer for longer than a day."""
+        oldest = time.time() - max(ABANDONED_AFTER_S, self._settings.http.max_deadline_s)
+        return [run.run_id for run in self._ledger.runs() if run.source == SOURCE and run.created_at < oldest]
+
+    async def _watch(self) -> None:
+        """Wake who waits for a run that has no unsettled questions any more: one look for all of them."""
+        while True:
+            if not self._waiting:
+                self._anybody.clear()
+                await self._anybody.wait()
+            asked = list(self._waiting.items())  # before the look: what is sent meanwhile is not in it
+            try:
+                unsettled = set(await asyncio.to_thread(self._ledger.open_runs))
+            except LedgerError as trouble:
+                log.warning("looking for verdicts again: %s", trouble)
+                await asyncio.sleep(LOOK_AGAIN_S)
+                continue
+            for run_id, event in asked:
+                if run_id not in unsettled:
+                    event.set()
+            await asyncio.sleep(LOOK_EVERY_S)

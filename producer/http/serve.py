@@ -1,0 +1,50 @@
+"""`python -m producer serve`: the HTTP door."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from contract.errors import InputError
+from contract.ledger import RedisLedger
+from contract.metrics import RedisMetrics
+from producer.options import note
+from producer.runs.runconfig import load_run_config
+from producer.session import Session
+
+__all__ = ["serve"]
+
+
+@click.command()
+@click.option("--config", type=click.Path(path_type=Path), help="How questions are asked: a file of configs/runs/.")
+@click.option("--set", "overrides", multiple=True, metavar="NAME=VALUE", help="Lay one value over the configuration.")
+@click.option("--host", help="Address to listen on. Default: http.host of the settings.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port. Default: http.port of the settings.")
+@click.pass_obj
+def serve(
+    session: Session, config: Path | None, overrides: tuple[str, ...], host: str | None, port: int | None
+) -> None:
+    """Take questions and prompts over HTTP; callers share the workers' batches. Ctrl-C ends it."""
+    import uvicorn
+
+    from producer.http.web import make_app
+
+    http = session.settings.http
+    ledger = session.ledger
+    metrics = [RedisMetrics(ledger, ledger.client, ledger.place)] if isinstance(ledger, RedisLedger) else []
+    app = make_app(session.settings, ledger, session.broker, load_run_config(config, overrides), metrics)
+    if not http.api_key.get_secret_value():
+        note("No http.api_key is set: whoever reaches the port may ask.")
+    host, port = host or http.host, http.port if port is None else port
+    try:
+        uvicorn.run(
+            app,
+            host=host,
+            port=port,
+            log_level="info",
+            access_log=False,
+            timeout_graceful_shutdown=int(http.max_deadline_s),
+        )
+    except SystemExit:  # it says why in its log, and exits with a code that means something else here
+        raise InputError(f"The door cannot open at {host}:{port}.", hint="Name another --host or --port.") from None

@@ -1,0 +1,279 @@
+"""The HTTP door: paths, key, limits and metrics. The work is `producer.http.door`'s."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, Histogram, generate_latest
+from prometheus_client.registry import Collector
+from pydantic import ValidationError
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from contract.errors import DeadlineMissed, InputError, LedgerError, McqueueError, NoWorker, TooBusy
+from contract.ledger import Ledger
+from contract.question import MIN_CHOICES, Question
+from contract.settings import Settings
+from producer.broker import Broker
+from producer.export.columns import iso
+from producer.http.bodies import (
+    Asking,
+    Drawing,
+    GenerateBatchIn,
+    GenerateBatchOut,
+    GenerateIn,
+    GenerateOut,
+    QuestionIn,
+    ScoreBatchIn,
+    ScoreBatchOut,
+    ScoreIn,
+    ScoreOut,
+    complaint,
+)
+from producer.http.door import Door
+from producer.http.leaving import while_connected
+from producer.readers.record import FieldTrouble
+from producer.runs.runconfig import RunConfig
+
+__all__ = ["make_app"]
+
+STATUS: dict[type[McqueueError], int] = {
+    InputError: 422,
+    NoWorker: 503,
+    TooBusy: 429,
+    DeadlineMissed: 504,
+    LedgerError: 503,
+}
+
+
+BUCKETS_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
+BEARER = HTTPBearer(auto_error=False)
+HEADER = APIKeyHeader(name="X-API-Key", auto_error=False)
+
+
+def make_app(
+    settings: Settings, ledger: Ledger, broker: Broker, base: RunConfig, metrics: Sequence[Collector] = ()
+) -> FastAPI:
+    """The door as an ASGI application; questions are asked as `base` says where a request does not.
+
+    `/metrics` has `metrics` beside the door's own.
+    """
+    door = Door(settings, ledger, broker)
+
+    @asynccontextmanager
+    async def life(_: FastAPI) -> AsyncIterator[None]:
+        async with door.open():
+            yield
+
+    app = FastAPI(title="mcqueue", lifespan=life, dependencies=[Depends(_key_check(settings))])
+    app.add_exception_handler(McqueueError, _explain)
+    app.add_exception_handler(RequestValidationError, _refuse)
+    _add_scoring(app, door, settings, base)
+    _add_generating(app, door, settings, base)
+    _add_looking(app, ledger, broker)
+    _add_metrics(app, door, metrics)
+    app.add_middleware(_BodyLimit, most_bytes=settings.http.max_body_bytes)
+    return app
+
+
+class _BodyLimit:
+    """ASGI middleware: a request that sends more is refused with 413, and read no further."""
+
+    def __init__(self, app: ASGIApp, most_bytes: int) -> None:
+        self._app = app
+        self._most_bytes = most_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Count what comes in, whatever its headers say; to the door itself the caller is gone once it is too much."""
+        came_bytes = 0
+
+        async def counted() -> Message:
+            nonlocal came_bytes
+            message = await receive()
+            came_bytes += len(message.get("body", b""))
+            return {"type": "http.disconnect"} if came_bytes > self._most_bytes else message
+
+        async def answered(message: Message) -> None:
+            if came_bytes <= self._most_bytes:
+                await send(message)
+
+        await self._app(scope, counted, answered)
+        if came_bytes > self._most_bytes:
+            detail = f"More than {self._most_bytes} bytes in one request (http.max_body_bytes)."
+            await JSONResponse({"detail": detail}, 413)(scope, receive, send)
+
+
+def _add_scoring(app: FastAPI, door: Door, settings: Settings, base: RunConfig) -> None:
+    async def scored(request: Request, given: Sequence[QuestionIn], how: Asking) -> list[ScoreOut]:
+        questions = _questions(given, settings.http.max_prompts)
+        config = how.over(base)
+        asked = door.ask(questions, config, _deadline_s(how.deadline_s, settings))
+        verdicts = await while_connected(request, asked)
+        model = config.model or settings.served_model
+        return [ScoreOut.of(*each, model) for each in zip(questions, verdicts, strict=True)]
+
+    @app.post("/score")
+    async def score(body: ScoreIn, request: Request) -> ScoreOut:
+        """The verdict of one question; it shares a batch with whatever else waits."""
+        return (await scored(request, [body], body))[0]
+
+    @app.post("/score/batch")
+    async def score_batch(body: ScoreBatchIn, request: Request) -> ScoreBatchOut:
+        """The verdicts of several questions, in order."""
+        return ScoreBatchOut(results=await scored(request, body.questions, body))
+
+
+def _add_generating(app: FastAPI, door: Door, settings: Settings, base: RunConfig) -> None:
+    async def written(request: Request, prompts: Sequence[str], how: Drawing) -> list[GenerateOut]:
+        _refuse_too_many(len(prompts), settings.http.max_prompts, "prompts")
+        questions = [Question(id=f"{i}", question=prompt, choices=()) for i, prompt in enumerate(prompts)]
+        asked = door.ask(questions, how.over(base), _deadline_s(how.deadline_s, settings))
+        verdicts = await while_connected(request, asked)
+        return [
+            GenerateOut(
+                text=verdict.raw_text,
+                truncated=verdict.truncated,
+                completion_tokens=verdict.completion_tokens,
+                error=verdict.error,
+                batch_size=verdict.batch_size,
+            )
+            for verdict in verdicts
+        ]
+
+    @app.post("/generate")
+    async def generate(body: GenerateIn, request: Request) -> GenerateOut:
+        """The text that the model writes after one prompt."""
+        return (await written(request, [body.prompt], body))[0]
+
+    @app.post("/generate/batch")
+    async def generate_batch(body: GenerateBatchIn, request: Request) -> GenerateBatchOut:
+        """The texts after several prompts, in order."""
+        began = time.monotonic()
+        results = await written(request, body.prompts, body)
+        took_s = time.monotonic() - began
+        return GenerateBatchOut(
+            results=results,
+            total_prompts=len(results),
+            total_time_seconds=round(took_s, 6),
+            avg_time_per_prompt=round(took_s / len(results), 6),
+        )
+
+
+def _add_looking(app: FastAPI, ledger: Ledger, broker: Broker) -> None:
+    @app.get("/runs")
+    def runs() -> list[dict[str, Any]]:
+        """All runs, newest first; those of this door are there while they are waited for."""
+        return [
+            {
+                "run_id": run.run_id,
+                "created_at": iso(run.created_at),
+                "model": run.spec.model,
+                "mode": run.spec.mode,
+                "questions": run.questions,
+                "settled": counts.settled,
+                "state": counts.standing,
+                "outcomes": counts.outcomes,
+            }
+            for run, counts in ledger.standings(ledger.runs())
+        ]
+
+    @app.get("/health")
+    def health() -> dict[str, Any]:
+        """Whether Redis answers, and who is at work; 503 where it does not."""
+        workers = Counter(record.model for record in broker.all_workers())
+        return {"status": "ok" if workers else "no workers", "workers": workers}
+
+
+def _add_metrics(app: FastAPI, door: Door, more: Sequence[Collector]) -> None:
+    registry = CollectorRegistry()
+    for each in more:
+        registry.register(each)
+    waiting = Gauge("mcqueue_http_waiting_questions", "Questions that callers wait for.", registry=registry)
+    waiting.set_function(lambda: door.waiting)
+    requests = Histogram(
+        "mcqueue_http_request_seconds", "Time of a request.", ["path", "status"], buckets=BUCKETS_S, registry=registry
+    )
+
+    @app.middleware("http")
+    async def timed(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+        began = time.monotonic()
+        response = await answer(request)
+        route = request.scope.get("route")  # by its pattern: whatever else is asked for is one line
+        requests.labels(route.path if route else "none", response.status_code).observe(time.monotonic() - began)
+        return response
+
+    @app.get("/metrics", response_class=Response)
+    def metrics() -> Response:
+        """For Prometheus: the door's own, and what Redis knows of queues, runs and workers."""
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+
+def _key_check(settings: Settings) -> Callable[..., Awaitable[None]]:
+    """Everything but /health asks for the key, as a bearer token or in X-API-Key."""
+    expected = settings.http.api_key.get_secret_value()
+
+    async def check(
+        request: Request,
+        token: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)],
+        key: Annotated[str | None, Depends(HEADER)],
+    ) -> None:
+        shown = token.credentials if token else key or ""
+        if request.url.path == "/health" or not expected or secrets.compare_digest(_digest(shown), _digest(expected)):
+            return
+        raise HTTPException(401, "This door wants its API key.", headers={"WWW-Authenticate": "Bearer"})
+
+    return check
+
+
+async def _explain(_: Request, trouble: Exception) -> JSONResponse:
+    """Expected errors as one line, with the status that says whose they are."""
+    status = next((status for kind, status in STATUS.items() if isinstance(trouble, kind)), 500)
+    return JSONResponse({"detail": str(trouble)}, status)
+
+
+async def _refuse(_: Request, trouble: Exception) -> Response:
+    """What is wrong with a body, without what was in it: no JSON can say NaN, and no UTF-8 half a character."""
+    assert isinstance(trouble, RequestValidationError)
+    wrong = [{"type": each["type"], "loc": each["loc"], "msg": each["msg"]} for each in trouble.errors()]
+    return Response(json.dumps({"detail": wrong}), 422, media_type="application/json")
+
+
+def _questions(given: Sequence[QuestionIn], most: int) -> list[Question]:
+    _refuse_too_many(len(given), most, "questions")
+    if any(len(each.choices) < MIN_CHOICES for each in given):
+        raise HTTPException(
+            422, f"choices: a question has at least {MIN_CHOICES}; for a text after a prompt see /generate"
+        )
+    try:
+        questions = [each.to_question() for each in given]
+    except FieldTrouble as trouble:
+        raise HTTPException(422, f"{trouble.field}: {trouble.message} {trouble.hint}".rstrip()) from None
+    except ValidationError as trouble:
+        raise HTTPException(422, complaint(trouble)) from None
+    if len({each.id for each in questions}) < len(questions):
+        raise HTTPException(422, "Two questions have the same id, or are the same question without one.")
+    return questions
+
+
+def _refuse_too_many(count: int, most: int, what: str) -> None:
+    if count > most:
+        raise HTTPException(422, f"{count} {what}; {most} at most in one request (http.max_prompts).")
+
+
+def _deadline_s(asked: float | None, settings: Settings) -> float:
+    return min(asked or settings.http.deadline_s, settings.http.max_deadline_s)
+
+
+def _digest(text: str) -> bytes:
+    """Of equal length whatever the text, and ASCII or not."""
+    return hashlib.sha256(text.encode()).digest()

@@ -1,0 +1,1 @@
+"""A question file looked through before anything is asked of it."""

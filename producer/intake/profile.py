@@ -1,0 +1,185 @@
+"""What a set of questions is like: lengths, where the right answers stand, what repeats, subjects, languages."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from contract.question import LABELS, Question
+from contract.spec import Mode, RunSpec
+from producer.intake.seen import Seen
+
+__all__ = ["Lengths", "Profile", "Skew"]
+
+#: Below this probability of as uneven a distribution by chance, the answers' places are called skewed.
+SKEW_P = 0.001
+#: Questions whose language is guessed: the first ones.
+MOST_GUESSED = 1000
+#: Letters of a question that a language is guessed by.
+_GUESSED_BY = 400
+#: Subjects that are counted apart.
+MOST_SUBJECTS = 10_000
+
+
+class Lengths:
+    """Lengths as they come, four bytes each."""
+
+    def __init__(self) -> None:
+        self._all = array("I")
+
+    def add(self, length: int) -> None:
+        """One more."""
+        self._all.append(length)
+
+    @property
+    def longest(self) -> int:
+        """The greatest length; 0 of nothing."""
+        return max(self._all, default=0)
+
+    def percentile(self, share: float) -> int:
+        """The smallest length that at least `share` of all do not exceed (the nearest-rank method)."""
+        ranked = sorted(self._all)
+        return ranked[max(0, math.ceil(share * len(ranked)) - 1)] if ranked else 0
+
+    def to_json(self) -> dict[str, int]:
+        """P50, P95, P99 and the longest."""
+        return {f"p{part}": self.percentile(part / 100) for part in (50, 95, 99)} | {"max": self.longest}
+
+
+class Skew(NamedTuple):
+    """How unevenly the right answers stand."""
+
+    label: str
+    #: Share of the questions with a key whose right answer stands at `label`, and what an even distribution gives it.
+    share: float
+    expected: float
+    #: Probability of a distribution as uneven, if the places were drawn evenly (chi-squared test).
+    p: float
+
+
+@dataclass
+class Profile:
+    """Sums from which the figures follow; of the questions themselves only hashes are kept, on disk."""
+
+    #: Counts a text's tokens; None: there is no model to ask.
+    tokens_of: Callable[[str], int] | None = None
+    spec: RunSpec | None = None
+    questions: int = 0
+    choices: Counter[int] = field(default_factory=Counter)
+    answers: Counter[str] = field(default_factory=Counter)
+    keyed: int = 0
+    several_right: int = 0
+    with_context: int = 0
+    subjects: Counter[str] = field(default_factory=Counter)
+    languages: Counter[str] = field(default_factory=Counter)
+    #: Questions whose text stood there before, with whatever choices.
+    same_text: int = 0
+    question_chars: Lengths = field(default_factory=Lengths)
+    choice_chars: Lengths = field(default_factory=Lengths)
+    context_chars: Lengths = field(default_factory=Lengths)
+    prompt_tokens: Lengths = field(default_factory=Lengths)
+    #: Prompt and what the model adds to it: what its context must hold.
+    needed_tokens: Lengths = field(default_factory=Lengths)
+    #: Label → how many right answers would stand there if their places were drawn evenly.
+    _expected: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    _texts: Seen = field(default_factory=Seen)
+
+    def add(self, question: Question, prompts: Sequence[str] = ()) -> None:
+        """Count one question; `prompts` are those that it would be asked with."""
+        self.questions += 1
+        self.choices[len(question.choices)] += 1
+        self._add_answer(question)
+        if question.subject and (question.subject in self.subjects or len(self.subjects) < MOST_SUBJECTS):
+            self.subjects[question.subject] += 1
+        if self.questions <= MOST_GUESSED:
+            self.languages[_language(question)] += 1
+        if self._texts.line_of(question.question) is None:
+            self._texts.add(question.question, self.questions)
+        else:
+            self.same_text += 1
+        self._add_lengths(question)
+        if self.tokens_of and prompts:
+            self._add_tokens(question, prompts, self.tokens_of)
+
+    def _add_answer(self, question: Question) -> None:
+        if question.answer is None:
+            return
+        self.keyed += 1
+        self.several_right += bool(question.also_right)
+        self.answers.update(question.right)
+        for label in question.labels:
+            self._expected[label] += len(question.right) / len(question.choices)
+
+    def _add_lengths(self, question: Question) -> None:
+        self.question_chars.add(len(question.question))
+        for choice in question.choices:
+            self.choice_chars.add(len(choice))
+        if question.context:
+            self.with_context += 1
+            self.context_chars.add(len(question.context))
+
+    def _add_tokens(self, question: Question, prompts: Sequence[str], tokens_of: Callable[[str], int]) -> None:
+        longest = max(map(tokens_of, prompts))
+        self.prompt_tokens.add(longest)
+        self.needed_tokens.add(longest + self._answer_tokens(question, tokens_of))
+
+    def _answer_tokens(self, question: Question, tokens_of: Callable[[str], int]) -> int:
+        """Tokens that come after the prompt: what is written, the longest choice that is weighed, or one label."""
+        if self.spec is not None and self.spec.sampling is not None:
+            return self.spec.sampling.max_tokens
+        if self.spec is not None and self.spec.mode is Mode.LIKELIHOOD:
+            return max(tokens_of(f" {choice}") for choice in question.choices)
+        return 1
+
+    def skew(self) -> Skew | None:
+        """The place that stands out most, if the places are more uneven than chance explains; else None."""
+        from scipy.stats import chi2
+
+        labels = [label for label in LABELS if self._expected[label] >= 5]
+        if len(labels) < 2:
+            return None
+        statistic = sum((self.answers[each] - self._expected[each]) ** 2 / self._expected[each] for each in labels)
+        p = float(chi2.sf(statistic, len(labels) - 1))
+        if p >= SKEW_P:
+            return None
+        most = max(labels, key=lambda label: abs(self.answers[label] - self._expected[label]))
+        return Skew(most, self.answers[most] / self.keyed, self._expected[most] / self.keyed, p)
+
+    def close(self) -> None:
+        """Give the disk space back."""
+        self._texts.close()
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, for `--json`."""
+        skew = self.skew()
+        return {
+            "questions": self.questions,
+            "choices": {str(count): number for count, number in sorted(self.choices.items())},
+            "answers": dict(sorted(self.answers.items())),
+            "without_key": self.questions - self.keyed,
+            "several_right": self.several_right,
+            "skew": skew._asdict() if skew else None,
+            "same_text": self.same_text,
+            "with_context": self.with_context,
+            "characters": {
+                "question": self.question_chars.to_json(),
+                "choice": self.choice_chars.to_json(),
+                "context": self.context_chars.to_json(),
+            },
+            "tokens": self.prompt_tokens.to_json() if self.tokens_of else None,
+            "max_model_len": self.needed_tokens.longest if self.tokens_of else None,
+            "subjects": dict(self.subjects.most_common()),
+            "languages": dict(self.languages.most_common()),
+        }
+
+
+def _language(question: Question) -> str:
+    """The language's ISO 639-1 code, guessed from the question and its choices."""
+    import py3langid
+
+    text = " ".join((question.question[:_GUESSED_BY], *question.choices))[: 2 * _GUESSED_BY]
+    return str(py3langid.classify(text)[0])

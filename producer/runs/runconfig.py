@@ -1,0 +1,264 @@
+"""What a person wants asked: configs/runs/*.yaml and --set, turned into a RunSpec."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from contract.errors import RunConfigError
+from contract.index import can_answer, read_manifest
+from contract.layers import LONGEST, explain, merge, parse_overrides, read_yaml
+from contract.settings import Settings
+from contract.spec import (
+    ChatTemplate,
+    FewShot,
+    IndexKind,
+    Judge,
+    Mode,
+    Normalization,
+    Query,
+    Retrieval,
+    RunSpec,
+    Sampling,
+    Selection,
+    mode_conflict,
+)
+from producer.readers import HowToRead, opened, understand
+from producer.runs.templates import checked_description, load_prompt, refuse_blind
+
+__all__ = ["FewShotConfig", "FileName", "JudgeConfig", "RagConfig", "RunConfig", "load_run_config", "run_config"]
+
+
+def _can_be_a_path(value: str) -> str:
+    if "\0" in value or any(len(part.encode()) > 255 for part in Path(value).parts):
+        raise ValueError("no file can be called that")
+    return value
+
+
+#: A path, or what `enqueue` takes in place of one.
+FileName = Annotated[str, AfterValidator(_can_be_a_path)]
+
+
+class FewShotConfig(BaseModel):
+    """Solved examples before each question; none with k = 0."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=LONGEST)
+
+    k: int = Field(default=0, ge=0, le=64)
+    #: Question file, folder or dataset that the examples are taken from, never the questions that are asked.
+    file: FileName = ""
+    #: The split of a folder or dataset that they are taken from.
+    split: str = ""
+    #: The first k for all, k drawn per question by the run's seed, or the first k of the question's own subject.
+    selection: Selection = Selection.FIXED
+    #: Field of the examples that holds the reasoning to show before their answer (`generate` and `vote` only).
+    rationale: str = ""
+
+    @model_validator(mode="after")
+    def _examples_come_from_a_file(self) -> Self:
+        if self.k and not self.file:
+            raise ValueError("k examples need a file to come from: set few_shot.file")
+        idle = sorted(self.model_fields_set - {"k"})
+        if idle and "k" not in self.model_fields_set:
+            raise ValueError(f"{', '.join(idle)} alone shows no example: set few_shot.k to how many")
+        return self
+
+    def load(self) -> FewShot | None:
+        """The examples with their pool. Raises QuestionFileError for a bad row, RunConfigError for too few."""
+        if not self.k:
+            return None
+        pool = []
+        with opened(self.file, HowToRead(split=self.split)) as source:
+            for row in understand(source).rows():
+                if row.trouble is not None:
+                    raise row.trouble
+                if row.question is not None:
+                    pool.append(row.question)
+        try:
+            return FewShot(k=self.k, selection=self.selection, rationale=self.rationale, pool=tuple(pool))
+        except ValidationError as trouble:
+            raise RunConfigError(explain(trouble, FewShot, f"few_shot, examples from {self.file}")) from None
+
+
+class JudgeConfig(BaseModel):
+    """How free answers are graded (`judge` only)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=LONGEST)
+
+    #: Template that grades, by name or path.
+    prompt: FileName = "grade"
+    max_tokens: int = Field(default=256, ge=1)
+    retries: int = Field(default=2, ge=0, le=10)
+    #: Base URL of an OpenAI-compatible server that grades, and its model; empty: the model under test does.
+    server: str = ""
+    #: The model's name on that server.
+    model: str = ""
+
+    def load(self) -> Judge:
+        """The judge with its template's text. Raises RunConfigError."""
+        prompt = load_prompt(self.prompt, Mode.JUDGE, grades=True)
+        try:
+            return Judge.model_validate({**self.model_dump(), "prompt": prompt})
+        except ValidationError as trouble:
+            raise RunConfigError(explain(trouble, Judge, "judge")) from None
+
+
+class RagConfig(BaseModel):
+    """Where the context of a prompt comes from."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=LONGEST)
+
+    #: Whether passages are retrieved.
+    enabled: bool = False
+    #: Folder of the index; its manifest is read here, its passages where the retrieval workers are.
+    index: FileName = ""
+    #: None: the index's own.
+    kind: IndexKind | None = None
+    retrieval_top_k: int = Field(default=5, ge=1, le=1000)
+    #: Passages with a lower score are not shown.
+    retrieval_score_threshold: float | None = None
+    #: What is looked up: the question alone, or with its choices.
+    query: Query = Query.QUESTION
+    #: Show a question its own `context`, and retrieve nothing for it. Works without an index too.
+    use_context_field: bool = False
+    max_context_tokens: int | None = Field(default=None, ge=1)
+    #: Cross-encoder that orders the `rerank_from` best anew, by id or path; empty: none does.
+    reranker: str = ""
+    rerank_from: int = Field(default=50, ge=1, le=1000)
+
+    @model_validator(mode="after")
+    def _says_whether_it_retrieves(self) -> Self:
+        idle = sorted(self.model_fields_set - {"enabled", "use_context_field"})
+        if idle and "enabled" not in self.model_fields_set:
+            raise ValueError(
+                f"{', '.join(idle)} alone retrieves nothing: set rag.enabled to true, or to false for closed book"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _retrieval_has_an_index(self) -> Self:
+        if self.enabled and not self.index:
+            raise ValueError("retrieval needs an index: set rag.index to the folder that `producer index` made")
+        return self
+
+    def load(self) -> Retrieval | None:
+        """What is asked of the index. Raises IndexUnusable, RunConfigError."""
+        if not self.enabled:
+            return None
+        manifest = read_manifest(Path(self.index))
+        kind = self.kind or manifest.plan.kind
+        if not can_answer(manifest.plan.kind, kind):
+            raise RunConfigError(
+                f"rag.kind: {self.index} is a {manifest.plan.kind} index and cannot be searched as {kind}.",
+                hint="Leave rag.kind out, or build a hybrid index.",
+            )
+        asked = self.model_dump(exclude={"enabled", "index", "kind", "use_context_field"})
+        return Retrieval(index=manifest.plan.name, index_digest=manifest.digest, kind=kind, **asked)
+
+
+class RunConfig(BaseModel):
+    """Everything about a run that a person may choose; what it leaves open is filled in by `to_spec`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=LONGEST)
+
+    #: Name the workers serve the model under; empty: the one that the settings serve.
+    model: str = ""
+    #: LoRA adapter that the workers have by this name (`adapters` of the deploy file); empty: the model as it is.
+    adapter: str = ""
+    #: How an answer is taken from the model.
+    mode: Mode = Mode.LIKELIHOOD
+    #: What a choice's log-likelihood is divided by (`likelihood` only).
+    normalization: Normalization = Normalization.NONE
+    #: Name of a built-in template or path of a .j2 file (docs/questions.md); empty: the default of the mode.
+    prompt: FileName = ""
+    #: Put between the prompt and a choice (`likelihood`) or label (`letter`).
+    delimiter: str = " "
+    rag: RagConfig = RagConfig()
+    #: Only this version of vLLM may answer; empty: any engine.
+    vllm_version: str = ""
+    seed: int = Field(default=0, ge=0)
+    #: The model's own (auto: where it has one), the prompt in one turn or, with turns, each example in two and the
+    #: description in the system's. None: auto where the model writes, never where continuations are weighed.
+    chat_template: ChatTemplate | None = None
+    sampling: Sampling = Sampling()
+    few_shot: FewShotConfig = FewShotConfig()
+    #: Put once before examples and question; may use {{ subject }}.
+    description: Annotated[str, AfterValidator(str.rstrip)] = ""
+    #: An order of choices per question, drawn by the seed.
+    shuffle: bool = False
+    #: Ask in every rotation of the choices; right only if right in all.
+    circular: bool = False
+    judge: JudgeConfig = JudgeConfig()
+
+    @model_validator(mode="after")
+    def _parts_fit_the_mode(self) -> Self:
+        wrong = mode_conflict(self.mode, self.normalization, self.sampling, self.few_shot.rationale)
+        if wrong:
+            raise ValueError(wrong)
+        if not self.mode.writes and "sampling" in self.model_fields_set:
+            raise ValueError(f"sampling means nothing with mode {self.mode}: no text is drawn")
+        if self.mode is not Mode.JUDGE and "judge" in self.model_fields_set:
+            raise ValueError(f"judge means nothing with mode {self.mode}")
+        if self.shuffle and self.circular:
+            raise ValueError("shuffle and circular exclude each other: circular asks in every rotation")
+        return self
+
+    def to_spec(self, questions_digest: str, settings: Settings) -> RunSpec:
+        """The spec of asking the questions of that digest; reads the files that the configuration names.
+
+        Raises SettingsError where it names no model and `settings` have several.
+        """
+        auto = ChatTemplate.AUTO if self.mode.writes else ChatTemplate.NEVER
+        prompt, rag = load_prompt(self.prompt, self.mode), self.rag.load()
+        refuse_blind(prompt, self.mode, with_context=self.rag.use_context_field or rag is not None)
+        return RunSpec(
+            questions_digest=questions_digest,
+            model=self.model or settings.served_model,
+            adapter=self.adapter,
+            mode=self.mode,
+            normalization=self.normalization,
+            prompt=prompt,
+            delimiter=self.delimiter,
+            use_context_field=self.rag.use_context_field,
+            rag=rag,
+            vllm_version=self.vllm_version,
+            seed=self.seed,
+            chat_template=self.chat_template or auto,
+            sampling=self.sampling if self.mode.writes else None,
+            few_shot=self.few_shot.load(),
+            description=checked_description(self.description),
+            shuffle=self.shuffle,
+            circular=self.circular,
+            judge=self.judge.load() if self.mode is Mode.JUDGE else None,
+        )
+
+
+def load_run_config(path: Path | None = None, overrides: Iterable[str] = ()) -> RunConfig:
+    """The run configuration from `--set` over YAML over defaults.
+
+    Raises RunConfigError that names the setting, what was found, and the nearest known name.
+    """
+    values = merge(read_yaml(path, RunConfigError) if path else {}, parse_overrides(overrides, RunConfigError))
+    return run_config(values, str(path or "run configuration"))
+
+
+def run_config(values: Mapping[str, Any], source: str) -> RunConfig:
+    """The run configuration of these values, which stand in `source`. Raises RunConfigError as `load_run_config`."""
+    _refuse_settings(values, source)
+    try:
+        return RunConfig(**values)
+    except ValidationError as trouble:
+        raise RunConfigError(explain(trouble, RunConfig, source)) from None
+
+
+def _refuse_settings(values: Mapping[str, Any], source: str) -> None:
+    """Where and how fast is decided elsewhere: a run may not carry it, for it would not be in the fingerprint."""
+    for name in values:
+        if name in Settings.model_fields and name not in RunConfig.model_fields:
+            raise RunConfigError(
+                f"{source}: {name!r} belongs to the deployment, not to a run.",
+                hint=f"Give it by --deploy FILE or MCQUEUE_{name.upper()}.",
+            )

@@ -1,0 +1,1 @@
+"""Staying with a run, and telling how it stands."""

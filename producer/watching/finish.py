@@ -1,0 +1,125 @@
+"""Staying with a run to its end and saying how it came out."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from contract.ledger import Counts, Run
+from contract.verdict import Outcome
+from producer.answered import engine_lines
+from producer.export.results import export
+from producer.export.summary import Summary
+from producer.options import CANCELLED, FOLDER, INTERRUPTED, SOME_FAILED, note, progress_console
+from producer.present import Lines, echo_json, echo_lines, interval, judge_lines, result_lines
+from producer.retrieved import retrieval_lines
+from producer.session import Session
+from producer.stats import Share, Tally, macro
+from producer.watching.failed import failed_lines
+from producer.watching.progress import screen_for
+from producer.watching.standing import workers_of
+from producer.watching.watch import watch
+
+__all__ = ["export_and_tell", "finish", "stay", "tell"]
+
+
+def stay(session: Session, run: Run, export_to: Path | None = None) -> Counts:
+    """Watch the run on stderr until it is settled or cancelled; Ctrl-C ends the watching with 130, and nothing else.
+
+    `export_to` is the folder that the run's results were to go to then.
+    """
+    try:
+        return watch(session.ledger, session.broker, run.run_id, screen_for(progress_console()))
+    except KeyboardInterrupt:
+        note(f"the run goes on; rejoin with: python -m producer watch {run.run_id}{_export_options(export_to)}")
+        raise click.exceptions.Exit(INTERRUPTED) from None
+
+
+def finish(session: Session, run: Run, out: Path, *, as_json: bool) -> None:
+    """Watch the run, export it to `out`/<run> and print how it came out."""
+    counts = stay(session, run, out)
+    export_and_tell(session, run, out, ("csv",), as_json=as_json)
+    _exit_if_cancelled(counts)
+
+
+def _export_options(out: Path | None) -> str:
+    """What makes `watch` export to `out`."""
+    if out is None:
+        return ""
+    return " --export" if out == FOLDER else f" --export --out {shlex.quote(str(out))}"
+
+
+def export_and_tell(session: Session, run: Run, out: Path, formats: Sequence[str], *, as_json: bool) -> None:
+    """Export the run as it stands and print how it came out; exit with 3 if it is finished with failed questions."""
+    done = export(session.ledger, run.run_id, out / run.run_id, formats, workers_of(run, session.broker))
+    for remark in done.remarks:
+        note(remark)
+    if as_json:
+        echo_json({**done.summary, "files": [str(path) for path in done.files]})
+    else:
+        echo_lines(_lines(session, done.counted, done.files))
+    _exit_if_failed(done.counted.tally)
+
+
+def tell(session: Session, run: Run, out: Path, counts: Counts, *, as_json: bool) -> None:
+    """Print how the run came out, with its exported files if there are any; the same exit codes, and that of `stay`."""
+    summary = Summary.of(run, counts.state, session.ledger.results(run.run_id))
+    found = summary.tally
+    files = sorted((out / run.run_id).glob("results.*"))
+    if as_json:
+        content = {"run_id": run.run_id, "state": summary.standing, **found.to_json(), "chance": run.chance}
+        echo_json(
+            {**content, **summary.rotations_json(), **summary.retrieval_json(), "files": [str(path) for path in files]}
+        )
+    else:
+        echo_lines(_lines(session, summary, files))
+        if not files:
+            note(f"write its results with: python -m producer export {run.run_id}")
+    _exit_if_cancelled(counts)
+    _exit_if_failed(found)
+
+
+def _lines(session: Session, summary: Summary, files: Sequence[Path]) -> Lines:
+    """How the run came out."""
+    run, tally = summary.run, summary.tally
+    why = failed_lines(run.run_id, summary.failures)
+    judge = judge_lines(run.spec.judge, summary.judge_agrees, summary.judged_and_read)
+    more = [*judge, *retrieval_lines(summary.retrieval), *why, *engine_lines(session.ledger, run)]
+    beside = [*_subject_lines(summary), *_rotation_lines(summary)]
+    return result_lines(run, tally, summary.standing, files, beside=beside, more=more)
+
+
+def _subject_lines(summary: Summary) -> Lines:
+    """Where there are several subjects: their mean, and the worst and the best one."""
+    found = summary.accuracies()
+    mean = macro(list(found.values()))
+    if mean is None or len(found) < 2:
+        return []
+    ranked = sorted(found, key=lambda name: found[name].value)
+    ends = [_subject(name, found[name]) for name in (ranked[0], ranked[-1])]
+    return [("subjects", f"{mean:.3f} in the mean of {len(found):,}, from {' to '.join(ends)}")]
+
+
+def _subject(name: str, accuracy: Share) -> str:
+    counted = f"{accuracy.low:.3f} to {accuracy.high:.3f}, {accuracy.of:,}"
+    return f"{accuracy.value:.3f} of {name or 'none named'} ({counted})"
+
+
+def _rotation_lines(summary: Summary) -> Lines:
+    """With `circular`: the accuracy over single rotations, where one guess may be right."""
+    found, guess = summary.rotations.mean(), summary.rotation_chance
+    beside = "" if guess is None else f", where one guess scores {guess:.3f}"
+    return [("rotations", f"{interval(found)} of single rotations{beside}")] if found else []
+
+
+def _exit_if_cancelled(counts: Counts) -> None:
+    if not counts.finished:
+        raise click.exceptions.Exit(CANCELLED)
+
+
+def _exit_if_failed(tally: Tally) -> None:
+    if tally.count(Outcome.FAILED) and not tally.unsettled:
+        raise click.exceptions.Exit(SOME_FAILED)

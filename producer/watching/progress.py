@@ -1,0 +1,242 @@
+"""Showing how a run gets on: a bar where somebody looks at a terminal, plain lines where nobody does."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Protocol, Self
+
+from rich.console import Console, Group, JustifyMethod
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from contract.ledger import Counts
+from producer.present import number, outcome_line
+from producer.stats import Tally
+from producer.watching.crew import Member
+
+__all__ = [
+    "LINE_EVERY_S",
+    "BarScreen",
+    "LineScreen",
+    "NothingToEnd",
+    "Pace",
+    "Screen",
+    "Snapshot",
+    "crew_table",
+    "duration",
+    "screen_for",
+    "workers_told",
+]
+
+#: Of the workers' table.
+COLUMNS: dict[str, JustifyMethod] = {
+    "worker": "left",
+    "state": "left",
+    "queue": "left",
+    "questions/s": "right",
+    "batch fill": "right",
+    "busy": "right",
+}
+#: Plain lines come this far apart, in seconds.
+LINE_EVERY_S = 5.0
+
+
+@dataclass
+class Pace:
+    """Questions per second: lately, and since the watch began."""
+
+    window_s: float = 10.0
+    _seen: deque[tuple[float, int]] = field(default_factory=deque)
+    _first: tuple[float, int] | None = None
+
+    def observe(self, now: float, settled: int) -> None:
+        """Note that `settled` questions are settled at `now` (seconds of a steady clock)."""
+        self._first = self._first or (now, settled)
+        self._seen.append((now, settled))
+        while len(self._seen) > 2 and now - self._seen[1][0] >= self.window_s:
+            self._seen.popleft()
+
+    @property
+    def lately(self) -> float:
+        """Questions per second over the window."""
+        return _rate(self._seen[0], self._seen[-1]) if self._seen else 0.0
+
+    @property
+    def mean(self) -> float:
+        """Questions per second since the first observation."""
+        return _rate(self._first, self._seen[-1]) if self._first else 0.0
+
+
+def _rate(start: tuple[float, int], end: tuple[float, int]) -> float:
+    elapsed = end[0] - start[0]
+    return (end[1] - start[1]) / elapsed if elapsed > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """How a run stands at one moment."""
+
+    run_id: str
+    counts: Counts
+    lately: float
+    mean: float
+    crew: Sequence[Member] = ()
+    #: Messages that wait on the run's queues.
+    queued: int = 0
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until the end at the present pace; None while nothing moves."""
+        pace = self.lately or self.mean
+        return (self.counts.total - self.counts.settled) / pace if pace else None
+
+    def outcomes(self) -> str:
+        """`correct 12 · wrong 3 · unanswered 0 · failed 1`."""
+        return outcome_line(Tally.of_counts(self.counts))
+
+    def details(self) -> str:
+        """Everything but the bar, on one line."""
+        pace = f"{self.lately:,.1f}/s now, {self.mean:,.1f}/s mean"
+        parts = (pace, self.outcomes(), self.accuracy(), self.workers(), f"{self.queued:,} queued", self.left())
+        return " · ".join(parts)
+
+    def accuracy(self) -> str:
+        """So far, with its 95 % interval."""
+        found = Tally.of_counts(self.counts).over_all()
+        return f"accuracy {found.value:.3f} ({found.low:.3f} to {found.high:.3f})" if found else "no accuracy yet"
+
+    def workers(self) -> str:
+        """`2 workers, fill 98 %, busy 91 %`, the shares being means."""
+        return workers_told(self.crew)
+
+    def left(self) -> str:
+        """`1:30 left`; nobody can tell while it is paused."""
+        if self.counts.halted:
+            return self.counts.standing
+        return f"{duration(self.left_s)} left" if self.left_s is not None else "time left unknown"
+
+    def line(self) -> str:
+        """Everything on one line."""
+        return f"{self.run_id}: {self.counts.settled:,}/{self.counts.total:,} · {self.details()}"
+
+
+def percent(share: float | None) -> str:
+    """`98 %`; a dash where nothing is known."""
+    return "–" if share is None else f"{100 * share:.0f} %"
+
+
+def workers_told(crew: Sequence[Member]) -> str:
+    """`2 workers, fill 98 %, busy 91 %`, the shares being means."""
+    parts = [number(len(crew), "worker")]
+    for name, shares in (("fill", [each.fill for each in crew]), ("busy", [each.busy for each in crew])):
+        known = [each for each in shares if each is not None]
+        parts += [f"{name} {percent(sum(known) / len(known))}"] if known else []
+    return ", ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """`1:30`, `2:00:00`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+class Screen(Protocol):
+    """Where a watch shows what it sees; a context manager."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+    def show(self, snapshot: Snapshot) -> None:
+        """Show how the run stands."""
+
+    def say(self, message: str) -> None:
+        """Tell something that stays on the screen."""
+
+
+class NothingToEnd:
+    """A context manager that sets nothing up and ends nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+
+class LineScreen(NothingToEnd):
+    """Plain lines, some seconds apart, for logs and pipes."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._next = 0.0
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Show how the run stands, unless a line just came."""
+        now = time.monotonic()
+        if now >= self._next or snapshot.counts.over:
+            self._next = now + LINE_EVERY_S
+            self.say(snapshot.line())
+
+    def say(self, message: str) -> None:
+        """One line, with the time."""
+        self._console.print(f"{time.strftime('%H:%M:%S')} {message}", soft_wrap=True, markup=False, highlight=False)
+
+
+class BarScreen:
+    """A bar that is drawn anew in place, and messages above it."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live = Live(console=console, refresh_per_second=4, transient=False)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Draw the bar."""
+        counts = snapshot.counts
+        first = Table.grid(padding=(0, 1))
+        first.add_row(
+            Text(snapshot.run_id, style="bold"),
+            ProgressBar(total=counts.total, completed=counts.settled, width=40),
+            Text(f"{counts.settled:,}/{counts.total:,}"),
+        )
+        details = Text(snapshot.details(), style="dim")
+        self._live.update(Group(first, details, *(crew_table(crew) for crew in [snapshot.crew] if crew)))
+
+    def say(self, message: str) -> None:
+        """One line above the bar."""
+        self._console.print(message, markup=False, highlight=False)
+
+
+def crew_table(crew: Sequence[Member]) -> Table:
+    """A row per worker: what keeps it busy, and how busy."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for name, justify in COLUMNS.items():
+        table.add_column(name, justify=justify)
+    for each in crew:
+        pace = "–" if each.questions_per_s is None else f"{each.questions_per_s:,.1f}"
+        busy = f"{percent(each.busy)} {'GPU' if each.on_gpu else 'cores'}"
+        table.add_row(*map(Text, (each.name, each.state, each.queue, pace, percent(each.fill), busy)))
+    return table
+
+
+def screen_for(console: Console) -> Screen:
+    """The bar on a terminal, lines elsewhere."""
+    return BarScreen(console) if console.is_terminal else LineScreen(console)

@@ -1,0 +1,1 @@
+"""One host: its GPUs, the workers that it gets, and their lives."""

@@ -1,0 +1,253 @@
+"""The plan of a host: which workers it gets, each with its place and its environment. Pure; starts nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from contract import keys
+from contract.errors import PlanError, SettingsError
+from contract.layers import parse_overrides
+from contract.settings import CONFIG_VARIABLE, MODEL_VARIABLE, OVERRIDES_VARIABLE, Settings
+from contract.spec import slug
+from workers.host.gpus import Device, cut, cut_all, group_name, shared
+
+__all__ = ["Layers", "WorkerPlan", "memory_share", "pick", "plan_host", "plan_retrieval", "plan_worker"]
+
+#: vLLM's own `gpu_memory_utilization`.
+VLLM_MEMORY_SHARE = 0.92
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPlan:
+    """One worker as it will be started; kinds of workers differ in queue and environment alone."""
+
+    name: str
+    #: What it serves: the model, or the index.
+    serves: str
+    #: The queue it takes messages from; empty: its model's.
+    queue: str = ""
+    #: As CUDA_VISIBLE_DEVICES has them; none: it works on the CPU.
+    gpus: tuple[str, ...] = ()
+    #: Cores that it is bound to; none: any.
+    cores: tuple[int, ...] = ()
+    #: What must be set before its Python starts, beyond the launcher's own environment.
+    environment: Mapping[str, str] = field(default_factory=dict)
+    concurrency: int = 2
+    startup_timeout_s: float = 600
+    drain_timeout_s: float = 60
+
+    @property
+    def place(self) -> str:
+        """Where it runs, in a word."""
+        if self.gpus:
+            return f"GPU {','.join(self.gpus)}"
+        return f"cores {_ranges(self.cores)}" if self.cores else "CPU"
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """Where the settings came from, so that workers read the same."""
+
+    config: Path | None = None
+    overrides: Sequence[str] = ()
+
+    def environment(self) -> dict[str, str]:
+        """For a worker."""
+        variables = {}
+        if self.config:
+            variables[CONFIG_VARIABLE] = str(self.config.resolve())
+        if self.overrides:
+            variables[OVERRIDES_VARIABLE] = json.dumps(parse_overrides(self.overrides, SettingsError))
+        return variables
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """A model's claim on a few GPUs."""
+
+    settings: Settings
+    devices: tuple[Device, ...]
+
+
+def plan_host(
+    fleet: Sequence[Settings], visible: Sequence[Device], cores: Sequence[int], layers: Layers
+) -> tuple[list[WorkerPlan], list[str]]:
+    """One plan per worker for the models of `fleet`, and warnings.
+
+    A model with `gpu_groups: auto` gets the visible GPUs that no other model names, cut into groups of what one engine
+    uses; where there is no GPU, `cpu_workers` workers, which share the cores. Raises PlanError with the arithmetic for
+    a GPU that is not there, a group that is not what the engine uses, and two groups on one GPU without `share_gpus`.
+    """
+    on_gpus = [each for each in fleet if _wants_gpus(each, visible)]
+    groups = _groups(on_gpus, visible)
+    warnings = _sharing(groups) + _left_over(on_gpus, groups, visible)
+    plans = [_on_gpus(each.settings, each.devices) for each in groups]
+    on_cores = [each for each in fleet if not _wants_gpus(each, visible) for _ in range(each.cpu_workers)]
+    if len(on_cores) > len(cores):
+        warnings.append(f"{len(on_cores)} CPU workers on {len(cores)} cores: they are not bound, and take turns.")
+    share = len(cores) // len(on_cores) if on_cores else 0
+    plans += [_on_cores(each, i, cores[i * share : (i + 1) * share]) for i, each in enumerate(on_cores)]
+    return [_finished(plan, layers, several=len(fleet) > 1) for plan in plans], warnings
+
+
+def plan_worker(
+    settings: Settings,
+    gpus: Sequence[str],
+    visible: Sequence[Device],
+    cores: Sequence[int],
+    layers: Layers,
+    name: str = "",
+) -> WorkerPlan:
+    """The plan of a single worker on `gpus`, or on all cores; called `name`, or after its place. Raises PlanError."""
+    if gpus:
+        (devices,) = cut([gpus], visible, settings.gpus_per_worker)
+        plan = _on_gpus(settings, devices)
+    else:
+        plan = _on_cores(settings, 0, cores)
+    return _finished(replace(plan, name=name or plan.name), layers, several=False)
+
+
+def plan_retrieval(names: Sequence[str], settings: Settings, cores: Sequence[int], layers: Layers) -> list[WorkerPlan]:
+    """One worker per index, without a GPU, on a quarter of the cores: the models have the rest."""
+    threads = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": str(max(1, len(cores) // 4))}
+    plans = [
+        WorkerPlan(
+            name=f"retrieve-{slug(name)}",
+            serves=name,
+            queue=keys.retrieve_queue(name),
+            environment=threads,
+            startup_timeout_s=settings.server_startup_timeout,
+            drain_timeout_s=settings.drain_timeout_s,
+        )
+        for name in names
+    ]
+    return [_finished(plan, layers, several=False) for plan in plans]
+
+
+def pick(plans: Sequence[WorkerPlan], names: Sequence[str]) -> list[WorkerPlan]:
+    """The plans called `names`; all without names. Raises PlanError for one that no plan has."""
+    planned = [plan.name for plan in plans]
+    for name in names:
+        if name not in planned:
+            raise PlanError(f"--only {name}: not one of this host's workers.", hint=f"They are {', '.join(planned)}.")
+    return [plan for plan in plans if not names or plan.name in names]
+
+
+def memory_share(settings: Settings) -> float:
+    """The share of a GPU's memory that its engine asks for."""
+    return float(settings.vllm_args.get("gpu_memory_utilization", VLLM_MEMORY_SHARE))
+
+
+def _wants_gpus(settings: Settings, visible: Sequence[Device]) -> bool:
+    """Whether its engine is on this host, and there are GPUs for it or it names some."""
+    here = settings.engine != "openai" or settings.boot_local
+    return here and (bool(visible) or settings.gpu_groups != "auto")
+
+
+def _groups(fleet: Sequence[Settings], visible: Sequence[Device]) -> list[_Group]:
+    auto = [each for each in fleet if each.gpu_groups == "auto"]
+    if len(auto) > 1:
+        raise PlanError(
+            f"gpu_groups: auto is said for {', '.join(each.served_model for each in auto)}: "
+            f"which of the {len(visible)} GPUs is whose?",
+            hint="Name the groups of all models but one.",
+        )
+    named = {
+        i: cut(each.gpu_groups, visible, each.gpus_per_worker)
+        for i, each in enumerate(fleet)
+        if each.gpu_groups != "auto"
+    }
+    taken = {device for groups in named.values() for group in groups for device in group}
+    found = []
+    for i, settings in enumerate(fleet):
+        free = [device for device in visible if device not in taken]
+        groups = named[i] if i in named else cut_all(free, settings.gpus_per_worker)
+        found += [_Group(settings, group) for group in groups]
+    return found
+
+
+def _sharing(groups: Sequence[_Group]) -> list[str]:
+    """Warnings about GPUs in several groups; PlanError where that was not said, or cannot fit."""
+    warnings = []
+    for device in shared([each.devices for each in groups]):
+        owners = [each.settings for each in groups if device in each.devices]
+        names = ", ".join(each.served_model for each in owners)
+        if not all(each.share_gpus for each in owners):
+            raise PlanError(
+                f"gpu_groups puts GPU {device.name} into {len(owners)} groups ({names}).",
+                hint="Give each group its own, or say share_gpus: true.",
+            )
+        shares = [memory_share(each) for each in owners]
+        if sum(shares) > 1:
+            sums = " + ".join(f"{share:g}" for share in shares)
+            raise PlanError(
+                f"GPU {device.name}: gpu_memory_utilization {sums} = {sum(shares):g} of its memory ({names}).",
+                hint="Lower them to a sum of 1 or less.",
+            )
+        warnings.append(f"GPU {device.name} is shared by {len(owners)} workers ({names}): each slows the others.")
+    return warnings
+
+
+def _left_over(fleet: Sequence[Settings], groups: Sequence[_Group], visible: Sequence[Device]) -> list[str]:
+    """A warning about GPUs that `auto` could make no group of; who names groups may leave some to others."""
+    used = {device for each in groups for device in each.devices}
+    idle = [device.name for device in visible if device not in used]
+    sizes = [each.gpus_per_worker for each in fleet if each.gpu_groups == "auto"]
+    return [f"GPU {', '.join(idle)} stays unused: a worker takes {size}, and fewer are left." for size in sizes if idle]
+
+
+def _on_gpus(settings: Settings, devices: Sequence[Device]) -> WorkerPlan:
+    names = tuple(device.name for device in devices)
+    # CUDA's own order is by speed; nvidia-smi's, which a person reads, by bus.
+    pin = {"CUDA_VISIBLE_DEVICES": ",".join(names), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    return _plan(settings, group_name(devices), gpus=names, environment=pin)
+
+
+def _on_cores(settings: Settings, number: int, cores: Sequence[int]) -> WorkerPlan:
+    threads = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": str(len(cores) or 1)}
+    return _plan(settings, f"cpu{number}", cores=tuple(cores), environment=threads)
+
+
+def _plan(
+    settings: Settings,
+    name: str,
+    *,
+    gpus: tuple[str, ...] = (),
+    cores: tuple[int, ...] = (),
+    environment: Mapping[str, str],
+) -> WorkerPlan:
+    return WorkerPlan(
+        name=name,
+        serves=settings.served_model,
+        gpus=gpus,
+        cores=cores,
+        environment=environment,
+        concurrency=settings.max_batches_in_flight,
+        startup_timeout_s=settings.server_startup_timeout,
+        drain_timeout_s=settings.drain_timeout_s,
+    )
+
+
+def _finished(plan: WorkerPlan, layers: Layers, *, several: bool) -> WorkerPlan:
+    """With where its settings are; of several models, the name says whose it is, and the environment which."""
+    name = f"{plan.serves}-{plan.name}" if several else plan.name
+    which = {MODEL_VARIABLE: plan.serves} if several else {}
+    environment = {**layers.environment(), **which, **plan.environment, "MCQUEUE_WORKER_NAME": name}
+    return replace(plan, name=name, environment=environment)
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """
+    >>> _ranges((0, 1, 2, 5))
+    '0-2,5'
+    """
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)

@@ -1,0 +1,144 @@
+"""How busy the hardware under a worker is: its GPUs by NVML, else the cores that it may use."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+
+from workers.host.gpus import handle_of
+
+__all__ = ["Gpu", "Hardware", "Host", "resident_bytes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU at one moment; what the driver does not tell is None."""
+
+    name: str
+    utilization: float | None
+    memory_used_bytes: int
+    memory_total_bytes: int
+    temperature_celsius: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The machine at one moment."""
+
+    #: Share of the cores this process may use that its process tree kept busy since the last look.
+    cpu_utilization: float
+    #: Of this process and its children.
+    memory_used_bytes: int
+    memory_total_bytes: int
+    temperature_celsius: float | None
+
+
+class Hardware:
+    """Looks at the GPUs called `gpus` (numbers or UUIDs, as CUDA_VISIBLE_DEVICES has them) and at the host."""
+
+    def __init__(self, gpus: Sequence[str] = ()) -> None:
+        self._process = psutil.Process()
+        self._cpu: tuple[float, float] = (_now(), _cpu_seconds(self._process))
+        self._handles = list(_handles(gpus))
+
+    def gpus(self) -> list[Gpu]:
+        """Each GPU now; those that the driver no longer answers for are left out."""
+        import pynvml
+
+        found = []
+        for name, handle in self._handles:
+            with contextlib.suppress(pynvml.NVMLError):
+                memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+                found.append(
+                    Gpu(name, _utilization(handle), int(memory.used), int(memory.total), _gpu_temperature(handle))
+                )
+        return found
+
+    def host(self) -> Host:
+        """The machine now; utilisation is since the last call of this or of `busy`."""
+        return Host(
+            self._cpu_share(), resident_bytes(self._process), psutil.virtual_memory().total, _host_temperature()
+        )
+
+    def busy(self) -> float | None:
+        """Mean utilisation of the GPUs; of the cores where there is no GPU."""
+        if not self._handles:
+            return self._cpu_share()
+        known = [each.utilization for each in self.gpus() if each.utilization is not None]
+        return sum(known) / len(known) if known else None
+
+    def _cpu_share(self) -> float:
+        before_s, before_cpu_s = self._cpu
+        self._cpu = now_s, cpu_s = _now(), _cpu_seconds(self._process)
+        elapsed_s = (now_s - before_s) * len(os.sched_getaffinity(0))
+        return max(0.0, min(1.0, (cpu_s - before_cpu_s) / elapsed_s)) if elapsed_s > 0 else 0.0
+
+
+def resident_bytes(process: psutil.Process) -> int:
+    """Memory of `process` and of all that it started. Raises psutil.Error where it is gone."""
+    return sum(map(_resident_bytes, _tree(process)))
+
+
+def _handles(gpus: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    if not gpus:
+        return
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return
+    for name in gpus:
+        with contextlib.suppress(pynvml.NVMLError):
+            yield name, handle_of(name)
+
+
+def _utilization(handle: Any) -> float | None:
+    import pynvml
+
+    with contextlib.suppress(pynvml.NVMLError):
+        return float(pynvml.nvmlDeviceGetUtilizationRates(handle).gpu) / 100
+    return None
+
+
+def _gpu_temperature(handle: Any) -> float | None:
+    import pynvml
+
+    with contextlib.suppress(pynvml.NVMLError):
+        return float(pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU))
+    return None
+
+
+def _now() -> float:
+    return time.monotonic()
+
+
+def _tree(process: psutil.Process) -> list[psutil.Process]:
+    return [process, *process.children(recursive=True)]
+
+
+def _cpu_seconds(process: psutil.Process) -> float:
+    total = 0.0
+    for each in _tree(process):
+        with contextlib.suppress(psutil.Error):
+            times = each.cpu_times()
+            total += times.user + times.system
+    return total
+
+
+def _resident_bytes(process: psutil.Process) -> int:
+    with contextlib.suppress(psutil.Error):
+        return int(process.memory_info().rss)
+    return 0
+
+
+def _host_temperature() -> float | None:
+    sensors: dict[str, Any] = psutil.sensors_temperatures() if hasattr(psutil, "sensors_temperatures") else {}
+    readings = [each.current for name in ("coretemp", "k10temp", "cpu_thermal") for each in sensors.get(name, ())]
+    return max(readings, default=None)

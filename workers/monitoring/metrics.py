@@ -1,0 +1,197 @@
+"""What a worker counts, as Prometheus metrics; its exporter serves them beside vLLM's own.
+
+Counted once per batch, never per question. Names follow Prometheus' conventions: base units, `_total` for counters.
+The table of all of them is in docs/reference/metrics.md, made from here.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections import Counter as Count
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from contract.settings import Settings
+from contract.verdict import Outcome, Verdict
+from workers.aggregator import Batch, Settlement
+from workers.monitoring.hardware import Hardware
+
+__all__ = ["BATCH_BUCKETS", "HardwareMetrics", "WorkerMetrics"]
+
+BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+FILL_BUCKETS = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
+WAIT_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
+CALL_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 60.0, 300.0)
+QUEUED_BUCKETS_S = (0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0, 1800.0, 7200.0)
+
+
+class WorkerMetrics:
+    """Counters of one worker process, on a registry of their own."""
+
+    def __init__(self, settings: Settings, name: str, queue: str, gpus: str = "") -> None:
+        self.registry = CollectorRegistry()
+        self._full_batch = settings.full_batch
+        self._beaten_at = time.time()
+        info = {
+            "worker": name,
+            "queue": queue,
+            "gpus": gpus,
+            "version": metadata.version("mcqueue"),
+        }
+        self._gauge("mcqueue_worker_info", "Who this is; always 1.", tuple(info)).labels(**info).set(1)
+        self._gauge("mcqueue_batch_size_limit", "Questions that one batch takes at most (`batch_size`).").set(
+            self._full_batch
+        )
+        lease = self._gauge("mcqueue_lease_age_seconds", "Time since this worker last renewed its lease.")
+        lease.set_function(lambda: time.time() - self._beaten_at)
+        self._questions = self._counter("mcqueue_questions", "Questions settled here, by outcome.", ("outcome",))
+        for outcome in Outcome:
+            self._questions.labels(outcome.value)
+        self._batches = self._counter("mcqueue_batches", "Batches that left the aggregator, by reason.", ("flush",))
+        for flush in ("size", "timeout"):
+            self._batches.labels(flush)
+        self._size = self._histogram("mcqueue_batch_questions", "Questions in a batch.", BATCH_BUCKETS)
+        self._fill = self._histogram(
+            "mcqueue_batch_fill_ratio", "Questions in a batch, as a share of batch_size.", FILL_BUCKETS
+        )
+        self._wait = self._histogram(
+            "mcqueue_batch_wait_seconds",
+            "Time that a batch's oldest question waited in the aggregator.",
+            WAIT_BUCKETS_S,
+        )
+        self._batch_s = self._histogram(
+            "mcqueue_batch_seconds", "Time from a batch's leaving to its messages' settling.", CALL_BUCKETS_S
+        )
+        self._generate_s = self._histogram(
+            "mcqueue_generate_seconds",
+            "Time of a generate call, by the smallest of 1, 2, 4 to 256 or +Inf that its questions fit into.",
+            CALL_BUCKETS_S,
+            ("questions_le",),
+        )
+        self._queued_s = self._histogram(
+            "mcqueue_queued_seconds",
+            "Time from publishing to the generate call, of the longest waiting question of each call.",
+            QUEUED_BUCKETS_S,
+        )
+        self._prompt_tokens = self._counter("mcqueue_prompt_tokens", "Tokens of prompts, each prompt once.")
+        self._completion_tokens = self._counter("mcqueue_completion_tokens", "Tokens that the model wrote.")
+        self._prefill_tokens = self._counter(
+            "mcqueue_prefill_tokens", "Prompt tokens over all prefills, cached ones included."
+        )
+        self._cached_tokens = self._counter(
+            "mcqueue_cached_tokens", "Prompt tokens that came from the engine's prefix cache."
+        )
+        self._retries = self._counter(
+            "mcqueue_question_retries", "Times that questions settled here had been begun before without a verdict."
+        )
+        self._redelivered = self._counter("mcqueue_messages_redelivered", "Messages that came a second time.")
+        self._returned = self._counter(
+            "mcqueue_messages_returned", "Messages that went back to the queue because their batch was not settled."
+        )
+        self._boots = self._counter(
+            "mcqueue_engine_boots", "Engines (or indexes) booted under this name, earlier processes included."
+        )
+        self._boot_s = self._gauge("mcqueue_engine_boot_seconds", "Time that this process' engine took to boot.")
+
+    def committed(self, verdicts: Sequence[Verdict]) -> None:
+        """These verdicts stand in the ledger."""
+        if not verdicts:
+            return
+        for outcome, number in Count(each.outcome for each in verdicts).items():
+            self._questions.labels(outcome.value).inc(number)
+        self._prompt_tokens.inc(sum([each.prompt_tokens for each in verdicts]))
+        self._completion_tokens.inc(sum([each.completion_tokens for each in verdicts]))
+        self._prefill_tokens.inc(sum([each.prefill_tokens for each in verdicts]))
+        self._cached_tokens.inc(sum([each.cached_tokens for each in verdicts]))
+        self._retries.inc(sum([each.attempts for each in verdicts]) - len(verdicts))
+
+    def generated(self, questions: int, seconds: float, queued_s: float) -> None:
+        """A generate call has ended, of which the question that waited longest had waited `queued_s`."""
+        self._generate_s.labels(_bucket(questions)).observe(seconds)
+        self._queued_s.observe(queued_s)
+
+    def batch_ended(self, batch: Batch) -> None:
+        """A batch is done with, well or not."""
+        self._batches.labels(batch.flush).inc()
+        self._size.observe(batch.questions)
+        self._fill.observe(batch.questions / self._full_batch)
+        self._wait.observe(batch.waited_s)
+        self._batch_s.observe(max(0.0, time.time() - batch.started_at))
+        self._redelivered.inc(sum(bool(held.request.delivery_info.get("redelivered")) for held in batch.held))
+        self._returned.inc(sum(held.settlement is Settlement.REQUEUE for held in batch.held))
+
+    def booted_before(self, boots: int) -> None:
+        """So often earlier processes booted under this name. Said before the first scrape: a counter that begins at 0
+        and goes on where they ended would be all of their boots in one moment."""
+        self._boots.inc(boots)
+
+    def booted(self, seconds: float) -> None:
+        """The engine is up."""
+        self._boot_s.set(seconds)
+        self._boots.inc()
+
+    def beaten(self) -> None:
+        """The lease is renewed."""
+        self._beaten_at = time.time()
+
+    def _counter(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Counter:
+        return Counter(name, text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Gauge:
+        return Gauge(name, text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...], labels: tuple[str, ...] = ()) -> Histogram:
+        return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
+
+
+class HardwareMetrics(Collector):
+    """GPUs and host, looked at when somebody asks."""
+
+    def __init__(self, hardware: Hardware) -> None:
+        self._hardware = hardware
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """For prometheus_client."""
+        by_gpu = {
+            name: GaugeMetricFamily(f"mcqueue_gpu_{name}", text, labels=["gpu"])
+            for name, text in (
+                ("utilization_ratio", "Share of time that the GPU was busy, by NVML."),
+                ("memory_used_bytes", "GPU memory in use, by all processes."),
+                ("memory_total_bytes", "GPU memory."),
+                ("temperature_celsius", "GPU temperature."),
+            )
+        }
+        for gpu in self._hardware.gpus():
+            values = (gpu.utilization, gpu.memory_used_bytes, gpu.memory_total_bytes, gpu.temperature_celsius)
+            for family, value in zip(by_gpu.values(), values, strict=True):
+                if value is not None:
+                    family.add_metric([gpu.name], value)
+        yield from by_gpu.values()
+        host = self._hardware.host()
+        yield _gauge(
+            "mcqueue_cpu_utilization_ratio",
+            "Share of the cores this worker may use that it kept busy since the last scrape.",
+            host.cpu_utilization,
+        )
+        yield _gauge(
+            "mcqueue_memory_used_bytes", "Resident memory of the worker and its children.", host.memory_used_bytes
+        )
+        yield _gauge("mcqueue_memory_total_bytes", "Memory of the machine.", host.memory_total_bytes)
+        yield _gauge("mcqueue_cpu_temperature_celsius", "Hottest core, where sensors tell.", host.temperature_celsius)
+
+
+def _gauge(name: str, text: str, value: float | None) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, text)
+    if value is not None:
+        family.add_metric([], value)
+    return family
+
+
+def _bucket(questions: int) -> str:
+    at = bisect_left(BATCH_BUCKETS, questions)
+    return str(BATCH_BUCKETS[at]) if at < len(BATCH_BUCKETS) else "+Inf"
