@@ -208,5 +208,6 @@ def test_a_purged_run_is_gone(producer: Call, ledger: RedisLedger, tmp_path: Pat
     producer("purge", "short", "--yes")
 
     assert ledger.runs() == []
-    assert list(ledger.client.scan_iter("mcqueue:*")) == []
+    # What was written to see whether Redis takes writes is gone within a second.
+    assert set(ledger.client.scan_iter("mcqueue:*")) <= {keys.trial()}
     assert "No run 'short'" in producer("status", "short", exit_code=1).stderr

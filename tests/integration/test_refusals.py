@@ -113,6 +113,7 @@ def test_a_worker_outlasts_a_refusal_that_is_longer_than_its_lease(
     log = tmp_path / "log"
     with worker(log, batch_size=8, simulated={"call_ms": 200}) as working:
         wait_until(lambda: redis_ledger.counts(run.run_id).settled > 0, "the first batch")
+        wait_until(lambda: redis_ledger.client.hlen(keys.run_keys(run.run_id).attempts) > 0, "a batch under way")
         refusing.refuse(word)
         # A beat is tried every two seconds, and a lease is ten.
         wait_until(lambda: log.read_text().count("heart: round skipped") > 5, "the lease to end")
