@@ -165,6 +165,8 @@ class IndexPlan(BaseModel):
     corpus_digest: Sha256
     chunking: Chunking
     counts: Counts
+    #: Whether a passage has the hash of a question; None in an index from before this was noted.
+    question_hashes: bool | None = None
     #: Kinds bm25 and hybrid.
     bm25: Bm25Options | None = None
     #: Kinds dense and hybrid.

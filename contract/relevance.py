@@ -12,9 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from contract.question import Question
+from contract.spec import Retrieval
 from contract.verdict import Passage
 
-__all__ = ["Sources", "sources_of"]
+__all__ = ["Sources", "sources_in", "sources_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +49,19 @@ class Sources:
         return any(self.answered_by(each) for each in passages) if self else None
 
 
-def sources_of(question: Question, beside: Iterable[Passage] | None = None) -> Sources:
-    """What `question` says, as far as it can be told of the passages `beside` it.
+def sources_in(question: Question, rag: Retrieval | None, found: Iterable[Passage]) -> Sources:
+    """What `question` says, as far as it can be told of the index that `rag` searches.
 
-    A hash says nothing beside passages that have none: where choices stand in a question's text, its reader makes one.
+    Where that was built before it was noted whether its passages have question hashes, those that were `found` tell.
+    """
+    noted = rag.question_hashes if rag else None
+    return sources_of(question, by_hash=any(each.question_hash for each in found) if noted is None else noted)
+
+
+def sources_of(question: Question, *, by_hash: bool = True) -> Sources:
+    """What `question` says. `by_hash`: whether the passages have question hashes.
+
+    Beside passages that have none a hash says nothing: where choices stand in a question's text, its reader makes one.
     """
 
     def named(field: str) -> frozenset[str]:
@@ -61,12 +71,11 @@ def sources_of(question: Question, beside: Iterable[Passage] | None = None) -> S
         listed = _listed(value)
         return frozenset([str(value)] if listed is None else listed)
 
-    hashed = beside is None or any(each.question_hash for each in beside)
     return Sources(
         passages=frozenset(question.gold_passages) | named("source_chunk_id"),
         documents=named("source_id"),
         paths=named("source_path"),
-        question_hashes=named("question_hash") if hashed else frozenset(),
+        question_hashes=named("question_hash") if by_hash else frozenset(),
     )
 
 

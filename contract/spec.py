@@ -206,6 +206,8 @@ class Retrieval(BaseModel):
     #: Digest of its manifest: another corpus or another encoder is another run.
     index_digest: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
     kind: IndexKind
+    #: Whether its passages have question hashes, which questions may be found by; None: its manifest does not say.
+    question_hashes: bool | None = None
     retrieval_top_k: int = Field(default=5, ge=1, le=1000)
     #: Passages with a lower score are not shown. The scale is the index kind's own.
     retrieval_score_threshold: float | None = None
@@ -287,6 +289,8 @@ class RunSpec(BaseModel):
         }
         if self.few_shot is not None and not self.few_shot.rationale:
             later["few_shot"] = {"rationale"}
+        if self.rag is not None and self.rag.question_hashes is None:
+            later["rag"] = {"question_hashes"}
         fields = self.model_dump(mode="json", exclude=later)
         canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()

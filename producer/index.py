@@ -143,6 +143,7 @@ def index(
             corpus_digest=stored.digest,
             chunking=chunking,
             counts=stored.counts,
+            question_hashes=stored.question_hashes,
             bm25=Bm25Options(stop_words=stop_words) if words else None,
             dense=DenseOptions(structure=Structure(structure), precision=Precision(precision)) if vectors else None,
             encoder_id=encoder if vectors else None,

@@ -103,6 +103,7 @@ def build_test_index(
         corpus_digest=stored.digest,
         chunking=Chunking(),
         counts=stored.counts,
+        question_hashes=stored.question_hashes,
         bm25=(bm25 or Bm25Options()) if words else None,
         dense=(dense or DenseOptions()) if vectors else None,
         encoder_id=encoder_id if vectors else None,

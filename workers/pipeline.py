@@ -16,7 +16,7 @@ from contract.errors import EngineDead, EngineError
 from contract.order import Arrangement, arrangements
 from contract.prompts import context_source, turns_of, wants_passages
 from contract.question import Question
-from contract.relevance import sources_of
+from contract.relevance import sources_in
 from contract.spec import Judge, RunSpec
 from contract.verdict import Failure, Outcome, Passage, Verdict
 from workers.budget import fitted
@@ -251,7 +251,8 @@ def _hit(item: Item) -> bool | None:
     """Whether a passage that answers the question was shown; None where nobody knows, or nothing was looked for."""
     if not wants_passages(item.question, item.spec):
         return None
-    return sources_of(item.question, item.passages).hit(each for each in item.passages if each.shown)
+    sources = sources_in(item.question, item.spec.rag, item.passages)
+    return sources.hit(each for each in item.passages if each.shown)
 
 
 def _reading(interview: _Interview) -> Reading:

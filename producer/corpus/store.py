@@ -27,6 +27,8 @@ class Stored(NamedTuple):
     digest: str
     #: Passages whose text is that of one before, word for word.
     repeated: int
+    #: Whether a passage has the hash of the question that it was written for.
+    question_hashes: bool
 
 
 def store_passages(documents: Iterable[Document], chunking: Chunking, path: Path, corpus: Path) -> Stored:
@@ -38,7 +40,7 @@ def store_passages(documents: Iterable[Document], chunking: Chunking, path: Path
     import pyarrow as pa
 
     schema = pa.schema([(name, pa.large_string()) for name in StoredPassage._fields])
-    digest, count, passages = hashlib.sha256(), 0, 0
+    digest, count, passages, hashed = hashlib.sha256(), 0, 0, False
     texts: set[int] = set()
     pending: list[StoredPassage] = []
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:
@@ -52,6 +54,7 @@ def store_passages(documents: Iterable[Document], chunking: Chunking, path: Path
             for passage in cut(document, chunking):
                 digest.update(json.dumps(passage, ensure_ascii=False).encode() + b"\n")
                 passages += 1
+                hashed = hashed or bool(passage.question_hash)
                 texts.add(hash(passage.text))
                 pending.append(passage)
             if len(pending) >= BATCH:
@@ -60,4 +63,5 @@ def store_passages(documents: Iterable[Document], chunking: Chunking, path: Path
             flush()
     if not passages:
         raise QuestionFileError("there is no passage in it.", path=corpus, hint="Name a corpus that holds some.")
-    return Stored(Counts(documents=count, passages=passages), digest.hexdigest(), passages - len(texts))
+    counts = Counts(documents=count, passages=passages)
+    return Stored(counts, digest.hexdigest(), passages - len(texts), question_hashes=hashed)

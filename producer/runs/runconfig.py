@@ -156,7 +156,14 @@ class RagConfig(BaseModel):
                 hint="Leave rag.kind out, or build a hybrid index.",
             )
         asked = self.model_dump(exclude={"enabled", "index", "kind", "use_context_field"})
-        return Retrieval(index=manifest.plan.name, index_digest=manifest.digest, kind=kind, **asked)
+        plan = manifest.plan
+        return Retrieval(
+            index=plan.name,
+            index_digest=manifest.digest,
+            kind=kind,
+            question_hashes=plan.question_hashes,
+            **asked,
+        )
 
 
 class RunConfig(BaseModel):

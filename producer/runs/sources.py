@@ -53,11 +53,11 @@ class Named:
 def named_sources(bodies: Iterable[Body], index: Path) -> Named:
     """What the questions of `bodies` name, looked up in the index in folder `index`."""
     table = _table(index / PASSAGES)
-    beside = None if table is None or _has_hashes(table) else ()
+    by_hash = table is None or _has_hashes(table)
     questions, sourced = 0, []
     for body in bodies:
         questions += 1
-        if sources := sources_of(Question.model_validate_json(body.canonical), beside):
+        if sources := sources_of(Question.model_validate_json(body.canonical), by_hash=by_hash):
             sourced.append((body.question_id, sources))
     if table is None:
         return Named(questions, len(sourced), None)

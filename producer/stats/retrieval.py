@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from contract.question import Question
-from contract.relevance import Sources, sources_of
+from contract.relevance import Sources, sources_in
 from contract.spec import Retrieval
 from contract.verdict import ContextSource, Outcome, Passage, Verdict
 from producer.stats.mentions import mentions
@@ -30,6 +30,7 @@ DEPTHS = (1, 3, 5, 10)
 class RetrievalTally:
     """Counts and sums from which the figures follow, whatever the number of questions."""
 
+    rag: Retrieval
     depths: tuple[int, ...]
     #: Where the context in the prompts came from; `none` where nothing was found, or nothing had room.
     context_sources: Counter[ContextSource] = field(default_factory=Counter)
@@ -59,7 +60,7 @@ class RetrievalTally:
         """Nothing counted yet, for a run that retrieves as `rag` says."""
         top_k = rag.retrieval_top_k
         depths = (*(depth for depth in DEPTHS if depth < top_k), top_k)
-        return cls(depths, share_within={depth: Sum() for depth in depths})
+        return cls(rag, depths, share_within={depth: Sum() for depth in depths})
 
     @property
     def searched(self) -> int:
@@ -81,7 +82,7 @@ class RetrievalTally:
         self.retrieved += len(verdict.passages)
         self.shown += len(shown)
         self.cut += verdict.passages_left_out > 0
-        if sources := sources_of(question, verdict.passages):
+        if sources := sources_in(question, self.rag, verdict.passages):
             self._add_ranks(sources, verdict.passages)
             self.precisions.add(average_precision([sources.answered_by(each) for each in shown]))
         # A question on which the model was not heard says nothing of what a passage was worth.

@@ -6,7 +6,8 @@ from typing import NamedTuple, Self
 
 from contract.ledger import Run
 from contract.question import Question
-from contract.relevance import sources_of
+from contract.relevance import sources_in
+from contract.spec import Retrieval
 from contract.verdict import ContextSource, Outcome, Verdict
 
 __all__ = ["Side"]
@@ -26,7 +27,7 @@ class Side(NamedTuple):
     @classmethod
     def of(cls, run: Run, question: Question, verdict: Verdict) -> Self:
         """The side of `run`, whose verdict this is."""
-        found_at = _found_at(question, verdict) if run.spec.rag else None
+        found_at = _found_at(run.spec.rag, question, verdict) if run.spec.rag else None
         return cls(verdict.outcome, verdict.choice, verdict.context_source, verdict.retrieval_hit, found_at)
 
     @property
@@ -39,11 +40,11 @@ class Side(NamedTuple):
         return self.outcome is Outcome.CORRECT
 
 
-def _found_at(question: Question, verdict: Verdict) -> int | None:
+def _found_at(rag: Retrieval, question: Question, verdict: Verdict) -> int | None:
     # Not for what brought its own context, and not if it failed before anything was found.
     nothing_found = verdict.outcome is Outcome.FAILED and not verdict.passages
     if verdict.context_source is ContextSource.QUESTION or nothing_found:
         return None
-    if not (sources := sources_of(question, verdict.passages)):
+    if not (sources := sources_in(question, rag, verdict.passages)):
         return None
     return next((rank for rank, each in enumerate(verdict.passages, 1) if sources.answered_by(each)), 0)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from contract.relevance import sources_of
+from contract.relevance import sources_in, sources_of
+from contract.spec import IndexKind, Retrieval
 from contract.verdict import Passage
 from tests.support import make_question
 
 PASSAGE = Passage(
     id="doc7-0002", score=1.0, text="Water boils.", document="doc7", path="notes/water.md", question_hash="ab12"
 )
+
+
+def searching(*, question_hashes: bool | None = None) -> Retrieval:
+    return Retrieval(index="x", index_digest="0" * 64, kind=IndexKind.BM25, question_hashes=question_hashes)
 
 
 @pytest.mark.parametrize(
@@ -57,10 +62,17 @@ def test_a_list_names_its_members_and_not_itself() -> None:
     assert sources.passages == {"a", "b"}
 
 
-def test_a_hash_names_a_source_only_beside_passages_that_have_hashes() -> None:
+@pytest.mark.parametrize("found", [[], [Passage(id="x", score=2.0, text="no")], [PASSAGE]])
+def test_a_hash_names_a_source_where_the_index_has_hashes_whatever_was_found(found: list[Passage]) -> None:
     question = make_question(1, metadata={"question_hash": "ab12"})
-    assert not sources_of(question, [Passage(id="x", score=2.0, text="no")])
-    assert sources_of(question, [PASSAGE]).hit([]) is False
+    assert bool(sources_in(question, searching(question_hashes=True), found))
+    assert not sources_in(question, searching(question_hashes=False), found)
+
+
+def test_in_an_index_that_does_not_say_whether_it_has_hashes_what_was_found_tells() -> None:
+    question = make_question(1, metadata={"question_hash": "ab12"})
+    assert not sources_in(question, searching(), [Passage(id="x", score=2.0, text="no")])
+    assert sources_in(question, searching(), [PASSAGE]).hit([]) is False
 
 
 def test_a_named_document_is_found_with_any_of_its_passages() -> None:

@@ -20,9 +20,9 @@ CHOICES = ("iron", "lead", "zinc", "gold")
 Figure = Share | Mean | None
 
 
-def tally(top_k: int = 5) -> RetrievalTally:
+def tally(top_k: int = 5, **more: Any) -> RetrievalTally:
     return RetrievalTally.of(
-        Retrieval(index="facts", index_digest="0" * 64, kind=IndexKind.BM25, retrieval_top_k=top_k)
+        Retrieval(index="facts", index_digest="0" * 64, kind=IndexKind.BM25, retrieval_top_k=top_k, **more)
     )
 
 
@@ -250,3 +250,14 @@ def test_context_precision_is_whole_exactly_when_the_right_passages_come_first(r
 
     assert 0 <= found <= 1
     assert (found == 1) == (any(ranking) and ranking == sorted(ranking, reverse=True))
+
+
+def test_a_question_named_by_its_hash_for_which_nothing_was_found_is_a_miss() -> None:
+    found = tally(question_hashes=True)
+    for number in range(10):
+        asked = question(id=f"q{number}", metadata={"question_hash": f"h{number}"})
+        right = Passage(id="p", score=1.0, text="t", question_hash=f"h{number}")
+        found.add(asked, searched(asked, [right] if number < 5 else []))
+    recall = found.recall_any()[1]
+    assert (recall.value, recall.of) == (0.5, 10)
+    assert value(found.mrr()) == 0.5
