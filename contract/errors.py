@@ -6,6 +6,7 @@
     │   ├── SettingsError           configs/deploy/*.yaml, --set, environment
     │   ├── RunConfigError          configs/runs/*.yaml
     │   ├── ModelNotFound           no such folder, package or hub id
+    │   │   └── HubUnreachable          nobody can say now whether there is
     │   ├── PlanError               GPU groups that cannot be
     │   ├── IndexUnusable           an index that is missing, damaged, or made with something else
     │   └── NameTaken               retryable: a worker's name is another living worker's
@@ -42,6 +43,7 @@ __all__ = [
     "EngineDead",
     "EngineError",
     "EngineOutOfMemory",
+    "HubUnreachable",
     "IndexUnusable",
     "InputError",
     "LedgerError",
@@ -127,6 +129,10 @@ class RunConfigError(InputError):
 
 class ModelNotFound(InputError):
     """The model's name is neither a folder, nor a packaged model, nor reachable on a hub."""
+
+
+class HubUnreachable(ModelNotFound):
+    """The model is not here, and the hub gives no answer now."""
 
 
 class PlanError(InputError):

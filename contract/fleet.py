@@ -77,6 +77,8 @@ class WorkerRecord(BaseModel):
     running: int = 0
     #: Share of its GPUs, or of its cores where it has none, that was busy lately, 0 to 1; None where nobody can tell.
     busy: float | None = None
+    #: Run → why this worker puts its questions back into the queue at the moment.
+    puts_off: dict[str, str] = Field(default_factory=dict)
     #: `host:port` of its Prometheus metrics, as others reach them unless it is on loopback; empty: none.
     metrics_at: str = ""
     #: A launcher looks after it and starts it again.

@@ -45,6 +45,7 @@ __all__ = [
     "Structure",
     "can_answer",
     "read_manifest",
+    "replaced_beside",
 ]
 
 #: Raised whenever the files, or what a search makes of the same files, change.
@@ -251,6 +252,12 @@ def read_manifest(path: Path) -> Manifest:
         first = trouble.errors()[0]
         field = ".".join(map(str, first["loc"]))
         raise IndexUnusable(f"field {field!r}: {first['msg']}", path=manifest, hint=_REBUILD) from None
+
+
+def replaced_beside(path: Path) -> Path:
+    """Where the index is kept that was in folder `path` before the last build, for the runs that were made for it."""
+    place = path.resolve()
+    return place.with_name(f"{place.name}.replaced")
 
 
 _BUILD = "Build it: python -m producer index CORPUS -o {}"

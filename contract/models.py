@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from contract.errors import ModelNotFound, first_line
+from contract.errors import HubUnreachable, ModelNotFound, first_line
 
 __all__ = ["prepared_models", "require_hub"]
 
@@ -21,11 +21,11 @@ def prepared_models() -> Path:
 def require_hub(model: str, file: str) -> None:
     """Raise ModelNotFound unless the hub's `file` of `model` is in its cache here, or the hub says something of it.
 
-    It is asked once. Its library, which loads the file afterwards, asks for three quarters of a minute before it says
-    that nobody answers.
+    HubUnreachable where it says nothing, or that it cannot answer now. It is asked once. Its library, which loads the
+    file afterwards, asks for three quarters of a minute before it says that nobody answers.
     """
     from huggingface_hub import get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
-    from huggingface_hub.errors import EntryNotFoundError
+    from huggingface_hub.errors import EntryNotFoundError, HFValidationError, RepositoryNotFoundError
 
     try:
         if not isinstance(try_to_load_from_cache(model, file), str):
@@ -35,6 +35,6 @@ def require_hub(model: str, file: str) -> None:
     except Exception as trouble:  # noqa: BLE001 - no network, no such model, no rights, no name: each of another class
         why = f"{type(trouble).__name__}: {first_line(trouble)}"
         hint = "A folder needs no network; a packaged model is prepared by python -m workers prepare."
-        raise ModelNotFound(
-            f"{model!r} is no folder here, and the model hub has no answer ({why}).", hint=hint
-        ) from None
+        said_no = isinstance(trouble, RepositoryNotFoundError | HFValidationError)
+        kind = ModelNotFound if said_no else HubUnreachable
+        raise kind(f"{model!r} is no folder here, and the model hub has no answer ({why}).", hint=hint) from None

@@ -15,7 +15,7 @@ from typing import IO, Any, NamedTuple, get_args
 import click
 from pydantic import ValidationError
 
-from contract.errors import InputError, nearest
+from contract.errors import IndexUnusable, InputError, nearest
 from contract.index import (
     DEFAULT_ENCODER,
     MANIFEST,
@@ -32,6 +32,7 @@ from contract.index import (
     Structure,
     can_answer,
     read_manifest,
+    replaced_beside,
 )
 from contract.spec import IndexKind, slug
 from producer.corpus.document import PARTS
@@ -122,7 +123,7 @@ def index(
     """Build an index over CORPUS: JSON Lines, CSV, TSV (also .gz, .zst), Parquet, or a folder of .txt and .md files.
 
     A record has `text`, and where it has them `id`, `path` and `question_hash`. An index that is in OUT already serves
-    until the new one is complete.
+    until the new one is complete, and is then kept as OUT.replaced for the runs that were made for it.
     """
     if encoding:
         check_encoding(encoding)
@@ -227,18 +228,33 @@ def _unfinished(out: Path) -> Iterator[Path]:
 
 
 def _take_place(folder: Path, place: Path) -> None:
-    """Rename `folder` to `place`; what was there goes once the new one stands, and comes back if it cannot."""
+    """Rename `folder` to `place`; what was there is kept beside it, and comes back if the new one cannot stand.
+
+    Workers find it there for the runs that were made for it, until the next build.
+    """
     if not place.exists():
         folder.rename(place)
         return
-    replaced = folder.with_suffix(".replaced")
-    place.rename(replaced)
+    outgoing = folder.with_suffix(".outgoing")
+    place.rename(outgoing)
     try:
         folder.rename(place)
     except BaseException:
-        replaced.rename(place)
+        outgoing.rename(place)
         raise
-    shutil.rmtree(replaced, ignore_errors=True)
+    if _differ(outgoing, place):
+        shutil.rmtree(replaced_beside(place), ignore_errors=True)
+        outgoing.rename(replaced_beside(place))
+    else:
+        shutil.rmtree(outgoing, ignore_errors=True)
+
+
+def _differ(old: Path, new: Path) -> bool:
+    """Whether a run may want `old`, which `new` cannot serve."""
+    try:
+        return read_manifest(old).digest != read_manifest(new).digest
+    except IndexUnusable:
+        return False
 
 
 def _build(folder: Path, steps: Steps) -> None:

@@ -34,7 +34,7 @@ from workers.engines.arguments import (
     installed_version,
     is_cpu_build,
 )
-from workers.engines.packaged import PACKAGED, resolve
+from workers.engines.packaged import PACKAGED, folder_or_hub_id, resolve
 from workers.engines.vllm import prepare_environment
 from workers.host.findings import (
     Finding,
@@ -202,14 +202,29 @@ def _work(client: Redis, settings: Settings, models: Sequence[Settings]) -> Iter
     yield from clocks(time.time(), seconds + microseconds / 1e6, records)
     ledger = RedisLedger(client, settings.redis_place)
     unsettled: Counter[str] = Counter()
+    rerankers: set[str] = set()
+    searched = {index for each in models for index in each.indexes}
     for run_id in ledger.open_runs():
         with suppress(UnknownRun, UnreadableRun):  # purged meanwhile, as the HTTP door does; another version's
-            left = ledger.counts(run_id).todo
-            unsettled.update(dict.fromkeys(keys.route(ledger.run(run_id).spec), left))
+            left, spec = ledger.counts(run_id).todo, ledger.run(run_id).spec
+            unsettled.update(dict.fromkeys(keys.route(spec), left))
+            rerankers |= {spec.rag.reranker} if spec.rag and spec.rag.reranker else set()
+    yield from (_reranker(each) for each in sorted(rerankers) if searched)
     names = {keys.score_queue(each.served_model) for each in models} | unsettled.keys()
     queues = [Queue(name, queue_length(client, name), unsettled[name]) for name in sorted(names)]
     yield from (Finding("ok", "queue", f"{each.messages} messages wait on {each.name}") for each in queues)
     yield from fleet_at_work(records, queues)
+
+
+def _reranker(name: str) -> Finding:
+    """Whether this host can have what an open run orders passages by; it is loaded with the run's first questions."""
+    try:
+        model = folder_or_hub_id(name, "reranker", [])
+        if not Path(model).is_dir():
+            require_hub(model, "config.json")
+    except ModelNotFound as trouble:
+        return Finding("warning", "reranker", trouble.message, trouble.hint)
+    return Finding("ok", "reranker", model)
 
 
 def _free_memory(gpus: Sequence[Device]) -> dict[str, tuple[int, int]]:

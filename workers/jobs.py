@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any, NoReturn, Protocol
 
 from contract import keys
-from contract.errors import EXIT_RETRY, SettingsError
-from contract.index import read_manifest
+from contract.errors import EXIT_RETRY, IndexUnusable, SettingsError
+from contract.index import read_manifest, replaced_beside
 from workers.aggregator import Batch
 from workers.asking import BatchScorer
 from workers.ending import end_at_once
@@ -39,6 +39,10 @@ class Job(Protocol):
     @property
     def done(self) -> int:
         """Questions that this worker settled or sent on so far."""
+
+    @property
+    def puts_off(self) -> dict[str, str]:
+        """Run → why its questions go back to the queue from here at the moment."""
 
     def start(self) -> None:
         """Get ready, in the main thread. Raises McqueueError."""
@@ -78,6 +82,11 @@ class Scoring:
     def done(self) -> int:
         """Questions settled so far."""
         return self._scorer.done
+
+    @property
+    def puts_off(self) -> dict[str, str]:
+        """Nothing: what cannot be scored here says so."""
+        return self._scorer.puts_off
 
     def start(self) -> None:
         """Boot the engine."""
@@ -120,21 +129,34 @@ class Searching:
         """Questions looked up and sent on so far, and those of which that failed."""
         return self._retriever.done if self._retriever else 0
 
+    @property
+    def puts_off(self) -> dict[str, str]:
+        """Runs for another build of the index, or with a reranker that is not to be had now."""
+        return self._retriever.puts_off if self._retriever else {}
+
     def start(self) -> None:
         """Open the index, and check that it is what its manifest says."""
         from workers.retrieval.load import load_index
 
         log.info("opening index %s at %s", self.name, self._path)
-        self._retriever = BatchRetriever(self._workplace, load_index(self._path), self._manifest, self._reopened)
+        opened = load_index(self._path)
+        self._manifest = opened.manifest
+        self._retriever = BatchRetriever(self._workplace, opened, self._manifest, self._reopened)
 
     def _reopened(self, digest: str) -> Retriever | None:
-        """The index that lies in the folder now, if it is the one of that digest. Raises McqueueError."""
+        """The index of that digest, if it lies in the folder now or did before the last build. Raises McqueueError."""
         from workers.retrieval.load import load_index
 
-        if read_manifest(self._path).digest != digest:
-            return None
-        found = load_index(self._path)
-        return found if found.manifest.digest == digest else None
+        replaced = replaced_beside(self._path)
+        for folder in (replaced, self._path) if replaced.is_dir() else (self._path,):
+            try:
+                if read_manifest(folder).digest == digest:
+                    found = load_index(folder)
+                    return found if found.manifest.digest == digest else None
+            except IndexUnusable:
+                if folder == self._path:
+                    raise
+        return None
 
     def describe(self) -> dict[str, Any]:
         """The index's manifest, in short."""

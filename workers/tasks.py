@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 from contract import keys
 from contract.engines import EngineUsed
 from contract.errors import EngineDead, LedgerError, RunHalted, UnknownRun
-from contract.ledger import Ledger
+from contract.ledger import UNCOUNTED, Ledger
 from contract.priority import Priority
 from contract.queue import MESSAGE_VERSION, QuestionBatch
 from contract.settings import Settings
@@ -31,6 +31,7 @@ from workers.pipeline import Item, Journey, Unforeseen, failed
 __all__ = [
     "BatchWork",
     "Endings",
+    "NotNow",
     "OnCommitted",
     "OnGenerated",
     "Send",
@@ -60,6 +61,10 @@ OnCommitted: TypeAlias = Callable[[Sequence[Verdict]], object]
 OnGenerated: TypeAlias = Callable[[int, float, float], object]
 #: (run, question) → how it ended here: an outcome, where it went on to, or why it was not begun.
 Endings: TypeAlias = dict[tuple[str, str], str]
+
+
+class NotNow(Exception):
+    """Why this worker cannot do its stage for a run at the moment: another may, or this one later."""
 
 
 class Work(NamedTuple):
@@ -116,6 +121,8 @@ class BatchWork(abc.ABC):
         #: By run, as it was when the run first came. Asking each time would take milliseconds of a batch.
         self._told: Callable[[str], dict[str, Any]] = lru_cache(KNOWN_RUNS)(lambda _: self._engine_tells())
         self._floor = Floor()
+        #: Run → why its questions go back to the queue from here at the moment.
+        self._puts_off: dict[str, str] = {}
         #: By batch, what is begun and has no verdict yet.
         self._under_way: dict[int, Sequence[Work]] = {}
 
@@ -123,6 +130,15 @@ class BatchWork(abc.ABC):
     def asks_alone(self) -> bool:
         """Whether a suspect is under way by itself, or waits until it may be."""
         return self._floor.wanted_alone
+
+    @property
+    def puts_off(self) -> dict[str, str]:
+        """Run → why its questions go back to the queue from here at the moment."""
+        return dict(self._puts_off)
+
+    def _hindrance(self, spec: RunSpec) -> str:  # noqa: ARG002 - for stages that have some
+        """Why this worker cannot do this stage for a run of that spec at the moment, if so."""
+        return ""
 
     @abc.abstractmethod
     def _unfit(self, spec: RunSpec) -> Failure | None:
@@ -192,11 +208,14 @@ class BatchWork(abc.ABC):
         return endings, suspects
 
     def _begin_what_can_be(self, batch: Batch, run_id: str, asked: dict[str, Held]) -> tuple[list[Work], Endings]:
-        """`_begin`, and the endings of those that are not: their run is halted, or nobody here can read them."""
+        """`_begin`, and the endings of those that are not: their run is halted or put off, or nobody can read them."""
         try:
             return self._begin(run_id, asked), {}
         except RunHalted as halt:
+            self._puts_off.pop(run_id, None)
             return [], _not_begun(run_id, asked, halt)
+        except NotNow as why:
+            return [], self._put_off(batch, run_id, asked, str(why))
         except LedgerError:
             raise
         except Exception as trouble:  # noqa: BLE001 - an unreadable question must not cost its batch
@@ -211,18 +230,32 @@ class BatchWork(abc.ABC):
     def _begin(self, run_id: str, asked: dict[str, Held]) -> list[Work]:
         """The unsettled ones of `asked`. Suspects come with an attempt that is counted when their turn comes.
 
-        Raises RunHalted; the ledger has put them aside then, and their messages are no longer needed.
+        Raises RunHalted; the ledger has put them aside then, and their messages are no longer needed. Raises NotNow.
         """
         try:
-            begun = self._ledger.begin(run_id, list(asked), suspect_from=SUSPECT_FROM, stage=self.stage)
             spec = self._spec(run_id)
+            hindrance = self._hindrance(spec)
+            suspect_from = UNCOUNTED if hindrance else SUSPECT_FROM
+            begun = self._ledger.begin(run_id, list(asked), suspect_from=suspect_from, stage=self.stage)
         except UnknownRun:
+            self._puts_off.pop(run_id, None)
             log.warning("run %s is unknown or purged: %d of its questions are dropped", run_id, len(asked))
             return []
+        if hindrance and begun:
+            raise NotNow(hindrance)
+        self._puts_off.pop(run_id, None)
         return [
             Work(Item(each.question, spec), asked[each.question.id], each.attempts + (not each.counted))
             for each in begun
         ]
+
+    def _put_off(self, batch: Batch, run_id: str, asked: Iterable[str], why: str) -> Endings:
+        """Their message goes back for another worker, or for this one later; it is no attempt."""
+        if self._puts_off.get(run_id) != why:
+            log.warning("run %s is put off: %s", run_id, why)
+        self._puts_off[run_id] = why
+        batch.pause_s = max(batch.pause_s, RETRY_PAUSE_S)
+        return {(run_id, each): AGAIN for each in asked}
 
     def _refusal(self, work: Work, unfit: Failure | None) -> Failure | None:
         """Why this worker must not take the question, if so. `unfit` is why it must take none of that run."""

@@ -183,6 +183,7 @@ class Worker:
             queue=self._queue,
             gpus=self._gpus,
             engine=self._job_is,
+            puts_off=self._job.puts_off,
             batch_size=self._settings.full_batch,
             done=self._job.done,
             batches=self._load.batches,

@@ -3,12 +3,13 @@
 `Ledger` is the agreement; `RedisLedger` and `MemoryLedger` keep it.
 """
 
-from contract.ledger.base import Begun, Committed, Ledger
+from contract.ledger.base import UNCOUNTED, Begun, Committed, Ledger
 from contract.ledger.memory import MemoryLedger
 from contract.ledger.redis import RedisLedger
 from contract.ledger.run import Counts, Run, RunState, halted
 
 __all__ = [
+    "UNCOUNTED",
     "Begun",
     "Committed",
     "Counts",

@@ -13,10 +13,12 @@ from contract.question import Body, Question
 from contract.spec import Stage, is_called
 from contract.verdict import Passage, Verdict
 
-__all__ = ["LAST", "Begun", "Committed", "Ledger"]
+__all__ = ["LAST", "UNCOUNTED", "Begun", "Committed", "Ledger"]
 
 #: The name that means the newest run.
 LAST = "last"
+#: As `suspect_from`: nobody is begun, the questions are only asked for.
+UNCOUNTED = -1
 #: Runs that a message lists before the rest is only counted.
 MOST_LISTED = 5
 
@@ -113,7 +115,7 @@ class Ledger(abc.ABC):
         """Those of `question_ids` that are unsettled, each counted as begun once more in this stage.
 
         A question begun `suspect_from` times already (0: no limit) comes back uncounted, so that the caller can begin
-        it alone: it may be what its earlier company died of.
+        it alone: it may be what its earlier company died of. With `UNCOUNTED` all do, for a caller who only asks.
 
         Raises RunHalted for a paused or cancelled run, having put aside the unsettled ones: drop their message.
         """

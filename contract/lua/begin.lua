@@ -1,6 +1,7 @@
 -- Hand out those of the asked questions that have no verdict yet, and count the attempt that begins now.
 -- KEYS  1 meta  2 questions  3 todo  4 attempts  5 state  6 aside
--- ARGV  1 suspect_from: a question begun this often already is handed out without counting (0: count all)
+-- ARGV  1 suspect_from: a question begun this often already is handed out without counting (0: count all,
+--         below: count none)
 --       then question ids, each once
 -- Returns false for a purged run, the state of a paused or cancelled one, else a flat list: Question as JSON, attempts
 -- so far, 1 if this one was counted.

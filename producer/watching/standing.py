@@ -10,7 +10,7 @@ from contract.ledger import Counts, Run
 from producer.broker import Broker
 from producer.present import Lines, number, result_lines
 from producer.stats import Tally
-from producer.watching.unserved import start_workers
+from producer.watching.unserved import put_off_by, start_workers
 
 __all__ = ["queue_lines", "queues_json", "status_json", "status_lines", "workers_line", "workers_of"]
 
@@ -51,6 +51,7 @@ def status_lines(run: Run, counts: Counts, broker: Broker) -> Lines:
         *queue_lines(run, broker),
         *([("weight", f"{weight}: so many turns where other runs get one")] if weight > 1 else []),
         ("workers", workers_line(run, counts.finished, broker)),
+        *([] if counts.finished else [("put off", each) for each in put_off_by(run.run_id, workers_of(run, broker))]),
     ]
 
 

@@ -1,4 +1,4 @@
-"""What to do where nobody takes from a run's queues."""
+"""What to do where nobody takes from a run's queues, or where those who do cannot serve it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from contract.fleet import WorkerRecord
 from contract.keys import index_of, is_score_queue
 
-__all__ = ["start_workers"]
+__all__ = ["put_off_by", "start_workers"]
 
 COMMAND = "python -m workers up"
 
@@ -25,3 +25,8 @@ def start_workers(unserved: Sequence[str], alive: Iterable[WorkerRecord]) -> str
     if not others or len(indexes) == len(unserved):
         return command
     return f"{command} (those alive take from {', '.join(others)}: if you mean their model, enqueue with --deploy FILE)"
+
+
+def put_off_by(run_id: str, workers: Iterable[WorkerRecord]) -> list[str]:
+    """Who of `workers` puts the run's questions back into the queue, and why: for another worker, or until it can."""
+    return [f"{each.name}: {why}" for each in workers if (why := each.puts_off.get(run_id))]

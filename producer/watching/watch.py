@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -14,7 +14,7 @@ from contract.ledger import Counts, Ledger, Run, RunState
 from producer.broker import Broker
 from producer.watching.crew import Crew
 from producer.watching.progress import Pace, Screen, Snapshot
-from producer.watching.unserved import start_workers
+from producer.watching.unserved import put_off_by, start_workers
 
 __all__ = ["TICK_S", "Clock", "Watcher", "watch"]
 
@@ -77,6 +77,8 @@ class Watcher:
     stall_next: float = 0.0
     stalls: int = 0
     incomplete_since: float | None = None
+    #: What was said of workers that put the run off.
+    put_off: list[str] = field(default_factory=list)
     state: RunState = RunState.RUNNING
     settled: int = 0
 
@@ -117,6 +119,7 @@ class Watcher:
             self._mind_halt(counts)
         if not counts.finished and not counts.halted:
             self._mind_workers(now, workers)
+            self._mind_put_off(each for of_queue in workers.values() for each in of_queue)
             self._mind_stall(now)
             self._mind_missing(now, counts)
         return counts
@@ -142,6 +145,12 @@ class Watcher:
             refused = self.broker.why_no_writes()
             remedy = refused or f"Start one: {start_workers(unserved, self.broker.all_workers())}"
             self.screen.say(f"No worker has taken from {queues} for {absent_s:.0f} s. {remedy}")
+
+    def _mind_put_off(self, workers: Iterable[WorkerRecord]) -> None:
+        said, self.put_off = self.put_off, put_off_by(self.run.run_id, workers)
+        for each in self.put_off:
+            if each not in said:
+                self.screen.say(f"Questions wait. {each}")
 
     def _mind_stall(self, now: float) -> None:
         if now < self.stall_next:

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from celery import Celery
 
-from contract import Outcome, RedisLedger, Run, Verdict, keys
-from contract.index import read_manifest
+from contract import RedisLedger, Run, Verdict, keys
+from contract.fleet import Fleet
+from contract.index import read_manifest, replaced_beside
 from contract.queue import publish, queue_length
 from contract.spec import IndexKind, Retrieval
 from tests.support import (
@@ -130,16 +131,33 @@ def test_an_index_that_is_built_anew_while_it_is_searched_serves_the_next_run_wi
         assert [each.passages[0].text[:5] for each in finished(again)] == ["The a"] * 4
 
 
-def test_an_index_that_was_built_anew_refuses_the_questions_of_the_old_one(
+def test_after_one_build_and_a_restart_the_runs_of_the_build_before_go_on(
     redis_ledger: RedisLedger, app: Celery, index: Path, tmp_path: Path, finished: Callable[[Run], list[Verdict]]
 ) -> None:
-    run = open_rag_run(redis_ledger, index, count=4, index_digest="9" * 64)
-    with searcher(tmp_path, index):
+    before = open_rag_run(redis_ledger, index, count=4)
+    index.rename(replaced_beside(index))
+    build_test_index(index, [f"Anew: {fact}" for fact in FACTS])
+    after = open_rag_run(redis_ledger, index, count=4)
+    with worker(tmp_path / "w0"), searcher(tmp_path, index):
+        for run in (before, after):
+            send(app, redis_ledger, run)
+        assert [each.passages[0].text[:5] for each in finished(before)] == ["The a"] * 4
+        assert [each.passages[0].text[:5] for each in finished(after)] == ["Anew:"] * 4
+
+
+def test_questions_for_a_build_that_nobody_has_wait_and_another_run_passes_them(
+    redis_ledger: RedisLedger, app: Celery, index: Path, tmp_path: Path, finished: Callable[[Run], list[Verdict]]
+) -> None:
+    waiting = open_rag_run(redis_ledger, index, count=4, index_digest="9" * 64)
+    run = open_rag_run(redis_ledger, index, count=4)
+    fleet = Fleet(redis_ledger.client)
+    with worker(tmp_path / "w0"), searcher(tmp_path, index):
+        send(app, redis_ledger, waiting)
         send(app, redis_ledger, run)
-        verdicts = finished(run)
-    assert {(each.outcome, each.error.type if each.error else "") for each in verdicts} == {
-        (Outcome.FAILED, "WrongIndex")
-    }
+        assert all(each.retrieval_hit for each in finished(run))
+        wait_until(lambda: any(waiting.run_id in each.puts_off for each in fleet.alive()), "the worker to say so")
+    assert redis_ledger.counts(waiting.run_id).settled == 0
+    assert queue_length(redis_ledger.client, QUEUE) == 1
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,10 @@ __all__ = ["Ranking", "Retriever", "Searcher", "best"]
 class Retriever(abc.ABC):
     """Finds passages from any number of threads at once."""
 
+    def changed(self) -> bool:
+        """Whether what is searched was written over since it was opened, so that nobody knows what is found."""
+        return False
+
     @abc.abstractmethod
     def search(self, queries: Sequence[str], top_k: int, kind: IndexKind | None = None) -> list[list[Passage]]:
         """The `top_k` best passages of each query, best first, ranks from 1; all queries are searched together.

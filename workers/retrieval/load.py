@@ -15,7 +15,7 @@ from workers.retrieval.base import Ranking, Retriever, Searcher
 from workers.retrieval.bm25 import Bm25Searcher
 from workers.retrieval.dense import DenseSearcher, VectorIndex
 from workers.retrieval.encoder import TextEncoder
-from workers.retrieval.files import BM25_FOLDER, DENSE_FILE, check_files
+from workers.retrieval.files import BM25_FOLDER, DENSE_FILE, HeldFiles
 from workers.retrieval.hybrid import HybridSearcher
 from workers.retrieval.passages import Passages
 
@@ -30,8 +30,10 @@ def load_index(path: Path) -> IndexRetriever:
     made the vectors; ModelNotFound where that encoder is not to be had.
     """
     manifest = read_manifest(path)
-    check_files(path, manifest.files)
-    return IndexRetriever(path, manifest, Passages(path / PASSAGES), _searchers(path, manifest))
+    files = HeldFiles(path, manifest.files)
+    found = IndexRetriever(path, manifest, files, Passages(path / PASSAGES), _searchers(path, manifest))
+    files.require_in_place()
+    return found
 
 
 def _searchers(path: Path, manifest: Manifest) -> dict[IndexKind, Searcher]:
@@ -75,12 +77,22 @@ class IndexRetriever(Retriever):
     """An index on the disk. `manifest` says what it is."""
 
     def __init__(
-        self, path: Path, manifest: Manifest, passages: Passages, searchers: Mapping[IndexKind, Searcher]
+        self,
+        path: Path,
+        manifest: Manifest,
+        files: HeldFiles,
+        passages: Passages,
+        searchers: Mapping[IndexKind, Searcher],
     ) -> None:
         self.path = path
         self.manifest = manifest
+        self._files = files
         self._passages = passages
         self._searchers = searchers
+
+    def changed(self) -> bool:
+        """See `Retriever.changed`."""
+        return self._files.changed()
 
     def search(self, queries: Sequence[str], top_k: int, kind: IndexKind | None = None) -> list[list[Passage]]:
         """See `Retriever.search`."""

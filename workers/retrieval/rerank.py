@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from contract.errors import ModelNotFound, first_line
+from contract.errors import HubUnreachable, InputError, ModelNotFound, first_line
 from contract.models import require_hub
 from contract.spec import IndexKind
 from contract.verdict import Passage
@@ -23,17 +23,29 @@ class CrossEncoder:
     """Scores pairs of query and passage, on the CPU. Thread-safe."""
 
     def __init__(self, model_id: str) -> None:
-        """Load the model: a Hugging Face id or a folder. Raises ModelNotFound where it is not to be had."""
+        """Load the model: a Hugging Face id or a folder.
+
+        Raises ModelNotFound where it is not to be had, HubUnreachable where that may pass, InputError for a model that
+        gives no single score.
+        """
         model = folder_or_hub_id(model_id, "reranker", [])
-        if not Path(model).is_dir():
+        at_hub = not Path(model).is_dir()
+        if at_hub:
             require_hub(model, "config.json")
         library = sentence_transformers_loaded()
         try:
-            self._model = library.CrossEncoder(model, device="cpu", local_files_only=Path(model).is_dir())
+            self._model = library.CrossEncoder(model, device="cpu", local_files_only=not at_hub)
         except (OSError, ValueError) as trouble:
-            raise ModelNotFound(
+            # The hub had its configuration a moment ago: what is read of a file is an OSError, and so is the network's.
+            kind = HubUnreachable if at_hub and isinstance(trouble, OSError) else ModelNotFound
+            raise kind(
                 f"reranker: {model} cannot be loaded: {first_line(trouble)}.", hint="Check its name and the network."
             ) from None
+        if (labels := int(self._model.num_labels)) != 1:
+            raise InputError(
+                f"reranker: {model} gives {labels} scores to a pair, not one to order passages by.",
+                hint="Name a cross-encoder with one label: its config.json says so by id2label.",
+            )
         self._lock = threading.Lock()
 
     def scores(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
@@ -52,6 +64,10 @@ class RerankingRetriever(Retriever):
         self._retriever = retriever
         self._cross_encoder = cross_encoder
         self._rerank_from = rerank_from
+
+    def changed(self) -> bool:
+        """See `Retriever.changed`."""
+        return self._retriever.changed()
 
     def search(self, queries: Sequence[str], top_k: int, kind: IndexKind | None = None) -> list[list[Passage]]:
         """See `Retriever.search`; equal scores stay in the order in which they were found."""

@@ -61,11 +61,22 @@ def test_the_same_corpus_indexed_again_has_the_same_digest_and_another_has_not(t
     assert first["digest"] == second["digest"] != third["digest"]
 
 
-def test_an_index_is_replaced_by_the_new_one(tmp_path: Path, corpus: Path) -> None:
-    index(corpus, "-o", "x")
+def test_an_index_is_replaced_by_the_new_one_and_kept_beside_it_until_the_next(tmp_path: Path, corpus: Path) -> None:
+    old = index_json(corpus, "-o", "x")["digest"]
     write_corpus(tmp_path, "Iron rusts.")
+    new = index_json(corpus, "-o", "x")["digest"]
     index(corpus, "-o", "x")
-    assert read_manifest(Path("x")).plan.counts.passages == 1
+    assert [read_manifest(Path(each)).digest for each in ("x", "x.replaced")] == [new, old]
+    write_corpus(tmp_path, "Iron does not.")
+    index(corpus, "-o", "x")
+    assert read_manifest(Path("x.replaced")).digest == new
+    assert beside(tmp_path) == {"corpus.jsonl", "x", "x.replaced"}
+
+
+def test_a_folder_of_something_else_that_is_replaced_is_not_kept(tmp_path: Path, corpus: Path) -> None:
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "diary.txt").touch()
+    index(corpus, "-o", "x", "--force")
     assert beside(tmp_path) == {"corpus.jsonl", "x"}
 
 

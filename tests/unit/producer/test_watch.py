@@ -22,6 +22,7 @@ from producer.runs.runconfig import RunConfig
 from producer.runs.submit import plan, submit
 from producer.watching.crew import Crew, Member
 from producer.watching.progress import BarScreen, LineScreen, NothingToEnd, Pace, Snapshot, screen_for
+from producer.watching.standing import status_lines
 from producer.watching.unserved import start_workers
 from producer.watching.watch import Clock, watch
 
@@ -108,6 +109,18 @@ def test_absent_workers_are_mentioned_after_ten_seconds_and_then_once_a_minute(
         " (those alive take from score.another: if you mean their model, enqueue with --deploy FILE)"
     )
     assert "for 70 s" in screen.said[1]
+
+
+def test_why_workers_put_the_run_off_is_said_once(ledger: MemoryLedger, broker: MemoryBroker, run: Run) -> None:
+    putting_off = worker(run.spec.model).model_copy(update={"puts_off": {run.run_id: "here is another build"}})
+    broker.live.append(putting_off)
+    screen, begun = Screen(), status_lines(run, ledger.counts(run.run_id), broker)
+
+    watch(ledger, broker, run.run_id, screen, clock=Script({9: lambda: settle(ledger, run)}).clock())
+
+    assert screen.said == ["Questions wait. w: here is another build"]
+    assert ("put off", "w: here is another build") in begun
+    assert "put off" not in dict(status_lines(run, ledger.counts(run.run_id), broker))
 
 
 FULL = WritesRefused("Redis at redis://here takes no writes: it is at its memory limit (OOM).", hint="Raise maxmemory.")

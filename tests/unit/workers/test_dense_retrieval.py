@@ -244,10 +244,13 @@ def test_packaged_weights_are_these_and_no_others(monkeypatch: pytest.MonkeyPatc
 @pytest.fixture(scope="module")
 def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cross-encoder with weights that were never trained: its order is its own, and that is all that is asked."""
+    return made_cross_encoder(tmp_path_factory.mktemp("cross-encoder"))
+
+
+def made_cross_encoder(folder: Path, labels: int = 1) -> Path:
     import torch
     from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
 
-    folder = tmp_path_factory.mktemp("cross-encoder")
     words = sorted({word.strip(".?").lower() for text in [*TEXTS, *QUERIES] for word in text.split()})
     (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]))
     config = BertConfig(
@@ -256,7 +259,7 @@ def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         num_hidden_layers=1,
         num_attention_heads=2,
         intermediate_size=16,
-        num_labels=1,
+        num_labels=labels,
         initializer_range=1.0,
     )
     torch.manual_seed(0)  # scores that lie apart: other draws nearly tie two passages
@@ -281,6 +284,11 @@ def test_a_reranker_orders_what_was_found_by_its_own_scores(hybrid: IndexRetriev
 def test_a_reranker_has_nothing_to_say_where_nothing_was_found(hybrid: IndexRetriever, cross_encoder: Path) -> None:
     reranked = RerankingRetriever(hybrid, CrossEncoder(str(cross_encoder)), rerank_from=6)
     assert reranked.search(["", "zinc"], 3, IndexKind.BM25) == [[], []]
+
+
+def test_a_model_that_gives_a_pair_several_scores_is_no_reranker(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="gives 2 scores to a pair, not one to order passages by"):
+        CrossEncoder(str(made_cross_encoder(tmp_path, labels=2)))
 
 
 def test_a_reranker_that_does_not_exist_is_told() -> None:

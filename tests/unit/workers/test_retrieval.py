@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from pathlib import Path
 
 import bm25s
@@ -137,6 +138,27 @@ def test_passages_of_another_index_are_refused(tmp_path: Path) -> None:
     mine.write_bytes(other.read_bytes())
     with pytest.raises(IndexUnusable, match="belongs to another index"):
         load_index(tmp_path / "mine")
+
+
+def test_an_open_index_that_is_written_over_in_place_has_changed(tmp_path: Path) -> None:
+    opened = load_index(build_test_index(tmp_path / "x", TEXTS))
+    build_test_index(tmp_path / "other", [text.upper() for text in TEXTS])
+    assert not opened.changed()
+    shutil.copytree(tmp_path / "other", tmp_path / "x", dirs_exist_ok=True)
+    assert opened.changed()
+
+
+@pytest.mark.parametrize("moved_to", ["x.replaced", None])
+def test_an_open_index_that_is_renamed_or_deleted_is_searched_as_it_was(tmp_path: Path, moved_to: str | None) -> None:
+    opened = load_index(build_test_index(tmp_path / "x", TEXTS))
+    before = opened.search(["water copper"], 5)
+    if moved_to:
+        (tmp_path / "x").rename(tmp_path / moved_to)
+    else:
+        shutil.rmtree(tmp_path / "x")
+    build_test_index(tmp_path / "x", ["Water, copper."])
+    assert not opened.changed()
+    assert opened.search(["water copper"], 5) == before
 
 
 def test_a_folder_without_a_manifest_is_not_loaded(tmp_path: Path) -> None:

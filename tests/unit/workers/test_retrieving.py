@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 import pytest
 
 from contract import Outcome, Passage, Run, Verdict
-from contract.errors import IndexUnusable, ModelNotFound
+from contract.errors import HubUnreachable, IndexUnusable, ModelNotFound
 from contract.index import Bm25Options, Chunking, Counts, IndexPlan, Manifest
-from contract.ledger import MemoryLedger
+from contract.ledger import MemoryLedger, RunState
 from contract.priority import Priority
 from contract.question import Question
 from contract.queue import QuestionBatch
@@ -47,6 +47,10 @@ class Echo(Retriever):
     def __init__(self) -> None:
         self.calls: list[list[str]] = []
         self.breaks_at = "nothing"
+        self.written_over_by_search = False
+
+    def changed(self) -> bool:
+        return self.written_over_by_search and bool(self.calls)
 
     def search(self, queries: Sequence[str], top_k: int, kind: IndexKind | None = None) -> list[list[Passage]]:
         self.calls.append(list(queries))
@@ -57,6 +61,11 @@ class Echo(Retriever):
             [Passage(id=f"{query}#{rank}", rank=rank, score=3.0 - rank, text=query) for rank in range(1, top_k + 1)]
             for query in queries
         ]
+
+
+def at_once() -> bool:
+    """Told to end, a worker does not rest before a message comes again."""
+    return True
 
 
 class Outbox:
@@ -170,24 +179,60 @@ def test_a_query_that_breaks_the_search_fails_alone_and_is_not_asked_without_its
     assert held.summary == "1 failed, 7 retrieved"
 
 
-@pytest.mark.parametrize(
-    ("rag", "says"),
-    [
-        (RAG.model_copy(update={"index_digest": "9" * 64}), "nor has its folder: give both sides the same"),
-        (None, "no retriev"),
-    ],
-)
-def test_an_index_that_the_run_was_not_made_for_refuses_its_questions(
-    rag: Retrieval | None, says: str, books: MemoryLedger, echo: Echo, outbox: Outbox
-) -> None:
-    run = open_run(books, make_questions(1), rag=rag)
+def test_a_run_without_retrieval_is_refused(books: MemoryLedger, echo: Echo, outbox: Outbox) -> None:
+    run = open_run(books, make_questions(1))
     retrieve(books, echo, outbox, message(run, "q0"))
     verdict = verdict_of(books, run, "q0")
     assert verdict is not None
     assert verdict.error is not None
     assert verdict.error.type == "WrongIndex"
-    assert says in verdict.error.message
     assert (echo.calls, outbox.sent) == ([], [])
+
+
+def test_questions_for_a_build_that_is_not_here_wait_for_it_however_often_they_come(
+    books: MemoryLedger, echo: Echo, outbox: Outbox
+) -> None:
+    run = open_run(books, make_questions(2), rag=of_build("9"))
+    there: dict[str, Retriever] = {}
+    stage = BatchRetriever(Workplace(SETTINGS, books, "r@host", outbox, stopping=at_once), echo, MANIFEST, there.get)
+    for _ in range(SETTINGS.max_attempts + 2):
+        held = message(run, "q0", "q1")
+        stage.run(batch_of(held))
+        assert held.settlement is Settlement.REQUEUE
+    assert "for index facts 99999999" in stage.puts_off[run.run_id]
+    assert (outbox.sent, books.counts(run.run_id).settled) == ([], 0)
+
+    there["9" * 64] = Echo()
+    held = message(run, "q0", "q1")
+    stage.run(batch_of(held))
+    assert held.settlement is Settlement.ACKNOWLEDGE
+    assert (len(outbox.sent), stage.puts_off) == (1, {})
+
+
+def test_the_messages_of_a_cancelled_run_do_not_wait_for_its_build(
+    books: MemoryLedger, echo: Echo, outbox: Outbox
+) -> None:
+    run = open_run(books, make_questions(1), rag=of_build("9"))
+    books.halt(run.run_id, RunState.CANCELLED)
+    held = message(run, "q0")
+    retrieve(books, echo, outbox, held)
+    assert held.settlement is Settlement.ACKNOWLEDGE
+
+
+def test_what_is_found_in_an_index_while_it_is_written_over_is_thrown_away(
+    books: MemoryLedger, echo: Echo, outbox: Outbox
+) -> None:
+    run = open_run(books, make_questions(1), rag=RAG)
+    again = Echo()
+    stage = BatchRetriever(
+        Workplace(SETTINGS, books, "r@host", outbox, stopping=at_once), echo, MANIFEST, lambda _: again
+    )
+    echo.written_over_by_search = True
+    first, second = message(run, "q0"), message(run, "q0")
+    stage.run(batch_of(first))
+    assert (first.settlement, outbox.sent) == (Settlement.REQUEUE, [])
+    stage.run(batch_of(second))
+    assert (second.settlement, len(echo.calls), len(again.calls)) == (Settlement.ACKNOWLEDGE, 1, 1)
 
 
 def of_build(digit: str) -> Retrieval:
@@ -220,32 +265,33 @@ def test_the_oldest_build_of_an_index_is_closed_for_the_third(books: MemoryLedge
     first = open_run(books, make_questions(1), "first", rag=RAG)
     there = {"7" * 64, "8" * 64}
     stage = BatchRetriever(
-        Workplace(SETTINGS, books, "r@host", outbox), echo, MANIFEST, lambda digest: Echo() if digest in there else None
+        Workplace(SETTINGS, books, "r@host", outbox, stopping=at_once),
+        echo,
+        MANIFEST,
+        lambda digest: Echo() if digest in there else None,
     )
     for run in (*runs, first):
         stage.run(batch_of(message(run, "q0")))
     assert len(outbox.sent) == 2
-    verdict = verdict_of(books, first, "q0")
-    assert verdict is not None
-    assert verdict.error is not None
-    assert "this worker has facts 77777777 and 88888888" in verdict.error.message
+    assert "here is 77777777 and 88888888" in stage.puts_off[first.run_id]
 
 
-def test_a_new_build_that_cannot_be_opened_is_told_with_the_reason(
+def test_a_new_build_that_cannot_be_opened_is_told_with_the_reason_and_not_hashed_again_at_once(
     books: MemoryLedger, echo: Echo, outbox: Outbox
 ) -> None:
     run = open_run(books, make_questions(1), rag=of_build("9"))
 
-    def reopen(_: str) -> Retriever | None:
+    tried: list[str] = []
+
+    def reopen(digest: str) -> Retriever | None:
+        tried.append(digest)
         raise IndexUnusable("is damaged", path="indexes/facts/passages.arrow", hint="Copy it again.")
 
-    BatchRetriever(Workplace(SETTINGS, books, "r@host", outbox), echo, MANIFEST, reopen).run(
-        batch_of(message(run, "q0"))
-    )
-    verdict = verdict_of(books, run, "q0")
-    assert verdict is not None
-    assert verdict.error is not None
-    assert "indexes/facts/passages.arrow: is damaged. Copy it again." in verdict.error.message
+    stage = BatchRetriever(Workplace(SETTINGS, books, "r@host", outbox, stopping=at_once), echo, MANIFEST, reopen)
+    for _ in range(2):
+        stage.run(batch_of(message(run, "q0")))
+    assert "indexes/facts/passages.arrow: is damaged. Copy it again." in stage.puts_off[run.run_id]
+    assert (tried, verdict_of(books, run, "q0")) == (["9" * 64], None)
 
 
 def test_the_prompt_has_the_passages_and_the_verdict_keeps_them(
@@ -323,7 +369,32 @@ def test_a_reranker_that_cannot_be_loaded_is_tried_again_only_after_a_while(monk
     assert tried == ["far/away"]
     assert isinstance(rerankers.of(RAG), Echo), "runs without it go on"
 
-    monkeypatch.setattr("workers.retrieving.time.monotonic", lambda: float("inf"))
+    monkeypatch.setattr("workers.retrieving.time.monotonic", lambda: 1e9)
     with pytest.raises(ModelNotFound):
         rerankers.of(wanted)
     assert tried == ["far/away", "far/away"]
+
+
+def test_questions_wait_while_the_hub_does_not_answer_for_their_reranker(
+    books: MemoryLedger, echo: Echo, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trouble: ModelNotFound = HubUnreachable("The hub has no answer.")
+
+    def load(_: str) -> None:
+        raise trouble
+
+    monkeypatch.setattr("workers.retrieval.rerank.CrossEncoder", load)
+    run = open_run(books, make_questions(1), rag=RAG.model_copy(update={"reranker": "far/away"}))
+    stage = BatchRetriever(Workplace(SETTINGS, books, "r@host", outbox, stopping=at_once), echo, MANIFEST)
+    for _ in range(SETTINGS.max_attempts + 1):
+        held = message(run, "q0")
+        stage.run(batch_of(held))
+    assert (held.settlement, stage.puts_off[run.run_id]) == (Settlement.REQUEUE, "The hub has no answer.")
+
+    trouble = ModelNotFound("There is none of that name.")
+    monkeypatch.setattr("workers.retrieving.time.monotonic", lambda: 1e9)
+    stage.run(batch_of(message(run, "q0")))
+    verdict = verdict_of(books, run, "q0")
+    assert verdict is not None
+    assert verdict.error is not None
+    assert "There is none of that name" in verdict.error.message
