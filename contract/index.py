@@ -151,8 +151,21 @@ class Encoder(BaseModel):
 
     #: A packaged encoder's name, a Hugging Face id, or a folder.
     id: Annotated[str, StringConstraints(min_length=1)]
+    #: SHA-256 of each file that decides its vectors, by its path in the encoder's folder.
+    files: dict[str, Sha256] = Field(default_factory=dict)
+    #: Put before a text; None: what the encoder itself registers.
+    query_prompt: str | None = None
+    passage_prompt: str | None = None
+    #: In place of `files`, in an index from before all of them were hashed; None: nobody knows.
     weights_sha256: Sha256 | None = None
     dimensions: int = Field(ge=1)
+
+    @property
+    def identity(self) -> Any:
+        """What in it can change a search: its files where they are known, wherever they lie."""
+        if not self.files:
+            return self.weights_sha256 or self.id
+        return {"files": self.files, "query_prompt": self.query_prompt, "passage_prompt": self.passage_prompt}
 
 
 class IndexPlan(BaseModel):
@@ -173,6 +186,9 @@ class IndexPlan(BaseModel):
     #: Kinds dense and hybrid.
     dense: DenseOptions | None = None
     encoder_id: str | None = None
+    #: Put before queries and passages for the encoder; None: what it registers itself.
+    query_prompt: str | None = None
+    passage_prompt: str | None = None
 
     @model_validator(mode="after")
     def _parts_fit_the_kind(self) -> Self:
@@ -208,8 +224,8 @@ class Manifest(BaseModel):
     def digest(self) -> str:
         """SHA-256 over everything that can change a search result, as 64 hex digits.
 
-        Neither name nor place nor time is in it, and an encoder is known by its weights where they are known: the
-        same corpus indexed the same way elsewhere has the same digest.
+        Neither name nor place nor time is in it, and an encoder is known by its files: the same corpus indexed the
+        same way elsewhere has the same digest.
         """
         plan, encoder = self.plan, self.encoder
         parts: dict[str, Any] = {
@@ -218,7 +234,7 @@ class Manifest(BaseModel):
             "kind": plan.kind,
             "bm25": plan.bm25.model_dump(mode="json") if plan.bm25 else None,
             "dense": plan.dense.model_dump(mode="json") if plan.dense else None,
-            "encoder": (encoder.weights_sha256 or encoder.id) if encoder else None,
+            "encoder": encoder.identity if encoder else None,
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 

@@ -282,14 +282,15 @@ class RunSpec(BaseModel):
     def fingerprint(self) -> str:
         """SHA-256 over the canonical JSON of all fields, as 64 hex digits.
 
-        What a run has none of and runs once knew nothing of is left out: those from before keep their names.
+        What a run has none of and runs once knew nothing of is left out: those from before keep their names. So is what
+        follows from the index's digest.
         """
         later: dict[str, Any] = {
             name: True for name in ("adapter", "description", "rules_version") if not getattr(self, name)
         }
         if self.few_shot is not None and not self.few_shot.rationale:
             later["few_shot"] = {"rationale"}
-        if self.rag is not None and self.rag.question_hashes is None:
+        if self.rag is not None:
             later["rag"] = {"question_hashes"}
         fields = self.model_dump(mode="json", exclude=later)
         canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"))

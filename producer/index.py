@@ -81,6 +81,12 @@ FILE_TOKENS = 180
     help="What makes vectors of texts: a packaged encoder, a Hugging Face id, or a folder.",
 )
 @click.option(
+    "--query-prompt",
+    metavar="TEXT",
+    help="What the encoder wants before a query, for example 'query: '.  [default: what it registers itself]",
+)
+@click.option("--passage-prompt", metavar="TEXT", help="The same before a passage, for example 'passage: '.")
+@click.option(
     "--structure",
     type=click.Choice([each.value for each in Structure]),
     default=Structure.EXACT.value,
@@ -112,6 +118,8 @@ def index(
     by_heading: bool,
     stop_words: StopWords,
     encoder: str,
+    query_prompt: str | None,
+    passage_prompt: str | None,
     structure: str,
     precision: str,
     mapping: tuple[str, ...],
@@ -148,6 +156,8 @@ def index(
             bm25=Bm25Options(stop_words=stop_words) if words else None,
             dense=DenseOptions(structure=Structure(structure), precision=Precision(precision)) if vectors else None,
             encoder_id=encoder if vectors else None,
+            query_prompt=query_prompt if vectors else None,
+            passage_prompt=passage_prompt if vectors else None,
         )
         (folder / PLAN).write_text(plan.model_dump_json(), encoding="utf-8")
         _build(folder, steps)

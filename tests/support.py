@@ -88,6 +88,7 @@ def build_test_index(
     dense: DenseOptions | None = None,
     encoder_id: str = DEFAULT_ENCODER,
     told: list[dict[str, object]] | None = None,
+    prompts: Mapping[str, str] | None = None,
 ) -> Path:
     """An index in `folder` over passages `p0`, `p1`, … with these texts, built in this process.
 
@@ -107,6 +108,7 @@ def build_test_index(
         bm25=(bm25 or Bm25Options()) if words else None,
         dense=(dense or DenseOptions()) if vectors else None,
         encoder_id=encoder_id if vectors else None,
+        **(prompts or {}),
     )
     (folder / PLAN).write_text(plan.model_dump_json())
     events = [] if told is None else told

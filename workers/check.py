@@ -203,13 +203,13 @@ def _work(client: Redis, settings: Settings, models: Sequence[Settings]) -> Iter
     ledger = RedisLedger(client, settings.redis_place)
     unsettled: Counter[str] = Counter()
     rerankers: set[str] = set()
-    searched = {index for each in models for index in each.indexes}
+    searches = any(each.indexes for each in models)
     for run_id in ledger.open_runs():
         with suppress(UnknownRun, UnreadableRun):  # purged meanwhile, as the HTTP door does; another version's
             left, spec = ledger.counts(run_id).todo, ledger.run(run_id).spec
             unsettled.update(dict.fromkeys(keys.route(spec), left))
             rerankers |= {spec.rag.reranker} if spec.rag and spec.rag.reranker else set()
-    yield from (_reranker(each) for each in sorted(rerankers) if searched)
+    yield from (_reranker(each) for each in sorted(rerankers) if searches)
     names = {keys.score_queue(each.served_model) for each in models} | unsettled.keys()
     queues = [Queue(name, queue_length(client, name), unsettled[name]) for name in sorted(names)]
     yield from (Finding("ok", "queue", f"{each.messages} messages wait on {each.name}") for each in queues)

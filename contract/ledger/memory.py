@@ -47,7 +47,7 @@ class MemoryLedger(Ledger):
             there = self._runs.get(run.run_id)
             if there is None:
                 self._runs[run.run_id] = _Books(run)
-            elif there.run.spec != run.spec:
+            elif there.run.spec.fingerprint() != run.spec.fingerprint():
                 raise RunConflict(f"Run {run.run_id} exists with another spec.", hint="Choose another --run name.")
             return there is None
 

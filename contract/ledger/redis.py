@@ -85,7 +85,7 @@ class RedisLedger(Ledger):
     def open_run(self, run: Run) -> bool:
         with translating(self._place):
             new = bool(self._redis.set(keys.run_keys(run.run_id).meta, run.model_dump_json(), nx=True))
-            if not new and (there := self.run(run.run_id)).spec != run.spec:
+            if not new and (there := self.run(run.run_id)).spec.fingerprint() != run.spec.fingerprint():
                 raise RunConflict(
                     f"Run {run.run_id} exists with another spec (fingerprint {there.spec.fingerprint()[:8]}).",
                     hint="Choose another --run name, or purge it.",

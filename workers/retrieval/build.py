@@ -12,7 +12,7 @@ from typing import Protocol
 from contract.index import MANIFEST, PASSAGES, PLAN, Bm25Options, DenseOptions, Encoder, IndexPlan, Manifest
 from workers.retrieval.bm25 import build_bm25
 from workers.retrieval.dense import VectorIndex
-from workers.retrieval.encoder import TextEncoder
+from workers.retrieval.encoder import PACKAGED_ENCODERS, TextEncoder
 from workers.retrieval.files import BM25_FOLDER, DENSE_FILE, digests
 from workers.retrieval.passages import Passages
 
@@ -44,7 +44,8 @@ def build_index(folder: Path, report: Report) -> Manifest:
     if plan.bm25:
         _build_bm25(passages, plan.bm25, folder / BM25_FOLDER, report)
     if plan.dense and plan.encoder_id:
-        encoder = _build_dense(passages, plan.encoder_id, plan.dense, folder / DENSE_FILE, report)
+        model = TextEncoder(plan.encoder_id, query_prompt=plan.query_prompt, passage_prompt=plan.passage_prompt)
+        encoder = _build_dense(passages, model, plan.dense, folder / DENSE_FILE, report)
     manifest = Manifest(plan=plan, encoder=encoder, files=digests(folder), created_at=datetime.now(UTC))
     (folder / MANIFEST).write_text(manifest.model_dump_json(indent=2) + "\n", encoding="utf-8")
     (folder / PLAN).unlink()
@@ -69,9 +70,18 @@ def _build_bm25(passages: Passages, options: Bm25Options, folder: Path, report: 
         )
 
 
-def _build_dense(passages: Passages, encoder_id: str, options: DenseOptions, path: Path, report: Report) -> Encoder:
-    encoder = TextEncoder(encoder_id)
-    vectors = VectorIndex.empty(encoder.info.dimensions, options)
+def _build_dense(
+    passages: Passages, encoder: TextEncoder, options: DenseOptions, path: Path, report: Report
+) -> Encoder:
+    info = encoder.info
+    told = encoder.registers_prompts or info.query_prompt is not None or info.passage_prompt is not None
+    if not told and info.id not in PACKAGED_ENCODERS:
+        report(
+            note=f"{info.id} registers no prompts, so queries and passages are encoded as they are. Some encoders want "
+            "words before them, E5 'query: ' and 'passage: ', BGE a sentence before queries: see the model's page, "
+            "and give them by --query-prompt and --passage-prompt."
+        )
+    vectors = VectorIndex.empty(info.dimensions, options)
     texts, too_long = passages.texts(), 0
     report(step="vectors", done=0, total=len(passages))
     while block := list(islice(texts, ENCODED_AT_ONCE)):
@@ -81,10 +91,10 @@ def _build_dense(passages: Passages, encoder_id: str, options: DenseOptions, pat
     if too_long:
         report(
             note=f"{too_long:,} of {len(passages):,} passages are longer than the {encoder.max_tokens} tokens that "
-            f"{encoder_id} reads: it finds them by their beginning alone. Shorter --tokens cut them."
+            f"{info.id} reads: it finds them by their beginning alone. Shorter --tokens cut them."
         )
     vectors.write(path)
-    return encoder.info
+    return info
 
 
 def _told(step: str, passages: Passages, report: Report) -> Iterator[str]:

@@ -14,7 +14,8 @@ from contract.errors import InputError, ModelNotFound, first_line
 from contract.index import DEFAULT_ENCODER, Encoder
 from contract.models import require_hub
 from workers.engines.packaged import folder_or_hub_id
-from workers.packages import PackagedWeights, sha256_of
+from workers.packages import PackagedWeights
+from workers.retrieval.encoder_files import deciding_files
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -37,9 +38,18 @@ PACKAGED_ENCODERS = {
 
 
 class TextEncoder:
-    """Encodes queries and passages, each with the prompt that the model has for them. Thread-safe."""
+    """Encodes queries and passages, each with its prompt: what the model registers for them, or what is given.
+    Thread-safe."""
 
-    def __init__(self, encoder_id: str, device: str | None = None, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        encoder_id: str,
+        device: str | None = None,
+        threads: int | None = None,
+        *,
+        query_prompt: str | None = None,
+        passage_prompt: str | None = None,
+    ) -> None:
         """Load the encoder to `device`; None: to a GPU where there is one. On a CPU, `threads` compute; None: all.
 
         Raises ModelNotFound where it is not to be had, or carries other weights than it should.
@@ -60,7 +70,9 @@ class TextEncoder:
             raise ModelNotFound(f"encoder: {model} cannot be loaded: {first_line(trouble)}.", hint=_HINT) from None
         self.info = Encoder(
             id=encoder_id if encoder_id in PACKAGED_ENCODERS else model,
-            weights_sha256=_weights_sha256(model, at_hub=at_hub),
+            files=deciding_files(_folder(model, at_hub=at_hub)),
+            query_prompt=query_prompt,
+            passage_prompt=passage_prompt,
             dimensions=int(self._model.get_embedding_dimension()),
         )
         # A tokenizer is told how to pad and cut before every use, and breaks when two threads do so at once.
@@ -71,15 +83,21 @@ class TextEncoder:
         """What is read of a text at most; the rest of a longer one does not count."""
         return cast("int | None", self._model.max_seq_length)
 
+    @property
+    def registers_prompts(self) -> bool:
+        """Whether the model itself says what to put before a text."""
+        return any(self._model.prompts.values())
+
     def queries(self, texts: Sequence[str]) -> Vectors:
         """Vectors of `texts` as what is asked."""
         with self._lock:
-            return self._vectors(self._model.encode_query(list(texts), **_OPTIONS))
+            return self._vectors(self._model.encode_query(list(texts), prompt=self.info.query_prompt, **_OPTIONS))
 
     def passages(self, texts: Sequence[str]) -> Vectors:
         """Vectors of `texts` as what is found."""
         with self._lock:
-            return self._vectors(self._model.encode_document(list(texts), **_OPTIONS))
+            prompt = self.info.passage_prompt
+            return self._vectors(self._model.encode_document(list(texts), prompt=prompt, **_OPTIONS))
 
     @staticmethod
     def _vectors(found: Any) -> Vectors:
@@ -121,12 +139,13 @@ def _resolve(encoder_id: str) -> tuple[str, bool]:
     return found, not Path(found).is_dir()
 
 
-def _weights_sha256(model: str, *, at_hub: bool) -> str | None:
-    """Of the one file that most encoders have; None where the weights lie in several, or elsewhere."""
-    if at_hub:
-        from huggingface_hub import try_to_load_from_cache
+def _folder(model: str, *, at_hub: bool) -> Path:
+    """Where the files of a model that was loaded lie."""
+    if not at_hub:
+        return Path(model)
+    from huggingface_hub import try_to_load_from_cache
 
-        cached = try_to_load_from_cache(model, WEIGHTS)
-        return sha256_of(Path(cached)) if isinstance(cached, str) else None
-    path = Path(model) / WEIGHTS
-    return sha256_of(path) if path.is_file() else None
+    cached = try_to_load_from_cache(model, "config.json")
+    if not isinstance(cached, str):
+        raise ModelNotFound(f"encoder: {model} was loaded, but is not in the hub's cache here.", hint=_HINT)
+    return Path(cached).parent

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from workers.retrieval.hybrid import HybridSearcher
 from workers.retrieval.passages import Passages
 
 __all__ = ["IndexRetriever", "load_index", "search_threads"]
+
+log = logging.getLogger(__name__)
 
 
 def load_index(path: Path) -> IndexRetriever:
@@ -52,16 +55,39 @@ def _searchers(path: Path, manifest: Manifest) -> dict[IndexKind, Searcher]:
 
 def _encoder(path: Path, expected: Encoder) -> TextEncoder:
     """The encoder that made the vectors, on the CPU: it must not take a GPU's memory from a model."""
-    encoder = TextEncoder(expected.id, device="cpu", threads=search_threads())
-    for what, found, wanted in (
-        ("weights", encoder.info.weights_sha256, expected.weights_sha256),
-        ("dimensions", encoder.info.dimensions, expected.dimensions),
-    ):
-        if found != wanted:
-            message = f"was made with another encoder {expected.id!r}: its {what} were {wanted}, here they are {found}"
-            hint = "Install the encoder that it was made with, or build the index again with python -m producer index."
-            raise IndexUnusable(message, path=path, hint=hint)
+    place = _place_of(expected, path)
+    encoder = TextEncoder(
+        place,
+        device="cpu",
+        threads=search_threads(),
+        query_prompt=expected.query_prompt,
+        passage_prompt=expected.passage_prompt,
+    )
+    if others := sorted(_differing(encoder.info, expected)):
+        message = f"was made with another encoder {expected.id!r} than {place!r} here: other {', '.join(others)}"
+        hint = "Bring the encoder here that it was made with, or build the index again with python -m producer index."
+        raise IndexUnusable(message, path=path, hint=hint)
+    if not expected.files:
+        log.warning("index %s is from before an encoder's files were hashed: only its weights are compared", path)
     return encoder
+
+
+def _place_of(encoder: Encoder, index: Path) -> str:
+    """Its id; or, where that is a folder of another host, the folder of that name beside the index."""
+    beside = index.resolve().parent / Path(encoder.id).name
+    moved = Path(encoder.id).is_absolute() and not Path(encoder.id).is_dir() and beside.is_dir()
+    return str(beside) if moved else encoder.id
+
+
+def _differing(found: Encoder, expected: Encoder) -> Iterator[str]:
+    """What of the encoder here is not as it was when the index was made."""
+    if found.dimensions != expected.dimensions:
+        yield f"dimensions ({found.dimensions}, not {expected.dimensions})"
+    if expected.files:
+        names = found.files.keys() | expected.files.keys()
+        yield from (name for name in names if found.files.get(name) != expected.files.get(name))
+    elif expected.weights_sha256 not in {None, *found.files.values()}:
+        yield "weights"
 
 
 def search_threads() -> int | None:

@@ -68,6 +68,9 @@ def test_a_manifest_comes_back_from_its_file_as_it_was(tmp_path: Path) -> None:
         manifest(plan=plan(bm25=Bm25Options(stop_words="none"))),
         manifest(encoder=Encoder(id="e5", weights_sha256="d" * 64, dimensions=8)),
         manifest(encoder=Encoder(id="e5", dimensions=8)),
+        manifest(encoder=Encoder(id="e5", files={"model.safetensors": "b" * 64}, dimensions=8)),
+        manifest(encoder=Encoder(id="e5", files={"model.safetensors": "b" * 64}, query_prompt="q: ", dimensions=8)),
+        manifest(encoder=Encoder(id="e5", files={"model.safetensors": "b" * 64}, passage_prompt="", dimensions=8)),
     ],
 )
 def test_the_digest_changes_with_everything_that_can_change_a_search(other: Manifest) -> None:

@@ -120,8 +120,9 @@ def test_a_run_with_examples_is_called_as_before_they_could_reason() -> None:
     assert spec.fingerprint() == sha256(canonical.encode()).hexdigest()
 
 
-def test_a_run_over_an_index_that_does_not_tell_of_hashes_is_called_as_before_any_did() -> None:
-    spec = make_spec(rag=Retrieval(index="x", index_digest="0" * 64, kind=IndexKind.BM25))
+@pytest.mark.parametrize("told", [None, True, False])
+def test_a_run_with_retrieval_is_called_as_before_indexes_told_of_hashes(told: bool | None) -> None:
+    spec = make_spec(rag=Retrieval(index="x", index_digest="0" * 64, kind=IndexKind.BM25, question_hashes=told))
     later: dict[str, Any] = {"adapter": True, "description": True, "rules_version": True, "rag": {"question_hashes"}}
     canonical = json.dumps(spec.model_dump(mode="json", exclude=later), sort_keys=True, separators=(",", ":"))
     assert spec.fingerprint() == sha256(canonical.encode()).hexdigest()

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from contract.errors import IndexUnusable, InputError, ModelNotFound
-from contract.index import MANIFEST, DenseOptions, Precision, Structure, read_manifest
+from contract.index import DEFAULT_ENCODER, MANIFEST, DenseOptions, Precision, Structure, read_manifest
 from contract.spec import IndexKind
 from contract.verdict import Passage
 from tests.support import build_test_index
@@ -20,6 +23,7 @@ from workers.packages import PackagedWeights
 from workers.retrieval.base import Ranking
 from workers.retrieval.dense import VectorIndex
 from workers.retrieval.encoder import PACKAGED_ENCODERS, TextEncoder, Vectors
+from workers.retrieval.encoder_files import deciding_files
 from workers.retrieval.hybrid import fuse
 from workers.retrieval.load import IndexRetriever, load_index, search_threads
 from workers.retrieval.rerank import CrossEncoder, RerankingRetriever
@@ -180,15 +184,93 @@ def test_many_threads_may_ask_at_once(hybrid: IndexRetriever) -> None:
     assert answers == [expected] * 8
 
 
-def test_an_index_of_another_encoder_is_refused(tmp_path: Path) -> None:
-    folder = build_test_index(tmp_path / "x", TEXTS, "dense")
+@pytest.fixture
+def own_encoder(tmp_path: Path) -> Path:
+    """The packaged encoder as a folder that may be changed."""
+    packaged = PACKAGED_ENCODERS[DEFAULT_ENCODER].path().parent
+    return Path(shutil.copytree(packaged, tmp_path / "encoder", copy_function=shutil.copyfile))
+
+
+def edit(path: Path, **changes: object) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+@pytest.mark.parametrize(
+    ("file", "changes"),
+    [
+        ("config_sentence_transformers.json", {"prompts": {"query": "query: ", "document": ""}}),
+        ("sentence_bert_config.json", {"max_seq_length": 64}),
+        ("1_Pooling/config.json", {"include_prompt": False}),
+    ],
+)
+def test_an_encoder_that_was_set_otherwise_is_another_one(
+    tmp_path: Path, own_encoder: Path, file: str, changes: dict[str, object]
+) -> None:
+    folder = build_test_index(tmp_path / "x", TEXTS[:2], "dense", encoder_id=str(own_encoder))
+    edit(own_encoder / file, **changes)
+    with pytest.raises(
+        IndexUnusable, match=rf"was made with another encoder .*: other {file}\. .*build the index again"
+    ):
+        load_index(folder)
+    anew = build_test_index(tmp_path / "y", TEXTS[:2], "dense", encoder_id=str(own_encoder))
+    assert read_manifest(anew).digest != read_manifest(folder).digest
+
+
+def test_what_decides_no_vector_may_differ(own_encoder: Path) -> None:
+    before = deciding_files(own_encoder)
+    assert {"model.safetensors", "modules.json", "tokenizer.json", "1_Pooling/config.json"} <= before.keys()
+    (own_encoder / "README.md").write_text("Nice.")
+    (own_encoder / "onnx").mkdir()
+    (own_encoder / "onnx" / "model.onnx").write_text("The same in another format.")
+    (own_encoder / "vocab.txt").unlink()
+    assert deciding_files(own_encoder) == before
+
+
+def test_weights_in_several_files_count_all(own_encoder: Path) -> None:
+    (own_encoder / "model.safetensors").unlink()
+    for name in ("pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin"):
+        (own_encoder / name).write_text(name)
+    assert sum(name.endswith(".bin") for name in deciding_files(own_encoder)) == 2
+
+
+def test_an_encoder_of_another_host_is_found_beside_the_index(tmp_path: Path, own_encoder: Path) -> None:
+    built = build_test_index(tmp_path / "here" / "x", TEXTS[:2], "dense", encoder_id=str(own_encoder))
+    there = tmp_path / "there"
+    built.parent.rename(there)
+    own_encoder.rename(there / "encoder")
+    assert ids(load_index(there / "x").search(["rust"], 1)[0]) == ["p0"]
+    edit(there / "encoder" / "sentence_bert_config.json", max_seq_length=64)
+    with pytest.raises(IndexUnusable, match="was made with another encoder"):
+        load_index(there / "x")
+
+
+def test_an_index_from_before_all_files_were_hashed_is_opened_by_the_weights_alone(tmp_path: Path) -> None:
+    folder = build_test_index(tmp_path / "x", TEXTS[:2], "dense")
     manifest = read_manifest(folder)
     assert manifest.encoder is not None
-    other = manifest.model_copy(update={"encoder": manifest.encoder.model_copy(update={"weights_sha256": "0" * 64})})
-    (folder / MANIFEST).write_text(other.model_dump_json())
-    with pytest.raises(IndexUnusable, match=r"was made with another encoder .* build the index again") as trouble:
-        load_index(folder)
-    assert trouble.value.path == str(folder)
+    weights = manifest.encoder.files["model.safetensors"]
+    for known, opens in ((weights, True), (None, True), ("0" * 64, False)):
+        before = manifest.encoder.model_copy(update={"files": {}, "weights_sha256": known})
+        (folder / MANIFEST).write_text(manifest.model_copy(update={"encoder": before}).model_dump_json())
+        with nullcontext() if opens else pytest.raises(IndexUnusable, match="other weights"):
+            load_index(folder)
+
+
+def test_prompts_are_put_before_queries_and_passages_and_belong_to_the_index(tmp_path: Path, own_encoder: Path) -> None:
+    told: list[dict[str, object]] = []
+    plain = build_test_index(tmp_path / "plain", TEXTS[:2], "dense", encoder_id=str(own_encoder), told=told)
+    assert any("registers no prompts" in str(event.get("note")) for event in told)
+    told.clear()
+    prompts = {"query_prompt": "query: ", "passage_prompt": "passage: "}
+    prompted = build_test_index(
+        tmp_path / "prompted", TEXTS[:2], "dense", encoder_id=str(own_encoder), told=told, prompts=prompts
+    )
+    assert not any("note" in event for event in told)
+    assert read_manifest(prompted).digest != read_manifest(plain).digest
+    by_hand = TextEncoder(str(own_encoder))
+    (found,) = load_index(prompted).search(["Why does iron rust?"], 1)
+    expected = by_hand.queries(["query: Why does iron rust?"]) @ by_hand.passages([f"passage: {TEXTS[0]}"]).T
+    assert found[0].score == pytest.approx(float(expected[0, 0]), abs=1e-5)
 
 
 @pytest.mark.parametrize(
