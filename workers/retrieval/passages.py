@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from contract.index import StoredPassage
 
@@ -19,17 +18,25 @@ class Passages:
     def __init__(self, path: Path) -> None:
         import pyarrow as pa
 
-        self._table = pa.ipc.open_file(pa.memory_map(str(path))).read_all().select(StoredPassage._fields)
+        table = pa.ipc.open_file(pa.memory_map(str(path))).read_all().select(StoredPassage._fields)
+        #: As they were written: rows are taken from one of them, since taking from all copies all into one first.
+        self._batches = table.to_batches()
+        #: Positions at which each batch begins, and that after the last.
+        self._starts: list[int] = [0, *accumulate(each.num_rows for each in self._batches)]
 
     def __len__(self) -> int:
-        return int(self._table.num_rows)
+        return self._starts[-1]
 
     def __getitem__(self, positions: Sequence[int]) -> list[StoredPassage]:
         """The passages at `positions`, in that order."""
-        rows: list[dict[str, Any]] = self._table.take(np.asarray(positions, dtype=np.int64)).to_pylist()
-        return [StoredPassage(**row) for row in rows]
+        return [self._passage(each) for each in positions]
+
+    def _passage(self, position: int) -> StoredPassage:
+        at = bisect_right(self._starts, position) - 1
+        batch, row = self._batches[at], position - self._starts[at]
+        return StoredPassage(*(column[row].as_py() for column in batch.columns))
 
     def texts(self) -> Iterator[str]:
         """All texts, in the index's order."""
-        for chunk in self._table.column("text").iterchunks():
-            yield from chunk.to_pylist()
+        for batch in self._batches:
+            yield from batch.column("text").to_pylist()
