@@ -120,18 +120,18 @@ def test_a_batch_of_texts_is_settled_in_parts_and_followed_before_its_longest_te
     }
     for name, value in environment.items():
         monkeypatch.setenv(f"MCQUEUE_{name}", value)
-    asked = ("enqueue", "demo/questions.jsonl", "--config", "configs/runs/generate.yaml", "--limit", "48", "--json")
+    asked = ("enqueue", "demo/questions.jsonl", "--config", "configs/runs/generate.yaml", "--limit", "32", "--json")
     with alone(tmp_path / "log"):
         run_id = json.loads(command("-m", "producer", *asked, environment={}).stdout)["run_id"]
         ledger = RedisLedger.connect(load_settings())
-        wait_until(lambda: ledger.counts(run_id).finished, "48 texts", 120)
+        wait_until(lambda: ledger.counts(run_id).finished, "32 texts", 120)
     batches: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for _, verdict in ledger.results(run_id):
         assert verdict is not None
         assert verdict.outcome is not Outcome.FAILED
         batches[verdict.batch_id].append((verdict.settled_at - verdict.latency_ms / 1000, verdict.settled_at))
     spans = sorted((min(began for began, _ in of), max(ended for _, ended in of)) for of in batches.values())
-    assert len(spans) == 3
+    assert len(spans) == 2
     assert all(next_began < ended for (_, ended), (next_began, _) in pairwise(spans)), spans
     assert any(min(ended for _, ended in of) < max(ended for _, ended in of) - 0.2 for of in batches.values())
 
