@@ -41,7 +41,7 @@ def watch_suite(
     clock = clock or Clock()
     watchers = [Watcher(ledger, broker, run, _Place(board, run.run_id)) for run in runs]
     over: dict[str, Counts] = {}
-    with board:
+    with board.screen:
         while True:
             now = clock.now()  # the same for all, so that what concerns several is told in the same words
             for watcher in watchers:
@@ -50,7 +50,7 @@ def watch_suite(
                 counts = watcher.look(now)
                 if counts is not None and counts.over:
                     over[watcher.run.run_id] = counts
-            board.draw(now, last=len(over) == len(watchers))
+            board.draw(now)
             if len(over) == len(watchers):
                 return over
             clock.sleep(TICK_S)

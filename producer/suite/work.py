@@ -15,7 +15,7 @@ from producer.present import Lines, echo_json, echo_lines, echo_table
 from producer.runs.submit import Submitted, asked_already
 from producer.session import Session
 from producer.stats.failures import Failures
-from producer.suite.board import board_for
+from producer.suite.board import Board
 from producer.suite.file import Suite
 from producer.suite.files import write_table
 from producer.suite.planned import Planned
@@ -23,6 +23,7 @@ from producer.suite.shown import echo_figures, figure_lines
 from producer.suite.table import Cell, Table
 from producer.suite.watching import watch_suite
 from producer.watching.failed import failed_lines
+from producer.watching.progress import screen_for
 from producer.watching.standing import workers_of
 from producer.watching.unserved import start_workers
 
@@ -124,7 +125,7 @@ class Work:
         """Ctrl-C ends the watching with 130, and nothing else."""
         several = len({run.spec.model for _, run in self._runs}) > 1
         titles = [(f"{entry} · {run.spec.model}" if several else entry, run) for entry, run in self._runs]
-        board = board_for(progress_console(), self._asked.name, titles)
+        board = Board(screen_for(progress_console()), self._asked.name, titles)
         session = self._session
         try:
             watch_suite(session.ledger, session.broker, [run for _, run in self._runs], board)

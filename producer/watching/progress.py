@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self
 
-from rich.console import Console, Group, JustifyMethod
+from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -26,6 +26,7 @@ __all__ = [
     "LineScreen",
     "NothingToEnd",
     "Pace",
+    "Picture",
     "Screen",
     "Snapshot",
     "crew_table",
@@ -125,6 +126,23 @@ class Snapshot:
         """Everything on one line."""
         return f"{self.run_id}: {self.counts.settled:,}/{self.counts.total:,} · {self.details()}"
 
+    @property
+    def over(self) -> bool:
+        """Whether nothing of it is waited for any more."""
+        return self.counts.over
+
+    def drawn(self) -> RenderableType:
+        """A bar, everything else on one line, and the workers."""
+        counts = self.counts
+        first = Table.grid(padding=(0, 1))
+        first.add_row(
+            Text(self.run_id, style="bold"),
+            ProgressBar(total=counts.total, completed=counts.settled, width=40),
+            Text(f"{counts.settled:,}/{counts.total:,}"),
+        )
+        details = Text(self.details(), style="dim")
+        return Group(first, details, *(crew_table(crew) for crew in [self.crew] if crew))
+
 
 def percent(share: float | None) -> str:
     """`98 %`; a dash where nothing is known."""
@@ -145,6 +163,20 @@ def duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+class Picture(Protocol):
+    """What a screen can show."""
+
+    def line(self) -> str:
+        """On one line."""
+
+    def drawn(self) -> RenderableType:
+        """In place, where the terminal allows it."""
+
+    @property
+    def over(self) -> bool:
+        """Whether none comes after it."""
 
 
 class Screen(Protocol):
@@ -180,12 +212,12 @@ class LineScreen(NothingToEnd):
         self._console = console
         self._next = 0.0
 
-    def show(self, snapshot: Snapshot) -> None:
-        """Show how the run stands, unless a line just came."""
+    def show(self, picture: Picture) -> None:
+        """Its line, unless one just came."""
         now = time.monotonic()
-        if now >= self._next or snapshot.counts.over:
+        if now >= self._next or picture.over:
             self._next = now + LINE_EVERY_S
-            self.say(snapshot.line())
+            self.say(picture.line())
 
     def say(self, message: str) -> None:
         """One line, with the time."""
@@ -193,7 +225,7 @@ class LineScreen(NothingToEnd):
 
 
 class BarScreen:
-    """A bar that is drawn anew in place, and messages above it."""
+    """A picture that is drawn anew in place, and messages above it."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -208,20 +240,12 @@ class BarScreen:
     ) -> None:
         self._live.stop()
 
-    def show(self, snapshot: Snapshot) -> None:
-        """Draw the bar."""
-        counts = snapshot.counts
-        first = Table.grid(padding=(0, 1))
-        first.add_row(
-            Text(snapshot.run_id, style="bold"),
-            ProgressBar(total=counts.total, completed=counts.settled, width=40),
-            Text(f"{counts.settled:,}/{counts.total:,}"),
-        )
-        details = Text(snapshot.details(), style="dim")
-        self._live.update(Group(first, details, *(crew_table(crew) for crew in [snapshot.crew] if crew)))
+    def show(self, picture: Picture) -> None:
+        """Draw it."""
+        self._live.update(picture.drawn())
 
     def say(self, message: str) -> None:
-        """One line above the bar."""
+        """One line above the picture."""
         self._console.print(message, markup=False, highlight=False)
 
 
@@ -237,6 +261,6 @@ def crew_table(crew: Sequence[Member]) -> Table:
     return table
 
 
-def screen_for(console: Console) -> Screen:
-    """The bar on a terminal, lines elsewhere."""
+def screen_for(console: Console) -> LineScreen | BarScreen:
+    """Pictures on a terminal, lines elsewhere."""
     return BarScreen(console) if console.is_terminal else LineScreen(console)

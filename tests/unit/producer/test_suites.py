@@ -25,13 +25,13 @@ from producer.cli import main
 from producer.readers import file as reading
 from producer.session import Session
 from producer.suite import work
-from producer.suite.board import BarBoard, LineBoard, board_for
+from producer.suite.board import Board
 from producer.suite.file import load_suite
 from producer.suite.planned import planned
 from producer.suite.shown import echo_figures, markdown
 from producer.suite.table import Cell, Table
 from producer.suite.watching import watch_suite
-from producer.watching.progress import Snapshot
+from producer.watching.progress import BarScreen, LineScreen, Snapshot
 from producer.watching.watch import Clock
 from tests.support import ROOT, build_test_index, make_spec
 
@@ -542,7 +542,7 @@ def watched(
 ) -> tuple[dict[str, Counts], str]:
     text = io.StringIO()
     runs = list(reversed(ledger.runs()))
-    board = board_for(Console(file=text, width=200), "mine", [(run.run_id, run) for run in runs])
+    board = Board(LineScreen(Console(file=text, width=200)), "mine", [(run.run_id, run) for run in runs])
     return watch_suite(ledger, broker, runs, board, clock=Script(events).clock()), text.getvalue()
 
 
@@ -630,14 +630,13 @@ def test_a_terminal_gets_a_bar_for_each_run_under_way() -> None:
     text = io.StringIO()
     console = Console(file=text, width=120, height=40, force_terminal=True)
     cells = [cell("a", "m", 1, 4, unsettled=2), cell("b", "m", 4, 4)]
-    board = board_for(console, "mine", [(f"m {each.entry}", each.run) for each in cells])
-    assert isinstance(board, BarBoard)
+    board = Board(BarScreen(console), "mine", [(f"m {each.entry}", each.run) for each in cells])
 
-    with board:
+    with board.screen:
         for each in cells:
             board.put(Snapshot(each.run.run_id, each.counts, 1.0, 1.0))
         board.tell("a-m", "Something.")
-        board.draw(1.0, last=False)
+        board.draw(1.0)
 
     said = text.getvalue()
     assert "a-m: Something." in said
@@ -651,20 +650,16 @@ def test_more_bars_than_a_screen_holds_are_counted() -> None:
     text = io.StringIO()
     cells = [cell(f"a{n}", "m", 1, 4, unsettled=2) for n in range(17)]
     console = Console(file=text, width=120, height=40, force_terminal=True)
-    board = board_for(console, "mine", [(each.entry, each.run) for each in cells])
+    board = Board(BarScreen(console), "mine", [(each.entry, each.run) for each in cells])
 
-    with board:
+    with board.screen:
         for each in cells:
             board.put(Snapshot(each.run.run_id, each.counts, 1.0, 1.0))
-        board.draw(1.0, last=False)
+        board.draw(1.0)
 
     assert "and 2 more runs" in text.getvalue()
     assert "a14" in text.getvalue()
     assert "a15" not in text.getvalue()
-
-
-def test_a_pipe_gets_lines() -> None:
-    assert isinstance(board_for(Console(file=io.StringIO()), "mine", []), LineBoard)
 
 
 def test_watch_exports_every_run_and_writes_the_table(
