@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, Self, cast
 
@@ -21,10 +22,12 @@ from contract.errors import NameTaken
 from contract.process import died_here, process_place, process_start
 from contract.settings import Settings
 
-__all__ = ["LEASE_S", "Fleet", "Wish", "WorkerRecord", "WorkerState"]
+__all__ = ["LEASE_S", "Fleet", "Wish", "WorkerRecord", "WorkerState", "fill", "pace", "remembered"]
 
 #: A worker that has not beaten for this long is taken for dead.
 LEASE_S = 10
+#: A worker's pace is over this time. Batches may take long: over less, a busy worker would seem to rest between two.
+PACE_OVER_S = 20.0
 #: A name that booted nothing for this long starts to count anew.
 BOOTS_S = 7 * 24 * 3600
 #: A wish that its worker has not read for this long, say because its host is gone, is forgotten.
@@ -94,6 +97,30 @@ class WorkerRecord(BaseModel):
     def died_here(self) -> bool:
         """Whether the process ran where we can see it, and is gone."""
         return died_here(self.owner)
+
+
+def remembered(seen: Sequence[WorkerRecord], record: WorkerRecord) -> Sequence[WorkerRecord]:
+    """`record` after those `seen` of its worker, oldest first, as far back as its pace is taken."""
+    if seen and seen[-1].owner != record.owner:
+        return (record,)  # another process under the name
+    if seen and seen[-1].seen_at >= record.seen_at:
+        return seen
+    begin = max((at for at, each in enumerate(seen) if record.seen_at - each.seen_at >= PACE_OVER_S), default=0)
+    return (*seen[begin:], record)
+
+
+def pace(seen: Sequence[WorkerRecord]) -> float | None:
+    """Questions per second of the worker whose last records were `seen`; None: nothing can be told yet."""
+    elapsed_s = seen[-1].seen_at - seen[0].seen_at
+    return (seen[-1].done - seen[0].done) / elapsed_s if elapsed_s > 0 else None
+
+
+def fill(seen: Sequence[WorkerRecord]) -> float | None:
+    """Questions of its batches as a share of `batch_size`; where it began none lately, of all its batches."""
+    first, last = seen[0], seen[-1]
+    gathered = last.gathered - first.gathered
+    batches, questions = (last.batches - first.batches, gathered) if gathered else (last.batches, last.gathered)
+    return questions / (batches * last.batch_size) if batches and last.batch_size else None
 
 
 class Fleet:

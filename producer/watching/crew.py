@@ -3,11 +3,10 @@ seconds."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from contract.fleet import WorkerRecord
+from contract.fleet import WorkerRecord, fill, pace, remembered
 
 __all__ = ["Crew", "Member"]
 
@@ -31,35 +30,22 @@ class Member:
 class Crew:
     """Remembers each worker's records for a while, since what it does is a difference of two."""
 
-    #: Batches may take long: over a shorter time a busy worker would seem to rest between two.
-    window_s: float = 20.0
-    _seen: dict[str, deque[WorkerRecord]] = field(default_factory=dict)
+    _seen: dict[str, Sequence[WorkerRecord]] = field(default_factory=dict)
 
     def look(self, records: Iterable[WorkerRecord]) -> list[Member]:
         """The workers of `records`, by name."""
-        found = {record.owner: record for record in records}
-        self._seen = {owner: self._seen.get(owner, deque()) for owner in found}
-        for owner, record in found.items():
-            seen = self._seen[owner]
-            if not seen or record.seen_at > seen[-1].seen_at:
-                seen.append(record)
-            while len(seen) > 2 and record.seen_at - seen[1].seen_at >= self.window_s:
-                seen.popleft()
+        self._seen = {each.owner: remembered(self._seen.get(each.owner, ()), each) for each in records}
         return sorted(map(_member, self._seen.values()), key=lambda each: each.name)
 
 
-def _member(seen: deque[WorkerRecord]) -> Member:
-    first, last = seen[0], seen[-1]
-    elapsed_s = last.seen_at - first.seen_at
-    gathered = last.gathered - first.gathered
-    # Where no batch was begun lately: what all of them were like.
-    batches, questions = (last.batches - first.batches, gathered) if gathered else (last.batches, last.gathered)
+def _member(seen: Sequence[WorkerRecord]) -> Member:
+    last = seen[-1]
     return Member(
         name=last.name,
         state=last.state.value,
         queue=last.queue,
-        questions_per_s=(last.done - first.done) / elapsed_s if elapsed_s > 0 else None,
-        fill=questions / (batches * last.batch_size) if batches and last.batch_size else None,
+        questions_per_s=pace(seen),
+        fill=fill(seen),
         busy=last.busy,
         on_gpu=bool(last.gpus),
     )

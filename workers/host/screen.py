@@ -10,7 +10,6 @@ import contextlib
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -22,7 +21,7 @@ from rich.live import Live
 from rich.table import Table
 
 from contract.errors import LedgerError
-from contract.fleet import Fleet, WorkerRecord, WorkerState
+from contract.fleet import Fleet, WorkerRecord, WorkerState, fill, pace, remembered
 from contract.settings import Settings
 from workers.host.gpus import memory_used_bytes
 from workers.host.launcher import Child, node_name
@@ -31,8 +30,6 @@ from workers.monitoring.hardware import resident_bytes
 __all__ = ["LiveScreen", "Row", "Screen", "make_screen", "row_of", "state_of", "table_of"]
 
 LOOK_EVERY_S = 1.0
-#: Questions per second are over this time; records are renewed every two seconds.
-PACE_OVER_S = 10.0
 
 
 class Screen:
@@ -65,7 +62,7 @@ class Row:
     state: str
     boots: int
     questions_per_s: float | None = None
-    #: Mean share of `batch_size` that batches had.
+    #: Share of `batch_size` that batches had.
     fill: float | None = None
     memory_bytes: int | None = None
     gpu_memory_bytes: int | None = None
@@ -79,7 +76,7 @@ class Observer(threading.Thread):
         self._settings = settings
         self._children: Sequence[Child] = ()
         self._stopped = threading.Event()
-        self._history: dict[str, deque[WorkerRecord]] = {}
+        self._history: dict[str, Sequence[WorkerRecord]] = {}
         #: What the last look saw, whole: records of the last seconds, memory, GPU memory.
         self._seen: Mapping[str, tuple[Sequence[WorkerRecord], int | None, int | None]] = {}
 
@@ -103,25 +100,16 @@ class Observer(threading.Thread):
                 records = _records(fleet, self._children)
             except LedgerError:
                 records = {}
-            self._remember(records)
+            for name, record in records.items():
+                self._history[name] = remembered(self._history.get(name, ()), record)
             self._seen = {
                 child.plan.name: (
-                    tuple(self._history.get(child.plan.name, ())),
+                    self._history.get(child.plan.name, ()),
                     _memory(child),
                     memory_used_bytes(child.plan.gpus),
                 )
                 for child in self._children
             }
-
-    def _remember(self, records: Mapping[str, WorkerRecord]) -> None:
-        for name, record in records.items():
-            seen = self._history.setdefault(name, deque())
-            if seen and seen[-1].owner != record.owner:
-                seen.clear()
-            if not seen or seen[-1].seen_at < record.seen_at:
-                seen.append(record)
-            while len(seen) > 1 and record.seen_at - seen[1].seen_at >= PACE_OVER_S:
-                seen.popleft()
 
 
 class LiveScreen(Screen):
@@ -173,22 +161,15 @@ def row_of(
     gpu_memory_bytes: int | None = None,
 ) -> Row:
     """The worker's row; `seen` are its records of the last seconds, oldest first."""
-    record = seen[-1] if seen else None
-    alive = child.process is not None
-    first = seen[0] if seen else None
-    pace = fill = None
-    if alive and record and first and record.seen_at > first.seen_at:
-        pace = (record.done - first.done) / (record.seen_at - first.seen_at)
-    if alive and record and record.batches and record.batch_size:
-        fill = record.gathered / record.batches / record.batch_size
+    alive = child.process is not None and bool(seen)
     return Row(
         name=child.plan.name,
         place=child.plan.place,
         serves=child.plan.serves,
-        state=state_of(child, record),
+        state=state_of(child, seen[-1] if seen else None),
         boots=child.boots,
-        questions_per_s=pace,
-        fill=fill,
+        questions_per_s=pace(seen) if alive else None,
+        fill=fill(seen) if alive else None,
         memory_bytes=memory_bytes,
         gpu_memory_bytes=gpu_memory_bytes,
     )

@@ -349,7 +349,7 @@ def record(at: float, batches: int, gathered: int, pid: int = 1, done: int | Non
 
 
 def test_a_workers_pace_and_fill_are_those_of_the_last_seconds() -> None:
-    crew = Crew(window_s=10)
+    crew = Crew()
     (first,) = crew.look([record(0, 10, 40)])
     assert (first.questions_per_s, first.fill, first.busy) == (None, 40 / 160, 0.5)
     for second in range(2, 22, 2):
@@ -358,7 +358,7 @@ def test_a_workers_pace_and_fill_are_those_of_the_last_seconds() -> None:
 
 
 def test_a_worker_that_rests_keeps_the_fill_of_its_batches_and_has_no_pace() -> None:
-    crew = Crew(window_s=10)
+    crew = Crew()
     for second in range(0, 40, 2):
         (last,) = crew.look([record(second, 4, 48)])
     assert (last.questions_per_s, last.fill) == (0.0, 0.75)

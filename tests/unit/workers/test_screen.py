@@ -50,12 +50,12 @@ def test_the_state_is_the_processes_where_it_lives(
     assert state_of(child(state=launcher_says), worker_says) == shown
 
 
-def test_a_row_says_how_fast_the_worker_was_lately_and_how_full_its_batches_are() -> None:
+def test_a_row_says_how_fast_the_worker_was_lately_and_how_full_its_batches_were() -> None:
     before = record(done=100, seen_at=10.0, batches=2, gathered=40, batch_size=32)
     now = record(done=180, seen_at=14.0, batches=4, gathered=96, batch_size=32, running=1)
     row = row_of(child(), [before, now], memory_bytes=3 * 2**30)
     assert (row.name, row.place, row.serves, row.state, row.boots) == ("gpu3", "GPU 3", "small", "busy", 2)
-    assert (row.questions_per_s, row.fill) == (20.0, 0.75)
+    assert (row.questions_per_s, row.fill) == (20.0, 0.875)
 
 
 def test_a_worker_that_has_said_nothing_yet_has_no_figures() -> None:
