@@ -15,7 +15,7 @@ from producer.export.files import refuse_unwritable
 from producer.export.results import write_rejected
 from producer.intake.reading import how_to_read, read_line, reading_options, selection_of, selection_options
 from producer.intake.survey import Survey, rejected_rows
-from producer.options import as_json, folder, note, priority_option, to_priority, to_weight
+from producer.options import as_json, folder, note, priority_option, run_config_options, to_priority, to_weight
 from producer.present import Lines, chance, echo_json, echo_lines, number
 from producer.readers import opened
 from producer.runs.runconfig import RunConfig, load_run_config
@@ -55,8 +55,7 @@ class _How:
 
 @click.command()
 @click.argument("file")
-@click.option("--config", type=click.Path(path_type=Path), help="What is asked: a file of configs/runs/.")
-@click.option("--set", "overrides", multiple=True, metavar="NAME=VALUE", help="Lay one value over the configuration.")
+@run_config_options("What is asked: a file of configs/runs/.")
 @click.option("--run", "name", default="", metavar="NAME", help="What the run is called instead of file, model, mode.")
 @priority_option
 @click.option(

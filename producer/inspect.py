@@ -14,7 +14,7 @@ from contract.spec import RunSpec
 from producer.intake.profile import Lengths, Profile
 from producer.intake.reading import how_to_read, read_line, reading_options
 from producer.intake.survey import Inspector
-from producer.options import as_json, note
+from producer.options import as_json, note, run_config_options
 from producer.present import Lines, echo_json, echo_lines, number
 from producer.readers import opened, understand
 from producer.runs.runconfig import load_run_config
@@ -32,8 +32,7 @@ MOST_LISTED = 12
 @click.argument("file")
 @reading_options
 @click.option("--model", default="", metavar="NAME", help="Count tokens as this model does: a folder, or a hub id.")
-@click.option("--config", type=click.Path(path_type=Path), help="How the questions would be asked: configs/runs/….")
-@click.option("--set", "overrides", multiple=True, metavar="NAME=VALUE", help="Lay one value over the configuration.")
+@run_config_options("How the questions would be asked: configs/runs/….")
 @click.option("--show", type=click.IntRange(min=0), default=2, show_default=True, help="Render so many questions.")
 @as_json
 @click.pass_obj

@@ -1,4 +1,4 @@
-"""The command line's frame: errors as one line, exit codes, and the options that several commands share.
+"""The command line's exit codes, and the options that several commands share.
 
 Exit codes: 0 done, 1 user error, 2 usage, 3 finished but some questions failed, 4 cancelled before its end,
 130 interrupted.
@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any, TypeVar
 
 import click
 from rich.console import Console
 
-from contract.errors import McqueueError
+from contract import commands
+from contract.commands import INTERRUPTED, Command, config_options, note
 from contract.priority import Priority
 from contract.sharing import MOST_WEIGHT
-from producer.harmless import for_terminal
 
 __all__ = [
     "CANCELLED",
@@ -31,6 +30,7 @@ __all__ = [
     "priority_option",
     "progress_console",
     "run_argument",
+    "run_config_options",
     "to_priority",
     "to_weight",
 ]
@@ -42,41 +42,12 @@ to_weight = click.IntRange(1, MOST_WEIGHT)
 FOLDER = Path("results")
 SOME_FAILED = 3
 CANCELLED = 4
-INTERRUPTED = 130
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-class _OneLine(click.ClickException):
-    """An expected error: what is wrong and what to do, without a traceback."""
+class Commands(commands.Commands):
+    """Those of the producers."""
 
-    def show(self, file: IO[Any] | None = None) -> None:
-        click.secho("error: ", fg="red", nl=False, file=file, err=True)
-        click.echo(for_terminal(self.message), file=file, err=True)
-
-
-class Commands(click.Group):
-    """A group whose commands may raise our errors."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except McqueueError as trouble:
-            raise _OneLine(str(trouble)) from None
-        except click.NoSuchOption as trouble:
-            if any(trouble.option_name in each.opts for each in self.params):
-                place = f"{ctx.command_path} {trouble.option_name} … {ctx.invoked_subcommand} …"
-                said = f"{trouble.option_name} stands before the command: {place}"
-                raise click.NoSuchOption(trouble.option_name, said, ctx=trouble.ctx) from None
-            raise
-        except KeyboardInterrupt:
-            note("interrupted; the same command again goes on where it stopped")
-            ctx.exit(INTERRUPTED)
-
-
-def note(message: str) -> None:
-    """A remark for the person at the terminal, kept out of the results on stdout."""
-    click.echo(for_terminal(message), err=True)
+    interrupted = "interrupted; the same command again goes on where it stopped"
 
 
 def progress_console() -> Console:
@@ -104,6 +75,11 @@ def priority_option(command: Command) -> Command:
 def priority_again_option(command: Command) -> Command:
     """`--priority` of what is sent again; None: the run's own."""
     return click.option("--priority", type=PRIORITIES, help="[default: the run's own]")(command)
+
+
+def run_config_options(of_config: str) -> Callable[[Command], Command]:
+    """`--config` and `--set` of what is asked."""
+    return config_options(of_config, "Lay one value over the configuration.")
 
 
 def run_argument(*, required: bool) -> Callable[[Command], Command]:

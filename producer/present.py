@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from contract.harmless import for_json, for_terminal
 from contract.ledger import Run
 from contract.spec import Judge
 from contract.verdict import Outcome
-from producer.harmless import for_json, for_terminal
 from producer.stats import Calibration, Mean, Pairs, Share, Tally
 
 __all__ = [

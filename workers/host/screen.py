@@ -22,6 +22,7 @@ from rich.table import Table
 
 from contract.errors import LedgerError
 from contract.fleet import Fleet, WorkerRecord, WorkerState, fill, pace, remembered
+from contract.harmless import for_terminal
 from contract.settings import Settings
 from workers.host.gpus import memory_used_bytes
 from workers.host.launcher import Child, node_name
@@ -40,7 +41,7 @@ class Screen:
 
     def say(self, line: str) -> None:
         """Something happened."""
-        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(for_terminal(line), markup=False, highlight=False, soft_wrap=True)
 
     def show(self, children: Sequence[Child]) -> None:
         """How things stand."""

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from contract.harmless import for_cell, for_terminal
 from contract.ledger import MemoryLedger
 from contract.verdict import Outcome, Verdict
-from producer.harmless import for_cell, for_terminal
 from tests.unit.producer.test_producer_cli import Producer, producer
 
 __all__ = ["producer"]

@@ -1,0 +1,71 @@
+"""The frame of a command line, the producers' and the workers': expected errors and Ctrl-C end it in one line, and what
+it says steers no terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any, ClassVar, TypeVar
+
+import click
+
+from contract.errors import McqueueError
+from contract.harmless import for_terminal
+
+__all__ = ["INTERRUPTED", "Command", "Commands", "config_options", "note", "tell"]
+
+#: Exit code after Ctrl-C, as a shell has it.
+INTERRUPTED = 130
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class _OneLine(click.ClickException):
+    """An expected error: what is wrong and what to do, without a traceback."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.secho("error: ", fg="red", nl=False, file=file, err=True)
+        click.echo(for_terminal(self.message), file=file, err=True)
+
+
+class Commands(click.Group):
+    """A group whose commands may raise our errors."""
+
+    #: What is said at Ctrl-C.
+    interrupted: ClassVar[str] = ""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except McqueueError as trouble:
+            raise _OneLine(str(trouble)) from None
+        except click.NoSuchOption as trouble:
+            if any(trouble.option_name in each.opts for each in self.params):
+                place = f"{ctx.command_path} {trouble.option_name} … {ctx.invoked_subcommand} …"
+                said = f"{trouble.option_name} stands before the command: {place}"
+                raise click.NoSuchOption(trouble.option_name, said, ctx=trouble.ctx) from None
+            raise
+        except KeyboardInterrupt:
+            if self.interrupted:
+                note(self.interrupted)
+            ctx.exit(INTERRUPTED)
+
+
+def config_options(config: str, overrides: str) -> Callable[[Command], Command]:
+    """`--config` and `--set`, with what their help says."""
+
+    def add(command: Command) -> Command:
+        command = click.option("--set", "overrides", multiple=True, metavar="NAME=VALUE", help=overrides)(command)
+        return click.option("--config", type=click.Path(path_type=Path), help=config)(command)
+
+    return add
+
+
+def tell(message: str) -> None:
+    """A result."""
+    click.echo(for_terminal(message))
+
+
+def note(message: str) -> None:
+    """A remark for the person at the terminal, kept out of the results on stdout."""
+    click.echo(for_terminal(message), err=True)

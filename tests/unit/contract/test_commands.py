@@ -1,0 +1,53 @@
+"""The frame of both command lines."""
+
+from __future__ import annotations
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from contract.commands import INTERRUPTED, Commands, note, tell
+from contract.errors import InputError
+
+
+@click.group(cls=Commands)
+@click.option("--deploy")
+def main(deploy: str | None) -> None:
+    pass
+
+
+@main.command()
+def refuse() -> None:
+    raise InputError("There is no run \x1b[2J.", hint="Name another.")
+
+
+@main.command()
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+@main.command()
+def say() -> None:
+    tell("\x1b[2J")
+    note("\x07")
+
+
+@pytest.mark.parametrize(
+    ("command", "exit_code", "out", "err"),
+    [
+        ("refuse", 1, "", r"error: There is no run \x1b[2J. Name another." + "\n"),
+        ("interrupt", INTERRUPTED, "", ""),
+        ("say", 0, r"\x1b[2J" + "\n", r"\x07" + "\n"),
+    ],
+)
+def test_errors_are_one_line_and_nothing_that_is_said_steers_a_terminal(
+    command: str, exit_code: int, out: str, err: str
+) -> None:
+    done = CliRunner().invoke(main, [command])
+    assert (done.exit_code, done.stdout, done.stderr) == (exit_code, out, err)
+
+
+def test_an_option_that_stands_after_the_command_is_told_its_place() -> None:
+    done = CliRunner().invoke(main, ["say", "--deploy", "x"])
+    assert done.exit_code == 2
+    assert "--deploy stands before the command: main --deploy … say …" in done.stderr
