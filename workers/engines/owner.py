@@ -18,7 +18,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from contract.errors import EngineDead, EngineError, EngineOutOfMemory, McqueueError, RequestRejected
+from contract.errors import EngineDead, EngineError, EngineOutOfMemory, McqueueError, RequestRejected, first_line
 from workers.engines.parameters import sampling_params
 from workers.engines.places import Places
 from workers.engines.plan import Prefill
@@ -139,9 +139,7 @@ class Owner(threading.Thread):
             hint = "See vllm_args in the deploy file; MCQUEUE_LOG_LEVEL=debug shows the traceback."
             if not Path(model).exists():
                 hint = f"It is asked of the model hub; hf_model_id may also be a folder. {hint}"
-            self._boot_failure = EngineError(
-                f"vLLM cannot serve {model}: {_first_line(trouble).rstrip('.')}.", hint=hint
-            )
+            self._boot_failure = EngineError(f"vLLM cannot serve {model}: {_why(trouble)}.", hint=hint)
 
     def _load_adapters(self) -> None:
         """All of them, at boot: one that vLLM cannot use must not end the engine at its first question."""
@@ -152,7 +150,7 @@ class Owner(threading.Thread):
             try:
                 self.engine.add_lora(self._adapters[name])
             except Exception as trouble:
-                raise RuntimeError(f"adapters.{name}: {_first_line(trouble)}") from trouble
+                raise RuntimeError(f"adapters.{name}: {_why(trouble)}") from trouble
 
     def _serve(self) -> None:
         try:
@@ -162,7 +160,7 @@ class Owner(threading.Thread):
             self._die(EngineDead("The engine was closed."))
         except BaseException as trouble:
             log.debug("engine failed", exc_info=True)
-            self._die(EngineDead(f"The engine failed: {_first_line(trouble)}"))
+            self._die(EngineDead(f"The engine failed: {_why(trouble)}."))
         finally:
             self.engine.engine_core.shutdown()
 
@@ -192,7 +190,7 @@ class Owner(threading.Thread):
                 if not _is_refusal(trouble):
                     raise
                 self.engine.abort_request([name])  # what is half added
-                self._deliver(name, RequestRejected(_first_line(trouble)))
+                self._deliver(name, RequestRejected(f"{_why(trouble)}."))
 
     def _step(self) -> None:
         try:
@@ -200,7 +198,7 @@ class Owner(threading.Thread):
         except Exception as trouble:
             if not _is_out_of_memory(trouble):
                 raise
-            self._drop_everything(EngineOutOfMemory(f"Out of memory: {_first_line(trouble)}"))
+            self._drop_everything(EngineOutOfMemory(f"Out of memory: {_why(trouble)}."))
             return
         for output in outputs:
             if output.finished:
@@ -279,8 +277,7 @@ def _is_out_of_memory(trouble: BaseException) -> bool:
     return isinstance(trouble, MemoryError) or type(trouble).__name__ == "OutOfMemoryError"
 
 
-def _first_line(trouble: BaseException) -> str:
-    """The first that says something. Of a core process that failed, vLLM says that its "root cause" is "above"."""
-    lines: Iterator[str] = (line.strip() for line in str(trouble).splitlines())
-    line = next((line for line in lines if line), type(trouble).__name__)
-    return f"{line.rstrip('.')}, further up in this worker's log" if "root cause" in line else line
+def _why(trouble: BaseException) -> str:
+    """What it says first. Of a core process that failed, vLLM says that its "root cause" is "above"."""
+    line = first_line(trouble)
+    return f"{line}, further up in this worker's log" if "root cause" in line else line
