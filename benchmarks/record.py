@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.command import command_line
+from workers.host.gpus import using_driver
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -126,15 +127,9 @@ def _gpus() -> list[str]:
     """Names of all that the driver shows, in its order; none without one."""
     import pynvml
 
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return []
-    try:
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+    with using_driver() as works:
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount() if works else 0)]
         return [str(pynvml.nvmlDeviceGetName(each)) for each in handles]
-    finally:
-        pynvml.nvmlShutdown()
 
 
 def _version(package: str) -> str:

@@ -24,7 +24,9 @@ __all__ = [
     "group_name",
     "handle_of",
     "memory_used_bytes",
+    "open_driver",
     "shared",
+    "using_driver",
     "visible_gpus",
     "words_of",
 ]
@@ -126,7 +128,7 @@ def memory_used_bytes(names: Sequence[str]) -> int | None:
     """GPU memory in use on `names`, as the driver has it, whoever uses it; None where it does not say."""
     import pynvml
 
-    with _driver() as works:
+    with using_driver() as works:
         if not works or not names:
             return None
         try:
@@ -139,7 +141,7 @@ def driver_cuda() -> int | None:
     """The newest CUDA that the driver can run, by its major version; None where there is no driver."""
     import pynvml
 
-    with _driver() as works:
+    with using_driver() as works:
         return int(pynvml.nvmlSystemGetCudaDriverVersion_v2()) // 1000 if works else None
 
 
@@ -156,7 +158,7 @@ def _known(word: str, driver: Sequence[Device]) -> Device | None:
 def _of_driver() -> Iterator[Device]:
     import pynvml
 
-    with _driver() as works:
+    with using_driver() as works:
         for i in range(pynvml.nvmlDeviceGetCount() if works else 0):
             handle = pynvml.nvmlDeviceGetHandleByIndex(i)
             instances = list(_instances(handle))
@@ -188,19 +190,27 @@ def handle_of(name: str) -> Any:
 
 
 @contextlib.contextmanager
-def _driver() -> Iterator[bool]:
-    """NVIDIA's driver; False where there is none."""
+def using_driver() -> Iterator[bool]:
+    """NVIDIA's driver, open in the block; False where there is none."""
+    import pynvml
+
+    works = open_driver()
+    try:
+        yield works
+    finally:
+        if works:
+            pynvml.nvmlShutdown()
+
+
+def open_driver() -> bool:
+    """Open NVIDIA's driver for as long as this process lives; False where there is none."""
     import pynvml
 
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError:
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        pynvml.nvmlShutdown()
+        return False
+    return True
 
 
 def _text(value: str | bytes) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from workers.host.gpus import handle_of
+from workers.host.gpus import handle_of, open_driver
 
 __all__ = ["Gpu", "Hardware", "Host", "resident_bytes"]
 
@@ -86,14 +86,10 @@ def resident_bytes(process: psutil.Process) -> int:
 
 
 def _handles(gpus: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    if not gpus:
+    if not gpus or not open_driver():
         return
     import pynvml
 
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return
     for name in gpus:
         with contextlib.suppress(pynvml.NVMLError):
             yield name, handle_of(name)
