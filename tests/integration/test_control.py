@@ -11,8 +11,9 @@ from celery import Celery
 from click.testing import CliRunner
 
 from contract import Outcome, RedisLedger, Run, RunState, keys
-from contract.queue import held_question_ids, publish, queue_length
+from contract.queue import held_question_ids, queue_length
 from producer.cli import main
+from tests.integration.runs import send, sent, wait_finished
 from tests.support import SIMULATED_MODEL, make_question, make_questions, open_run, wait_until, worker
 from workers.cli import main as workers_main
 
@@ -31,12 +32,6 @@ def verb(redis_url: str) -> Verb:
         return result.stdout
 
     return call
-
-
-def sent(app: Celery, ledger: RedisLedger, count: int, name: str) -> Run:
-    run = open_run(ledger, make_questions(count), name=name)
-    publish(app, QUEUE, run.run_id, ledger.unsettled(run.run_id), batch_size=4)
-    return run
 
 
 def wait_settled(ledger: RedisLedger, run: Run, at_least: int) -> None:
@@ -129,14 +124,14 @@ def test_failed_questions_that_are_requeued_are_scored_by_a_worker_that_can(
 ) -> None:
     questions = [make_question(n, question="bad luck" if n % 5 == 0 else "fine") for n in range(40)]
     run = open_run(redis_ledger, questions)
-    publish(app, QUEUE, run.run_id, redis_ledger.unsettled(run.run_id), batch_size=4)
+    send(app, redis_ledger, run)
     with worker(tmp_path / "cannot", simulated={"reject_text": "bad luck"}):
-        wait_until(lambda: redis_ledger.counts(run.run_id).finished, "the run with failures")
+        wait_finished(redis_ledger, run)
     assert redis_ledger.counts(run.run_id).of(Outcome.FAILED) == 8
     before = {q.id: found for q, found in redis_ledger.results(run.run_id)}
     assert "8 failed verdicts taken back; 8 questions sent in 1 message" in verb("requeue", run.run_id, "--failed")
     with worker(tmp_path / "can", name="w1"):
-        wait_until(lambda: redis_ledger.counts(run.run_id).finished, "the failed ones")
+        wait_finished(redis_ledger, run)
     assert_each_settled_once(redis_ledger, run)
     assert redis_ledger.counts(run.run_id).of(Outcome.FAILED) == 0
     for question, verdict in redis_ledger.results(run.run_id):
@@ -155,7 +150,7 @@ def test_requeue_beside_a_busy_worker_doubles_nothing(
     with worker(tmp_path / "log", batch_size=8, simulated={"call_ms": 20}):
         for _ in range(5):
             verb("requeue", run.run_id)
-        wait_until(lambda: redis_ledger.counts(run.run_id).finished, "the run")
+        wait_finished(redis_ledger, run)
         wait_nobody_holds(redis_ledger, run)
     assert_each_settled_once(redis_ledger, run)
 

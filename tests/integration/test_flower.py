@@ -20,6 +20,7 @@ from contract.priority import Priority
 from contract.queue import make_celery, publish
 from demo.valkey import free_port
 from tests.browser import chromium, open_page
+from tests.integration.runs import wait_finished
 from tests.support import SIMULATED_MODEL, end, make_question, make_questions, open_run, process, wait_until, worker
 
 QUEUE = score_queue(SIMULATED_MODEL)
@@ -84,7 +85,7 @@ def test_pages_show_every_question_batch_and_what_became_of_it(
         wait_until(lambda: api(url, "/api/workers?status=true").get("w0@test"), "Flower to know the worker")
         run = open_run(redis_ledger, questions)
         messages = send(settings, redis_ledger, run)
-        wait_until(lambda: redis_ledger.counts(run.run_id).finished, "the run to finish")
+        wait_finished(redis_ledger, run)
         wait_until(
             lambda: [each["state"] for each in tasks(url).values()] == ["SUCCESS"] * messages,
             "Flower to see every question batch done",
@@ -159,7 +160,7 @@ def test_nothing_stays_pending_after_a_worker_was_killed(
         first.kill()
         end(first)
         with worker(tmp_path / "w1.log", "w1", **slow):
-            wait_until(lambda: redis_ledger.counts(run.run_id).finished, "the run to finish", timeout_s=60)
+            wait_finished(redis_ledger, run)
             # A message that was lost with the worker came again under an id of its own: the number may differ.
             wait_until(
                 lambda: {each["state"] for each in tasks(url).values()} == {"SUCCESS"},

@@ -17,9 +17,9 @@ import psutil
 import pytest
 from celery import Celery
 
-from contract import Outcome, RedisLedger, keys
+from contract import Outcome, RedisLedger, Run, keys
 from contract.fleet import Fleet, WorkerState
-from contract.queue import publish
+from tests.integration.runs import send, sent, verdicts, wait_finished
 from tests.support import (
     ROOT,
     SIMULATED_MODEL,
@@ -76,23 +76,13 @@ def names(ledger: RedisLedger) -> list[str]:
     return [each.name.partition("@")[0] for each in Fleet(ledger.client).alive()]
 
 
-def send(app: Celery, ledger: RedisLedger, count: int, name: str = "test") -> str:
-    run = open_run(ledger, make_questions(count), name=name)
-    publish(app, keys.score_queue(SIMULATED_MODEL), run.run_id, ledger.unsettled(run.run_id), 4)
-    return run.run_id
-
-
-def wait_finished(ledger: RedisLedger, run_id: str, timeout_s: float = 60.0) -> None:
-    wait_until(lambda: ledger.counts(run_id).finished, f"{run_id} to finish", timeout_s)
-
-
-def begun(ledger: RedisLedger, run_id: str) -> bool:
+def begun(ledger: RedisLedger, run: Run) -> bool:
     """Whether a worker has begun a question and not settled it."""
-    return bool(ledger.client.hlen(keys.run_keys(run_id).attempts))
+    return bool(ledger.client.hlen(keys.run_keys(run.run_id).attempts))
 
 
-def attempts(ledger: RedisLedger, run_id: str) -> list[int]:
-    return [verdict.attempts for _, verdict in ledger.results(run_id) if verdict]
+def attempts(ledger: RedisLedger, run: Run) -> list[int]:
+    return [verdict.attempts for verdict in verdicts(ledger, run)]
 
 
 def test_a_worker_drained_by_name_ends_its_batches_and_is_left_ended(
@@ -100,19 +90,19 @@ def test_a_worker_drained_by_name_ends_its_batches_and_is_left_ended(
 ) -> None:
     with launched(tmp_path, "cpu_workers=2", "batch_size=8", "simulated.call_ms=300") as up:
         up.wait_ready(2)
-        run_id = send(app, redis_ledger, 160)
-        wait_until(lambda: redis_ledger.counts(run_id).settled > 0, "the first batch")
+        run = sent(app, redis_ledger, 160)
+        wait_until(lambda: redis_ledger.counts(run.run_id).settled > 0, "the first batch")
         said = workers_command("drain", "cpu0")
         assert "cpu0@" in said
         assert "drained" in said
         assert names(redis_ledger) == ["cpu1"]
         wait_until(lambda: "cpu0: ended as asked" in up.said(), "the launcher to notice")
-        wait_finished(redis_ledger, run_id)
+        wait_finished(redis_ledger, run)
         assert up.said().count("booting (pid") == 2
         assert not redis_ledger.client.keys(keys.wish("*"))
         workers_command("drain", "cpu1")
         assert up.process.wait(timeout=30) == 0
-    assert attempts(redis_ledger, run_id) == [1] * 160, "batches in flight were ended, not asked again"
+    assert attempts(redis_ledger, run) == [1] * 160, "batches in flight were ended, not asked again"
 
 
 def test_a_worker_that_dies_before_it_reads_the_wish_to_drain_does_not_stay(
@@ -138,7 +128,7 @@ def test_workers_restart_one_after_the_other_while_the_run_goes_on(
         up.wait_ready(2)
         wait_until(lambda: all(each.state is WorkerState.READY for each in fleet.alive()), "their records")
         before = {each.name: each.pid for each in fleet.alive()}
-        run_id = send(app, redis_ledger, 400)
+        run = sent(app, redis_ledger, 400)
         fewest = 2
         with subprocess.Popen([sys.executable, "-m", "workers", "restart"], cwd=ROOT, stdout=subprocess.PIPE) as asking:
             while asking.poll() is None:
@@ -149,8 +139,8 @@ def test_workers_restart_one_after_the_other_while_the_run_goes_on(
         after = {each.name: each.pid for each in fleet.alive()}
         assert before.keys() == after.keys()
         assert not set(before.values()) & set(after.values())
-        wait_finished(redis_ledger, run_id)
-    assert attempts(redis_ledger, run_id) == [1] * 400
+        wait_finished(redis_ledger, run)
+    assert attempts(redis_ledger, run) == [1] * 400
 
 
 def test_names_that_mean_no_worker_or_one_that_would_not_come_back_are_refused(
@@ -171,14 +161,14 @@ def test_a_question_that_hangs_the_engine_is_convicted_and_its_company_scored(
     questions = make_questions(8)
     questions[5] = make_question(5, question="poison?")
     run = open_run(redis_ledger, questions)
-    publish(app, keys.score_queue(SIMULATED_MODEL), run.run_id, redis_ledger.unsettled(run.run_id), 8)
+    send(app, redis_ledger, run, 8)
     chosen = ("batch_size=8", "max_attempts=3", "simulated.hang_text=poison", "batch_deadline_s=1")
     with launched(tmp_path, *chosen):
-        wait_finished(redis_ledger, run.run_id, timeout_s=120)
-    verdicts = {verdict.question_id: verdict for _, verdict in redis_ledger.results(run.run_id) if verdict}
-    assert [each.question_id for each in verdicts.values() if each.outcome is Outcome.FAILED] == ["q5"]
-    assert verdicts["q5"].error is not None
-    assert verdicts["q5"].error.type == "TooManyAttempts"
+        wait_finished(redis_ledger, run, timeout_s=120)
+    settled = {each.question_id: each for each in verdicts(redis_ledger, run)}
+    assert [each.question_id for each in settled.values() if each.outcome is Outcome.FAILED] == ["q5"]
+    assert settled["q5"].error is not None
+    assert settled["q5"].error.type == "TooManyAttempts"
     assert "has not answered a call for 1 s" in (tmp_path / "cpu0.log").read_text()
 
 
@@ -186,12 +176,12 @@ def test_a_drain_does_not_wait_longer_than_it_may_for_a_batch(
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
     with worker(tmp_path / "log", drain_timeout_s=1, simulated={"hang_text": "plus"}) as slow:
-        run_id = send(app, redis_ledger, 4)
-        wait_until(lambda: begun(redis_ledger, run_id), "the call to begin")
+        run = sent(app, redis_ledger, 4)
+        wait_until(lambda: begun(redis_ledger, run), "the call to begin")
         slow.send_signal(signal.SIGTERM)
         assert slow.wait(timeout=20) == 0
     with worker(tmp_path / "next", name="w1"):
-        wait_finished(redis_ledger, run_id)
+        wait_finished(redis_ledger, run)
     assert "did not end within 1 s" in (tmp_path / "log").read_text()
 
 
@@ -205,13 +195,13 @@ def test_an_engine_core_that_is_killed_ends_its_worker_and_the_batch_is_asked_ag
 ) -> None:
     with launched(tmp_path, "simulated.core=true", "simulated.call_ms=1000", "batch_size=8") as up:
         up.wait_ready(1)
-        run_id = send(app, redis_ledger, 8)
-        wait_until(lambda: begun(redis_ledger, run_id), "the call to begin")
+        run = sent(app, redis_ledger, 8)
+        wait_until(lambda: begun(redis_ledger, run), "the call to begin")
         (core,) = cores(up.pids()[0])
         os.kill(core, signal.SIGKILL)
-        wait_finished(redis_ledger, run_id)
+        wait_finished(redis_ledger, run)
         assert len(up.pids()) == 2
-    assert attempts(redis_ledger, run_id) == [2] * 8
+    assert attempts(redis_ledger, run) == [2] * 8
 
 
 def test_an_engine_core_that_outlives_its_killed_worker_is_ended_by_the_launcher(
@@ -246,8 +236,8 @@ def test_a_terminal_that_is_gone_has_the_workers_drained_and_the_reason_told_in_
             os.close(its)
             log = tmp_path / "cpu0.log"
             wait_until(lambda: log.exists() and "ready: takes" in log.read_text(), "the worker to be ready")
-            run_id = send(app, redis_ledger, 8)
-            wait_until(lambda: begun(redis_ledger, run_id), "the call to begin")
+            run = sent(app, redis_ledger, 8)
+            wait_until(lambda: begun(redis_ledger, run), "the call to begin")
             os.close(ours)
             said = tmp_path / "up.log"
             wait_until(lambda: said.exists() and "draining 1 workers" in said.read_text(), "the launcher to notice")
@@ -256,7 +246,7 @@ def test_a_terminal_that_is_gone_has_the_workers_drained_and_the_reason_told_in_
         finally:
             end(launcher)
     assert "the terminal is gone (SIGHUP); in tmux, with nohup or as a unit, workers outlive it" in said.read_text()
-    assert attempts(redis_ledger, run_id) == [1] * 8, "the batch in flight was ended, not asked again"
+    assert attempts(redis_ledger, run) == [1] * 8, "the batch in flight was ended, not asked again"
 
 
 def test_one_worker_of_the_plan_is_started_alone_beside_those_that_go_on(
@@ -405,13 +395,13 @@ def test_one_file_starts_the_workers_of_several_models_each_with_its_queue(
         runs = {
             model: open_run(redis_ledger, make_questions(40), name=model, model=model) for model in ("large", "small")
         }
+        for run in runs.values():
+            send(app, redis_ledger, run)
         for model, run in runs.items():
-            publish(app, keys.score_queue(model), run.run_id, redis_ledger.unsettled(run.run_id), 4)
-        for model, run in runs.items():
-            wait_finished(redis_ledger, run.run_id)
-            verdicts = [verdict for _, verdict in redis_ledger.results(run.run_id) if verdict]
-            assert {verdict.worker.partition("-")[0] for verdict in verdicts} == {model}
-            assert {verdict.outcome for verdict in verdicts} <= {Outcome.CORRECT, Outcome.WRONG}
+            wait_finished(redis_ledger, run)
+            settled = verdicts(redis_ledger, run)
+            assert {verdict.worker.partition("-")[0] for verdict in settled} == {model}
+            assert {verdict.outcome for verdict in settled} <= {Outcome.CORRECT, Outcome.WRONG}
         assert {path.name for path in tmp_path.glob("*cpu*.log")} == {
             "large-cpu0.log",
             "small-cpu1.log",

@@ -18,6 +18,7 @@ from contract.keys import score_queue
 from contract.priority import Priority
 from contract.queue import make_celery, publish
 from demo.valkey import free_port
+from tests.integration.runs import wait_finished
 from tests.support import ROOT, SIMULATED_MODEL, make_questions, needed_program, open_run, wait_until, worker
 
 QUESTIONS = 400
@@ -76,7 +77,7 @@ def test_every_query_of_the_dashboard_is_answered(
             run = open_run(redis_ledger, make_questions(QUESTIONS))
             ids = [question.id for question, _ in redis_ledger.results(run.run_id)]
             publish(make_celery(settings), QUEUE, run.run_id, ids, 4, Priority.NORMAL)
-            wait_until(lambda: redis_ledger.counts(run.run_id).finished, "the run to finish", timeout_s=60)
+            wait_finished(redis_ledger, run)
             counts = redis_ledger.counts(run.run_id)
             total = f'sum(mcqueue_questions_total{{outcome="{Outcome.CORRECT}"}})'
             wait_until(

@@ -18,8 +18,9 @@ from benchmarks.faults.proxy import Proxy
 from contract import RedisLedger, Run, Settings, keys, load_settings
 from contract.errors import EXIT_RETRY, RedisUnreachable, WritesRefused
 from contract.fleet import Fleet
-from contract.queue import make_celery, publish, queue_length, restore_held
+from contract.queue import make_celery, publish, restore_held
 from demo.valkey import CONFIGURATION, free_port
+from tests.integration.runs import sent, verdicts, wait_acknowledged, wait_finished
 from tests.support import ROOT, SIMULATED_MODEL, make_questions, open_run, process, wait_until, worker
 from workers.check import check
 from workers.host.launcher import worker_command
@@ -88,20 +89,11 @@ def redis_ledger(settings: Settings) -> Iterator[RedisLedger]:
     ledger.client.close()
 
 
-def sent_run(app: Celery, ledger: RedisLedger, questions: int) -> Run:
-    run = open_run(ledger, make_questions(questions))
-    publish(app, QUEUE, run.run_id, ledger.unsettled(run.run_id), 4)
-    return run
-
-
 def wait_settled(ledger: RedisLedger, run: Run) -> None:
     """Every question once, and no message left."""
-    wait_until(lambda: ledger.counts(run.run_id).finished, "the run to finish", timeout_s=60)
-    wait_until(
-        lambda: queue_length(ledger.client, QUEUE) == 0 and not ledger.client.hlen(keys.unacked("w0@test")),
-        "every message to be acknowledged",
-    )
-    settled = [verdict for _, verdict in ledger.results(run.run_id) if verdict is not None]
+    wait_finished(ledger, run)
+    wait_acknowledged(ledger, QUEUE)
+    settled = verdicts(ledger, run)
     assert len(settled) == ledger.counts(run.run_id).settled == run.questions
 
 
@@ -110,7 +102,7 @@ def wait_settled(ledger: RedisLedger, run: Run) -> None:
 def test_a_worker_outlasts_a_refusal_that_is_longer_than_its_lease(
     refusing: Refusing, app: Celery, redis_ledger: RedisLedger, tmp_path: Path, word: str
 ) -> None:
-    run = sent_run(app, redis_ledger, 120)
+    run = sent(app, redis_ledger, 120)
     log = tmp_path / "log"
     with worker(log, batch_size=8, simulated={"call_ms": 200}) as working:
         wait_until(lambda: redis_ledger.counts(run.run_id).settled > 0, "the first batch")
@@ -129,7 +121,7 @@ def test_a_worker_outlasts_a_refusal_that_is_longer_than_its_lease(
 def test_what_could_not_go_back_to_the_queue_goes_back_once_redis_takes_writes(
     refusing: Refusing, app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
-    run = sent_run(app, redis_ledger, 40)
+    run = sent(app, redis_ledger, 40)
     attempts = keys.run_keys(run.run_id).attempts
     redis_ledger.client.set(attempts, "no hash: every beginning fails")
     log = tmp_path / "log"
@@ -243,7 +235,7 @@ def test_a_message_whose_batch_takes_long_stays_in_its_workers_hands(
         return redis_ledger.client.zrange("unacked_index:w0@test", 0, -1, withscores=True)
 
     with worker(tmp_path / "log", simulated={"call_ms": 4000}):
-        run = sent_run(app, redis_ledger, 4)
+        run = sent(app, redis_ledger, 4)
         wait_until(lambda: bool(times()), "the message to be taken")
         ((tag, taken_at),) = times()
         wait_until(lambda: times()[0][1] > taken_at, "the message to be renewed")

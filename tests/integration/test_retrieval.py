@@ -14,8 +14,9 @@ from celery import Celery
 from contract import RedisLedger, Run, Verdict, keys
 from contract.fleet import Fleet
 from contract.index import read_manifest, replaced_beside
-from contract.queue import publish, queue_length
+from contract.queue import queue_length
 from contract.spec import IndexKind, Retrieval
+from tests.integration.runs import send, verdicts, wait_finished
 from tests.support import (
     SIMULATED_MODEL,
     build_test_index,
@@ -51,10 +52,6 @@ def open_rag_run(ledger: RedisLedger, index: Path, count: int = 40, **changes: o
     return open_run(ledger, questions, rag=retrieval(index, **changes))
 
 
-def send(app: Celery, ledger: RedisLedger, run: Run, batch_size: int = 4) -> int:
-    return publish(app, keys.route(run.spec)[0], run.run_id, ledger.unsettled(run.run_id), batch_size)
-
-
 @contextmanager
 def searcher(tmp_path: Path, index: Path, name: str = "r0") -> Iterator[int]:
     """A worker that searches `index`; gives its process id."""
@@ -65,8 +62,8 @@ def searcher(tmp_path: Path, index: Path, name: str = "r0") -> Iterator[int]:
 @pytest.fixture
 def finished(redis_ledger: RedisLedger) -> Callable[[Run], list[Verdict]]:
     def wait(run: Run) -> list[Verdict]:
-        wait_until(lambda: redis_ledger.counts(run.run_id).finished, f"{run.run_id} to finish", 60)
-        return [verdict for _, verdict in redis_ledger.results(run.run_id) if verdict is not None]
+        wait_finished(redis_ledger, run)
+        return verdicts(redis_ledger, run)
 
     return wait
 

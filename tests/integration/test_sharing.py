@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import subprocess
 import sys
@@ -16,11 +17,11 @@ import pytest
 from celery import Celery
 from click.testing import CliRunner
 
-from contract import RedisLedger, Run, Verdict, keys, sharing
+from contract import RedisLedger, Run, keys, sharing
 from contract.ledger import RunState
 from contract.priority import Priority
-from contract.queue import publish
 from producer.cli import main
+from tests.integration.runs import send, verdicts, wait_finished
 from tests.integration.test_queue import messages_in
 from tests.support import ROOT, SIMULATED_MODEL, make_questions, open_run, wait_until, worker
 
@@ -52,7 +53,7 @@ def sent(
     """A run called `name` whose questions are on the queue in messages of `size`."""
     run = open_run(ledger, make_questions(questions), name=name)
     sharing.weigh(ledger, run.run_id, weight)
-    publish(app, QUEUE, run.run_id, ledger.unsettled(run.run_id), size, priority)
+    send(app, ledger, run, size, priority)
     return run
 
 
@@ -64,10 +65,6 @@ def turns(ledger: RedisLedger, count: int | None = None) -> str:
 def take(ledger: RedisLedger, count: int) -> None:
     """Messages leave the queue as workers take them."""
     ledger.client.rpop(LIST, count)
-
-
-def verdicts(ledger: RedisLedger, run: Run) -> list[Verdict]:
-    return [verdict for _, verdict in ledger.results(run.run_id) if verdict is not None]
 
 
 # The order of turns
@@ -247,11 +244,6 @@ def test_killed_at_any_moment_it_loses_nothing_and_doubles_nothing(app: Celery, 
 # With workers
 
 
-def wait_finished(ledger: RedisLedger, *runs: Run) -> None:
-    for run in runs:
-        wait_until(lambda run=run: ledger.counts(run.run_id).finished, f"{run.run_id} to finish")  # type: ignore[misc]
-
-
 def settled_in_order(ledger: RedisLedger, runs: Sequence[Run]) -> str:
     """First letters of the runs of all verdicts, as they were settled."""
     found = [(verdict.settled_at, run.run_id[0]) for run in runs for verdict in verdicts(ledger, run)]
@@ -311,11 +303,8 @@ def test_two_producers_that_send_at_the_same_time_share_from_the_beginning(
 ) -> None:
     runs = [open_run(redis_ledger, make_questions(600), name=name) for name in "ab"]
 
-    def send(run: Run) -> int:
-        return publish(app, QUEUE, run.run_id, redis_ledger.unsettled(run.run_id), 4)
-
     with ThreadPoolExecutor() as pool:
-        assert list(pool.map(send, runs)) == [150, 150]
+        assert list(pool.map(functools.partial(send, app, redis_ledger), runs)) == [150, 150]
     with worker(tmp_path / "log", batch_size=8, simulated={"call_ms": 30}):
         wait_finished(redis_ledger, *runs)
     order = settled_in_order(redis_ledger, runs)

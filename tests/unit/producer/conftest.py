@@ -10,12 +10,32 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 
 from contract.ledger import MemoryLedger
 from producer.broker import MemoryBroker
+from producer.cli import main
 from producer.session import Session
 
 WriteRows = Callable[..., Path]
+
+
+class Producer:
+    """Calls the command line on a ledger in memory, as `python -m producer` with the words `before` and those given."""
+
+    def __init__(self, session: Session, *before: str) -> None:
+        self.session = session
+        self._before = before
+
+    def __call__(self, *words: object, exit_code: int = 0, text: str | None = None) -> Result:
+        # A session keeps what it opened, a process has one each: every call gets its own.
+        session = Session(own_ledger=self.session.ledger, own_broker=self.session.broker)
+        result = CliRunner().invoke(main, [*self._before, *map(str, words)], obj=session, input=text)
+        assert result.exit_code == exit_code, result.output
+        return result
+
+    def json(self, *words: object, exit_code: int = 0) -> Any:
+        return json.loads(self(*words, "--json", exit_code=exit_code).stdout)
 
 
 @pytest.fixture(autouse=True)
@@ -64,3 +84,8 @@ def broker(ledger: MemoryLedger) -> MemoryBroker:
 @pytest.fixture
 def session(ledger: MemoryLedger, broker: MemoryBroker) -> Session:
     return Session(own_ledger=ledger, own_broker=broker)
+
+
+@pytest.fixture
+def producer(session: Session) -> Producer:
+    return Producer(session)

@@ -9,9 +9,7 @@ from contract.engines import EngineUsed
 from producer.answered import engine_lines
 from producer.export.results import export
 from tests.support import make_questions, open_run
-from tests.unit.producer.test_producer_cli import Producer, producer
-
-__all__ = ["producer"]
+from tests.unit.producer.conftest import Producer
 
 ENGINE = {"engine": "vllm", "weights": "aa", "dtype": "bfloat16", "max_num_seqs": 64}
 

@@ -8,16 +8,15 @@ from itertools import zip_longest
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 from contract.engines import EngineUsed
 from contract.ledger import MemoryLedger, Run
 from contract.question import Question
 from contract.spec import IndexKind, Mode, Normalization, Prompt, Retrieval, RunSpec
 from contract.verdict import ContextSource, Outcome, Passage, Verdict
-from producer.cli import main
 from producer.compare import differences
 from producer.session import Session
+from tests.unit.producer.conftest import Producer
 
 SPEC = RunSpec(
     questions_digest="0" * 64, model="small", mode=Mode.LETTER, prompt=Prompt(name="plain", text="{{ question }}")
@@ -43,7 +42,6 @@ CONTEXTS: dict[str, dict[str, Any]] = {
 }
 CHOICES = {Outcome.CORRECT: "A", Outcome.WRONG: "B", Outcome.ANSWERED: "A"}
 Ran = Callable[..., Run]
-Compare = Callable[..., Result]
 
 
 @pytest.fixture
@@ -81,16 +79,11 @@ def ran(ledger: MemoryLedger) -> Ran:
 
 
 @pytest.fixture
-def compare(session: Session) -> Compare:
-    def call(*words: object, exit_code: int = 0) -> Result:
-        result = CliRunner().invoke(main, ["compare", *(str(word) for word in words)], obj=session)
-        assert result.exit_code == exit_code, result.output
-        return result
-
-    return call
+def compare(session: Session) -> Producer:
+    return Producer(session, "compare")
 
 
-def test_the_figures_are_those_of_the_pairs_with_a_key(ran: Ran, compare: Compare) -> None:
+def test_the_figures_are_those_of_the_pairs_with_a_key(ran: Ran, compare: Producer) -> None:
     ran("one", "ccwwufa")
     ran("two", "cwcccwa", model="large")
 
@@ -121,7 +114,7 @@ def test_the_figures_are_those_of_the_pairs_with_a_key(ran: Ran, compare: Compar
     assert "retrieval" not in found, "neither run had it"
 
 
-def test_an_error_is_not_a_wrong_answer(ran: Ran, compare: Compare) -> None:
+def test_an_error_is_not_a_wrong_answer(ran: Ran, compare: Producer) -> None:
     # A worker that failed three questions looked like a model that had got worse.
     ran("one", "cccwwfffcc", keyed(10))
     ran("two", "cccwwccwff", keyed(10), seed=1)
@@ -135,7 +128,7 @@ def test_an_error_is_not_a_wrong_answer(ran: Ran, compare: Compare) -> None:
     assert "failed      5 questions: 3 in A alone · 2 in B alone; in no figure" in compare("one", "two").stdout
 
 
-def test_runs_that_answered_no_question_both_are_told_so(ran: Ran, compare: Compare) -> None:
+def test_runs_that_answered_no_question_both_are_told_so(ran: Ran, compare: Producer) -> None:
     ran("one", "ffc", keyed(3))
     ran("two", "fcf", keyed(3), seed=1)
 
@@ -147,7 +140,7 @@ def test_runs_that_answered_no_question_both_are_told_so(ran: Ran, compare: Comp
 
 
 def test_runs_whose_guesses_are_worth_different_amounts_are_each_told_with_their_own(
-    ran: Ran, compare: Compare
+    ran: Ran, compare: Producer
 ) -> None:
     ran("one", "ccwwuca")
     ran("two", "cwcccwa", chance=0.0625, circular=True)
@@ -160,7 +153,7 @@ def test_runs_whose_guesses_are_worth_different_amounts_are_each_told_with_their
     assert "chance      A 0.500 · B -\n" in compare("one", "three").stdout
 
 
-def test_a_person_sees_the_same_and_the_first_questions_that_flipped(ran: Ran, compare: Compare) -> None:
+def test_a_person_sees_the_same_and_the_first_questions_that_flipped(ran: Ran, compare: Producer) -> None:
     ran("one", "ccwwufa")
     ran("two", "cwcccwa", model="large")
 
@@ -186,7 +179,7 @@ def keyed(count: int) -> list[Question]:
     return [Question(id=f"q{n}", question="q", choices=("a", "b"), answer="A") for n in range(count)]
 
 
-def test_what_retrieval_repaired_and_broke_is_told_apart_by_what_was_shown(ran: Ran, compare: Compare) -> None:
+def test_what_retrieval_repaired_and_broke_is_told_apart_by_what_was_shown(ran: Ran, compare: Producer) -> None:
     ran("closed", "wwwwccccwf", keyed(10))
     ran("rag", "cccwcwwwfc", keyed(10), hits="++-+++--++", rag=RAG)
 
@@ -208,7 +201,7 @@ def test_what_retrieval_repaired_and_broke_is_told_apart_by_what_was_shown(ran: 
     assert "q9" not in " ".join(table), "A failed: nothing is known of what retrieval did to it"
 
 
-def test_programs_get_each_kind_of_pair_and_what_became_of_every_flip(ran: Ran, compare: Compare) -> None:
+def test_programs_get_each_kind_of_pair_and_what_became_of_every_flip(ran: Ran, compare: Producer) -> None:
     ran("closed", "wwwwccccwf", keyed(10))
     ran("rag", "cccwcwwwfc", keyed(10), hits="++-+++--++", rag=RAG)
 
@@ -233,7 +226,7 @@ def test_programs_get_each_kind_of_pair_and_what_became_of_every_flip(ran: Ran, 
     }
 
 
-def test_the_run_with_retrieval_may_be_named_first(ran: Ran, compare: Compare) -> None:
+def test_the_run_with_retrieval_may_be_named_first(ran: Ran, compare: Producer) -> None:
     ran("rag", "ccw", keyed(3), hits="+++", rag=RAG)
     ran("closed", "wwc", keyed(3))
 
@@ -246,7 +239,7 @@ def test_the_run_with_retrieval_may_be_named_first(ran: Ran, compare: Compare) -
     assert json.loads(compare("rag", "closed", "--json").stdout)["retrieval"]["with"] == "a"
 
 
-def test_questions_that_name_no_source_are_not_told_apart(ran: Ran, compare: Compare) -> None:
+def test_questions_that_name_no_source_are_not_told_apart(ran: Ran, compare: Producer) -> None:
     ran("closed", "wwca", [*keyed(3), QUESTIONS[6]])
     ran("rag", "cwwa", [*keyed(3), QUESTIONS[6]], hits="????", rag=RAG)
 
@@ -257,7 +250,7 @@ def test_questions_that_name_no_source_are_not_told_apart(ran: Ran, compare: Com
     assert lines[-2].split()[-3:] == ["A", "correct", "repaired"]
 
 
-def test_questions_with_their_own_context_are_no_work_of_retrieval(ran: Ran, compare: Compare) -> None:
+def test_questions_with_their_own_context_are_no_work_of_retrieval(ran: Ran, compare: Producer) -> None:
     ran("closed", "wwc", keyed(3))
     ran("rag", "ccw", keyed(3), hits="+oo", rag=RAG)
 
@@ -267,7 +260,7 @@ def test_questions_with_their_own_context_are_no_work_of_retrieval(ran: Ran, com
     assert "repaired    1 of 1 not right in A" in text
 
 
-def test_two_runs_that_both_retrieve_are_only_compared(ran: Ran, compare: Compare) -> None:
+def test_two_runs_that_both_retrieve_are_only_compared(ran: Ran, compare: Producer) -> None:
     ran("five", "wc", keyed(2), hits="+-", rag=RAG)
     ran("ten", "cc", keyed(2), hits="++", rag=RAG.model_copy(update={"retrieval_top_k": 10}))
 
@@ -277,7 +270,7 @@ def test_two_runs_that_both_retrieve_are_only_compared(ran: Ran, compare: Compar
     assert "repaired" not in text
 
 
-def test_where_nothing_was_retrieved_nothing_is_said_of_its_effect(ran: Ran, compare: Compare) -> None:
+def test_where_nothing_was_retrieved_nothing_is_said_of_its_effect(ran: Ran, compare: Producer) -> None:
     ran("closed", "ww", keyed(2))
     ran("rag", "fw", keyed(2), hits="?o", rag=RAG)
 
@@ -288,7 +281,7 @@ def test_where_nothing_was_retrieved_nothing_is_said_of_its_effect(ran: Ran, com
     assert "repaired" not in text
 
 
-def test_ten_flips_are_shown_where_nobody_says_how_many(ran: Ran, compare: Compare) -> None:
+def test_ten_flips_are_shown_where_nobody_says_how_many(ran: Ran, compare: Producer) -> None:
     many = [Question(id=f"q{n}", question="q", choices=("a", "b"), answer="A") for n in range(12)]
     ran("one", "c" * 12, many)
     ran("two", "w" * 12, many, seed=1)
@@ -300,7 +293,7 @@ def test_ten_flips_are_shown_where_nobody_says_how_many(ran: Ran, compare: Compa
     assert "q0" not in compare("one", "two", "--flips", 0).stdout
 
 
-def test_a_run_against_itself_differs_in_nothing(ran: Ran, compare: Compare) -> None:
+def test_a_run_against_itself_differs_in_nothing(ran: Ran, compare: Producer) -> None:
     ran("one", "ccwwwwa")
 
     text = compare("one", "last").stdout
@@ -313,7 +306,7 @@ def test_a_run_against_itself_differs_in_nothing(ran: Ran, compare: Compare) -> 
 
 
 def test_the_same_asked_twice_of_unlike_engines_is_told_to_differ_in_them(
-    ledger: MemoryLedger, ran: Ran, compare: Compare
+    ledger: MemoryLedger, ran: Ran, compare: Producer
 ) -> None:
     for run_id, dtype in (("one", "float32"), ("other", "bfloat16")):
         run = ran(run_id, "ccwwwwa")
@@ -328,7 +321,7 @@ def test_the_same_asked_twice_of_unlike_engines_is_told_to_differ_in_them(
 
 
 def test_engines_of_two_models_are_told_to_differ_in_what_the_models_do_not_explain(
-    ledger: MemoryLedger, ran: Ran, compare: Compare
+    ledger: MemoryLedger, ran: Ran, compare: Producer
 ) -> None:
     for run_id, model, weights in (("one", "small", "aa"), ("other", "large", "bb")):
         run = ran(run_id, "ccwwwwa", model=model)
@@ -347,7 +340,7 @@ def test_engines_of_two_models_are_told_to_differ_in_what_the_models_do_not_expl
     assert 'of A and B not all alike: they differ in dtype ("float32", null, "bfloat16")' in told
 
 
-def test_what_could_have_been_found_is_said(ran: Ran, compare: Compare) -> None:
+def test_what_could_have_been_found_is_said(ran: Ran, compare: Producer) -> None:
     many = [Question(id=f"q{n}", question="q", choices=("a", "b"), answer="A") for n in range(100)]
     ran("one", "c" * 60 + "w" * 40, many)
     ran("two", "c" * 50 + "w" * 30 + "c" * 20, many, seed=1)
@@ -365,7 +358,7 @@ def test_what_could_have_been_found_is_said(ran: Ran, compare: Compare) -> None:
     ],
     ids=["some", "all", "none"],
 )
-def test_runs_over_different_questions_are_refused(ran: Ran, compare: Compare, ids: list[str], wanted: str) -> None:
+def test_runs_over_different_questions_are_refused(ran: Ran, compare: Producer, ids: list[str], wanted: str) -> None:
     others = [Question(id=each, question="other", choices=("a", "b"), answer="A") for each in ids]
     ran("one", "ccccccc")
     ran("two", "c" * len(others), others, questions_digest="1" * 64)
@@ -378,7 +371,7 @@ def test_runs_over_different_questions_are_refused(ran: Ran, compare: Compare, i
 
 
 @pytest.mark.parametrize(("one", "two", "culprit"), [("ccccc-c", "ccccccc", "one"), ("ccccccc", "ccccc-c", "two")])
-def test_a_run_that_is_not_settled_is_refused(ran: Ran, compare: Compare, one: str, two: str, culprit: str) -> None:
+def test_a_run_that_is_not_settled_is_refused(ran: Ran, compare: Producer, one: str, two: str, culprit: str) -> None:
     ran("one", one)
     ran("two", two)
 
@@ -388,14 +381,14 @@ def test_a_run_that_is_not_settled_is_refused(ran: Ran, compare: Compare, one: s
     assert f"python -m producer watch {culprit}" in result.stderr
 
 
-def test_questions_without_any_key_cannot_be_compared(ran: Ran, compare: Compare) -> None:
+def test_questions_without_any_key_cannot_be_compared(ran: Ran, compare: Producer) -> None:
     ran("one", "a", QUESTIONS[6:])
     ran("two", "a", QUESTIONS[6:], seed=1)
 
     assert "None of the 1 question has a key" in compare("one", "two", exit_code=1).stderr
 
 
-def test_an_unknown_run_is_one_line(ran: Ran, compare: Compare) -> None:
+def test_an_unknown_run_is_one_line(ran: Ran, compare: Producer) -> None:
     ran("one", "ccccccc")
 
     assert "error: No run 'three'" in compare("one", "three", exit_code=1).stderr
@@ -419,7 +412,7 @@ def test_specs_differ_by_their_nested_fields() -> None:
     assert differences(SPEC, SPEC) == {}
 
 
-def test_a_long_value_is_shown_by_its_beginning(ran: Ran, compare: Compare) -> None:
+def test_a_long_value_is_shown_by_its_beginning(ran: Ran, compare: Producer) -> None:
     ran("one", "ccccccc")
     ran("two", "ccccccc", prompt=Prompt(name="plain", text="long " * 50))
 
@@ -437,7 +430,7 @@ def found(*ids: str) -> dict[str, Any]:
 
 
 def test_of_two_runs_that_both_retrieve_it_is_told_which_found_what_answers(
-    ledger: MemoryLedger, compare: Compare
+    ledger: MemoryLedger, compare: Producer
 ) -> None:
     asked = [
         Question(id=f"q{n}", question="q", choices=("a", "b"), answer="A", gold_passages=("right",)) for n in range(4)
@@ -467,7 +460,7 @@ def test_of_two_runs_that_both_retrieve_it_is_told_which_found_what_answers(
     assert (recall["depth"], recall["contingency"]) == (2, {"both": 1, "only_a": 0, "only_b": 1, "neither": 1})
 
 
-def test_runs_whose_questions_name_no_source_have_no_recall_to_compare(ran: Ran, compare: Compare) -> None:
+def test_runs_whose_questions_name_no_source_have_no_recall_to_compare(ran: Ran, compare: Producer) -> None:
     ran("five", "wc", keyed(2), hits="??", rag=RAG)
     ran("ten", "cc", keyed(2), hits="??", rag=RAG.model_copy(update={"retrieval_top_k": 10}))
     assert "recall@" not in compare("five", "ten").stdout
@@ -481,7 +474,7 @@ def in_subjects(*subjects: str | None) -> list[Question]:
     ]
 
 
-def test_a_difference_is_told_for_each_subject(ran: Ran, compare: Compare) -> None:
+def test_a_difference_is_told_for_each_subject(ran: Ran, compare: Producer) -> None:
     asked = in_subjects("law", "law", "art", None)
     ran("one", "cwwc", asked)
     ran("two", "cccw", asked, seed=1)
@@ -501,7 +494,7 @@ def test_a_difference_is_told_for_each_subject(ran: Ran, compare: Compare) -> No
     }
 
 
-def test_many_subjects_are_only_counted_and_a_single_one_is_not_told_apart(ran: Ran, compare: Compare) -> None:
+def test_many_subjects_are_only_counted_and_a_single_one_is_not_told_apart(ran: Ran, compare: Producer) -> None:
     many = in_subjects(*(f"s{n}" for n in range(13)))
     ran("one", "c" * 13, many)
     ran("two", "w" * 13, many, seed=1)

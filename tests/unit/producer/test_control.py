@@ -15,9 +15,7 @@ from contract.verdict import Outcome, Verdict
 from producer.broker import MemoryBroker
 from producer.options import CANCELLED
 from tests.support import make_questions, open_run
-from tests.unit.producer.test_producer_cli import Producer, producer
-
-__all__ = ["producer"]
+from tests.unit.producer.conftest import Producer
 
 
 def settle(ledger: MemoryLedger, run_id: str, *ids: str, outcome: Outcome = Outcome.CORRECT) -> None:

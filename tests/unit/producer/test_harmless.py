@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,11 +11,8 @@ import pytest
 from contract.harmless import for_cell, for_terminal
 from contract.ledger import MemoryLedger
 from contract.verdict import Outcome, Verdict
-from tests.unit.producer.test_producer_cli import Producer, producer
+from tests.unit.producer.conftest import Producer, WriteRows
 
-__all__ = ["producer"]
-
-WriteRows = Callable[..., Path]
 ESCAPES = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202egnp.exe\x7f\x08"
 FORMULAS = ["=cmd|' /C calc'!A0", "@SUM(1)", "+1+cmd", "-2+3", "\t=1", "\r=1"]
 

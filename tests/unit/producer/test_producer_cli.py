@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from contract.errors import WritesRefused
 from contract.fleet import WorkerRecord, WorkerState
@@ -17,33 +16,9 @@ from contract.ledger import MemoryLedger
 from contract.verdict import Failure, Outcome, Verdict
 from producer.broker import MemoryBroker
 from producer.cli import main
-from producer.session import Session
 from producer.watching import finish
 from tests.support import make_questions, open_run
-
-WriteRows = Callable[..., Path]
-
-
-class Producer:
-    """Calls the command line on a ledger in memory."""
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
-
-    def __call__(self, *words: object, exit_code: int = 0, text: str | None = None) -> Result:
-        # A session keeps what it opened, a process has one each: every call gets its own.
-        session = Session(own_ledger=self.session.ledger, own_broker=self.session.broker)
-        result = CliRunner().invoke(main, [str(word) for word in words], obj=session, input=text)
-        assert result.exit_code == exit_code, result.output
-        return result
-
-    def json(self, *words: object, exit_code: int = 0) -> Any:
-        return json.loads(self(*words, "--json", exit_code=exit_code).stdout)
-
-
-@pytest.fixture
-def producer(session: Session) -> Producer:
-    return Producer(session)
+from tests.unit.producer.conftest import Producer, WriteRows
 
 
 def settle(ledger: MemoryLedger, run_id: str, outcome: Outcome = Outcome.CORRECT, but: Outcome | None = None) -> None:

@@ -7,17 +7,15 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from contract.ledger import MemoryLedger
 from contract.question import Question
 from contract.spec import IndexKind, Prompt, Retrieval
 from contract.verdict import ContextSource, Failure, Outcome, Passage, Verdict
-from producer.cli import main
 from producer.retrieved import retrieval_lines
-from producer.session import Session
 from producer.stats import RetrievalTally
 from tests.support import make_question, open_run
+from tests.unit.producer.conftest import Producer
 
 RAG = Retrieval(index="facts", index_digest="0" * 64, kind=IndexKind.BM25, retrieval_top_k=3)
 
@@ -92,14 +90,8 @@ def settled(ledger: MemoryLedger) -> str:
     return run_id
 
 
-def producer(session: Session, *words: str) -> str:
-    result = CliRunner().invoke(main, words, obj=session)
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
-def test_show_lists_every_passage_with_its_text_and_whether_the_model_saw_it(settled: str, session: Session) -> None:
-    lines = producer(session, "show", settled, "q1").splitlines()
+def test_show_lists_every_passage_with_its_text_and_whether_the_model_saw_it(settled: str, producer: Producer) -> None:
+    lines = producer("show", settled, "q1").stdout.splitlines()
 
     at = next(number for number, line in enumerate(lines) if line.startswith("passages"))
     assert [line.strip() for line in lines[at : at + 5]] == [
@@ -112,8 +104,8 @@ def test_show_lists_every_passage_with_its_text_and_whether_the_model_saw_it(set
     assert "context   retrieved · a right passage was shown" in lines
 
 
-def test_show_gives_programs_the_passages_with_rank_score_and_text(settled: str, session: Session) -> None:
-    found = json.loads(producer(session, "show", settled, "q1", "--json"))["verdict"]
+def test_show_gives_programs_the_passages_with_rank_score_and_text(settled: str, producer: Producer) -> None:
+    found = producer.json("show", settled, "q1")["verdict"]
 
     assert (found["context_source"], found["retrieval_hit"]) == ("retrieved", True)
     assert found["passages"][1] == {
@@ -128,16 +120,16 @@ def test_show_gives_programs_the_passages_with_rank_score_and_text(settled: str,
     }
 
 
-def test_a_runs_end_tells_what_retrieval_did(settled: str, session: Session) -> None:
-    text = producer(session, "watch", settled)
+def test_a_runs_end_tells_what_retrieval_did(settled: str, producer: Producer) -> None:
+    text = producer("watch", settled).stdout
 
     assert "retrieval   passages for 1 question · 1.0 shown each · not room enough for all in 1" in text
     assert "hit         1.000  95 % interval 0.207 to 1.000 (1 of 1) accuracy where a right passage was shown" in text
-    assert json.loads(producer(session, "watch", settled, "--json"))["retrieval"]["mrr"]["value"] == 1
+    assert producer.json("watch", settled)["retrieval"]["mrr"]["value"] == 1
 
 
-def test_an_export_keeps_all_of_it_and_says_that_passages_were_left_out(settled: str, session: Session) -> None:
-    text = producer(session, "export", settled, "--format", "csv", "--format", "jsonl")
+def test_an_export_keeps_all_of_it_and_says_that_passages_were_left_out(settled: str, producer: Producer) -> None:
+    text = producer("export", settled, "--format", "csv", "--format", "jsonl").stdout
     folder = Path("results") / settled
 
     with (folder / "results.csv").open(newline="", encoding="utf-8") as file:
@@ -167,9 +159,9 @@ def test_an_export_keeps_all_of_it_and_says_that_passages_were_left_out(settled:
     ],
 )
 def test_no_prompt_is_shown_without_passages_that_was_not_asked_so(
-    ledger: MemoryLedger, session: Session, verdict: Verdict | None, wanted: str
+    ledger: MemoryLedger, producer: Producer, verdict: Verdict | None, wanted: str
 ) -> None:
     prompt = Prompt(name="mine", text="{% if context %}{{ context }} {% endif %}{{ question }}")
     run_id = open_run(ledger, [make_question(1)], rag=RAG.model_dump(), prompt=prompt).run_id
     ledger.commit(run_id, [verdict] if verdict else [])
-    assert json.loads(producer(session, "show", run_id, "q1", "--json"))["prompts"] == [wanted]
+    assert producer.json("show", run_id, "q1")["prompts"] == [wanted]

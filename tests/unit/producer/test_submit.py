@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,7 @@ from producer.readers import Source
 from producer.runs.runconfig import FewShotConfig, RagConfig, RunConfig
 from producer.runs.submit import Plan, State, afresh, plan, submit
 from tests.support import make_question, make_spec
-
-WriteRows = Callable[..., Path]
+from tests.unit.producer.conftest import WriteRows
 
 
 def planned(path: Path, selection: Selection | None = None, **options: Any) -> Plan:

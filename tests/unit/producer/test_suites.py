@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 from rich.console import Console
 
 from contract.engines import EngineUsed
@@ -34,30 +34,15 @@ from producer.suite.watching import watch_suite
 from producer.watching.progress import BarScreen, LineScreen, Snapshot
 from producer.watching.watch import Clock
 from tests.support import ROOT, build_test_index, make_spec
+from tests.unit.producer.conftest import Producer, WriteRows
 
-WriteRows = Callable[..., Path]
 SHIPPED = sorted((ROOT / "configs" / "suites").glob("*.yaml"))
-
-
-class Producer:
-    """Calls `python -m producer suite` on a ledger in memory."""
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
-
-    def __call__(self, *words: object, exit_code: int = 0) -> Result:
-        session = Session(own_ledger=self.session.ledger, own_broker=self.session.broker)
-        result = CliRunner().invoke(main, ["suite", *map(str, words)], obj=session)
-        assert result.exit_code == exit_code, result.output
-        return result
-
-    def json(self, *words: object, exit_code: int = 0) -> Any:
-        return json.loads(self(*words, "--json", exit_code=exit_code).stdout)
 
 
 @pytest.fixture
 def producer(session: Session) -> Producer:
-    return Producer(session)
+    """Calls `python -m producer suite`."""
+    return Producer(session, "suite")
 
 
 @pytest.fixture

@@ -1,0 +1,44 @@
+"""Runs on their way: into the queue, to their end, and what came of them."""
+
+from __future__ import annotations
+
+from celery import Celery
+
+from contract import RedisLedger, Run, Verdict, keys
+from contract.priority import Priority
+from contract.queue import publish, queue_length
+from tests.support import make_questions, open_run, wait_until
+
+__all__ = ["send", "sent", "verdicts", "wait_acknowledged", "wait_finished"]
+
+
+def send(app: Celery, ledger: RedisLedger, run: Run, batch_size: int = 4, priority: Priority = Priority.NORMAL) -> int:
+    """The run's open questions to the queue; in how many messages."""
+    queue, *_ = keys.route(run.spec)
+    return publish(app, queue, run.run_id, ledger.unsettled(run.run_id), batch_size, priority)
+
+
+def sent(app: Celery, ledger: RedisLedger, count: int, name: str = "test") -> Run:
+    """A run of so many questions that are on the queue."""
+    run = open_run(ledger, make_questions(count), name=name)
+    send(app, ledger, run)
+    return run
+
+
+def verdicts(ledger: RedisLedger, run: Run) -> list[Verdict]:
+    """Those that there are, in the order of the questions."""
+    return [verdict for _, verdict in ledger.results(run.run_id) if verdict is not None]
+
+
+def wait_finished(ledger: RedisLedger, *runs: Run, timeout_s: float = 60.0) -> None:
+    """Return once every question of `runs` has its verdict."""
+    ids = [run.run_id for run in runs]
+    wait_until(lambda: all(ledger.counts(each).finished for each in ids), f"{ids} to finish", timeout_s)
+
+
+def wait_acknowledged(ledger: RedisLedger, queue: str, name: str = "w0@test") -> None:
+    """Return once every message is acknowledged: neither on the queue nor held by the worker called `name`."""
+    wait_until(
+        lambda: queue_length(ledger.client, queue) == 0 and not ledger.client.hlen(keys.unacked(name)),
+        "every message to be acknowledged",
+    )
