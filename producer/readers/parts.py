@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from producer.readers.names import Names, spelled
 
-__all__ = ["Fields", "Parts", "Used", "answer_of", "answers_of", "are_ids", "context_of", "described", "question_of"]
+__all__ = [
+    "Fields",
+    "Parts",
+    "Used",
+    "answer_of",
+    "answers_of",
+    "are_ids",
+    "context_of",
+    "described",
+    "gold_ids",
+    "question_of",
+]
 
 Fields = Mapping[str, Any]
 #: Names of nothing else than the right choice, which count where a name before them is empty.
@@ -51,7 +64,7 @@ def described(fields: Fields, names: Names, used: Used, **known: Any) -> Parts:
     """Parts with what every layout has: id, subject, context, gold passages and the rest."""
     own = used.all
     context, from_contexts = context_of(fields, names, own)
-    golds = [name for name in names.golds if name not in own and are_ids(fields[name])]
+    golds = [name for name in names.golds if name not in own and gold_ids(name, fields[name]) is not None]
     subject = fields[names.subject] if names.subject and names.subject not in own else None
     taken = {*own, names.id, names.subject, *golds[:1], *from_contexts}
     known.setdefault("rest", {name: value for name, value in fields.items() if name not in taken and name})
@@ -59,7 +72,7 @@ def described(fields: Fields, names: Names, used: Used, **known: Any) -> Parts:
         id=fields[names.id] if names.id else None,
         subject=subject if subject is None or isinstance(subject, str) else str(subject),
         context=context,
-        gold_passages=tuple(fields[golds[0]]) if golds else (),
+        gold_passages=gold_ids(golds[0], fields[golds[0]]) if golds else (),
         used=used,
         **known,
     )
@@ -67,6 +80,23 @@ def described(fields: Fields, names: Names, used: Used, **known: Any) -> Parts:
 
 def are_ids(found: object) -> bool:
     return isinstance(found, list) and bool(found) and all(isinstance(each, str) for each in found)
+
+
+def gold_ids(name: str, found: object) -> tuple[str, ...] | None:
+    """The ids of passages that field `name` holds; None where it holds something else.
+
+    `gold_passages` can be nothing else: one id alone, a number, and a list written into a cell of a table are taken.
+    Under other names only texts in a list are ids.
+    """
+    if spelled(name) != "gold_passages":
+        return tuple(found) if isinstance(found, list) and are_ids(found) else None
+    if isinstance(found, str) and found.startswith("["):
+        with suppress(ValueError):
+            found = json.loads(found)
+    listed = found if isinstance(found, list) else [found]
+    if not all(each is None or (isinstance(each, str | int) and not isinstance(each, bool)) for each in listed):
+        return None
+    return tuple(str(each) for each in listed if each is not None and each != "")
 
 
 def context_of(fields: Fields, names: Names, used: Collection[str | None]) -> tuple[str | None, list[str]]:

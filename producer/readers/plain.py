@@ -8,7 +8,7 @@ from typing import Any
 from contract.question import LABELS
 from producer.readers.choices import Choices, as_text, checked, choices_of, no_list
 from producer.readers.names import Names, names_of
-from producer.readers.parts import Fields, Parts, Used, answer_of, are_ids, context_of, described, question_of
+from producer.readers.parts import Fields, Parts, Used, answer_of, are_ids, context_of, described, gold_ids, question_of
 from producer.readers.record import FieldTrouble, shown_value
 
 __all__ = ["has_choices", "has_labelled_choices", "is_own", "named", "own"]
@@ -120,7 +120,16 @@ def own(fields: Fields, names: Names) -> Parts:
     golds, context, contexts = _own_passages(fields, names)
     taken = {*_MOST_COMMON, *contexts, *golds}
     rest = {name: value for name, value in fields.items() if name not in taken}
-    return Parts(*beside, context, fields[golds[0]] if golds else (), rest, _USED)
+    return Parts(*beside, context, _golds(golds, fields), rest, _USED)
+
+
+def _golds(golds: list[str], fields: Fields) -> Any:
+    """What stands there as it stands, where it holds no ids: it is refused with its value."""
+    if not golds:
+        return ()
+    found = fields[golds[0]]
+    ids = gold_ids(golds[0], found)
+    return found if ids is None else ids
 
 
 def _own_passages(fields: Fields, names: Names) -> tuple[list[str], str | None, list[str]]:

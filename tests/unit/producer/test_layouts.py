@@ -234,6 +234,26 @@ def test_ids_of_passages_that_answer_are_kept_as_such(tmp_path: Path, name: str)
     assert own.gold_passages == named.gold_passages == ("p1", "p2")
 
 
+@pytest.mark.parametrize(
+    ("found", "ids"),
+    [("p1", ("p1",)), (59, ("59",)), ([1, "p2"], ("1", "p2")), ('["p1", 2]', ("p1", "2")), ("[draft", ("[draft",))],
+)
+def test_gold_passages_may_be_one_id_a_number_or_a_list_in_a_text(
+    tmp_path: Path, found: object, ids: tuple[str, ...]
+) -> None:
+    row = {"question": "q", "choices": ["x", "y"], "answer": 0, "gold_passages": found}
+    other = {"query": "q", "options": ["x", "y"], "answer": 0, "gold_passages": found}
+    for read_row in (row, other):
+        (question,) = questions(read(tmp_path, lines(read_row)))
+        assert question.gold_passages == ids
+
+
+def test_gold_passages_in_a_table_are_taken(tmp_path: Path) -> None:
+    table = 'question,A,B,answer,gold_passages\nq,x,y,A,p1\nr,x,y,B,"[""p1"", ""p2""]"\ns,x,y,B,\nt,x,y,B,59\n'
+    found = [each.gold_passages for each in questions(read(tmp_path, table, "q.csv"))]
+    assert found == [("p1",), ("p1", "p2"), (), ("59",)]
+
+
 def test_a_gold_list_of_numbers_is_the_answer(tmp_path: Path) -> None:
     rows = [{"query": "q", "choices": ["(A)x", "(B)y"], "gold": [n]} for n in (1, 0)]
 
