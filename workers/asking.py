@@ -44,6 +44,13 @@ class BatchScorer(BatchWork):
                 f"the run asks for vLLM {spec.vllm_version}, this worker has {here}: requeue it for another worker"
             )
             return Failure(type="WrongEngine", message=message)
+        if spec.rag and spec.rag.max_context_tokens and not self._engine.counts_tokens:
+            message = (
+                "the run limits its passages by max_context_tokens, and this worker's server does not count tokens "
+                "(vLLM's does, at /tokenize): leave rag.max_context_tokens out, lower rag.retrieval_top_k instead, or "
+                "requeue it for another worker"
+            )
+            return Failure(type="WrongEngine", message=message)
         return None
 
     def _engine_is(self) -> dict[str, Any]:

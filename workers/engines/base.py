@@ -128,6 +128,11 @@ class Engine(abc.ABC):
         """
         yield list(enumerate(self.generate(requests)))
 
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether it can tell how many tokens a text has: without, `max_context_tokens` means something else here."""
+        return True
+
     def excess_tokens(self, requests: Sequence[Request]) -> list[int]:
         """By how many tokens each request, with the answer it asks for, is too long for the model's context; else 0.
 

@@ -66,6 +66,10 @@ class Guarded(Engine):
                     self._room = room_before
                     yield [(left.pop(0), Completion(error=Failure(type=type(trouble).__name__, message=str(trouble))))]
 
+    @property
+    def counts_tokens(self) -> bool:
+        return self._engine.counts_tokens
+
     def excess_tokens(self, requests: Sequence[Request]) -> list[int]:
         return self._engine.excess_tokens(requests)
 

@@ -19,11 +19,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar, cast
 
-from contract.errors import EngineDead
+from contract.errors import EngineDead, EngineError
 from contract.settings import OpenAiSettings, Settings
 from contract.spec import ChatTemplate
+from contract.turns import begun
 from contract.verdict import Failure
 from workers.engines import wire
 from workers.engines.base import (
@@ -34,6 +36,7 @@ from workers.engines.base import (
     Request,
     ScoreRequest,
     Text,
+    continuations_of,
     in_order,
 )
 from workers.engines.places import Places
@@ -44,6 +47,10 @@ __all__ = ["OpenAiEngine"]
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+#: Tokens that a chat template may put around a text, beyond the bytes of it.
+MOST_AROUND = 256
 
 
 class NotOffered(ValueError):
@@ -121,6 +128,58 @@ class OpenAiEngine(Engine):
         if heads:
             yield [(i, head.completion()) for i, head in heads]
 
+    @property
+    def counts_tokens(self) -> bool:
+        return self._offers.context > 0
+
+    def excess_tokens(self, requests: Sequence[Request]) -> list[int]:
+        """0 where the server does not count. One call for each request that may be too long."""
+        found = [0] * len(requests)
+        if self.counts_tokens:
+            long = [at for at, each in enumerate(requests) if self._may_exceed(each)]
+            for ended in self._each(self._length, [requests[at] for at in long]):
+                for place, length in ended:
+                    found[long[place]] = max(0, length - self._offers.context)
+        return found
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        if not self.counts_tokens:
+            return super().count_tokens(texts)
+        bodies = [{"prompt": each, "add_special_tokens": False} for each in texts]
+        found = dict(each for ended in self._each(self._count, bodies) for each in ended)
+        return [found[at] for at in range(len(bodies))]
+
+    def count_prompt_tokens(self, requests: Sequence[Request]) -> list[int]:
+        """At most that many: what size a call has is not worth another one for each of its texts."""
+        return [
+            sum(len(each.encode()) for each in (*(turn.text for turn in request.turns), *continuations_of(request)))
+            for request in requests
+        ]
+
+    def _may_exceed(self, request: Request) -> bool:
+        """No tokenizer makes more tokens of a text than it has bytes."""
+        asked = request.sampling.max_tokens if isinstance(request, GenerateRequest) else 0
+        (most,) = self.count_prompt_tokens([request])
+        return most + asked + MOST_AROUND > self._offers.context
+
+    def _length(self, request: Request) -> int:
+        """Tokens of the request and of what is written; of its continuations, the longest counts."""
+        longest = max(continuations_of(request), key=len, default="")
+        written = request.sampling.max_tokens if isinstance(request, GenerateRequest) else 1
+        try:
+            in_chat = self._in_chat(request.chat)
+            body = wire.tokens(request.turns, begun(longest) if in_chat else longest, in_chat=in_chat)
+            return self._count({"model": self._model(request.adapter), **body}) + written
+        except NotOffered:  # it is told when it is asked
+            return 0
+
+    def _count(self, body: dict[str, Any]) -> int:
+        assert self._connection is not None
+        answer = self._tried(partial(self._connection.tokenize, **body))
+        if isinstance(answer, Failure):
+            raise EngineError(f"The server does not count tokens any more: {answer.message}")
+        return int(answer["count"])
+
     def describe(self) -> dict[str, Any]:
         offers = {name: value for name in Offers.__slots__ if (value := getattr(self._offers, name))}
         return {"engine": "openai", "server": self._server.base_url, "model": self._server.model, "offers": offers}
@@ -161,12 +220,16 @@ class OpenAiEngine(Engine):
 
     def _post(self, asked: tuple[str, dict[str, Any]], **more: Any) -> dict[str, Any] | Failure:
         """The answer, or why this request has none. Raises EngineDead when no other would be answered either."""
+        assert self._connection is not None
+        path, body = asked
+        return self._tried(partial(self._connection.post, path, **body, **more))
+
+    def _tried(self, ask: Callable[[], dict[str, Any]]) -> dict[str, Any] | Failure:
         from openai import APIConnectionError, APITimeoutError, AuthenticationError, OpenAIError, PermissionDeniedError
 
         assert self._connection is not None
         try:
-            path, body = asked
-            return self._connection.post(path, **body, **more)
+            return ask()
         except OpenAIError as trouble:
             said = self._connection.says(trouble)
             for_all = isinstance(trouble, APIConnectionError | AuthenticationError | PermissionDeniedError)

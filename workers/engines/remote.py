@@ -33,6 +33,8 @@ class Offers:
     #: Whether the prompt's own tokens do.
     chat_echo: bool = False
     plain_echo: bool = False
+    #: Tokens of the model's context, where the server counts those of a prompt (vLLM's `/tokenize`); 0: it does not.
+    context: int = 0
 
 
 @dataclass
@@ -56,13 +58,20 @@ class Connection:
 
     def post(self, path: str, **body: Any) -> dict[str, Any]:
         """The server's answer, which has choices. Raises OpenAIError."""
+        self.pacer.wait()
+        return self._answer(path, "choices", body)
+
+    def tokenize(self, **body: Any) -> dict[str, Any]:
+        """The server's answer, which has a count of tokens. Raises OpenAIError where it counts none."""
+        return self._answer(f"{self.server.base_url.removesuffix('/v1')}/tokenize", "count", body)
+
+    def _answer(self, path: str, expected: str, body: dict[str, Any]) -> dict[str, Any]:
         from openai import OpenAIError
 
-        self.pacer.wait()
         asked = {name: value for name, value in body.items() if value is not None}
         answer = self.client.post(path, cast_to=object, body={"model": self.server.model, **asked})
-        if not isinstance(answer, dict) or not answer.get("choices"):  # some report errors with status 200
-            raise OpenAIError(f"an answer without choices: {str(answer)[:200]}")
+        if not isinstance(answer, dict) or not answer.get(expected):  # some report errors with status 200
+            raise OpenAIError(f"an answer without {expected}: {str(answer)[:200]}")
         return cast("dict[str, Any]", answer)
 
     def says(self, trouble: Exception) -> str:
@@ -88,6 +97,7 @@ def find_out(server: OpenAiSettings) -> Offers:
             plain_top=plain_top,
             chat_echo=chat and probe.echoes(in_chat=True) and probe.continues_turns(),
             plain_echo=plain and probe.echoes(in_chat=False),
+            context=probe.context(),
         )
     finally:
         connection.client.close()
@@ -127,6 +137,15 @@ class _Probe:
             answer = self._tried(path, **{"max_tokens": 1, "temperature": 0, **body}) or {}
             counts.append(wire.prompt_tokens(answer.get("usage") or {})[0])
         return counts[1] == counts[0] + 1
+
+    def context(self) -> int:
+        """Tokens of the model's context, if the server counts those of a prompt."""
+        from openai import OpenAIError
+
+        try:
+            return int(self.connection.tokenize(prompt="One, two,").get("max_model_len") or 0)
+        except (OpenAIError, TypeError, ValueError):
+            return 0
 
     def _tried(self, path: str, **body: Any) -> dict[str, Any] | None:
         from openai import OpenAIError

@@ -21,6 +21,7 @@ __all__ = [
     "prompt_logprobs",
     "prompt_tokens",
     "texts_of",
+    "tokens",
     "top",
 ]
 
@@ -46,6 +47,17 @@ def echo(turns: Turns, continuation: str, *, in_chat: bool) -> tuple[str, dict[s
     (turn,) = turns
     path, body = asked(one_turn(turn.text + continuation), in_chat=False)
     return path, {**body, "echo": True, "logprobs": 0, "max_tokens": 1, "temperature": 0}
+
+
+def tokens(turns: Turns, continuation: str = "", *, in_chat: bool) -> dict[str, Any]:
+    """Body of vLLM's `/tokenize`, for the tokens of `turns` with what is begun behind them."""
+    if not in_chat:
+        (turn,) = turns
+        return {"prompt": turn.text + continuation}
+    if not continuation:
+        return {"messages": messages(turns), "add_generation_prompt": True}
+    begun_turn = {"add_generation_prompt": False, "continue_final_message": True}
+    return {"messages": messages((*turns, Turn(Role.ASSISTANT, continuation))), **begun_turn}
 
 
 def top(wanted: int, *, in_chat: bool) -> dict[str, Any]:

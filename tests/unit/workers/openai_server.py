@@ -44,6 +44,8 @@ class Script:
     #: Next tokens that it lists; 0: it refuses to.
     most_top: int = 20
     echo: bool = True
+    #: Tokens of its context, where it counts those of a prompt.
+    context: int = 0
     #: Texts that it writes at a time, however many are asked for.
     most_texts: int = 8
     #: What its chat template writes before a last turn of the model.
@@ -63,6 +65,9 @@ class Script:
     def answer(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         if self.refusals:
             return self.refusals.pop(0), _refusal("not now")
+        if path == "/tokenize" and self.context:
+            asked = [body["prompt"]] if "prompt" in body else [each["content"] for each in body["messages"]]
+            return 200, {"count": sum(len(words(text)) for text in asked), "max_model_len": self.context}
         if path not in self._paths():
             return 404, _refusal(f"no {path}")
         if (body.get("top_logprobs") or int(body.get("logprobs") or 0)) > self.most_top:

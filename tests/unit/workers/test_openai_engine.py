@@ -370,3 +370,29 @@ def test_scores_of_a_server_become_verdicts() -> None:
         verdicts = score_batch([Item(each, make_spec(questions)) for each in questions], engine)
     assert {verdict.outcome for verdict in verdicts} <= {Outcome.CORRECT, Outcome.WRONG}
     assert all(math.isfinite(score) for verdict in verdicts for score in verdict.choice_scores.values())
+
+
+def lengthy(words: int) -> GenerateRequest:
+    return GenerateRequest(one_turn(" ".join(["word"] * words)), Sampling(max_tokens=10), seed=5)
+
+
+def test_a_server_that_counts_tokens_tells_what_is_too_long_and_is_asked_only_of_what_may_be() -> None:
+    script = Script(context=400)
+    with started(script) as engine:
+        assert engine.counts_tokens
+        assert engine.excess_tokens([lengthy(391), lengthy(5), lengthy(390), LETTERS]) == [1, 0, 0, 0]
+        assert engine.count_tokens(["one two", "three"]) == [2, 1]
+    assert [seen["path"] for seen in script.asked] == ["/tokenize"] * 4
+
+
+@pytest.mark.parametrize("chat", [ChatTemplate.NEVER, ChatTemplate.ALWAYS])
+def test_the_longest_choice_and_the_token_behind_it_need_room(chat: ChatTemplate) -> None:
+    asked = ScoreRequest(one_turn(" ".join(["word"] * 300)), (" A", " two and two"), chat=chat)
+    with started(Script(context=302)) as engine:
+        assert engine.excess_tokens([asked]) == [2]
+
+
+def test_a_server_that_counts_none_cannot_limit_passages_by_tokens() -> None:
+    with started(Script()) as engine:
+        assert not engine.counts_tokens
+        assert engine.excess_tokens([lengthy(10_000)]) == [0]
