@@ -161,7 +161,9 @@ def index(
         )
         (folder / PLAN).write_text(plan.model_dump_json(), encoding="utf-8")
         _build(folder, steps)
-    _tell(out, read_manifest(out), _Corpus(gate, stored.repeated, reading.left_alone()), as_json=as_json)
+    _tell(
+        out, read_manifest(out), _Corpus(gate, stored.repeated, stored.longest, reading.left_alone()), as_json=as_json
+    )
 
 
 class _Corpus(NamedTuple):
@@ -169,6 +171,7 @@ class _Corpus(NamedTuple):
 
     gate: Gate
     repeated: int
+    longest: tuple[str, int]
     left_alone: list[str]
 
 
@@ -302,6 +305,7 @@ def _tell(out: Path, manifest: Manifest, corpus: _Corpus, *, as_json: bool) -> N
             "skipped": gate.troubles.count,
             "skipped_kinds": dict(gate.troubles.kinds.most_common()),
             "repeated": corpus.repeated,
+            "longest_passage": dict(zip(("id", "characters"), corpus.longest, strict=True)),
             "fields_left_alone": corpus.left_alone,
         }
         echo_json({"path": str(out), "digest": manifest.digest, **said, **manifest.model_dump(mode="json")})
@@ -310,6 +314,7 @@ def _tell(out: Path, manifest: Manifest, corpus: _Corpus, *, as_json: bool) -> N
     lines = [
         ("index", f"{out} ({plan.kind})"),
         ("passages", f"{plan.counts.passages:,} of {plan.counts.documents:,} documents"),
+        ("longest", f"passage {corpus.longest[0]} with {corpus.longest[1]:,} characters"),
         ("digest", manifest.digest),
     ]
     if encoder and plan.dense:

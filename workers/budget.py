@@ -1,7 +1,8 @@
 """How many passages a prompt has room for, and how many questions a call. The question itself is never cut.
 
-Passages go from the lowest rank up, whole, until the prompt with the answer it asks for fits the model's context, and
-until they fit `max_context_tokens`. They stay in the item, marked as not shown.
+Passages go whole until the prompt with the answer it asks for fits the model's context, and until they fit
+`max_context_tokens`: first those that have no room even alone, whatever their rank, then from the lowest rank up. They
+stay in the item, marked as not shown.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def fitted(items: Sequence[Item], engine: Engine) -> list[Item]:
         excess = _excess([done[place] for place in tight], engine)
         for place, tokens in zip(tight, excess, strict=True):
             if tokens:
-                done[place] = _without_last(done[place], tokens, engine.count_tokens)
+                done[place] = _shortened(done[place], tokens, engine.count_tokens)
         tight = [
             place
             for place, tokens in zip(tight, excess, strict=True)
@@ -65,19 +66,24 @@ def capped(item: Item, count: Count) -> Item:
         return item
     # What is asked again comes with what was left out then: that takes no tokens now.
     taken = sum(count([each.text for each in item.passages if each.shown]))
-    return _without_last(item, taken - limit, count)
+    return _shortened(item, taken - limit, count)
 
 
-def _without_last(item: Item, tokens: int, count: Count) -> Item:
-    """Without so many of the last shown passages that `tokens` are saved."""
+def _shortened(item: Item, tokens: int, count: Count) -> Item:
+    """With so many fewer passages shown that `tokens` are saved."""
+    if tokens <= 0:
+        return item
     shown = [place for place, each in enumerate(item.passages) if each.shown]
-    counts = count([item.passages[place].text for place in shown])
-    left_out: set[int] = set()
-    for place, saved in zip(reversed(shown), reversed(counts), strict=True):
+    counts = dict(zip(shown, count([item.passages[place].text for place in shown]), strict=True))
+    room = sum(counts.values()) - tokens
+    left_out = {place for place in shown if counts[place] > room}
+    tokens -= sum(counts[place] for place in left_out)
+    for place in reversed(shown):
         if tokens <= 0:
             break
-        left_out.add(place)
-        tokens -= saved
+        if place not in left_out:
+            left_out.add(place)
+            tokens -= counts[place]
     passages = tuple(
         each.model_copy(update={"shown": False}) if place in left_out else each
         for place, each in enumerate(item.passages)

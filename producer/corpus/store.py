@@ -29,6 +29,8 @@ class Stored(NamedTuple):
     repeated: int
     #: Whether a passage has the hash of the question that it was written for.
     question_hashes: bool
+    #: The one with the most characters: its id, and how many.
+    longest: tuple[str, int]
 
 
 def store_passages(documents: Iterable[Document], chunking: Chunking, path: Path, corpus: Path) -> Stored:
@@ -42,6 +44,7 @@ def store_passages(documents: Iterable[Document], chunking: Chunking, path: Path
     schema = pa.schema([(name, pa.large_string()) for name in StoredPassage._fields])
     digest, count, passages, hashed = hashlib.sha256(), 0, 0, False
     texts: set[int] = set()
+    longest = ("", 0)
     pending: list[StoredPassage] = []
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:
 
@@ -56,6 +59,8 @@ def store_passages(documents: Iterable[Document], chunking: Chunking, path: Path
                 passages += 1
                 hashed = hashed or bool(passage.question_hash)
                 texts.add(hash(passage.text))
+                if len(passage.text) > longest[1]:
+                    longest = passage.id, len(passage.text)
                 pending.append(passage)
             if len(pending) >= BATCH:
                 flush()
@@ -64,4 +69,4 @@ def store_passages(documents: Iterable[Document], chunking: Chunking, path: Path
     if not passages:
         raise QuestionFileError("there is no passage in it.", path=corpus, hint="Name a corpus that holds some.")
     counts = Counts(documents=count, passages=passages)
-    return Stored(counts, digest.hexdigest(), passages - len(texts), question_hashes=hashed)
+    return Stored(counts, digest.hexdigest(), passages - len(texts), question_hashes=hashed, longest=longest)

@@ -52,6 +52,17 @@ def test_passages_go_whole_and_from_the_lowest_rank_until_the_prompt_fits(missin
     assert [each.id for each in short.passages] == [each.id for each in PASSAGES], "what was retrieved stays known"
 
 
+HUGE = Passage(id="huge", rank=1, score=9.0, text=" ".join(["huge"] * 500))
+
+
+def test_a_passage_that_has_no_room_even_alone_does_not_push_out_the_others() -> None:
+    asked = item((HUGE, *PASSAGES[:3]))
+    (by_context,) = fitted([asked], engine(words(item(PASSAGES[:3]))))
+    assert shown(by_context) == ["p1", "p2", "p3"]
+    (by_limit,) = fitted([item((*PASSAGES[:1], HUGE, *PASSAGES[1:]), max_context_tokens=29)], engine(10_000))
+    assert shown(by_limit) == ["p1", "p2"]
+
+
 def test_passages_share_max_context_tokens() -> None:
     (short,) = fitted([item(max_context_tokens=29)], engine(1000))
     assert shown(short) == ["p1", "p2"]

@@ -321,6 +321,19 @@ def test_a_question_that_reaches_the_model_without_its_passages_goes_back_for_th
     assert "1 back to retrieval" in held.summary
 
 
+def test_a_run_that_limits_its_passages_by_tokens_is_refused_where_nobody_counts_them(
+    books: MemoryLedger, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SimulatedEngine, "counts_tokens", False)
+    run = open_run(books, make_questions(1), rag=RAG.model_copy(update={"max_context_tokens": 100}))
+    books.attach(run.run_id, {"q0": [Passage(id="p", score=1.0, text="found")]})
+    score(books, outbox, message(run, "q0"))
+    verdict = verdict_of(books, run, "q0")
+    assert verdict is not None
+    assert verdict.error is not None
+    assert "does not count tokens" in verdict.error.message
+
+
 def test_looking_up_does_not_count_as_an_attempt_to_score(books: MemoryLedger, echo: Echo, outbox: Outbox) -> None:
     run = open_run(books, make_questions(1), rag=RAG)
     retrieve(books, echo, outbox, message(run, "q0"))
