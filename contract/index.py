@@ -28,6 +28,7 @@ from contract.spec import IndexKind
 __all__ = [
     "DEFAULT_ENCODER",
     "FORMAT_VERSION",
+    "FUSION_K",
     "MANIFEST",
     "PASSAGES",
     "PLAN",
@@ -44,6 +45,7 @@ __all__ = [
     "StoredPassage",
     "Structure",
     "can_answer",
+    "highest_score",
     "read_manifest",
     "replaced_beside",
 ]
@@ -56,6 +58,8 @@ PLAN = "plan.json"
 REJECTED = "rejected.jsonl"
 #: Travels as a package with the requirements, and needs no network.
 DEFAULT_ENCODER = "all-minilm-l6-v2"
+#: How little the first ranks outweigh the next where rankings are fused: a rank is worth 1 / (60 + itself).
+FUSION_K = 60
 
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
@@ -71,6 +75,11 @@ class StoredPassage(NamedTuple):
     #: Hash of the question that it was written for, as the corpus says; mostly empty.
     question_hash: str
     text: str
+
+
+def highest_score(kind: IndexKind) -> float | None:
+    """What a passage can score at most where it is searched so; None: there is no bound."""
+    return {IndexKind.DENSE: 1.0, IndexKind.HYBRID: 2 / (FUSION_K + 1)}.get(kind)
 
 
 def can_answer(index: IndexKind, asked: IndexKind) -> bool:

@@ -209,7 +209,7 @@ class Retrieval(BaseModel):
     #: Whether its passages have question hashes, which questions may be found by; None: its manifest does not say.
     question_hashes: bool | None = None
     retrieval_top_k: int = Field(default=5, ge=1, le=1000)
-    #: Passages with a lower score are not shown. The scale is the index kind's own.
+    #: Passages with a lower score count as not found. The scale is the index kind's own, or the reranker's.
     retrieval_score_threshold: float | None = None
     query: Query = Query.QUESTION
     #: Cross-encoder that orders the `rerank_from` best anew, by id or path; empty: none does.

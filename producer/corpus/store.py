@@ -34,9 +34,9 @@ class Stored(NamedTuple):
 
 
 def store_passages(documents: Iterable[Document], chunking: Chunking, path: Path, corpus: Path) -> Stored:
-    """Cut `documents` into passages and write them to `path`, holding no more than a few thousand of them.
+    """Cut `documents` into passages and write them to `path`, a few thousand at a time.
 
-    Every document has an id of its own (`producer/corpus/gate.py`). Raises QuestionFileError for no passage at
+    Of each, a hash of its text stays in memory. Every document has an id of its own (`producer/corpus/gate.py`). Raises QuestionFileError for no passage at
     all.
     """
     import pyarrow as pa

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from contract.errors import RunConfigError
-from contract.index import can_answer, read_manifest
+from contract.index import can_answer, highest_score, read_manifest
 from contract.layers import LONGEST, explain, merge, parse_overrides, read_yaml
 from contract.settings import Settings
 from contract.spec import (
@@ -118,7 +118,7 @@ class RagConfig(BaseModel):
     #: None: the index's own.
     kind: IndexKind | None = None
     retrieval_top_k: int = Field(default=5, ge=1, le=1000)
-    #: Passages with a lower score are not shown.
+    #: Passages with a lower score count as not found; its scale is that of the kind, or of the reranker.
     retrieval_score_threshold: float | None = None
     #: What is looked up: the question alone, or with its choices.
     query: Query = Query.QUESTION
@@ -154,6 +154,12 @@ class RagConfig(BaseModel):
             raise RunConfigError(
                 f"rag.kind: {self.index} is a {manifest.plan.kind} index and cannot be searched as {kind}.",
                 hint="Leave rag.kind out, or build a hybrid index.",
+            )
+        threshold, highest = self.retrieval_score_threshold, highest_score(kind)
+        if not self.reranker and threshold is not None and highest is not None and threshold > highest:
+            raise RunConfigError(
+                f"rag.retrieval_score_threshold: {threshold:g} drops all: {kind} gives {highest:.3g} at most.",
+                hint="docs/retrieval.md has the scale of each kind.",
             )
         asked = self.model_dump(exclude={"enabled", "index", "kind", "use_context_field"})
         plan = manifest.plan

@@ -20,7 +20,7 @@ from contract.index import DenseOptions, Precision, Structure
 from workers.retrieval.base import Ranking, Searcher, best
 from workers.retrieval.encoder import TextEncoder, Vectors
 
-__all__ = ["DenseSearcher", "VectorIndex"]
+__all__ = ["DenseSearcher", "VectorIndex", "vector_bytes"]
 
 #: Edges of a node in the graph, candidates looked at while building and, at least, while searching.
 HNSW_EDGES = 32
@@ -28,6 +28,12 @@ HNSW_BUILDING = 200
 HNSW_SEARCHING = 128
 #: Candidates by Hamming distance for every passage wanted.
 RESCORED = 4
+
+
+def vector_bytes(dimensions: int, options: DenseOptions) -> int:
+    """What a passage takes in memory: its vector, and its edges in a graph, twice as many in its lowest layer."""
+    vector = dimensions // 8 if options.precision is Precision.BINARY else 4 * dimensions
+    return vector + (2 * HNSW_EDGES * 4 if options.structure is Structure.HNSW else 0)
 
 
 class VectorIndex:

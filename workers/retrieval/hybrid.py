@@ -11,12 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from contract.index import FUSION_K
 from workers.retrieval.base import Ranking, Searcher, best
 
 __all__ = ["DEPTH", "HybridSearcher", "fuse"]
 
-#: The paper's constant: how little the first ranks outweigh the next.
-K = 60
 #: How far down each ranking is looked at least.
 DEPTH = 100
 
@@ -26,7 +25,7 @@ def fuse(rankings: Sequence[Ranking], top_k: int) -> Ranking:
     scores: defaultdict[int, float] = defaultdict(float)
     for ranking in rankings:
         for rank, position in enumerate(ranking.positions.tolist(), start=1):
-            scores[position] += 1 / (K + rank)
+            scores[position] += 1 / (FUSION_K + rank)
     return best(np.array(list(scores), dtype=np.int64), np.array(list(scores.values())), top_k)
 
 

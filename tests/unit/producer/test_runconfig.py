@@ -13,7 +13,7 @@ from contract.prompts import render
 from contract.question import Question
 from contract.settings import Settings
 from contract.spec import Mode, Normalization, Prompt
-from producer.runs.runconfig import FewShotConfig, RunConfig, load_run_config
+from producer.runs.runconfig import FewShotConfig, RagConfig, RunConfig, load_run_config
 from producer.runs.templates import built_in, load_prompt
 from tests.support import ROOT, build_test_index
 
@@ -227,3 +227,37 @@ def test_reasoning_that_is_not_there_or_not_asked_for_is_refused(
         )
 
     assert wanted in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "threshold", "highest"),
+    [("hybrid", 0.5, "0.0328"), ("dense", 1.5, "1"), ("bm25", 20, ""), ("dense", 0.5, "")],
+)
+def test_a_threshold_that_no_passage_can_reach_is_refused_unless_a_reranker_scores(
+    tmp_path: Path, kind: str, threshold: float, highest: str
+) -> None:
+    words, vectors = kind != "dense", kind != "bm25"
+    plan = {
+        "name": "x",
+        "kind": kind,
+        "corpus_digest": "0" * 64,
+        "chunking": {},
+        "counts": {"documents": 1, "passages": 1},
+    }
+    plan |= ({"bm25": {}} if words else {}) | ({"dense": {}, "encoder_id": "e"} if vectors else {})
+    encoder = {"id": "e", "dimensions": 8} if vectors else None
+    manifest = {
+        "format_version": 1,
+        "plan": plan,
+        "encoder": encoder,
+        "files": {},
+        "created_at": "2026-01-01T00:00:00Z",
+    }
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    asked = RagConfig(enabled=True, index=str(tmp_path), retrieval_score_threshold=threshold)
+    if highest:
+        with pytest.raises(RunConfigError, match=f"drops all: {kind} gives {highest} at most"):
+            asked.load()
+    else:
+        assert asked.load()
+    assert asked.model_copy(update={"reranker": "some/reranker"}).load()

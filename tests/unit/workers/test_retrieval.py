@@ -175,3 +175,13 @@ def test_a_build_says_that_words_of_some_scripts_are_not_told_apart(tmp_path: Pa
     (note,) = (event["note"] for event in told if "note" in event)
     assert str(note).startswith("2 of 4 passages have text in a script that puts no spaces between words: BM25 takes")
     assert load_index(tmp_path / "x").search(["慢性疾病"], 3) == [[]]
+
+
+@pytest.mark.parametrize(("kind", "what"), [("bm25", "The words of 4 passages"), ("dense", "Vectors of 4 passages")])
+def test_a_build_that_does_not_fit_into_memory_says_so_before_it_fills_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, what: str
+) -> None:
+    monkeypatch.setattr("workers.retrieval.build.LOOK_EVERY", 1)
+    monkeypatch.setattr("workers.retrieval.memory.available_bytes", lambda: -(10**9))
+    with pytest.raises(InputError, match=rf"{what} take about .* GB more of memory, and -1\.0 GB are there\. Build on"):
+        build_test_index(tmp_path / "x", TEXTS, kind)
