@@ -87,6 +87,12 @@ FILE_TOKENS = 180
 )
 @click.option("--passage-prompt", metavar="TEXT", help="The same before a passage, for example 'passage: '.")
 @click.option(
+    "--device",
+    default="auto",
+    show_default=True,
+    help="Where vectors are made: cpu, cuda, cuda:1, …; auto: a GPU that nobody else uses, else the CPU.",
+)
+@click.option(
     "--structure",
     type=click.Choice([each.value for each in Structure]),
     default=Structure.EXACT.value,
@@ -120,6 +126,7 @@ def index(
     encoder: str,
     query_prompt: str | None,
     passage_prompt: str | None,
+    device: str,
     structure: str,
     precision: str,
     mapping: tuple[str, ...],
@@ -160,7 +167,7 @@ def index(
             passage_prompt=passage_prompt if vectors else None,
         )
         (folder / PLAN).write_text(plan.model_dump_json(), encoding="utf-8")
-        _build(folder, steps)
+        _build(folder, device, steps)
     _tell(
         out, read_manifest(out), _Corpus(gate, stored.repeated, stored.longest, reading.left_alone()), as_json=as_json
     )
@@ -270,12 +277,12 @@ def _differ(old: Path, new: Path) -> bool:
         return False
 
 
-def _build(folder: Path, steps: Steps) -> None:
+def _build(folder: Path, device: str, steps: Steps) -> None:
     """Have the worker side build the search structure: a process of its own, whose lines of JSON say how far it is.
 
     Raises InputError with what it says went wrong.
     """
-    command = [sys.executable, "-m", "workers", "index-build", str(folder)]
+    command = [sys.executable, "-m", "workers", "index-build", str(folder), "--device", device]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, encoding="utf-8") as child:
         try:
             assert child.stdout is not None

@@ -240,7 +240,8 @@ def prepare_model(model: str) -> None:
 
 @main.command(name="index-build", hidden=True)
 @click.argument("folder", type=click.Path(path_type=Path))
-def build_planned_index(folder: Path) -> None:
+@click.option("--device", default="auto")
+def build_planned_index(folder: Path, device: str) -> None:
     """Build the index that the plan in FOLDER asks for. `python -m producer index` runs this and reads what it prints:
     a line of JSON for every step, note and error."""
 
@@ -248,7 +249,7 @@ def build_planned_index(folder: Path) -> None:
         click.echo(json.dumps(event))
 
     try:
-        build_index(folder, say)
+        build_index(folder, say, device)
     except McqueueError as trouble:
         say(error=str(trouble))
         sys.exit(1)

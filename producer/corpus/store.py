@@ -36,8 +36,8 @@ class Stored(NamedTuple):
 def store_passages(documents: Iterable[Document], chunking: Chunking, path: Path, corpus: Path) -> Stored:
     """Cut `documents` into passages and write them to `path`, a few thousand at a time.
 
-    Of each, a hash of its text stays in memory. Every document has an id of its own (`producer/corpus/gate.py`). Raises QuestionFileError for no passage at
-    all.
+    Of each, a hash of its text stays in memory. Every document has an id of its own (`producer/corpus/gate.py`).
+    Raises QuestionFileError for no passage at all.
     """
     import pyarrow as pa
 

@@ -64,7 +64,7 @@ FREE_OF_BROKER = (
 )
 HEAVY = {"vllm", "torch", "transformers", "sentence_transformers", "faiss", "bm25s"}
 HEAVY_AT = {f"workers.engines.{name}" for name in ("owner", "parameters", "packaged", "encoding", "arguments")} | {
-    f"workers.retrieval.{name}" for name in ("bm25", "dense", "encoder")
+    f"workers.retrieval.{name}" for name in ("bm25", "dense", "device", "encoder")
 }
 
 

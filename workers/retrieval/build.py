@@ -12,6 +12,7 @@ from typing import Protocol
 from contract.index import MANIFEST, PASSAGES, PLAN, Bm25Options, DenseOptions, Encoder, IndexPlan, Manifest
 from workers.retrieval.bm25 import build_bm25
 from workers.retrieval.dense import VectorIndex, vector_bytes
+from workers.retrieval.device import free_device, told_of_device
 from workers.retrieval.encoder import PACKAGED_ENCODERS, TextEncoder
 from workers.retrieval.files import BM25_FOLDER, DENSE_FILE, digests
 from workers.retrieval.memory import require_memory, used_bytes
@@ -37,8 +38,8 @@ _UNPARTED = re.compile("[\u0e01-\u0e5b\u0e81-\u0edf\u1000-\u109f\u1780-\u17dd\u3
 ENCODED_AT_ONCE = 1024
 
 
-def build_index(folder: Path, report: Report) -> Manifest:
-    """Turn the plan in `folder` into a complete index there, its manifest written last.
+def build_index(folder: Path, report: Report, device: str = "auto") -> Manifest:
+    """Turn the plan in `folder` into a complete index there, its manifest written last; vectors are made on `device`.
 
     Raises InputError where the passages cannot be indexed so, ModelNotFound where there is no such encoder.
     """
@@ -48,8 +49,12 @@ def build_index(folder: Path, report: Report) -> Manifest:
     if plan.bm25:
         _build_bm25(passages, plan.bm25, folder / BM25_FOLDER, report)
     if plan.dense and plan.encoder_id:
-        model = TextEncoder(plan.encoder_id, query_prompt=plan.query_prompt, passage_prompt=plan.passage_prompt)
-        encoder = _build_dense(passages, model, plan.dense, folder / DENSE_FILE, report)
+        with told_of_device(device):
+            place = free_device() if device == "auto" else device
+            model = TextEncoder(
+                plan.encoder_id, place, query_prompt=plan.query_prompt, passage_prompt=plan.passage_prompt
+            )
+            encoder = _build_dense(passages, model, plan.dense, folder / DENSE_FILE, report)
     manifest = Manifest(plan=plan, encoder=encoder, files=digests(folder), created_at=datetime.now(UTC))
     (folder / MANIFEST).write_text(manifest.model_dump_json(indent=2) + "\n", encoding="utf-8")
     (folder / PLAN).unlink()

@@ -39,9 +39,11 @@ def vector_bytes(dimensions: int, options: DenseOptions) -> int:
 class VectorIndex:
     """Vectors that can be added to, written, read and searched."""
 
-    def __init__(self, index: Any, options: DenseOptions) -> None:
+    def __init__(self, index: Any, options: DenseOptions, threads: int | None = None) -> None:
+        """Searched by so many threads; None: by as many as FAISS takes itself."""
         self._index = index
         self._options = options
+        self._threads = threads
 
     @classmethod
     def empty(cls, dimensions: int, options: DenseOptions) -> VectorIndex:
@@ -72,10 +74,8 @@ class VectorIndex:
         """The index in file `path`, memory-mapped where FAISS can, searched by so many threads; None: all."""
         import faiss
 
-        if threads is not None:
-            faiss.omp_set_num_threads(threads)
         read = faiss.read_index_binary if options.precision is Precision.BINARY else faiss.read_index
-        return cls(read(str(path), faiss.IO_FLAG_MMAP_IFC), options)
+        return cls(read(str(path), faiss.IO_FLAG_MMAP_IFC), options, threads)
 
     def write(self, path: Path) -> None:
         """Write it to `path`."""
@@ -93,6 +93,10 @@ class VectorIndex:
 
     def find(self, queries: Vectors, top_k: int) -> list[Ranking]:
         """At most `top_k` passages for each row of `queries`, ties in the passages' order."""
+        if self._threads is not None:
+            import faiss
+
+            faiss.omp_set_num_threads(self._threads)  # holds for the thread that says so
         if self._options.precision is Precision.BINARY:
             return self._find_by_signs(queries, top_k)
         # Of passages that tie at the edge, FAISS keeps any: look further until a lower score has been seen.

@@ -22,6 +22,7 @@ from tests.support import build_test_index
 from workers.packages import PackagedWeights
 from workers.retrieval.base import Ranking
 from workers.retrieval.dense import VectorIndex
+from workers.retrieval.device import free_device, told_of_device
 from workers.retrieval.encoder import PACKAGED_ENCODERS, TextEncoder, Vectors
 from workers.retrieval.encoder_files import deciding_files
 from workers.retrieval.hybrid import fuse
@@ -376,3 +377,46 @@ def test_a_model_that_gives_a_pair_several_scores_is_no_reranker(tmp_path: Path)
 def test_a_reranker_that_does_not_exist_is_told() -> None:
     with pytest.raises(ModelNotFound, match="reranker: no folder /no/such/folder"):
         CrossEncoder("/no/such/folder")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "device"), [([], "cpu"), ([1.0], "cuda:0"), ([0.1, 0.99], "cuda:1"), ([0.1, None], "cpu"), ([0.89], "cpu")]
+)
+def test_vectors_are_made_on_a_gpu_that_nobody_else_uses_else_on_the_cpu(
+    monkeypatch: pytest.MonkeyPatch, gpus: list[float | None], device: str
+) -> None:
+    def room(number: int) -> tuple[float, float]:
+        if gpus[number] is None:
+            raise RuntimeError("CUDA error: out of memory")
+        return gpus[number] or 0.0, 1.0
+
+    monkeypatch.setattr("torch.cuda.device_count", lambda: len(gpus))
+    monkeypatch.setattr("torch.cuda.mem_get_info", room)
+    assert free_device() == device
+
+
+def test_a_gpu_without_room_for_the_encoder_is_told_with_the_remedy() -> None:
+    import torch
+
+    said = r"--device cuda:0: has not memory enough .* Build with --device cpu"
+    with pytest.raises(InputError, match=said), told_of_device("cuda:0"):
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+
+def test_a_search_keeps_to_its_threads_in_whatever_thread_it_is_asked(tmp_path: Path) -> None:
+    import faiss
+
+    vectors, options = unit_vectors(50), DenseOptions()
+    filled(vectors, options, tmp_path / "x")
+    index = VectorIndex.read(tmp_path / "x", options, threads=1)
+    seen: list[int] = []
+
+    def ask() -> None:
+        faiss.omp_set_num_threads(2)
+        index.find(vectors[:1], 1)
+        seen.append(faiss.omp_get_max_threads())
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    thread.join()
+    assert seen == [1]
