@@ -13,6 +13,7 @@ from contract.priority import Priority
 from contract.spec import Normalization, RunSpec
 from producer.export.files import refuse_unwritable
 from producer.export.results import write_rejected
+from producer.intake.qrels import Qrels
 from producer.intake.reading import how_to_read, read_line, reading_options, selection_of, selection_options
 from producer.intake.survey import Survey, rejected_rows
 from producer.options import as_json, folder, note, priority_option, run_config_options, to_priority, to_weight
@@ -63,6 +64,12 @@ class _How:
 )
 @reading_options
 @selection_options
+@click.option(
+    "--qrels",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Which passages answer which question, by id: BEIR's TSV, TREC's columns, or JSON Lines.",
+)
 @click.option("--no-rag", is_flag=True, help="Retrieve nothing, whatever the configuration says: closed book.")
 @click.option("--skip-bad", is_flag=True, help="Go on without the bad rows; they go to RESULTS/<run>/rejected.jsonl.")
 @click.option("--fresh", is_flag=True, help="Ask the same thing once more, as a run of its own.")
@@ -78,6 +85,7 @@ def enqueue(
     config: Path | None,
     overrides: tuple[str, ...],
     name: str,
+    qrels: Path | None,
     no_rag: bool,
     skip_bad: bool,
     priority: str,
@@ -91,8 +99,11 @@ def enqueue(
     """
     asked = load_run_config(config, (*overrides, "rag.enabled=false") if no_rag else overrides)
     how, selection = how_to_read(rest), selection_of(rest, asked.seed)
+    judged = Qrels.read(qrels) if qrels else None
     with opened(file, how) as source:
-        planned = plan(source, asked, session.settings, selection, name=name, skip_bad=skip_bad)
+        planned = plan(source, asked, session.settings, selection, name=name, skip_bad=skip_bad, qrels=judged)
+        if judged:
+            note(judged.told(planned.survey.digest.count))
         _carry_out(planned, session, _How(priority=to_priority(priority), asked=asked, **rest))
 
 

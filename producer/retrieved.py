@@ -30,7 +30,7 @@ def retrieval_lines(found: RetrievalTally | None) -> Lines:
         of = next(iter(share_within.values())).of
         lines.append(("", f"{_by_depth(share_within)}  mean share of the right passages there, of {of:,}"))
     figures = (
-        ("MRR", found.mrr(), "of the first right passage"),
+        (f"MRR@{found.depths[-1]}", found.mrr(), "of the first right passage"),
         ("precision", found.context_precision(), "of the context: right passages before others"),
         ("hit", found.accuracy(hit=True), "accuracy where a right passage was shown"),
         ("miss", found.accuracy(hit=False), "accuracy where none was"),

@@ -163,10 +163,11 @@ def survey(
     *,
     skip_bad: bool = False,
     lookers: Sequence[Callable[[Question], None]] = (),
+    change: Callable[[Question], Question] = lambda question: question,
 ) -> Survey:
     """Read the whole file (with a limit, as far as it takes) and check every row of it.
 
-    The `lookers` are shown every question that is taken, in order.
+    A question that is taken is taken as `change` makes it; the `lookers` are shown every one, in order.
 
     Raises QuestionFileError that lists the bad rows, unless `skip_bad`; and for a file without a good row.
     """
@@ -174,7 +175,7 @@ def survey(
     digest, spool = Digest(), Spool()
 
     def take(questions: Iterable[Question]) -> None:
-        for question in questions:
+        for question in map(change, questions):
             spool.add(digest.add(question))
             for look in lookers:
                 look(question)

@@ -108,7 +108,7 @@ class Part:
         figures_of: list[tuple[str, Share | Mean | None]] = [
             *((f"recall@{k}: a right passage in the first {k}", each) for k, each in found.recall_any().items()),
             *((f"recall@{k}: share of the right ones there", each) for k, each in found.recall_share().items()),
-            ("MRR of the first right passage", found.mrr()),
+            (f"MRR@{found.depths[-1]} of the first right passage", found.mrr()),
             ("context precision", found.context_precision()),
             ("accuracy where a right passage was shown", found.accuracy(hit=True)),
             ("accuracy where none was", found.accuracy(hit=False)),

@@ -19,6 +19,7 @@ from contract.priority import Priority
 from contract.settings import Settings
 from contract.spec import Mode, RunSpec, run_id_for, slug
 from producer.broker import Broker
+from producer.intake.qrels import Qrels
 from producer.intake.selection import Selection
 from producer.intake.survey import Survey, survey
 from producer.present import number
@@ -124,10 +125,11 @@ def plan(
     *,
     name: str = "",
     skip_bad: bool = False,
+    qrels: Qrels | None = None,
 ) -> Plan:
     """Check template and file, and work out the spec. Raises InputError; neither reads nor writes the ledger.
 
-    `name` is what the run is called; without one it is made of file, model and mode.
+    `name` is what the run is called; without one it is made of file, model and mode. `qrels` name passages that answer.
     """
     if config.mode is Mode.FREE:
         raise RunConfigError(
@@ -136,7 +138,8 @@ def plan(
     # Templates and examples are checked before a long file is read; the digest is known only after.
     draft = config.to_spec("0" * 64, settings)
     company, shots = Company(draft), Shots(draft.few_shot)
-    found = survey(source, selection, skip_bad=skip_bad, lookers=(company.add, shots.add))
+    more = {"change": qrels.join} if qrels else {}
+    found = survey(source, selection, skip_bad=skip_bad, lookers=(company.add, shots.add), **more)
     shots.refuse()
     spec = draft.model_copy(update={"questions_digest": found.digest.hexdigest()})
     return Plan(slug(name or f"{source.stem}-{spec.model}-{spec.mode}")[:LONGEST_NAME], spec, found, company)

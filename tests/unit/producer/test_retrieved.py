@@ -55,7 +55,7 @@ def test_every_figure_comes_with_what_it_is_of() -> None:
     ]
     begun = [(label, text.split("  ")[0], text.split(") ")[1]) for label, text in lines[3:]]
     assert begun == [
-        ("MRR", "0.417", "of the first right passage"),
+        ("MRR@3", "0.417", "of the first right passage"),
         ("precision", "0.250", "of the context: right passages before others"),
         ("hit", "1.000", "accuracy where a right passage was shown"),
         ("miss", "0.000", "accuracy where none was"),

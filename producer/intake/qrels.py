@@ -1,0 +1,108 @@
+"""Relevance judgements in a file of their own (qrels), put to the questions as their `gold_passages`.
+
+BEIR's TSV (`query-id corpus-id score`, with its header), TREC's four columns (`query iteration document relevance`), or
+JSON Lines with a question's id and those of its passages. What is judged 0 or less is no passage that answers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from contract.errors import QuestionFileError
+from contract.question import Question
+from producer.present import number
+
+__all__ = ["Qrels"]
+
+#: As JSON Lines spell them.
+QUESTION_NAMES = ("query-id", "query_id", "question_id", "qid", "id")
+PASSAGE_NAMES = ("corpus-id", "corpus_id", "passage_id", "doc_id", "pid", "pids", "doc_ids", "gold_passages")
+SCORE_NAMES = ("score", "relevance", "rel")
+_HINT = "Expected are rows of query-id, corpus-id and score, TREC's four columns, or JSON Lines with qid and pids."
+
+
+@dataclass
+class Qrels:
+    """Question id → the passages that answer it; and which of these were asked for so far."""
+
+    path: Path
+    passages: dict[str, list[str]]
+    joined: set[str] = field(default_factory=set)
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Raises QuestionFileError with file and line for a row that is none."""
+        passages: dict[str, list[str]] = {}
+        try:
+            with path.open(encoding="utf-8-sig") as file:
+                for line, text in enumerate(file, start=1):
+                    if text.strip() and not (line == 1 and _is_header(text)):
+                        for question_id, passage in _pairs(text, path, line):
+                            passages.setdefault(question_id, []).append(passage)
+        except (OSError, UnicodeDecodeError) as trouble:
+            raise QuestionFileError(f"cannot be read: {trouble}.", path=path, hint=_HINT) from None
+        if not passages:
+            raise QuestionFileError("no judgement above 0 in it.", path=path, hint=_HINT)
+        return cls(path, passages)
+
+    def join(self, question: Question) -> Question:
+        """`question` with the passages that answer it, besides those that its own file names."""
+        if question.id not in self.passages:
+            return question
+        self.joined.add(question.id)
+        found = dict.fromkeys([*question.gold_passages, *self.passages[question.id]])
+        return question.model_copy(update={"gold_passages": tuple(found)})
+
+    def told(self, questions: int) -> str:
+        """How many of so many questions have judgements. Raises QuestionFileError where none has."""
+        strangers = [each for each in self.passages if each not in self.joined]
+        if not self.joined:
+            raise QuestionFileError(
+                f"none of its {number(len(strangers), 'id')} is that of a question: the first is {strangers[0]!r}.",
+                path=self.path,
+                hint="Ids must be those of the question file; --map id=FIELD says where they are.",
+            )
+        text = f"{self.path}: {len(self.joined):,} of {number(questions, 'question')} have judgements"
+        if strangers:
+            text += f"; {len(strangers):,} of its ids are of no question asked, the first is {strangers[0]!r}"
+        return text
+
+
+def _is_header(text: str) -> bool:
+    return text.split()[0].lower() in {"query-id", "query_id", "qid", "topic"}
+
+
+def _pairs(text: str, path: Path, line: int) -> Iterator[tuple[str, str]]:
+    """Question and passage of every judgement above 0 in one line."""
+    try:
+        question_id, passages, score = _of_json(text) if text.lstrip().startswith("{") else _of_columns(text)
+    except (ValueError, TypeError):
+        raise QuestionFileError("is no judgement.", path=path, line=line, hint=_HINT) from None
+    if score > 0:
+        yield from ((question_id, each) for each in passages)
+
+
+def _of_columns(text: str) -> tuple[str, list[str], float]:
+    parts = text.rstrip("\r\n").split("\t") if "\t" in text else text.split()
+    if len(parts) == 4:
+        del parts[1]
+    question_id, passage, score = (part.strip() for part in parts)
+    return question_id, [passage], float(score)
+
+
+def _of_json(text: str) -> tuple[str, list[str], float]:
+    row: dict[str, Any] = json.loads(text)
+    question_id, found = (_first(row, names) for names in (QUESTION_NAMES, PASSAGE_NAMES))
+    if question_id is None or found is None:
+        raise ValueError("names no question or no passage")
+    score = _first(row, SCORE_NAMES)
+    passages = [str(each) for each in (found if isinstance(found, list) else [found])]
+    return str(question_id), passages, 1.0 if score is None else float(score)
+
+
+def _first(row: dict[str, Any], names: tuple[str, ...]) -> Any:
+    return next((row[each] for each in names if each in row), None)

@@ -1,0 +1,71 @@
+"""Relevance judgements in a file of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from contract.errors import QuestionFileError
+from contract.ledger import MemoryLedger
+from producer.cli import main
+from producer.intake.qrels import Qrels
+from producer.session import Session
+from tests.support import make_question
+
+FORMATS = {
+    "BEIR": "query-id\tcorpus-id\tscore\nq0\tp1\t1\nq0\tp2\t2\nq1\tp3\t0\nq2\tp 4\t1\n",
+    "TREC": "q0 0 p1 1\nq0 0 p2 3\nq1 0 p3 0\nq2 0 p4 1\n",
+    "JSON Lines": '{"qid": "q0", "pids": ["p1", "p2"]}\n\n{"query-id": "q2", "corpus-id": 4, "score": 1}\n',
+}
+
+
+@pytest.mark.parametrize(("form", "last"), [("BEIR", "p 4"), ("TREC", "p4"), ("JSON Lines", "4")])
+def test_what_is_judged_above_0_answers(tmp_path: Path, form: str, last: str) -> None:
+    (tmp_path / "qrels").write_text(FORMATS[form])
+    assert Qrels.read(tmp_path / "qrels").passages == {"q0": ["p1", "p2"], "q2": [last]}
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("q0\tp1\t1\nq1\tp2\n", ":2: is no judgement"),
+        ("q0 p1 much\n", ":1: is no judgement"),
+        ('{"qid": "q0"}\n', ":1: is no judgement"),
+        ("query-id\tcorpus-id\tscore\n", "no judgement above 0"),
+    ],
+)
+def test_a_row_that_is_no_judgement_is_told_with_its_line(tmp_path: Path, content: str, says: str) -> None:
+    (tmp_path / "qrels").write_text(content)
+    with pytest.raises(QuestionFileError, match=says):
+        Qrels.read(tmp_path / "qrels")
+
+
+def test_a_missing_file_is_told(tmp_path: Path) -> None:
+    with pytest.raises(QuestionFileError, match="cannot be read"):
+        Qrels.read(tmp_path / "none")
+
+
+def test_judgements_are_enqueued_as_gold_passages_and_ids_of_no_question_are_counted(tmp_path: Path) -> None:
+    questions = [make_question(0, gold_passages=("own",)), make_question(1)]
+    (tmp_path / "q.jsonl").write_text("\n".join(each.model_dump_json() for each in questions))
+    (tmp_path / "qrels").write_text(FORMATS["TREC"])
+    ledger = MemoryLedger()
+
+    def enqueue(qrels: str) -> str:
+        result = CliRunner().invoke(
+            main,
+            ["enqueue", str(tmp_path / "q.jsonl"), "--qrels", str(tmp_path / qrels)],
+            obj=Session(own_ledger=ledger),
+        )
+        return result.output
+
+    said = "1 of 2 questions have judgements; 1 of its ids are of no question asked, the first is 'q2'"
+    assert said in " ".join(enqueue("qrels").split())
+    (run,) = ledger.runs()
+    assert [each.gold_passages for each, _ in ledger.results(run.run_id)] == [("own", "p1", "p2"), ()]
+
+    (tmp_path / "others").write_text("x7 0 p1 1\n")
+    assert "none of its 1 id is that of a question: the first is 'x7'" in " ".join(enqueue("others").split())
+    assert len(ledger.runs()) == 1
