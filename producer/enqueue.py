@@ -145,6 +145,7 @@ def _echo(planned: Plan, done: Submitted, session: Session, how: _How, rejected:
         *_row_lines(planned, done.run, rejected),
         *_source_lines(planned, how.index),
         ("asked", _asked(planned.spec, how.asked)),
+        *_example_lines(planned, how.asked),
         *queue_lines(done.run, session.broker),
         ("workers", workers_line(done.run, settled, session.broker)),
     ]
@@ -200,6 +201,10 @@ def _asked(spec: RunSpec, config: RunConfig) -> str:
         (spec.circular, "choices in every rotation"),
     )
     return " · ".join(each for there, each in described if there)
+
+
+def _example_lines(planned: Plan, config: RunConfig) -> Lines:
+    return [("examples", config.few_shot.told(planned.survey.file))] if planned.spec.few_shot else []
 
 
 def _source_lines(planned: Plan, index: Path | None) -> Lines:
@@ -258,6 +263,7 @@ def _echo_dry_run(planned: Plan, how: _How) -> None:
             *_row_lines(planned, run, None),
             *_source_lines(planned, how.index),
             ("asked", _asked(run.spec, how.asked)),
+            *_example_lines(planned, how.asked),
             (
                 "prompt",
                 f"{run.spec.prompt.name}, version {run.spec.prompt.version}; for {first.id} it reads:\n{prompt}",

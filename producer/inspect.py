@@ -52,10 +52,11 @@ def inspect(
     Nothing is written. Exit code 0 also if rows are bad: they are counted, and the first ones listed.
     """
     how = how_to_read(rest)
-    spec = load_run_config(config, overrides).to_spec("0" * 64, session.settings)
-    profile = Profile(token_counter(model) if model else None, spec)
+    asked = load_run_config(config, overrides)
     shown: list[Question] = []
     with opened(file, how) as source:
+        spec = asked.to_spec("0" * 64, session.settings, source)
+        profile = Profile(token_counter(model) if model else None, spec)
         inspector = Inspector(understand(source))
         for question in inspector.good():
             profile.add(question, _texts(question, spec) if model else ())

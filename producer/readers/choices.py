@@ -9,16 +9,18 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from contract.question import MAX_CHOICES, MIN_CHOICES
-from producer.readers.inline import split_choices, split_list, without_mark
+from contract.question import LABELS, MAX_CHOICES, MIN_CHOICES
+from producer.readers.inline import mark_of, split_choices, split_list
 from producer.readers.jsonl import DECODER
+from producer.readers.names import spelled
 from producer.readers.record import FieldTrouble, shown_value
 
-__all__ = ["Choices", "as_text", "checked", "choices_of", "mixed", "no_list"]
+__all__ = ["Choices", "as_text", "checked", "choices_of", "in_order", "mixed", "no_list", "unmarked"]
 
 _EXAMPLE = 'For example ["red", "blue"].'
 _TEXTS = ("text", "content", "atext", "value", "choice", "option", "answer")
 _LABELS = ("label", "letter", "aid", "key", "id")
+_FLAGS = frozenset({"correct", "is_correct", "right", "is_right", "is_answer"})
 
 
 class Choices(NamedTuple):
@@ -27,6 +29,8 @@ class Choices(NamedTuple):
     #: Not yet known to be texts (`checked`).
     texts: list[Any]
     labels: list[str] | None = None
+    #: Labels of those that it marks as right, ours where it has none; None: it marks none.
+    right: list[str] | None = None
 
 
 def no_list(found: object) -> FieldTrouble:
@@ -51,7 +55,7 @@ def choices_of(found: object) -> Choices:
         raise no_list(found)
     if found and all(isinstance(each, Mapping) for each in found):
         return _of_objects(found)
-    return Choices(_unmarked(found))
+    return unmarked(found)
 
 
 def checked(texts: Sequence[Any]) -> list[str]:
@@ -83,12 +87,13 @@ def as_text(each: Any) -> Any:
     return str(each) if isinstance(each, int | float) and not isinstance(each, bool) else each
 
 
-def _unmarked(texts: Sequence[Any]) -> list[Any]:
-    """Texts without their "(A)", if all have one; numbers as text."""
-    bare = [without_mark(each, at) if isinstance(each, str) else each for at, each in enumerate(texts)]
-    if all(isinstance(each, str) and each != full for each, full in zip(bare, texts, strict=True)):
-        return bare
-    return [as_text(each) for each in texts]
+def unmarked(texts: Sequence[Any]) -> Choices:
+    """Texts without their "(A)", if all have one: in whatever order, that is what they are called. Numbers as text."""
+    marks = [mark_of(each) if isinstance(each, str) else None for each in texts]
+    known = [mark for mark in marks if mark]
+    if len(known) < len(texts) or sorted(mark.rank for mark in known) != list(range(len(texts))):
+        return Choices([as_text(each) for each in texts])
+    return Choices([mark.rest for mark in known], [mark.label for mark in known])
 
 
 def _in_text(found: str) -> object:
@@ -113,13 +118,18 @@ def _decoded(cell: str) -> object:
         raise FieldTrouble("choices", message, _EXAMPLE, kind="malformed JSON in a cell") from None
 
 
-#: Between two texts of a list as numpy prints it: no comma, but a new line.
-_NUMPY_GAP = re.compile(r"(?<=['\"])\n\s*(?=['\"])")
+#: A text in quotes with the white space that numpy prints before the next one, where Python has a comma; and what
+#: numpy prints around its lists.
+_NUMPY = re.compile(
+    r"""(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")(?P<gap>\s+(?=['"]))?|\barray(?=\()|,\s*dtype=[^)]*""", re.DOTALL
+)
 
 
 def _printed(cell: str) -> object:
+    # Python would make one text of two that only a blank parts.
+    plain = _NUMPY.sub(lambda found: (found["text"] or "") + (", " if found["gap"] else ""), cell)
     try:
-        found = ast.literal_eval(_NUMPY_GAP.sub(", ", cell))
+        found = ast.literal_eval(plain)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         return None
     return found if isinstance(found, list | dict) else None
@@ -135,6 +145,19 @@ def _in_object(found: Mapping[Any, Any]) -> object:
 
 
 def _of_objects(found: Sequence[Mapping[str, Any]]) -> Choices:
-    texts = [next((each[name] for name in _TEXTS if name in each), None) for each in found]
+    texts: list[Any] = [next((each[name] for name in _TEXTS if name in each), None) for each in found]
     labels = [next((str(each[name]) for name in _LABELS if name in each), "") for each in found]
-    return Choices(texts, labels if all(labels) else None)
+    if in_order(texts) and all(labels) and not in_order(labels):
+        # Forms on the web call the text a label, and what is sent a value.
+        texts, labels = list(labels), [str(each) for each in texts]
+    flags = [next((value for name, value in each.items() if spelled(name) in _FLAGS), None) for each in found]
+    called = labels if all(labels) else None
+    right = [(called or LABELS)[at] for at, flag in enumerate(flags[: len(LABELS)]) if flag]
+    return Choices(texts, called, right if all(flag in (True, False) for flag in flags) else None)
+
+
+def in_order(found: Sequence[Any]) -> bool:
+    """Whether these are labels in their order and nothing else: A, B, …, or numbers that count."""
+    words = [str(each).upper() for each in found]
+    counted = ([str(at + first) for at in range(len(words))] for first in (0, 1))
+    return words in (list(LABELS[: len(words)]), *counted)

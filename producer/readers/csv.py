@@ -7,6 +7,7 @@ columns are then called `question`, `A`, `B`, … and `answer`. An empty cell is
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -14,10 +15,10 @@ from typing import Protocol
 
 from contract.errors import QuestionFileError
 from contract.question import LABELS, MAX_CHOICES, MIN_CHOICES
-from producer.readers.record import FieldTrouble, Record
+from producer.readers.record import FieldTrouble, Record, shown_value
 from producer.readers.text import Text
 
-__all__ = ["DELIMITERS", "Dialect", "dialect_of", "read_csv"]
+__all__ = ["DELIMITERS", "Dialect", "dialect_of", "read_csv", "refuse_column_before_question"]
 
 #: Characters in one cell at most: a context may be long, a quote that was never closed should be noticed.
 LARGEST_CELL = 16 * 1024 * 1024
@@ -117,6 +118,25 @@ def _headless(rows: Sequence[Sequence[str]]) -> tuple[str, ...]:
         return ()
     fitting = sum(len(row) == width and row[-1].strip() in LABELS[:choices] and bool(row[-1].strip()) for row in rows)
     return ("question", *LABELS[:choices], "answer") if fitting * 2 > len(rows) else ()
+
+
+def refuse_column_before_question(text: Text, dialect: Dialect) -> None:
+    """Raise QuestionFileError where a table without header seems to begin with an id or a subject.
+
+    Its question would be that, its first choice the question, and every key the one before the right one.
+    """
+    rows = [row for row in _sample(text, dialect.delimiter, dialect.quoted) if len(row) == len(dialect.names)]
+    first, second = [row[0].strip() for row in rows], [row[1].strip() for row in rows]
+    most = len(rows) / 2
+    words = sum(not re.search(r"\s", each) for each in first) > most
+    again = len({*first}) <= most and sum(map(len, second)) > 2 * sum(map(len, first))
+    asks = sum(each.endswith(("?", "？", ":", "_")) for each in second) > most
+    if sum(map(str.isdigit, first)) > most or (words and (again or asks)):
+        part, columns = "subject" if again else "id", range(3, len(dialect.names))
+        choices = "+".join(map(str, columns))
+        message = f"there is no header, and {shown_value(first[0])} in the first column is hardly a question."
+        hint = f"Say --map {part}=1,question=2,choices={choices},answer={len(dialect.names)}, or write a header."
+        raise QuestionFileError(message, path=text.shown, line=1, field="question", hint=hint)
 
 
 def read_csv(text: Text, dialect: Dialect) -> Iterator[Record]:

@@ -12,8 +12,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from contract.question import Question, content_id
-from producer.readers.answers import Given, Way, right_labels
+from producer.readers.answers import Given, right_labels
 from producer.readers.jsonl import DECODER
+from producer.readers.keys import Key, refuse_contradiction
 from producer.readers.layouts import OWN, Layout
 from producer.readers.names import PARTS, names_of, spelled
 from producer.readers.own_answers import own_labels
@@ -23,12 +24,12 @@ from producer.readers.record import FieldTrouble, Record, Row, shown_value
 __all__ = ["parts_of", "to_row"]
 
 
-def to_row(record: Record, layout: Layout, way: Way, shown: str) -> Row:
+def to_row(record: Record, layout: Layout, key: Key, shown: str) -> Row:
     """What `record` says, or why it says nothing. `shown` is the file's name in messages."""
     file = record.file or shown
     try:
-        parts = parts_of(record, layout)
-        question = _question(record, parts, layout, way)
+        parts = key.taken(parts_of(record, layout))
+        question = _question(record, parts, layout, key)
     except FieldTrouble as trouble:
         return Row(record.number, record.line, record.raw, None, trouble.at(file, record.line), file=file)
     return Row(record.number, record.line, record.raw, question, content_id=parts.id is None, file=file)
@@ -73,14 +74,16 @@ def _id(found: Any, record: Record) -> Any:
     return f"{record.group}-{own}" if record.group and isinstance(own, str) else own
 
 
-def _question(record: Record, parts: Parts, layout: Layout, way: Way) -> Question:
+def _question(record: Record, parts: Parts, layout: Layout, key: Key) -> Question:
     text = parts.question
     if not isinstance(text, str) or not text.strip():
         message = "missing." if text is None else f"found {shown_value(text)}, expected text."
         raise FieldTrouble("question", message, "Write the question there.", kind="no text")
     if parts.answer is None and record.fields is not None:
         _refuse_look_alikes(tuple(record.fields), own=layout is OWN)
-    right = _right(parts, layout, way)
+    right = _right(parts, layout, key)
+    if key.beside or parts.marked:
+        refuse_contradiction(key, parts, right)
     more: dict[str, Any] = {}
     if parts.rest:
         more["metadata"] = _metadata(parts.rest, keep_nothing=layout is OWN and not record.untyped)
@@ -105,10 +108,10 @@ def _question(record: Record, parts: Parts, layout: Layout, way: Way) -> Questio
         raise FieldTrouble("question", "half a surrogate pair stands in the text.", hint) from None
 
 
-def _right(parts: Parts, layout: Layout, way: Way) -> tuple[str, ...]:
+def _right(parts: Parts, layout: Layout, key: Key) -> tuple[str, ...]:
     if layout is OWN:
         return own_labels(parts.answer, parts.choices)
-    return right_labels(Given(parts.answer, parts.choices, parts.labels), way)
+    return right_labels(Given(parts.answer, parts.choices, parts.labels), key.way)
 
 
 def _metadata(rest: Mapping[str, Any], *, keep_nothing: bool) -> dict[str, Any]:

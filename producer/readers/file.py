@@ -6,7 +6,7 @@ common.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,16 +14,19 @@ from itertools import islice, zip_longest
 from pathlib import Path
 
 from contract.errors import QuestionFileError, nearest
-from producer.readers.answers import Given, Way, settle
+from producer.readers.answers import INDICES, Given, Way, settle
+from producer.readers.doubts import refuse_doubtful_questions
 from producer.readers.fields import parts_of, to_row
 from producer.readers.folder import Member, members
 from producer.readers.format import JSON, Format, Records, format_of
 from producer.readers.hub import is_dataset, read_dataset
+from producer.readers.keys import Key, key_of, says_beside
 from producer.readers.layouts import OWN, Layout, choose, layout_called
 from producer.readers.mapping import mapped
+from producer.readers.own_answers import refuse_doubtful_numbers
 from producer.readers.parts import Parts
 from producer.readers.record import FieldTrouble, Record, Row
-from producer.readers.source import Source
+from producer.readers.source import HowToRead, Source
 from producer.readers.stream import compression_of, explaining, files_in_zip
 from producer.readers.text import text_of
 from producer.readers.used import UsedFields
@@ -43,11 +46,16 @@ class QuestionFile:
 
     source: Source
     layout: Layout
-    way: Way
+    key: Key
     #: One for each file.
     parts: tuple[Format, ...]
     #: What its fields were taken for.
     fields: UsedFields
+
+    @property
+    def way(self) -> Way:
+        """How its answers are meant."""
+        return self.key.way
 
     @property
     def format(self) -> str:
@@ -73,7 +81,7 @@ class QuestionFile:
         with explaining(self.source.shown):
             for part in self.parts:
                 for record in part.records():
-                    yield to_row(record, self.layout, self.way, self.source.shown)
+                    yield to_row(record, self.layout, self.key, self.source.shown)
 
     @property
     def title(self) -> str:
@@ -82,10 +90,12 @@ class QuestionFile:
         return f"{self.layout.title} {self.format}" + (f" ({', '.join(more)})" if more else "")
 
 
-def understand(source: Source) -> QuestionFile:
+def understand(source: Source, like: QuestionFile | None = None) -> QuestionFile:
     """Look at the beginning of the file, or of each of a folder's, and say what it is.
 
-    Raises QuestionFileError for what is no question file, InputError for a layout that is none.
+    `like` is the file whose questions these are examples for: where numbers do not show how they count, they count as
+    they do there. Raises QuestionFileError for what is no question file or can be read in several ways, InputError for
+    a layout that is none.
     """
     with explaining(source.shown):
         parts = tuple(_formats(source))
@@ -93,8 +103,14 @@ def understand(source: Source) -> QuestionFile:
         head = [record for part in parts for record in _head(part.records, share)]
         layout = _layout(source, head)
         apart = list(_apart(head, layout))
-        way = _way((each for _, each in apart), layout)
-        return QuestionFile(source, layout, way, parts, _fields(UsedFields.of(apart), source.how.answers))
+        try:
+            if not source.how.mapping.get("question"):
+                refuse_doubtful_questions(apart)
+            key = _key([each for _, each in apart], layout, source.how, like)
+        except FieldTrouble as trouble:
+            raise trouble.at(apart[0][0].file or source.shown, apart[0][0].line) from None
+        used = UsedFields.of([(record, key.taken(each)) for record, each in apart])
+        return QuestionFile(source, layout, key, parts, _fields(used, source.how.answers))
 
 
 def _formats(source: Source) -> list[Format]:
@@ -163,11 +179,24 @@ def _apart(head: list[Record], layout: Layout) -> Iterator[tuple[Record, Parts]]
             yield record, parts_of(record, layout)
 
 
-def _way(head: Iterable[Parts], layout: Layout) -> Way:
-    """How the answers of these records are meant."""
+def _key(head: Sequence[Parts], layout: Layout, how: HowToRead, like: QuestionFile | None) -> Key:
+    """How these records say which choices are right. Raises FieldTrouble."""
     if layout is OWN:
-        return Way.ANY
-    return settle((Given(each.answer, each.choices, each.labels) for each in head), layout.ways)
+        refuse_doubtful_numbers((each.answer, each.choices) for each in head)
+        return Key(Way.ANY, None, says_beside(head, "answer"))
+    given = [Given(each.answer, each.choices, each.labels) for each in head]
+    if how.answers or "answer" in how.mapping or layout.ways == (Way.TEXT,):
+        # It is said which field it is, or there is but one.
+        return Key(settle(given, layout.ways))
+    return key_of(head, layout.ways, _like(head, like) if like else None)
+
+
+def _like(head: Sequence[Parts], like: QuestionFile) -> Way | None:
+    """How numbers count in the file whose questions these are examples for, if the same field has them."""
+    if base := like.source.how.mapping.get("base"):
+        return INDICES[int(base)]
+    same = {each.used.answer for each in head if each.used.answer} == {*like.fields.answer}
+    return like.key.way if same else None
 
 
 def _fields(used: UsedFields, answers: Path | None) -> UsedFields:

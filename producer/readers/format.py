@@ -8,7 +8,7 @@ from functools import partial
 
 from contract.errors import QuestionFileError
 from producer.readers.articles import one_by_one
-from producer.readers.csv import Dialect, dialect_of, read_csv
+from producer.readers.csv import Dialect, dialect_of, read_csv, refuse_column_before_question
 from producer.readers.json import IsQuestion, read_json
 from producer.readers.jsonl import DECODER, read_jsonl
 from producer.readers.layouts import is_question
@@ -111,6 +111,8 @@ def _dialect(text: Text, source: Source) -> Dialect | None:
     found = dialect_of(text, is_table_header, named=bool(mapping), numbered=numbered)
     if found is None:
         return None
+    if not found.header and not mapping:
+        refuse_column_before_question(text, found)
     if found.header and not mapping and not is_table_header(found.names):
         shown = ", ".join(found.names[:12])
         if len(shown) > 400 or source.path.suffix.lower() in {".json", ".jsonl"}:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from contract.question import MAX_CHOICES, MIN_CHOICES
 
-__all__ = ["Inline", "split_choices", "split_list", "without_mark"]
+__all__ = ["Inline", "Mark", "mark_of", "split_choices", "split_list"]
 
 #: A mark: a letter or a number, then what closes it. A dot or a colon needs white space after it, as in no decimal.
 _MARK = r"[(\[]?(?:(?P<letter>[A-Za-z])|(?P<digits>\d{1,2}))(?P<close>[)\]]|[.:](?=\s)|[．：、）])[ \t]*"
@@ -51,12 +51,20 @@ def split_list(text: str) -> Inline | None:
     return Inline("", tuple(mark[1].upper() for mark in marks), choices)
 
 
-def without_mark(choice: str, at: int) -> str:
-    """`choice` without the mark that says it is the choice at place `at`: "(B) red" at 1 is "red"."""
-    found = _AT_LINE_START.match(choice.lstrip())
-    if not found or _rank(found) != at:
-        return choice
-    return choice.lstrip()[found.end() :].strip() or choice
+class Mark(NamedTuple):
+    """What a choice calls itself: "(B) red" is the second, "B", and "red" without it."""
+
+    rank: int
+    label: str
+    rest: str
+
+
+def mark_of(choice: str) -> Mark | None:
+    """The mark that a choice begins with; None where it has none, or is nothing else."""
+    text = choice.lstrip()
+    found = _AT_LINE_START.match(text)
+    rest = text[found.end() :].strip() if found else ""
+    return Mark(_rank(found), (found["letter"] or found["digits"]).upper(), rest) if found and rest else None
 
 
 def _marked(text: str, pattern: re.Pattern[str]) -> Inline | None:

@@ -55,8 +55,9 @@ def _needing(*names: str) -> frozenset[str]:
     return frozenset(names)
 
 
-def _keeps_right_apart(_fields: Fields, names: Names) -> bool:
-    return bool(names.wrong and names.right and names.question)
+def _keeps_right_apart(fields: Fields, names: Names) -> bool:
+    # Where all choices stand in one list, the answer may be a letter of it.
+    return bool(names.wrong and names.right and names.question) and not has_choices(fields, names)
 
 
 _TEXT = (Way.TEXT,)

@@ -17,9 +17,12 @@ __all__ = ["is_mapped", "mapped"]
 
 def mapped(mapping: Mapping[str, str]) -> Layout:
     """The layout that `--map` describes: part → field, `outer.inner`, or `field+field+…` for choices in columns."""
-    base = {"0": (Way.INDEX_0,), "1": (Way.INDEX_1,)}.get(mapping.get("base", ""), (Way.INDEX_0, Way.INDEX_1))
+    base = {"0": Way.INDEX_0, "1": Way.INDEX_1}.get(mapping.get("base", ""))
     fields = {part: source for part, source in mapping.items() if part != "base"}
-    return Layout("mapped", "mapped", _parts_by(fields), ways=(Way.LABEL, Way.TEXT, *base))
+    if base is None:
+        return Layout("mapped", "mapped", _parts_by(fields))
+    # What the person says goes before what the numbers could mean else.
+    return Layout("mapped", "mapped", _counted(_parts_by(fields)), ways=(base, Way.LABEL, Way.TEXT))
 
 
 def is_mapped(mapping: Mapping[str, str]) -> Callable[[Fields], bool]:
@@ -45,6 +48,16 @@ def _parts_by(mapping: Mapping[str, str]) -> Callable[[Fields, Names], Parts]:
         layout = next((each for each in (NAMED, YES_NO, INLINE) if each.fits_all(flat, names)), OWN)
         found = layout.parts(flat, names)
         return found._replace(used=_as_in_the_file(found.used, mapping))
+
+    return parts
+
+
+def _counted(parts_by: Callable[[Fields, Names], Parts]) -> Callable[[Fields, Names], Parts]:
+    """The same without labels that are numbers: it is said what the first choice counts as."""
+
+    def parts(fields: Fields, names: Names) -> Parts:
+        found = parts_by(fields, names)
+        return found._replace(labels=None) if all(map(str.isdigit, found.labels or ())) else found
 
     return parts
 

@@ -30,7 +30,7 @@ PARTS: dict[str, tuple[str, ...]] = {
             answer_key answer_idx answer_index answer_letter correct_letter correct_answer_id correct_answer_num
             correct_answer_index correct_option correct_choice correct_index answer_id answer_label answer label labels
             gold_label gold_index correct_answer correct_answers right_answer gold_answer correct cop ra gt key
-            final_decision classification target ideal solution gold
+            final_decision classification target ideal solution gold answer_text correct_answer_text correct_text
         """,
         "id": "id qid question_id uid guid uuid _id annotation_id",
         "subject": "subject subject_name category discipline domain high_level_domain subdomain topic topic_name",
@@ -45,6 +45,8 @@ PARTS: dict[str, tuple[str, ...]] = {
 _FAMILY = re.compile(
     r"((?:(?:answer|mc)_)?(?:choice|option|opt|op|answer|ans|ending|solution|sol|hypothesis)|)_?(?:([a-z])|(\d{1,2}))"
 )
+#: Beginnings that go before others, however many of these there are: `ans1` to `ans5` may be what five people said.
+_SURE_FAMILY = re.compile(r".*(?:choice|option|opt|op)")
 _WRONG = re.compile(r"(?:distractor|(?:incorrect|wrong)(?:_(?:answer|option|choice))?)_?(\d{1,2})")
 _WRONG_LISTS = ("incorrect_answers", "distractors", "wrong_answers")
 _RIGHT = ("correct_answer", "best_answer", "answer", "right_answer")
@@ -92,19 +94,31 @@ def names_of(fields: tuple[str, ...]) -> Names:
     if question is None and (family or found["choices"]):
         # Some call the question what others call its context.
         question = next(iter(found["context"]), None)
+    choices, answers = _choices_and_answers(known, found, question, bool(family))
     return Names(
         spelled=known,
         question=question,
-        choices=next((name for name in found["choices"] if name != question), None),
+        choices=choices,
         family=family,
         wrong=wrong,
         right=next((known[name] for name in _RIGHT if name in known), None) if wrong else None,
-        answers=tuple(name for name in found["answer"] if name not in own and name != question),
+        answers=tuple(name for name in answers if name not in own and name != question),
         id=next(iter(found["id"]), None),
         subject=next(iter(found["subject"]), None),
         contexts=tuple(name for name in found["context"] if name != question and name not in own),
         golds=tuple(found["gold_passages"]),
     )
+
+
+def _choices_and_answers(
+    known: dict[str, str], found: dict[str, list[str]], question: str | None, has_family: bool
+) -> tuple[str | None, list[str]]:
+    """The field of all choices, and those of the right one: `answers` are the right ones where choices stand beside."""
+    there = [name for name in found["choices"] if name != question]
+    right = known.get("answers")
+    if right in there and (has_family or len(there) > 1):
+        return next((name for name in there if name != right), None), [*found["answer"], right]
+    return next(iter(there), None), found["answer"]
 
 
 def _family(known: dict[str, str]) -> tuple[tuple[str, str], ...]:
@@ -117,11 +131,14 @@ def _family(known: dict[str, str]) -> tuple[tuple[str, str], ...]:
                 rank = ascii_lowercase.index(letter) if letter else int(digits)
                 families[start, bool(letter)][rank] = (letter.upper() if letter else digits, original)
     best: tuple[tuple[str, str], ...] = ()
-    for (_, lettered), members in families.items():
+    sure = False
+    for (start, lettered), members in families.items():
         ranks = sorted(members)
         gapless = ranks == list(range(ranks[0], ranks[0] + len(ranks))) and ranks[0] <= (0 if lettered else 1)
-        if gapless and len(ranks) > max(1, len(best)):
+        more = (bool(_SURE_FAMILY.fullmatch(start)), len(ranks)) > (sure, len(best))
+        if gapless and len(ranks) > 1 and more:
             best = tuple(members[rank] for rank in ranks)
+            sure = bool(_SURE_FAMILY.fullmatch(start))
     return best
 
 

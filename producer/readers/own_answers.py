@@ -6,14 +6,16 @@ Text is a label or the text of a choice, a number counts from 0, and a list hold
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from contract.question import LABELS
+from producer.readers.choices import unmarked
 from producer.readers.record import FieldTrouble, shown_value
 
-__all__ = ["answer_label", "own_labels"]
+__all__ = ["answer_label", "own_labels", "refuse_doubtful_numbers"]
 
 _NUMBER = re.compile(r"[0-9]{1,9}")
+_SAY_BASE = "Say --map base=0 or --map base=1: what the first choice counts as."
 
 
 def own_labels(answer: object, choices: Sequence[str]) -> tuple[str, ...]:
@@ -22,11 +24,44 @@ def own_labels(answer: object, choices: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted({label for one in each if (label := answer_label(one, choices))}))
 
 
+def refuse_doubtful_numbers(head: Iterable[tuple[object, Sequence[str]]]) -> None:
+    """Raise FieldTrouble where the numbers of a file show that they are no indices from 0, or may be none."""
+    numbers = [(at, choices) for answer, choices in head if (at := _index(answer)) is not None]
+    if not numbers or any(at == 0 for at, _ in numbers):
+        from_0 = True
+    else:
+        from_0 = not any(at == len(choices) for at, choices in numbers)
+        if from_0 and all(_are_numbered(choices) for _, choices in numbers):
+            message = f"{numbers[0][0]} may be the number that a choice begins with, or count from 0."
+            raise FieldTrouble("answer", message, _SAY_BASE, kind="may count from 0 or from 1")
+    if not from_0:
+        message = "no answer is 0, and some are as large as the number of choices: they do not count from 0."
+        raise FieldTrouble("answer", message, "Say --map base=1.", kind="counted from 1")
+    if numbers and all(str(at) in choices for at, choices in numbers):
+        differ = [at for at, choices in numbers if choices.index(str(at)) != at]
+        if differ:
+            message = f"{differ[0]} is ambiguous: it may be a choice's text, or count from 0."
+            raise FieldTrouble("answer", message, f"Put texts in quotes. {_SAY_BASE}", kind="ambiguous")
+
+
+def _index(answer: object) -> int | None:
+    if isinstance(answer, bool) or not isinstance(answer, int | float):
+        return None
+    return int(answer) if answer == answer // 1 and answer >= 0 else None
+
+
+def _are_numbered(choices: Sequence[str]) -> bool:
+    """Whether choices begin with 1. 2. 3., which say what they are called."""
+    return (unmarked(choices).labels or [""])[0].isdigit()
+
+
 def answer_label(found: object, choices: Sequence[str]) -> str | None:
     """Our own JSON: label of the choice that `found` names; None for no key. Raises FieldTrouble."""
     labels = LABELS[: len(choices)]
     if found is None:
         return None
+    if isinstance(found, float) and found.is_integer():
+        found = int(found)
     if isinstance(found, int) and not isinstance(found, bool):
         return _by_own_index(found, labels)
     if not isinstance(found, str):

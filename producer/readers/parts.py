@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -58,6 +58,8 @@ class Parts(NamedTuple):
     #: Everything else that the record says.
     rest: Mapping[str, Any] = {}
     used: Used = Used()
+    #: Labels of the choices that are marked as right where they stand, beside `answer`.
+    marked: Sequence[str] = ()
 
 
 def described(fields: Fields, names: Names, used: Used, **known: Any) -> Parts:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from contract.question import LABELS
-from producer.readers.choices import Choices, as_text, checked, choices_of, no_list
+from producer.readers.answers import no_key
+from producer.readers.choices import Choices, as_text, checked, choices_of, in_order, no_list, unmarked
+from producer.readers.inline import mark_of
 from producer.readers.names import Names, names_of
 from producer.readers.parts import Fields, Parts, Used, answer_of, are_ids, context_of, described, gold_ids, question_of
 from producer.readers.record import FieldTrouble, shown_value
@@ -38,9 +39,10 @@ def named(fields: Fields, _names: Names) -> Parts:
         used = Used(names.question, (names.choices,), where)
         found = choices_of(fields[names.choices] if names.choices else None)
     texts = checked(found.texts)
-    _refuse_contradiction(fields, names, where, texts, found.labels)
-    question = _whole_question(fields, names)
-    return described(fields, names, used, question=question, choices=texts, labels=found.labels, answer=answer)
+    more = {"question": _whole_question(fields, names), "choices": texts, "labels": found.labels}
+    if found.right and no_key(answer):
+        return described(fields, names, used._replace(answer=names.choices), answer=found.right, **more)
+    return described(fields, names, used, answer=answer, marked=found.right or (), **more)
 
 
 def _whole_question(fields: Fields, names: Names) -> Any:
@@ -64,24 +66,6 @@ def _columns(fields: Fields, names: Names) -> Choices:
     while texts and (texts[-1] is None or (isinstance(texts[-1], str) and not texts[-1].strip())):
         texts.pop()
     return Choices(list(map(as_text, texts)), [label for label, _ in names.family[: len(texts)]])
-
-
-def _refuse_contradiction(
-    fields: Fields, names: Names, where: str | None, texts: Sequence[str], labels: Sequence[str] | None
-) -> None:
-    """A letter and a text that name different choices: one of them is wrong, and nobody knows which."""
-    beside = names.spelled.get("answer")
-    letter = fields[where] if where else None
-    if beside in {None, where} or not isinstance(letter, str) or not isinstance(text := fields[beside or ""], str):
-        return
-    known = [each.upper() for each in labels or LABELS[: len(texts)]]
-    if texts.count(text) == 1 and letter.strip().upper() in known and text not in known:
-        named = texts[known.index(letter.strip().upper())]
-        if named != text:
-            message = (
-                f"{where!r} says {letter!r}, which is {shown_value(named)}, but {beside!r} is {shown_value(text)}."
-            )
-            raise FieldTrouble("answer", message, "Correct the one that is wrong.", kind="two answers contradict")
 
 
 def has_choices(fields: Fields, _names: Names) -> bool:
@@ -114,6 +98,8 @@ def own(fields: Fields, names: Names) -> Parts:
     if not isinstance(found, list):
         raise no_list(found)
     texts = checked(found)
+    if mark_of(texts[0]):
+        _refuse_other_order(texts)
     beside = question, texts, fields.get("answer"), None, fields.get("id"), fields.get("subject")
     if _MOST_COMMON.issuperset(fields):
         return Parts(*beside, used=_USED)
@@ -130,6 +116,15 @@ def _golds(golds: list[str], fields: Fields) -> Any:
     found = fields[golds[0]]
     ids = gold_ids(golds[0], found)
     return found if ids is None else ids
+
+
+def _refuse_other_order(texts: Sequence[str]) -> None:
+    """A letter could mean the place of a choice, or what the choice calls itself."""
+    labels = unmarked(texts).labels
+    if labels and not in_order(labels):
+        message = f"the choices call themselves {', '.join(labels)}, in this order."
+        hint = "Take the marks off; or say --map choices=choices, and answers name choices by their marks."
+        raise FieldTrouble("choices", message, hint, kind="marked in another order")
 
 
 def _own_passages(fields: Fields, names: Names) -> tuple[list[str], str | None, list[str]]:

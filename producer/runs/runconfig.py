@@ -26,7 +26,7 @@ from contract.spec import (
     Selection,
     mode_conflict,
 )
-from producer.readers import HowToRead, opened, understand
+from producer.readers import HowToRead, QuestionFile, Source, opened, understand
 from producer.runs.templates import checked_description, load_prompt, refuse_blind
 
 __all__ = ["FewShotConfig", "FileName", "JudgeConfig", "RagConfig", "RunConfig", "load_run_config", "run_config"]
@@ -66,13 +66,22 @@ class FewShotConfig(BaseModel):
             raise ValueError(f"{', '.join(idle)} alone shows no example: set few_shot.k to how many")
         return self
 
-    def load(self) -> FewShot | None:
-        """The examples with their pool. Raises QuestionFileError for a bad row, RunConfigError for too few."""
+    def told(self, asked: QuestionFile) -> str:
+        """How its file is read beside the questions of `asked`."""
+        with opened(self.file, HowToRead(split=self.split)) as source:
+            file = understand(source, asked)
+        return f"{self.file} as {file.title}, answers {file.way.value}"
+
+    def load(self, asked: Source | None = None) -> FewShot | None:
+        """The examples with their pool, for the questions of `asked`.
+
+        Raises QuestionFileError for a bad row, RunConfigError for too few.
+        """
         if not self.k:
             return None
         pool = []
         with opened(self.file, HowToRead(split=self.split)) as source:
-            for row in understand(source).rows():
+            for row in understand(source, understand(asked) if asked else None).rows():
                 if row.trouble is not None:
                     raise row.trouble
                 if row.question is not None:
@@ -219,8 +228,8 @@ class RunConfig(BaseModel):
             raise ValueError("shuffle and circular exclude each other: circular asks in every rotation")
         return self
 
-    def to_spec(self, questions_digest: str, settings: Settings) -> RunSpec:
-        """The spec of asking the questions of that digest; reads the files that the configuration names.
+    def to_spec(self, questions_digest: str, settings: Settings, asked: Source | None = None) -> RunSpec:
+        """The spec of asking the questions of that digest, of the file `asked`; reads what the configuration names.
 
         Raises SettingsError where it names no model and `settings` have several.
         """
@@ -241,7 +250,7 @@ class RunConfig(BaseModel):
             seed=self.seed,
             chat_template=self.chat_template or auto,
             sampling=self.sampling if self.mode.writes else None,
-            few_shot=self.few_shot.load(),
+            few_shot=self.few_shot.load(asked),
             description=checked_description(self.description),
             shuffle=self.shuffle,
             circular=self.circular,

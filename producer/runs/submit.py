@@ -136,7 +136,7 @@ def plan(
             "mode: free is for prompts, which `python -m producer serve` takes.", hint="For questions: generate."
         )
     # Templates and examples are checked before a long file is read; the digest is known only after.
-    draft = config.to_spec("0" * 64, settings)
+    draft = config.to_spec("0" * 64, settings, source)
     company, shots = Company(draft), Shots(draft.few_shot)
     more = {"change": qrels.join} if qrels else {}
     found = survey(source, selection, skip_bad=skip_bad, lookers=(company.add, shots.add), **more)

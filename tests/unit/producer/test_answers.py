@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from producer.http.bodies import QuestionIn
 from producer.readers.answers import Given, Way, right_labels, settle
 from producer.readers.fields import to_row
+from producer.readers.keys import Key
 from producer.readers.layouts import OWN
 from producer.readers.own_answers import answer_label
 from producer.readers.record import FieldTrouble, Record
@@ -24,6 +25,7 @@ from producer.readers.record import FieldTrouble, Record
         (" b ", ["x", "y"], "B"),
         (0, ["x", "y"], "A"),
         (1, ["4", "0"], "B"),
+        (1.0, ["x", "y"], "B"),
         ("y", ["x", "y"], "B"),
         ("y ", ["x", "y"], "B"),
         ("A", ["A", "B"], "A"),
@@ -44,7 +46,6 @@ def test_an_answer_is_a_label_an_index_or_a_text(found: object, choices: list[st
         (2, ["x", "y"], "found index 2, expected 0 to 1"),
         (-1, ["x", "y"], "found index -1"),
         ("1", ["x", "y"], "'1' names no choice"),
-        (1.0, ["x", "y"], "1.0 names no choice"),
         (True, ["x", "y"], "True names no choice"),
         (["B"], ["x", "y"], "['B'] names no choice"),
         ("B", ["B", "x"], "'B' is ambiguous: it is a label (B) and the text of choice A (A)"),
@@ -79,7 +80,11 @@ ALL = (Way.LABEL, Way.TEXT, Way.INDEX_0, Way.INDEX_1)
         ([0, 2, 1], Way.INDEX_0),
         (["1", "3"], Way.INDEX_1),
         ([3, 1, 2, None, -1], Way.INDEX_1),
-        (["1", "2"], Way.INDEX_0),
+        (["1", "3", "?", "n/a", "unknown"], Way.INDEX_1),
+        (["A", "B", 0, 2], Way.ANY_0),
+        (["A", "B", 1, 3], Way.ANY_1),
+        (["A", "B", 1, 2], Way.ANY),
+        (["A", "B", 0, 3], Way.ANY),
         (["2.0", 0.0], Way.INDEX_0),
         (["A", "green", "B", "blue"], Way.ANY),
         ([None, "", -1], Way.ANY),
@@ -95,6 +100,46 @@ def test_one_bad_answer_does_not_change_how_the_others_are_meant() -> None:
     given = [Given(str(n % 3), COLORS) for n in range(30)] + [Given("3", COLORS)]
 
     assert settle(given, ALL) is Way.INDEX_0
+
+
+def test_numbers_that_may_count_from_0_or_from_1_are_refused_unless_it_is_usual_where_they_stand() -> None:
+    given = [Given(each, COLORS) for each in (1, 2)]
+
+    with pytest.raises(FieldTrouble, match="may count from 0 or from 1") as caught:
+        settle(given, ALL)
+
+    assert "--map base=0 or --map base=1" in caught.value.hint
+    assert settle(given, ALL, Way.INDEX_0) is Way.INDEX_0
+    assert settle(given, (Way.INDEX_0, Way.INDEX_1)) is Way.INDEX_0
+    assert settle(given, (Way.INDEX_1, Way.LABEL, Way.TEXT)) is Way.INDEX_1
+
+
+def test_what_the_numbers_among_letters_count_from_is_as_the_person_says() -> None:
+    given = [Given(each, COLORS) for each in ("A", "B", "C", "A", 1)]
+
+    way = settle(given, (Way.INDEX_1, Way.LABEL, Way.TEXT))
+
+    assert way is Way.ANY_1
+    assert [right_labels(each, way) for each in given[-2:]] == [("A",), ("A",)]
+
+
+@pytest.mark.parametrize("number", [0, 1, 3])
+def test_a_number_among_letters_is_refused_where_nothing_shows_what_it_counts_from(number: int) -> None:
+    with pytest.raises(FieldTrouble, match=r"ambiguous: by index from 0 .* and by index from 1") as caught:
+        right_labels(Given(number, COLORS), Way.ANY)
+
+    assert "--map base=0 or --map base=1" in caught.value.hint
+
+
+@pytest.mark.parametrize("way", [Way.LABEL, Way.ANY])
+def test_capitals_that_are_a_choice_are_that_choice_and_no_list_of_labels(way: Way) -> None:
+    assert right_labels(Given("AB", ["A", "B", "AB", "O"]), way) == ("C",)
+    assert right_labels(Given("AB", ["AA", "AB", "BB", "AC"]), way) == ("B",)
+
+
+def test_a_letter_names_a_choice_that_is_numbered() -> None:
+    assert right_labels(Given("B", COLORS, ["1", "2", "3"]), Way.LABEL) == ("B",)
+    assert right_labels(Given("3", COLORS, ["1", "2", "3"]), Way.LABEL) == ("C",)
 
 
 def test_numbers_that_are_choices_and_indices_are_neither() -> None:
@@ -145,6 +190,7 @@ def test_an_answer_names_one_choice_or_several(
         ("D", Way.LABEL),
         ("C) red", Way.LABEL),
         ("0", Way.INDEX_1),
+        (4, Way.ANY_0),
         (3, Way.INDEX_0),
         ("CA", Way.LABEL),
         (["A", "Z"], Way.LABEL),
@@ -166,7 +212,7 @@ CHOICES = ["red", "green", "1"]
 def in_a_file(answer: object) -> tuple[str, ...] | str:
     """Labels of the right choices, or what is said against the answer."""
     fields = {"question": "Which?", "choices": CHOICES, "answer": answer}
-    row = to_row(Record(1, 1, fields, fields), OWN, Way.ANY, "q.jsonl")
+    row = to_row(Record(1, 1, fields, fields), OWN, Key(Way.ANY), "q.jsonl")
     return row.question.right if row.question else str(row.trouble)
 
 

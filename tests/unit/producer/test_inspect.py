@@ -126,25 +126,44 @@ def test_enqueue_says_what_it_read(tmp_path: Path, session: Session) -> None:
     assert "2 questions as ARC-style JSONL, 3 choices, labels A–C" in result.stdout
 
 
-def test_an_old_models_answer_beside_the_key_is_seen_before_it_is_taken_for_it(
+def test_of_an_old_models_answer_beside_the_key_the_person_says_which_is_which(
     tmp_path: Path, session: Session
 ) -> None:
     (tmp_path / "old.csv").write_text("question,A,B,C,answer,gold_label\nWhich is a colour?,red,seven,loud,B,A\n")
+    refused = run(session, "enqueue", "old.csv", "--dry-run")
     fields = "question ← question · choices ← A, B, C · answer ← answer (also there: gold_label)\n"
     told = {"question": ["question"], "choices": ["A", "B", "C"], "answer": ["answer"], "also_there": ["gold_label"]}
 
-    for command in (("inspect", "old.csv"), ("enqueue", "old.csv", "--dry-run")):
+    assert refused.exit_code == 1
+    assert "--map answer=gold_label takes that, --map answer=answer the other" in refused.stderr
+
+    chosen = ("--map", "answer=answer")
+    for command in (("inspect", "old.csv", *chosen), ("enqueue", "old.csv", "--dry-run", *chosen)):
         shown = run(session, *command).stdout
         assert fields in shown
         assert shown.rstrip().endswith("B. seven"), "the key stands below the prompt"
         assert json.loads(run(session, *command, "--json").stdout)["fields"] == told
-    assert inspected(session, "old.csv")["keys"] == [["B"]]
-    assert json.loads(run(session, "enqueue", "old.csv", "--dry-run", "--json").stdout)["key"] == ["B"]
-    assert fields in run(session, "enqueue", "old.csv").stdout
+    assert inspected(session, "old.csv", *chosen)["keys"] == [["B"]]
+    assert json.loads(run(session, "enqueue", "old.csv", "--dry-run", "--json", *chosen).stdout)["key"] == ["B"]
+    assert fields in run(session, "enqueue", "old.csv", *chosen).stdout
 
     mapped = run(session, "inspect", "old.csv", "--map", "answer=gold_label").stdout
     assert "answer ← gold_label (also there: answer)\n" in mapped
     assert mapped.rstrip().endswith("A. red")
+
+
+def test_it_is_told_how_the_examples_are_read_which_count_as_the_questions_do(tmp_path: Path, session: Session) -> None:
+    options = ["red", "seven", "loud"]
+    asked = [{"question": f"q{at}", "options": options, "answer": at} for at in (1, 3)]
+    (tmp_path / "asked.jsonl").write_text(lines(*asked))
+    (tmp_path / "pool.jsonl").write_text(lines({"question": "e", "options": options, "answer": 1}))
+    few_shot = ("--set", "few_shot.k=1", "--set", "few_shot.file=pool.jsonl")
+
+    shown = run(session, "enqueue", "asked.jsonl", "--dry-run", "--set", "mode=letter", *few_shot).stdout
+
+    assert "pool.jsonl as plain JSONL, answers by index from 1\n" in shown
+    assert "Answer: A" in shown
+    assert run(session, "inspect", "asked.jsonl", *few_shot).exit_code == 0
 
 
 def test_enqueue_counts_the_kinds_of_what_it_skipped(write_rows: WriteRows, session: Session) -> None:

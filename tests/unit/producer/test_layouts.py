@@ -281,14 +281,6 @@ def test_an_open_question_among_them_is_refused_with_its_line(tmp_path: Path) ->
     assert "file:6: field 'choices': no choices in the text 'And who?'" in str(bad.trouble)
 
 
-def test_a_letter_and_a_text_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
-    row = {"question": "q", "options": {"A": "x", "B": "y"}, "answer_idx": "A", "answer": "y"}
-
-    (bad,) = read(tmp_path, lines(row)).rows()
-
-    assert "'answer_idx' says 'A', which is 'x', but 'answer' is 'y'" in str(bad.trouble)
-
-
 @pytest.mark.parametrize(
     ("content", "mapping", "expected"),
     [
@@ -297,9 +289,10 @@ def test_a_letter_and_a_text_that_contradict_each_other_are_refused(tmp_path: Pa
             {"question": "stem", "choices": "opts", "answer": "k"},
             "B",
         ),
-        (lines({"a": {"b": "q"}, "c": ["x", "y"], "k": 1}), {"question": "a.b", "choices": "c", "answer": "k"}, "B"),
+        (lines({"a": {"b": "q"}, "c": ["x", "y"], "k": 0}), {"question": "a.b", "choices": "c", "answer": "k"}, "A"),
         ("t,one,two,k\nq,x,y,2\n", {"question": "t", "choices": "one+two", "answer": "k", "base": "1"}, "B"),
-        ("o\tq\tx\ty\t1\n", {"question": "2", "choices": "3+4", "answer": "5"}, "B"),
+        ("o\tq\tx\ty\t1\n", {"question": "2", "choices": "3+4", "answer": "5", "base": "0"}, "B"),
+        ("q,option1,option2,n\nq,x,y,1\n", {"question": "q", "answer": "n", "base": "0"}, "B"),
         (lines({"question": "q", "choices": ["x", "y"], "label": 0, "guess": "B"}), {"answer": "guess"}, "B"),
         (lines({"question": "q", "choices": ["x", "y"], "answer": 0, "id": 3}), {"id": ""}, "A"),
         (lines({"prose": "q\nA) x\nB) y", "k": "b"}), {"question": "prose", "answer": "k"}, "B"),

@@ -1,0 +1,262 @@
+"""Which field of a file says what is right: the key is right, or the file is refused with what to say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.layout_files import lines
+from contract.errors import QuestionFileError
+from producer.readers import HowToRead, QuestionFile, Source, understand
+
+METALS = ["Ir", "Fe", "In", "F"]
+ASKED = "Which is iron?"
+
+
+def understood(folder: Path, content: str, like: QuestionFile | None = None, **mapping: str) -> QuestionFile:
+    path = folder / "q"
+    path.write_text(content)
+    return understand(Source(path, "q", HowToRead(mapping=mapping)), like)
+
+
+def keys(folder: Path, content: str, like: QuestionFile | None = None, **mapping: str) -> list[str]:
+    """The right labels of each row, or what is said against it."""
+    return [
+        "".join(row.question.right) if row.question else str(row.trouble)
+        for row in understood(folder, content, like, **mapping).rows()
+    ]
+
+
+def rows(*answers: dict[str, Any], choices: str = "options") -> str:
+    return lines(*({"question": f"{ASKED} {at}", choices: METALS, **each} for at, each in enumerate(answers)))
+
+
+def refusal(folder: Path, content: str) -> str:
+    with pytest.raises(QuestionFileError) as caught:
+        understood(folder, content)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("field", ["answer", "correct", "key", "gold", "cop"])
+def test_numbers_from_1_to_3_of_4_choices_are_refused_until_it_is_said_what_they_count_from(
+    tmp_path: Path, field: str
+) -> None:
+    content = rows(*({field: at} for at in (1, 2, 3)))
+
+    told = refusal(tmp_path, content)
+
+    assert told.startswith("q:1: field 'answer': 1 may count from 0 or from 1")
+    assert "--map base=0 or --map base=1" in told
+    assert keys(tmp_path, content, base="0") == ["B", "C", "D"]
+    assert keys(tmp_path, content, base="1") == ["A", "B", "C"]
+
+
+def test_an_index_by_its_name_counts_from_0_beside_a_list_and_is_refused_beside_columns(tmp_path: Path) -> None:
+    assert keys(tmp_path, rows(*({"answer_index": at} for at in (1, 2, 3)))) == ["B", "C", "D"]
+    assert keys(tmp_path, rows(*({"answer_index": at} for at in (1, 2, 4)))) == ["A", "B", "D"]
+    assert "may count from 0 or from 1" in refusal(tmp_path, "question,A,B,C,label\nq,x,y,z,1\nr,x,y,z,2\n")
+
+
+@pytest.mark.parametrize("beside", [lambda at: {"answer": METALS[at - 1]}, lambda at: {"answer": "ABCD"[at - 1]}])
+def test_a_text_or_letter_beside_an_index_shows_what_it_counts_from(tmp_path: Path, beside: Any) -> None:
+    assert keys(tmp_path, rows(*({"answer_index": at, **beside(at)} for at in (1, 2, 3)))) == ["A", "B", "C"]
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"answer_idx": "A", "answer": "Fe"}, "'answer_idx' says 'A', which is A, but 'answer' says 'Fe', which is B"),
+        ({"answer": "B", "correct_answer": "Ir"}, "'answer' says 'B', which is B, but 'correct_answer' says 'Ir'"),
+        ({"answer": "B", "answers": ["A", "C"]}, "'answer' says 'B', which is B, but 'answers' says ['A', 'C']"),
+        ({"answer_index": 3, "answer": "Ir"}, "but 'answer' says 'Ir', which is A"),
+    ],
+)
+def test_two_fields_that_name_different_choices_are_refused(tmp_path: Path, row: dict[str, Any], said: str) -> None:
+    (told,) = keys(tmp_path, rows(row))
+
+    assert said in told
+    assert f"--map answer={[*row][1]} takes that, --map answer={next(iter(row))} the other" in told
+
+
+def test_several_right_ones_contradict_none_that_is_among_them(tmp_path: Path) -> None:
+    assert keys(tmp_path, rows({"answer": "B", "answers": ["Fe", "In"]})) == ["B"]
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers", "key"),
+    [
+        ("correct", (1, 0, 1), {"gold": "C"}),
+        ("key", (1, 2, 3), {"gold": "C"}),
+        ("label", (0, 1, 0), {"correct_answer": "In"}),
+        ("answer_id", (17, 18, 19), {"answer": "C"}),
+        ("correct", (True, False, True), {"gold": "C"}),
+    ],
+)
+def test_flags_and_row_numbers_are_no_key_where_another_field_is(
+    tmp_path: Path, name: str, numbers: tuple[int, ...], key: dict[str, str]
+) -> None:
+    file = understood(tmp_path, rows(*({name: number, **key} for number in numbers)))
+
+    assert [row.question.right for row in file.rows() if row.question] == [("C",)] * 3
+    assert file.fields.answer == (*key,)
+
+
+def test_a_number_in_a_column_of_flags_is_kept_beside_the_key(tmp_path: Path) -> None:
+    row, _ = understood(tmp_path, "question,A,B,correct,gold\nq,x,y,1,A\nr,x,y,0,B\n").rows()
+
+    assert row.question
+    assert row.question.metadata == {"correct": "1"}
+
+
+def test_answers_beside_choices_are_the_right_ones(tmp_path: Path) -> None:
+    columns = "question,option_a,option_b,option_c,answers\nq,x,y,z,\"['A', 'C']\"\n"
+
+    assert keys(tmp_path, rows({"answers": ["Fe"]})) == ["B"]
+    assert keys(tmp_path, columns) == ["AC"]
+
+
+def test_choices_that_are_marked_as_right_are_the_key(tmp_path: Path) -> None:
+    marked = [{"text": each, "isCorrect": each == "Fe"} for each in METALS]
+
+    assert keys(tmp_path, lines({"question": "q", "options": marked})) == ["B"]
+    (told,) = keys(tmp_path, lines({"question": "q", "options": marked, "answer": "A"}))
+    assert "'answer' says 'A', but B is marked as right" in told
+
+
+def test_our_own_layout_counts_from_0_and_is_refused_where_it_does_not(tmp_path: Path) -> None:
+    assert keys(tmp_path, rows(*({"answer": at} for at in (1, 2, 3)), choices="choices")) == ["B", "C", "D"]
+
+    told = refusal(tmp_path, rows(*({"answer": at} for at in (1, 2, 4)), choices="choices"))
+
+    assert "do not count from 0. Say --map base=1." in told
+
+
+def test_our_own_numbers_that_are_choices_too_are_refused_if_no_other_shows_that_they_are_indices(
+    tmp_path: Path,
+) -> None:
+    numbers = [{"question": f"q{at}", "choices": ["1", "2", "3", "4"], "answer": at} for at in (1, 2)]
+
+    assert "ambiguous" in refusal(tmp_path, lines(*numbers))
+    assert keys(tmp_path, lines(*numbers, {**numbers[0], "question": "q", "answer": 0})) == ["B", "C", "A"]
+    assert keys(tmp_path, lines(*numbers), base="1") == ["A", "B"]
+
+
+def test_marks_are_what_choices_are_called_in_whatever_order(tmp_path: Path) -> None:
+    assert keys(tmp_path, lines({"question": "q", "options": ["(B) red", "(A) blue"], "answer": "A"})) == ["B"]
+    numbered = ["1. red", "2. blue", "3. green"]
+    assert keys(tmp_path, lines(*({"question": f"q{at}", "options": numbered, "answer": at} for at in (1, 2)))) == [
+        "A",
+        "B",
+    ]
+
+
+def test_our_own_choices_whose_marks_are_in_another_order_are_refused(tmp_path: Path) -> None:
+    content = lines({"question": "q", "choices": ["(B) red", "(A) blue"], "answer": "A"})
+
+    (told,) = keys(tmp_path, content)
+
+    assert "the choices call themselves B, A" in told
+    assert "--map choices=choices" in told
+    assert keys(tmp_path, content, choices="choices") == ["B"]
+
+
+def test_our_own_numbered_choices_and_numbers_may_not_mean_the_same(tmp_path: Path) -> None:
+    content = lines({"question": "q", "choices": ["1. red", "2. blue", "3. green"], "answer": 1})
+
+    assert "may be the number that a choice begins with" in refusal(tmp_path, content)
+    assert keys(tmp_path, content, base="1") == ["A"]
+
+
+def test_examples_count_as_the_questions_that_they_are_for(tmp_path: Path) -> None:
+    undecided = rows({"answer": 1}, {"answer": 2})
+    from_1 = understood(tmp_path, rows({"answer": 1}, {"answer": 4}))
+    by_letter = understood(tmp_path, rows({"answer": "A"}))
+    said = understood(tmp_path, rows({"gold": "A"}), base="1")
+
+    assert keys(tmp_path, undecided, from_1) == ["A", "B"]
+    assert keys(tmp_path, undecided, said) == ["A", "B"]
+    with pytest.raises(QuestionFileError, match="may count from 0 or from 1"):
+        understood(tmp_path, undecided, by_letter)
+
+
+def test_a_letter_among_choices_is_read_though_wrong_ones_stand_apart(tmp_path: Path) -> None:
+    row = {"answer": "B", "distractors": ["Ir", "In", "F"]}
+
+    assert keys(tmp_path, rows(row)) == ["B"]
+
+
+@pytest.mark.parametrize(
+    ("content", "hint"),
+    [
+        ("0,Which is iron?,Ir,Fe,B\n1,Which is gold?,Ag,Au,B\n", "id=1,question=2,choices=3+4,answer=5"),
+        ("metals,Which is iron?,Ir,Fe,B\nmetals,Which is gold?,Ag,Au,B\n", "subject=1,question=2,choices=3+4,answer=5"),
+        ("q-a,Which is iron?,Ir,Fe,B\nq-b,Which is gold?,Ag,Au,B\n", "id=1,question=2,choices=3+4,answer=5"),
+    ],
+)
+def test_a_table_without_header_that_begins_with_an_id_or_a_subject_is_refused(
+    tmp_path: Path, content: str, hint: str
+) -> None:
+    assert f"--map {hint}" in refusal(tmp_path, content)
+    assert keys(tmp_path, content, None, **dict(pair.split("=") for pair in hint.split(","))) == ["B", "B"]
+
+
+def test_a_table_without_header_may_ask_with_one_word(tmp_path: Path) -> None:
+    assert keys(tmp_path, "Iron,a metal,a noble gas,A\nNeon,a metal,a noble gas,B\n") == ["A", "B"]
+
+
+@pytest.mark.parametrize(
+    ("content", "wanted"),
+    [
+        ("Question,Text,A,B,answer\n1,What is x?,w,x,A\n2,What is y?,w,x,B\n", "--map question=Text"),
+        (
+            lines(
+                *({"instruction": "Answer.", "input": f"q{at}", "options": METALS, "answer": "B"} for at in range(3))
+            ),
+            "--map question=input",
+        ),
+    ],
+)
+def test_a_field_that_is_hardly_the_question_is_refused(tmp_path: Path, content: str, wanted: str) -> None:
+    assert wanted in refusal(tmp_path, content)
+
+
+def test_one_question_of_many_contexts_is_one(tmp_path: Path) -> None:
+    content = [{"question": "Is it?", "context": f"c{at}", "choices": ["x", "y"], "answer": "A"} for at in range(3)]
+
+    assert keys(tmp_path, json.dumps(content)) == ["A"] * 3
+
+
+def test_columns_called_choice_or_option_go_before_others(tmp_path: Path) -> None:
+    content = "question,option1,option2,answer,ans1,ans2,ans3\nq,x,y,2,1,1,2\n"
+
+    (row,) = understood(tmp_path, content).rows()
+
+    assert row.question
+    assert (row.question.choices, row.question.right) == (("x", "y"), ("B",))
+
+
+def test_values_that_are_letters_are_labels_and_their_labels_are_texts(tmp_path: Path) -> None:
+    options = [{"label": "Paris", "value": "A"}, {"label": "Rome", "value": "B"}]
+
+    (row,) = understood(tmp_path, lines({"question": "q", "options": options, "answer": "B"})).rows()
+
+    assert row.question
+    assert (row.question.choices, row.question.right) == (("Paris", "Rome"), ("B",))
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "['Ir' 'Fe' 'In' 'F']",
+        "['Ir' 'Fe'\n 'In' 'F']",
+        "{'text': array(['Ir', 'Fe', 'In', 'F'], dtype=object), 'label': array(['A', 'B', 'C', 'D'], dtype=object)}",
+    ],
+)
+def test_lists_are_read_as_pandas_writes_them_into_csv(tmp_path: Path, cell: str) -> None:
+    (row,) = understood(tmp_path, f'question,choices,answer\nq,"{cell}",B\n').rows()
+
+    assert row.question
+    assert row.question.choices == tuple(METALS)
