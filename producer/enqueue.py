@@ -13,6 +13,7 @@ from contract.priority import Priority
 from contract.spec import Normalization, RunSpec
 from producer.export.files import refuse_unwritable
 from producer.export.results import write_rejected
+from producer.intake.profile import warn_of_lost_backslashes
 from producer.intake.qrels import Qrels
 from producer.intake.reading import how_to_read, read_line, reading_options, selection_of, selection_options
 from producer.intake.survey import Survey, rejected_rows
@@ -114,6 +115,8 @@ def _carry_out(planned: Plan, session: Session, how: _How) -> None:
             f"few_shot.file has {len(few_shot.pool):,} examples. All travel with the run, and whoever looks at it reads"
             " them: a few hundred serve as well."
         )
+    if lost := planned.survey.digest.lost_backslashes:
+        note(warn_of_lost_backslashes(lost))
     if how.dry_run:
         _echo_dry_run(planned, how)
         return

@@ -11,7 +11,7 @@ import click
 from contract.prompts import BETWEEN, all_turns, prompts_of
 from contract.question import Question
 from contract.spec import RunSpec
-from producer.intake.profile import Lengths, Profile
+from producer.intake.profile import Lengths, Profile, warn_of_lost_backslashes
 from producer.intake.reading import how_to_read, read_line, reading_options
 from producer.intake.survey import Inspector
 from producer.options import as_json, note, run_config_options
@@ -162,6 +162,8 @@ def _warn(inspector: Inspector, profile: Profile) -> None:
             f"warning: the right answer is {skew.label} in {skew.share:.1%} of the questions, {skew.expected:.1%} would"
             f" be even (p = {skew.p:.1g}): a model that likes that place is rewarded. Ask with --set shuffle=true."
         )
+    if profile.lost_backslashes:
+        note(warn_of_lost_backslashes(profile.lost_backslashes))
     if inspector.troubles.count:
         bad = number(inspector.troubles.count, "row")
         note(f"warning: {bad} cannot be asked; enqueue refuses them without --skip-bad.")

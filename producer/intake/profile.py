@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 from contract.question import LABELS, Question
 from contract.spec import Mode, RunSpec
 from producer.intake.seen import Seen
+from producer.present import number
 
-__all__ = ["Lengths", "Profile", "Skew"]
+__all__ = ["Lengths", "Profile", "Skew", "lost_backslash", "warn_of_lost_backslashes"]
 
 #: Below this probability of as uneven a distribution by chance, the answers' places are called skewed.
 SKEW_P = 0.001
@@ -23,6 +24,23 @@ MOST_GUESSED = 1000
 _GUESSED_BY = 400
 #: Subjects that are counted apart.
 MOST_SUBJECTS = 10_000
+
+
+#: What JSON makes of the beginnings of \\beta and \\frac where their backslash is not doubled.
+_LOST = ("\b", "\f")
+
+
+def lost_backslash(question: Question) -> bool:
+    """Whether a backslash, as of LaTeX, was taken for the beginning of a control character."""
+    return any(lost in text for text in (question.question, *question.choices) for lost in _LOST)
+
+
+def warn_of_lost_backslashes(count: int) -> str:
+    """What is said of so many questions."""
+    return (
+        f"warning: {number(count, 'question')} with a backspace or form feed in the text: JSON makes these of \\beta"
+        " and \\frac. Double the backslashes in the file."
+    )
 
 
 class Lengths:
@@ -78,6 +96,7 @@ class Profile:
     languages: Counter[str] = field(default_factory=Counter)
     #: Questions whose text stood there before, with whatever choices.
     same_text: int = 0
+    lost_backslashes: int = 0
     question_chars: Lengths = field(default_factory=Lengths)
     choice_chars: Lengths = field(default_factory=Lengths)
     context_chars: Lengths = field(default_factory=Lengths)
@@ -102,6 +121,7 @@ class Profile:
         else:
             self.same_text += 1
         self._add_lengths(question)
+        self.lost_backslashes += lost_backslash(question)
         if self.tokens_of and prompts:
             self._add_tokens(question, prompts, self.tokens_of)
 

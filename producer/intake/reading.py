@@ -37,7 +37,12 @@ _READING = (
         metavar="NAME",
         help="Of a file with several sets, take this one; of a folder or zip, the files that fit.",
     ),
-    click.option("--split", default="", metavar="NAME", help="Of a folder or a Hugging Face dataset, take this split."),
+    click.option(
+        "--split",
+        default="",
+        metavar="NAME",
+        help="Of a folder, a dataset or a file with several splits, take this one.",
+    ),
     click.option(
         "--answers",
         type=click.Path(path_type=Path, exists=True, dir_okay=False),

@@ -16,6 +16,7 @@ from typing import Any
 
 from contract.errors import QuestionFileError, nearest
 from contract.question import Body, Question
+from producer.intake.profile import lost_backslash
 from producer.intake.seen import Seen
 from producer.intake.selection import EVERYTHING, Sampler, Selection
 from producer.intake.spool import Spool
@@ -40,6 +41,7 @@ class Digest:
         self.choices: Counter[int] = Counter()
         #: Questions with several right choices.
         self.several_right = 0
+        self.lost_backslashes = 0
         self.first: Question | None = None
         self.guessing = Guessing()
 
@@ -50,6 +52,7 @@ class Digest:
         self.count += 1
         self.without_key += question.answer is None
         self.several_right += bool(question.also_right)
+        self.lost_backslashes += lost_backslash(question)
         self.choices[len(question.choices)] += 1
         self.first = self.first or question
         self.guessing.add(question)

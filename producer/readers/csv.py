@@ -1,7 +1,7 @@
 """CSV and its kin: cells separated by commas, tabs, semicolons or bars, with a header or without one.
 
 Without a header the order is that of the official MMLU files: the question, its choices, the right one's label; the
-columns are then called `question`, `A`, `B`, … and `answer`. An empty cell is no value.
+columns are then called `question`, `A`, `B`, … and `answer`. An empty cell is no value, a row of them no row.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Protocol
 from contract.errors import QuestionFileError
 from contract.question import LABELS, MAX_CHOICES, MIN_CHOICES
 from producer.readers.record import FieldTrouble, Record, shown_value
+from producer.readers.stream import HEAD_BYTES
 from producer.readers.text import Text
 
 __all__ = ["DELIMITERS", "Dialect", "dialect_of", "read_csv", "refuse_column_before_question"]
@@ -94,12 +95,27 @@ def _dialect(
     return Dialect(delimiter, quoted, headless or first, header=not headless)
 
 
+#: What Excel writes into the first line to say what parts the cells; the cells say it too.
+_SEPARATOR = re.compile(r"sep=.?\s*", re.IGNORECASE)
+
+
+def _lines(text: Text) -> Iterator[str]:
+    """The lines, also where a carriage return alone ends each; that of `sep=` is empty, as it counts."""
+    head = text.head(HEAD_BYTES)
+    alone = "\r" in head and "\n" not in head
+    for number, line in enumerate(text.lines()):
+        if alone:
+            yield from (f"{each}\n" for each in line.split("\r"))
+        else:
+            yield "\n" if number == 0 and _SEPARATOR.fullmatch(line) else line
+
+
 def _sample(text: Text, delimiter: str, quoted: bool) -> list[list[str]]:
-    reader = _reader(text.lines(), delimiter, quoted)
+    reader = _reader(_lines(text), delimiter, quoted)
     rows: list[list[str]] = []
     for _ in range(_SAMPLE_ROWS):
         try:
-            rows += [cells for cells in islice(reader, 1) if cells]
+            rows += [cells for cells in islice(reader, 1) if any(cells)]
         except csv.Error:
             break
         except QuestionFileError:
@@ -149,11 +165,11 @@ def read_csv(text: Text, dialect: Dialect) -> Iterator[Record]:
     if twice:
         message = f"header: column {twice[0]!r} stands twice."
         raise QuestionFileError(message, path=text.shown, line=1, hint="Give each column a name of its own.")
-    lines = _Remembering(text.lines())
+    lines = _Remembering(_lines(text))
     reader = _reader(lines, dialect.delimiter, dialect.quoted)
     if dialect.header:
         # As `dialect_of` read it.
-        next(filter(None, reader), None)
+        next(filter(any, reader), None)
     number = 0
     while True:
         line = reader.line_num + 1
@@ -169,7 +185,8 @@ def read_csv(text: Text, dialect: Dialect) -> Iterator[Record]:
             continue
         if cells is None:
             return
-        if cells:
+        # Spreadsheets fill up with rows of nothing.
+        if any(cells):
             number += 1
             yield _record(number, line, cells, dialect.names)
 

@@ -18,6 +18,7 @@ from producer.readers.answers import INDICES, Given, Way, settle
 from producer.readers.doubts import refuse_doubtful_questions
 from producer.readers.fields import parts_of, to_row
 from producer.readers.folder import Member, members
+from producer.readers.foreign import refuse_sheet
 from producer.readers.format import JSON, Format, Records, format_of
 from producer.readers.hub import is_dataset, read_dataset
 from producer.readers.keys import Key, key_of, says_beside
@@ -27,6 +28,7 @@ from producer.readers.own_answers import refuse_doubtful_numbers
 from producer.readers.parts import Parts
 from producer.readers.record import FieldTrouble, Record, Row
 from producer.readers.source import HowToRead, Source
+from producer.readers.splits import chosen
 from producer.readers.stream import compression_of, explaining, files_in_zip
 from producer.readers.text import text_of
 from producer.readers.used import UsedFields
@@ -101,6 +103,10 @@ def understand(source: Source, like: QuestionFile | None = None) -> QuestionFile
         parts = tuple(_formats(source))
         share = max(HEAD_RECORDS // len(parts), LEAST_RECORDS)
         head = [record for part in parts for record in _head(part.records, share)]
+        if _is_one_file(source):
+            of_split = chosen(parts[0].records, head, source.how.split, source.shown)
+            if of_split is not None:
+                parts, head = (replace(parts[0], records=of_split),), _head(of_split, share)
         layout = _layout(source, head)
         apart = list(_apart(head, layout))
         try:
@@ -122,7 +128,7 @@ def _formats(source: Source) -> list[Format]:
         beside = [each.name for each in path.parent.glob("*")]
         hint = nearest(path.name, beside) or "Check the path; a dataset of the hub is written hf:owner/name."
         raise QuestionFileError("no such file.", path=source.shown, hint=hint)
-    if path.is_dir() or (compression_of(path) == "zip" and len(files_in_zip(path)) > 1):
+    if not _is_one_file(source):
         return [_format_of(member) for member in members(source)]
     found = format_of(source)
     _refuse_what_would_do_nothing(source, found)
@@ -130,11 +136,20 @@ def _formats(source: Source) -> list[Format]:
     return [replace(found, records=partial(_paired, found.records, answers, source.shown)) if answers else found]
 
 
+def _is_one_file(source: Source) -> bool:
+    """Whether it is neither a dataset, nor a folder, nor a zip of several files."""
+    path = source.path
+    if source.hub_name or path.is_dir():
+        return False
+    if compression_of(path) != "zip":
+        return True
+    names = files_in_zip(path)
+    refuse_sheet(names, source.shown)
+    return len(names) <= 1
+
+
 def _refuse_what_would_do_nothing(source: Source, found: Format) -> None:
     """Whoever asks for a part of a file that has none would believe to have it."""
-    if source.how.split:
-        hint = "A split is chosen of a folder, a zip of several files or a dataset; leave --split out."
-        raise QuestionFileError(f"is one file: it has no split {source.how.split!r}.", path=source.shown, hint=hint)
     if source.how.subset and found.title != JSON:
         hint = "--subject NAME takes the questions of one subject."
         raise QuestionFileError(f"{found.title} has no subset {source.how.subset!r}.", path=source.shown, hint=hint)

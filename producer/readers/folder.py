@@ -6,7 +6,6 @@ What tells a file's path from the others' names the subject of its questions, wh
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -16,15 +15,13 @@ from typing import NamedTuple
 
 from contract.errors import QuestionFileError, nearest
 from producer.readers.source import Source
+from producer.readers.splits import ALL, bare, counted, several, split_called, split_of_name
 from producer.readers.stream import files_in_zip
 
-__all__ = ["SPLITS", "Member", "members"]
+__all__ = ["Member", "members"]
 
-#: What folders and the ends of file names are called that hold a part of a set.
-SPLITS = frozenset({"train", "auxiliary_train", "dev", "val", "valid", "validation", "test"})
 _SUFFIXES = {".json", ".jsonl", ".ndjson", ".csv", ".tsv"}
 _PACKED = {".gz", ".zst"}
-_LAST_WORD = re.compile(r"(?:^|[_.-])([a-z]+)$")
 
 
 class Member(NamedTuple):
@@ -91,15 +88,16 @@ def _member(source: Source, path: PurePosixPath) -> Source:
 def _of_split(paths: list[PurePosixPath], source: Source) -> list[PurePosixPath]:
     there = Counter(map(_split_of, paths))
     wanted = source.how.split
-    listed = ", ".join(f"{name} ({count:,})" for name, count in sorted(there.items()) if name)
+    if wanted == ALL:
+        return paths
     if wanted:
-        if not there[wanted]:
+        if not there[wanted.lower()]:
             hint = nearest(wanted, list(there)) or "A split is a folder's name, or the end of a file's."
-            raise QuestionFileError(f"no split {wanted!r} among {listed or 'its files'}.", path=source.shown, hint=hint)
-        return [path for path in paths if _split_of(path) == wanted]
+            listed = counted(there) or "its files"
+            raise QuestionFileError(f"no split {wanted!r} among {listed}.", path=source.shown, hint=hint)
+        return [path for path in paths if _split_of(path) == wanted.lower()]
     if len(there.keys() - {""}) > 1 and not source.how.subset:
-        hint = f"Choose one with --split, for example --split {max(filter(None, there))}; --subset '*' takes all."
-        raise QuestionFileError(f"several splits, with files of each: {listed}.", path=source.shown, hint=hint)
+        raise several(source.shown, there, "files", "--subset '*'")
     return paths
 
 
@@ -118,11 +116,8 @@ def _of_subset(paths: list[PurePosixPath], source: Source) -> list[PurePosixPath
 
 def _split_of(path: PurePosixPath) -> str:
     """The split that the path says the file is of: by its innermost folder of that kind, else by the name's end."""
-    for folder in reversed(path.parts[:-1]):
-        if folder in SPLITS:
-            return folder
-    last = _LAST_WORD.search(_stem(path))
-    return last[1] if last and last[1] in SPLITS else ""
+    folders = map(split_called, reversed(path.parts[:-1]))
+    return next(filter(None, folders), "") or split_of_name(_stem(path))
 
 
 def _stem(path: PurePosixPath) -> str:
@@ -139,8 +134,8 @@ def _names(paths: Sequence[PurePosixPath]) -> list[str]:
     while len({each[-1] for each in parts}) == 1 and all(len(each) > 1 for each in parts):
         parts = [each[:-1] for each in parts]
     names = ["/".join(filter(None, each)) for each in parts]
-    if len(names) == 1:
-        return [""]
+    if len(names) == 1 or not any(names):
+        return [""] * len(names)
     times = Counter(names)
     return [name if name and times[name] == 1 else str(path) for name, path in zip(names, paths, strict=True)]
 
@@ -155,6 +150,6 @@ def _names_of_folders(paths: Sequence[PurePosixPath]) -> list[str]:
 def _without_split(path: PurePosixPath, split: str) -> list[str]:
     """Folders and stem, without what only says that the file is of that split."""
     stem = _stem(path)
-    if split and _split_of(PurePosixPath(path.name)) == split:
-        stem = stem.removesuffix(split).rstrip("_.-")
-    return [*(each for each in path.parts[:-1] if not split or each != split), stem]
+    if split and split_of_name(stem) == split:
+        stem = bare(stem)
+    return [*(each for each in path.parts[:-1] if not split or each.lower() != split), stem]

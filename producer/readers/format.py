@@ -9,6 +9,7 @@ from functools import partial
 from contract.errors import QuestionFileError
 from producer.readers.articles import one_by_one
 from producer.readers.csv import Dialect, dialect_of, read_csv, refuse_column_before_question
+from producer.readers.foreign import refuse_foreign
 from producer.readers.json import IsQuestion, read_json
 from producer.readers.jsonl import DECODER, read_jsonl
 from producer.readers.layouts import is_question
@@ -24,7 +25,6 @@ __all__ = ["JSON", "Format", "Records", "format_of"]
 
 #: The title of the one format that a file of several subsets has.
 JSON = "JSON"
-_TAR = slice(257, 262)
 #: Reads the records from the beginning, as often as it is called.
 Records = Callable[[], Iterator[Record]]
 
@@ -52,11 +52,26 @@ def format_of(source: Source) -> Format:
             raise QuestionFileError(f"is Parquet packed as {compression}.", path=source.shown, hint=hint)
         rows = partial(read_parquet, source.path, source.shown)
         return Format("Parquet", partial(one_by_one, rows), compression=compression)
-    if head[_TAR] == b"ustar":
-        raise QuestionFileError("is a tar archive.", path=source.shown, hint="Unpack it and name its folder.")
+    refuse_foreign(head, source.shown)
     text = Text(open_again, source.how.encoding or encoding_of(head), source.shown)
     title, records = _text_format(text, source)
+    if not source.how.mapping:
+        records = partial(_unwrapped, records)
     return Format(title, partial(one_by_one, records), text.encoding, compression)
+
+
+#: Where logs of lm-evaluation-harness and the hub's rows keep a question, beside what is said of it.
+_WRAPPERS = ("doc", "row")
+
+
+def _unwrapped(records: Records) -> Iterator[Record]:
+    """The records; of one that only wraps a question, what it wraps."""
+    for record in records():
+        fields = record.fields or {}
+        inner = next((fields[name] for name in _WRAPPERS if name in fields), None)
+        if isinstance(inner, dict) and is_question(inner) and not is_question(fields):
+            record = record._replace(fields=inner)
+        yield record
 
 
 def _text_format(text: Text, source: Source) -> tuple[str, Records]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from producer.readers.choices import checked, mixed
+from producer.readers.choices import checked, choices_of, mixed
 from producer.readers.names import Names, names_of
 from producer.readers.parts import Fields, Parts, Used, answer_of, described, question_of
 from producer.readers.plain import has_choices
@@ -29,10 +29,15 @@ def apart(fields: Fields, names: Names) -> Parts:
 
 
 def best_and_wrong(fields: Fields, names: Names) -> Parts:
-    """TruthfulQA.csv: the best answer, and wrong ones in one cell."""
+    """TruthfulQA: the best answer, and wrong ones in one cell or a list."""
     right_cell, wrong_cell = names.spelled["best_answer"], names.spelled["incorrect_answers"]
     question, right = question_of(fields, names), fields[right_cell]
-    wrong = [each.strip() for each in str(fields[wrong_cell]).split(";") if each.strip()]
+    found = fields[wrong_cell]
+    if isinstance(found, str) and found.strip().startswith("["):
+        found = choices_of(found).texts
+    if not isinstance(found, list):
+        found = str(found).split(";")
+    wrong = [text for each in found if (text := str(each).strip())]
     texts = mixed(str(question), [right, *wrong])
     used = Used(names.question, (right_cell, wrong_cell), right_cell, (names.spelled.get("correct_answers"),))
     return described(fields, names, used, question=question, choices=texts, answer=right)
@@ -94,8 +99,8 @@ def yes_no(*choices: str, said_in: str = "") -> Callable[[Fields, Names], Parts]
 
 def _said(answer: object) -> object:
     """`yes`, `no` or `maybe` for every way to say so; anything else as it is."""
-    if isinstance(answer, int | bool) and answer in {0, 1}:
-        return "yes" if answer else "no"
+    if isinstance(answer, int | str) and answer in (0, 1, "0", "1"):
+        return "yes" if int(answer) else "no"
     return _YES.get(answer.strip().casefold(), answer) if isinstance(answer, str) else answer
 
 

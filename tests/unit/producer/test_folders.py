@@ -77,6 +77,63 @@ def test_of_several_splits_one_is_chosen(tmp_path: Path) -> None:
     assert len(subjects(path, subset="*")) == 4, "and can tell the splits apart"
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("Train.jsonl", "Test.jsonl"),
+        ("train_set.jsonl", "test_set.jsonl"),
+        ("train.jsonl", "eval.jsonl"),
+        ("train-00000-of-00001.jsonl", "test-00000-of-00001.jsonl"),
+        ("Train/a.jsonl", "Test/a.jsonl"),
+    ],
+)
+def test_splits_are_not_asked_together_whatever_their_spelling(tmp_path: Path, names: tuple[str, str]) -> None:
+    first, second = (json.dumps({**GOOD, "id": each, "question": each}) for each in names)
+    path = laid_out(tmp_path, {names[0]: first, names[1]: second})
+
+    with pytest.raises(QuestionFileError, match="several splits"):
+        questions(path)
+    (asked,) = questions(path, split="Train")
+    assert (asked.question, asked.subject) == (names[0], None)
+    assert len(questions(path, split="*")) == 2
+
+
+def test_shards_of_one_split_are_no_subjects(tmp_path: Path) -> None:
+    shards: dict[str, str | bytes] = {
+        f"test-0000{at}-of-00002.jsonl": json.dumps({**GOOD, "id": f"q{at}"}) for at in range(2)
+    }
+
+    assert subjects(laid_out(tmp_path, shards)) == [None]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        json.dumps({"train": [{**GOOD, "id": "a"}], "test": [{**GOOD, "id": "b"}, {**GOOD, "id": "c"}]}),
+        "id,question,A,B,answer,split\na,q,x,y,A,train\nb,q,x,y,A,test\nc,q,x,y,B,Test\n",
+    ],
+)
+def test_the_splits_inside_one_file_are_not_asked_together_either(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "set"
+    path.write_text(content)
+
+    with pytest.raises(QuestionFileError, match=r"several splits.*: test \(2\), train \(1\)\. Choose one with --split"):
+        questions(path)
+    with pytest.raises(QuestionFileError, match=r"no split 'tset' among test .*Did you mean 'test'"):
+        questions(path, split="tset")
+    assert [each.id for each in questions(path, split="test")] == ["b", "c"]
+    assert {each.subject for each in questions(path, split="test")} == {None}
+    assert len(questions(path, split="*")) == 3
+
+
+def test_a_column_called_split_with_other_things_in_it_parts_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "set.csv"
+    path.write_text("question,A,B,answer,split\nq,x,y,A,easy\nr,x,y,A,hard\n")
+
+    assert len(questions(path)) == 2
+    assert [each.question for each in questions(path, split="hard")] == ["r"]
+
+
 def test_files_that_are_splits_themselves_are_no_subjects(tmp_path: Path) -> None:
     line = json.dumps(GOOD)
     path = laid_out(tmp_path, {"train.jsonl": line, "dev.jsonl": line, "test.jsonl": line})

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
+import lzma
 import zipfile
 from pathlib import Path
 
@@ -32,6 +34,14 @@ def zipped(**files: bytes) -> bytes:
     with zipfile.ZipFile(packed, "w") as archive:
         for name, content in files.items():
             archive.writestr(f"folder/{name}", content)
+    return packed.getvalue()
+
+
+def excel() -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("[Content_Types].xml", "<Types/>")
+        archive.writestr("xl/workbook.xml", "<workbook/>")
     return packed.getvalue()
 
 
@@ -213,3 +223,65 @@ def test_a_tar_archive_is_named_as_such(tmp_path: Path) -> None:
 
     with pytest.raises(QuestionFileError, match="is a tar archive"):
         read(tmp_path, packed.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("content", "wanted"),
+    [
+        (bytes.fromhex("d0cf11e0a1b11ae1") + bytes(20), "old Excel file. Save it as CSV"),
+        (excel(), "an Excel file. Save it as CSV"),
+        (bz2.compress(JSONL), "packed as bzip2. Unpack it"),
+        (lzma.compress(JSONL), "packed as xz. Unpack it"),
+        (b"version https://git-lfs.github.com/spec/v1\nsize 12\n", "Git LFS.*git lfs pull"),
+        (b"\n<!DOCTYPE html><html>no such page</html>", "is a web page"),
+    ],
+)
+def test_what_is_something_else_is_named_with_the_remedy(tmp_path: Path, content: bytes, wanted: str) -> None:
+    (tmp_path / "q.jsonl").write_bytes(content)
+
+    with pytest.raises(QuestionFileError, match=wanted):
+        understand(Source(tmp_path / "q.jsonl", "q.jsonl"))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "sep=;\r\nquestion;A;B;answer\r\nq;x;y;B\r\n",
+        "\ufeffsep=;\r\nquestion;A;B;answer\r\nq;x;y;B\r\n",
+        "question;A;B;answer\rq;x;y;B\r",
+        "question;A;B;answer\r\nq;x;y;B\r\n;;;\r\n;;;\r\n",
+        "sep=,\nq,x,y,B\n",
+    ],
+)
+def test_tables_are_read_as_spreadsheets_write_them(tmp_path: Path, content: str) -> None:
+    (tmp_path / "q.csv").write_bytes(content.encode())
+
+    (row,) = understand(Source(tmp_path / "q.csv", "q.csv")).rows()
+
+    assert row.question
+    assert (row.question.choices, row.question.right) == (("x", "y"), ("B",))
+
+
+def test_a_row_after_the_line_of_the_separator_knows_its_line(tmp_path: Path) -> None:
+    (tmp_path / "q.csv").write_text("sep=,\nquestion,A,B,answer\nq,x,y,C\n")
+
+    (row,) = understand(Source(tmp_path / "q.csv", "q.csv")).rows()
+
+    assert row.trouble
+    assert row.trouble.line == 3
+
+
+WRAPPED = [{"question": f"q{at}", "options": ["x", "y"], "answer": "B"} for at in range(2)]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        lines(*({"doc_id": at, "doc": each, "target": "y", "acc": 1.0} for at, each in enumerate(WRAPPED))),
+        json.dumps({"features": [{"name": "q"}], "rows": [{"row_idx": 0, "row": each} for each in WRAPPED]}),
+    ],
+)
+def test_a_question_inside_a_log_or_the_hubs_rows_is_found(tmp_path: Path, content: str) -> None:
+    found = questions(read(tmp_path, content))
+
+    assert [(each.question, each.right) for each in found] == [("q0", ("B",)), ("q1", ("B",))]

@@ -166,6 +166,13 @@ def test_it_is_told_how_the_examples_are_read_which_count_as_the_questions_do(tm
     assert run(session, "inspect", "asked.jsonl", *few_shot).exit_code == 0
 
 
+def test_backslashes_that_json_took_for_control_characters_are_warned_of(tmp_path: Path, session: Session) -> None:
+    (tmp_path / "q.jsonl").write_text(r'{"question": "Is \frac 1 2 it?", "choices": ["a", "\beta"], "answer": "A"}')
+
+    for command in (("inspect", "q.jsonl"), ("enqueue", "q.jsonl", "--dry-run")):
+        assert "1 question with a backspace or form feed" in run(session, *command).stderr
+
+
 def test_enqueue_counts_the_kinds_of_what_it_skipped(write_rows: WriteRows, session: Session) -> None:
     path = write_rows(*SIX, "{broken", {**SIX[0], "answer": "Z"}, {**SIX[0], "answer": "Y"})
 

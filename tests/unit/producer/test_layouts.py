@@ -188,6 +188,22 @@ def test_truthfulqa_has_several_right_answers_if_asked_so(tmp_path: Path) -> Non
     assert {question.choice_text(label) for label in question.right} == {"four", "twice two"}
 
 
+@pytest.mark.parametrize("wrong", [["a; b", "c"], "['a; b' 'c']"])
+def test_truthfulqas_wrong_answers_may_be_a_list(tmp_path: Path, wrong: object) -> None:
+    row = {"question": "q", "best_answer": "r", "correct_answers": ["r"], "incorrect_answers": wrong}
+
+    (question,) = questions(read(tmp_path, lines(row)))
+
+    assert sorted(question.choices) == ["a; b", "c", "r"]
+    assert question.choice_text(question.right[0]) == "r"
+
+
+def test_boolq_may_say_1_and_0_in_a_table(tmp_path: Path) -> None:
+    found = questions(read(tmp_path, "question,passage,label\nIs it?,p,1\nIs that?,p,0\n"))
+
+    assert [each.right for each in found] == [("A",), ("B",)]
+
+
 def test_the_place_of_the_right_choice_says_nothing_where_files_keep_it_apart(tmp_path: Path) -> None:
     rows = [
         {"question": f"q{n}", "correct_answer": "right", "distractor1": "a", "distractor2": "b", "distractor3": "c"}
