@@ -115,6 +115,8 @@ def _carry_out(planned: Plan, session: Session, how: _How) -> None:
             f"few_shot.file has {len(few_shot.pool):,} examples. All travel with the run, and whoever looks at it reads"
             " them: a few hundred serve as well."
         )
+    if doubt := planned.survey.file.doubt:
+        note(doubt)
     if lost := planned.survey.digest.lost_backslashes:
         note(warn_of_lost_backslashes(lost))
     if how.dry_run:

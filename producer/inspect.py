@@ -162,6 +162,8 @@ def _warn(inspector: Inspector, profile: Profile) -> None:
             f"warning: the right answer is {skew.label} in {skew.share:.1%} of the questions, {skew.expected:.1%} would"
             f" be even (p = {skew.p:.1g}): a model that likes that place is rewarded. Ask with --set shuffle=true."
         )
+    if inspector.file.doubt:
+        note(inspector.file.doubt)
     if profile.lost_backslashes:
         note(warn_of_lost_backslashes(profile.lost_backslashes))
     if inspector.troubles.count:

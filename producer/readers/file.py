@@ -60,6 +60,15 @@ class QuestionFile:
         return self.key.way
 
     @property
+    def doubt(self) -> str:
+        """What was supposed of its answers without anything in it that shows it; empty where nothing was."""
+        if not self.key.supposed:
+            return ""
+        name = ", ".join(self.fields.answer)
+        shown = f"no answer is 0 or as large as the number of choices: {name} is taken to count from 0"
+        return f"warning: {shown}. If it counts from 1, say --map base=1."
+
+    @property
     def format(self) -> str:
         """`JSONL`, `CSV without header, 57 files`, …"""
         files = f", {len(self.parts)} files" if len(self.parts) > 1 else ""

@@ -37,6 +37,8 @@ class Key(NamedTuple):
     field: str | None = None
     #: Other fields that must not name other choices, and how they are meant.
     beside: tuple[tuple[str, Way], ...] = ()
+    #: Whether only the field's name says what its numbers count from.
+    supposed: bool = False
 
     def taken(self, parts: Parts) -> Parts:
         """`parts` with the answer out of this field."""
@@ -70,9 +72,16 @@ def key_of(head: Sequence[Parts], ways: Sequence[Way], like: Way | None = None) 
             field = said[0]
         elif _is_else(name, fields[name]):
             field = next((each for each in fields if _may_be_index(each, fields[each])), name)
-    way = settle(filter(None, fields[field]), ways, like if like in INDICES else _usual(head, field))
+    given = [each for each in fields[field] if each]
     beside = _beside([each for each in said if each != field], fields)
-    return Key(way, None if field == name else field, beside)
+    supposed = False
+    try:
+        way = settle(given, ways, like if like in INDICES else None)
+    except FieldTrouble:
+        if not _counts_from_0(head, field):
+            raise
+        way, supposed = Way.INDEX_0, True
+    return Key(way, None if field == name else field, beside, supposed)
 
 
 def says_beside(head: Sequence[Parts], name: str) -> tuple[tuple[str, Way], ...]:
@@ -156,7 +165,6 @@ def _beside(names: Iterable[str], fields: Mapping[str, _Column]) -> tuple[tuple[
     return tuple((name, settle(filter(None, fields[name]), (Way.LABEL, Way.TEXT))) for name in names)
 
 
-def _usual(head: Sequence[Parts], field: str) -> Way | None:
-    """How numbers count in fields of that name, where they do not show it."""
-    in_columns = any(len(each.used.choices) > 1 for each in head)
-    return Way.INDEX_0 if spelled(field) in _FROM_0 and not in_columns else None
+def _counts_from_0(head: Sequence[Parts], field: str) -> bool:
+    """Whether numbers in fields of that name usually count from 0."""
+    return spelled(field) in _FROM_0 and not any(len(each.used.choices) > 1 for each in head)

@@ -166,6 +166,17 @@ def test_it_is_told_how_the_examples_are_read_which_count_as_the_questions_do(tm
     assert run(session, "inspect", "asked.jsonl", *few_shot).exit_code == 0
 
 
+def test_it_is_told_where_only_the_name_says_what_an_index_counts_from(tmp_path: Path, session: Session) -> None:
+    row = {"question": "q", "options": ["red", "seven", "loud"], "answer_index": 1}
+    (tmp_path / "q.jsonl").write_text(lines(row))
+    (tmp_path / "sure.jsonl").write_text(lines(row, {**row, "answer_index": 0}))
+
+    for command in (("inspect",), ("enqueue", "--dry-run")):
+        said = run(session, *command, "q.jsonl").stderr
+        assert "answer_index is taken to count from 0. If it counts from 1, say --map base=1." in said
+        assert "taken to count" not in run(session, *command, "sure.jsonl").stderr
+
+
 def test_backslashes_that_json_took_for_control_characters_are_warned_of(tmp_path: Path, session: Session) -> None:
     (tmp_path / "q.jsonl").write_text(r'{"question": "Is \frac 1 2 it?", "choices": ["a", "\beta"], "answer": "A"}')
 
