@@ -72,6 +72,8 @@ def key_of(head: Sequence[Parts], ways: Sequence[Way], like: Way | None = None) 
             field = said[0]
         elif _is_else(name, fields[name]):
             field = next((each for each in fields if _may_be_index(each, fields[each])), name)
+    elif name not in said and said and _name_all(fields[name]):
+        field = said[0]
     given = [each for each in fields[field] if each]
     beside = _beside([each for each in said if each != field], fields)
     supposed = False
@@ -131,8 +133,13 @@ def _others(head: Sequence[Parts], name: str) -> Iterable[str]:
 def _says_by_label_or_text(column: _Column) -> bool:
     """Whether these name choices, and not by their numbers."""
     given = [each for each in column if each]
-    said = sum(not is_number(each.answer) and bool(meant(each, Way.ANY)) for each in given)
+    said = sum(not is_number(each.answer) and 0 < len(meant(each, Way.ANY)) < len(each.choices) for each in given)
     return bool(said) and said >= _MOST * len(given)
+
+
+def _name_all(column: _Column) -> bool:
+    """Whether these are the choices, or what they are called, once more."""
+    return all(len(meant(each, Way.ANY)) == len(each.choices) for each in column if each)
 
 
 def _are_numbers(column: _Column) -> bool:

@@ -104,6 +104,10 @@ def test_flags_and_row_numbers_are_no_key_where_another_field_is(
     assert file.fields.answer == (*key,)
 
 
+def test_a_list_of_all_labels_is_no_key(tmp_path: Path) -> None:
+    assert keys(tmp_path, rows({"labels": ["A", "B", "C", "D"], "gold": "C"})) == ["C"]
+
+
 def test_a_number_in_a_column_of_flags_is_kept_beside_the_key(tmp_path: Path) -> None:
     row, _ = understood(tmp_path, "question,A,B,correct,gold\nq,x,y,1,A\nr,x,y,0,B\n").rows()
 
