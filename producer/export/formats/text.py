@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -27,10 +26,22 @@ def csv_rows(drafts: Drafts, directory: Path, run: Run) -> Iterator[Sink]:
     yield Sink((path,), lambda part: _table(cells(question, verdict) for question, verdict in part), file.write)
 
 
+class _Lines(list[str]):
+    r"""What the csv module writes, line by line, each ending in ``\n`` alone.
+
+    The module is told ``\r\n``: Python 3.11 quotes only those of the two that end its lines, and a reader takes a bare
+    carriage return for the end of a row.
+    """
+
+    def write(self, line: str) -> None:
+        """Take in one row."""
+        self.append(line.removesuffix("\r\n") + "\n")
+
+
 def _table(rows: Iterable[Row]) -> str:
-    text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()
+    lines = _Lines()
+    csv.writer(lines, lineterminator="\r\n").writerows(rows)
+    return "".join(lines)
 
 
 @contextmanager

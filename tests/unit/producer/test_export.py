@@ -132,6 +132,22 @@ def test_cells_are_rounded_compact_and_faithful(filled: MemoryLedger, tmp_path: 
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("text", ["one\rtwo", "one\r\ntwo", "one\ntwo", "\r", "end\r\n"])
+def test_however_a_models_text_breaks_its_lines_the_question_stays_one_row(
+    filled: MemoryLedger, tmp_path: Path, text: str
+) -> None:
+    said = f"It says: {text}"
+    filled.commit("run-1", [Verdict(question_id="e", outcome=Outcome.UNANSWERED, raw_text=said)])
+
+    export(filled, "run-1", tmp_path)
+
+    rows = rows_of(tmp_path)
+    assert [row["question_id"] for row in rows] == ["a", "b", "c", "d", "e"]
+    assert rows[4]["raw_text"] == said
+    assert (tmp_path / "results.csv").read_bytes().endswith(b"\n")
+    assert not (tmp_path / "results.csv").read_bytes().endswith(b"\r\n")
+
+
 def test_json_lines_carry_the_whole_question_and_verdict(filled: MemoryLedger, tmp_path: Path) -> None:
     done = export(filled, "run-1", tmp_path, ("jsonl",))
 
