@@ -17,7 +17,7 @@ from contract.question import Question
 from contract.spec import Mode
 from contract.verdict import Outcome, Verdict
 from producer.export.columns import iso
-from producer.stats import RetrievalTally, Share, Tally, cluster_interval, macro
+from producer.stats import RetrievalTally, Share, Tally, cluster_interval, macro, macro_interval
 from producer.stats.failures import Failures
 from producer.stats.proportion import Sum
 
@@ -221,12 +221,18 @@ class Summary:
         return {name: each for name, each in found.items() if each is not None}
 
     def _over_subjects(self) -> dict[str, Any]:
-        """Figures whose unit is the subject."""
+        """Figures whose unit is the subject.
+
+        The mean's interval is for these subjects. That of the clusters is of the accuracy over all questions, the
+        subjects being a sample, too.
+        """
         shares = list(self.accuracies().values())
-        mean, interval = macro(shares), cluster_interval(shares)
+        mean, within, interval = macro(shares), macro_interval(shares), cluster_interval(shares)
         between = interval.to_json() if interval else {"low": None, "high": None, "note": FEW_SUBJECTS}
         return {
-            "macro_accuracy": None if mean is None else {"value": round(mean, 6), "subjects": len(shares)},
+            "macro_accuracy": {"value": round(mean, 6), **within.to_json(), "subjects": len(shares)}
+            if mean is not None and within
+            else None,
             "accuracy_cluster_interval": {"clusters": len(shares), **between},
         }
 

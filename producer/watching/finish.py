@@ -17,7 +17,7 @@ from producer.options import CANCELLED, FOLDER, INTERRUPTED, SOME_FAILED, note, 
 from producer.present import Lines, echo_json, echo_lines, interval, judge_lines, result_lines
 from producer.retrieved import retrieval_lines
 from producer.session import Session
-from producer.stats import Share, Tally, macro
+from producer.stats import Share, Tally, macro, macro_interval
 from producer.watching.failed import failed_lines
 from producer.watching.progress import screen_for
 from producer.watching.standing import workers_of
@@ -95,12 +95,16 @@ def _lines(session: Session, summary: Summary, files: Sequence[Path]) -> Lines:
 def _subject_lines(summary: Summary) -> Lines:
     """Where there are several subjects: their mean, and the worst and the best one."""
     found = summary.accuracies()
-    mean = macro(list(found.values()))
-    if mean is None or len(found) < 2:
+    shares = list(found.values())
+    mean, within = macro(shares), macro_interval(shares)
+    if mean is None or within is None or len(found) < 2:
         return []
     ranked = sorted(found, key=lambda name: found[name].value)
     ends = [_subject(name, found[name]) for name in (ranked[0], ranked[-1])]
-    return [("subjects", f"{mean:.3f} in the mean of {len(found):,}, from {' to '.join(ends)}")]
+    return [
+        ("subjects", f"{mean:.3f}  95 % interval {within.low:.3f} to {within.high:.3f} (mean of {len(found):,})"),
+        ("", f"from {' to '.join(ends)}"),
+    ]
 
 
 def _subject(name: str, accuracy: Share) -> str:

@@ -141,6 +141,21 @@ def test_a_run_that_failures_lower_is_not_called_worse_than_guessing(ledger: Mem
     assert "guessing" not in texts[1]
 
 
+def test_the_mean_over_subjects_has_its_own_interval_and_the_accuracy_that_of_the_subjects_as_a_sample(
+    ledger: MemoryLedger, report: Producer
+) -> None:
+    # Four large subjects that are hard, and a small one that is easy: the mean of five is far above the accuracy.
+    subjects = [*(name for name in "abcd" for _ in range(40)), *("e" * 8)]
+    run = open_run(ledger, [make_question(at, subject=name) for at, name in enumerate(subjects)])
+    settle(ledger, run, right=lambda at: at >= 160 or at % 4 == 0)
+
+    report()
+
+    text = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")).text
+    assert "Mean over 5 subjects, each counted once: 40.0 % (95 % interval 33.5 to 45.5 %, for these subjects)." in text
+    assert "Each question counted once it is 28.6 %, and 16.8 to 40.4 % if the subjects are a sample, too." in text
+
+
 def test_a_run_that_was_only_read_again_has_no_speed(ledger: MemoryLedger, report: Producer) -> None:
     run = open_run(ledger, make_questions(20), rescored_from="another", mode=Mode.GENERATE, sampling=Sampling())
     settle(ledger, run)

@@ -92,7 +92,7 @@ def test_the_end_of_a_run_tells_the_mean_of_its_subjects_the_worst_and_the_best(
     told = CliRunner().invoke(main, ["export", run.run_id], obj=session).stdout
 
     worst, best = "0.000 of none named (0.000 to 0.793, 1)", "1.000 of art (0.207 to 1.000, 1)"
-    assert f"subjects  0.556 in the mean of 3, from {worst} to {best}\n" in told
+    assert f"subjects  0.556  95 % interval 0.225 to 0.851 (mean of 3)\n          from {worst} to {best}\n" in told
 
 
 def test_the_end_of_any_other_run_speaks_of_no_rotations(ledger: MemoryLedger, session: Session) -> None:
