@@ -16,10 +16,20 @@ from contract.spec import RunSpec
 from contract.verdict import Outcome, Verdict
 from producer.answered import Engines
 from producer.options import as_json
-from producer.present import Lines, chance, difference, echo_json, echo_lines, echo_table, interval, number
+from producer.present import (
+    Lines,
+    chance,
+    difference,
+    echo_json,
+    echo_lines,
+    echo_table,
+    interval,
+    number,
+    shared_context,
+)
 from producer.retrieved import effect_lines, recall_lines
 from producer.session import Session
-from producer.stats import Pairs, Share
+from producer.stats import Contexts, Interval, Pairs, Share
 from producer.stats.effect import Effect, RecallPairs, RetrievalEffect
 from producer.stats.paired import ALPHA, POWER
 from producer.stats.side import Side
@@ -100,6 +110,8 @@ class Comparison:
     recall: RecallPairs | None
     #: The same pairs by subject; empty where the questions have none, or all the same one.
     by_subject: dict[str, Pairs]
+    #: Differences of the pairs, by what they are about.
+    contexts: Contexts = field(default_factory=Contexts, repr=False)
     engines: Engines = field(default_factory=Engines)
 
     def to_json(self) -> dict[str, Any]:
@@ -113,6 +125,7 @@ class Comparison:
             "engine_differences": self.engines.to_json(),
             "chance": self.a.chance if self.a.chance == self.b.chance else None,
             **self.pairs.to_json(),
+            **self._context_json(),
             "either_failed": self.failed.of,
             "failed": asdict(self.failed),
             "without_key": self.without_key,
@@ -126,6 +139,18 @@ class Comparison:
     def names(self) -> tuple[str, str]:
         """What the runs without and with retrieval are called here."""
         return ("A", "B") if self.a.spec.rag is None else ("B", "A")
+
+    @property
+    def context_interval(self) -> Interval | None:
+        """The difference's, where questions share contexts: those about one go together."""
+        return self.contexts.interval(self.pairs.interval(), lowest=-1.0)
+
+    def _context_json(self) -> dict[str, Any]:
+        found, contexts = self.context_interval, self.contexts
+        if found is None:
+            return {}
+        counted = {"shared": contexts.shared, "sharing": contexts.sharing}
+        return {"difference_context_interval": {**found.to_json(), **counted}}
 
     def _retrieval_json(self) -> dict[str, Any]:
         if self.retrieval is None:
@@ -186,6 +211,7 @@ class Pairing:
         self._effect = RetrievalEffect() if (a.spec.rag is None) != (b.spec.rag is None) else None
         self._recall = _recall(a.spec, b.spec)
         self._subjects: defaultdict[str, Counter[tuple[bool, bool]]] = defaultdict(Counter)
+        self._contexts = Contexts()
         self._flips: list[Flip] = []
         #: (failed in A, failed in B) → questions.
         self._failed: Counter[tuple[bool, bool]] = Counter()
@@ -204,6 +230,7 @@ class Pairing:
             self._failed[of_a.failed, of_b.failed] += 1
             return
         self._subjects[question.subject or ""][of_a.right, of_b.right] += 1
+        self._contexts.add(question.context, of_b.right - of_a.right)
         if of_a.right != of_b.right:
             hit = retrieved.retrieval_hit if self._effect else None
             self._flips.append(_flip(question, of_a, of_b, did, hit))
@@ -233,6 +260,7 @@ class Pairing:
             retrieval=self._effect,
             recall=self._recall,
             by_subject={name: _pairs(found) for name, found in subjects},
+            contexts=self._contexts,
         )
 
 
@@ -320,6 +348,7 @@ def _lines(found: Comparison, flips: int) -> Lines:
         *found.engines.lines(),
         ("pairs", f"{pairs.of:,}: {table}"),
         ("difference", f"{difference(pairs)} (B minus A)"),
+        *_context_lines(found),
         ("McNemar", f"p = {pairs.p_value():.2g} (exact, two-sided, {number(pairs.discordant, 'discordant pair')})"),
         ("detectable", _detectable(pairs)),
     ]
@@ -351,6 +380,15 @@ def _subject_lines(by_subject: Mapping[str, Pairs]) -> Lines:
         )
         for at, (name, pairs) in enumerate(by_subject.items())
     ]
+
+
+def _context_lines(found: Comparison) -> Lines:
+    """Where questions share contexts: the difference's interval with that taken into account."""
+    within = found.context_interval
+    if within is None:
+        return []
+    told = shared_context(within, found.contexts, "+")
+    return [("contexts", f"{told}; the test below takes each for its own, and is too sure")]
 
 
 def _chance(found: Comparison) -> str:

@@ -17,7 +17,7 @@ from contract.harmless import for_json, for_terminal
 from contract.ledger import Run
 from contract.spec import Judge
 from contract.verdict import Outcome
-from producer.stats import Calibration, Mean, Pairs, Share, Tally
+from producer.stats import Calibration, Contexts, Interval, Mean, Pairs, Share, Tally
 
 __all__ = [
     "chance",
@@ -31,6 +31,7 @@ __all__ = [
     "number",
     "outcome_line",
     "result_lines",
+    "shared_context",
 ]
 
 #: A label and what stands behind it.
@@ -91,6 +92,12 @@ def difference(pairs: Pairs) -> str:
     """How much more of the pairs B got right than A, with the interval of that."""
     bounds = pairs.interval()
     return f"{pairs.difference:+.3f}  95 % interval {bounds.low:+.3f} to {bounds.high:+.3f}"
+
+
+def shared_context(found: Interval, contexts: Contexts, sign: str = "") -> str:
+    """The interval that takes contexts for what was drawn, and why it is the one to quote."""
+    bounds = f"{found.low:{sign}.3f} to {found.high:{sign}.3f}"
+    return f"95 % interval {bounds}, as {contexts.sharing:,} questions share {number(contexts.shared, 'context')}"
 
 
 def result_lines(

@@ -17,7 +17,7 @@ from contract.question import Question
 from contract.spec import Mode
 from contract.verdict import Outcome, Verdict
 from producer.export.columns import iso
-from producer.stats import RetrievalTally, Share, Tally, cluster_interval, macro, macro_interval
+from producer.stats import Contexts, Interval, RetrievalTally, Share, Tally, cluster_interval, macro, macro_interval
 from producer.stats.failures import Failures
 from producer.stats.proportion import Sum
 
@@ -51,6 +51,8 @@ class Summary:
     #: Share of a question's rotations that are right (`circular`).
     rotations: Sum = field(default_factory=Sum)
     failures: Failures = field(default_factory=Failures)
+    #: Right answers to questions with a key, by what they are about.
+    contexts: Contexts = field(default_factory=Contexts)
     #: Judged answers that also name a choice, and those of them where the judge says what comparing with the key says.
     judged_and_read: int = 0
     judge_agrees: int = 0
@@ -81,6 +83,8 @@ class Summary:
             if verdict is not None:
                 self._add(verdict)
                 self.failures.add(question, verdict)
+                if question.answer is not None:
+                    self.contexts.add(question.context, int(verdict.outcome is Outcome.CORRECT))
                 self._add_rotations(question, verdict)
                 self._add_judgement(question, verdict)
             yield question, verdict
@@ -97,6 +101,7 @@ class Summary:
         self.cached_tokens += other.cached_tokens
         self.rotations.include(other.rotations)
         self.failures.include(other.failures)
+        self.contexts.include(other.contexts)
         self.judged_and_read += other.judged_and_read
         self.judge_agrees += other.judge_agrees
         self.workers |= other.workers
@@ -153,6 +158,7 @@ class Summary:
             **self.tally.to_json(),
             "chance": self.run.chance,
             **self._over_subjects(),
+            **self._over_contexts(),
             "rates": self.tally.rates(),
             **self._label_mass(),
             "calibration": self.tally.calibration.to_json(),
@@ -235,6 +241,20 @@ class Summary:
             else None,
             "accuracy_cluster_interval": {"clusters": len(shares), **between},
         }
+
+    @property
+    def context_interval(self) -> Interval | None:
+        """The accuracy's, where questions share contexts: those of one are right and wrong together."""
+        accuracy = self.tally.over_all()
+        return self.contexts.interval(accuracy) if accuracy else None
+
+    def _over_contexts(self) -> dict[str, Any]:
+        """Where questions share contexts: what that makes of the accuracy's interval."""
+        found, contexts = self.context_interval, self.contexts
+        if found is None:
+            return {}
+        counted = {"shared": contexts.shared, "sharing": contexts.sharing}
+        return {"accuracy_context_interval": {**found.to_json(), **counted}}
 
     def _times(self) -> dict[str, Any]:
         """`wall_s` runs from the start of the first generate call to the last verdict, by the workers' clocks.

@@ -67,7 +67,8 @@ class Part:
     @property
     def against_chance(self) -> str:
         """What the interval says about guessing."""
-        found, chance = self.accuracy, self.run.chance
+        chance = self.run.chance
+        found = self.summary.context_interval or self.accuracy
         if found is None or chance is None:
             return ""
         if found.low > chance:

@@ -1,6 +1,7 @@
 """What a run, or a pair of runs, came to: pure functions and counters that see each question once."""
 
 from producer.stats.calibration import Calibration
+from producer.stats.clusters import Contexts
 from producer.stats.outcomes import Tally
 from producer.stats.paired import Pairs
 from producer.stats.proportion import Interval, Mean, Share, share
@@ -9,6 +10,7 @@ from producer.stats.subjects import cluster_interval, macro, macro_interval
 
 __all__ = [
     "Calibration",
+    "Contexts",
     "Interval",
     "Mean",
     "Pairs",

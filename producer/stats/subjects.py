@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from producer.stats.proportion import CONFIDENCE, Interval, Share, Z, share
+from producer.stats.clusters import spread
+from producer.stats.proportion import Interval, Share, Z, share
 
 __all__ = ["cluster_interval", "macro", "macro_interval"]
 
@@ -15,22 +16,16 @@ def cluster_interval(subjects: Sequence[Share]) -> Interval | None:
 
     Questions of one subject are right and wrong together, so this is mostly wider than Wilson's interval, which takes
     every question for a draw of its own. With r_g of n_g right in subject g, N questions, G subjects and the accuracy
-    p, it is p ± t √(G/(G-1) Σ_g (r_g - p n_g)²) / N, t being Student's for G-1 degrees of freedom. On either
-    side it reaches as far as Wilson's at least: that two subjects are of equal accuracy proves little.
-    Sources: for evaluations E. Miller, "Adding error bars to evals", arXiv:2411.00640 (2024), section 2.2; for the
-    factor and t with few clusters Cameron and Miller, "A practitioner's guide to cluster-robust inference", Journal of
-    Human Resources 50 (2015), section VI.
+    p, it is p ± t √(G/(G-1) Σ_g (r_g - p n_g)²) / N (`spread`). On either side it reaches as far as Wilson's
+    at least: that two subjects are of equal accuracy proves little.
     """
     count = len(subjects)
     whole = share(sum(each.right for each in subjects), sum(each.of for each in subjects))
     if count < 2 or whole is None:
         return None
-    from scipy.special import stdtrit  # late: most commands show no interval
-
     apart = sum((each.right - whole.value * each.of) ** 2 for each in subjects)
-    error = math.sqrt(count / (count - 1) * apart) / whole.of
-    spread = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * error
-    return Interval(min(whole.low, max(0.0, whole.value - spread)), max(whole.high, min(1.0, whole.value + spread)))
+    reach = spread(apart, count, whole.of)
+    return Interval(min(whole.low, max(0.0, whole.value - reach)), max(whole.high, min(1.0, whole.value + reach)))
 
 
 def macro(subjects: Sequence[Share]) -> float | None:
@@ -58,5 +53,5 @@ def macro_interval(subjects: Sequence[Share]) -> Interval | None:
     shares = [(each.right + 2 / count) / size for each, size in zip(subjects, sizes, strict=True)]
     middle = sum(shares) / count
     variance = sum(each * (1 - each) / size for each, size in zip(shares, sizes, strict=True))
-    spread = Z * math.sqrt(variance) / count
-    return Interval(min(mean, max(0.0, middle - spread)), max(mean, min(1.0, middle + spread)))
+    reach = Z * math.sqrt(variance) / count
+    return Interval(min(mean, max(0.0, middle - reach)), max(mean, min(1.0, middle + reach)))

@@ -14,7 +14,7 @@ from producer.answered import engine_lines
 from producer.export.results import export
 from producer.export.summary import Summary
 from producer.options import CANCELLED, FOLDER, INTERRUPTED, SOME_FAILED, note, progress_console
-from producer.present import Lines, echo_json, echo_lines, interval, judge_lines, result_lines
+from producer.present import Lines, echo_json, echo_lines, interval, judge_lines, result_lines, shared_context
 from producer.retrieved import retrieval_lines
 from producer.session import Session
 from producer.stats import Share, Tally, macro, macro_interval
@@ -88,8 +88,14 @@ def _lines(session: Session, summary: Summary, files: Sequence[Path]) -> Lines:
     why = failed_lines(run.run_id, summary.failures)
     judge = judge_lines(run.spec.judge, summary.judge_agrees, summary.judged_and_read)
     more = [*judge, *retrieval_lines(summary.retrieval), *why, *engine_lines(session.ledger, run)]
-    beside = [*_subject_lines(summary), *_rotation_lines(summary)]
+    beside = [*_context_lines(summary), *_subject_lines(summary), *_rotation_lines(summary)]
     return result_lines(run, tally, summary.standing, files, beside=beside, more=more)
+
+
+def _context_lines(summary: Summary) -> Lines:
+    """Where questions share contexts: the accuracy's interval with that taken into account."""
+    found = summary.context_interval
+    return [("contexts", shared_context(found, summary.contexts))] if found else []
 
 
 def _subject_lines(summary: Summary) -> Lines:

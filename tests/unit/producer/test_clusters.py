@@ -1,0 +1,127 @@
+"""Questions about one context: what they tell together, in figures and wherever a result is shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from contract.ledger import MemoryLedger, Run
+from contract.verdict import Outcome, Verdict
+from producer.stats import Contexts, Interval, cluster_interval, share
+from tests.support import make_question, open_run
+from tests.unit.producer.conftest import Producer
+
+POINT = Interval(0.5, 0.5)
+
+
+def contexts(*values: tuple[str | None, int]) -> Contexts:
+    found = Contexts()
+    for context, value in values:
+        found.add(context, value)
+    return found
+
+
+def test_contexts_are_to_questions_what_subjects_are_and_a_question_without_one_stands_alone() -> None:
+    found = contexts(("a", 1), ("a", 1), ("a", 0), ("b", 0), ("b", 0), (None, 1), (None, 0)).interval(POINT)
+
+    shares = [share(2, 3), share(0, 2), share(1, 1), share(0, 1)]
+    same = cluster_interval([each for each in shares if each])
+    assert found is not None
+    assert same is not None
+    assert (found.low, found.high) == pytest.approx((same.low, same.high))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[], [(None, 1), (None, 0)], [("a", 1), ("b", 0)], [("a", 1), ("a", 0)]],
+    ids=["none", "no contexts", "one each", "all the same"],
+)
+def test_where_no_questions_share_one_of_several_contexts_there_is_nothing_to_add(
+    values: list[tuple[str | None, int]],
+) -> None:
+    assert contexts(*values).interval(POINT) is None
+
+
+def test_parts_of_a_run_add_up_to_the_whole() -> None:
+    values = [("a", 1), ("b", -1), (None, 1), ("a", 1), ("b", 0), (None, 0)]
+    found = contexts(*values[:3])
+    found.include(contexts(*values[3:]))
+
+    assert found == contexts(*values)
+    assert (found.shared, found.sharing) == (2, 4)
+
+
+def test_of_a_hundred_samples_of_contexts_about_95_hold_the_true_accuracy_and_far_fewer_by_questions_alone() -> None:
+    generator = np.random.default_rng(3)
+    held = alone = 0
+    for _ in range(500):
+        right = generator.binomial(5, generator.beta(2, 2, size=60))
+        found = Contexts()
+        for context, count in enumerate(right):
+            for at in range(5):
+                found.add(str(context), int(at < count))
+        whole = share(int(right.sum()), 300)
+        assert whole is not None
+        within = found.interval(whole)
+        assert within is not None
+        held += within.low <= 0.5 <= within.high
+        alone += whole.low <= 0.5 <= whole.high
+
+    assert held > 460
+    assert alone < 435
+
+
+@pytest.fixture
+def two_runs(ledger: MemoryLedger) -> tuple[Run, Run]:
+    """Ten contexts with four questions each: the first run knows all about every other one, the second all about all
+    but one."""
+    questions = [make_question(at, context=f"Text {at // 4}.", answer="A", subject=None) for at in range(40)]
+    first, second = (open_run(ledger, questions, name) for name in ("first", "second"))
+    knows = {first.run_id: [at // 4 % 2 == 0 for at in range(40)], second.run_id: [at >= 4 for at in range(40)]}
+    for run_id, right in knows.items():
+        for question, known in zip(questions, right, strict=True):
+            outcome, choice = (Outcome.CORRECT, "A") if known else (Outcome.WRONG, "B")
+            ledger.commit(run_id, [Verdict(question_id=question.id, outcome=outcome, choice=choice)])
+    return first, second
+
+
+def test_a_run_whose_questions_share_contexts_tells_the_wider_interval(
+    producer: Producer, two_runs: tuple[Run, Run]
+) -> None:
+    done = producer("export", two_runs[0].run_id)
+
+    assert "accuracy  0.500  95 % interval 0.352 to 0.648 (20 of 40)" in done.stdout
+    # Ten contexts, half of them all right: 2.262 · √(10/9 · 10 · 2²) / 40 = 0.377 to either side.
+    assert "contexts  95 % interval 0.123 to 0.877, as 40 questions share 10 contexts\n" in done.stdout
+    summary = json.loads((Path("results") / two_runs[0].run_id / "summary.json").read_text())
+    found = summary["accuracy_context_interval"]
+    assert (round(found["low"], 3), round(found["high"], 3)) == (0.123, 0.877)
+    assert (found["shared"], found["sharing"]) == (10, 40)
+
+
+def test_compared_runs_whose_questions_share_contexts_tell_the_wider_interval_and_that_the_test_is_too_sure(
+    producer: Producer, two_runs: tuple[Run, Run]
+) -> None:
+    names = [run.run_id for run in two_runs]
+    told = producer("compare", *names).stdout
+    found = producer.json("compare", *names)
+
+    # Twenty questions won and four lost are significant; five contexts won and one lost are not.
+    assert found["mcnemar"]["p_value"] < 0.01
+    assert found["difference"]["low"] > 0
+    assert found["difference_context_interval"]["low"] < 0
+    assert "as 40 questions share 10 contexts; the test below takes each for its own, and is too sure" in told
+
+
+def test_the_report_tells_both(producer: Producer, two_runs: tuple[Run, Run]) -> None:
+    first, second = (run.run_id for run in two_runs)
+    producer("report", first, second)
+
+    page = (Path("results") / first / f"report-with-{second}.html").read_text(encoding="utf-8")
+    told = "those about one are right and wrong together: with that, the accuracy's 95 % interval is 12.3 to 87.7 %"
+    assert told.replace("'", "&#39;") in page or told in page
+    assert "takes each question for its own, and is too sure" in page
+    assert "not distinguishable from guessing" in page
