@@ -25,6 +25,7 @@ from producer.present import (
     echo_table,
     interval,
     number,
+    p_value,
     shared_context,
 )
 from producer.retrieved import effect_lines, recall_lines
@@ -112,13 +113,16 @@ class Comparison:
     by_subject: dict[str, Pairs]
     #: Differences of the pairs, by what they are about.
     contexts: Contexts = field(default_factory=Contexts, repr=False)
+    #: Of the pairs, by run (A, B): those without an answer, and those that the simulated engine answered.
+    unanswered: tuple[int, int] = (0, 0)
+    simulated: tuple[int, int] = (0, 0)
     engines: Engines = field(default_factory=Engines)
 
     def to_json(self) -> dict[str, Any]:
         """For `--json`."""
         return {
-            "a": _side(self.a, self.pairs.accuracy_a),
-            "b": _side(self.b, self.pairs.accuracy_b),
+            "a": _side(self.a, self.pairs.accuracy_a, self.unanswered[0], self.simulated[0]),
+            "b": _side(self.b, self.pairs.accuracy_b, self.unanswered[1], self.simulated[1]),
             "spec_differences": {
                 name: {"a": a, "b": b} for name, (a, b) in differences(self.a.spec, self.b.spec).items()
             },
@@ -212,6 +216,8 @@ class Pairing:
         self._recall = _recall(a.spec, b.spec)
         self._subjects: defaultdict[str, Counter[tuple[bool, bool]]] = defaultdict(Counter)
         self._contexts = Contexts()
+        #: (run, what is noted of it) → pairs.
+        self._noted: Counter[tuple[str, str]] = Counter()
         self._flips: list[Flip] = []
         #: (failed in A, failed in B) → questions.
         self._failed: Counter[tuple[bool, bool]] = Counter()
@@ -231,6 +237,9 @@ class Pairing:
             return
         self._subjects[question.subject or ""][of_a.right, of_b.right] += 1
         self._contexts.add(question.context, of_b.right - of_a.right)
+        for name, each in (("A", of_a), ("B", of_b)):
+            self._noted[name, "unanswered"] += each.outcome is Outcome.UNANSWERED
+            self._noted[name, "simulated"] += each.simulated
         if of_a.right != of_b.right:
             hit = retrieved.retrieval_hit if self._effect else None
             self._flips.append(_flip(question, of_a, of_b, did, hit))
@@ -261,6 +270,8 @@ class Pairing:
             recall=self._recall,
             by_subject={name: _pairs(found) for name, found in subjects},
             contexts=self._contexts,
+            unanswered=(self._noted["A", "unanswered"], self._noted["B", "unanswered"]),
+            simulated=(self._noted["A", "simulated"], self._noted["B", "simulated"]),
         )
 
 
@@ -333,8 +344,9 @@ def _different_questions(ledger: Ledger, a: Run, b: Run) -> InputError:
     )
 
 
-def _side(run: Run, accuracy: Share) -> dict[str, Any]:
-    return {"run_id": run.run_id, "accuracy_pairs": accuracy.to_json(), "chance": run.chance}
+def _side(run: Run, accuracy: Share, unanswered: int, simulated: int) -> dict[str, Any]:
+    counted = {"unanswered": unanswered, "simulated": simulated}
+    return {"run_id": run.run_id, "accuracy_pairs": accuracy.to_json(), **counted, "chance": run.chance}
 
 
 def _lines(found: Comparison, flips: int) -> Lines:
@@ -349,9 +361,13 @@ def _lines(found: Comparison, flips: int) -> Lines:
         ("pairs", f"{pairs.of:,}: {table}"),
         ("difference", f"{difference(pairs)} (B minus A)"),
         *_context_lines(found),
-        ("McNemar", f"p = {pairs.p_value():.2g} (exact, two-sided, {number(pairs.discordant, 'discordant pair')})"),
+        ("McNemar", f"{p_value(pairs)} (exact, two-sided, {number(pairs.discordant, 'discordant pair')})"),
         ("detectable", _detectable(pairs)),
     ]
+    if any(found.unanswered):
+        lines.append(("unanswered", f"{_by_run(found.unanswered)} of the pairs, counted as not right"))
+    if any(found.simulated):
+        lines.append(("simulated", f"{_by_run(found.simulated)} of the pairs, so no figure here means anything"))
     if found.failed.of:
         lines.append(("failed", f"{found.failed.told()}; in no figure here, an error is no wrong answer"))
     if found.without_key:
@@ -380,6 +396,10 @@ def _subject_lines(by_subject: Mapping[str, Pairs]) -> Lines:
         )
         for at, (name, pairs) in enumerate(by_subject.items())
     ]
+
+
+def _by_run(counts: tuple[int, int]) -> str:
+    return "A {:,} · B {:,}".format(*counts)
 
 
 def _context_lines(found: Comparison) -> Lines:

@@ -30,6 +30,7 @@ __all__ = [
     "judge_lines",
     "number",
     "outcome_line",
+    "p_value",
     "result_lines",
     "shared_context",
 ]
@@ -98,6 +99,12 @@ def shared_context(found: Interval, contexts: Contexts, sign: str = "") -> str:
     """The interval that takes contexts for what was drawn, and why it is the one to quote."""
     bounds = f"{found.low:{sign}.3f} to {found.high:{sign}.3f}"
     return f"95 % interval {bounds}, as {contexts.sharing:,} questions share {number(contexts.shared, 'context')}"
+
+
+def p_value(pairs: Pairs) -> str:
+    """McNemar's; never 0, which it is not, and which is all that a computer's numbers have for the very smallest."""
+    found = pairs.p_value()
+    return f"p = {found:.2g}" if found else "p < 1e-300"
 
 
 def result_lines(

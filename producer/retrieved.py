@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from contract.verdict import ContextSource
-from producer.present import Lines, difference, interval, number
+from producer.present import Lines, difference, interval, number, p_value
 from producer.stats import Mean, Pairs, RetrievalTally, Share
 from producer.stats.effect import RecallPairs, RetrievalEffect, Shown
 
@@ -89,7 +89,7 @@ def _split(counts: Mapping[Shown, int]) -> str:
 
 def _change(pairs: Pairs, shown: Shown) -> str:
     change = f"{pairs.accuracy_a.value:.3f} → {pairs.accuracy_b.value:.3f}, {difference(pairs)}"
-    return f"{number(pairs.of, 'pair')} {_SHOWN[shown]}: accuracy {change}, p = {pairs.p_value():.2g}"
+    return f"{number(pairs.of, 'pair')} {_SHOWN[shown]}: accuracy {change}, {p_value(pairs)}"
 
 
 def recall_lines(found: RecallPairs) -> Lines:
@@ -101,5 +101,5 @@ def recall_lines(found: RecallPairs) -> Lines:
     apart = f"only A found it {pairs.only_a:,} · only B {pairs.only_b:,} · neither {pairs.neither:,}"
     return [
         (f"recall@{found.depth}", f"A {a:.3f} · B {b:.3f}  a right passage, of {number(pairs.of, 'question')}"),
-        ("", f"{difference(pairs)} (B minus A), p = {pairs.p_value():.2g}: {apart}"),
+        ("", f"{difference(pairs)} (B minus A), {p_value(pairs)}: {apart}"),
     ]

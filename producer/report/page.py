@@ -23,7 +23,7 @@ from producer.answered import engine_lines
 from producer.compare import Comparison, Pairing, differences, refuse_incomparable, side
 from producer.export.columns import iso
 from producer.export.summary import Summary
-from producer.present import Lines, difference, doubt_lines, judge_lines
+from producer.present import Lines, difference, doubt_lines, judge_lines, p_value
 from producer.report import figures
 from producer.report.figures import Figure
 from producer.report.measures import NO_CHOICE, Measures
@@ -187,6 +187,11 @@ class Against:
         if found and found.recall:
             return recall_lines(found.recall)
         return effect_lines(found.retrieval, *found.names) if found and found.retrieval else []
+
+    @property
+    def p_value(self) -> str:
+        """McNemar's, in words."""
+        return p_value(self.found.pairs) if self.found else ""
 
     @property
     def subjects(self) -> list[tuple[str, Pairs, str]]:

@@ -23,12 +23,16 @@ class Side(NamedTuple):
     #: Rank of the first passage that answers, from 1; 0 where none of those retrieved does. None where the question
     #: names no source, or nothing was looked up for it.
     found_at: int | None
+    #: Whether the simulated engine answered, which means nothing.
+    simulated: bool
 
     @classmethod
     def of(cls, run: Run, question: Question, verdict: Verdict) -> Self:
         """The side of `run`, whose verdict this is."""
         found_at = _found_at(run.spec.rag, question, verdict) if run.spec.rag else None
-        return cls(verdict.outcome, verdict.choice, verdict.context_source, verdict.retrieval_hit, found_at)
+        return cls(
+            verdict.outcome, verdict.choice, verdict.context_source, verdict.retrieval_hit, found_at, verdict.simulated
+        )
 
     @property
     def failed(self) -> bool:

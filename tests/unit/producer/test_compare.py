@@ -175,6 +175,41 @@ def test_a_person_sees_the_same_and_the_first_questions_that_flipped(ran: Ran, c
     ]
 
 
+def test_how_many_of_the_pairs_each_run_left_without_an_answer_stands_beside_the_difference(
+    ran: Ran, compare: Producer
+) -> None:
+    # B lost by not answering, not by answering otherwise; the last question failed in B and is in no pair.
+    ran("one", "cccwu", keyed(5))
+    ran("two", "cuuuf", keyed(5), seed=1)
+
+    found = json.loads(compare("one", "two", "--json").stdout)
+
+    assert (found["a"]["unanswered"], found["b"]["unanswered"]) == (0, 3)
+    assert "unanswered  A 0 · B 3 of the pairs, counted as not right" in compare("one", "two").stdout
+    ran("three", "ccccw", keyed(5), seed=2)
+    ran("four", "cccww", keyed(5), seed=3)
+    assert "unanswered" not in compare("three", "four").stdout
+
+
+def test_runs_that_the_simulated_engine_answered_are_not_compared_without_a_word(
+    ledger: MemoryLedger, ran: Ran, compare: Producer
+) -> None:
+    ran("one", "cc", keyed(2))
+    ran("two", "--", keyed(2), seed=1)
+    for question in keyed(2):
+        made_up = Verdict(question_id=question.id, outcome=Outcome.WRONG, choice="B", simulated=True)
+        ledger.commit("two", [made_up])
+
+    assert "simulated   A 0 · B 2 of the pairs, so no figure here means anything" in compare("one", "two").stdout
+
+
+def test_a_p_value_too_small_for_a_number_is_not_told_as_zero(ran: Ran, compare: Producer) -> None:
+    ran("one", "w" * 1200, keyed(1200))
+    ran("two", "c" * 1200, keyed(1200), seed=1)
+
+    assert "McNemar     p < 1e-300 (exact, two-sided, 1,200 discordant pairs)" in compare("one", "two").stdout
+
+
 def keyed(count: int) -> list[Question]:
     return [Question(id=f"q{n}", question="q", choices=("a", "b"), answer="A") for n in range(count)]
 

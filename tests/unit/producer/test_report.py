@@ -321,6 +321,7 @@ def test_the_report_tells_ties_label_mass_made_up_answers_and_texts_that_were_cu
     assert "1 of 1: two choices score the same, the first was taken" in page.text
     assert "1 of 1: the text ran into max_tokens" in page.text
     assert "1 of 1: made up by the simulated engine" in page.text
+    assert f"The simulated engine answered 1 question of {run.run_id}: no figure of it means anything." in page.text
 
 
 def test_the_report_asks_for_nothing_outside_itself(ledger: MemoryLedger, report: Producer) -> None:
