@@ -75,7 +75,7 @@ def _show(page: Page, path: Path) -> None:
 
 def test_hostile_questions_are_shown_and_do_nothing(page: Page) -> None:
     page.locator("#outcome").select_option("=failed")
-    assert page.locator("#found").inner_text() == f"2 of {2 * QUESTIONS} questions"
+    assert page.locator("#found").inner_text() == f"2 of {2 * QUESTIONS} rows, one for each question and run"
     page.locator(".open").first.click()
     assert page.locator(".detail .text").first.inner_text() == ATTACK
     assert ATTACK in page.locator(".detail pre").last.inner_text()
@@ -97,13 +97,36 @@ def test_search_filters_and_paging_find_every_question(page: Page) -> None:
         page.locator("#next").click()
     assert seen == {f"q{n}" for n in range(QUESTIONS)}
     page.locator("#subject").select_option("=odd")
-    assert page.locator("#found").inner_text() == f"{QUESTIONS // 2} of {2 * QUESTIONS} questions"
+    assert (
+        page.locator("#found").inner_text()
+        == f"{QUESTIONS // 2} of {2 * QUESTIONS} rows, one for each question and run"
+    )
 
 
 def test_only_where_the_runs_differ(page: Page) -> None:
     differing = sum((n % 3 != 0) != (n % 3 != 1) for n in range(QUESTIONS - 1))
     page.get_by_label("only where runs differ").check()
-    assert page.locator("#found").inner_text() == f"{2 * differing} of {2 * QUESTIONS} questions"
+    assert (
+        page.locator("#found").inner_text() == f"{2 * differing} of {2 * QUESTIONS} rows, one for each question and run"
+    )
+
+
+def test_questions_of_two_files_that_have_the_same_id_do_not_count_as_differing(
+    browser: Browser, tmp_path: Path
+) -> None:
+    ledger = MemoryLedger()
+    asked = (make_questions(4), [each.model_copy(update={"question": "Another?"}) for each in make_questions(4)])
+    runs = [open_run(ledger, questions, name) for questions, name in zip(asked, ("first", "second"), strict=True)]
+    for run, outcome in zip(runs, (Outcome.CORRECT, Outcome.WRONG), strict=True):
+        ledger.commit(run.run_id, [Verdict(question_id=f"q{n}", outcome=outcome) for n in range(4)])
+    path = tmp_path / "report.html"
+    path.write_text("".join(build(ledger, runs)), encoding="utf-8")
+
+    with open_page(browser) as page:
+        _show(page, path)
+        page.get_by_label("only where runs differ").check()
+
+        assert page.locator("#found").inner_text() == "0 of 8 rows, one for each question and run"
 
 
 def test_columns_sort_both_ways_and_what_is_missing_comes_last(page: Page) -> None:

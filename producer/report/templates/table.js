@@ -32,16 +32,17 @@
   const rows = asked.flatMap(([start, [outcomes, chosen, confidences, latencies]], run) => (outcomes ?? []).map((outcome, place) => {
     const at = start + place;
     const row = [run, ids[at], subjects[at], outcome, keys[at], chosen[place], confidences[place], latencies[place], texts[at], choicesOf[at]];
-    return Object.assign(row, { haystack: haystacks[at], first: firstRows[at] });
+    return Object.assign(row, { haystack: haystacks[at], first: firstRows[at], asked: at });
   }));
   rows.forEach((row, number) => { row.number = number; });
   if (runs.length > 1) COLUMNS.splice(1, 0, ["run", RUN]);
   const state = { page: 0, sort: null, falling: false };
 
+  // By the question, not by its id: another file may call another question the same.
   const outcomes = new Map();
   for (const row of rows) {
-    const seen = outcomes.get(row[ID]) ?? new Set();
-    outcomes.set(row[ID], seen.add(row[OUTCOME]));
+    const seen = outcomes.get(row.asked) ?? new Set();
+    outcomes.set(row.asked, seen.add(row[OUTCOME]));
   }
   for (const [id, column] of [["outcome", OUTCOME], ["subject", SUBJECT]]) {
     const counts = new Map();
@@ -58,7 +59,7 @@
       (run === "" || row[RUN] === Number(run)) &&
       (outcome === "" || `=${row[OUTCOME]}` === outcome) &&
       (subject === "" || `=${row[SUBJECT]}` === subject) &&
-      (!at("differing").checked || outcomes.get(row[ID]).size > 1) &&
+      (!at("differing").checked || outcomes.get(row.asked).size > 1) &&
       words.every((word) => row.haystack.includes(word)));
     if (state.sort === null) return kept;
     const sign = state.falling ? -1 : 1;
@@ -178,7 +179,7 @@
       return line;
     }));
     heads();
-    at("found").textContent = `${kept.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")} questions`;
+    at("found").textContent = `${kept.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")} ${runs.length > 1 ? "rows, one for each question and run" : "questions"}`;
     at("page").textContent = `page ${state.page + 1} of ${pages}`;
     at("previous").disabled = state.page === 0;
     at("next").disabled = state.page === pages - 1;

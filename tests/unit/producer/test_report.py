@@ -156,6 +156,22 @@ def test_the_mean_over_subjects_has_its_own_interval_and_the_accuracy_that_of_th
     assert "Each question counted once it is 28.6 %, and 16.8 to 40.4 % if the subjects are a sample, too." in text
 
 
+def test_the_report_rounds_an_accuracy_as_the_terminal_does(
+    ledger: MemoryLedger, producer: Producer, report: Producer
+) -> None:
+    # 74 of 160 are 0.4625: the terminal's 0.463 once stood beside the report's 46.2 %.
+    run = open_run(ledger, make_questions(160))
+    settle(ledger, run, right=lambda at: at < 74)
+
+    report()
+
+    told = producer("export", run.run_id).stdout
+    assert "accuracy     0.463  95 % interval 0.387 to 0.540" in told
+    page = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
+    assert "is right on 46.3 % of 160 questions" in page.text
+    assert "46.2 %" not in page.text
+
+
 def test_a_run_that_was_only_read_again_has_no_speed(ledger: MemoryLedger, report: Producer) -> None:
     run = open_run(ledger, make_questions(20), rescored_from="another", mode=Mode.GENERATE, sampling=Sampling())
     settle(ledger, run)
