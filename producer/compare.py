@@ -51,6 +51,8 @@ __all__ = [
 MOST_SHOWN = 60
 #: Subjects that a person is shown.
 MOST_SUBJECTS = 12
+#: What differences of subjects are to be read with.
+MANY = "each by itself: where nothing differs, one interval in twenty leaves out zero all the same"
 #: Of the table of flipped questions; the last only where one of the runs had retrieval.
 COLUMNS = ("question", "subject", "key", "A", "B", "retrieval")
 
@@ -361,7 +363,7 @@ def _lines(found: Comparison, flips: int) -> Lines:
         ("pairs", f"{pairs.of:,}: {table}"),
         ("difference", f"{difference(pairs)} (B minus A)"),
         *_context_lines(found),
-        ("McNemar", f"{p_value(pairs)} (exact, two-sided, {number(pairs.discordant, 'discordant pair')})"),
+        ("McNemar", f"{p_value(pairs.p_value())} (exact, two-sided, {number(pairs.discordant, 'discordant pair')})"),
         ("detectable", _detectable(pairs)),
     ]
     if any(found.unanswered):
@@ -388,7 +390,7 @@ def _subject_lines(by_subject: Mapping[str, Pairs]) -> Lines:
     """Each subject's difference; that of one among many may well be chance."""
     if len(by_subject) > MOST_SUBJECTS:
         return [("by subject", f"{len(by_subject):,} of them; --json has each")]
-    return [
+    lines = [
         (
             "" if at else "by subject",
             f"{name or 'none named'}: {pairs.accuracy_a.value:.3f} → {pairs.accuracy_b.value:.3f}, "
@@ -396,6 +398,7 @@ def _subject_lines(by_subject: Mapping[str, Pairs]) -> Lines:
         )
         for at, (name, pairs) in enumerate(by_subject.items())
     ]
+    return [*lines, ("", MANY)] if lines else []
 
 
 def _by_run(counts: tuple[int, int]) -> str:

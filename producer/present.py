@@ -101,9 +101,8 @@ def shared_context(found: Interval, contexts: Contexts, sign: str = "") -> str:
     return f"95 % interval {bounds}, as {contexts.sharing:,} questions share {number(contexts.shared, 'context')}"
 
 
-def p_value(pairs: Pairs) -> str:
-    """McNemar's; never 0, which it is not, and which is all that a computer's numbers have for the very smallest."""
-    found = pairs.p_value()
+def p_value(found: float) -> str:
+    """Never 0, which it is not, and which is all that a computer's numbers have for the very smallest."""
     return f"p = {found:.2g}" if found else "p < 1e-300"
 
 

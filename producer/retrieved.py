@@ -89,7 +89,7 @@ def _split(counts: Mapping[Shown, int]) -> str:
 
 def _change(pairs: Pairs, shown: Shown) -> str:
     change = f"{pairs.accuracy_a.value:.3f} → {pairs.accuracy_b.value:.3f}, {difference(pairs)}"
-    return f"{number(pairs.of, 'pair')} {_SHOWN[shown]}: accuracy {change}, {p_value(pairs)}"
+    return f"{number(pairs.of, 'pair')} {_SHOWN[shown]}: accuracy {change}, {p_value(pairs.p_value())}"
 
 
 def recall_lines(found: RecallPairs) -> Lines:
@@ -101,5 +101,5 @@ def recall_lines(found: RecallPairs) -> Lines:
     apart = f"only A found it {pairs.only_a:,} · only B {pairs.only_b:,} · neither {pairs.neither:,}"
     return [
         (f"recall@{found.depth}", f"A {a:.3f} · B {b:.3f}  a right passage, of {number(pairs.of, 'question')}"),
-        ("", f"{difference(pairs)} (B minus A), {p_value(pairs)}: {apart}"),
+        ("", f"{difference(pairs)} (B minus A), {p_value(pairs.p_value())}: {apart}"),
     ]

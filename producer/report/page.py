@@ -7,7 +7,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import resources
 from typing import Any
@@ -20,7 +20,7 @@ from contract.ledger import Ledger, Run
 from contract.question import Question
 from contract.verdict import Outcome, Verdict
 from producer.answered import engine_lines
-from producer.compare import Comparison, Pairing, differences, refuse_incomparable, side
+from producer.compare import MANY, Comparison, Pairing, differences, refuse_incomparable, side
 from producer.export.columns import iso
 from producer.export.summary import Summary
 from producer.present import Lines, difference, doubt_lines, judge_lines, p_value
@@ -30,7 +30,7 @@ from producer.report.measures import NO_CHOICE, Measures
 from producer.report.table import PER_PARCEL, Table
 from producer.retrieved import effect_lines, recall_lines, retrieval_lines
 from producer.stats import Mean, Pairs, Share, Tally
-from producer.stats.paired import ALPHA, POWER
+from producer.stats.paired import ALPHA, POWER, holm
 from producer.stats.side import Side
 
 __all__ = ["Against", "Part", "build"]
@@ -179,6 +179,8 @@ class Against:
     b: Run
     found: Comparison | None
     refusal: str = ""
+    #: McNemar's p where all comparisons of the report are looked at together; None of a single one.
+    together: float | None = None
 
     @property
     def effect(self) -> Lines:
@@ -191,7 +193,10 @@ class Against:
     @property
     def p_value(self) -> str:
         """McNemar's, in words."""
-        return p_value(self.found.pairs) if self.found else ""
+        alone = p_value(self.found.pairs.p_value()) if self.found else ""
+        return (
+            alone if self.together is None else f"{alone}; {p_value(self.together)} among all comparisons here (Holm)"
+        )
 
     @property
     def subjects(self) -> list[tuple[str, Pairs, str]]:
@@ -235,6 +240,7 @@ def build(
         alpha=ALPHA,
         power=POWER,
         most_flips=MOST_FLIPS,
+        many=MANY,
         iso=iso,
         now=time.time(),
     )
@@ -278,7 +284,12 @@ class _Beside:
 
     def comparisons(self) -> list[Against]:
         """The first run beside each other one, in their order."""
-        return [_against(self._runs[0], other, self._pairings[other.run_id]) for other in self._runs[1:]]
+        found = [_against(self._runs[0], other, self._pairings[other.run_id]) for other in self._runs[1:]]
+        made = {at: each.found.pairs.p_value() for at, each in enumerate(found) if each.found}
+        if len(made) > 1:
+            for at, together in zip(made, holm(list(made.values())), strict=True):
+                found[at] = replace(found[at], together=together)
+        return found
 
 
 def _against(a: Run, b: Run, pairing: Pairing | InputError) -> Against:

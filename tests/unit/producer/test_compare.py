@@ -521,6 +521,7 @@ def test_a_difference_is_told_for_each_subject(ran: Ran, compare: Producer) -> N
         "art: 0.000 → 1.000",
         "law: 0.500 → 1.000",
     ]
+    assert lines[at + 3].strip().startswith("each by itself: where nothing differs, one interval in twenty")
     by_subject = json.loads(compare("one", "two", "--json").stdout)["by_subject"]
     assert {name: (each["pairs"], each["difference"]["value"]) for name, each in by_subject.items()} == {
         "": (1, -1.0),

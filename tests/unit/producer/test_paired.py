@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom, bootstrap, norm
 
 from producer.stats import Pairs
+from producer.stats.paired import holm
 
 
 def test_the_difference_is_b_minus_a() -> None:
@@ -142,3 +143,28 @@ def needed(psi: float, delta: float) -> float:
     """Connor's number of pairs."""
     z_alpha, z_beta = norm.ppf(0.975), norm.ppf(0.8)
     return float(((z_alpha * math.sqrt(psi) + z_beta * math.sqrt(psi - delta**2)) / delta) ** 2)
+
+
+def test_tests_that_are_looked_at_together_each_have_to_be_surer() -> None:
+    # By hand, from the smallest on: 3 · 0.01, 2 · 0.02 and 1 · 0.03, which is not let below the one before it.
+    assert holm([0.02, 0.01, 0.03]) == pytest.approx([0.04, 0.03, 0.04])
+    assert holm([0.5, 0.9]) == pytest.approx([1.0, 1.0]), "no p is above one"
+    assert holm([0.03]) == [0.03]
+    assert holm([]) == []
+
+
+def test_where_no_run_is_better_one_report_in_twenty_says_so_of_any() -> None:
+    generator = np.random.default_rng(4)
+    alone = together = 0
+    for _ in range(400):
+        right = generator.random((6, 200)) < 0.5
+        pairs = [
+            Pairs(int((right[0] & b).sum()), int((right[0] & ~b).sum()), int((~right[0] & b).sum()), 0)
+            for b in right[1:]
+        ]
+        found = [each.p_value() for each in pairs]
+        alone += min(found) < 0.05
+        together += min(holm(found)) < 0.05
+
+    assert alone > 44, "five looks have more than one chance in ten"
+    assert together < 24

@@ -156,6 +156,28 @@ def test_the_mean_over_subjects_has_its_own_interval_and_the_accuracy_that_of_th
     assert "Each question counted once it is 28.6 %, and 16.8 to 40.4 % if the subjects are a sample, too." in text
 
 
+def test_of_several_comparisons_each_p_stands_beside_the_one_that_counts_them_all(
+    ledger: MemoryLedger, report: Producer
+) -> None:
+    questions = make_questions(40)
+    runs = [open_run(ledger, questions, seed=seed) for seed in range(3)]
+    for run, lost in zip(runs, (0, 7, 0), strict=True):
+        settle(ledger, run, right=lambda at, lost=lost: at >= lost)  # type: ignore[misc]
+
+    report(*(run.run_id for run in runs[:2]))
+    report(*(run.run_id for run in runs))
+
+    two, three = (Page(path.read_text(encoding="utf-8")).text for path in _shortest_name_first(runs[0]))
+    # Seven of seven discordant pairs for A: 2 / 2⁷, and twice that beside another comparison.
+    assert "p = 0.016." in two
+    assert "Holm)" not in two
+    assert "p = 0.016; p = 0.031 among all comparisons here (Holm)." in three
+
+
+def _shortest_name_first(run: Run) -> list[Path]:
+    return sorted((Path("results") / run.run_id).glob("*.html"), key=lambda each: len(each.name))
+
+
 def test_the_report_rounds_an_accuracy_as_the_terminal_does(
     ledger: MemoryLedger, producer: Producer, report: Producer
 ) -> None:
