@@ -36,6 +36,39 @@ from workers.monitoring.metrics import HardwareMetrics, WorkerMetrics
 __all__ = ["FOLDER", "metric_families", "pages"]
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
+READING = """
+## Reading it
+
+A CSV says of no cell whether it is a text, and pandas makes a number of the id `007` and nothing of the choices `None`
+and `NA`. `results.parquet` has types. Of a CSV, say what is text:
+
+```python
+pandas.read_csv("results.csv", dtype=str, keep_default_na=False)
+```
+
+A text that a spreadsheet would take for a formula has an apostrophe before it in the CSV, ids too; Parquet and JSON
+Lines have it as it was. JSON Lines name infinities, which JSON has no number for: `"-inf"`.
+
+The mean of `correct` leaves out failed questions. `accuracy_all` in `summary.json` counts them, and unanswered ones, as
+not right; `accuracy_answered` leaves out both.
+
+## What the intervals are
+
+All are of 95 %. An interval is about what would be drawn anew: other questions like these, other subjects, other texts.
+
+| in summary.json, or `compare --json` | is | of |
+|---|---|---|
+| `accuracy_all`, `accuracy_answered`, `by_subject` | Wilson's (1927), each question for itself | the accuracy |
+| `accuracy_context_interval` | by contexts, where questions share them (Miller 2024, arXiv:2411.00640) | the accuracy |
+| `accuracy_cluster_interval` | by subjects, as if they were drawn, too | the accuracy |
+| `macro_accuracy` | Price and Bonett's (2004), for these subjects | the mean over subjects, each counted once |
+| `rotation_accuracy`, retrieval's means | Wilson's with the mean for the share: rather too wide | a mean of shares |
+| `difference` | Bonett and Price's (2012), in pairs | B minus A |
+| `difference_context_interval` | by contexts, where questions share them | B minus A |
+
+`mcnemar.p_value` is of the exact test, two-sided. It takes each question for itself: where questions share contexts, go
+by the interval. A report of several runs tells Holm's p beside it, for looking at all of them together. Nothing is
+adjusted for looking at many subjects, nor for comparing again and again."""
 MADE = "<!-- Written by `python -m scripts.reference`; a test compares it with the code. -->"
 
 
@@ -188,6 +221,7 @@ def _results() -> Iterator[str]:
     yield from ("", "| column | |", "|---|---|")
     for column, meaning in MEANINGS.items():
         yield f"| `{column}` | {_cell(meaning)} |"
+    yield READING
 
 
 def _labels_of(metric: Metric) -> set[str]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from contract.ledger import Run
+from contract.verdict import Verdict
 from producer.export.columns import COLUMNS, Row, cells_of
 from producer.export.files import Drafts
 from producer.export.formats.base import Sink
@@ -53,8 +56,24 @@ def json_lines(drafts: Drafts, directory: Path, run: Run) -> Iterator[Sink]:
 
     def lines(part: Part) -> str:
         return "".join(
-            f'{start}{question.model_dump_json()},"verdict":{verdict.model_dump_json() if verdict else "null"}}}\n'
+            f'{start}{question.model_dump_json()},"verdict":{_verdict(verdict) if verdict else "null"}}}\n'
             for question, verdict in part
         )
 
     yield Sink((path,), lines, file.write)
+
+
+def _verdict(verdict: Verdict) -> str:
+    """As JSON that every reader takes: infinities, which it has no number for, by name, as in results.csv."""
+    written = verdict.model_dump_json()
+    if "Infinity" not in written and "NaN" not in written:
+        return written
+    return json.dumps(_named(verdict.model_dump(mode="json")), ensure_ascii=False, separators=(",", ":"))
+
+
+def _named(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _named(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_named(each) for each in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -158,6 +158,23 @@ def test_json_lines_carry_the_whole_question_and_verdict(filled: MemoryLedger, t
     assert lines[4]["verdict"] is None
 
 
+def test_json_lines_are_json_also_where_a_choice_is_impossible(filled: MemoryLedger, tmp_path: Path) -> None:
+    said = Verdict(question_id="e", outcome=Outcome.UNANSWERED, raw_text="Infinity is not NaN, it says")
+    filled.commit("run-1", [said])
+
+    export(filled, "run-1", tmp_path, ("jsonl",))
+
+    def refused(name: str) -> None:
+        raise AssertionError(f"{name} is no JSON")
+
+    lines = [json.loads(line, parse_constant=refused) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
+    assert (lines[0]["verdict"]["choice_scores"], lines[0]["verdict"]["margin"]) == (
+        {"A": "-inf", "B": -1.23456789},
+        "inf",
+    )
+    assert lines[4]["verdict"]["raw_text"] == "Infinity is not NaN, it says"
+
+
 def test_the_summary_says_what_was_asked_and_what_came_of_it(filled: MemoryLedger, tmp_path: Path) -> None:
     live = WorkerRecord(name="w1", model="m", state=WorkerState.READY, engine={"name": "simulated"})
 
