@@ -40,6 +40,9 @@ METRIC = {Normalization.NONE: "acc", Normalization.CHARACTER: "acc_norm", Normal
 #: The filter that made an answer out of what was written, where there is one.
 FILTER = {Mode.GENERATE: "extract", Mode.VOTE: "majority"}
 NO_FILTER = "none"
+#: Of a sum that was divided by a length and is multiplied by it again: what is beyond is lost, and equal sums are not
+#: to be told apart by it.
+_DECIMALS = 9
 #: As its own filters write an answer that names no choice.
 UNREADABLE = "[invalid]"
 
@@ -158,7 +161,7 @@ def _weighed(question: Question, verdict: Verdict, spec: RunSpec) -> _Heard:
     shown_as = {arrangement.original(label): label for label in question.labels}
     by_label = spec.mode is Mode.LETTER
     sums = {
-        label: verdict.choice_scores.get(label, math.nan) * spec.normalization.length(choice)
+        label: round(verdict.choice_scores.get(label, math.nan) * spec.normalization.length(choice), _DECIMALS)
         for label, choice in zip(question.labels, question.choices, strict=True)
     }
     metrics: dict[str, float | None] = {}

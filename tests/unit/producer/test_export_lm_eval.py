@@ -144,6 +144,22 @@ def test_log_likelihoods_are_sums_whatever_the_run_divided_them_by(
     assert sample[own] == float(right), "the run's own metric is the verdict"
 
 
+def test_choices_that_are_equally_likely_as_a_whole_stay_so_after_a_division_by_their_lengths(tmp_path: Path) -> None:
+    # -2.625 / 19 · 19 is less than -2.625, and the second choice was taken for the likelier one.
+    texts = ("x" * 19, "x" * 8)
+    scores = {label: -2.625 / len(text) for label, text in zip("AB", texts, strict=True)}
+    assert scores["A"] * 19 < scores["B"] * 8
+    question = Question(id="a", question="Which?", choices=texts, answer="A")
+    ledger, spec = MemoryLedger(), spec_of(Mode.LIKELIHOOD, normalization=Normalization.CHARACTER)
+    ledger.open_run(Run(run_id="run", spec=spec, source="q.json", questions=1, chance=0.5, created_at=1.0))
+    ledger.add_questions("run", [question])
+    ledger.commit("run", [Verdict(question_id="a", outcome=Outcome.CORRECT, choice="A", choice_scores=scores)])
+
+    (sample,) = Written(export(ledger, "run", tmp_path, ("lm-eval",))).samples.values()
+
+    assert sample["acc"] == 1.0
+
+
 def test_an_impossible_choice_is_written_as_python_reads_it(tmp_path: Path) -> None:
     found = exported(tmp_path, spec_of(Mode.LETTER), *verdicts(choice_scores={**SUMS, "A": -math.inf}))
 
