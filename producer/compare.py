@@ -411,7 +411,7 @@ def _context_lines(found: Comparison) -> Lines:
     if within is None:
         return []
     told = shared_context(within, found.contexts, "+")
-    return [("contexts", f"{told}; the test below takes each for its own, and is too sure")]
+    return [("contexts", f"{told}; the test below takes each for its own, and may be too sure")]
 
 
 def _chance(found: Comparison) -> str:
