@@ -72,41 +72,27 @@ PRIORITY_STEPS = (0, 3, 6, 9)
 class RunKeys:
     """The keys of one run."""
 
-    __slots__ = (
-        "aside",
-        "attempts",
-        "counts",
-        "engines",
-        "lookups",
-        "meta",
-        "order",
-        "passages",
-        "questions",
-        "state",
-        "todo",
-        "troubles",
-        "verdicts",
-    )
+    meta: str
+    questions: str
+    order: str
+    todo: str
+    verdicts: str
+    counts: str
+    attempts: str
+    lookups: str
+    troubles: str
+    passages: str
+    engines: str
+    state: str
+    aside: str
 
     def __init__(self, run_id: str) -> None:
-        base = f"{PREFIX}:run:{run_id}"
-        self.meta = f"{base}:meta"
-        self.questions = f"{base}:questions"
-        self.order = f"{base}:order"
-        self.todo = f"{base}:todo"
-        self.verdicts = f"{base}:verdicts"
-        self.counts = f"{base}:counts"
-        self.engines = f"{base}:engines"
-        self.attempts = f"{base}:attempts"
-        self.state = f"{base}:state"
-        self.aside = f"{base}:aside"
-        self.lookups = f"{base}:lookups"
-        self.passages = f"{base}:passages"
-        self.troubles = f"{base}:troubles"
+        for name in RunKeys.__annotations__:
+            setattr(self, name, f"{PREFIX}:run:{run_id}:{name}")
 
     def all(self) -> list[str]:
         """Every key of the run."""
-        return [getattr(self, name) for name in self.__slots__]
+        return list(vars(self).values())
 
 
 def run_keys(run_id: str) -> RunKeys:

@@ -27,7 +27,6 @@ from contract.settings import MOST_QUESTIONS, Settings
 
 __all__ = [
     "MESSAGE_VERSION",
-    "SOCKET_TIMEOUT_S",
     "UNREADABLE",
     "QuestionBatch",
     "ReceivedBatch",

@@ -32,8 +32,6 @@ __all__ = [
     "BatchWork",
     "Endings",
     "NotNow",
-    "OnCommitted",
-    "OnGenerated",
     "Send",
     "Settled",
     "Work",
@@ -369,16 +367,16 @@ class BatchWork(abc.ABC):
         while True:
             try:
                 self.done += self._ledger.commit(run_id, verdicts).new
+                return
             except UnknownRun:
                 log.warning("run %s was purged: %d verdicts are dropped", run_id, len(verdicts))
+                return
             except LedgerError as trouble:
                 if not trouble.retryable or self._stopping():
                     raise
                 log.warning("%d verdicts wait for the ledger: %s", len(verdicts), trouble)
                 time.sleep(wait_s)
                 wait_s = min(wait_s * 2, LONGEST_PAUSE_S)
-                continue
-            return
 
     def _introduce(self, run_id: str) -> None:
         """Keep in the ledger what it is that answers the run here: a worker of the same name may be another one later.

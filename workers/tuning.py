@@ -173,7 +173,7 @@ def _try_settings(
         if time.monotonic() > until and trials:
             break
         arguments = {**settings.vllm_args, **engine, "max_model_len": context}
-        with _apart(settings.model_copy(update={"vllm_args": arguments})) as measure:
+        with _engine_apart(settings.model_copy(update={"vllm_args": arguments})) as measure:
             for each in asked:
                 if time.monotonic() > until and trials:
                     break
@@ -201,7 +201,7 @@ def lengths(items: Iterable[Item], encoder: PromptEncoder, most: int | None = No
         raise InputError("There is no question to tune by.")
     found = sorted(length for length, _ in measured)
     _, longest = max(measured, key=lambda each: each[0])
-    wanted = _rounded_up(max(_length(each, encoder) for each in _apart_from_others([longest], LONGEST_MARK)))
+    wanted = _rounded_up(max(_length(each, encoder) for each in _all_marked([longest], LONGEST_MARK)))
     context = wanted if most is None else min(wanted, most)
     return Lengths(
         questions=len(found),
@@ -300,18 +300,18 @@ Measure = Callable[[Sequence[Item], Shape], Trial]
 
 def _tried(measure: Measure, items: Sequence[Item], wanted: Trial, number: int) -> Trial:
     try:
-        found = measure(_apart_from_others(items, f"Trial {number}."), wanted.shape)
+        found = measure(_all_marked(items, f"Trial {number}."), wanted.shape)
     except EngineError as trouble:
         return replace(wanted, failure=trouble.message)
     return replace(found, engine={**found.engine, **wanted.engine})
 
 
-def _apart_from_others(items: Sequence[Item], mark: str) -> list[Item]:
+def _all_marked(items: Sequence[Item], mark: str) -> list[Item]:
     return [item._replace(spec=marked(item.spec, mark)) for item in items]
 
 
 @contextmanager
-def _apart(settings: Settings) -> Iterator[Measure]:
+def _engine_apart(settings: Settings) -> Iterator[Measure]:
     """An engine in a process of its own, as vLLM frees everything only when its process ends."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context, initializer=_boot, initargs=(settings,)) as pool:
@@ -349,7 +349,7 @@ def _measure(items: list[Item], shape: Shape) -> Trial:
     judge_engine = JudgeEngines(_engine.settings).engine_of
     if not _is_warm:
         for size in WARM_UP:
-            score_batch(_apart_from_others(items[:size], f"Before, {size}."), _engine, judge_engine)
+            score_batch(_all_marked(items[:size], f"Before, {size}."), _engine, judge_engine)
         _is_warm = True
     sizes = {name: value for name, value in _engine.describe().items() if name in SIZES}
     return replace(score_in_batches(_engine, items, shape, judge_engine), engine=sizes)

@@ -26,7 +26,6 @@ __all__ = [
     "LineScreen",
     "NothingToEnd",
     "Pace",
-    "Picture",
     "Screen",
     "Snapshot",
     "crew_table",

@@ -265,7 +265,8 @@ class Supervisor:
         self.announce(f"draining {len(living)} workers; once more to end them at once")
         for child in living:
             child.state = "draining"
-            _signal(child, signal.SIGTERM)
+            if child.process is not None:
+                child.process.terminate()
         asked, until = self._stop_signals, time.monotonic() + max(child.plan.drain_timeout_s for child in living)
         while living := [child for child in living if not self._has_ended(child)]:
             if self._stop_signals > asked or time.monotonic() > until:
@@ -310,12 +311,6 @@ def _prepare(plan: WorkerPlan) -> Callable[[], None]:
         bind(plan.cores)
 
     return prepare
-
-
-def _signal(child: Child, number: signal.Signals) -> None:
-    if child.process is not None:
-        with contextlib.suppress(ProcessLookupError):
-            child.process.send_signal(number)
 
 
 def _meaning(exit_code: int) -> str:

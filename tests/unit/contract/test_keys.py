@@ -22,7 +22,7 @@ def test_no_two_keys_are_the_same() -> None:
 
 
 def test_the_ledgers_keys_start_with_the_projects_name() -> None:
-    assert keys.run_keys("demo-1").all() == [
+    assert sorted(keys.run_keys("demo-1").all()) == [
         f"mcqueue:run:demo-1:{each}"
         for each in (
             "aside",
