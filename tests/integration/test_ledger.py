@@ -24,7 +24,7 @@ from contract.errors import (
     UnreadableRun,
     WritesRefused,
 )
-from contract.ledger import Committed, RunState
+from contract.ledger import UNCOUNTED, Committed, RunState
 from contract.metrics import RedisMetrics
 from contract.question import Body
 from tests.support import make_question, make_questions, make_spec, open_run
@@ -212,6 +212,15 @@ def test_each_beginning_counts_as_an_attempt_of_that_question_alone(ledger: Ledg
     attempts = [ledger.begin(run.run_id, ["q0"])[0].attempts for _ in range(3)]
     assert attempts == [1, 2, 3]
     assert ledger.begin(run.run_id, ["q1"])[0].attempts == 1
+
+
+def test_a_question_that_is_only_asked_for_is_not_begun(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(1))
+    for _ in range(3):
+        (asked,) = ledger.begin(run.run_id, ["q0"], suspect_from=UNCOUNTED)
+        assert (asked.question.id, asked.attempts, asked.counted) == ("q0", 0, False)
+    (begun,) = ledger.begin(run.run_id, ["q0"])
+    assert (begun.attempts, begun.counted) == (1, True)
 
 
 def test_a_suspect_is_handed_out_uncounted_until_it_is_begun_alone(ledger: Ledger) -> None:
