@@ -97,8 +97,11 @@ class Sampling(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=100_000)
 
+    #: Longest text; one that reaches it is cut.
     max_tokens: int = Field(default=256, ge=1)
+    #: 0 takes the likeliest token each time.
     temperature: float = Field(default=0.0, ge=0, le=2)
+    #: Tokens are drawn from the likeliest ones that have this share of the probability together.
     top_p: float = Field(default=1.0, gt=0, le=1)
     #: Texts per question; more than one only for `vote`.
     samples: int = Field(default=1, ge=1, le=256)

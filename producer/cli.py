@@ -88,7 +88,15 @@ def watch_(session: Session, run_name: str, then_export: bool, out: Path, as_jso
 
 @main.command("export")
 @run_argument(required=False)
-@click.option("--format", "formats", type=click.Choice(sorted(FORMATS)), multiple=True, default=("csv",))
+@click.option(
+    "--format",
+    "formats",
+    type=click.Choice(sorted(FORMATS)),
+    multiple=True,
+    default=("csv",),
+    show_default=True,
+    help="Results in this format; give it again for more than one.",
+)
 @folder
 @as_json
 @click.pass_obj

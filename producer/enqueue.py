@@ -96,7 +96,8 @@ def enqueue(
     of such files; a Hugging Face dataset (hf:NAME, or its folder); or - for standard input. Its layout is told from its
     content.
 
-    The same questions asked the same way are the same run: enqueuing them again resumes it, a cancelled one too.
+    The same questions asked the same way under the same name (by default file, model and mode) are the same run:
+    enqueuing them again resumes it, a cancelled one too.
     """
     asked = load_run_config(config, (*overrides, "rag.enabled=false") if no_rag else overrides)
     how, selection = how_to_read(rest), selection_of(rest, asked.seed)

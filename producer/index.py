@@ -57,7 +57,11 @@ FILE_TOKENS = 180
 @click.argument("corpus", type=click.Path(path_type=Path))
 @click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="Folder that becomes the index.")
 @click.option(
-    "--kind", type=click.Choice([each.value for each in IndexKind]), default=IndexKind.BM25.value, show_default=True
+    "--kind",
+    type=click.Choice([each.value for each in IndexKind]),
+    default=IndexKind.BM25.value,
+    show_default=True,
+    help="Search by words, by an encoder's vectors, or by both.",
 )
 @click.option(
     "--tokens",
@@ -97,12 +101,14 @@ FILE_TOKENS = 180
     type=click.Choice([each.value for each in Structure]),
     default=Structure.EXACT.value,
     show_default=True,
+    help="How vectors are searched: all of them, or by a graph that is faster and may miss some.",
 )
 @click.option(
     "--precision",
     type=click.Choice([each.value for each in Precision]),
     default=Precision.FLOAT32.value,
     show_default=True,
+    help="How vectors are kept: in full, or one bit per number, a thirty-second of the size.",
 )
 @click.option(
     "--map",

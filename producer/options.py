@@ -69,12 +69,16 @@ def folder(command: Command) -> Command:
 
 def priority_option(command: Command) -> Command:
     """`--priority`."""
-    return click.option("--priority", type=PRIORITIES, default="normal", show_default=True)(command)
+    return click.option(
+        "--priority", type=PRIORITIES, default="normal", show_default=True, help="Before or after other runs."
+    )(command)
 
 
 def priority_again_option(command: Command) -> Command:
     """`--priority` of what is sent again; None: the run's own."""
-    return click.option("--priority", type=PRIORITIES, help="[default: the run's own]")(command)
+    return click.option("--priority", type=PRIORITIES, help="Before or after other runs. [default: the run's own]")(
+        command
+    )
 
 
 def run_config_options(of_config: str) -> Callable[[Command], Command]:

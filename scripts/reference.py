@@ -185,6 +185,8 @@ def _default(field: FieldInfo) -> str:
     if isinstance(default, SecretStr):
         default = default.get_secret_value()
     plain = getattr(default, "value", default)
+    if plain == " ":
+        return "one space"
     return f"`{_cell(repr(plain) if not isinstance(plain, str) else plain)}`" if plain not in ("", None) else "–"
 
 

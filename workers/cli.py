@@ -50,7 +50,14 @@ def main() -> None:
 
 @main.command()
 @settings_options
-@click.option("--logs", "log_folder", type=click.Path(path_type=Path), default=Path(".mcqueue/logs"), show_default=True)
+@click.option(
+    "--logs",
+    "log_folder",
+    type=click.Path(path_type=Path),
+    default=Path(".mcqueue/logs"),
+    show_default=True,
+    help="Folder of the workers' logs, one file each.",
+)
 @click.option("--only", multiple=True, metavar="NAME", help="Start worker NAME alone, beside those that go on.")
 def up(config: Path | None, overrides: tuple[str, ...], log_folder: Path, only: tuple[str, ...]) -> None:
     """Start the workers of this host and keep them running. SIGTERM, Ctrl-C or the end of the terminal drains them."""
@@ -106,7 +113,7 @@ def restart_workers(config: Path | None, overrides: tuple[str, ...], names: tupl
 
 @main.command()
 @settings_options
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def check(config: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
     """Look at settings, GPUs, engine, model and Redis, and say what to mend. Exit code 1 if anything is an error."""
     findings = list(checks.check(load_fleet(config, overrides), _cpu_cores()))
@@ -148,7 +155,9 @@ def rescore_run(config: Path | None, overrides: tuple[str, ...], name: str) -> N
 @settings_options
 @click.argument("name", metavar="RUN")
 @click.option("--sample", type=click.IntRange(min=1), default=20, show_default=True, help="Questions to ask again.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the sample: which questions are in it."
+)
 def check_stability(config: Path | None, overrides: tuple[str, ...], name: str, sample: int, seed: int) -> None:
     """Ask a sample of RUN again, one question at a time, and report choices that come out otherwise."""
     settings, ledger, run = _asked_of(name, config, overrides)
@@ -185,7 +194,9 @@ def check_stability(config: Path | None, overrides: tuple[str, ...], name: str, 
     show_default="two batches of the deploy file, 64 at least",
     help="Questions per trial; batches that are larger than it are not tried.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the sample: which questions are in it."
+)
 @click.option(
     "-o",
     "--out",
@@ -240,7 +251,7 @@ def prepare_model(model: str) -> None:
 
 @main.command(name="index-build", hidden=True)
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--device", default="auto")
+@click.option("--device", default="auto", help="Where vectors are made.")
 def build_planned_index(folder: Path, device: str) -> None:
     """Build the index that the plan in FOLDER asks for. `python -m producer index` runs this and reads what it prints:
     a line of JSON for every step, note and error."""

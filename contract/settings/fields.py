@@ -38,7 +38,7 @@ class SimulatedSettings(BaseModel):
 
     call_ms: float = Field(default=0.0, ge=0, description="Time of a generate call, whatever is in it.")
     request_ms: float = Field(default=0.0, ge=0, description="Time each request adds to its call.")
-    boot_s: float = Field(default=0.0, ge=0)
+    boot_s: float = Field(default=0.0, ge=0, description="Time that it takes to start.")
     #: A prompt that contains this text is rejected; empty: none is.
     reject_text: str = ""
     #: A call with a prompt that contains this text raises; empty: none does.
@@ -161,7 +161,7 @@ class Settings(BaseSettings):
     #: For the server of a run's judge.
     judge_api_key: SecretStr = SecretStr("")
     judge_concurrency: int = Field(default=16, ge=1, le=256, description="Requests to a judge's server at a time.")
-    judge_timeout_s: float = Field(default=120, gt=0)
+    judge_timeout_s: float = Field(default=120, gt=0, description="Time that a judge on a server has for one answer.")
     server_startup_timeout: float = Field(default=600, gt=0, description="Seconds an engine may take to boot.")
 
     http: HttpSettings = HttpSettings()

@@ -186,7 +186,7 @@ def _named(score: float) -> float | str:
 
 
 def _scores_by_label(scores: dict[str, float]) -> str:
-    """JSON of floats and names, which orjson writes fifteen times as fast."""
+    """JSON of floats and names; orjson, because this is most of an export's work."""
     found = orjson.dumps(scores)
     if b"null" in found:  # what it makes of infinities and NaN
         found = orjson.dumps({label: _named(score) for label, score in scores.items()})

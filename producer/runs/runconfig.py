@@ -47,6 +47,7 @@ class FewShotConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=LONGEST)
 
+    #: Examples before each question.
     k: int = Field(default=0, ge=0, le=64)
     #: Question file, folder or dataset that the examples are taken from, never the questions that are asked.
     file: FileName = ""
@@ -99,7 +100,9 @@ class JudgeConfig(BaseModel):
 
     #: Template that grades, by name or path.
     prompt: FileName = "grade"
+    #: Longest answer of the judge.
     max_tokens: int = Field(default=256, ge=1)
+    #: Times it is asked again after an answer that is not the JSON asked for.
     retries: int = Field(default=2, ge=0, le=10)
     #: Base URL of an OpenAI-compatible server that grades, and its model; empty: the model under test does.
     server: str = ""
@@ -126,6 +129,7 @@ class RagConfig(BaseModel):
     index: FileName = ""
     #: None: the index's own.
     kind: IndexKind | None = None
+    #: Passages that each question gets, the best ones.
     retrieval_top_k: int = Field(default=5, ge=1, le=1000)
     #: Passages with a lower score count as not found; its scale is that of the kind, or of the reranker.
     retrieval_score_threshold: float | None = None
@@ -133,9 +137,11 @@ class RagConfig(BaseModel):
     query: Query = Query.QUESTION
     #: Show a question its own `context`, and retrieve nothing for it. Works without an index too.
     use_context_field: bool = False
+    #: Tokens that the passages may take together; empty: as many as the model's context leaves.
     max_context_tokens: int | None = Field(default=None, ge=1)
     #: Cross-encoder that orders the `rerank_from` best anew, by id or path; empty: none does.
     reranker: str = ""
+    #: Passages found first, for the reranker to order.
     rerank_from: int = Field(default=50, ge=1, le=1000)
 
     @model_validator(mode="after")
@@ -201,6 +207,7 @@ class RunConfig(BaseModel):
     rag: RagConfig = RagConfig()
     #: Only this version of vLLM may answer; empty: any engine.
     vllm_version: str = ""
+    #: Of everything that is drawn: samples, examples, orders of choices.
     seed: int = Field(default=0, ge=0)
     #: The model's own (auto: where it has one), the prompt in one turn or, with turns, each example in two and the
     #: description in the system's. None: auto where the model writes, never where continuations are weighed.

@@ -74,4 +74,9 @@ def test_every_page_is_in_the_table_of_contents() -> None:
 
 def test_every_setting_is_explained() -> None:
     rows = [line.split(" | ") for line in pages()["settings.md"].splitlines() if line.startswith("| `")]
-    assert [row[0] for row in rows if not row[2].strip(" |")] == []
+    assert [row[0] for row in rows if not re.sub(r"\([≥>≤<][^)]*\)", "", row[2]).strip(" |")] == []
+
+
+def test_every_option_is_explained() -> None:
+    rows = [line.rsplit(" | ", 1) for line in pages()["commands.md"].splitlines() if line.startswith("| `--")]
+    assert [row[0] for row in rows if not re.sub(r"\[default: [^]]*\]", "", row[1]).strip(" |")] == []
