@@ -91,7 +91,7 @@ class Checks:
         except Exception as trouble:  # noqa: BLE001 - a check that cannot be made is a finding like any other
             traceback.print_exc()
             made = {row["check"] for row in self.rows}
-            why = f"{type(trouble).__name__}: {trouble}".splitlines()[0]
+            why = f"{type(trouble).__name__}: {trouble}"
             for each in checks:
                 if each not in made:
                     self._tell({"check": each, "passed": False, "why": why})

@@ -13,6 +13,7 @@ from contract.relevance import Sources, sources_of
 from contract.spec import Mode, RunSpec
 from contract.verdict import ContextSource, Outcome, Passage, Verdict
 from producer.export.columns import iso
+from producer.export.formats.text import named_infinities
 from producer.present import Lines
 
 __all__ = ["key_shown", "question_json", "question_lines", "shown_prompts"]
@@ -26,7 +27,7 @@ def question_json(run: Run, question: Question, verdict: Verdict | None) -> dict
     return {
         "run_id": run.run_id,
         "question": question.model_dump(mode="json"),
-        "verdict": verdict.model_dump(mode="json") if verdict else None,
+        "verdict": named_infinities(verdict.model_dump(mode="json")) if verdict else None,
         "prompts": shown_prompts(run.spec, question, verdict),
     }
 

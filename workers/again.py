@@ -95,7 +95,8 @@ def _read_again(run: Run, question: Question, verdict: Verdict) -> Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """A question that comes out otherwise when it is asked alone: by its choice, by its grade where it is judged."""
+    """A question that comes out otherwise when it is asked alone: by its choice, by its grade where it is
+    judged, by the choices of all rotations where it is circular."""
 
     question_id: str
     in_batch: str | None
@@ -137,7 +138,11 @@ def unlike(ledger: Ledger, run_id: str, engine: Engine) -> str:
 def _came_out(run: Run, verdict: Verdict) -> str | None:
     if verdict.error:
         return f"failed ({verdict.error.message})"
-    return verdict.outcome.value if run.spec.mode is Mode.JUDGE else verdict.choice
+    if run.spec.mode is Mode.JUDGE:
+        return verdict.outcome.value
+    if run.spec.circular:  # right only if every rotation is, whatever most of them choose
+        return " ".join(each or "–" for each in verdict.rotation_choices)
+    return verdict.choice
 
 
 def serving(fleet: Sequence[Settings], run: Run) -> Settings:

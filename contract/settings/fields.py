@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -280,9 +281,9 @@ class Settings(BaseSettings):
 
     @property
     def gpus_per_worker(self) -> int:
-        """GPUs that one engine uses: tensor times pipeline parallel size."""
-        tensor, pipeline = (self.vllm_args.get(f"{kind}_parallel_size", 1) for kind in ("tensor", "pipeline"))
-        return int(tensor * pipeline)
+        """GPUs that one engine uses: the product of the sizes that vLLM makes one copy of the model of."""
+        kinds = ("tensor", "pipeline", "prefill_context")
+        return math.prod(int(self.vllm_args.get(f"{kind}_parallel_size", 1)) for kind in kinds)
 
     @property
     def redis_place(self) -> str:

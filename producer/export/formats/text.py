@@ -17,7 +17,7 @@ from producer.export.files import Drafts
 from producer.export.formats.base import Sink
 from producer.export.parts import Part
 
-__all__ = ["csv_rows", "json_lines"]
+__all__ = ["csv_rows", "json_lines", "named_infinities"]
 
 
 @contextmanager
@@ -68,12 +68,13 @@ def _verdict(verdict: Verdict) -> str:
     written = verdict.model_dump_json()
     if "Infinity" not in written and "NaN" not in written:
         return written
-    return json.dumps(_named(verdict.model_dump(mode="json")), ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(named_infinities(verdict.model_dump(mode="json")), ensure_ascii=False, separators=(",", ":"))
 
 
-def _named(value: Any) -> Any:
+def named_infinities(value: Any) -> Any:
+    """`value` with infinities and NaN, which JSON has no numbers for, by name: "-inf"."""
     if isinstance(value, dict):
-        return {name: _named(each) for name, each in value.items()}
+        return {name: named_infinities(each) for name, each in value.items()}
     if isinstance(value, list):
-        return [_named(each) for each in value]
+        return [named_infinities(each) for each in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

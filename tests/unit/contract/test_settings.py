@@ -274,6 +274,7 @@ def test_an_engine_uses_as_many_gpus_as_tensor_times_pipeline_parallel() -> None
     both = ["vllm_args.tensor_parallel_size=2", "vllm_args.pipeline_parallel_size=3"]
     assert load_settings(None, both[:1]).gpus_per_worker == 2
     assert load_settings(None, both).gpus_per_worker == 6
+    assert load_settings(None, ["vllm_args.prefill_context_parallel_size=2"]).gpus_per_worker == 2
 
 
 def test_settings_are_read_once_and_frozen(monkeypatch: pytest.MonkeyPatch) -> None:

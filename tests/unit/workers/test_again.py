@@ -181,6 +181,15 @@ def test_a_question_that_cannot_be_asked_alone_is_told_with_the_reason(books: Me
     assert (flip.in_batch, flip.alone) == ("A", "failed (simulated rejection)")
 
 
+def test_a_circular_question_is_stable_only_where_every_rotation_comes_out_as_before(books: MemoryLedger) -> None:
+    run = open_run(books, make_questions(1), "circular", mode=Mode.LETTER, circular=True)
+    settle(books, run, stored("q0", "", choice="D", rotations=4, rotation_choices=("D",) * 4))
+    engine = Contrary(load_settings())
+    engine.calls, engine.prompts = [], []
+    _, (flip,) = stability(books, run.run_id, engine, sample=1)
+    assert (flip.in_batch, sorted(str(flip.alone).split())) == ("D D D D", ["A", "B", "C", "D"])
+
+
 def test_stability_says_that_another_engine_than_the_run_s_is_asked(books: MemoryLedger) -> None:
     run = open_run(books, make_questions(1), "old")
     engine = SimulatedEngine(load_settings(None, ["engine=simulated"]))
