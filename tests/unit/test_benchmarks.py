@@ -237,7 +237,7 @@ def test_a_check_that_cannot_be_made_has_failed_and_says_why_and_those_after_it_
         checks.add("utilisation", 50.0, 80.0)
     assert checks.rows == [
         {"check": "letter: scored", "found": 160, "wanted": 160, "passed": True},
-        {"check": "letter: as on a CPU", "passed": False, "why": "EngineError: A worker ended:"},
+        {"check": "letter: as on a CPU", "passed": False, "why": "EngineError: A worker ended:\nits last words"},
         {"check": "utilisation", "found": 50.0, "wanted": 80.0, "passed": False},
     ]
 
