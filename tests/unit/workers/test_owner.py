@@ -17,6 +17,7 @@ def test_of_a_core_process_that_failed_it_is_said_where_its_cause_stands(monkeyp
         raise RuntimeError("Engine core initialization failed. See root cause above. Failed core proc(s): {}")
 
     monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(EngineArgs=boot))
+    monkeypatch.setitem(sys.modules, "vllm.usage.usage_lib", SimpleNamespace(UsageContext=None))
     monkeypatch.setitem(sys.modules, "vllm.v1.engine.llm_engine", SimpleNamespace(LLMEngine=None))
     owner = Owner({"model": "owner/name"}, {}, lambda: None)
     owner.start()
