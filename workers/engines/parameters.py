@@ -50,6 +50,8 @@ def _weighing(of_prompt: bool, use_cache: bool) -> Any:
         max_tokens=1,
         temperature=0.0,
         prompt_logprobs=0 if of_prompt else None,
+        # In plain lists: an object for every token of every prompt takes vLLM more time than all else that it tells.
+        flat_logprobs=True,
         detokenize=False,
         output_kind=RequestOutputKind.FINAL_ONLY,
         skip_reading_prefix_cache=not use_cache,

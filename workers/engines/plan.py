@@ -191,15 +191,21 @@ def _logprob(tail: list[int], said: Mapping[Head, Any]) -> float:
 
 
 def _next_logprob(output: Any, token: int) -> float:
-    return float(output.outputs[0].logprobs[0][token].logprob)
+    return _at(output.outputs[0].logprobs, 0, token)
 
 
 def _fed_logprob(output: Any, fed: Head) -> float:
     """Of the last tokens of a prefill."""
     if not fed:
         return 0.0
-    rows = output.prompt_logprobs[-len(fed) :]  # counted from the end: on a GPU, cached positions have no row
-    return float(sum(row[token].logprob for row, token in zip(rows, fed, strict=True)))
+    # Counted from the end: on a GPU, cached positions have no row.
+    return sum(_at(output.prompt_logprobs, position, token) for position, token in enumerate(fed, -len(fed)))
+
+
+def _at(told: Any, position: int, token: int) -> float:
+    """Of `token` in row `position` of vLLM's FlatLogprobs, which keeps the rows' tokens one after the other."""
+    first, end = told.start_indices[position], told.end_indices[position]
+    return float(told.logprobs[told.token_ids.index(token, first, end)])
 
 
 def _cached(outputs: Sequence[Any]) -> int:

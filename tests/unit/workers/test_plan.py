@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +16,8 @@ from workers.engines.base import GenerateRequest, ScoreRequest
 from workers.engines.encoding import Encoded, PromptEncoder
 from workers.engines.packaged import resolve
 from workers.engines.plan import LEAD_FROM_PAIRS, LEAD_FROM_TOKENS, Plan, make_plan
+
+Row = Mapping[int, float]
 
 PROMPT = [1, 2, 3]
 
@@ -35,10 +38,25 @@ def says(*fed: float, head: Sequence[int] = (), then: Mapping[int, float] | None
 
     `then`: how likely tokens come next. The prompt's own rows must not count.
     """
-    row = {token: SimpleNamespace(logprob=value) for token, value in (then or {}).items()}
-    rows = [None, {2: SimpleNamespace(logprob=-99.0)}, {3: SimpleNamespace(logprob=-99.0)}]
-    rows += [{token: SimpleNamespace(logprob=value)} for token, value in zip(head, fed, strict=True)]
-    return SimpleNamespace(outputs=[SimpleNamespace(logprobs=[row])], prompt_logprobs=rows, num_cached_tokens=2)
+    rows: list[Row] = [{}, {2: -99.0}, {3: -99.0}, *({token: value} for token, value in zip(head, fed, strict=True))]
+    next_row = {99: -0.125, **(then or {})}  # vLLM tells of the token that it wrote, too, and of that one first
+    return SimpleNamespace(
+        outputs=[SimpleNamespace(logprobs=Told(next_row))], prompt_logprobs=Told(*rows), num_cached_tokens=2
+    )
+
+
+class Told:
+    """What vLLM's FlatLogprobs says of rows: of the first token of a prompt, whose row is empty, nothing."""
+
+    def __init__(self, *rows: Row) -> None:
+        self.rows = rows
+        ends = list(accumulate(map(len, rows), initial=0))
+        self.start_indices, self.end_indices = ends[:-1], ends[1:]
+        self.token_ids = [token for row in rows for token in row]
+        self.logprobs = [value for row in rows for value in row.values()]
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
 
 def asked(made: Plan) -> list[tuple[list[int], tuple[int, ...], int]]:
@@ -144,7 +162,7 @@ def test_what_came_from_the_cache_beyond_the_prompt_is_not_trusted() -> None:
 def test_a_continuation_is_read_where_cached_positions_have_no_row_as_on_a_gpu() -> None:
     made = plan([10, 11, 12])
     output = says(-1.0, -2.0, head=[10, 11], then={12: -4.0})
-    output.prompt_logprobs = [None, *output.prompt_logprobs[3:]]  # of five positions, two were cached
+    output.prompt_logprobs = Told({}, *output.prompt_logprobs.rows[3:])  # of five positions, two were cached
     assert made.prefills[0].is_trustworthy(output)
     assert made.read([output]).logprobs == (-7.0,)
 
@@ -152,7 +170,7 @@ def test_a_continuation_is_read_where_cached_positions_have_no_row_as_on_a_gpu()
 def test_a_continuation_that_lacks_a_row_is_not_trusted() -> None:
     (prefill,) = plan([10, 11, 12]).prefills
     output = says(-1.0, -2.0, head=[10, 11])
-    output.prompt_logprobs = [None, *output.prompt_logprobs[4:]]
+    output.prompt_logprobs = Told({}, *output.prompt_logprobs.rows[4:])
     assert not prefill.is_trustworthy(output)
 
 
