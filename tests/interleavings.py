@@ -29,7 +29,7 @@ from workers.asking import BatchScorer
 from workers.engines.base import Completion, Request
 from workers.engines.simulated import SimulatedEngine
 from workers.gathering import Gathering
-from workers.tasks import Workplace
+from workers.work import Workplace
 
 __all__ = ["Interleavings"]
 

@@ -13,7 +13,8 @@ from workers.attempts import one_line
 from workers.budget import in_calls
 from workers.engines.base import Engine
 from workers.pipeline import no_judges, score_in_parts
-from workers.tasks import BatchWork, Endings, Settled, Work, Workplace, by_run, send_on
+from workers.tasks import BatchWork
+from workers.work import Endings, Settled, Work, Workplace, by_run, send_on
 
 __all__ = ["BatchScorer"]
 

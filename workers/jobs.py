@@ -19,7 +19,7 @@ from workers.host.indexes import index_folders
 from workers.monitoring.events import BatchEvents
 from workers.retrieval.base import Retriever
 from workers.retrieving import BatchRetriever
-from workers.tasks import Workplace
+from workers.work import Workplace
 
 __all__ = ["Job", "make_job"]
 

@@ -16,7 +16,8 @@ from contract.spec import Retrieval, RunSpec, Stage
 from contract.verdict import Failure, Passage
 from workers.aggregator import Batch
 from workers.retrieval.base import Retriever
-from workers.tasks import BatchWork, Endings, NotNow, Settled, Work, Workplace, send_on
+from workers.tasks import BatchWork
+from workers.work import Endings, NotNow, Settled, Work, Workplace, send_on
 
 if TYPE_CHECKING:
     from workers.retrieval.rerank import CrossEncoder

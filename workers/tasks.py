@@ -8,37 +8,24 @@ import logging
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib import metadata
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
-from contract import keys
 from contract.engines import EngineUsed
 from contract.errors import EngineDead, LedgerError, RunHalted, UnknownRun
-from contract.ledger import UNCOUNTED, Ledger
-from contract.priority import Priority
-from contract.queue import MESSAGE_VERSION, QuestionBatch
-from contract.settings import Settings
+from contract.ledger import UNCOUNTED
+from contract.queue import MESSAGE_VERSION
 from contract.spec import RunSpec, Stage
 from contract.verdict import Failure, Verdict
 from workers.aggregator import Batch, Held, Settlement
 from workers.attempts import LONGEST_PAUSE_S, pause_s, reason_of, too_many
 from workers.floor import Floor
 from workers.monitoring.events import BatchEvents
-from workers.pipeline import Item, Journey, Unforeseen, failed
+from workers.pipeline import Item, Journey, failed
+from workers.work import Endings, NotNow, Settled, Work, Workplace, asked_by_run, by_run
 
-__all__ = [
-    "BatchWork",
-    "Endings",
-    "NotNow",
-    "Send",
-    "Settled",
-    "Work",
-    "Workplace",
-    "by_run",
-    "send_on",
-]
+__all__ = ["BatchWork"]
 
 log = logging.getLogger(__name__)
 
@@ -49,55 +36,6 @@ KNOWN_RUNS = 256
 RETRY_PAUSE_S = 1.0
 #: The ending of a question whose attempt failed and is not the last: its message goes back to the queue.
 AGAIN = "to be tried again"
-
-
-#: Sends question batches on to a queue.
-Send: TypeAlias = Callable[[str, Sequence[QuestionBatch]], object]
-#: Told of verdicts once they stand in the ledger.
-OnCommitted: TypeAlias = Callable[[Sequence[Verdict]], object]
-#: Told of a generate call at its end: its questions, its seconds, and those that its oldest question had been queued.
-OnGenerated: TypeAlias = Callable[[int, float, float], object]
-#: (run, question) → how it ended here: an outcome, where it went on to, or why it was not begun.
-Endings: TypeAlias = dict[tuple[str, str], str]
-
-
-class NotNow(Exception):
-    """Why this worker cannot do its stage for a run at the moment: another may, or this one later."""
-
-
-class Work(NamedTuple):
-    """A question of the batch with what its verdict will say about how it came here."""
-
-    item: Item
-    held: Held
-    attempts: int
-
-
-class Settled(NamedTuple):
-    """A verdict, and the message that brought its question."""
-
-    held: Held
-    verdict: Verdict
-
-    @property
-    def unforeseen(self) -> bool:
-        """Whether it failed for something that may not happen again."""
-        return isinstance(self.verdict.error, Unforeseen)
-
-
-@dataclass(frozen=True, slots=True)
-class Workplace:
-    """What a worker gives each batch, whatever its stage."""
-
-    settings: Settings
-    ledger: Ledger
-    #: The worker's name.
-    worker: str
-    send: Send
-    #: Whether the worker is told to end.
-    stopping: Callable[[], bool] = lambda: False
-    committed: OnCommitted = lambda _: None
-    generated: OnGenerated = lambda *_: None
 
 
 class BatchWork(abc.ABC):
@@ -187,7 +125,7 @@ class BatchWork(abc.ABC):
         ready: list[Work] = []
         suspects: list[Work] = []
         refused: list[Settled] = []
-        for run_id, asked in _asked_by_run(batch).items():
+        for run_id, asked in asked_by_run(batch).items():
             begun, not_begun = self._begin_what_can_be(batch, run_id, asked)
             endings |= not_begun
             unfit = self._unfit(begun[0].item.spec) if begun else None
@@ -427,34 +365,3 @@ class BatchWork(abc.ABC):
 def _not_begun(run_id: str, question_ids: Iterable[str], halt: RunHalted) -> Endings:
     log.info("run %s is %s: its questions are not begun", run_id, halt.state)
     return {(run_id, each): f"not begun: {halt.state}" for each in question_ids}
-
-
-def send_on(send: Send, works: Sequence[Work], stage: Stage, ending: str) -> Endings:
-    """Send the questions of `works` to `stage`, in messages as they came, and call what became of them `ending`."""
-    by_queue: dict[str, dict[int, QuestionBatch]] = defaultdict(dict)
-    for work in works:
-        held, queue = work.held, keys.queue_of(stage, work.item.spec)
-        message = by_queue[queue].setdefault(
-            id(held), QuestionBatch(held.run_id, [], Priority(held.priority), held.published_at)
-        )
-        message.question_ids.append(work.item.question.id)
-    for queue, messages in by_queue.items():
-        send(queue, list(messages.values()))
-    return {(work.held.run_id, work.item.question.id): ending for work in works}
-
-
-def by_run(works: Sequence[Work]) -> dict[str, list[Work]]:
-    """Run → those of `works` that belong to it."""
-    runs: dict[str, list[Work]] = defaultdict(list)
-    for work in works:
-        runs[work.held.run_id].append(work)
-    return runs
-
-
-def _asked_by_run(batch: Batch) -> dict[str, dict[str, Held]]:
-    """Run → question id → the message that brought it; a question that came twice is asked once."""
-    runs: dict[str, dict[str, Held]] = defaultdict(dict)
-    for held in batch.held:
-        for question_id in held.question_ids:
-            runs[held.run_id].setdefault(question_id, held)
-    return runs

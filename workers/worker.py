@@ -32,7 +32,7 @@ from workers.monitoring.events import BatchEvents
 from workers.monitoring.exporter import Exporter
 from workers.monitoring.hardware import Hardware
 from workers.monitoring.metrics import HardwareMetrics, WorkerMetrics
-from workers.tasks import Workplace
+from workers.work import Workplace
 
 __all__ = ["Worker"]
 

@@ -23,7 +23,7 @@ from workers.asking import BatchScorer
 from workers.engines.simulated import SimulatedEngine
 from workers.retrieval.base import Retriever
 from workers.retrieving import BatchRetriever, Rerankers
-from workers.tasks import Workplace
+from workers.work import Workplace
 
 SETTINGS = load_settings(None, ["engine=simulated", f"model={SIMULATED_MODEL}"])
 MANIFEST = Manifest(

@@ -26,7 +26,8 @@ from workers.engines.base import Completion, Engine, Request
 from workers.engines.simulated import SimulatedEngine
 from workers.pipeline import outcome_of
 from workers.scoring import Reading
-from workers.tasks import KNOWN_RUNS, Workplace
+from workers.tasks import KNOWN_RUNS
+from workers.work import Workplace
 
 SETTINGS = load_settings(None, ["engine=simulated", f"model={SIMULATED_MODEL}", "max_attempts=4"])
 

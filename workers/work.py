@@ -1,0 +1,99 @@
+"""Questions on their way through a stage of a worker: with the message that brought each, and how each ended."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from contract import keys
+from contract.ledger import Ledger
+from contract.priority import Priority
+from contract.queue import QuestionBatch
+from contract.settings import Settings
+from contract.spec import Stage
+from contract.verdict import Verdict
+from workers.aggregator import Batch, Held
+from workers.pipeline import Item, Unforeseen
+
+__all__ = ["Endings", "NotNow", "Send", "Settled", "Work", "Workplace", "asked_by_run", "by_run", "send_on"]
+
+#: Sends question batches on to a queue.
+Send: TypeAlias = Callable[[str, Sequence[QuestionBatch]], object]
+#: Told of verdicts once they stand in the ledger.
+OnCommitted: TypeAlias = Callable[[Sequence[Verdict]], object]
+#: Told of a generate call at its end: its questions, its seconds, and those that its oldest question had been queued.
+OnGenerated: TypeAlias = Callable[[int, float, float], object]
+#: (run, question) → how it ended here: an outcome, where it went on to, or why it was not begun.
+Endings: TypeAlias = dict[tuple[str, str], str]
+
+
+class NotNow(Exception):
+    """Why this worker cannot do its stage for a run at the moment: another may, or this one later."""
+
+
+class Work(NamedTuple):
+    """A question of the batch with what its verdict will say about how it came here."""
+
+    item: Item
+    held: Held
+    attempts: int
+
+
+class Settled(NamedTuple):
+    """A verdict, and the message that brought its question."""
+
+    held: Held
+    verdict: Verdict
+
+    @property
+    def unforeseen(self) -> bool:
+        """Whether it failed for something that may not happen again."""
+        return isinstance(self.verdict.error, Unforeseen)
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """What a worker gives each batch, whatever its stage."""
+
+    settings: Settings
+    ledger: Ledger
+    #: The worker's name.
+    worker: str
+    send: Send
+    #: Whether the worker is told to end.
+    stopping: Callable[[], bool] = lambda: False
+    committed: OnCommitted = lambda _: None
+    generated: OnGenerated = lambda *_: None
+
+
+def send_on(send: Send, works: Sequence[Work], stage: Stage, ending: str) -> Endings:
+    """Send the questions of `works` to `stage`, in messages as they came, and call what became of them `ending`."""
+    by_queue: dict[str, dict[int, QuestionBatch]] = defaultdict(dict)
+    for work in works:
+        held, queue = work.held, keys.queue_of(stage, work.item.spec)
+        message = by_queue[queue].setdefault(
+            id(held), QuestionBatch(held.run_id, [], Priority(held.priority), held.published_at)
+        )
+        message.question_ids.append(work.item.question.id)
+    for queue, messages in by_queue.items():
+        send(queue, list(messages.values()))
+    return {(work.held.run_id, work.item.question.id): ending for work in works}
+
+
+def by_run(works: Sequence[Work]) -> dict[str, list[Work]]:
+    """Run → those of `works` that belong to it."""
+    runs: dict[str, list[Work]] = defaultdict(list)
+    for work in works:
+        runs[work.held.run_id].append(work)
+    return runs
+
+
+def asked_by_run(batch: Batch) -> dict[str, dict[str, Held]]:
+    """Run → question id → the message that brought it; a question that came twice is asked once."""
+    runs: dict[str, dict[str, Held]] = defaultdict(dict)
+    for held in batch.held:
+        for question_id in held.question_ids:
+            runs[held.run_id].setdefault(question_id, held)
+    return runs
