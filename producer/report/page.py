@@ -20,9 +20,10 @@ from contract.ledger import Ledger, Run
 from contract.question import Question
 from contract.verdict import Outcome, Verdict
 from producer.answered import engine_lines
-from producer.compare import MANY, Comparison, Pairing, differences, refuse_incomparable, side
+from producer.compare import MANY
 from producer.export.columns import iso
 from producer.export.summary import Summary
+from producer.pairing import Comparison, Pairing, differences, refuse_incomparable, side
 from producer.present import Lines, difference, doubt_lines, judge_lines, p_value
 from producer.report import figures
 from producer.report.figures import Figure

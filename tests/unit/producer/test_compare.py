@@ -14,7 +14,7 @@ from contract.ledger import MemoryLedger, Run
 from contract.question import Question
 from contract.spec import IndexKind, Mode, Normalization, Prompt, Retrieval, RunSpec
 from contract.verdict import ContextSource, Outcome, Passage, Verdict
-from producer.compare import differences
+from producer.pairing import differences
 from producer.session import Session
 from tests.unit.producer.conftest import Producer
 
