@@ -27,7 +27,7 @@ from producer.session import Session
 from producer.stats import Pairs, Share
 from producer.stats.paired import ALPHA, POWER
 
-__all__ = ["MANY", "compare"]
+__all__ = ["MANY", "UNDECIDED", "compare"]
 
 #: Characters of a spec's value that a person is shown; programs get all of it.
 MOST_SHOWN = 60
@@ -35,6 +35,8 @@ MOST_SHOWN = 60
 MOST_SUBJECTS = 12
 #: What differences of subjects are to be read with.
 MANY = "each by itself: where nothing differs, one interval in twenty leaves out zero all the same"
+#: What is said of a difference that only one of the two finds.
+UNDECIDED = "interval and test are approximations, and only one of them finds a difference: it is at the edge of chance"
 #: Of the table of flipped questions; the last only where one of the runs had retrieval.
 COLUMNS = ("question", "subject", "key", "A", "B", "retrieval")
 
@@ -76,8 +78,9 @@ def _lines(found: Comparison, flips: int) -> Lines:
         *found.engines.lines(),
         ("pairs", f"{pairs.of:,}: {table}"),
         ("difference", f"{difference(pairs)} (B minus A)"),
+        ("McNemar", f"{p_value(pairs.p_value())} (mid-p, two-sided, {number(pairs.discordant, 'discordant pair')})"),
         *_context_lines(found),
-        ("McNemar", f"{p_value(pairs.p_value())} (exact, two-sided, {number(pairs.discordant, 'discordant pair')})"),
+        *([("undecided", UNDECIDED)] if found.undecided else []),
         ("detectable", _detectable(pairs)),
     ]
     if any(found.unanswered):
@@ -116,12 +119,12 @@ def _by_run(counts: tuple[int, int]) -> str:
 
 
 def _context_lines(found: Comparison) -> Lines:
-    """Where questions share contexts: the difference's interval with that taken into account."""
+    """Where questions share contexts: the difference's interval, and its p, with that taken into account."""
     within = found.context_interval
     if within is None:
         return []
     told = shared_context(within, found.contexts, "+")
-    return [("contexts", f"{told}; the test below takes each for its own, and may be too sure")]
+    return [("contexts", f"{p_value(found.p_value)}  {told}; McNemar's test takes each for its own, and is too sure")]
 
 
 def _chance(found: Comparison) -> str:

@@ -16,6 +16,7 @@ from producer.answered import Engines
 from producer.present import number
 from producer.stats import Contexts, Interval, Pairs, Share
 from producer.stats.effect import Effect, RecallPairs, RetrievalEffect
+from producer.stats.paired import ALPHA
 from producer.stats.side import Side
 
 __all__ = ["Comparison", "Failed", "Flip", "Pairing", "differences", "pair_up", "refuse_incomparable", "side"]
@@ -96,6 +97,7 @@ class Comparison:
             "chance": self.a.chance if self.a.chance == self.b.chance else None,
             **self.pairs.to_json(),
             **self._context_json(),
+            "undecided": self.undecided,
             "either_failed": self.failed.of,
             "failed": asdict(self.failed),
             "without_key": self.without_key,
@@ -115,12 +117,25 @@ class Comparison:
         """The difference's, where questions share contexts: those about one go together."""
         return self.contexts.interval(self.pairs.interval(), lowest=-1.0)
 
+    @property
+    def p_value(self) -> float:
+        """Of no difference: McNemar's, or where questions share contexts, the one that agrees with their interval."""
+        apart = self.pairs.p_value()
+        within = self.contexts.p_value(apart)
+        return apart if within is None else within
+
+    @property
+    def undecided(self) -> bool:
+        """Whether test and interval, two approximations, disagree on there being a difference."""
+        bounds = self.context_interval or self.pairs.interval()
+        return (bounds.low > 0 or bounds.high < 0) != (self.p_value < ALPHA)
+
     def _context_json(self) -> dict[str, Any]:
         found, contexts = self.context_interval, self.contexts
         if found is None:
             return {}
         counted = {"shared": contexts.shared, "sharing": contexts.sharing}
-        return {"difference_context_interval": {**found.to_json(), **counted}}
+        return {"difference_context_interval": {**found.to_json(), "p_value": self.p_value, **counted}}
 
     def _retrieval_json(self) -> dict[str, Any]:
         if self.retrieval is None:

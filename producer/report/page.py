@@ -20,7 +20,7 @@ from contract.ledger import Ledger, Run
 from contract.question import Question
 from contract.verdict import Outcome, Verdict
 from producer.answered import engine_lines
-from producer.compare import MANY
+from producer.compare import MANY, UNDECIDED
 from producer.export.columns import iso
 from producer.export.summary import Summary
 from producer.pairing import Comparison, Pairing, differences, refuse_incomparable, side
@@ -180,7 +180,7 @@ class Against:
     b: Run
     found: Comparison | None
     refusal: str = ""
-    #: McNemar's p where all comparisons of the report are looked at together; None of a single one.
+    #: The p where all comparisons of the report are looked at together; None of a single one.
     together: float | None = None
 
     @property
@@ -193,11 +193,16 @@ class Against:
 
     @property
     def p_value(self) -> str:
-        """McNemar's, in words."""
-        alone = p_value(self.found.pairs.p_value()) if self.found else ""
+        """Of no difference, in words."""
+        alone = p_value(self.found.p_value) if self.found else ""
         return (
             alone if self.together is None else f"{alone}; {p_value(self.together)} among all comparisons here (Holm)"
         )
+
+    @property
+    def alone(self) -> str:
+        """McNemar's p, which takes each question for its own, in words."""
+        return p_value(self.found.pairs.p_value()) if self.found else ""
 
     @property
     def subjects(self) -> list[tuple[str, Pairs, str]]:
@@ -242,6 +247,7 @@ def build(
         power=POWER,
         most_flips=MOST_FLIPS,
         many=MANY,
+        undecided=UNDECIDED,
         iso=iso,
         now=time.time(),
     )
@@ -286,7 +292,7 @@ class _Beside:
     def comparisons(self) -> list[Against]:
         """The first run beside each other one, in their order."""
         found = [_against(self._runs[0], other, self._pairings[other.run_id]) for other in self._runs[1:]]
-        made = {at: each.found.pairs.p_value() for at, each in enumerate(found) if each.found}
+        made = {at: each.found.p_value for at, each in enumerate(found) if each.found}
         if len(made) > 1:
             for at, together in zip(made, holm(list(made.values())), strict=True):
                 found[at] = replace(found[at], together=together)
