@@ -68,9 +68,10 @@ All are of 95 %. An interval is about what would be drawn anew: other questions 
 
 `mcnemar.p_value` is of McNemar's test with mid-p, two-sided (Fagerland and others 2013), which belongs to the interval
 of `difference`: the exact test is more cautious than that. It takes each question for itself; where questions share
-contexts, go by `difference_context_interval`, which has a `p_value` of its own. `undecided` says that test and interval,
-both approximations, disagree on there being a difference. A report of several runs tells Holm's p beside it, for looking at all of them together. Nothing is
-adjusted for looking at many subjects, nor for comparing again and again."""
+contexts, go by `difference_context_interval`, which has a `p_value` of its own. `undecided` says that test and
+interval, both approximations, disagree on there being a difference. A report of several runs tells Holm's p beside it,
+for looking at all of them together. Nothing is adjusted for looking at many subjects, nor for comparing again and
+again."""
 MADE = "<!-- Written by `python -m scripts.reference`; a test compares it with the code. -->"
 
 

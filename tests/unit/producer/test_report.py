@@ -168,10 +168,10 @@ def test_of_several_comparisons_each_p_stands_beside_the_one_that_counts_them_al
     report(*(run.run_id for run in runs))
 
     two, three = (Page(path.read_text(encoding="utf-8")).text for path in _shortest_name_first(runs[0]))
-    # Seven of seven discordant pairs for A: 2 / 2⁷, and twice that beside another comparison.
-    assert "p = 0.016." in two
+    # Seven of seven discordant pairs for A: 2 · ½ / 2⁷, and twice that beside another comparison.
+    assert "p = 0.0078." in two
     assert "Holm)" not in two
-    assert "p = 0.016; p = 0.031 among all comparisons here (Holm)." in three
+    assert "p = 0.0078; p = 0.016 among all comparisons here (Holm)." in three
 
 
 def _shortest_name_first(run: Run) -> list[Path]:
