@@ -123,7 +123,7 @@ def _context_lines(found: Comparison) -> Lines:
     within = found.context_interval
     if within is None:
         return []
-    told = shared_context(within, found.contexts, "+")
+    told = shared_context(within, found.contexts, found.a, "+")
     return [("contexts", f"{p_value(found.p_value)}  {told}; McNemar's test takes each for its own, and is too sure")]
 
 

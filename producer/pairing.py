@@ -15,6 +15,7 @@ from contract.verdict import Outcome, Verdict
 from producer.answered import Engines
 from producer.present import number
 from producer.stats import Contexts, Interval, Pairs, Share
+from producer.stats.clusters import shared_by
 from producer.stats.effect import Effect, RecallPairs, RetrievalEffect
 from producer.stats.paired import ALPHA
 from producer.stats.side import Side
@@ -171,6 +172,7 @@ class Pairing:
         self._recall = _recall(a.spec, b.spec)
         self._subjects: defaultdict[str, Counter[tuple[bool, bool]]] = defaultdict(Counter)
         self._contexts = Contexts()
+        self._repeats = a.repeats or b.repeats
         #: (run, what is noted of it) → pairs.
         self._noted: Counter[tuple[str, str]] = Counter()
         self._flips: list[Flip] = []
@@ -191,7 +193,7 @@ class Pairing:
             self._failed[of_a.failed, of_b.failed] += 1
             return
         self._subjects[question.subject or ""][of_a.right, of_b.right] += 1
-        self._contexts.add(question.context, of_b.right - of_a.right)
+        self._contexts.add(shared_by(question, repeats=self._repeats), of_b.right - of_a.right)
         for name, each in (("A", of_a), ("B", of_b)):
             self._noted[name, "unanswered"] += each.outcome is Outcome.UNANSWERED
             self._noted[name, "simulated"] += each.simulated

@@ -33,6 +33,7 @@ __all__ = [
     "p_value",
     "result_lines",
     "shared_context",
+    "sharing",
 ]
 
 #: A label and what stands behind it.
@@ -95,10 +96,15 @@ def difference(pairs: Pairs) -> str:
     return f"{pairs.difference:+.3f}  95 % interval {bounds.low:+.3f} to {bounds.high:+.3f}"
 
 
-def shared_context(found: Interval, contexts: Contexts, sign: str = "") -> str:
+def shared_context(found: Interval, contexts: Contexts, run: Run, sign: str = "") -> str:
     """The interval that takes contexts for what was drawn, and why it is the one to quote."""
-    bounds = f"{found.low:{sign}.3f} to {found.high:{sign}.3f}"
-    return f"95 % interval {bounds}, as {contexts.sharing:,} questions share {number(contexts.shared, 'context')}"
+    return f"95 % interval {found.low:{sign}.3f} to {found.high:{sign}.3f}, as {sharing(contexts, run)}"
+
+
+def sharing(contexts: Contexts, run: Run) -> str:
+    """How many questions of `run` go together, and why."""
+    repeats = ", or are the same ones again" if run.repeats else ""
+    return f"{contexts.sharing:,} questions share {number(contexts.shared, 'context')}{repeats}"
 
 
 def p_value(found: float) -> str:
@@ -141,6 +147,8 @@ def _accuracy_lines(tally: Tally) -> Lines:
     if over_all is None:
         return [("accuracy", "none yet")]
     lines = [("accuracy", f"{interval(over_all)} of all; unanswered and failed ones count as not right")]
+    if heard := tally.without_failed():
+        lines.append(("", f"{interval(heard)} without failed ones; unanswered ones count as not right"))
     return lines + ([("", f"{interval(over_answered)} of those answered")] if over_answered else [])
 
 

@@ -20,6 +20,7 @@ from contract.harmless import for_cell
 from contract.ledger import Run
 from contract.question import Question
 from contract.verdict import Outcome, Verdict
+from producer.stats.counted import HEARD
 
 __all__ = ["COLUMNS", "MEANINGS", "UNSETTLED", "Row", "cells_of", "iso", "values_of"]
 
@@ -65,8 +66,6 @@ COLUMNS = tuple(MEANINGS)
 UNSETTLED = "unsettled"
 #: For what people wrote, whose whole numbers may be larger than orjson's. `json.dumps` would make one per call.
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-#: Outcomes where the model was heard, on a question with a key.
-_HEARD = frozenset({Outcome.CORRECT, Outcome.WRONG, Outcome.UNANSWERED})
 #: Looked up faster than `Outcome.value`, which is a function.
 _WORDS = {outcome: outcome.value for outcome in Outcome}
 
@@ -107,7 +106,7 @@ def values_of(run: Run) -> RowOf:
             question.id,
             question.subject,
             _WORDS[outcome],
-            outcome is Outcome.CORRECT if answer is not None and outcome in _HEARD else None,
+            outcome is Outcome.CORRECT if answer is not None and outcome in HEARD else None,
             right,
             choice,
             question.choices[labels.index(choice)] if choice in labels else None,

@@ -24,13 +24,15 @@ from producer.compare import MANY, UNDECIDED
 from producer.export.columns import iso
 from producer.export.summary import Summary
 from producer.pairing import Comparison, Pairing, differences, refuse_incomparable, side
-from producer.present import Lines, difference, doubt_lines, judge_lines, p_value
+from producer.present import Lines, difference, doubt_lines, judge_lines, p_value, sharing
 from producer.report import figures
 from producer.report.figures import Figure
 from producer.report.measures import NO_CHOICE, Measures
 from producer.report.table import PER_PARCEL, Table
 from producer.retrieved import effect_lines, recall_lines, retrieval_lines
+from producer.runs.taken import taken_lines
 from producer.stats import Mean, Pairs, Share, Tally
+from producer.stats.counted import ALL, ANSWERED, HEARD
 from producer.stats.paired import ALPHA, POWER, holm
 from producer.stats.side import Side
 
@@ -67,23 +69,32 @@ class Part:
 
     @property
     def against_chance(self) -> str:
-        """What the interval says about guessing."""
-        chance = self.run.chance
-        found = self.summary.context_interval or self.accuracy
-        if found is None or chance is None:
+        """What the interval of the answered questions says about guessing at these.
+
+        The others lower the accuracy, and say nothing of whether the model knows what it answers.
+        """
+        chance = self.answered_chance
+        answered = self.tally.over_answered()
+        found = self.summary.context_interval(ANSWERED) or answered
+        if answered is None or found is None or chance is None or self.run.chance is None:
             return ""
-        if found.low > chance:
-            return "above guessing"
-        if self.tally.keyed[Outcome.FAILED]:
-            return ""  # they lower the accuracy, and say nothing of the model
-        return "below guessing" if found.high < chance else "not distinguishable from guessing"
+        how = "above" if found.low > chance else "below" if found.high < chance else "not distinguishable from"
+        if answered.of == self.tally.keyed.total():
+            return f", {how} guessing"
+        return f". At the {answered.of:,} that it answered, it is {how} guessing"
+
+    @property
+    def answered_chance(self) -> float | None:
+        """What guessing scores at the questions that were answered."""
+        return self.tally.guessing_answered.chance(self.run.spec)
 
     @cached_property
     def accuracies(self) -> list[Row]:
         """Over all and over the answered questions, and over single rotations, which one guess may get right."""
         found: list[tuple[str, Share | Mean | None, float | None]] = [
             ("all questions with a key", self.accuracy, self.run.chance),
-            ("those answered", self.tally.over_answered(), self.run.chance),
+            ("those that did not fail", self.tally.without_failed(), self.run.chance),
+            ("those answered", self.tally.over_answered(), self.answered_chance),
             ("single rotations", self.summary.rotations.mean(), self.summary.rotation_chance),
         ]
         return [(name, figure, chance) for name, figure, chance in found if figure is not None]
@@ -123,6 +134,16 @@ class Part:
     def retrieval_extent(self) -> Lines:
         """How much was retrieved, in words."""
         return retrieval_lines(self.summary.retrieval)[:1]
+
+    @property
+    def sharing(self) -> str:
+        """How many questions go together, and why."""
+        return sharing(self.summary.contexts[ALL], self.run)
+
+    @property
+    def taken(self) -> str:
+        """What of its source was asked, in words."""
+        return " ".join(told for _, told in taken_lines(self.run))
 
     @property
     def doubts(self) -> Lines:
@@ -200,6 +221,11 @@ class Against:
         )
 
     @property
+    def sharing(self) -> str:
+        """How many questions go together, and why."""
+        return sharing(self.found.contexts, self.a) if self.found else ""
+
+    @property
     def alone(self) -> str:
         """McNemar's p, which takes each question for its own, in words."""
         return p_value(self.found.pairs.p_value()) if self.found else ""
@@ -248,6 +274,7 @@ def build(
         most_flips=MOST_FLIPS,
         many=MANY,
         undecided=UNDECIDED,
+        heard_outcomes=HEARD,
         iso=iso,
         now=time.time(),
     )

@@ -18,13 +18,13 @@ from typing import Any
 
 from contract.question import Question
 from contract.verdict import MAJORITY, Outcome, Verdict
+from producer.stats.counted import ANSWERED
 
 __all__ = ["EDGES", "Bin", "Calibration", "probabilities"]
 
 BINS = 10
 #: Bounds of the bins. Each bin holds its upper bound; the first one also 0.
 EDGES = tuple(at / BINS for at in range(BINS + 1))
-_ANSWERED = frozenset({Outcome.CORRECT, Outcome.WRONG})
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class Calibration:
     def add(self, question: Question, verdict: Verdict) -> None:
         """Count one question. What has no confidence, or no score for some choice, is left out of that figure."""
         outcome, confidence = verdict.outcome, verdict.confidence
-        if question.answer is None or outcome not in _ANSWERED:
+        if question.answer is None or outcome not in ANSWERED:
             return
         if confidence is not None and 0.0 <= confidence <= 1.0:
             into = self.bins[bisect_left(EDGES, confidence) - 1 if confidence else 0]

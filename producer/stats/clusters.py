@@ -6,9 +6,10 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field
 
+from contract.question import Question, content_id
 from producer.stats.proportion import CONFIDENCE, Interval, Share
 
-__all__ = ["Contexts", "spread"]
+__all__ = ["Contexts", "shared_by", "spread"]
 
 
 def spread(apart: float, clusters: int, of: int) -> float:
@@ -26,6 +27,16 @@ def spread(apart: float, clusters: int, of: int) -> float:
 
 def _error(apart: float, clusters: int, of: int) -> float:
     return math.sqrt(clusters / (clusters - 1) * apart) / of
+
+
+def shared_by(question: Question, *, repeats: bool) -> str | None:
+    """What `question` may have in common with others: its context, or in a run that `repeats` some, all that it asks.
+
+    Asked twice, a question is right or wrong twice, and tells what it told once.
+    """
+    if question.context is None and repeats:
+        return content_id(question.question, question.choices)
+    return question.context
 
 
 @dataclass(slots=True)
