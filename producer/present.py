@@ -15,9 +15,10 @@ from rich.text import Text
 
 from contract.harmless import for_json, for_terminal
 from contract.ledger import Run
-from contract.spec import Judge
+from contract.spec import Judge, RunSpec
 from contract.verdict import Outcome
 from producer.stats import Calibration, Contexts, Interval, Mean, Pairs, Share, Tally
+from producer.stats.calibration import PROBABILITIES, confidence_of
 
 __all__ = [
     "chance",
@@ -132,7 +133,7 @@ def result_lines(
         *_accuracy_lines(tally),
         *beside,
         ("chance", chance(run)),
-        *_calibration_lines(tally.calibration),
+        *_calibration_lines(tally.calibration, run.spec),
         ("outcomes", outcome_line(tally)),
         *doubt_lines(tally),
         *more,
@@ -176,7 +177,9 @@ def judge_lines(judge: Judge | None, agrees: int, of: int) -> Lines:
     return [("judge", who), *([("", agreement)] if of else [])]
 
 
-def _calibration_lines(calibration: Calibration) -> Lines:
+def _calibration_lines(calibration: Calibration, spec: RunSpec) -> Lines:
     figures = {"ECE": calibration.ece(), "Brier": calibration.brier()}
     known = [f"{name} {value:.3f}" for name, value in figures.items() if value is not None]
-    return [("calibration", " · ".join(known))] if known else []
+    of = confidence_of(spec)
+    what = "" if of == PROBABILITIES else f"; confidence is {of}"
+    return [("calibration", " · ".join(known) + what)] if known else []

@@ -60,7 +60,7 @@ Questions that the file has twice, word for word, share a context: asked again, 
 
 | in summary.json, or `compare --json` | is | of |
 |---|---|---|
-| `accuracy_all`, `accuracy_without_failed`, `accuracy_answered` | Wilson's (1927), each question for itself | the accuracy |
+| `accuracy_all`, `accuracy_without_failed`, `accuracy_answered` | Wilson's (1927), each question alone | the accuracy |
 | `by_subject` | the same, of each subject | the accuracy |
 | `accuracy_context_interval` | by contexts, where questions share them (Miller 2024, arXiv:2411.00640) | the accuracy |
 | `accuracy_without_failed_context_interval` | the same, without failed questions | the accuracy |

@@ -18,6 +18,7 @@ from contract.spec import Mode
 from contract.verdict import Outcome, Verdict
 from producer.export.columns import iso
 from producer.stats import Contexts, Interval, RetrievalTally, Share, Tally, cluster_interval, macro, macro_interval
+from producer.stats.calibration import confidence_of
 from producer.stats.clusters import shared_by
 from producer.stats.counted import ALL, ANSWERED, HEARD
 from producer.stats.failures import Failures
@@ -176,7 +177,7 @@ class Summary:
             **self._over_contexts(),
             "rates": self.tally.rates(),
             **self._label_mass(),
-            "calibration": self.tally.calibration.to_json(),
+            "calibration": {"confidence": confidence_of(spec), **self.tally.calibration.to_json()},
             "by_subject": self._by_subject(),
             **self.rotations_json(),
             **self._judge_agreement(),

@@ -18,6 +18,7 @@ from contract.errors import InputError
 from contract.fleet import WorkerRecord
 from contract.ledger import Ledger, Run
 from contract.question import Question
+from contract.spec import Mode
 from contract.verdict import Outcome, Verdict
 from producer.answered import engine_lines
 from producer.compare import MANY, UNDECIDED
@@ -32,6 +33,7 @@ from producer.report.table import PER_PARCEL, Table
 from producer.retrieved import effect_lines, recall_lines, retrieval_lines
 from producer.runs.taken import taken_lines
 from producer.stats import Mean, Pairs, Share, Tally
+from producer.stats.calibration import PROBABILITIES, confidence_of
 from producer.stats.counted import ALL, ANSWERED, HEARD
 from producer.stats.paired import ALPHA, POWER, holm
 from producer.stats.side import Side
@@ -154,14 +156,22 @@ class Part:
     @cached_property
     def answers(self) -> list[Figure]:
         """What the model's answers are like."""
-        calibration, circular = self.tally.calibration, self.run.spec.circular
+        calibration, spec = self.tally.calibration, self.run.spec
         return figures.known(
             [
-                figures.calibration_curve(calibration, circular=circular),
-                figures.confidence_histogram(calibration, circular=circular),
+                figures.calibration_curve(calibration, spec),
+                figures.confidence_histogram(calibration, spec),
                 figures.places(self.measures),
             ]
         )
+
+    @property
+    def calibrated(self) -> str:
+        """What stands behind the names of its calibration figures where confidence is no probability."""
+        spec = self.run.spec
+        if confidence_of(spec) == PROBABILITIES:
+            return ""
+        return " of votes" if spec.mode is Mode.VOTE else f" per {spec.normalization}"
 
     @cached_property
     def speed(self) -> list[Figure]:

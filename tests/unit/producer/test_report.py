@@ -19,7 +19,7 @@ from contract.keys import score_queue
 from contract.ledger import MemoryLedger, Run
 from contract.prompts import prompts_of
 from contract.question import Question
-from contract.spec import ChatTemplate, IndexKind, Judge, Mode, Prompt, Retrieval, Sampling
+from contract.spec import ChatTemplate, IndexKind, Judge, Mode, Normalization, Prompt, Retrieval, Sampling
 from contract.verdict import MAJORITY, ContextSource, Failure, Outcome, Passage, Verdict
 from producer.broker import MemoryBroker
 from producer.report.figures import places
@@ -142,6 +142,26 @@ def test_a_run_that_failures_lower_is_not_called_worse_than_guessing(ledger: Mem
     assert "and on 100.0 % of the 1 that did not fail (20.7 to 100.0 %)" in texts[1]
     assert "At the 1 that it answered, it is not distinguishable from guessing: chance is 25.0 %" in texts[1]
     assert "did not fail" not in texts[0]
+
+
+def test_calibration_of_scores_per_character_is_not_shown_as_that_of_probabilities(
+    ledger: MemoryLedger, report: Producer
+) -> None:
+    plain = open_run(ledger, make_questions(4))
+    divided = open_run(ledger, make_questions(4), normalization=Normalization.CHARACTER)
+    told = "the softmax of scores per character, no probability of the model's"
+    pages, ends, summaries = [], [], []
+    for run in (plain, divided):
+        settle(ledger, run)
+        report(run.run_id)
+        pages.append(Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")).text)
+        ends.append(Producer(report.session, "export")(run.run_id).stdout)
+        summaries.append(json.loads((Path("results") / run.run_id / "summary.json").read_text())["calibration"])
+
+    assert [told in page for page in pages] == [False, True]
+    assert ["ECE per character" in page for page in pages] == [False, True]
+    assert [f"; confidence is {told}\n" in end for end in ends] == [False, True]
+    assert [each["confidence"] for each in summaries] == ["the softmax of the choices' log-probabilities", told]
 
 
 def test_a_model_that_answers_few_questions_but_right_is_not_called_a_guesser(
