@@ -61,6 +61,7 @@ MEANINGS = {
     "metadata": "JSON: what the file says of the question besides.",
     "rotation_choices": "JSON: of a `circular` run, the label chosen in each rotation, as the file calls it; the"
     " question is right only if all are. The scores are those of the first rotation with the choice of most.",
+    "simulated": "Whether the simulated engine made the answer up, so that the row means nothing.",
 }
 COLUMNS = tuple(MEANINGS)
 UNSETTLED = "unsettled"
@@ -135,6 +136,7 @@ def values_of(run: Run) -> RowOf:
             _milliseconds(settled_at) if settled_at else None,
             metadata,
             list(verdict.rotation_choices) or None,
+            verdict.simulated,
         )
 
     return values
@@ -227,5 +229,6 @@ _WRITTEN: dict[str, Callable[[Any], str]] = {
     "truncated": _word,
     "settled_at": _iso,
     "rotation_choices": _json,
+    "simulated": _word,
 }
 _TO_TEXT = [(at, _WRITTEN.get(name, for_cell)) for at, name in enumerate(COLUMNS) if name not in _PLAIN]
