@@ -81,7 +81,7 @@ def _lines(found: Comparison, flips: int) -> Lines:
         ("McNemar", f"{p_value(pairs.p_value())} (mid-p, two-sided, {number(pairs.discordant, 'discordant pair')})"),
         *_context_lines(found),
         *([("undecided", UNDECIDED)] if found.undecided else []),
-        ("detectable", _detectable(pairs)),
+        ("detectable", _detectable(found)),
     ]
     if any(found.unanswered):
         lines.append(("unanswered", f"{_by_run(found.unanswered)} of the pairs, counted as not right"))
@@ -124,7 +124,7 @@ def _context_lines(found: Comparison) -> Lines:
     if within is None:
         return []
     told = shared_context(within, found.contexts, found.a, "+")
-    return [("contexts", f"{p_value(found.p_value)}  {told}; McNemar's test takes each for its own, and is too sure")]
+    return [("contexts", f"{p_value(found.p_value)}  {told}; McNemar's p takes each for its own")]
 
 
 def _chance(found: Comparison) -> str:
@@ -147,12 +147,13 @@ def _shown(value: Any) -> str:
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
 
 
-def _detectable(pairs: Pairs) -> str:
-    smallest = pairs.detectable()
+def _detectable(found: Comparison) -> str:
+    smallest = found.pairs.detectable()
     if smallest is None:
         return "no difference: too few discordant pairs"
     power = f"about {100 * POWER:.0f} % power at level {ALPHA}"
-    return f"{smallest:.3f} or more ({power}, so many pairs, so many discordant)"
+    contexts = "; more, as questions share contexts" if found.context_interval else ""
+    return f"{smallest:.3f} or more ({power}, so many pairs, so many discordant{contexts})"
 
 
 def _row(flip: Flip) -> tuple[str, ...]:
