@@ -20,7 +20,7 @@ from producer.export.columns import iso
 from producer.stats import Contexts, Interval, RetrievalTally, Share, Tally, cluster_interval, macro, macro_interval
 from producer.stats.calibration import confidence_of
 from producer.stats.clusters import shared_by
-from producer.stats.counted import ALL, ANSWERED, HEARD
+from producer.stats.counted import ALL, HEARD
 from producer.stats.failures import Failures
 from producer.stats.proportion import Sum
 
@@ -36,8 +36,8 @@ def _tallies() -> defaultdict[str, Tally]:
     return defaultdict(Tally)
 
 
-def _contexts() -> dict[frozenset[Outcome], Contexts]:
-    return {outcomes: Contexts() for outcomes in (ALL, HEARD, ANSWERED)}
+def _contexts() -> defaultdict[Outcome, Contexts]:
+    return defaultdict(Contexts)
 
 
 @dataclass
@@ -58,8 +58,8 @@ class Summary:
     #: Share of a question's rotations that are right (`circular`).
     rotations: Sum = field(default_factory=Sum)
     failures: Failures = field(default_factory=Failures)
-    #: Right answers to questions with a key, by what they share: of all, of those heard and of those answered.
-    contexts: dict[frozenset[Outcome], Contexts] = field(default_factory=_contexts)
+    #: By outcome, the contexts of questions with a key, with their right answers.
+    found_in: defaultdict[Outcome, Contexts] = field(default_factory=_contexts)
     #: Judged answers that also name a choice, and those of them where the judge says what comparing with the key says.
     judged_and_read: int = 0
     judge_agrees: int = 0
@@ -107,8 +107,8 @@ class Summary:
         self.cached_tokens += other.cached_tokens
         self.rotations.include(other.rotations)
         self.failures.include(other.failures)
-        for outcomes, contexts in other.contexts.items():
-            self.contexts[outcomes].include(contexts)
+        for outcome, found in other.found_in.items():
+            self.found_in[outcome].include(found)
         self.judged_and_read += other.judged_and_read
         self.judge_agrees += other.judge_agrees
         self.workers |= other.workers
@@ -124,7 +124,7 @@ class Summary:
     @property
     def rotation_chance(self) -> float | None:
         """What one guess scores at a single rotation."""
-        return self.tally.guessing.chance(self.run.spec.model_copy(update=ONE_ORDER))
+        return self.tally.guessing().chance(self.run.spec.model_copy(update=ONE_ORDER))
 
     def _add(self, verdict: Verdict) -> None:
         self.prompt_tokens += verdict.prompt_tokens
@@ -142,9 +142,7 @@ class Summary:
         if question.answer is None:
             return
         shared = shared_by(question, repeats=self.run.repeats)
-        for outcomes, contexts in self.contexts.items():
-            if verdict.outcome in outcomes:
-                contexts.add(shared, int(verdict.outcome is Outcome.CORRECT))
+        self.found_in[verdict.outcome].add(shared, int(verdict.outcome is Outcome.CORRECT))
 
     def _add_rotations(self, question: Question, verdict: Verdict) -> None:
         if question.answer is not None and verdict.rotations:
@@ -231,7 +229,7 @@ class Summary:
             return {}
         spec = self.run.spec
         return {
-            name: {**tally.to_json(), "chance": tally.guessing.chance(spec)}
+            name: {**tally.to_json(), "chance": tally.guessing().chance(spec)}
             for name, tally in sorted(self.subjects.items())
         }
 
@@ -261,7 +259,14 @@ class Summary:
     def context_interval(self, outcomes: frozenset[Outcome] = ALL) -> Interval | None:
         """That of the accuracy over `outcomes`, where questions share contexts: those of one go together."""
         accuracy = self.tally.accuracy(outcomes)
-        return self.contexts[outcomes].interval(accuracy) if accuracy else None
+        return self.contexts(outcomes).interval(accuracy) if accuracy else None
+
+    def contexts(self, outcomes: frozenset[Outcome] = ALL) -> Contexts:
+        """What the questions share that ended as one of `outcomes`."""
+        whole = Contexts()
+        for each in outcomes:
+            whole.include(self.found_in[each])
+        return whole
 
     def _over_contexts(self) -> dict[str, Any]:
         """Where questions share contexts: what that makes of the accuracies' intervals."""
@@ -271,7 +276,7 @@ class Summary:
         return {
             name: {**found.to_json(), "shared": contexts.shared, "sharing": contexts.sharing}
             for name, outcomes in wanted.items()
-            if (contexts := self.contexts[outcomes]) and (found := self.context_interval(outcomes))
+            if (contexts := self.contexts(outcomes)) and (found := self.context_interval(outcomes))
         }
 
     def _times(self) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from producer.retrieved import effect_lines, recall_lines, retrieval_lines
 from producer.runs.taken import taken_lines
 from producer.stats import Mean, Pairs, Share, Tally
 from producer.stats.calibration import PROBABILITIES, confidence_of
-from producer.stats.counted import ALL, ANSWERED, HEARD
+from producer.stats.counted import ANSWERED, HEARD
 from producer.stats.paired import ALPHA, POWER, holm
 from producer.stats.side import Side
 
@@ -88,7 +88,7 @@ class Part:
     @property
     def answered_chance(self) -> float | None:
         """What guessing scores at the questions that were answered."""
-        return self.tally.guessing_answered.chance(self.run.spec)
+        return self.tally.guessing(ANSWERED).chance(self.run.spec)
 
     @cached_property
     def accuracies(self) -> list[Row]:
@@ -108,7 +108,7 @@ class Part:
             return []
         spec = self.run.spec
         found: list[Row] = [
-            (name, share, tally.guessing.chance(spec))
+            (name, share, tally.guessing().chance(spec))
             for name, tally in self.summary.subjects.items()
             if (share := tally.over_all()) is not None
         ]
@@ -140,7 +140,7 @@ class Part:
     @property
     def sharing(self) -> str:
         """How many questions go together, and why."""
-        return sharing(self.summary.contexts[ALL], self.run)
+        return sharing(self.summary.contexts(), self.run)
 
     @property
     def taken(self) -> str:

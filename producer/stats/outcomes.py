@@ -7,7 +7,7 @@ these, as paired comparisons and the results' column `correct` do. Questions wit
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +21,10 @@ from producer.stats.guessing import Guessing
 from producer.stats.proportion import Share, Sum, share
 
 __all__ = ["Tally"]
+
+
+def _guessed() -> defaultdict[Outcome, Guessing]:
+    return defaultdict(Guessing)
 
 
 @dataclass
@@ -39,9 +43,8 @@ class Tally:
     #: Probability that the model put on any label at all (`letter`).
     label_mass: Sum = field(default_factory=Sum)
     calibration: Calibration = field(default_factory=Calibration)
-    #: At all questions with a key, and at those that the model answered.
-    guessing: Guessing = field(default_factory=Guessing)
-    guessing_answered: Guessing = field(default_factory=Guessing)
+    #: By outcome, what guessing scores at the questions with a key.
+    guessed: defaultdict[Outcome, Guessing] = field(default_factory=_guessed)
 
     def add(self, question: Question, verdict: Verdict | None) -> None:
         """Count one question."""
@@ -55,9 +58,7 @@ class Tally:
         if verdict.label_mass is not None:
             self.label_mass.add(verdict.label_mass)
         self.calibration.add(question, verdict)
-        self.guessing.add(question)
-        if verdict.outcome in ANSWERED:
-            self.guessing_answered.add(question)
+        self.guessed[verdict.outcome].add(question)
 
     @classmethod
     def over(cls, parts: Iterable[Tally]) -> Tally:
@@ -77,8 +78,8 @@ class Tally:
         self.tied += other.tied
         self.label_mass.include(other.label_mass)
         self.calibration.include(other.calibration)
-        self.guessing.include(other.guessing)
-        self.guessing_answered.include(other.guessing_answered)
+        for outcome, guessing in other.guessed.items():
+            self.guessed[outcome].include(guessing)
 
     @classmethod
     def of_counts(cls, counts: Counts, without_key: int = 0) -> Tally:
@@ -132,6 +133,13 @@ class Tally:
     def accuracy(self, outcomes: Collection[Outcome]) -> Share | None:
         """Share of right ones among those with a key that ended as one of `outcomes`."""
         return share(self.keyed[Outcome.CORRECT], sum(self.keyed[each] for each in outcomes))
+
+    def guessing(self, outcomes: Collection[Outcome] = ALL) -> Guessing:
+        """What guessing scores at the questions with a key that ended as one of `outcomes`."""
+        whole = Guessing()
+        for each in outcomes:
+            whole.include(self.guessed[each])
+        return whole
 
     def rates(self) -> dict[str, Any]:
         """Shares of what is worth less than an answer, or none, among all `of` with a verdict, keyed or not.

@@ -19,7 +19,7 @@ from producer.retrieved import retrieval_lines
 from producer.runs.taken import taken_lines
 from producer.session import Session
 from producer.stats import Share, Tally, macro, macro_interval
-from producer.stats.counted import ALL, HEARD
+from producer.stats.counted import HEARD
 from producer.watching.failed import failed_lines
 from producer.watching.progress import screen_for
 from producer.watching.standing import workers_of
@@ -98,9 +98,9 @@ def _context_lines(summary: Summary) -> Lines:
     """Where questions share contexts: the accuracy's interval with that taken into account."""
     lines: Lines = []
     if found := summary.context_interval():
-        lines.append(("contexts", shared_context(found, summary.contexts[ALL], summary.run)))
+        lines.append(("contexts", shared_context(found, summary.contexts(), summary.run)))
     if summary.tally.without_failed() and (found := summary.context_interval(HEARD)):
-        lines.append(("", f"{shared_context(found, summary.contexts[HEARD], summary.run)}, without failed ones"))
+        lines.append(("", f"{shared_context(found, summary.contexts(HEARD), summary.run)}, without failed ones"))
     return lines
 
 
