@@ -1,21 +1,15 @@
-"""`python -m producer compare`: two settled runs over the same questions, paired question by question."""
+"""`python -m producer compare`: two settled runs over the same questions, as a person or a program is told of them."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import click
 
-from contract.errors import InputError
-from contract.ledger import Ledger, Run
-from contract.question import Question
-from contract.spec import RunSpec
-from contract.verdict import Outcome, Verdict
-from producer.answered import Engines
+from contract.ledger import Run
 from producer.options import as_json
+from producer.pairing import Comparison, Flip, differences, pair_up
 from producer.present import (
     Lines,
     chance,
@@ -30,22 +24,10 @@ from producer.present import (
 )
 from producer.retrieved import effect_lines, recall_lines
 from producer.session import Session
-from producer.stats import Contexts, Interval, Pairs, Share
-from producer.stats.effect import Effect, RecallPairs, RetrievalEffect
+from producer.stats import Pairs, Share
 from producer.stats.paired import ALPHA, POWER
-from producer.stats.side import Side
 
-__all__ = [
-    "Comparison",
-    "Failed",
-    "Flip",
-    "Pairing",
-    "compare",
-    "differences",
-    "pair_up",
-    "refuse_incomparable",
-    "side",
-]
+__all__ = ["MANY", "UNDECIDED", "compare"]
 
 #: Characters of a spec's value that a person is shown; programs get all of it.
 MOST_SHOWN = 60
@@ -53,116 +35,10 @@ MOST_SHOWN = 60
 MOST_SUBJECTS = 12
 #: What differences of subjects are to be read with.
 MANY = "each by itself: where nothing differs, one interval in twenty leaves out zero all the same"
+#: What is said of a difference that only one of the two finds.
+UNDECIDED = "interval and test are approximations, and only one of them finds a difference: it is at the edge of chance"
 #: Of the table of flipped questions; the last only where one of the runs had retrieval.
 COLUMNS = ("question", "subject", "key", "A", "B", "retrieval")
-
-
-@dataclass(frozen=True, slots=True)
-class Flip:
-    """A question that exactly one of the runs got right."""
-
-    id: str
-    subject: str | None
-    answer: str | None
-    outcome_a: Outcome
-    choice_a: str | None
-    outcome_b: Outcome
-    choice_b: str | None
-    #: Where exactly one of the runs had retrieval: what that did, and whether a passage that answers was shown.
-    retrieval: Effect | None
-    retrieval_hit: bool | None
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """Questions with a key that are in no pair, by the run in which they failed: an error is no wrong answer."""
-
-    only_a: int = 0
-    only_b: int = 0
-    both: int = 0
-
-    @property
-    def of(self) -> int:
-        """All of them."""
-        return self.only_a + self.only_b + self.both
-
-    def told(self) -> str:
-        """How many, and where."""
-        sides = ((self.only_a, "in A alone"), (self.only_b, "in B alone"), (self.both, "in both"))
-        return f"{number(self.of, 'question')}: " + " · ".join(f"{count:,} {where}" for count, where in sides if count)
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """What two runs came to, pair by pair: of the questions with a key that failed in neither. Unanswered is not right.
-
-    To take a failure for a wrong answer would make a model worse by the machine it ran on.
-    """
-
-    a: Run
-    b: Run
-    pairs: Pairs
-    flips: list[Flip] = field(repr=False)
-    #: Left out of the pairs, because the model was not heard.
-    failed: Failed
-    #: Questions without a key; they are in no figure.
-    without_key: int
-    #: None unless exactly one of the runs had retrieval.
-    retrieval: RetrievalEffect | None
-    #: None unless both had.
-    recall: RecallPairs | None
-    #: The same pairs by subject; empty where the questions have none, or all the same one.
-    by_subject: dict[str, Pairs]
-    #: Differences of the pairs, by what they are about.
-    contexts: Contexts = field(default_factory=Contexts, repr=False)
-    #: Of the pairs, by run (A, B): those without an answer, and those that the simulated engine answered.
-    unanswered: tuple[int, int] = (0, 0)
-    simulated: tuple[int, int] = (0, 0)
-    engines: Engines = field(default_factory=Engines)
-
-    def to_json(self) -> dict[str, Any]:
-        """For `--json`."""
-        return {
-            "a": _side(self.a, self.pairs.accuracy_a, self.unanswered[0], self.simulated[0]),
-            "b": _side(self.b, self.pairs.accuracy_b, self.unanswered[1], self.simulated[1]),
-            "spec_differences": {
-                name: {"a": a, "b": b} for name, (a, b) in differences(self.a.spec, self.b.spec).items()
-            },
-            "engine_differences": self.engines.to_json(),
-            "chance": self.a.chance if self.a.chance == self.b.chance else None,
-            **self.pairs.to_json(),
-            **self._context_json(),
-            "either_failed": self.failed.of,
-            "failed": asdict(self.failed),
-            "without_key": self.without_key,
-            **self._retrieval_json(),
-            **({"recall": self.recall.to_json()} if self.recall else {}),
-            "by_subject": {name: _subject(pairs) for name, pairs in self.by_subject.items()},
-            "flips": [asdict(each) for each in self.flips],
-        }
-
-    @property
-    def names(self) -> tuple[str, str]:
-        """What the runs without and with retrieval are called here."""
-        return ("A", "B") if self.a.spec.rag is None else ("B", "A")
-
-    @property
-    def context_interval(self) -> Interval | None:
-        """The difference's, where questions share contexts: those about one go together."""
-        return self.contexts.interval(self.pairs.interval(), lowest=-1.0)
-
-    def _context_json(self) -> dict[str, Any]:
-        found, contexts = self.context_interval, self.contexts
-        if found is None:
-            return {}
-        counted = {"shared": contexts.shared, "sharing": contexts.sharing}
-        return {"difference_context_interval": {**found.to_json(), **counted}}
-
-    def _retrieval_json(self) -> dict[str, Any]:
-        if self.retrieval is None:
-            return {}
-        without, retrieved = (name.lower() for name in self.names)
-        return {"retrieval": {"without": without, "with": retrieved, **self.retrieval.to_json()}}
 
 
 @click.command()
@@ -191,166 +67,6 @@ def compare(session: Session, name_a: str, name_b: str, flips: int, as_json: boo
         echo_table(columns, (_row(each)[: len(columns)] for each in shown))
 
 
-def pair_up(ledger: Ledger, a: Run, b: Run) -> Comparison:
-    """The comparison of `a` and `b`, one pass over both. Raises InputError for runs that cannot be compared."""
-    refuse_incomparable(ledger, a, b)
-    pairing = Pairing(a, b)
-    for question, of_a, of_b in _paired(ledger, a, b):
-        pairing.add(question, side(a, question, of_a), side(b, question, of_b))
-    return replace(pairing.comparison(), engines=Engines.of(ledger, a, b))
-
-
-def refuse_incomparable(ledger: Ledger, a: Run, b: Run) -> None:
-    """Raise InputError where `a` and `b` are no pair: they asked different questions, or one is not settled."""
-    if a.spec.questions_digest != b.spec.questions_digest:
-        raise _different_questions(ledger, a, b)
-    for run in (a, b):
-        _refuse_unsettled(ledger, run)
-
-
-class Pairing:
-    """Two runs over the same questions on their way to a comparison, question by question, in the input's order."""
-
-    def __init__(self, a: Run, b: Run) -> None:
-        self.a = a
-        self.b = b
-        self._effect = RetrievalEffect() if (a.spec.rag is None) != (b.spec.rag is None) else None
-        self._recall = _recall(a.spec, b.spec)
-        self._subjects: defaultdict[str, Counter[tuple[bool, bool]]] = defaultdict(Counter)
-        self._contexts = Contexts()
-        #: (run, what is noted of it) → pairs.
-        self._noted: Counter[tuple[str, str]] = Counter()
-        self._flips: list[Flip] = []
-        #: (failed in A, failed in B) → questions.
-        self._failed: Counter[tuple[bool, bool]] = Counter()
-        self._without_key = 0
-
-    def add(self, question: Question, of_a: Side, of_b: Side) -> None:
-        """Count the next question."""
-        if self._recall:
-            self._recall.add(of_a, of_b)
-        if question.answer is None:
-            self._without_key += 1
-            return
-        without, retrieved = (of_a, of_b) if self.a.spec.rag is None else (of_b, of_a)
-        did = self._effect.add(without, retrieved) if self._effect else None
-        if of_a.failed or of_b.failed:
-            self._failed[of_a.failed, of_b.failed] += 1
-            return
-        self._subjects[question.subject or ""][of_a.right, of_b.right] += 1
-        self._contexts.add(question.context, of_b.right - of_a.right)
-        for name, each in (("A", of_a), ("B", of_b)):
-            self._noted[name, "unanswered"] += each.outcome is Outcome.UNANSWERED
-            self._noted[name, "simulated"] += each.simulated
-        if of_a.right != of_b.right:
-            hit = retrieved.retrieval_hit if self._effect else None
-            self._flips.append(_flip(question, of_a, of_b, did, hit))
-
-    def comparison(self) -> Comparison:
-        """What the pairs come to. Raises InputError where there is none."""
-        kinds: Counter[tuple[bool, bool]] = Counter()
-        for each in self._subjects.values():
-            kinds.update(each)
-        left_out = Failed(self._failed[True, False], self._failed[False, True], self._failed[True, True])
-        if not kinds and left_out.of:
-            raise InputError(
-                f"No question with a key was answered in both runs; failed are {left_out.told()}.",
-                hint="python -m producer show RUN QUESTION_ID says why one failed; requeue RUN --failed asks anew.",
-            )
-        if not kinds:
-            keyless = number(self._without_key, "question")
-            raise InputError(f"None of the {keyless} has a key: neither run can be right or wrong.")
-        subjects = sorted(self._subjects.items()) if len(self._subjects) > 1 else []
-        return Comparison(
-            a=self.a,
-            b=self.b,
-            pairs=_pairs(kinds),
-            flips=self._flips,
-            failed=left_out,
-            without_key=self._without_key,
-            retrieval=self._effect,
-            recall=self._recall,
-            by_subject={name: _pairs(found) for name, found in subjects},
-            contexts=self._contexts,
-            unanswered=(self._noted["A", "unanswered"], self._noted["B", "unanswered"]),
-            simulated=(self._noted["A", "simulated"], self._noted["B", "simulated"]),
-        )
-
-
-def _pairs(kinds: Counter[tuple[bool, bool]]) -> Pairs:
-    return Pairs(kinds[True, True], kinds[True, False], kinds[False, True], kinds[False, False])
-
-
-def _recall(a: RunSpec, b: RunSpec) -> RecallPairs | None:
-    return RecallPairs(min(a.rag.retrieval_top_k, b.rag.retrieval_top_k)) if a.rag and b.rag else None
-
-
-def differences(a: RunSpec, b: RunSpec) -> dict[str, tuple[Any, Any]]:
-    """Fields whose values differ, nested ones as `prompt.text`, each with both values; None where one has it not."""
-    fields_a, fields_b = _fields(a), _fields(b)
-    both = {name: (fields_a.get(name), fields_b.get(name)) for name in {**fields_a, **fields_b}}
-    return {name: (one, other) for name, (one, other) in both.items() if one != other}
-
-
-def _fields(spec: RunSpec) -> dict[str, Any]:
-    return {**_flat(spec.model_dump(mode="json")), "prompt.version": spec.prompt.version}
-
-
-def _flat(content: Mapping[str, Any], start: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in content.items():
-        flat |= _flat(value, f"{start}{name}.") if isinstance(value, dict) else {f"{start}{name}": value}
-    return flat
-
-
-def _paired(ledger: Ledger, a: Run, b: Run) -> Iterator[tuple[Question, Verdict | None, Verdict | None]]:
-    """Both verdicts of each question. Equal digests mean equal questions in equal order."""
-    for (question, of_a), (same, of_b) in zip(ledger.results(a.run_id), ledger.results(b.run_id), strict=True):
-        assert question.id == same.id, "the digest covers the order"
-        yield question, of_a, of_b
-
-
-def side(run: Run, question: Question, verdict: Verdict | None) -> Side:
-    """The side of `run`, which was settled. Raises InputError if it is no longer: its failed questions are reopened."""
-    if verdict is None:
-        raise InputError(
-            f"Run {run.run_id} is no longer settled: question {question.id!r} is asked anew.",
-            hint=f"Stay with it until it is: python -m producer watch {run.run_id}",
-        )
-    return Side.of(run, question, verdict)
-
-
-def _flip(question: Question, a: Side, b: Side, retrieval: Effect | None, hit: bool | None) -> Flip:
-    of_question = question.id, question.subject, ",".join(question.right) or None
-    return Flip(*of_question, a.outcome, a.choice, b.outcome, b.choice, retrieval, hit)
-
-
-def _refuse_unsettled(ledger: Ledger, run: Run) -> None:
-    counts = ledger.counts(run.run_id)
-    if not counts.finished:
-        raise InputError(
-            f"Run {run.run_id} is not settled: {counts.settled:,} of {counts.total:,} questions have a verdict.",
-            hint=f"Stay with it until it is: python -m producer watch {run.run_id}",
-        )
-
-
-def _different_questions(ledger: Ledger, a: Run, b: Run) -> InputError:
-    ids_a = {question.id for question, _ in ledger.results(a.run_id)}
-    shared = sum(question.id in ids_a for question, _ in ledger.results(b.run_id))
-    how = f"of {a.questions:,} and {b.questions:,} ids they share {shared:,}"
-    if shared == a.questions == b.questions:
-        how += ", whose content or order differs"
-    return InputError(
-        f"Runs {a.run_id} and {b.run_id} asked different questions: {how}.",
-        hint="Enqueue the very same file for both, with the same --limit or --sample.",
-    )
-
-
-def _side(run: Run, accuracy: Share, unanswered: int, simulated: int) -> dict[str, Any]:
-    counted = {"unanswered": unanswered, "simulated": simulated}
-    return {"run_id": run.run_id, "accuracy_pairs": accuracy.to_json(), **counted, "chance": run.chance}
-
-
 def _lines(found: Comparison, flips: int) -> Lines:
     pairs = found.pairs
     table = f"both right {pairs.both:,} · only A {pairs.only_a:,} · only B {pairs.only_b:,} · neither {pairs.neither:,}"
@@ -362,9 +78,10 @@ def _lines(found: Comparison, flips: int) -> Lines:
         *found.engines.lines(),
         ("pairs", f"{pairs.of:,}: {table}"),
         ("difference", f"{difference(pairs)} (B minus A)"),
+        ("McNemar", f"{p_value(pairs.p_value())} (mid-p, two-sided, {number(pairs.discordant, 'discordant pair')})"),
         *_context_lines(found),
-        ("McNemar", f"{p_value(pairs.p_value())} (exact, two-sided, {number(pairs.discordant, 'discordant pair')})"),
-        ("detectable", _detectable(pairs)),
+        *([("undecided", UNDECIDED)] if found.undecided else []),
+        ("detectable", _detectable(found)),
     ]
     if any(found.unanswered):
         lines.append(("unanswered", f"{_by_run(found.unanswered)} of the pairs, counted as not right"))
@@ -380,10 +97,6 @@ def _lines(found: Comparison, flips: int) -> Lines:
         lines += recall_lines(found.recall)
     lines += _subject_lines(found.by_subject)
     return [*lines, ("flipped", f"{pairs.discordant:,}, shown {min(flips, pairs.discordant):,}")]
-
-
-def _subject(pairs: Pairs) -> dict[str, Any]:
-    return {"a": pairs.accuracy_a.to_json(), "b": pairs.accuracy_b.to_json(), **pairs.to_json()}
 
 
 def _subject_lines(by_subject: Mapping[str, Pairs]) -> Lines:
@@ -406,12 +119,12 @@ def _by_run(counts: tuple[int, int]) -> str:
 
 
 def _context_lines(found: Comparison) -> Lines:
-    """Where questions share contexts: the difference's interval with that taken into account."""
+    """Where questions share contexts: the difference's interval, and its p, with that taken into account."""
     within = found.context_interval
     if within is None:
         return []
-    told = shared_context(within, found.contexts, "+")
-    return [("contexts", f"{told}; the test below takes each for its own, and may be too sure")]
+    told = shared_context(within, found.contexts, found.a, "+")
+    return [("contexts", f"{p_value(found.p_value)}  {told}; McNemar's p takes each for its own")]
 
 
 def _chance(found: Comparison) -> str:
@@ -434,12 +147,13 @@ def _shown(value: Any) -> str:
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
 
 
-def _detectable(pairs: Pairs) -> str:
-    smallest = pairs.detectable()
+def _detectable(found: Comparison) -> str:
+    smallest = found.pairs.detectable()
     if smallest is None:
         return "no difference: too few discordant pairs"
     power = f"about {100 * POWER:.0f} % power at level {ALPHA}"
-    return f"{smallest:.3f} or more ({power}, so many pairs, so many discordant)"
+    contexts = "; more, as questions share contexts" if found.context_interval else ""
+    return f"{smallest:.3f} or more ({power}, so many pairs, so many discordant{contexts})"
 
 
 def _row(flip: Flip) -> tuple[str, ...]:

@@ -15,9 +15,10 @@ from rich.text import Text
 
 from contract.harmless import for_json, for_terminal
 from contract.ledger import Run
-from contract.spec import Judge
+from contract.spec import Judge, RunSpec
 from contract.verdict import Outcome
 from producer.stats import Calibration, Contexts, Interval, Mean, Pairs, Share, Tally
+from producer.stats.calibration import PROBABILITIES, confidence_of
 
 __all__ = [
     "chance",
@@ -33,6 +34,7 @@ __all__ = [
     "p_value",
     "result_lines",
     "shared_context",
+    "sharing",
 ]
 
 #: A label and what stands behind it.
@@ -95,10 +97,15 @@ def difference(pairs: Pairs) -> str:
     return f"{pairs.difference:+.3f}  95 % interval {bounds.low:+.3f} to {bounds.high:+.3f}"
 
 
-def shared_context(found: Interval, contexts: Contexts, sign: str = "") -> str:
+def shared_context(found: Interval, contexts: Contexts, run: Run, sign: str = "") -> str:
     """The interval that takes contexts for what was drawn, and why it is the one to quote."""
-    bounds = f"{found.low:{sign}.3f} to {found.high:{sign}.3f}"
-    return f"95 % interval {bounds}, as {contexts.sharing:,} questions share {number(contexts.shared, 'context')}"
+    return f"95 % interval {found.low:{sign}.3f} to {found.high:{sign}.3f}, as {sharing(contexts, run)}"
+
+
+def sharing(contexts: Contexts, run: Run) -> str:
+    """How many questions of `run` go together, and why."""
+    repeats = ", or are the same ones again" if run.repeats else ""
+    return f"{contexts.sharing:,} questions share {number(contexts.shared, 'context')}{repeats}"
 
 
 def p_value(found: float) -> str:
@@ -126,7 +133,7 @@ def result_lines(
         *_accuracy_lines(tally),
         *beside,
         ("chance", chance(run)),
-        *_calibration_lines(tally.calibration),
+        *_calibration_lines(tally.calibration, run.spec),
         ("outcomes", outcome_line(tally)),
         *doubt_lines(tally),
         *more,
@@ -141,6 +148,8 @@ def _accuracy_lines(tally: Tally) -> Lines:
     if over_all is None:
         return [("accuracy", "none yet")]
     lines = [("accuracy", f"{interval(over_all)} of all; unanswered and failed ones count as not right")]
+    if heard := tally.without_failed():
+        lines.append(("", f"{interval(heard)} without failed ones; unanswered ones count as not right"))
     return lines + ([("", f"{interval(over_answered)} of those answered")] if over_answered else [])
 
 
@@ -168,7 +177,9 @@ def judge_lines(judge: Judge | None, agrees: int, of: int) -> Lines:
     return [("judge", who), *([("", agreement)] if of else [])]
 
 
-def _calibration_lines(calibration: Calibration) -> Lines:
+def _calibration_lines(calibration: Calibration, spec: RunSpec) -> Lines:
     figures = {"ECE": calibration.ece(), "Brier": calibration.brier()}
     known = [f"{name} {value:.3f}" for name, value in figures.items() if value is not None]
-    return [("calibration", " · ".join(known))] if known else []
+    of = confidence_of(spec)
+    what = "" if of == PROBABILITIES else f"; confidence is {of}"
+    return [("calibration", " · ".join(known) + what)] if known else []

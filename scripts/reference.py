@@ -50,25 +50,32 @@ A text that a spreadsheet would take for a formula has an apostrophe before it i
 Lines have it as it was. JSON Lines name infinities, which JSON has no number for: `"-inf"`.
 
 The mean of `correct` leaves out failed questions. `accuracy_all` in `summary.json` counts them, and unanswered ones, as
-not right; `accuracy_answered` leaves out both.
+not right; `accuracy_answered` leaves out both. Where questions failed, `accuracy_without_failed` leaves out these
+alone: it is the mean of `correct`, and what `compare` goes by. `selection` says what of the source was asked.
 
 ## What the intervals are
 
 All are of 95 %. An interval is about what would be drawn anew: other questions like these, other subjects, other texts.
+Questions that the file has twice, word for word, share a context: asked again, they tell nothing new.
 
 | in summary.json, or `compare --json` | is | of |
 |---|---|---|
-| `accuracy_all`, `accuracy_answered`, `by_subject` | Wilson's (1927), each question for itself | the accuracy |
+| `accuracy_all`, `accuracy_without_failed`, `accuracy_answered` | Wilson's (1927), each question alone | the accuracy |
+| `by_subject` | the same, of each subject | the accuracy |
 | `accuracy_context_interval` | by contexts, where questions share them (Miller 2024, arXiv:2411.00640) | the accuracy |
+| `accuracy_without_failed_context_interval` | the same, without failed questions | the accuracy |
 | `accuracy_cluster_interval` | by subjects, as if they were drawn, too | the accuracy |
 | `macro_accuracy` | Price and Bonett's (2004), for these subjects | the mean over subjects, each counted once |
 | `rotation_accuracy`, retrieval's means | Wilson's with the mean for the share: rather too wide | a mean of shares |
 | `difference` | Bonett and Price's (2012), in pairs | B minus A |
 | `difference_context_interval` | by contexts, where questions share them | B minus A |
 
-`mcnemar.p_value` is of the exact test, two-sided. It takes each question for itself: where questions share contexts, go
-by the interval. A report of several runs tells Holm's p beside it, for looking at all of them together. Nothing is
-adjusted for looking at many subjects, nor for comparing again and again."""
+`mcnemar.p_value` is of McNemar's test with mid-p, two-sided (Fagerland and others 2013), which belongs to the interval
+of `difference`: the exact test is more cautious than that. It takes each question for itself; where questions share
+contexts, go by `difference_context_interval`, which has a `p_value` of its own. `undecided` says that test and
+interval, both approximations, disagree on there being a difference. A report of several runs tells Holm's p beside it,
+for looking at all of them together. Nothing is adjusted for looking at many subjects, nor for comparing again and
+again."""
 MADE = "<!-- Written by `python -m scripts.reference`; a test compares it with the code. -->"
 
 

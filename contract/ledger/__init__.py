@@ -6,7 +6,7 @@
 from contract.ledger.base import UNCOUNTED, Begun, Committed, Ledger
 from contract.ledger.memory import MemoryLedger
 from contract.ledger.redis import RedisLedger
-from contract.ledger.run import Counts, Run, RunState, halted
+from contract.ledger.run import Counts, Run, RunState, Taken, halted
 
 __all__ = [
     "UNCOUNTED",
@@ -18,5 +18,6 @@ __all__ = [
     "RedisLedger",
     "Run",
     "RunState",
+    "Taken",
     "halted",
 ]

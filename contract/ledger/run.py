@@ -11,7 +11,32 @@ from contract.priority import Priority
 from contract.spec import RunSpec
 from contract.verdict import Outcome
 
-__all__ = ["Counts", "Run", "RunState", "halted"]
+__all__ = ["Counts", "Run", "RunState", "Taken", "halted"]
+
+
+class Taken(BaseModel):
+    """What of its source a run asks, and what it left out."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    #: The set and the split of the source that were asked for; empty: it is not said, or there is one.
+    subset: str = ""
+    split: str = ""
+    #: Subjects asked for; none: all.
+    subjects: tuple[str, ...] = ()
+    #: The first so many, whatever comes after them.
+    limit: int | None = None
+    #: So many at random, by this seed, each subject with its share or not.
+    sample: int | None = None
+    seed: int | None = None
+    stratified: bool = False
+    #: Good rows that were looked at, asked or not; where there is a limit, the rest was not read.
+    rows: int = 0
+    #: Bad rows that were left out.
+    skipped: int = 0
+    #: Questions with a context, and those that stood in the source before, word for word, among the rows.
+    with_context: int = 0
+    repeated: int = 0
 
 
 class Run(BaseModel):
@@ -32,6 +57,13 @@ class Run(BaseModel):
     created_at: float
     #: At which its questions were first sent, and at which lost ones are sent again.
     priority: Priority = Priority.NORMAL
+    #: None where nobody chose from a source, and in runs from before this was kept.
+    taken: Taken | None = None
+
+    @property
+    def repeats(self) -> bool:
+        """Whether questions may stand in it twice, word for word, under ids of their own."""
+        return self.taken is not None and self.taken.repeated > 0
 
 
 class RunState(StrEnum):

@@ -20,6 +20,7 @@ from contract.harmless import for_cell
 from contract.ledger import Run
 from contract.question import Question
 from contract.verdict import Outcome, Verdict
+from producer.stats.counted import HEARD
 
 __all__ = ["COLUMNS", "MEANINGS", "UNSETTLED", "Row", "cells_of", "iso", "values_of"]
 
@@ -60,13 +61,12 @@ MEANINGS = {
     "metadata": "JSON: what the file says of the question besides.",
     "rotation_choices": "JSON: of a `circular` run, the label chosen in each rotation, as the file calls it; the"
     " question is right only if all are. The scores are those of the first rotation with the choice of most.",
+    "simulated": "Whether the simulated engine made the answer up, so that the row means nothing.",
 }
 COLUMNS = tuple(MEANINGS)
 UNSETTLED = "unsettled"
 #: For what people wrote, whose whole numbers may be larger than orjson's. `json.dumps` would make one per call.
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-#: Outcomes where the model was heard, on a question with a key.
-_HEARD = frozenset({Outcome.CORRECT, Outcome.WRONG, Outcome.UNANSWERED})
 #: Looked up faster than `Outcome.value`, which is a function.
 _WORDS = {outcome: outcome.value for outcome in Outcome}
 
@@ -107,7 +107,7 @@ def values_of(run: Run) -> RowOf:
             question.id,
             question.subject,
             _WORDS[outcome],
-            outcome is Outcome.CORRECT if answer is not None and outcome in _HEARD else None,
+            outcome is Outcome.CORRECT if answer is not None and outcome in HEARD else None,
             right,
             choice,
             question.choices[labels.index(choice)] if choice in labels else None,
@@ -136,6 +136,7 @@ def values_of(run: Run) -> RowOf:
             _milliseconds(settled_at) if settled_at else None,
             metadata,
             list(verdict.rotation_choices) or None,
+            verdict.simulated,
         )
 
     return values
@@ -228,5 +229,6 @@ _WRITTEN: dict[str, Callable[[Any], str]] = {
     "truncated": _word,
     "settled_at": _iso,
     "rotation_choices": _json,
+    "simulated": _word,
 }
 _TO_TEXT = [(at, _WRITTEN.get(name, for_cell)) for at, name in enumerate(COLUMNS) if name not in _PLAIN]

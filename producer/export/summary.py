@@ -18,6 +18,9 @@ from contract.spec import Mode
 from contract.verdict import Outcome, Verdict
 from producer.export.columns import iso
 from producer.stats import Contexts, Interval, RetrievalTally, Share, Tally, cluster_interval, macro, macro_interval
+from producer.stats.calibration import confidence_of
+from producer.stats.clusters import shared_by
+from producer.stats.counted import ALL, HEARD
 from producer.stats.failures import Failures
 from producer.stats.proportion import Sum
 
@@ -31,6 +34,10 @@ FEW_SUBJECTS = "none: it needs at least two subjects with settled questions that
 
 def _tallies() -> defaultdict[str, Tally]:
     return defaultdict(Tally)
+
+
+def _contexts() -> defaultdict[Outcome, Contexts]:
+    return defaultdict(Contexts)
 
 
 @dataclass
@@ -51,8 +58,8 @@ class Summary:
     #: Share of a question's rotations that are right (`circular`).
     rotations: Sum = field(default_factory=Sum)
     failures: Failures = field(default_factory=Failures)
-    #: Right answers to questions with a key, by what they are about.
-    contexts: Contexts = field(default_factory=Contexts)
+    #: By outcome, the contexts of questions with a key, with their right answers.
+    found_in: defaultdict[Outcome, Contexts] = field(default_factory=_contexts)
     #: Judged answers that also name a choice, and those of them where the judge says what comparing with the key says.
     judged_and_read: int = 0
     judge_agrees: int = 0
@@ -83,8 +90,7 @@ class Summary:
             if verdict is not None:
                 self._add(verdict)
                 self.failures.add(question, verdict)
-                if question.answer is not None:
-                    self.contexts.add(question.context, int(verdict.outcome is Outcome.CORRECT))
+                self._add_context(question, verdict)
                 self._add_rotations(question, verdict)
                 self._add_judgement(question, verdict)
             yield question, verdict
@@ -101,7 +107,8 @@ class Summary:
         self.cached_tokens += other.cached_tokens
         self.rotations.include(other.rotations)
         self.failures.include(other.failures)
-        self.contexts.include(other.contexts)
+        for outcome, found in other.found_in.items():
+            self.found_in[outcome].include(found)
         self.judged_and_read += other.judged_and_read
         self.judge_agrees += other.judge_agrees
         self.workers |= other.workers
@@ -117,7 +124,7 @@ class Summary:
     @property
     def rotation_chance(self) -> float | None:
         """What one guess scores at a single rotation."""
-        return self.tally.guessing.chance(self.run.spec.model_copy(update=ONE_ORDER))
+        return self.tally.guessing().chance(self.run.spec.model_copy(update=ONE_ORDER))
 
     def _add(self, verdict: Verdict) -> None:
         self.prompt_tokens += verdict.prompt_tokens
@@ -130,6 +137,12 @@ class Summary:
             self.started_at = min(self.started_at, settled_at - verdict.latency_ms / 1000)
             self.first_settled_at = min(self.first_settled_at, settled_at)
             self.last_settled_at = max(self.last_settled_at, settled_at)
+
+    def _add_context(self, question: Question, verdict: Verdict) -> None:
+        if question.answer is None:
+            return
+        shared = shared_by(question, repeats=self.run.repeats)
+        self.found_in[verdict.outcome].add(shared, int(verdict.outcome is Outcome.CORRECT))
 
     def _add_rotations(self, question: Question, verdict: Verdict) -> None:
         if question.answer is not None and verdict.rotations:
@@ -151,6 +164,7 @@ class Summary:
         return {
             "run_id": self.run.run_id,
             "source": self.run.source,
+            "selection": self.run.taken.model_dump(mode="json") if self.run.taken else None,
             "state": self.standing,
             "spec": spec.model_dump(mode="json"),
             "prompt_version": spec.prompt.version,
@@ -161,7 +175,7 @@ class Summary:
             **self._over_contexts(),
             "rates": self.tally.rates(),
             **self._label_mass(),
-            "calibration": self.tally.calibration.to_json(),
+            "calibration": {"confidence": confidence_of(spec), **self.tally.calibration.to_json()},
             "by_subject": self._by_subject(),
             **self.rotations_json(),
             **self._judge_agreement(),
@@ -215,7 +229,7 @@ class Summary:
             return {}
         spec = self.run.spec
         return {
-            name: {**tally.to_json(), "chance": tally.guessing.chance(spec)}
+            name: {**tally.to_json(), "chance": tally.guessing().chance(spec)}
             for name, tally in sorted(self.subjects.items())
         }
 
@@ -242,19 +256,28 @@ class Summary:
             "accuracy_cluster_interval": {"clusters": len(shares), **between},
         }
 
-    @property
-    def context_interval(self) -> Interval | None:
-        """The accuracy's, where questions share contexts: those of one are right and wrong together."""
-        accuracy = self.tally.over_all()
-        return self.contexts.interval(accuracy) if accuracy else None
+    def context_interval(self, outcomes: frozenset[Outcome] = ALL) -> Interval | None:
+        """That of the accuracy over `outcomes`, where questions share contexts: those of one go together."""
+        accuracy = self.tally.accuracy(outcomes)
+        return self.contexts(outcomes).interval(accuracy) if accuracy else None
+
+    def contexts(self, outcomes: frozenset[Outcome] = ALL) -> Contexts:
+        """What the questions share that ended as one of `outcomes`."""
+        whole = Contexts()
+        for each in outcomes:
+            whole.include(self.found_in[each])
+        return whole
 
     def _over_contexts(self) -> dict[str, Any]:
-        """Where questions share contexts: what that makes of the accuracy's interval."""
-        found, contexts = self.context_interval, self.contexts
-        if found is None:
-            return {}
-        counted = {"shared": contexts.shared, "sharing": contexts.sharing}
-        return {"accuracy_context_interval": {**found.to_json(), **counted}}
+        """Where questions share contexts: what that makes of the accuracies' intervals."""
+        wanted = {"accuracy_context_interval": ALL}
+        if self.tally.without_failed():
+            wanted["accuracy_without_failed_context_interval"] = HEARD
+        return {
+            name: {**found.to_json(), "shared": contexts.shared, "sharing": contexts.sharing}
+            for name, outcomes in wanted.items()
+            if (contexts := self.contexts(outcomes)) and (found := self.context_interval(outcomes))
+        }
 
     def _times(self) -> dict[str, Any]:
         """`wall_s` runs from the start of the first generate call to the last verdict, by the workers' clocks.

@@ -41,6 +41,8 @@ class Digest:
         self.choices: Counter[int] = Counter()
         #: Questions with several right choices.
         self.several_right = 0
+        #: Questions with a context of their own.
+        self.with_context = 0
         self.lost_backslashes = 0
         self.first: Question | None = None
         self.guessing = Guessing()
@@ -52,6 +54,7 @@ class Digest:
         self.count += 1
         self.without_key += question.answer is None
         self.several_right += bool(question.also_right)
+        self.with_context += question.context is not None
         self.lost_backslashes += lost_backslash(question)
         self.choices[len(question.choices)] += 1
         self.first = self.first or question

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from contract.question import LABELS
+from contract.spec import RunSpec
 from producer.report.measures import Measures, Spread, steps, throughput
 from producer.report.svg import Axis, Canvas, Plot
 from producer.stats import Calibration
-from producer.stats.calibration import EDGES
+from producer.stats.calibration import EDGES, confidence_of
 from producer.stats.guessing import shows_choices
 
 __all__ = ["Figure", "batch_sizes", "calibration_curve", "confidence_histogram", "latency", "places", "rate_over_time"]
@@ -36,7 +37,11 @@ class Figure:
 ONE_ROTATION = " Right is what was chosen in most rotations; the run's accuracy wants all of them right."
 
 
-def calibration_curve(calibration: Calibration, *, circular: bool = False) -> Figure | None:
+def _what_confidence_is(spec: RunSpec) -> str:
+    return f" Confidence is {confidence_of(spec)}.{ONE_ROTATION if spec.circular else ''}"
+
+
+def calibration_curve(calibration: Calibration, spec: RunSpec) -> Figure | None:
     """Accuracy over claimed confidence, a dot per bin, as large as the bin is full."""
     if not calibration.of:
         return None
@@ -58,11 +63,11 @@ def calibration_curve(calibration: Calibration, *, circular: bool = False) -> Fi
     ece, brier = calibration.ece(), calibration.brier()
     known = f"Expected calibration error {ece:.3f}" + (f", Brier score {brier:.3f}." if brier is not None else ".")
     caption = f"{known} Ten bins of equal width; a dot's area shows how many answers are in it."
-    caption += ONE_ROTATION if circular else ""
+    caption += _what_confidence_is(spec)
     return Figure("Calibration", caption, picture, ("mean confidence", "accuracy", "answers"), rows)
 
 
-def confidence_histogram(calibration: Calibration, *, circular: bool = False) -> Figure | None:
+def confidence_histogram(calibration: Calibration, spec: RunSpec) -> Figure | None:
     """How sure the model was, right and wrong answers on top of each other."""
     if not calibration.of:
         return None
@@ -78,7 +83,7 @@ def confidence_histogram(calibration: Calibration, *, circular: bool = False) ->
         picture.bar(low, high, 0, each.right, "right", f"{span}: {each.right:,} right")
         picture.bar(low, high, each.right, each.count, "wrong", f"{span}: {wrong:,} wrong")
         rows.append((span, f"{each.right:,}", f"{wrong:,}"))
-    caption = f"{calibration.of:,} answers that have a confidence.{ONE_ROTATION if circular else ''}"
+    caption = f"{calibration.of:,} answers that have a confidence.{_what_confidence_is(spec)}"
     legend = (("right", "right"), ("wrong", "wrong"))
     return Figure("Confidence", caption, picture, ("confidence", "right", "wrong"), rows, legend)
 

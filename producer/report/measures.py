@@ -13,12 +13,12 @@ from contract.order import arrangements
 from contract.question import LABELS, Question
 from contract.spec import Mode, RunSpec
 from contract.verdict import Outcome, Verdict
+from producer.stats.counted import ANSWERED
 
 __all__ = ["Measures", "Spread", "steps", "throughput"]
 
 #: Stands where a question was settled without a choice.
 NO_CHOICE = "none"
-_JUDGED = frozenset({Outcome.CORRECT, Outcome.WRONG})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Measures:
         # Of several right choices, the one that was chosen is the key.
         key = chosen if chosen in question.right else question.answer
         self.confusion[key, chosen or NO_CHOICE] += 1
-        if chosen is None or verdict.outcome not in _JUDGED:
+        if chosen is None or verdict.outcome not in ANSWERED:
             return
         if self.run.spec.circular:
             self._add_rotations(question, verdict)

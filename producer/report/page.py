@@ -18,18 +18,23 @@ from contract.errors import InputError
 from contract.fleet import WorkerRecord
 from contract.ledger import Ledger, Run
 from contract.question import Question
+from contract.spec import Mode
 from contract.verdict import Outcome, Verdict
 from producer.answered import engine_lines
-from producer.compare import MANY, Comparison, Pairing, differences, refuse_incomparable, side
+from producer.compare import MANY, UNDECIDED
 from producer.export.columns import iso
 from producer.export.summary import Summary
-from producer.present import Lines, difference, doubt_lines, judge_lines, p_value
+from producer.pairing import Comparison, Pairing, differences, refuse_incomparable, side
+from producer.present import Lines, difference, doubt_lines, judge_lines, p_value, sharing
 from producer.report import figures
 from producer.report.figures import Figure
 from producer.report.measures import NO_CHOICE, Measures
 from producer.report.table import PER_PARCEL, Table
 from producer.retrieved import effect_lines, recall_lines, retrieval_lines
+from producer.runs.taken import taken_lines
 from producer.stats import Mean, Pairs, Share, Tally
+from producer.stats.calibration import PROBABILITIES, confidence_of
+from producer.stats.counted import ANSWERED, HEARD
 from producer.stats.paired import ALPHA, POWER, holm
 from producer.stats.side import Side
 
@@ -66,23 +71,32 @@ class Part:
 
     @property
     def against_chance(self) -> str:
-        """What the interval says about guessing."""
-        chance = self.run.chance
-        found = self.summary.context_interval or self.accuracy
-        if found is None or chance is None:
+        """What the interval of the answered questions says about guessing at these.
+
+        The others lower the accuracy, and say nothing of whether the model knows what it answers.
+        """
+        chance = self.answered_chance
+        answered = self.tally.over_answered()
+        found = self.summary.context_interval(ANSWERED) or answered
+        if answered is None or found is None or chance is None or self.run.chance is None:
             return ""
-        if found.low > chance:
-            return "above guessing"
-        if self.tally.keyed[Outcome.FAILED]:
-            return ""  # they lower the accuracy, and say nothing of the model
-        return "below guessing" if found.high < chance else "not distinguishable from guessing"
+        how = "above" if found.low > chance else "below" if found.high < chance else "not distinguishable from"
+        if answered.of == self.tally.keyed.total():
+            return f", {how} guessing"
+        return f". At the {answered.of:,} that it answered, it is {how} guessing"
+
+    @property
+    def answered_chance(self) -> float | None:
+        """What guessing scores at the questions that were answered."""
+        return self.tally.guessing(ANSWERED).chance(self.run.spec)
 
     @cached_property
     def accuracies(self) -> list[Row]:
         """Over all and over the answered questions, and over single rotations, which one guess may get right."""
         found: list[tuple[str, Share | Mean | None, float | None]] = [
             ("all questions with a key", self.accuracy, self.run.chance),
-            ("those answered", self.tally.over_answered(), self.run.chance),
+            ("those that did not fail", self.tally.without_failed(), self.run.chance),
+            ("those answered", self.tally.over_answered(), self.answered_chance),
             ("single rotations", self.summary.rotations.mean(), self.summary.rotation_chance),
         ]
         return [(name, figure, chance) for name, figure, chance in found if figure is not None]
@@ -94,7 +108,7 @@ class Part:
             return []
         spec = self.run.spec
         found: list[Row] = [
-            (name, share, tally.guessing.chance(spec))
+            (name, share, tally.guessing().chance(spec))
             for name, tally in self.summary.subjects.items()
             if (share := tally.over_all()) is not None
         ]
@@ -124,6 +138,16 @@ class Part:
         return retrieval_lines(self.summary.retrieval)[:1]
 
     @property
+    def sharing(self) -> str:
+        """How many questions go together, and why."""
+        return sharing(self.summary.contexts(), self.run)
+
+    @property
+    def taken(self) -> str:
+        """What of its source was asked, in words."""
+        return " ".join(told for _, told in taken_lines(self.run))
+
+    @property
     def doubts(self) -> Lines:
         """What makes its answers worth less than they look."""
         judge = judge_lines(self.run.spec.judge, self.summary.judge_agrees, self.summary.judged_and_read)
@@ -132,14 +156,22 @@ class Part:
     @cached_property
     def answers(self) -> list[Figure]:
         """What the model's answers are like."""
-        calibration, circular = self.tally.calibration, self.run.spec.circular
+        calibration, spec = self.tally.calibration, self.run.spec
         return figures.known(
             [
-                figures.calibration_curve(calibration, circular=circular),
-                figures.confidence_histogram(calibration, circular=circular),
+                figures.calibration_curve(calibration, spec),
+                figures.confidence_histogram(calibration, spec),
                 figures.places(self.measures),
             ]
         )
+
+    @property
+    def calibrated(self) -> str:
+        """What stands behind the names of its calibration figures where confidence is no probability."""
+        spec = self.run.spec
+        if confidence_of(spec) == PROBABILITIES:
+            return ""
+        return " of votes" if spec.mode is Mode.VOTE else f" per {spec.normalization}"
 
     @cached_property
     def speed(self) -> list[Figure]:
@@ -179,7 +211,7 @@ class Against:
     b: Run
     found: Comparison | None
     refusal: str = ""
-    #: McNemar's p where all comparisons of the report are looked at together; None of a single one.
+    #: The p where all comparisons of the report are looked at together; None of a single one.
     together: float | None = None
 
     @property
@@ -192,11 +224,21 @@ class Against:
 
     @property
     def p_value(self) -> str:
-        """McNemar's, in words."""
-        alone = p_value(self.found.pairs.p_value()) if self.found else ""
+        """Of no difference, in words."""
+        alone = p_value(self.found.p_value) if self.found else ""
         return (
             alone if self.together is None else f"{alone}; {p_value(self.together)} among all comparisons here (Holm)"
         )
+
+    @property
+    def sharing(self) -> str:
+        """How many questions go together, and why."""
+        return sharing(self.found.contexts, self.a) if self.found else ""
+
+    @property
+    def alone(self) -> str:
+        """McNemar's p, which takes each question for its own, in words."""
+        return p_value(self.found.pairs.p_value()) if self.found else ""
 
     @property
     def subjects(self) -> list[tuple[str, Pairs, str]]:
@@ -241,6 +283,8 @@ def build(
         power=POWER,
         most_flips=MOST_FLIPS,
         many=MANY,
+        undecided=UNDECIDED,
+        heard_outcomes=HEARD,
         iso=iso,
         now=time.time(),
     )
@@ -285,7 +329,7 @@ class _Beside:
     def comparisons(self) -> list[Against]:
         """The first run beside each other one, in their order."""
         found = [_against(self._runs[0], other, self._pairings[other.run_id]) for other in self._runs[1:]]
-        made = {at: each.found.pairs.p_value() for at, each in enumerate(found) if each.found}
+        made = {at: each.found.p_value for at, each in enumerate(found) if each.found}
         if len(made) > 1:
             for at, together in zip(made, holm(list(made.values())), strict=True):
                 found[at] = replace(found[at], together=together)

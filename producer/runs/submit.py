@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from contract.errors import RunConfigError
-from contract.ledger import Ledger, Run, RunState
+from contract.ledger import Ledger, Run, RunState, Taken
 from contract.priority import Priority
 from contract.settings import Settings
 from contract.spec import Mode, RunSpec, run_id_for, slug
@@ -27,6 +27,7 @@ from producer.readers import Source
 from producer.runs.company import Company
 from producer.runs.runconfig import RunConfig
 from producer.runs.shots import Shots
+from producer.runs.taken import taken_of
 
 __all__ = ["Plan", "State", "Submitted", "afresh", "asked_already", "asked_of", "plan", "submit"]
 
@@ -59,6 +60,7 @@ class Plan:
     survey: Survey
     #: Which of its questions begin alike.
     company: Company
+    taken: Taken
     #: How many times the same thing is asked on purpose, this one included.
     repeat: int = 1
 
@@ -78,6 +80,7 @@ class Plan:
             without_key=self.survey.digest.without_key,
             created_at=time.time(),
             priority=priority,
+            taken=self.taken,
         )
 
 
@@ -142,7 +145,8 @@ def plan(
     found = survey(source, selection, skip_bad=skip_bad, lookers=(company.add, shots.add), **more)
     shots.refuse()
     spec = draft.model_copy(update={"questions_digest": found.digest.hexdigest()})
-    return Plan(slug(name or f"{source.stem}-{spec.model}-{spec.mode}")[:LONGEST_NAME], spec, found, company)
+    called = slug(name or f"{source.stem}-{spec.model}-{spec.mode}")[:LONGEST_NAME]
+    return Plan(called, spec, found, company, taken_of(found, selection))
 
 
 def asked_of(planned: Plan, model: str, name: str) -> Plan:

@@ -17,14 +17,18 @@ from math import exp, isnan
 from typing import Any
 
 from contract.question import Question
+from contract.spec import Mode, Normalization, RunSpec
 from contract.verdict import MAJORITY, Outcome, Verdict
+from producer.stats.counted import ANSWERED
 
-__all__ = ["EDGES", "Bin", "Calibration", "probabilities"]
+__all__ = ["EDGES", "PROBABILITIES", "Bin", "Calibration", "confidence_of", "probabilities"]
+
+#: What confidence is where it is a probability of the model's, among the given choices.
+PROBABILITIES = "the softmax of the choices' log-probabilities"
 
 BINS = 10
 #: Bounds of the bins. Each bin holds its upper bound; the first one also 0.
 EDGES = tuple(at / BINS for at in range(BINS + 1))
-_ANSWERED = frozenset({Outcome.CORRECT, Outcome.WRONG})
 
 
 @dataclass(slots=True)
@@ -59,7 +63,7 @@ class Calibration:
     def add(self, question: Question, verdict: Verdict) -> None:
         """Count one question. What has no confidence, or no score for some choice, is left out of that figure."""
         outcome, confidence = verdict.outcome, verdict.confidence
-        if question.answer is None or outcome not in _ANSWERED:
+        if question.answer is None or outcome not in ANSWERED:
             return
         if confidence is not None and 0.0 <= confidence <= 1.0:
             into = self.bins[bisect_left(EDGES, confidence) - 1 if confidence else 0]
@@ -118,6 +122,18 @@ class Calibration:
             "brier_of": self.distributions,
             "bins": [{"low": low, "high": high, **each.to_json()} for (low, high), each in bounded],
         }
+
+
+def confidence_of(spec: RunSpec) -> str:
+    """What the confidence of a run of `spec` is, in words: calibration asks whether that can be read as a probability.
+
+    Divided by its length, a log-probability is one no more: the model never said what the softmax of such makes.
+    """
+    if spec.mode is Mode.VOTE:
+        return "the share of the texts, no probability of the model's"
+    if spec.normalization is not Normalization.NONE:
+        return f"the softmax of scores per {spec.normalization}, no probability of the model's"
+    return PROBABILITIES
 
 
 def _chose_right(question: Question, verdict: Verdict) -> bool:

@@ -6,9 +6,10 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field
 
+from contract.question import Question, content_id
 from producer.stats.proportion import CONFIDENCE, Interval, Share
 
-__all__ = ["Contexts", "spread"]
+__all__ = ["Contexts", "shared_by", "spread"]
 
 
 def spread(apart: float, clusters: int, of: int) -> float:
@@ -21,8 +22,21 @@ def spread(apart: float, clusters: int, of: int) -> float:
     """
     from scipy.special import stdtrit  # late: most commands show no interval
 
-    error = math.sqrt(clusters / (clusters - 1) * apart) / of
-    return float(stdtrit(clusters - 1, (1 + CONFIDENCE) / 2)) * error
+    return float(stdtrit(clusters - 1, (1 + CONFIDENCE) / 2)) * _error(apart, clusters, of)
+
+
+def _error(apart: float, clusters: int, of: int) -> float:
+    return math.sqrt(clusters / (clusters - 1) * apart) / of
+
+
+def shared_by(question: Question, *, repeats: bool) -> str | None:
+    """What `question` may have in common with others: its context, or in a run that `repeats` some, all that it asks.
+
+    Asked twice, a question is right or wrong twice, and tells what it told once.
+    """
+    if question.context is None and repeats:
+        return content_id(question.question, question.choices)
+    return question.context
 
 
 @dataclass(slots=True)
@@ -67,11 +81,47 @@ class Contexts:
         `apart` is the interval that takes every question for a draw of its own. On either side this reaches as far at
         least: that few contexts are of equal mean proves little. No mean is below `lowest`.
         """
-        count, of = len(self.sizes) + self.alone.total(), self.sizes.total() + self.alone.total()
-        if count < 2 or count == of:
+        if not self._together:
             return None
-        mean = (self.sums.total() + sum(value * times for value, times in self.alone.items())) / of
-        squares = sum((self.sums[key] - mean * size) ** 2 for key, size in self.sizes.items())
-        squares += sum(times * (value - mean) ** 2 for value, times in self.alone.items())
-        reach = spread(squares, count, of)
+        mean, reach = self._mean, spread(self._squares, self._count, self._of)
         return Interval(min(apart.low, max(lowest, mean - reach)), max(apart.high, min(1.0, mean + reach)))
+
+    def p_value(self, apart: float) -> float | None:
+        """Two-sided p of the mean being zero if contexts are what was drawn; None where `interval` is.
+
+        Student's t of the mean over the error that `spread` has, for one context less than there are, so that it agrees
+        with the interval. As there, `apart`, the p that takes every question for itself, is the least that it can be.
+        """
+        if not self._together:
+            return None
+        from scipy.special import stdtr
+
+        error = _error(self._squares, self._count, self._of)
+        if not error:
+            return apart
+        return max(apart, float(2 * stdtr(self._count - 1, -abs(self._mean) / error)))
+
+    @property
+    def _count(self) -> int:
+        """Contexts, a question without one being its own."""
+        return len(self.sizes) + self.alone.total()
+
+    @property
+    def _of(self) -> int:
+        return self.sizes.total() + self.alone.total()
+
+    @property
+    def _together(self) -> bool:
+        """Whether there are several contexts, and some of several questions."""
+        return 1 < self._count < self._of
+
+    @property
+    def _mean(self) -> float:
+        return (self.sums.total() + sum(value * times for value, times in self.alone.items())) / self._of
+
+    @property
+    def _squares(self) -> float:
+        """How far the contexts' sums are from what the mean makes of their sizes, squared."""
+        mean = self._mean
+        squares = sum((self.sums[key] - mean * size) ** 2 for key, size in self.sizes.items())
+        return squares + sum(times * (value - mean) ** 2 for value, times in self.alone.items())

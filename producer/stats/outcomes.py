@@ -1,13 +1,14 @@
 """How the questions of a run ended, and how right the model was.
 
 Two shares, always side by side: over **all** questions that have a key and a verdict, where unanswered and failed
-ones count as not right; and over the **answered** ones among them. Questions without a key are in neither.
+ones count as not right; and over the **answered** ones among them. Where questions failed, a third one leaves out only
+these, as paired comparisons and the results' column `correct` do. Questions without a key are in none.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,10 +16,15 @@ from contract.ledger import Counts
 from contract.question import Question
 from contract.verdict import Outcome, Verdict
 from producer.stats.calibration import Calibration
+from producer.stats.counted import ALL, ANSWERED, HEARD
 from producer.stats.guessing import Guessing
 from producer.stats.proportion import Share, Sum, share
 
 __all__ = ["Tally"]
+
+
+def _guessed() -> defaultdict[Outcome, Guessing]:
+    return defaultdict(Guessing)
 
 
 @dataclass
@@ -37,7 +43,8 @@ class Tally:
     #: Probability that the model put on any label at all (`letter`).
     label_mass: Sum = field(default_factory=Sum)
     calibration: Calibration = field(default_factory=Calibration)
-    guessing: Guessing = field(default_factory=Guessing)
+    #: By outcome, what guessing scores at the questions with a key.
+    guessed: defaultdict[Outcome, Guessing] = field(default_factory=_guessed)
 
     def add(self, question: Question, verdict: Verdict | None) -> None:
         """Count one question."""
@@ -51,7 +58,7 @@ class Tally:
         if verdict.label_mass is not None:
             self.label_mass.add(verdict.label_mass)
         self.calibration.add(question, verdict)
-        self.guessing.add(question)
+        self.guessed[verdict.outcome].add(question)
 
     @classmethod
     def over(cls, parts: Iterable[Tally]) -> Tally:
@@ -71,7 +78,8 @@ class Tally:
         self.tied += other.tied
         self.label_mass.include(other.label_mass)
         self.calibration.include(other.calibration)
-        self.guessing.include(other.guessing)
+        for outcome, guessing in other.guessed.items():
+            self.guessed[outcome].include(guessing)
 
     @classmethod
     def of_counts(cls, counts: Counts, without_key: int = 0) -> Tally:
@@ -109,12 +117,29 @@ class Tally:
 
     def over_all(self) -> Share | None:
         """Share of right ones among all with key and verdict."""
-        return share(self.keyed[Outcome.CORRECT], self.keyed.total())
+        return self.accuracy(ALL)
+
+    def without_failed(self) -> Share | None:
+        """Share of right ones among those on which the model was heard; None where none failed, as it is then of all.
+
+        An error is no wrong answer: this is the model's figure, where the one over all is also the machine's.
+        """
+        return self.accuracy(HEARD) if self.keyed[Outcome.FAILED] else None
 
     def over_answered(self) -> Share | None:
         """Share of right ones among those where the model chose."""
-        right = self.keyed[Outcome.CORRECT]
-        return share(right, right + self.keyed[Outcome.WRONG])
+        return self.accuracy(ANSWERED)
+
+    def accuracy(self, outcomes: Collection[Outcome]) -> Share | None:
+        """Share of right ones among those with a key that ended as one of `outcomes`."""
+        return share(self.keyed[Outcome.CORRECT], sum(self.keyed[each] for each in outcomes))
+
+    def guessing(self, outcomes: Collection[Outcome] = ALL) -> Guessing:
+        """What guessing scores at the questions with a key that ended as one of `outcomes`."""
+        whole = Guessing()
+        for each in outcomes:
+            whole.include(self.guessed[each])
+        return whole
 
     def rates(self) -> dict[str, Any]:
         """Shares of what is worth less than an answer, or none, among all `of` with a verdict, keyed or not.
@@ -133,7 +158,7 @@ class Tally:
 
     def to_json(self) -> dict[str, Any]:
         """For summary.json and `--json`."""
-        over_all, over_answered = self.over_all(), self.over_answered()
+        over_all, over_answered, without_failed = self.over_all(), self.over_answered(), self.without_failed()
         return {
             "total": self.total,
             "settled": self.settled,
@@ -141,5 +166,6 @@ class Tally:
             "outcomes": {outcome.value: self.count(outcome) for outcome in Outcome},
             "without_key": self.keyless.total(),
             "accuracy_all": over_all.to_json() if over_all else None,
+            **({"accuracy_without_failed": without_failed.to_json()} if without_failed else {}),
             "accuracy_answered": over_answered.to_json() if over_answered else None,
         }

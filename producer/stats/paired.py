@@ -65,17 +65,21 @@ class Pairs:
         return Interval(max(-1.0, middle - spread), min(1.0, middle + spread))
 
     def p_value(self) -> float:
-        """McNemar's test in its exact form, two-sided: are A and B equally likely to be the one that is right?
+        """McNemar's test with mid-p, two-sided: are A and B equally likely to be the one that is right?
 
-        Under that assumption `only_b` of the `discordant` pairs is Binomial(discordant, 1/2). Without discordant pairs
-        it is 1. Source: Q. McNemar, "Note on the sampling error of the difference between correlated proportions or
-        percentages", Psychometrika 12 (1947).
+        Under that assumption the smaller count k of the two is Binomial(discordant, 1/2), with distribution function F.
+        Of what is as far off as k, mid-p counts half: F(k - 1) + F(k), where the exact test has 2 F(k). That one calls
+        differences chance that the interval calls real; this one and the interval belong together, and disagree only
+        where p is near 0.05. Sources: Q. McNemar, Psychometrika 12 (1947); M. W. Fagerland, S. Lydersen and
+        P. Laake, "The McNemar test for binary matched-pairs data", BMC Medical Research Methodology 13 (2013), and of
+        test and interval together "Recommended tests and confidence intervals for paired binomial proportions",
+        Statistics in Medicine 33 (2014).
         """
-        if not self.discordant:
-            return 1.0
-        from scipy.stats import binomtest
+        from scipy.special import bdtr  # late: most commands test nothing
 
-        return float(binomtest(self.only_b, self.discordant, 0.5).pvalue)
+        fewer = min(self.only_a, self.only_b)
+        below = bdtr(fewer - 1, self.discordant, 0.5) if fewer else 0.0
+        return float(below + bdtr(fewer, self.discordant, 0.5))
 
     def detectable(self) -> float | None:
         """The smallest true difference that so many pairs show with about 80 % power, at a level of 0.05.
@@ -87,8 +91,8 @@ class Pairs:
 
         None where no difference could be found: with fewer than four pairs, or with so few discordant ones that δ would
         be greater than ψ, which no difference is. ψ is the observed one, so this speaks of runs that disagree as often
-        as these two. It is an approximation by the normal distribution; the exact test, which is cautious, finds such a
-        difference, from fifty pairs on, with a power of 75 to 80 %.
+        as these two. It is an approximation by the normal distribution; the test finds such a difference, from fifty
+        pairs on, with a power of 80 to 81 %, and with more where few pairs are discordant.
         """
         z_alpha, z_beta = NormalDist().inv_cdf(1 - ALPHA / 2), NormalDist().inv_cdf(POWER)
         n, discordance = self.of, self.discordant / self.of
@@ -111,7 +115,7 @@ class Pairs:
                 "neither": self.neither,
             },
             "difference": {"value": round(self.difference, 6), **self.interval().to_json()},
-            "mcnemar": {"p_value": self.p_value(), "discordant": self.discordant},
+            "mcnemar": {"p_value": self.p_value(), "test": "mid-p", "discordant": self.discordant},
             "minimum_detectable_effect": {
                 "value": None if detectable is None else round(detectable, 6),
                 "power": POWER,

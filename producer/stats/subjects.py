@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from producer.stats.clusters import spread
 from producer.stats.proportion import Interval, Share, Z, share
 
-__all__ = ["cluster_interval", "macro", "macro_interval"]
+__all__ = ["cluster_interval", "macro", "macro_interval", "recovered_interval"]
 
 
 def cluster_interval(subjects: Sequence[Share]) -> Interval | None:
@@ -55,3 +55,17 @@ def macro_interval(subjects: Sequence[Share]) -> Interval | None:
     variance = sum(each * (1 - each) / size for each, size in zip(shares, sizes, strict=True))
     reach = Z * math.sqrt(variance) / count
     return Interval(min(mean, max(0.0, middle - reach)), max(mean, min(1.0, middle + reach)))
+
+
+def recovered_interval(values: Sequence[float], intervals: Sequence[Interval]) -> Interval:
+    """Interval of the mean of independent `values`, one or more, from the interval that each of them has.
+
+    What each reaches to a side is taken for its error there: the mean reaches √(Σ reach²) / G. It serves where the
+    values' intervals are not of single draws, as `macro_interval` wants it. Source: G. Y. Zou and A. Donner,
+    "Construction of confidence limits about effect measures: a general approach", Statistics in Medicine 27 (2008).
+    """
+    count, mean = len(values), sum(values) / len(values)
+    each = list(zip(values, intervals, strict=True))
+    down = math.sqrt(sum((value - within.low) ** 2 for value, within in each)) / count
+    up = math.sqrt(sum((within.high - value) ** 2 for value, within in each)) / count
+    return Interval(mean - down, mean + up)

@@ -14,6 +14,7 @@ from contract.spec import slug
 from contract.verdict import Outcome
 from producer.export.columns import iso
 from producer.export.files import Drafts, explaining
+from producer.stats import Interval
 from producer.suite.shown import markdown
 from producer.suite.table import Cell, Table
 
@@ -22,6 +23,7 @@ __all__ = ["folder_of", "write_table"]
 COLUMNS = (
     *("suite", "entry", "model", "run_id", "state", "accuracy", "low", "high", "right", "of", "chance"),
     *("total", "settled", *(each.value for each in Outcome), "simulated", "mode", "source"),
+    *("context_low", "context_high", "without_failed", "without_failed_low", "without_failed_high"),
 )
 
 
@@ -51,10 +53,16 @@ def _rows(table: Table) -> Iterator[tuple[Any, ...]]:
 
 
 def _row(suite: str, cell: Cell) -> tuple[Any, ...]:
-    run, counts, found = cell.run, cell.counts, cell.accuracy
+    run, counts, found, heard = cell.run, cell.counts, cell.accuracy, cell.without_failed
     figures = tuple(found.to_json()[name] for name in ("value", "low", "high", "right", "of")) if found else (None,) * 5
     return (
         *(suite, cell.entry, cell.model, run.run_id, counts.standing, *figures, run.chance),
         *(counts.total, counts.settled, *(counts.of(each) for each in Outcome)),
         *(cell.simulated, run.spec.mode.value, run.source),
+        *_ends(cell.context_interval),
+        *((round(heard.value, 6), *_ends(cell.interval_without_failed)) if heard else (None,) * 3),
     )
+
+
+def _ends(found: Interval | None) -> tuple[float | None, float | None]:
+    return (round(found.low, 6), round(found.high, 6)) if found else (None, None)

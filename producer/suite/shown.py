@@ -8,7 +8,10 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 
 from contract.harmless import for_terminal
-from producer.present import Lines, chance, echo_table, number
+from producer.present import Lines, chance, echo_table, number, p_value
+from producer.runs.taken import taken_lines
+from producer.stats import Interval, Share
+from producer.suite.paired import Paired
 from producer.suite.table import Cell, MeanOver, Table
 
 __all__ = ["echo_figures", "figure_lines", "markdown"]
@@ -20,6 +23,10 @@ GAP = 2
 #: What stands where an entry is not asked of a model.
 NONE = "-"
 LONG = ("entry", "model", "accuracy", "95 % interval", "chance", "settled", "unanswered", "failed", "run")
+WITHOUT_FAILED = "without failed"
+BY_CONTEXTS = "where questions share contexts, intervals and tests count those about one together"
+#: Comparisons that a terminal shows; suite.json and suite.md have all.
+MOST_PAIRED = 12
 
 
 def echo_figures(table: Table) -> None:
@@ -52,13 +59,23 @@ def _wide(table: Table) -> Iterator[tuple[str, ...]]:
 def _cell(cell: Cell | None) -> str:
     if cell is None:
         return NONE
-    found = cell.accuracy
-    accuracy = f"{found.value:.3f} ({_bounds(found.low, found.high)})" if found else ""
-    return "\n".join(filter(None, (accuracy, _beside(cell)))) or NONE
+    accuracy = _figure(cell.accuracy, cell.interval)
+    return "\n".join(filter(None, (accuracy, _without_failed(cell), _beside(cell)))) or NONE
 
 
-def _bounds(low: float, high: float) -> str:
-    return f"{low:.3f} to {high:.3f}"
+def _figure(found: Share | MeanOver | None, interval: Interval | None) -> str:
+    if found is None:
+        return ""
+    return f"{found.value:.3f}" + (f" ({_bounds(interval)})" if interval else "")
+
+
+def _without_failed(found: Cell) -> str:
+    figure = _figure(found.without_failed, found.interval_without_failed)
+    return figure and f"{figure} {WITHOUT_FAILED}"
+
+
+def _bounds(interval: Interval | None) -> str:
+    return f"{interval.low:.3f} to {interval.high:.3f}" if interval else NONE
 
 
 def _beside(cell: Cell) -> str:
@@ -80,10 +97,11 @@ def _mean_title(table: Table) -> str:
 
 
 def _mean_cell(table: Table, mean: MeanOver) -> str:
-    figure = f"{mean.value:.3f}" + (f" ({_bounds(mean.interval.low, mean.interval.high)})" if mean.interval else "")
+    without = mean.without_failed
+    heard = f"{_figure(without, without.interval)} {WITHOUT_FAILED}" if without else ""
     cells = [each for each in table.cells if each.model == mean.model and each.entry in table.in_the_mean]
     beside = _not_heard(sum(each.unanswered for each in cells), sum(each.failed for each in cells))
-    return "\n".join(filter(None, (figure, beside)))
+    return "\n".join(filter(None, (_figure(mean, mean.interval), heard, beside)))
 
 
 def _share(value: float | None) -> str:
@@ -97,16 +115,25 @@ def _long(table: Table) -> Iterator[tuple[str, ...]]:
             each.entry,
             each.model,
             _share(found.value if found else None),
-            _bounds(found.low, found.high) if found else NONE,
+            _bounds(each.interval),
             chance(each.run),
             f"{counts.settled:,}/{counts.total:,}",
             f"{each.unanswered:,}",
             f"{each.failed:,}",
             each.run.run_id,
         )
+        if heard := each.without_failed:
+            bounds = _bounds(each.interval_without_failed)
+            yield (f"  {WITHOUT_FAILED}", each.model, _share(heard.value), bounds, "", "", "", "", "")
     for mean in table.means():
-        bounds = _bounds(mean.interval.low, mean.interval.high) if mean.interval else NONE
-        yield (_mean_title(table), mean.model, _share(mean.value), bounds, _share(table.mean_chance), "", "", "", "")
+        yield _long_mean(_mean_title(table), mean, table)
+        if mean.without_failed:
+            yield _long_mean(f"  {WITHOUT_FAILED}", mean.without_failed, table)
+
+
+def _long_mean(title: str, mean: MeanOver, table: Table) -> tuple[str, ...]:
+    chance = _share(table.mean_chance)
+    return (title, mean.model, _share(mean.value), _bounds(mean.interval), chance, "", "", "", "")
 
 
 def figure_lines(table: Table) -> Lines:
@@ -116,12 +143,34 @@ def figure_lines(table: Table) -> Lines:
         lines.append(("simulated", made_up))
     if table.means():
         lines.append(("mean", _mean_remark(table)))
+    if any(each.context_interval for each in table.cells):
+        lines.append(("contexts", BY_CONTEXTS))
+    lines += [("taken", told) for told in _taken(table)]
+    pairs = [(each.title, _paired(each)) for each in table.comparisons]
+    lines += [("" if at else "in pairs", f"{title}: {told}") for at, (title, told) in enumerate(pairs[:MOST_PAIRED])]
+    if len(pairs) > MOST_PAIRED:
+        lines.append(("", f"and {len(pairs) - MOST_PAIRED} others, which --json has"))
     for group in table.comparable()[:1]:
         ids = [each.run.run_id for each in group]
         lines.append(("compare", f"python -m producer compare {ids[0]} {ids[1]}"))
-        lines.append(("", "in pairs, question by question: is the difference more than chance? Overlaps do not tell"))
+        lines.append(("", "more of the pairs, question by question. Whether two intervals overlap does not tell"))
         lines.append(("report", f"python -m producer report {' '.join(ids)}"))
     return lines
+
+
+def _taken(table: Table) -> list[str]:
+    """What the figures of an entry are of, where that is not all of its source."""
+    return [f"{entry}: {told}" for entry in table.entries for _, told in taken_lines(table.of_entry(entry)[0].run)]
+
+
+def _paired(each: Paired) -> str:
+    found, bounds = each.found, each.interval
+    told = f"{found.pairs.difference:+.3f} ({bounds.low:+.3f} to {bounds.high:+.3f}), {p_value(found.p_value)}"
+    if each.together != found.p_value:
+        told += f", {p_value(each.together)} among all (Holm)"
+    if found.undecided:
+        told += ", undecided"
+    return told + (f"; {number(found.failed.of, 'question')} that failed left out" if found.failed.of else "")
 
 
 def _made_up(table: Table) -> str:
@@ -149,7 +198,15 @@ def markdown(table: Table) -> str:
     remark = "Accuracy with its 95 % interval; unanswered and failed questions count as not right, and stand beside it."
     mean = f" Mean: {_mean_remark(table)}." if table.means() else ""
     made_up = f" **{_escaped(found)}.**" if (found := _made_up(table)) else ""
-    return "\n".join([*lines, "", f"{remark}{mean}{made_up}", ""])
+    contexts = f" {_sentence(BY_CONTEXTS)}" if any(each.context_interval for each in table.cells) else ""
+    taken = "".join(f" Taken of {_escaped(told)}." for told in _taken(table))
+    pairs = [f"| {_escaped(each.title)} | {_paired(each)} |" for each in table.comparisons]
+    below = ["", "| in pairs | difference (95 % interval), p |", "|---|---|", *pairs] if pairs else []
+    return "\n".join([*lines, "", f"{remark}{mean}{contexts}{taken}{made_up}", *below, ""])
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def _escaped(text: str) -> str:

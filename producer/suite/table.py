@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from contract.ledger import Counts, Run
 from contract.verdict import Outcome
 from producer.stats import Interval, Share, Tally, macro, macro_interval
+from producer.stats.counted import HEARD
+from producer.stats.subjects import recovered_interval
+
+if TYPE_CHECKING:
+    from producer.suite.paired import Paired
 
 __all__ = ["Cell", "MeanOver", "Table"]
 
@@ -22,6 +27,9 @@ class Cell:
     counts: Counts
     #: Whether the simulated engine answered any of it: what it says means nothing.
     simulated: bool = False
+    #: Of the accuracy over all questions, and over those that did not fail, where a settled run's share contexts.
+    context_interval: Interval | None = None
+    heard_context_interval: Interval | None = None
 
     @property
     def model(self) -> str:
@@ -37,6 +45,21 @@ class Cell:
     def accuracy(self) -> Share | None:
         """Of all settled questions with a key; None of none."""
         return self.tally.over_all()
+
+    @property
+    def interval(self) -> Interval | None:
+        """The accuracy's, by contexts where questions share them."""
+        return self.context_interval or _bounds(self.accuracy)
+
+    @property
+    def without_failed(self) -> Share | None:
+        """The accuracy of the questions that did not fail; None where none failed."""
+        return self.tally.without_failed()
+
+    @property
+    def interval_without_failed(self) -> Interval | None:
+        """Its interval, by contexts where questions share them."""
+        return self.heard_context_interval or _bounds(self.without_failed)
 
     @property
     def failed(self) -> int:
@@ -57,10 +80,23 @@ class Cell:
             "source": self.run.source,
             "mode": self.run.spec.mode.value,
             "state": self.counts.standing,
+            "selection": self.run.taken.model_dump(mode="json") if self.run.taken else None,
             **self.tally.to_json(),
+            **_named("accuracy_context_interval", self.context_interval),
+            **_named(
+                "accuracy_without_failed_context_interval", self.heard_context_interval if self.without_failed else None
+            ),
             "chance": self.run.chance,
             "simulated": self.simulated,
         }
+
+
+def _bounds(found: Share | None) -> Interval | None:
+    return Interval(found.low, found.high) if found else None
+
+
+def _named(name: str, found: Interval | None) -> dict[str, Any]:
+    return {name: found.to_json()} if found else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +108,14 @@ class MeanOver:
     #: None where entries have questions in common: their accuracies go together, and by how much is not known.
     interval: Interval | None
     entries: int
+    #: The same of the questions that did not fail; None where none failed.
+    without_failed: MeanOver | None = None
 
     def to_json(self) -> dict[str, Any]:
         """For suite.json and `--json`."""
         bounds = self.interval.to_json() if self.interval else {"low": None, "high": None}
-        return {"model": self.model, "value": round(self.value, 6), **bounds, "entries": self.entries}
+        without = {"without_failed": self.without_failed.to_json()} if self.without_failed else {}
+        return {"model": self.model, "value": round(self.value, 6), **bounds, "entries": self.entries, **without}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +126,8 @@ class Table:
     cells: tuple[Cell, ...]
     #: Whether entries have questions in common.
     shared: bool
+    #: Of those that `comparable` names, once all are settled.
+    comparisons: Sequence[Paired] = ()
 
     @property
     def entries(self) -> tuple[str, ...]:
@@ -131,10 +172,26 @@ class Table:
 
     def _mean(self, model: str, entries: Sequence[str]) -> MeanOver:
         cells = [each for each in self.cells if each.model == model and each.entry in entries]
-        shares = [share for each in cells if (share := each.accuracy)]
+        mean = self._mean_of(model, [(each.accuracy, each.context_interval) for each in cells])
+        assert mean is not None, "there are entries in the mean"
+        heard = [(each.tally.accuracy(HEARD), each.heard_context_interval) for each in cells]
+        # An entry that failed as a whole has no figure of the model, and there is no mean over it.
+        if not any(each.without_failed for each in cells) or not all(share for share, _ in heard):
+            return mean
+        return replace(mean, without_failed=self._mean_of(model, heard))
+
+    def _mean_of(self, model: str, figures: Sequence[tuple[Share | None, Interval | None]]) -> MeanOver | None:
+        """Of accuracies and their intervals by contexts, where they have one."""
+        shares = [share for share, _ in figures if share]
         value = macro(shares)
-        assert value is not None, "there are entries in the mean"
-        return MeanOver(model, value, None if self.shared else macro_interval(shares), len(shares))
+        if value is None:
+            return None
+        found = None if self.shared else macro_interval(shares)
+        within = [context or Interval(share.low, share.high) for share, context in figures if share]
+        if found and any(context for _, context in figures):
+            wider = recovered_interval([each.value for each in shares], within)
+            found = Interval(min(found.low, wider.low), max(found.high, wider.high))
+        return MeanOver(model, value, found, len(shares))
 
     @property
     def mean_chance(self) -> float | None:
@@ -168,5 +225,6 @@ class Table:
             "mean_over": self.in_the_mean if self.means() else [],
             "mean_chance": self.mean_chance if self.means() else None,
             "entries_share_questions": self.shared,
+            "comparisons": [each.to_json() for each in self.comparisons],
             "comparable": [[each.run.run_id for each in group] for group in self.comparable()],
         }

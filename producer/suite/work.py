@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -10,14 +11,17 @@ import click
 from contract import keys
 from contract.ledger import Run
 from producer.export.results import export
+from producer.export.summary import Summary
 from producer.options import INTERRUPTED, note, progress_console
 from producer.present import Lines, echo_json, echo_lines, echo_table
 from producer.runs.submit import Submitted, asked_already
 from producer.session import Session
+from producer.stats.counted import HEARD
 from producer.stats.failures import Failures
 from producer.suite.board import Board
 from producer.suite.file import Suite
 from producer.suite.files import write_table
+from producer.suite.paired import paired
 from producer.suite.planned import Planned
 from producer.suite.shown import echo_figures, figure_lines
 from producer.suite.table import Cell, Table
@@ -54,15 +58,33 @@ class Work:
         """Entry and run."""
         return [(planned.entry.name, done.run) for planned, done in self._done]
 
-    def table(self) -> Table:
-        """The figures as they stand."""
+    def standing(self) -> Table:
+        """What the ledger's counters tell, without a look at any question."""
         return Table(self._asked.name, tuple(self._cell(entry, run) for entry, run in self._runs), self._shared)
+
+    def table(self) -> Table:
+        """All figures as they stand. What takes a look at every question is there for settled runs alone."""
+        found = self.standing()
+        whole = replace(found, cells=tuple(map(self._by_contexts, found.cells)))
+        if not whole.settled:
+            return whole
+        return replace(whole, comparisons=paired(self._session.ledger, whole.comparable()))
 
     def _cell(self, entry: str, run: Run) -> Cell:
         ledger = self._session.ledger
         engines = ledger.engines(run.run_id)
         simulated = any(each.engine.get("engine") == "simulated" for each in engines)
         return Cell(entry, run, ledger.counts(run.run_id), simulated)
+
+    def _by_contexts(self, cell: Cell) -> Cell:
+        """`cell` with the intervals of a settled run whose questions may share contexts."""
+        run, taken = cell.run, cell.run.taken
+        if not cell.counts.finished or (taken and not taken.with_context and not taken.repeated):
+            return cell
+        found = Summary.of(run, cell.counts.state, self._session.ledger.results(run.run_id))
+        return replace(
+            cell, context_interval=found.context_interval(), heard_context_interval=found.context_interval(HEARD)
+        )
 
     def echo_submitted(self, *, as_json: bool) -> None:
         """What each run met; with --json the table, too, as that is one document."""
@@ -96,7 +118,7 @@ class Work:
 
     def echo_next(self, *, as_json: bool) -> Table:
         """The table as it stands, and what comes next."""
-        table = self.table()
+        table = self.standing() if as_json else self.table()
         if not as_json:
             does = "exports the runs and writes the table" if table.settled else "stays until all are settled"
             self._echo_table(table, [("next", f"python -m producer suite {self._file} --watch     {does}")])

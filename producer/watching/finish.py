@@ -16,8 +16,10 @@ from producer.export.summary import Summary
 from producer.options import CANCELLED, FOLDER, INTERRUPTED, SOME_FAILED, note, progress_console
 from producer.present import Lines, echo_json, echo_lines, interval, judge_lines, result_lines, shared_context
 from producer.retrieved import retrieval_lines
+from producer.runs.taken import taken_lines
 from producer.session import Session
 from producer.stats import Share, Tally, macro, macro_interval
+from producer.stats.counted import HEARD
 from producer.watching.failed import failed_lines
 from producer.watching.progress import screen_for
 from producer.watching.standing import workers_of
@@ -88,14 +90,18 @@ def _lines(session: Session, summary: Summary, files: Sequence[Path]) -> Lines:
     why = failed_lines(run.run_id, summary.failures)
     judge = judge_lines(run.spec.judge, summary.judge_agrees, summary.judged_and_read)
     more = [*judge, *retrieval_lines(summary.retrieval), *why, *engine_lines(session.ledger, run)]
-    beside = [*_context_lines(summary), *_subject_lines(summary), *_rotation_lines(summary)]
+    beside = [*taken_lines(run), *_context_lines(summary), *_subject_lines(summary), *_rotation_lines(summary)]
     return result_lines(run, tally, summary.standing, files, beside=beside, more=more)
 
 
 def _context_lines(summary: Summary) -> Lines:
     """Where questions share contexts: the accuracy's interval with that taken into account."""
-    found = summary.context_interval
-    return [("contexts", shared_context(found, summary.contexts))] if found else []
+    lines: Lines = []
+    if found := summary.context_interval():
+        lines.append(("contexts", shared_context(found, summary.contexts(), summary.run)))
+    if summary.tally.without_failed() and (found := summary.context_interval(HEARD)):
+        lines.append(("", f"{shared_context(found, summary.contexts(HEARD), summary.run)}, without failed ones"))
+    return lines
 
 
 def _subject_lines(summary: Summary) -> Lines:

@@ -111,6 +111,24 @@ def test_only_where_the_runs_differ(page: Page) -> None:
     )
 
 
+def test_two_wrong_answers_that_are_not_the_same_count_as_differing(browser: Browser, tmp_path: Path) -> None:
+    ledger = MemoryLedger()
+    questions = [each.model_copy(update={"answer": "A"}) for each in make_questions(3)]
+    runs = [open_run(ledger, questions, name, seed=seed) for seed, name in enumerate(("first", "second"))]
+    for run, choices in zip(runs, ("BBB", "BCD"), strict=True):
+        verdicts = zip(questions, choices, strict=True)
+        made = [Verdict(question_id=each.id, outcome=Outcome.WRONG, choice=choice) for each, choice in verdicts]
+        ledger.commit(run.run_id, made)
+    path = tmp_path / "report.html"
+    path.write_text("".join(build(ledger, runs)), encoding="utf-8")
+
+    with open_page(browser) as page:
+        _show(page, path)
+        page.get_by_label("only where runs differ").check()
+
+        assert page.locator("#found").inner_text() == "4 of 6 rows, one for each question and run"
+
+
 def test_questions_of_two_files_that_have_the_same_id_do_not_count_as_differing(
     browser: Browser, tmp_path: Path
 ) -> None:

@@ -27,7 +27,7 @@ __all__ = ["parquet_rows"]
 ROWS_PER_GROUP = 4096
 NUMBERS = ("confidence", "margin", "queued_ms", "latency_ms")
 COUNTS = ("passages_left_out", "prompt_tokens", "completion_tokens", "attempts", "batch_size")
-FACTS = ("correct", "retrieval_hit", "truncated")
+FACTS = ("correct", "retrieval_hit", "truncated", "simulated")
 
 
 @contextmanager

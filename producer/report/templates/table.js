@@ -39,10 +39,11 @@
   const state = { page: 0, sort: null, falling: false };
 
   // By the question, not by its id: another file may call another question the same.
-  const outcomes = new Map();
+  // What was chosen counts, too: two wrong answers may differ.
+  const answers = new Map();
   for (const row of rows) {
-    const seen = outcomes.get(row.asked) ?? new Set();
-    outcomes.set(row.asked, seen.add(row[OUTCOME]));
+    const seen = answers.get(row.asked) ?? new Set();
+    answers.set(row.asked, seen.add(`${row[OUTCOME]} ${row[CHOICE]}`));
   }
   for (const [id, column] of [["outcome", OUTCOME], ["subject", SUBJECT]]) {
     const counts = new Map();
@@ -59,7 +60,7 @@
       (run === "" || row[RUN] === Number(run)) &&
       (outcome === "" || `=${row[OUTCOME]}` === outcome) &&
       (subject === "" || `=${row[SUBJECT]}` === subject) &&
-      (!at("differing").checked || outcomes.get(row.asked).size > 1) &&
+      (!at("differing").checked || answers.get(row.asked).size > 1) &&
       words.every((word) => row.haystack.includes(word)));
     if (state.sort === null) return kept;
     const sign = state.falling ? -1 : 1;

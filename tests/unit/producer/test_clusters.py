@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_1samp
 
 from contract.ledger import MemoryLedger, Run
 from contract.verdict import Outcome, Verdict
@@ -102,7 +104,7 @@ def test_a_run_whose_questions_share_contexts_tells_the_wider_interval(
     assert (found["shared"], found["sharing"]) == (10, 40)
 
 
-def test_compared_runs_whose_questions_share_contexts_tell_the_wider_interval_and_that_the_test_is_too_sure(
+def test_compared_runs_whose_questions_share_contexts_tell_an_interval_and_a_p_that_agree(
     producer: Producer, two_runs: tuple[Run, Run]
 ) -> None:
     names = [run.run_id for run in two_runs]
@@ -113,7 +115,25 @@ def test_compared_runs_whose_questions_share_contexts_tell_the_wider_interval_an
     assert found["mcnemar"]["p_value"] < 0.01
     assert found["difference"]["low"] > 0
     assert found["difference_context_interval"]["low"] < 0
-    assert "as 40 questions share 10 contexts; the test below takes each for its own, and may be too sure" in told
+    # One context lost, five won and four as before, each as a whole.
+    by_hand = ttest_1samp([-1] + [1] * 5 + [0] * 4, 0).pvalue
+    assert found["difference_context_interval"]["p_value"] == pytest.approx(by_hand)
+    assert not found["undecided"]
+    assert "contexts    p = 0.1  95 % interval -0.100 to +0.900, as 40 questions share 10 contexts; McNemar's" in told
+    assert "so many discordant; more, as questions share contexts)" in told
+
+
+def test_the_p_by_contexts_is_students_where_contexts_are_of_one_size() -> None:
+    generator = np.random.default_rng(5)
+    sums = generator.integers(-3, 5, size=12)
+    found = Contexts()
+    for context, value in enumerate(sums):
+        for at in range(4):
+            found.add(str(context), int(np.sign(value)) if at < abs(value) else 0)
+
+    assert found.p_value(0.0) == pytest.approx(ttest_1samp(sums / 4, 0).pvalue)
+    assert found.p_value(0.99) == 0.99, "questions that share contexts prove no more than others"
+    assert contexts(("a", 1), ("b", 0)).p_value(0.5) is None
 
 
 def test_the_report_tells_both(producer: Producer, two_runs: tuple[Run, Run]) -> None:
@@ -123,5 +143,9 @@ def test_the_report_tells_both(producer: Producer, two_runs: tuple[Run, Run]) ->
     page = (Path("results") / first / f"report-with-{second}.html").read_text(encoding="utf-8")
     told = "those about one are right and wrong together: with that, the accuracy's 95 % interval is 12.3 to 87.7 %"
     assert told.replace("'", "&#39;") in page or told in page
-    assert "takes each question for its own, and may be too sure" in page
+    assert "right on 50.0 % of 40 questions" in re.sub(r"<[^>]+>", "", page)
+    assert "(95 % interval 12.3 to 87.7 %)" in page
+    assert "interval and test take that into account" in page
+    assert "95 % interval -10.0 to +90.0, second minus first" in page
+    assert "test by contexts, two-sided: p = 0.1." in page
     assert "not distinguishable from guessing" in page

@@ -14,7 +14,7 @@ from contract.ledger import MemoryLedger, Run
 from contract.question import Question
 from contract.spec import IndexKind, Mode, Normalization, Prompt, Retrieval, RunSpec
 from contract.verdict import ContextSource, Outcome, Passage, Verdict
-from producer.compare import differences
+from producer.pairing import differences
 from producer.session import Session
 from tests.unit.producer.conftest import Producer
 
@@ -95,8 +95,8 @@ def test_the_figures_are_those_of_the_pairs_with_a_key(ran: Ran, compare: Produc
     assert found["failed"] == {"only_a": 1, "only_b": 0, "both": 0}
     assert (found["a"]["accuracy_pairs"]["right"], found["b"]["accuracy_pairs"]["right"]) == (2, 4)
     assert found["difference"]["value"] == pytest.approx(2 / 5, abs=1e-6)
-    # Four discordant pairs, one of them for A: 2 · (1 + 4) / 16.
-    assert found["mcnemar"] == {"p_value": pytest.approx(10 / 16), "discordant": 4}
+    # Four discordant pairs, one of them for A: 2 · (1 + 4 / 2) / 16.
+    assert found["mcnemar"] == {"p_value": pytest.approx(6 / 16), "test": "mid-p", "discordant": 4}
     assert found["minimum_detectable_effect"]["power"] == 0.8
     assert found["spec_differences"] == {"model": {"a": "small", "b": "large"}}
     assert [each["id"] for each in found["flips"]] == ["q1", "q2", "q3", "q4"]
@@ -123,7 +123,7 @@ def test_an_error_is_not_a_wrong_answer(ran: Ran, compare: Producer) -> None:
 
     assert found["contingency"] == {"both": 3, "only_a": 0, "only_b": 0, "neither": 2}
     assert found["failed"] == {"only_a": 3, "only_b": 2, "both": 0}
-    assert (found["difference"]["value"], found["mcnemar"]) == (0.0, {"p_value": 1.0, "discordant": 0})
+    assert (found["difference"]["value"], found["mcnemar"]) == (0.0, {"p_value": 1.0, "test": "mid-p", "discordant": 0})
     assert found["flips"] == []
     assert "failed      5 questions: 3 in A alone · 2 in B alone; in no figure" in compare("one", "two").stdout
 
@@ -164,7 +164,7 @@ def test_a_person_sees_the_same_and_the_first_questions_that_flipped(ran: Ran, c
     assert "pairs       5: both right 1 · only A 1 · only B 3 · neither 0" in text
     # 2/7 only A, 4/7 only B: 2/7 ± 1.95996 · √((6/7 - (2/7)²) / 7) = 0.28571 ± 0.65237.
     assert "difference  +0.400  95 % interval -0.367 to +0.938 (B minus A)" in text
-    assert "McNemar     p = 0.62 (exact, two-sided, 4 discordant pairs)" in text
+    assert "McNemar     p = 0.38 (mid-p, two-sided, 4 discordant pairs)" in text
     assert "failed      1 question: 1 in A alone; in no figure here, an error is no wrong answer" in text
     assert "no key      1 question, in no figure" in text
     assert "flipped     4, shown 2" in text
@@ -203,11 +203,27 @@ def test_runs_that_the_simulated_engine_answered_are_not_compared_without_a_word
     assert "simulated   A 0 · B 2 of the pairs, so no figure here means anything" in compare("one", "two").stdout
 
 
+def test_a_difference_that_only_one_of_test_and_interval_finds_is_called_undecided(ran: Ran, compare: Producer) -> None:
+    # None won by A alone and five by B: p = 0.031, and an interval that reaches below zero.
+    ran("one", "w" * 5 + "c" * 95, keyed(100))
+    ran("two", "c" * 100, keyed(100), seed=1)
+    ran("three", "w" * 20 + "c" * 80, keyed(100), seed=2)
+
+    found = json.loads(compare("one", "two", "--json").stdout)
+
+    assert found["mcnemar"]["p_value"] < 0.05
+    assert found["difference"]["low"] < 0
+    assert found["undecided"]
+    told = "undecided   interval and test are approximations, and only one of them finds a difference"
+    assert told in compare("one", "two").stdout
+    assert "undecided" not in compare("three", "two").stdout
+
+
 def test_a_p_value_too_small_for_a_number_is_not_told_as_zero(ran: Ran, compare: Producer) -> None:
     ran("one", "w" * 1200, keyed(1200))
     ran("two", "c" * 1200, keyed(1200), seed=1)
 
-    assert "McNemar     p < 1e-300 (exact, two-sided, 1,200 discordant pairs)" in compare("one", "two").stdout
+    assert "McNemar     p < 1e-300 (mid-p, two-sided, 1,200 discordant pairs)" in compare("one", "two").stdout
 
 
 def keyed(count: int) -> list[Question]:

@@ -34,7 +34,7 @@ DESIGN = (
     "run_id, question_id, subject, outcome, correct, answer, choice, choice_text, confidence, margin, choice_scores, "
     "raw_text, rule, mode, model, retrieved_ids, retrieval_scores, retrieval_hit, passages_left_out, truncated, "
     "prompt_tokens, completion_tokens, attempts, error_type, error_message, batch_id, batch_size, worker, queued_ms, "
-    "latency_ms, settled_at, metadata, rotation_choices"
+    "latency_ms, settled_at, metadata, rotation_choices, simulated"
 )
 
 
@@ -124,6 +124,7 @@ def test_cells_are_rounded_compact_and_faithful(filled: MemoryLedger, tmp_path: 
         "settled_at": "2023-11-14T22:13:20.500Z",
         "metadata": '{"level":3}',
         "rotation_choices": "",
+        "simulated": "false",
     }
     assert second["raw_text"] == '\'+ "quoted",\nsecond line'
     assert (failed["error_type"], failed["error_message"], failed["attempts"]) == ("RequestRejected", "long", "3")
@@ -565,6 +566,21 @@ def test_a_circular_question_has_its_choice_in_each_rotation(ledger: MemoryLedge
     assert [row["rotation_choices"] for row in rows_of(tmp_path)] == ['["B",null]', ""]
     whole = [json.loads(line)["verdict"] for line in (tmp_path / "results.jsonl").read_text().splitlines()]
     assert [each["rotation_choices"] for each in whole] == [["B", None], []]
+
+
+def test_a_table_that_travels_alone_says_which_answers_were_made_up(tmp_path: Path) -> None:
+    ledger = MemoryLedger()
+    spec = RunSpec(
+        questions_digest="0" * 64, model="m", mode=Mode.LETTER, prompt=Prompt(name="p", text="{{ question }}")
+    )
+    ledger.open_run(Run(run_id="run-1", spec=spec, source="q.json", questions=3, chance=0.5, created_at=1.0))
+    ledger.add_questions("run-1", QUESTIONS[:3])
+    made_up = Verdict(question_id="a", outcome=Outcome.CORRECT, choice="B", simulated=True)
+    ledger.commit("run-1", [made_up, Verdict(question_id="b", outcome=Outcome.WRONG, choice="A")])
+
+    export(ledger, "run-1", tmp_path)
+
+    assert [row["simulated"] for row in rows_of(tmp_path)] == ["true", "false", ""]
 
 
 def test_the_summary_names_the_files_of_its_export(filled: MemoryLedger, tmp_path: Path) -> None:

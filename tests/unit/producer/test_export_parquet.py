@@ -120,6 +120,7 @@ def test_the_columns_are_those_of_the_csv_and_say_what_they_are(filled: MemoryLe
         "latency_ms": "double",
         "settled_at": "timestamp[ms, tz=UTC]",
         "rotation_choices": "list<element: string>",
+        "simulated": "bool",
     }
 
 

@@ -23,8 +23,18 @@ def test_the_difference_is_b_minus_a() -> None:
 
 
 def test_mcnemar_by_hand() -> None:
-    # Six discordant pairs, one of them for A: twice the chance of at most one head in six throws, 2 · (1 + 6) / 64.
-    assert Pairs(both=10, only_a=1, only_b=5, neither=4).p_value() == pytest.approx(14 / 64)
+    # Six discordant pairs, one of them for A: no head in six throws 1/64, one head 6/64, of which mid-p counts half.
+    assert Pairs(both=10, only_a=1, only_b=5, neither=4).p_value() == pytest.approx(2 * (1 + 6 / 2) / 64)
+
+
+def test_test_and_interval_seldom_disagree_on_there_being_a_difference() -> None:
+    tables = [Pairs(60 - a - b, a, b, 40) for a in range(30) for b in range(a, 30)]
+    exact = [min(1.0, 2 * binom.cdf(each.only_a, each.discordant, 0.5)) for each in tables]
+
+    found = [each.interval().low > 0 for each in tables]
+
+    assert sum(real != (each.p_value() < 0.05) for real, each in zip(found, tables, strict=True)) < 5
+    assert sum(real != (p < 0.05) for real, p in zip(found, exact, strict=True)) > 12, "the exact test often does"
 
 
 def test_mcnemar_does_not_care_which_run_is_called_a() -> None:
@@ -89,7 +99,7 @@ def test_the_number_of_pairs_that_the_tests_check_against_is_connors() -> None:
 
 
 @pytest.mark.parametrize(("pairs", "discordant"), [(50, 25), (100, 8), (137, 55), (1000, 200), (5000, 2500)])
-def test_the_exact_test_finds_the_detectable_difference_about_as_often_as_is_said(pairs: int, discordant: int) -> None:
+def test_the_test_finds_the_detectable_difference_about_as_often_as_is_said(pairs: int, discordant: int) -> None:
     delta = Pairs(0, discordant, 0, pairs - discordant).detectable()
     assert delta is not None
     share = discordant / pairs
@@ -99,13 +109,17 @@ def test_the_exact_test_finds_the_detectable_difference_about_as_often_as_is_sai
         weight = binom.pmf(count, pairs, share)
         if weight < 1e-9:
             continue
-        # The test rejects where one side of `count` discordant pairs is so small that it is improbable in both tails.
-        rejected = int(binom.ppf(0.025, count, 0.5))
-        rejected -= binom.cdf(rejected, count, 0.5) > 0.025
+        # The test rejects where so few of `count` discordant pairs, or fewer, are on one side.
+        likely = int(binom.ppf(0.025, count, 0.5))
+        rejected = max((few for few in (likely - 1, likely, likely + 1) if significant(few, count)), default=-1)
         better = (share + delta) / (2 * share)
         power += weight * (binom.cdf(rejected, count, better) + binom.sf(count - rejected - 1, count, better))
 
-    assert 0.75 <= power <= 0.80
+    assert 0.80 <= power <= (0.81 if discordant > 10 else 0.89)
+
+
+def significant(few: int, discordant: int) -> bool:
+    return 0 <= few <= discordant and Pairs(0, few, discordant - few, 0).p_value() < 0.05
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from contract.keys import score_queue
 from contract.ledger import MemoryLedger, Run
 from contract.prompts import prompts_of
 from contract.question import Question
-from contract.spec import ChatTemplate, IndexKind, Judge, Mode, Prompt, Retrieval, Sampling
+from contract.spec import ChatTemplate, IndexKind, Judge, Mode, Normalization, Prompt, Retrieval, Sampling
 from contract.verdict import MAJORITY, ContextSource, Failure, Outcome, Passage, Verdict
 from producer.broker import MemoryBroker
 from producer.report.figures import places
@@ -138,7 +138,48 @@ def test_a_run_that_failures_lower_is_not_called_worse_than_guessing(ledger: Mem
         texts.append(Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")).text)
 
     assert "below guessing: chance is 25.0 %" in texts[0]
-    assert "guessing" not in texts[1]
+    assert "right on 2.4 % of 41 questions" in texts[1]
+    assert "and on 100.0 % of the 1 that did not fail (20.7 to 100.0 %)" in texts[1]
+    assert "At the 1 that it answered, it is not distinguishable from guessing: chance is 25.0 %" in texts[1]
+    assert "did not fail" not in texts[0]
+
+
+def test_calibration_of_scores_per_character_is_not_shown_as_that_of_probabilities(
+    ledger: MemoryLedger, report: Producer
+) -> None:
+    plain = open_run(ledger, make_questions(4))
+    divided = open_run(ledger, make_questions(4), normalization=Normalization.CHARACTER)
+    told = "the softmax of scores per character, no probability of the model's"
+    pages, ends, summaries = [], [], []
+    for run in (plain, divided):
+        settle(ledger, run)
+        report(run.run_id)
+        pages.append(Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")).text)
+        ends.append(Producer(report.session, "export")(run.run_id).stdout)
+        summaries.append(json.loads((Path("results") / run.run_id / "summary.json").read_text())["calibration"])
+
+    assert [told in page for page in pages] == [False, True]
+    assert ["ECE per character" in page for page in pages] == [False, True]
+    assert [f"; confidence is {told}\n" in end for end in ends] == [False, True]
+    assert [each["confidence"] for each in summaries] == ["the softmax of the choices' log-probabilities", told]
+
+
+def test_a_model_that_answers_few_questions_but_right_is_not_called_a_guesser(
+    ledger: MemoryLedger, report: Producer
+) -> None:
+    questions = [make_question(at, choices=("yes", "no"), answer="A") for at in range(20)]
+    questions += [make_question(at) for at in range(20, 60)]
+    run = open_run(ledger, questions)
+    settled = [Verdict(question_id=f"q{at}", outcome=Outcome.CORRECT, choice="A") for at in range(20)]
+    settled += [Verdict(question_id=f"q{at}", outcome=Outcome.UNANSWERED) for at in range(20, 60)]
+    ledger.commit(run.run_id, settled)
+
+    report()
+
+    text = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")).text
+    assert "right on 33.3 % of 60 questions (95 % interval 22.7 to 45.9 %)" in text
+    # What it answered has two choices each, what it did not has four.
+    assert "At the 20 that it answered, it is above guessing: chance is 50.0 %" in text
 
 
 def test_the_mean_over_subjects_has_its_own_interval_and_the_accuracy_that_of_the_subjects_as_a_sample(
@@ -168,10 +209,10 @@ def test_of_several_comparisons_each_p_stands_beside_the_one_that_counts_them_al
     report(*(run.run_id for run in runs))
 
     two, three = (Page(path.read_text(encoding="utf-8")).text for path in _shortest_name_first(runs[0]))
-    # Seven of seven discordant pairs for A: 2 / 2⁷, and twice that beside another comparison.
-    assert "p = 0.016." in two
+    # Seven of seven discordant pairs for A: 2 · ½ / 2⁷, and twice that beside another comparison.
+    assert "p = 0.0078." in two
     assert "Holm)" not in two
-    assert "p = 0.016; p = 0.031 among all comparisons here (Holm)." in three
+    assert "p = 0.0078; p = 0.016 among all comparisons here (Holm)." in three
 
 
 def _shortest_name_first(run: Run) -> list[Path]:
@@ -334,7 +375,7 @@ def test_each_subject_is_seen_against_a_guess_among_its_own_choices(ledger: Memo
 
     page = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
     lines = [attributes["x1"] for _, attributes in page.tags if attributes.get("class") == "chance"]
-    assert lines == ["25.00", "25.00", "50.00", "20.00"], "the whole run twice, then the better subject first"
+    assert lines == ["25.00", "35.00", "50.00", "20.00"], "of all and of those answered, then the better subject first"
 
 
 def test_the_report_tells_ties_label_mass_made_up_answers_and_texts_that_were_cut_off(

@@ -55,6 +55,22 @@ def test_unanswered_and_failed_count_over_all_and_not_over_answered() -> None:
     assert (over_answered.right, over_answered.of) == (3, 5)
 
 
+def test_where_questions_failed_a_second_accuracy_leaves_out_these_and_no_others() -> None:
+    outcomes = [Outcome.CORRECT] * 3 + [Outcome.WRONG] * 2 + [Outcome.UNANSWERED] * 1 + [Outcome.FAILED] * 4
+
+    failing, whole = Tally(), Tally()
+    for outcome in outcomes:
+        failing.add(KEYED, Verdict(question_id="k", outcome=outcome))
+        if outcome is not Outcome.FAILED:
+            whole.add(KEYED, Verdict(question_id="k", outcome=outcome))
+
+    expected = share(3, 6)
+    assert expected is not None
+    assert failing.to_json()["accuracy_without_failed"] == expected.to_json()
+    assert whole.to_json()["accuracy_all"] == expected.to_json(), "as if they had not been asked"
+    assert "accuracy_without_failed" not in whole.to_json()
+
+
 def test_questions_without_a_key_are_in_no_accuracy() -> None:
     found = Tally()
     found.add(KEYED, Verdict(question_id="k", outcome=Outcome.CORRECT))

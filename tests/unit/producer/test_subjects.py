@@ -11,12 +11,20 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from scipy.stats import t as student
 
-from producer.stats import Share, cluster_interval, macro, macro_interval, share
+from producer.stats import Interval, Share, cluster_interval, macro, macro_interval, share
+from producer.stats.subjects import recovered_interval
 
 
 def subjects(*counted: tuple[int, int]) -> list[Share]:
     found = [share(right, of) for right, of in counted]
     return [each for each in found if each is not None]
+
+
+def test_a_mean_of_figures_with_intervals_of_their_own_by_hand() -> None:
+    found = recovered_interval([0.5, 0.7], [Interval(0.2, 0.6), Interval(0.3, 1.0)])
+
+    # √(0.3² + 0.4²) / 2 = 0.25 below the mean, √(0.1² + 0.3²) / 2 = 0.158114 above it.
+    assert (found.low, found.high) == pytest.approx((0.35, 0.758114), abs=1e-6)
 
 
 def test_three_subjects_by_hand() -> None:

@@ -24,6 +24,7 @@ from producer.broker import MemoryBroker
 from producer.cli import main
 from producer.readers import file as reading
 from producer.session import Session
+from producer.stats import macro_interval, share
 from producer.suite import work
 from producer.suite.board import Board
 from producer.suite.file import load_suite
@@ -429,8 +430,9 @@ def test_a_model_has_a_column_and_failures_stand_beside_the_accuracy(capsys: pyt
     assert lines[0].split() == ["entry", "chance", "m", "n"]
     assert lines[1].split("  ")[0] == "a"
     assert "0.500 (0.237 to 0.763)" in lines[1]
-    assert "2 failed" in lines[2]
+    assert "0.625 (0.306 to 0.863) without failed" in lines[2]
     assert "6/10 settled · paused" in lines[2]
+    assert "2 failed" in lines[3]
 
 
 def test_what_is_not_asked_or_not_begun_has_no_accuracy(capsys: pytest.CaptureFixture[str]) -> None:
@@ -497,9 +499,109 @@ def test_markdown_is_a_table_whatever_the_names_are() -> None:
     assert lines[:3] == [
         "| entry | chance | m&lt;n |",
         "| --- | ---: | ---: |",
-        "| a\\|b | 0.250 | 0.500 (0.237 to 0.763)<br>1 failed |",
+        "| a\\|b | 0.250 | 0.500 (0.237 to 0.763)<br>0.556 (0.267 to 0.811) without failed<br>1 failed |",
     ]
     assert lines[4].startswith("| mean of 2 | 0.250 | 0.500 (")
+
+
+def test_a_mean_over_entries_with_failed_questions_has_one_without_them_beside_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cells = [cell("a", "m", 4, 10, failed=2), cell("b", "m", 6, 10), cell("a", "n", 4, 10), cell("b", "n", 6, 10)]
+    found = table(*cells)
+
+    whole, spared = found.means()
+    assert whole.value == pytest.approx(0.5)
+    assert whole.without_failed is not None
+    assert whole.without_failed.value == pytest.approx((4 / 8 + 6 / 10) / 2)
+    assert spared.without_failed is None
+    heard = [each for each in (share(4, 8), share(6, 10)) if each]
+    assert whole.without_failed.interval == macro_interval(heard)
+    assert "0.550 (" in next(line for line in shown(found, capsys).splitlines()[4:] if "without failed" in line)
+
+
+def test_an_entry_that_failed_as_a_whole_is_no_wrong_answer_in_a_mean() -> None:
+    cells = [cell("a", "m", 0, 10, failed=10), cell("b", "m", 6, 10, failed=1)]
+
+    assert [each.without_failed for each in table(*cells).means()] == [None]
+
+
+def write_contexts(write_rows: WriteRows) -> None:
+    """Two files of ten contexts, each with four questions; A is always right."""
+    for what in ("red", "blue"):
+        rows = [
+            {
+                "id": f"q{n}",
+                "context": f"Text {n // 4}.",
+                "question": f"{what} {n}?",
+                "choices": ["a", "b"],
+                "answer": "A",
+            }
+            for n in range(40)
+        ]
+        write_rows(*rows, name=f"{what}.jsonl")
+
+
+def test_a_suite_whose_questions_share_contexts_tells_the_wider_intervals(
+    producer: Producer, ledger: MemoryLedger, write_rows: WriteRows
+) -> None:
+    write_contexts(write_rows)
+    path = write_suite([{"name": each, "file": f"{each}.jsonl"} for each in ("red", "blue")])
+    producer(path)
+    settle_all(ledger, right=20)
+
+    said = producer(path).stdout
+    told = producer.json(path)
+
+    # Ten contexts, half of them all right: 2.262 · √(10/9 · 10 · 2²) / 40 = 0.377 to either side.
+    assert "0.500 (0.123 to 0.877)" in said
+    assert "0.500 (0.352 to 0.648)" not in said
+    assert "where questions share contexts, intervals and tests count those about one together" in said
+    found = told["runs"][0]["accuracy_context_interval"]
+    assert (round(found["low"], 3), round(found["high"], 3)) == (0.123, 0.877)
+    # Two entries of that, independent of each other: 0.377 / √2 to either side.
+    assert (told["means"][0]["low"], told["means"][0]["high"]) == pytest.approx((0.2334, 0.7666), abs=1e-3)
+    producer(path, "--watch")
+    (first, _) = csv.DictReader(io.StringIO(Path("results/mine/suite.csv").read_text()))
+    assert (first["context_low"], first["without_failed"]) == (str(found["low"]), "")
+
+
+def test_a_settled_suite_says_whether_its_models_differ(
+    producer: Producer, two_by_two: Path, ledger: MemoryLedger
+) -> None:
+    runs = producer.json(two_by_two)["runs"]
+    assert producer.json(two_by_two)["comparisons"] == []
+    for run in runs:
+        better = run["model"] == "large"
+        settle(ledger, run["run_id"], *[Outcome.CORRECT if better else Outcome.WRONG] * 3, Outcome.FAILED)
+
+    said = producer(two_by_two, exit_code=3).stdout
+    found = producer.json(two_by_two, exit_code=3)["comparisons"]
+
+    assert [(each["a"], each["b"]) for each in found] == [
+        (runs[0]["run_id"], runs[1]["run_id"]),
+        (runs[2]["run_id"], runs[3]["run_id"]),
+    ]
+    # Three discordant pairs, all for B: 2 · ½ / 2³, and twice that beside the other comparison.
+    assert [(each["p_value"], each["p_value_together"]) for each in found] == [(0.125, 0.25), (0.125, 0.25)]
+    assert (found[0]["pairs"], found[0]["either_failed"], found[0]["difference"]["value"]) == (3, 1, 1.0)
+    told = "p = 0.12, p = 0.25 among all (Holm); 1 question that failed left out"
+    assert "red: large against small: +1.000 (" in said
+    assert told in said
+    producer(two_by_two, "--watch", exit_code=3)
+    assert f"{told} |" in Path("results/mine/suite.md").read_text()
+
+
+def test_a_suite_says_of_which_questions_an_entry_is(
+    producer: Producer, sets: tuple[Path, Path], ledger: MemoryLedger
+) -> None:
+    red, blue = (path.name for path in sets)
+    path = write_suite([{"name": "some", "file": red, "limit": 2}, {"name": "all", "file": blue}])
+    producer(path)
+    settle_all(ledger, right=1)
+
+    assert "taken    some: the first 2, nothing behind them was read\n" in producer(path, "--watch").stdout
+    assert "Taken of some: the first 2, nothing behind them was read." in Path("results/mine/suite.md").read_text()
 
 
 # --- staying with it --------------------------------------------------------------------------------------------------

@@ -95,6 +95,22 @@ def test_the_end_of_a_run_tells_the_mean_of_its_subjects_the_worst_and_the_best(
     assert f"subjects  0.556  95 % interval 0.225 to 0.851 (mean of 3)\n          from {worst} to {best}\n" in told
 
 
+def test_the_end_of_a_run_with_failed_questions_tells_its_accuracy_without_them_too(
+    ledger: MemoryLedger, session: Session
+) -> None:
+    run, spared = open_run(ledger, make_questions(4)), open_run(ledger, make_questions(3))
+    outcomes = (Outcome.CORRECT, Outcome.WRONG, Outcome.UNANSWERED, Outcome.FAILED)
+    ledger.commit(run.run_id, [Verdict(question_id=f"q{n}", outcome=each) for n, each in enumerate(outcomes)])
+    ledger.commit(spared.run_id, [Verdict(question_id=f"q{n}", outcome=each) for n, each in enumerate(outcomes[:3])])
+
+    told, without = (CliRunner().invoke(main, ["export", each.run_id], obj=session).stdout for each in (run, spared))
+
+    assert "accuracy  0.250  95 % interval 0.046 to 0.699 (1 of 4) of all; unanswered and failed ones" in told
+    assert "\n          0.333  95 % interval 0.061 to 0.792 (1 of 3) without failed ones; unanswered ones" in told
+    assert "\n          0.500  95 % interval 0.095 to 0.905 (1 of 2) of those answered" in told
+    assert "without failed ones" not in without
+
+
 def test_the_end_of_any_other_run_speaks_of_no_rotations(ledger: MemoryLedger, session: Session) -> None:
     run = open_run(ledger, make_questions(1))
     ledger.commit(run.run_id, [verdict(Outcome.CORRECT, choice="A").model_copy(update={"question_id": "q0"})])

@@ -1,0 +1,98 @@
+"""What of a file was asked stands beside the figures: a sample, the first ones, one subject, questions asked twice."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from contract.ledger import MemoryLedger, Run
+from contract.verdict import Outcome, Verdict
+from tests.unit.producer.conftest import Producer, WriteRows
+
+
+def settled(producer: Producer, ledger: MemoryLedger, *words: object, right: int = 1) -> Run:
+    """The run that `enqueue` makes of these words, the first questions of it right and all others wrong."""
+    producer("enqueue", *words)
+    run = ledger.runs()[-1]
+    verdicts = [
+        Verdict(question_id=question.id, outcome=Outcome.CORRECT if at < right else Outcome.WRONG, choice="A")
+        for at, (question, _) in enumerate(ledger.results(run.run_id))
+    ]
+    ledger.commit(run.run_id, verdicts)
+    return run
+
+
+def summary(run: Run) -> dict[str, object]:
+    content: dict[str, object] = json.loads((Path("results") / run.run_id / "summary.json").read_text())
+    return content
+
+
+@pytest.mark.parametrize(
+    ("words", "chosen", "told"),
+    [
+        (("--sample", 3, "--seed", 7), {"sample": 3, "seed": 7, "rows": 5}, "3 at random (seed 7) · from 5 questions"),
+        (("--limit", 2), {"limit": 2, "rows": 2}, "the first 2, nothing behind them was read"),
+        (("--subject", "red"), {"subjects": ["red"], "rows": 5}, "of red only · from 5 questions"),
+        (
+            ("--sample", 2, "--stratified"),
+            {"sample": 2, "stratified": True},
+            "2 at random (seed 0), each subject with its share · from 5 questions",
+        ),
+    ],
+)
+def test_what_was_chosen_of_a_file_stands_in_the_summary_at_the_end_and_in_the_report(
+    producer: Producer,
+    ledger: MemoryLedger,
+    five: Path,
+    words: tuple[object, ...],
+    chosen: dict[str, object],
+    told: str,
+) -> None:
+    run = settled(producer, ledger, five, *words)
+
+    ended = producer("export", run.run_id).stdout
+    producer("report", run.run_id)
+
+    found = summary(run)["selection"]
+    assert isinstance(found, dict)
+    assert {name: found[name] for name in chosen} == chosen
+    assert [line for line in ended.splitlines() if line.split() == ["taken", *told.split()]]
+    assert told in (Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("words", [(), ("--limit", 9), ("--sample", 9)])
+def test_of_a_file_that_was_taken_whole_nothing_is_said(
+    producer: Producer, ledger: MemoryLedger, five: Path, words: tuple[object, ...]
+) -> None:
+    run = settled(producer, ledger, five, *words)
+
+    assert "taken" not in producer("export", run.run_id).stdout
+    assert summary(run)["total"] == 5
+
+
+def test_bad_rows_that_were_skipped_are_told_with_the_figures(
+    producer: Producer, ledger: MemoryLedger, write_rows: WriteRows
+) -> None:
+    good = {"question": "Which?", "choices": ["a", "b"], "answer": "A"}
+    run = settled(producer, ledger, write_rows(good, {"question": "Which?"}), "--skip-bad")
+
+    assert "without 1 bad row\n" in producer("export", run.run_id).stdout
+
+
+def test_questions_that_a_file_has_twice_do_not_count_as_two_draws(
+    producer: Producer, ledger: MemoryLedger, write_rows: WriteRows
+) -> None:
+    rows = [{"question": f"Which is {at // 4}?", "choices": ["a", "b"], "answer": "A"} for at in range(40)]
+    one = settled(producer, ledger, write_rows(*rows), right=20)
+    other = settled(producer, ledger, write_rows(*rows), "--set", "seed=1", right=36)
+
+    ended = producer("export", one.run_id).stdout
+    compared = producer.json("compare", one.run_id, other.run_id)
+
+    # Ten questions, five of them known: 2.262 · √(10/9 · 10 · 2²) / 40 = 0.377 to either side.
+    told = "95 % interval 0.123 to 0.877, as 40 questions share 10 contexts, or are the same ones again\n"
+    assert told in ended
+    assert "30 of the source repeated word for word\n" in ended
+    assert compared["difference_context_interval"]["shared"] == 10
