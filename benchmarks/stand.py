@@ -62,7 +62,10 @@ __all__ = [
 
 DEPLOY = Path("configs/deploy/laptop.yaml")
 POLL_S = 0.02
-BOOT_WITHIN_S = 600.0
+#: For what has no limit of its own to start.
+START_WITHIN_S = 600.0
+#: Beyond `server_startup_timeout`, as a launcher has: for Python and its imports.
+PYTHON_S = 30.0
 #: No call of an engine takes as long.
 STALLED_AFTER_S = 300.0
 TAIL_CHARACTERS = 2000
@@ -144,9 +147,13 @@ def stand(config: Path | None = None, **settings: Any) -> Iterator[Stand]:
 
 @contextmanager
 def started(
-    command: Sequence[str], environment: Mapping[str, str], log: Path, ready: Callable[[], bool]
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    log: Path,
+    ready: Callable[[], bool],
+    within_s: float = START_WITHIN_S,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that is `ready`; ended afterwards. Raises EngineError with its last words if it does not get there."""
+    """A process that is `ready` within that time; ended afterwards. Raises EngineError with its last words if not."""
     with log.open("wb") as output:
         child = subprocess.Popen(
             command,
@@ -157,10 +164,11 @@ def started(
             start_new_session=True,
         )
     try:
-        until = time.monotonic() + BOOT_WITHIN_S
+        until = time.monotonic() + within_s
         while not ready():
             if child.poll() is not None or time.monotonic() > until:
-                raise EngineError(f"Not ready; {log.name} ends with:\n{_tail(log)}")
+                why = f"Not ready after {within_s:g} s" if child.poll() is None else "It ended"
+                raise EngineError(f"{why}; {log.name} ends with:\n{_tail(log)}")
             time.sleep(POLL_S)
         yield child
     finally:
@@ -172,10 +180,11 @@ def worker(at: Stand, name: str = "w0", queue: str = "", **settings: Any) -> Ite
     """A worker on that server and queue, ready; `settings` lie over the stand's. Ended afterwards."""
     overrides = merge(json.loads(at.environment[OVERRIDES_VARIABLE]), settings)
     in_flight = int(overrides.get("max_batches_in_flight", at.settings.max_batches_in_flight))
+    within_s = float(overrides.get("server_startup_timeout", at.settings.server_startup_timeout)) + PYTHON_S
     environment = {**at.environment, OVERRIDES_VARIABLE: json.dumps(overrides)}
     log = at.folder / f"{name}.log"
     command = worker_command(f"{name}@bench", in_flight, queue)
-    with started(command, environment, log, lambda: "ready: takes question batches" in _said(log)) as child:
+    with started(command, environment, log, lambda: "ready: takes question batches" in _said(log), within_s) as child:
         found = Worker(psutil.Process(child.pid), log)
         at.workers.append(found)
         try:
@@ -189,7 +198,13 @@ def host(at: Stand, logs: Path) -> Iterator[None]:
     """`python -m workers up`, as a person has it: a worker is ready, and all of them have logs there."""
     log = logs / "up.log"
     command = [sys.executable, "-m", "workers", "up", "--logs", str(logs)]
-    with started(command, at.environment, log, lambda: "ready after" in _said(log)):
+    with started(
+        command,
+        at.environment,
+        log,
+        lambda: "ready after" in _said(log),
+        at.settings.server_startup_timeout + PYTHON_S,
+    ):
         yield
 
 

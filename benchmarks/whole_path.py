@@ -78,6 +78,8 @@ class Bench:
     rounds: int
     alone: int = 0
     boots: int = 1
+    #: Whether vLLM is also asked for `likelihood` as its own interface has it.
+    in_full: bool = True
 
     def asking(self, mode: str) -> Asking:
         """The questions, asked in that mode."""
@@ -138,7 +140,7 @@ def beside_raw(bench: Bench, raw: Raw, mode: str, boot: int = 0) -> Times:
         "raw": partial(raw.all_at_once, mode),
         "mcqueue": partial(bench.whole_path, mode, bench.at.settings),
     }
-    if mode == "likelihood":
+    if mode == "likelihood" and bench.in_full:
         sides["raw, choices in full"] = raw.whole_choices
     if bench.alone:
         sides["one at a time"] = partial(raw.one_at_a_time, mode)

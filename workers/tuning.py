@@ -2,11 +2,13 @@
 
 One setting at a time: first batches, on the engine as the deploy file has it; then the engine's own sizes, each with a
 boot of its own. The best so far stays. Every trial scores the same questions, in prompts that begin with the trial's
-number, so that none finds another's in the prefix cache.
+number, so that none finds another's in the prefix cache; again and again, with another number each time, where an
+engine is through with them before anything can be told of it.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import multiprocessing
 import queue
@@ -41,6 +43,7 @@ __all__ = [
     "Tuned",
     "best_of",
     "lengths",
+    "long_enough",
     "marked",
     "score_in_batches",
     "tune",
@@ -52,8 +55,14 @@ SHAPES = ((16, 2), (16, 4), (32, 2), (64, 2), (128, 2), (256, 2))
 SIZES = {"max_num_seqs": (64, 128, 256, 512), "max_num_batched_tokens": (2048, 4096, 8192, 16384)}
 #: Token counts are rounded up to this, as caches are kept in blocks.
 BLOCK = 64
+#: Seconds of a trial that tell something, of which half are enough: a trial's first and last batches overlap with
+#: nothing. Of a short time limit it is a sixtieth, so that all trials and their boots fit.
+TRIAL_S = 5.0
+TRIALS_OF_A_LIMIT = 60
+#: Questions of a trial, however fast they are answered: they are all in memory at once.
+MOST_ASKED = 50_000
 #: A mark of trials that is no shorter than any of them.
-LONGEST_MARK = "Trial 999."
+LONGEST_MARK = "Again 99999.\nTrial 999."
 #: Questions of the first calls of an engine, which compile and allocate for their number.
 WARM_UP = (1, 2, 16)
 #: What is less than this is within the noise of a trial.
@@ -117,7 +126,7 @@ class Tuned:
     trials: list[Trial]
     best: Trial
     batch_timeout_s: float
-    #: Questions of a trial.
+    #: Questions of a trial, each counted once.
     asked: int
 
     def chosen(self) -> dict[str, Any]:
@@ -145,7 +154,7 @@ def tune(
     """
     trials: list[Trial] = []
     try:
-        _try_settings(settings, items, needs.context, time.monotonic() + limit_s, trials, on_trial)
+        _try_settings(settings, items, needs.context, limit_s, trials, on_trial)
     except KeyboardInterrupt:
         if not any(each.questions_per_s for each in trials):
             raise
@@ -161,11 +170,12 @@ def _try_settings(
     settings: Settings,
     items: Sequence[Item],
     context: int,
-    until: float,
+    limit_s: float,
     trials: list[Trial],
     on_trial: Callable[[Trial], None],
 ) -> None:
-    """Add to `trials` one by one, until the monotonic clock says `until`."""
+    """Add to `trials` one by one, until `limit_s` is over."""
+    until, least_s = time.monotonic() + limit_s, min(TRIAL_S, limit_s / TRIALS_OF_A_LIMIT) / 2
     base = {name: settings.vllm_args[name] for name in SIZES if name in settings.vllm_args}
     shape = Shape(settings.batch_size, settings.batches_in_flight)
     shapes = [shape, *(Shape(*each) for each in SHAPES if each[0] <= len(items))]
@@ -173,7 +183,7 @@ def _try_settings(
         if time.monotonic() > until and trials:
             break
         arguments = {**settings.vllm_args, **engine, "max_model_len": context}
-        with _engine_apart(settings.model_copy(update={"vllm_args": arguments})) as measure:
+        with _engine_apart(settings.model_copy(update={"vllm_args": arguments}), least_s) as measure:
             for each in asked:
                 if time.monotonic() > until and trials:
                     break
@@ -235,6 +245,21 @@ def score_in_batches(
         raise EngineError(f"Every question failed, the last one so: {failed.message if failed else 'no reason'}")
     wall_s = time.monotonic() - started
     return Trial(shape, {}, len(items) / wall_s, tokens / wall_s, statistics.median(seconds))
+
+
+def long_enough(
+    engine: Engine, items: Sequence[Item], shape: Shape, least_s: float, judge_engine: JudgeEngine = no_judges
+) -> Trial:
+    """The same over `items` as often as it takes to ask for `least_s`, or MOST_ASKED questions. Raises EngineError."""
+    times, most, numbers = 1, max(1, MOST_ASKED // len(items)), itertools.count(1)
+    asked = list(items)
+    while True:
+        found = score_in_batches(engine, asked, shape, judge_engine)
+        took_s = len(asked) / found.questions_per_s
+        if took_s >= least_s or times == most:
+            return found
+        times = min(most, math.ceil(2 * times * least_s / took_s))
+        asked = [each for _ in range(times) for each in _all_marked(items, f"Again {next(numbers)}.")]
 
 
 def _overlapping(
@@ -307,18 +332,20 @@ def _tried(measure: Measure, items: Sequence[Item], wanted: Trial, number: int) 
 
 
 def _all_marked(items: Sequence[Item], mark: str) -> list[Item]:
-    return [item._replace(spec=marked(item.spec, mark)) for item in items]
+    specs = {id(item.spec): item.spec for item in items}  # often one, which takes longer to change than to look up
+    marks = {known: marked(spec, mark) for known, spec in specs.items()}
+    return [item._replace(spec=marks[id(item.spec)]) for item in items]
 
 
 @contextmanager
-def _engine_apart(settings: Settings) -> Iterator[Measure]:
+def _engine_apart(settings: Settings, least_s: float) -> Iterator[Measure]:
     """An engine in a process of its own, as vLLM frees everything only when its process ends."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context, initializer=_boot, initargs=(settings,)) as pool:
 
         def measure(items: Sequence[Item], shape: Shape) -> Trial:
             try:
-                return pool.submit(_measure, list(items), shape).result()
+                return pool.submit(_measure, list(items), shape, least_s).result()
             except BrokenProcessPool:
                 raise EngineError("The engine's process was killed; for want of memory, perhaps.") from None
 
@@ -342,7 +369,7 @@ def _boot(settings: Settings) -> None:
         _trouble = trouble
 
 
-def _measure(items: list[Item], shape: Shape) -> Trial:
+def _measure(items: list[Item], shape: Shape, least_s: float) -> Trial:
     global _is_warm
     if _trouble is not None or _engine is None:
         raise _trouble or EngineError("The engine did not boot.")
@@ -352,7 +379,7 @@ def _measure(items: list[Item], shape: Shape) -> Trial:
             score_batch(_all_marked(items[:size], f"Before, {size}."), _engine, judge_engine)
         _is_warm = True
     sizes = {name: value for name, value in _engine.describe().items() if name in SIZES}
-    return replace(score_in_batches(_engine, items, shape, judge_engine), engine=sizes)
+    return replace(long_enough(_engine, items, shape, least_s, judge_engine), engine=sizes)
 
 
 def _close() -> None:

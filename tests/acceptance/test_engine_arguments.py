@@ -61,6 +61,8 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"lora_config.max_lora_rank": 32, "lora_config.max_loras": 2},
     ),
 }
+#: What must be refused.
+REFUSED: list[dict[str, Any]] = [{"logprobs_mode": "raw_logits"}, {"max_model_length": 1}, {"data_parallel_size": 2}]
 DEPLOYED = [
     settings.vllm_args for file in sorted((ROOT / "configs/deploy").glob("*.yaml")) for settings in load_fleet(file)
 ]
@@ -70,7 +72,7 @@ DEPLOYED = [
 def answers() -> list[Any]:
     """vLLM's answers to all cases, then to what must be refused, then to the shipped deployments."""
     cases: list[tuple[dict[str, Any], list[str]]] = [(given, list(expected)) for given, expected in CASES.values()]
-    cases += [({"logprobs_mode": "raw_logits"}, []), ({"max_model_length": 1}, [])]
+    cases += [(arguments, []) for arguments in REFUSED]
     cases += [(arguments, []) for arguments in DEPLOYED]
     model = str(prepare("smollm2-135m-instruct"))
     return found_by(ASK, [model, cases])
@@ -90,8 +92,14 @@ def test_one_that_makes_logits_of_log_probabilities_is_refused(answers: list[Any
     assert "'raw_logits' gives others than the model's own log-probabilities. Leave it out." in answers[len(CASES)]
 
 
+def test_several_engines_in_one_worker_are_refused_and_several_workers_named_instead(answers: list[Any]) -> None:
+    refusal = answers[len(CASES) + 2]
+    assert refusal.startswith("vllm_args.data_parallel_size: 2, but a worker has one engine.")
+    assert "each of gpu_groups is a worker" in refusal
+
+
 def test_vllm_knows_every_argument_of_the_shipped_deployments(answers: list[Any]) -> None:
-    assert answers[len(CASES) + 2 :] == [{} for _ in DEPLOYED]
+    assert answers[len(CASES) + len(REFUSED) :] == [{} for _ in DEPLOYED]
 
 
 def test_workers_check_names_a_misspelled_one_as_the_boot_would_and_boots_nothing() -> None:

@@ -49,7 +49,9 @@ def items_of(questions: list[Question], mode: Mode, **changes: object) -> list[I
 
 
 def test_the_engine_computes_on_the_gpu(engine: VllmEngine) -> None:
-    assert engine.describe()["device"] == "cuda"
+    found = engine.describe()
+    assert (found["device"], found["kv_cache_dtype"]) == ("cuda", "float32")
+    assert found["gpu"].startswith("NVIDIA ")
 
 
 @pytest.mark.parametrize("mode", [Mode.LETTER, Mode.LIKELIHOOD])

@@ -15,6 +15,16 @@ def test_a_stand_never_meets_the_redis_of_the_one_who_measures(monkeypatch: pyte
         assert at.ledger.client.ping()
 
 
+def test_a_boot_may_take_as_long_as_the_deployment_says_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.stand.PYTHON_S", 0.0)
+    with (
+        stand(engine="simulated", model="simulated", server_startup_timeout=0.2) as at,
+        pytest.raises(EngineError, match=r"Not ready after 0\.2 s"),
+        worker(at),
+    ):
+        pass
+
+
 def test_a_worker_that_ends_or_is_not_there_ends_the_wait_for_its_verdicts() -> None:
     with stand(engine="simulated", model="simulated") as at:
         run = open_run(at.ledger, make_questions(1))

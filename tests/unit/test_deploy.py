@@ -69,6 +69,17 @@ def test_no_deployment_is_found_fault_with(file: Path) -> None:
         assert room is None or room >= settings.batch_size, "a batch would wait for itself"
 
 
+#: What vLLM 0.32 captures on a GPU before Blackwell where nobody says how much.
+CAPTURED = 512
+
+
+@pytest.mark.parametrize("file", sorted(DEPLOY.glob("*.yaml")), ids=lambda file: file.stem)
+def test_every_deployment_decodes_as_many_texts_as_it_takes_by_cuda_graphs(file: Path) -> None:
+    for settings in load_fleet(file):
+        graphs = settings.vllm_args.get("max_cudagraph_capture_size", CAPTURED)
+        assert settings.vllm_args.get("max_num_seqs", 0) <= graphs
+
+
 def test_every_deployment_stands_in_the_configurations_list() -> None:
     listed = (ROOT / "configs" / "README.md").read_text()
     assert [file.name for file in DEPLOY.glob("*.yaml") if f"`deploy/{file.name}`" not in listed] == []

@@ -65,6 +65,53 @@ def test_a_driver_asks_for_the_gpu_build_and_a_machine_without_one_leaves_it(
     assert setup.detect_variant(environment(tmp_path / "venv", *packages)) == variant
 
 
+HEADER = "| NVIDIA-SMI {driver}      Driver Version: {driver}      CUDA Version: {cuda}     |"
+
+
+@pytest.mark.parametrize(
+    ("header", "refused"),
+    [
+        (HEADER.format(driver="550.54.15", cuda="12.4"), True),
+        (HEADER.format(driver="580.95.05", cuda="13.0"), False),
+        (HEADER.format(driver="595.10", cuda="13.4"), False),
+        ("| NVIDIA-SMI 590.1  KMD Version: 590.1  CUDA UMD Version: 12.9 |", True),
+        ("NVIDIA-SMI has failed because it could not communicate with the NVIDIA driver.", False),
+        (None, False),
+    ],
+)
+def test_a_driver_too_old_for_the_gpu_build_is_told_before_anything_is_fetched(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    header: str | None,
+    refused: bool,
+) -> None:
+    if header is not None:
+        program(tmp_path / "nvidia-smi")
+        (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\necho '{header}'\n")
+    fetched: list[str] = []
+
+    def install(target: Path, variant: str) -> None:
+        target.mkdir()
+        fetched.append(variant)
+
+    monkeypatch.setattr(setup, "install", install)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("sys.argv", ["setup.py", "--venv", str(tmp_path / "venv"), "--variant", "gpu"])
+    assert setup.main() == int(refused)
+    assert fetched == ([] if refused else ["gpu"])
+    assert ("VARIANT=cpu" in capsys.readouterr().err) is refused
+
+
+def test_a_machine_that_gets_the_cpu_build_is_not_asked_for_a_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(setup, "install", lambda target, _: target.mkdir())
+    monkeypatch.setattr(setup, "old_driver", lambda: "too old")
+    monkeypatch.setattr("sys.argv", ["setup.py", "--venv", str(tmp_path / "venv"), "--variant", "cpu"])
+    assert setup.main() == 0
+
+
 @pytest.mark.parametrize(("variant", "anew"), [("cpu", False), ("gpu", True)])
 def test_one_build_of_vllm_is_never_put_over_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variant: str, anew: bool

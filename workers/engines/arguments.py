@@ -46,7 +46,7 @@ def require_vllm() -> None:
 def check_arguments(vllm_args: Mapping[str, Any]) -> None:
     """Raises SettingsError for a name that the installed vLLM's `EngineArgs` does not have, with the nearest it has.
 
-    And for one with which its log-probabilities would be none.
+    And for one with which its log-probabilities would be none, or which asks for several engines.
     """
     require_vllm()
     from vllm import EngineArgs
@@ -58,6 +58,9 @@ def check_arguments(vllm_args: Mapping[str, Any]) -> None:
     if (mode := vllm_args.get("logprobs_mode", "raw_logprobs")) != "raw_logprobs":
         message = f"vllm_args.logprobs_mode: {mode!r} gives others than the model's own log-probabilities."
         raise SettingsError(message, hint="Leave it out.")
+    if (engines := vllm_args.get("data_parallel_size") or 1) != 1:
+        message = f"vllm_args.data_parallel_size: {engines!r}, but a worker has one engine."
+        raise SettingsError(message, hint="Leave it out: each of gpu_groups is a worker with an engine of its own.")
 
 
 def for_this_cpu(vllm_args: Mapping[str, Any], model: str) -> dict[str, Any]:
@@ -109,9 +112,9 @@ def engine_environment(model: str) -> dict[str, str]:
     else:
         # A core that is forked, vLLM's choice on a GPU, loads no plugins (workers/parent.py), and a worker has threads.
         variables["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
-        if not _has_nvcc():
-            # FlashInfer compiles its sampler at the first top_p; vLLM 0.26 lets it try, and the engine dies.
-            variables["VLLM_USE_FLASHINFER_SAMPLER"] = "0"
+        # It would be compiled at boot, and the engine dies where nvcc or ninja is missing; and it would sample nothing:
+        # vLLM keeps it from requests with a seed, which all of ours have.
+        variables["VLLM_USE_FLASHINFER_SAMPLER"] = "0"
     return variables
 
 
@@ -150,12 +153,6 @@ def _is_quantised(model: str, revision: str | None) -> bool:
     with suppress(OSError, ValueError):
         return "quantization_config" in PretrainedConfig.get_config_dict(model, revision=revision)[0]
     return True
-
-
-def _has_nvcc() -> bool:
-    """Whether there is NVIDIA's compiler, where FlashInfer looks for it."""
-    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
-    return shutil.which("nvcc") is not None or shutil.which(f"{home}/bin/nvcc") is not None
 
 
 def _word(value: Any) -> str:

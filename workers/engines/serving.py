@@ -26,6 +26,7 @@ from contract.errors import EngineError
 from contract.settings import OpenAiSettings, Settings
 from workers.engines.adapters import adapter_arguments, adapter_folders
 from workers.engines.arguments import as_flags, check_arguments, engine_environment, for_this_cpu
+from workers.engines.booting import booting
 from workers.engines.packaged import resolve
 from workers.parent import follower
 
@@ -72,7 +73,8 @@ class LocalServer:
         )
         self._relay = threading.Thread(target=self._pass_lines_on, name="vllm-serve-log", daemon=True)
         self._relay.start()
-        self._await_health(f"http://{settings.local_host}:{port}/health")
+        with booting(settings, model):
+            self._await_health(f"http://{settings.local_host}:{port}/health")
         url = f"http://{settings.local_host}:{port}/v1"
         return settings.openai.model_copy(
             update={"url": url, "model": settings.served_model, "api_key": type(settings.openai.api_key)(self._key)}

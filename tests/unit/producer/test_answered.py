@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from contract import MemoryLedger
-from contract.engines import EngineUsed
+from contract.engines import EngineUsed, differing
 from producer.answered import engine_lines
 from producer.export.results import export
 from tests.support import make_questions, open_run
@@ -31,6 +31,12 @@ def test_a_run_that_engines_of_other_weights_answered_says_so_and_its_summary_by
         ("gpu1@a", "1970-01-01T00:01:00.000Z", "aa"),
         ("gpu0@a", "1970-01-02T00:00:00.000Z", "bb"),
     ]
+
+
+def test_a_fleet_of_several_kinds_of_gpu_is_one_but_not_if_their_caches_hold_other_numbers() -> None:
+    a100, h100 = ({**ENGINE, "gpu": gpu, "attention_backend": "auto", "kv_cache_dtype": "bfloat16"} for gpu in "ah")
+    assert differing([a100, h100]) == {}
+    assert differing([a100, h100 | {"kv_cache_dtype": "fp8"}]) == {"kv_cache_dtype": ['"bfloat16"', '"fp8"']}
 
 
 def test_status_says_while_a_run_goes_on_that_its_engines_are_not_alike(

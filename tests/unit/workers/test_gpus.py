@@ -8,7 +8,7 @@ import pynvml
 import pytest
 
 from contract.errors import PlanError
-from workers.host.gpus import Device, cut, cut_all, driver_cuda, find, group_name, shared, visible_gpus
+from workers.host.gpus import Device, cut, cut_all, driver_cuda, find, group_name, model_name, shared, visible_gpus
 
 EIGHT = [Device(str(i), f"GPU-{i}aaa0000-1111") for i in range(8)]
 #: GPU 0 whole, GPU 1 cut into two instances.
@@ -118,6 +118,23 @@ def test_what_cuda_a_driver_is_for_is_asked_of_the_driver(monkeypatch: pytest.Mo
     monkeypatch.setattr("pynvml.nvmlShutdown", lambda: None)
     monkeypatch.setattr("pynvml.nvmlSystemGetCudaDriverVersion_v2", lambda: 12080)
     assert driver_cuda() == 12
+
+
+def test_what_a_gpu_is_is_asked_of_the_driver_by_number_or_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {0: "NVIDIA A100-SXM4-80GB", "MIG-11aa": b"NVIDIA H100 80GB HBM3 MIG 1g.10gb"}
+
+    def handle(name: object) -> object:
+        if name not in known:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
+        return name
+
+    for entry in ("nvmlInit", "nvmlShutdown"):
+        monkeypatch.setattr(f"pynvml.{entry}", lambda: None)
+    for entry in ("nvmlDeviceGetHandleByIndex", "nvmlDeviceGetHandleByUUID"):
+        monkeypatch.setattr(f"pynvml.{entry}", handle)
+    monkeypatch.setattr("pynvml.nvmlDeviceGetName", known.__getitem__)
+    told = [model_name(name) for name in ("0", "MIG-11aa", "7")]
+    assert told == ["NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3 MIG 1g.10gb", ""]
 
 
 def test_without_a_driver_there_is_no_cuda(monkeypatch: pytest.MonkeyPatch) -> None:

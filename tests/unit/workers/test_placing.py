@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,14 @@ def test_what_shares_a_gpu_must_fit_on_it() -> None:
                 share_gpus=True,
             )
         )
+
+
+@pytest.mark.parametrize(("share", "boots"), [(0.475, True), (0.48, False), (0.5, False)])
+def test_what_cuda_takes_for_each_worker_must_find_room_beside_their_shares(share: float, boots: bool) -> None:
+    each = {"gpu_groups": [[0]], "vllm_args": {"gpu_memory_utilization": share}}
+    two = fleet({"model": "a", **each}, {"model": "b", **each}, share_gpus=True)
+    with nullcontext() if boots else pytest.raises(PlanError, match=r"Lower them to a sum of 0\.95 or less"):
+        assert len(planned(two)[0]) == 2
 
 
 def test_without_a_gpu_workers_are_bound_to_cores_that_they_share_with_nobody() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -41,6 +43,7 @@ from workers.tuning import (
     Tuned,
     best_of,
     lengths,
+    long_enough,
     marked,
     score_in_batches,
     tune,
@@ -153,6 +156,46 @@ def test_a_trial_counts_every_question_once_and_fails_with_the_engine() -> None:
     assert found.batch_s >= 0.001
 
 
+class Hearing(SimulatedEngine):
+    """Keeps the prompts that it is asked, call by call."""
+
+    def __init__(self, *settings: str) -> None:
+        super().__init__(load_settings(None, list(settings)))
+        self.heard: list[list[str]] = []
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        self.heard.append([each.prompt for each in requests])
+        return super().generate(requests)
+
+
+def test_a_fast_engine_is_asked_again_until_a_trial_has_lasted_each_time_behind_another_beginning() -> None:
+    engine = Hearing("simulated.call_ms=5")
+    engine.start()
+    items = [Item(question, make_spec()) for question in make_questions(8)]
+    started = time.monotonic()
+    long_enough(engine, items, Shape(8, 1), least_s=0.2)
+    assert time.monotonic() - started >= 0.2
+    prompts = [prompt for call in engine.heard for prompt in call]
+    assert len(prompts) == len(set(prompts)) > 8
+    asked = Counter(prompt.partition("Question:")[2] for prompt in prompts)
+    assert set(asked.values()) == {len(engine.heard)}
+
+
+def test_a_slow_engine_is_asked_every_question_once() -> None:
+    engine = Hearing("simulated.call_ms=50")
+    engine.start()
+    long_enough(engine, [Item(each, make_spec()) for each in make_questions(8)], Shape(8, 1), least_s=0.04)
+    assert len(engine.heard) == 1
+
+
+def test_an_engine_that_takes_no_time_at_all_is_not_asked_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.tuning.MOST_ASKED", 32)
+    engine = Hearing()
+    engine.start()
+    long_enough(engine, [Item(each, make_spec()) for each in make_questions(8)], Shape(8, 1), least_s=60.0)
+    assert [len(call) for call in engine.heard] == [8] * 5
+
+
 def test_how_fast_an_engine_refuses_every_question_is_no_result() -> None:
     engine = SimulatedEngine(load_settings(None, ["simulated.reject_text=Question"]))
     engine.start()
@@ -243,7 +286,7 @@ def test_who_interrupts_gets_the_best_of_the_trials_so_far() -> None:
     settings = load_settings(None, ["engine=simulated", f"model={SIMULATED_MODEL}"])
     items = [Item(each, make_spec()) for each in make_questions(20)]
 
-    found = tune(settings, items, NEEDS, limit_s=600.0, on_trial=interrupt)
+    found = tune(settings, items, NEEDS, limit_s=6.0, on_trial=interrupt)
 
     assert found.trials == heard
     assert found.best in heard
