@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -68,7 +69,7 @@ def tell(session: Session, run: Run, out: Path, counts: Counts, *, as_json: bool
     """Print how the run came out, with its exported files if there are any; the same exit codes, and that of `stay`."""
     summary = Summary.of(run, counts.state, session.ledger.results(run.run_id))
     found = summary.tally
-    files = sorted((out / run.run_id).glob("results.*"))
+    files = _exported(out / run.run_id, found)
     if as_json:
         content = {"run_id": run.run_id, "state": summary.standing, **found.to_json(), "chance": run.chance}
         echo_json(
@@ -80,6 +81,20 @@ def tell(session: Session, run: Run, out: Path, counts: Counts, *, as_json: bool
             note(f"write its results with: python -m producer export {run.run_id}")
     _exit_if_cancelled(counts)
     _exit_if_failed(found)
+
+
+def _exported(folder: Path, tally: Tally) -> list[Path]:
+    """The files of an export to `folder` that has what the ledger has; one that was made earlier, in mid-run or before
+    failed questions were asked again, has other verdicts."""
+    try:
+        there = json.loads((folder / "summary.json").read_bytes())
+    except (OSError, ValueError):
+        return []
+    now = json.loads(json.dumps(tally.to_json()))  # as it would be read back
+    if not isinstance(there, dict) or any(there.get(name) != now[name] for name in ("settled", "outcomes")):
+        return []
+    named = [folder / str(name) for name in there.get("files", ())]
+    return [path for path in named if path.exists()]
 
 
 def _lines(session: Session, summary: Summary, files: Sequence[Path]) -> Lines:

@@ -43,6 +43,8 @@ COLUMNS: dict[str, JustifyMethod] = {
     "batch fill": "right",
     "busy": "right",
 }
+#: Characters of a run's bar, at most.
+BAR_WIDTH = 40
 #: Plain lines come this far apart, in seconds.
 LINE_EVERY_S = 5.0
 
@@ -102,9 +104,12 @@ class Snapshot:
 
     def details(self) -> str:
         """Everything but the bar, on one line."""
-        pace = f"{self.lately:,.1f}/s now, {self.mean:,.1f}/s mean"
-        parts = (pace, self.outcomes(), self.accuracy(), self.workers(), f"{self.queued:,} queued", self.left())
+        parts = (self.pace(), self.outcomes(), self.accuracy(), self.workers(), f"{self.queued:,} queued", self.left())
         return " · ".join(parts)
+
+    def pace(self) -> str:
+        """`12.0/s now, 11.5/s mean`, in questions."""
+        return f"{self.lately:,.1f}/s now, {self.mean:,.1f}/s mean"
 
     def accuracy(self) -> str:
         """So far, with its 95 % interval."""
@@ -116,8 +121,8 @@ class Snapshot:
         return workers_told(self.crew)
 
     def left(self) -> str:
-        """`1:30 left`; nobody can tell while it is paused."""
-        if self.counts.halted:
+        """`1:30 left`; how it stands where it is over, or paused, when nobody can tell."""
+        if self.counts.halted or self.counts.over:
             return self.counts.standing
         return f"{duration(self.left_s)} left" if self.left_s is not None else "time left unknown"
 
@@ -131,16 +136,25 @@ class Snapshot:
         return self.counts.over
 
     def drawn(self) -> RenderableType:
-        """A bar, everything else on one line, and the workers."""
+        """A bar with the time that is left, what came out so far, and the workers: lines that narrow terminals hold."""
         counts = self.counts
         first = Table.grid(padding=(0, 1))
+        for widest in (None, BAR_WIDTH, None, None):  # what may be wrapped gives way where it is narrow: the bar
+            first.add_column(no_wrap=widest is None, max_width=widest)
         first.add_row(
             Text(self.run_id, style="bold"),
-            ProgressBar(total=counts.total, completed=counts.settled, width=40),
+            ProgressBar(total=counts.total, completed=counts.settled),  # as wide as the others leave
             Text(f"{counts.settled:,}/{counts.total:,}"),
+            Text(self.left()),
         )
-        details = Text(self.details(), style="dim")
-        return Group(first, details, *(crew_table(crew) for crew in [self.crew] if crew))
+        below = [
+            self.outcomes(),
+            f"{self.accuracy()} · {self.pace()}",
+            f"{self.workers()} · {self.queued:,} queued",
+        ]
+        return Group(
+            first, *(Text(each, style="dim") for each in below), *(crew_table(crew) for crew in [self.crew] if crew)
+        )
 
 
 def percent(share: float | None) -> str:

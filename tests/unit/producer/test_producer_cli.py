@@ -19,6 +19,7 @@ from producer.cli import main
 from producer.watching import finish
 from tests.support import make_questions, open_run
 from tests.unit.producer.conftest import Producer, WriteRows
+from workers.cli import main as workers
 
 
 def settle(ledger: MemoryLedger, run_id: str, outcome: Outcome = Outcome.CORRECT, but: Outcome | None = None) -> None:
@@ -245,6 +246,48 @@ def test_runs_and_status_say_which_model_answers_and_how(producer: Producer, fiv
     assert (told["model"], told["mode"]) == ("large", "letter")
     assert "large  letter" in producer("runs").stdout
     assert f"{five} · large · letter" in producer("status").stdout
+
+
+def test_the_model_that_is_asked_may_be_named_as_an_option(producer: Producer, five: Path) -> None:
+    named = producer.json("enqueue", five, "--model", "large")["run_id"]
+
+    assert named == producer.json("enqueue", five, "--set", "model=large")["run_id"]
+    producer("enqueue", five, "--model", "1e3")
+    assert producer.json("status")["model"] == "1e3"
+
+
+def test_a_worker_that_takes_nothing_yet_is_told_apart_from_one_that_does(
+    producer: Producer, five: Path, broker: MemoryBroker
+) -> None:
+    producer("enqueue", five)
+    for name, state in (("gpu0", WorkerState.READY), ("gpu1", WorkerState.BOOTING)):
+        broker.live.append(
+            WorkerRecord(
+                name=name, model="smollm2-135m-instruct", state=state, queue="score.smollm2-135m-instruct", engine={}
+            )
+        )
+
+    assert "2 live: gpu0, gpu1 (booting)" in producer("status").stdout
+
+
+def test_the_list_of_commands_says_of_each_a_whole_sentence(producer: Producer) -> None:
+    for listed in (producer("--help").stdout, CliRunner().invoke(workers, ["--help"]).stdout):
+        assert "..." not in listed.partition("Commands:")[2]
+
+
+def test_a_watch_names_the_files_of_an_export_only_where_they_have_what_the_ledger_has(
+    producer: Producer, five: Path, ledger: MemoryLedger
+) -> None:
+    run_id = producer.json("enqueue", five)["run_id"]
+    producer("export")
+    settle(ledger, run_id)
+
+    early = producer("watch")
+    assert "results.csv" not in early.stdout
+    assert f"write its results with: python -m producer export {run_id}" in early.stderr
+    assert producer.json("watch")["files"] == []
+    producer("export")
+    assert f"results/{run_id}/results.csv" in producer("watch").stdout
 
 
 def test_an_option_of_all_commands_behind_one_is_told_its_place(producer: Producer, five: Path) -> None:
