@@ -134,7 +134,7 @@ def result_lines(
         *more,
     ]
     if tally.keyless.total():
-        lines.append(("no key", f"{tally.keyless.total():,} questions, in no accuracy"))
+        lines.append(("no key", f"{number(tally.keyless.total(), 'question')}, in no accuracy"))
     return lines + [("results" if not at else "", str(path)) for at, path in enumerate(files)]
 
 
