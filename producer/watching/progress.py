@@ -15,6 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from contract.fleet import WorkerState
 from contract.ledger import Counts
 from producer.present import number, outcome_line
 from producer.stats import Tally
@@ -163,8 +164,10 @@ def percent(share: float | None) -> str:
 
 
 def workers_told(crew: Sequence[Member]) -> str:
-    """`2 workers, fill 98 %, busy 91 %`, the shares being means."""
+    """`3 workers, 1 booting, fill 98 %, busy 91 %`, the shares being means."""
     parts = [number(len(crew), "worker")]
+    idle = [each.state for each in crew if each.state != WorkerState.READY]  # or nobody sees why nothing moves
+    parts += [f"{idle.count(state)} {state}" for state in sorted(set(idle))]
     for name, shares in (("fill", [each.fill for each in crew]), ("busy", [each.busy for each in crew])):
         known = [each for each in shares if each is not None]
         parts += [f"{name} {percent(sum(known) / len(known))}"] if known else []

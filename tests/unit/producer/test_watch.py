@@ -302,7 +302,7 @@ def snapshot(settled: int = 0, lately: float = 0.0, state: RunState = RunState.R
     ("shown", "wanted"),
     [
         (snapshot(), "run-1: 0/1,000 · 0.0/s now, 2.5/s mean"),
-        (snapshot(), "no accuracy yet · 3 workers, fill 75 %, busy 80 % · 12 queued · 6:40 left"),
+        (snapshot(), "no accuracy yet · 3 workers, 1 booting, fill 75 %, busy 80 % · 12 queued · 6:40 left"),
         (snapshot(500, 10.0), "correct 499 · wrong 0 · unanswered 0 · failed 1 · accuracy 0.998 (0.989 to 1.000)"),
         (snapshot(500, 10.0), "0:50 left"),
         (snapshot(500, 0.01), "13:53:20 left"),
@@ -357,7 +357,7 @@ def test_the_picture_of_a_run_fits_a_terminal_of_eighty_columns_without_a_broken
     assert [each.strip() for each in others[:3]] == [
         "correct 24,999 · wrong 25,001 · unanswered 0 · failed 0",
         "accuracy 0.500 (0.496 to 0.504) · 1,000.0/s now, 1,000.0/s mean",
-        "3 workers, fill 75 %, busy 80 % · 6,250 queued",
+        "3 workers, 1 booting, fill 75 %, busy 80 % · 6,250 queued",
     ]
 
 
