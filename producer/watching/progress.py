@@ -52,27 +52,41 @@ LINE_EVERY_S = 5.0
 
 @dataclass
 class Pace:
-    """Questions per second: lately, and since the watch began."""
+    """Questions per second: lately, over a minute, and since work began."""
 
     window_s: float = 10.0
+    #: Batches that last longer than the window come in bursts, by which nobody can tell when the run ends.
+    steady_s: float = 60.0
     _seen: deque[tuple[float, int]] = field(default_factory=deque)
     _first: tuple[float, int] | None = None
 
-    def observe(self, now: float, settled: int) -> None:
-        """Note that `settled` questions are settled at `now` (seconds of a steady clock)."""
-        self._first = self._first or (now, settled)
+    def observe(self, now: float, settled: int, *, working: bool = True) -> None:
+        """Note that `settled` questions are settled at `now` (seconds of a steady clock), and whether a worker is there
+        that could settle more: the boot of the first one is no work."""
+        if self._first is None or (not working and settled == self._first[1]):
+            self._first = (now, settled)
+            self._seen.clear()
         self._seen.append((now, settled))
-        while len(self._seen) > 2 and now - self._seen[1][0] >= self.window_s:
+        while len(self._seen) > 2 and now - self._seen[1][0] >= self.steady_s:
             self._seen.popleft()
 
     @property
     def lately(self) -> float:
         """Questions per second over the window."""
+        if not self._seen:
+            return 0.0
+        now = self._seen[-1][0]
+        older = [each for each in self._seen if now - each[0] >= self.window_s]
+        return _rate(older[-1] if older else self._seen[0], self._seen[-1])
+
+    @property
+    def steady(self) -> float:
+        """Questions per second over a minute, or since work began: what tells how long the rest takes."""
         return _rate(self._seen[0], self._seen[-1]) if self._seen else 0.0
 
     @property
     def mean(self) -> float:
-        """Questions per second since the first observation."""
+        """Questions per second since work began."""
         return _rate(self._first, self._seen[-1]) if self._first else 0.0
 
 
@@ -92,11 +106,13 @@ class Snapshot:
     crew: Sequence[Member] = ()
     #: Messages that wait on the run's queues.
     queued: int = 0
+    #: Questions per second over a minute; None: not measured.
+    steady: float | None = None
 
     @property
     def left_s(self) -> float | None:
         """Seconds until the end at the present pace; None while nothing moves."""
-        pace = self.lately or self.mean
+        pace = (self.lately if self.steady is None else self.steady) or self.mean
         return (self.counts.total - self.counts.settled) / pace if pace else None
 
     def outcomes(self) -> str:

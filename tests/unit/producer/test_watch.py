@@ -285,6 +285,30 @@ def test_the_pace_is_over_the_window_and_over_all() -> None:
     assert pace.mean == pytest.approx(2.0)
 
 
+def test_the_boot_of_the_first_worker_is_in_no_pace() -> None:
+    pace = Pace()
+
+    for second in range(201):
+        pace.observe(second, max(0, second - 150) * 4, working=second > 150)
+
+    assert pace.mean == pytest.approx(4.0)
+    pace.observe(250, 200, working=False)
+    assert pace.mean == pytest.approx(2.0), "what stops later counts"
+
+
+def test_the_time_left_does_not_jump_between_the_bursts_of_long_batches() -> None:
+    pace = Pace()
+    counts = Counts(total=1000, todo=400, outcomes={Outcome.CORRECT: 600})
+    left = []
+
+    for second in range(300):
+        pace.observe(second, 60 * (second // 30))
+        if second > 120:
+            left.append(Snapshot("r", counts, pace.lately, pace.mean, steady=pace.steady).left_s)
+
+    assert [each for each in left if each is None or not 150 < each < 250] == []
+
+
 CREW = (
     Member("cpu0@here", "ready", "score.small", 12.5, 0.5, 0.9, on_gpu=False),
     Member("gpu0@there", "ready", "score.small", 80.0, 1.0, 0.7, on_gpu=True),
