@@ -15,12 +15,21 @@ from producer.answered import engine_lines
 from producer.export.results import export
 from producer.export.summary import Summary
 from producer.options import CANCELLED, FOLDER, INTERRUPTED, SOME_FAILED, note, progress_console
-from producer.present import Lines, echo_json, echo_lines, interval, judge_lines, result_lines, shared_context
+from producer.present import (
+    Lines,
+    echo_json,
+    echo_lines,
+    interval,
+    judge_lines,
+    number,
+    result_lines,
+    shared_context,
+)
 from producer.retrieved import retrieval_lines
 from producer.session import Session
 from producer.stats import Share, Tally, macro, macro_interval
 from producer.watching.failed import failed_lines
-from producer.watching.progress import screen_for
+from producer.watching.progress import duration, screen_for
 from producer.watching.standing import workers_of
 from producer.watching.watch import watch
 
@@ -102,9 +111,21 @@ def _lines(session: Session, summary: Summary, files: Sequence[Path]) -> Lines:
     run, tally = summary.run, summary.tally
     why = failed_lines(run.run_id, summary.failures)
     judge = judge_lines(run.spec.judge, summary.judge_agrees, summary.judged_and_read)
-    more = [*judge, *retrieval_lines(summary.retrieval), *why, *engine_lines(session.ledger, run)]
+    more = [*judge, *retrieval_lines(summary.retrieval), *why, *_speed_lines(summary)]
+    more += engine_lines(session.ledger, run)
     beside = [*_context_lines(summary), *_subject_lines(summary), *_rotation_lines(summary)]
     return result_lines(run, tally, summary.standing, files, beside=beside, more=more)
+
+
+def _speed_lines(summary: Summary) -> Lines:
+    """How fast it went: of a sample, what tells how long the whole file will take. As in summary.json, a run that was
+    only read again has none."""
+    wall_s = summary.last_settled_at - summary.started_at
+    if not summary.last_settled_at or summary.run.spec.rescored_from or wall_s <= 0:
+        return []
+    settled = summary.tally.settled
+    took = f"{number(settled, 'question')} in {duration(wall_s)}, from the first call to the last verdict"
+    return [("speed", f"{settled / wall_s:,.1f} questions/s: {took}")]
 
 
 def _context_lines(summary: Summary) -> Lines:

@@ -290,6 +290,19 @@ def test_a_watch_names_the_files_of_an_export_only_where_they_have_what_the_ledg
     assert f"results/{run_id}/results.csv" in producer("watch").stdout
 
 
+def test_the_end_of_a_run_says_how_fast_it_was(producer: Producer, five: Path, ledger: MemoryLedger) -> None:
+    run_id = producer.json("enqueue", five)["run_id"]
+    verdicts = [
+        Verdict(question_id=f"q{n}", outcome=Outcome.CORRECT, choice="B", latency_ms=10_000, settled_at=1000 + 20 * n)
+        for n in range(4)
+    ]
+    ledger.commit(run_id, [*verdicts, Verdict(question_id="q4", outcome=Outcome.ANSWERED, choice="B", settled_at=1090)])
+
+    told = "0.1 questions/s: 5 questions in 1:40, from the first call to the last verdict"
+    assert told in producer("watch").stdout
+    assert told in producer("export").stdout
+
+
 def test_an_option_of_all_commands_behind_one_is_told_its_place(producer: Producer, five: Path) -> None:
     told = producer("enqueue", five, "--deploy", "host.yaml", exit_code=2).stderr
 
