@@ -97,7 +97,7 @@ class _Layers:
 
     @classmethod
     def read(cls, config: Path | None, overrides: Iterable[str]) -> Self:
-        config = config or (Path(os.environ[CONFIG_VARIABLE]) if os.environ.get(CONFIG_VARIABLE) else None)
+        config = config or _named_by_environment()
         _refuse_unknown_variables()
         file = read_yaml(config, SettingsError) if config else {}
         over = merge(_handed_overrides(), parse_overrides(overrides, SettingsError))
@@ -131,6 +131,17 @@ class _Layers:
             return next((each for each in variables if each in os.environ), source)  # JSON with this setting in it
 
         return place
+
+
+def _named_by_environment() -> Path | None:
+    """The file that `MCQUEUE_CONFIG` names, often in the shell's start-up file: whoever calls from another folder has
+    not typed it."""
+    named = os.environ.get(CONFIG_VARIABLE)
+    if named and not Path(named).exists():
+        raise SettingsError(
+            f"{CONFIG_VARIABLE}: {named}: no such configuration file.", hint=f"Its path counts from {Path.cwd()}."
+        )
+    return Path(named) if named else None
 
 
 def _models_of(layers: Mapping[str, Any], source: str) -> dict[str, Mapping[str, Any]]:

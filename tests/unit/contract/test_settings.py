@@ -60,6 +60,16 @@ def test_the_file_is_found_through_the_environment_unless_one_is_named(
     assert load_settings(named).batch_size == 5
 
 
+def test_a_file_that_only_the_environment_names_is_missed_with_the_variable_and_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CONFIG_VARIABLE, "configs/deploy/laptop.yaml")
+    monkeypatch.chdir(tmp_path)
+    assert refusal() == (
+        f"MCQUEUE_CONFIG: configs/deploy/laptop.yaml: no such configuration file. Its path counts from {tmp_path}."
+    )
+
+
 @pytest.mark.parametrize(
     ("variable", "word", "override", "place"),
     [
