@@ -55,8 +55,11 @@ class Pace:
     """Questions per second: lately, over a minute, and since work began."""
 
     window_s: float = 10.0
-    #: Batches that last longer than the window come in bursts, by which nobody can tell when the run ends.
+    #: Batches that last longer than the window come in bursts, by which nobody can tell when the run ends: the steady
+    #: pace is over so many seconds and so many bursts at least.
     steady_s: float = 60.0
+    steady_bursts: int = 6
+    #: When how many were settled; of equal numbers the first and the last time.
     _seen: deque[tuple[float, int]] = field(default_factory=deque)
     _first: tuple[float, int] | None = None
 
@@ -66,22 +69,28 @@ class Pace:
         if self._first is None or (not working and settled == self._first[1]):
             self._first = (now, settled)
             self._seen.clear()
+        if len(self._seen) > 1 and self._seen[-2][1] == self._seen[-1][1] == settled:
+            self._seen.pop()
         self._seen.append((now, settled))
-        while len(self._seen) > 2 and now - self._seen[1][0] >= self.steady_s:
+        while len(self._seen) > 2 and now - self._seen[1][0] >= self.steady_s and self._bursts > self.steady_bursts:
             self._seen.popleft()
+
+    @property
+    def _bursts(self) -> int:
+        return len({settled for _, settled in self._seen}) - 1
 
     @property
     def lately(self) -> float:
         """Questions per second over the window."""
         if not self._seen:
             return 0.0
-        now = self._seen[-1][0]
-        older = [each for each in self._seen if now - each[0] >= self.window_s]
-        return _rate(older[-1] if older else self._seen[0], self._seen[-1])
+        start = max(self._seen[0][0], self._seen[-1][0] - self.window_s)
+        before = next(settled for at, settled in reversed(self._seen) if at <= start)
+        return _rate((start, before), self._seen[-1])
 
     @property
     def steady(self) -> float:
-        """Questions per second over a minute, or since work began: what tells how long the rest takes."""
+        """Questions per second over a minute or more, or since work began: what tells how long the rest takes."""
         return _rate(self._seen[0], self._seen[-1]) if self._seen else 0.0
 
     @property

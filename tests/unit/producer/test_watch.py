@@ -296,17 +296,28 @@ def test_the_boot_of_the_first_worker_is_in_no_pace() -> None:
     assert pace.mean == pytest.approx(2.0), "what stops later counts"
 
 
-def test_the_time_left_does_not_jump_between_the_bursts_of_long_batches() -> None:
+@pytest.mark.parametrize("every_s", [1, 30, 90])
+def test_the_time_left_does_not_jump_between_the_bursts_of_long_batches(every_s: int) -> None:
     pace = Pace()
     counts = Counts(total=1000, todo=400, outcomes={Outcome.CORRECT: 600})
     left = []
 
-    for second in range(300):
-        pace.observe(second, 60 * (second // 30))
-        if second > 120:
+    for second in range(20 * every_s + 200):
+        pace.observe(second, 2 * every_s * (second // every_s))
+        if second > 8 * every_s:
             left.append(Snapshot("r", counts, pace.lately, pace.mean, steady=pace.steady).left_s)
 
-    assert [each for each in left if each is None or not 150 < each < 250] == []
+    assert [each for each in left if each is None or not 160 < each < 250] == []
+
+
+def test_a_faster_pace_is_in_the_time_left_after_a_minute() -> None:
+    pace = Pace()
+
+    for second in range(1000):
+        pace.observe(second, second + 9 * max(0, second - 900))
+
+    assert pace.steady == pytest.approx(10.0)
+    assert pace.mean < 2.0
 
 
 CREW = (
