@@ -303,6 +303,18 @@ def test_the_end_of_a_run_says_how_fast_it_was(producer: Producer, five: Path, l
     assert told in producer("export").stdout
 
 
+@pytest.mark.parametrize(("mass", "doubted"), [(0.02, True), (0.9, False)])
+def test_letters_that_the_model_hardly_expected_are_doubted(
+    producer: Producer, five: Path, ledger: MemoryLedger, mass: float, doubted: bool
+) -> None:
+    run_id = producer.json("enqueue", five, "--set", "mode=letter")["run_id"]
+    ledger.commit(run_id, [Verdict(question_id="q0", outcome=Outcome.CORRECT, choice="B", label_mass=mass)])
+
+    told = producer("export").stdout
+    assert f"{mass:.3f} is the mean probability that a label comes next" in told
+    assert ("try mode likelihood" in told) == doubted
+
+
 def test_an_option_of_all_commands_behind_one_is_told_its_place(producer: Producer, five: Path) -> None:
     told = producer("enqueue", five, "--deploy", "host.yaml", exit_code=2).stderr
 
