@@ -17,6 +17,9 @@ __all__ = ["INTERRUPTED", "Command", "Commands", "config_options", "note", "tell
 #: Exit code after Ctrl-C, as a shell has it.
 INTERRUPTED = 130
 
+#: Characters of a command's first sentence, at most.
+SENTENCE = 120
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -33,6 +36,14 @@ class Commands(click.Group):
 
     #: What is said at Ctrl-C.
     interrupted: ClassVar[str] = ""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Each command with its whole first sentence: click cuts them at the terminal's edge, where they say most."""
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, each.get_short_help_str(SENTENCE)) for name, each in found if each and not each.hidden]
+            )
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

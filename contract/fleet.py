@@ -145,7 +145,8 @@ class Fleet:
             who = f"pid {there.pid} on {there.host}" if there else "it has just ended"
             raise NameTaken(
                 f"A worker named {record.name!r} is alive ({who}).",
-                hint=f"Choose another -n NAME; if it just died elsewhere, wait {LEASE_S} s.",
+                hint=f"Does `workers up` run there already? Choose another -n NAME; if it just died elsewhere, wait"
+                f" {LEASE_S} s.",
             )
 
     def beat(self, record: WorkerRecord) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,9 +12,25 @@ from pydantic import BaseModel, SecretBytes, SecretStr, ValidationError
 
 from contract.errors import InputError, nearest
 
-__all__ = ["LONGEST", "brief", "explain", "load_yaml", "merge", "parse_overrides", "read_yaml"]
+__all__ = [
+    "LONGEST",
+    "OVERRIDE",
+    "Place",
+    "brief",
+    "explain",
+    "has",
+    "load_yaml",
+    "merge",
+    "parse_overrides",
+    "read_yaml",
+]
 
 
+#: Where a setting was given: a message that blames the file for a word of the command line sends people to the wrong
+#: place. Takes the setting's path.
+Place = Callable[[tuple[Any, ...]], str]
+#: What messages call the layer of the command line.
+OVERRIDE = "--set"
 #: Characters in one value. A limit also has pydantic refuse what UTF-8 cannot write, which a plain string may hold.
 LONGEST = 100_000
 #: Names that people bring along from the predecessor's files, and what does the same here.
@@ -131,9 +147,26 @@ def merge(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def explain(trouble: ValidationError, model: type[BaseModel], source: str) -> str:
-    """One line per mistake, each naming the field, what was found and what to write instead."""
-    return " ".join(_explain_one(dict(entry), model, source) for entry in trouble.errors())
+def has(layer: Mapping[str, Any], path: tuple[Any, ...]) -> bool:
+    """Whether `layer` says something at `path`.
+
+    >>> has({"vllm_args": {"seed": 1}}, ("vllm_args", "seed")), has({"vllm_args": {}}, ("vllm_args", "seed"))
+    (True, False)
+    """
+    here: Any = layer
+    for part in path:
+        if not isinstance(here, Mapping):
+            return True  # a plain value where a mapping is expected, or a list: what is in it was given here
+        if part not in here:
+            return False
+        here = here[part]
+    return True
+
+
+def explain(trouble: ValidationError, model: type[BaseModel], source: str | Place) -> str:
+    """One line per mistake, each naming where it stands, the field, what was found and what to write instead."""
+    place = source if callable(source) else lambda _: source
+    return " ".join(_explain_one(dict(entry), model, place(entry["loc"])) for entry in trouble.errors())
 
 
 def _explain_one(entry: dict[str, Any], model: type[BaseModel], source: str) -> str:

@@ -167,7 +167,8 @@ def workers_and_flower() -> Iterator[subprocess.Popen[bytes]]:
                     subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
                 )
         say(f"Flower      http://127.0.0.1:{port}")
-        say(f"Workers     one searches the index, one boots vLLM now, 10 to 20 s (logs in {logs.relative_to(ROOT)}/)")
+        begun = "one searches the index, one boots vLLM now, about half a minute"
+        say(f"Workers     {begun} (logs in {logs.relative_to(ROOT)}/)")
         yield started[-1]
     finally:
         end(started)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from contract.priority import Priority
 from contract.spec import Normalization, RunSpec
 from producer.export.files import refuse_unwritable
 from producer.export.results import write_rejected
-from producer.intake.profile import warn_of_lost_backslashes
+from producer.intake.profile import text_warnings
 from producer.intake.qrels import Qrels
 from producer.intake.reading import how_to_read, read_line, reading_options, selection_of, selection_options
 from producer.intake.survey import Survey, rejected_rows
@@ -55,9 +56,10 @@ class _How:
         return Path(self.asked.rag.index) if self.asked.rag.enabled else None
 
 
-@click.command()
+@click.command(short_help="Enqueue the questions of FILE: JSON, CSV, Parquet, a folder, a dataset.")
 @click.argument("file")
 @run_config_options("What is asked: a file of configs/runs/.")
+@click.option("--model", default="", metavar="NAME", help="The name that workers serve the model under.")
 @click.option("--run", "name", default="", metavar="NAME", help="What the run is called instead of file, model, mode.")
 @priority_option
 @click.option(
@@ -85,6 +87,7 @@ def enqueue(
     file: str,
     config: Path | None,
     overrides: tuple[str, ...],
+    model: str,
     name: str,
     qrels: Path | None,
     no_rag: bool,
@@ -99,6 +102,7 @@ def enqueue(
     The same questions asked the same way under the same name (by default file, model and mode) are the same run:
     enqueuing them again resumes it, a cancelled one too.
     """
+    overrides += (f"model={json.dumps(model)}",) if model else ()  # in quotes: it is read as YAML
     asked = load_run_config(config, (*overrides, "rag.enabled=false") if no_rag else overrides)
     how, selection = how_to_read(rest), selection_of(rest, asked.seed)
     judged = Qrels.read(qrels) if qrels else None
@@ -118,8 +122,9 @@ def _carry_out(planned: Plan, session: Session, how: _How) -> None:
         )
     if doubt := planned.survey.file.doubt:
         note(doubt)
-    if lost := planned.survey.digest.lost_backslashes:
-        note(warn_of_lost_backslashes(lost))
+    digest = planned.survey.digest
+    for warning in text_warnings(digest.lost_backslashes, digest.same_choices):
+        note(warning)
     if how.dry_run:
         _echo_dry_run(planned, how)
         return
@@ -130,7 +135,7 @@ def _carry_out(planned: Plan, session: Session, how: _How) -> None:
     rejected = None
     if planned.survey.rejected:
         rejected = write_rejected(rejected_rows(planned.survey), how.out / planned.run_id)
-    note(f"{number(planned.survey.digest.count, 'question')} checked; writing to {session.settings.redis_place}")
+    note(f"{number(digest.count, 'question')} checked; writing to {session.settings.redis_place}")
     done = submit(planned, session.ledger, session.broker, how.priority, how.weight)
     if not (how.as_json and how.watch):
         _echo(planned, done, session, how, rejected)

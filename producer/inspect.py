@@ -11,7 +11,7 @@ import click
 from contract.prompts import BETWEEN, all_turns, prompts_of
 from contract.question import Question
 from contract.spec import RunSpec
-from producer.intake.profile import Lengths, Profile, warn_of_lost_backslashes
+from producer.intake.profile import Lengths, Profile, text_warnings
 from producer.intake.reading import how_to_read, read_line, reading_options
 from producer.intake.survey import Inspector
 from producer.options import as_json, note, run_config_options
@@ -164,8 +164,8 @@ def _warn(inspector: Inspector, profile: Profile) -> None:
         )
     if inspector.file.doubt:
         note(inspector.file.doubt)
-    if profile.lost_backslashes:
-        note(warn_of_lost_backslashes(profile.lost_backslashes))
+    for warning in text_warnings(profile.lost_backslashes, profile.same_choices):
+        note(warning)
     if inspector.troubles.count:
         bad = number(inspector.troubles.count, "row")
         note(f"warning: {bad} cannot be asked; enqueue refuses them without --skip-bad.")

@@ -37,6 +37,8 @@ __all__ = [
     "sharing",
 ]
 
+#: Where the model expects a label less often than this, its choice among labels is hardly its answer.
+SELDOM = 0.1
 #: A label and what stands behind it.
 Line = tuple[str, str]
 Lines = list[Line]
@@ -139,7 +141,7 @@ def result_lines(
         *more,
     ]
     if tally.keyless.total():
-        lines.append(("no key", f"{tally.keyless.total():,} questions, in no accuracy"))
+        lines.append(("no key", f"{number(tally.keyless.total(), 'question')}, in no accuracy"))
     return lines + [("results" if not at else "", str(path)) for at, path in enumerate(files)]
 
 
@@ -160,7 +162,8 @@ def doubt_lines(tally: Tally) -> Lines:
         made_up = "made up by the simulated engine, so no figure here means anything; `purge` the run and ask a model"
         lines.append(("simulated", f"{tally.simulated:,} of {tally.settled:,}: {made_up}"))
     if (mass := tally.mean_label_mass()) is not None:
-        lines.append(("label mass", f"{mass:.3f} in the mean: so probable is it that any label comes next"))
+        seldom = "; so low, the letters say little: try mode likelihood" if mass < SELDOM else ""
+        lines.append(("label mass", f"{mass:.3f} is the mean probability that a label comes next{seldom}"))
     if tally.tied:
         lines.append(("tied", f"{tally.tied:,} of {tally.settled:,}: two choices score the same, the first was taken"))
     if tally.truncated:

@@ -123,7 +123,7 @@ class Lifecycle:
             self._worker.boot()
             booted = True
         except McqueueError as trouble:
-            log.error("error: %s", trouble)
+            log.error("%s", trouble)
             sys.exit(_exit_code(trouble))
         except Exception:
             log.exception("the worker cannot boot")

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from pydantic_settings import SettingsError as EnvironmentLayerError
 
 from contract.errors import SettingsError, nearest
-from contract.layers import FORMER_NAMES, explain, merge, parse_overrides, read_yaml
+from contract.layers import FORMER_NAMES, OVERRIDE, Place, explain, has, merge, parse_overrides, read_yaml
 from contract.settings.fields import PREFIX, Settings, model_name
 from contract.spec import RunSpec
 
@@ -97,7 +97,7 @@ class _Layers:
 
     @classmethod
     def read(cls, config: Path | None, overrides: Iterable[str]) -> Self:
-        config = config or (Path(os.environ[CONFIG_VARIABLE]) if os.environ.get(CONFIG_VARIABLE) else None)
+        config = config or _named_by_environment()
         _refuse_unknown_variables()
         file = read_yaml(config, SettingsError) if config else {}
         over = merge(_handed_overrides(), parse_overrides(overrides, SettingsError))
@@ -106,7 +106,7 @@ class _Layers:
         return cls(source, file, over, _models_of(merge(file, over), source), chosen)
 
     def common(self) -> Settings:
-        return _checked(merge(self.file, self.over), self.source)
+        return _checked(merge(self.file, self.over), self._place(self.file, self.source))
 
     def of_model(self, name: str) -> Settings:
         """`--set` over the model's entry over the rest of the file."""
@@ -114,7 +114,34 @@ class _Layers:
             hint = nearest(name, list(self.models)) or f"It has {', '.join(self.models)}."
             raise SettingsError(f"{self.source}: models: none is called {name!r}.", hint=hint)
         lower = merge(self.file, {**self.models[name], "model": name})
-        return _checked({**merge(lower, self.over), "models": []}, f"{self.source}: model {name}")
+        values = {**merge(lower, self.over), "models": []}
+        return _checked(values, self._place(lower, f"{self.source}: model {name}"))
+
+    def _place(self, file: Mapping[str, Any], source: str) -> Place:
+        """Tells the layer that a setting's value came from; `file` is the lowest one, and stands in `source`."""
+
+        def place(path: tuple[Any, ...]) -> str:
+            variables = [PREFIX + "__".join(map(str, path[:end])).upper() for end in range(1, len(path) + 1)]
+            if variables and variables[-1] in os.environ:
+                return variables[-1]
+            if path and has(self.over, path):
+                return OVERRIDE
+            if has(file, path):
+                return source
+            return next((each for each in variables if each in os.environ), source)  # JSON with this setting in it
+
+        return place
+
+
+def _named_by_environment() -> Path | None:
+    """The file that `MCQUEUE_CONFIG` names, often in the shell's start-up file: whoever calls from another folder has
+    not typed it."""
+    named = os.environ.get(CONFIG_VARIABLE)
+    if named and not Path(named).exists():
+        raise SettingsError(
+            f"{CONFIG_VARIABLE}: {named}: no such configuration file.", hint=f"Its path counts from {Path.cwd()}."
+        )
+    return Path(named) if named else None
 
 
 def _models_of(layers: Mapping[str, Any], source: str) -> dict[str, Mapping[str, Any]]:
@@ -130,23 +157,23 @@ def _models_of(layers: Mapping[str, Any], source: str) -> dict[str, Mapping[str,
     return named
 
 
-def _checked(values: Mapping[str, Any], source: str) -> Settings:
-    _refuse_what_a_run_decides(values, source)
+def _checked(values: Mapping[str, Any], place: Place) -> Settings:
+    _refuse_what_a_run_decides(values, place)
     try:
         return Settings(**values)
     except ValidationError as trouble:
-        raise SettingsError(explain(trouble, Settings, source)) from None
+        raise SettingsError(explain(trouble, Settings, place)) from None
     except RecursionError:
         raise SettingsError("environment: a list or mapping is nested too deeply.") from None
     except EnvironmentLayerError as trouble:
         raise SettingsError(f"environment: {trouble}.", hint="Lists and mappings are given as JSON.") from None
 
 
-def _refuse_what_a_run_decides(values: Mapping[str, Any], source: str) -> None:
+def _refuse_what_a_run_decides(values: Mapping[str, Any], place: Place) -> None:
     for name in values:
         if name in RunSpec.model_fields and name not in Settings.model_fields and name not in FORMER_NAMES:
             raise SettingsError(
-                f"{source}: {name!r} belongs to a run, not to the deployment.",
+                f"{place((name,))}: {name!r} belongs to a run, not to the deployment.",
                 hint=f"Give it to enqueue: --set {name}=…, or --config with a file of configs/runs/.",
             )
 

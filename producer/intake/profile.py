@@ -14,7 +14,7 @@ from contract.spec import Mode, RunSpec
 from producer.intake.seen import Seen
 from producer.present import number
 
-__all__ = ["Lengths", "Profile", "Skew", "lost_backslash", "warn_of_lost_backslashes"]
+__all__ = ["Lengths", "Profile", "Skew", "lost_backslash", "same_choices", "text_warnings"]
 
 #: Below this probability of as uneven a distribution by chance, the answers' places are called skewed.
 SKEW_P = 0.001
@@ -35,12 +35,25 @@ def lost_backslash(question: Question) -> bool:
     return any(lost in text for text in (question.question, *question.choices) for lost in _LOST)
 
 
-def warn_of_lost_backslashes(count: int) -> str:
-    """What is said of so many questions."""
-    return (
-        f"warning: {number(count, 'question')} with a backspace or form feed in the text: JSON makes these of \\beta"
-        " and \\frac. Double the backslashes in the file."
-    )
+def same_choices(question: Question) -> bool:
+    """Whether two of its choices are the same text, between which no score can tell."""
+    return len({each.strip() for each in question.choices}) < len(question.choices)
+
+
+def text_warnings(lost_backslashes: int, same_choices: int) -> list[str]:
+    """What is said of so many questions with such texts."""
+    said = []
+    if lost_backslashes:
+        said.append(
+            f"warning: {number(lost_backslashes, 'question')} with a backspace or form feed in the text: JSON makes"
+            " these of \\beta and \\frac. Double the backslashes in the file."
+        )
+    if same_choices:
+        said.append(
+            f"warning: {number(same_choices, 'question')} with the same text in two choices: by likelihood both score"
+            " the same. Only the choices that the key names count as right."
+        )
+    return said
 
 
 class Lengths:
@@ -97,6 +110,7 @@ class Profile:
     #: Questions whose text stood there before, with whatever choices.
     same_text: int = 0
     lost_backslashes: int = 0
+    same_choices: int = 0
     question_chars: Lengths = field(default_factory=Lengths)
     choice_chars: Lengths = field(default_factory=Lengths)
     context_chars: Lengths = field(default_factory=Lengths)
@@ -122,6 +136,7 @@ class Profile:
             self.same_text += 1
         self._add_lengths(question)
         self.lost_backslashes += lost_backslash(question)
+        self.same_choices += same_choices(question)
         if self.tokens_of and prompts:
             self._add_tokens(question, prompts, self.tokens_of)
 
@@ -184,6 +199,7 @@ class Profile:
             "several_right": self.several_right,
             "skew": skew._asdict() if skew else None,
             "same_text": self.same_text,
+            "same_choices": self.same_choices,
             "with_context": self.with_context,
             "characters": {
                 "question": self.question_chars.to_json(),

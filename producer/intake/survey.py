@@ -16,7 +16,7 @@ from typing import Any
 
 from contract.errors import QuestionFileError, nearest
 from contract.question import Body, Question
-from producer.intake.profile import lost_backslash
+from producer.intake.profile import lost_backslash, same_choices
 from producer.intake.seen import Seen
 from producer.intake.selection import EVERYTHING, Sampler, Selection
 from producer.intake.spool import Spool
@@ -44,6 +44,8 @@ class Digest:
         #: Questions with a context of their own.
         self.with_context = 0
         self.lost_backslashes = 0
+        #: Questions with a text that stands in two choices.
+        self.same_choices = 0
         self.first: Question | None = None
         self.guessing = Guessing()
 
@@ -56,6 +58,7 @@ class Digest:
         self.several_right += bool(question.also_right)
         self.with_context += question.context is not None
         self.lost_backslashes += lost_backslash(question)
+        self.same_choices += same_choices(question)
         self.choices[len(question.choices)] += 1
         self.first = self.first or question
         self.guessing.add(question)

@@ -43,10 +43,10 @@ class Way(Enum):
     INDEX_0 = "by index from 0"
     INDEX_1 = "by index from 1"
     #: Not the same way in all rows, or not known: whatever reads it, if there is no doubt.
-    ANY = "as each row has it"
+    ANY = "as label, text or index"
     #: The same, and it is known how the numbers among them count.
-    ANY_0 = "as each row has it, numbers from 0"
-    ANY_1 = "as each row has it, numbers from 1"
+    ANY_0 = "as label, text or index from 0"
+    ANY_1 = "as label, text or index from 1"
 
 
 INDICES = (Way.INDEX_0, Way.INDEX_1)

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from contract.errors import RunConfigError
 from contract.index import can_answer, highest_score, read_manifest
-from contract.layers import LONGEST, explain, merge, parse_overrides, read_yaml
+from contract.layers import LONGEST, OVERRIDE, Place, explain, has, merge, parse_overrides, read_yaml
 from contract.settings import Settings
 from contract.spec import (
     ChatTemplate,
@@ -270,11 +270,16 @@ def load_run_config(path: Path | None = None, overrides: Iterable[str] = ()) -> 
 
     Raises RunConfigError that names the setting, what was found, and the nearest known name.
     """
-    values = merge(read_yaml(path, RunConfigError) if path else {}, parse_overrides(overrides, RunConfigError))
-    return run_config(values, str(path or "run configuration"))
+    file = read_yaml(path, RunConfigError) if path else {}
+    over = parse_overrides(overrides, RunConfigError)
+
+    def place(setting: tuple[Any, ...]) -> str:
+        return OVERRIDE if setting and has(over, setting) else str(path or "run configuration")
+
+    return run_config(merge(file, over), place)
 
 
-def run_config(values: Mapping[str, Any], source: str) -> RunConfig:
+def run_config(values: Mapping[str, Any], source: str | Place) -> RunConfig:
     """The run configuration of these values, which stand in `source`. Raises RunConfigError as `load_run_config`."""
     _refuse_settings(values, source)
     try:
@@ -283,11 +288,11 @@ def run_config(values: Mapping[str, Any], source: str) -> RunConfig:
         raise RunConfigError(explain(trouble, RunConfig, source)) from None
 
 
-def _refuse_settings(values: Mapping[str, Any], source: str) -> None:
+def _refuse_settings(values: Mapping[str, Any], source: str | Place) -> None:
     """Where and how fast is decided elsewhere: a run may not carry it, for it would not be in the fingerprint."""
     for name in values:
         if name in Settings.model_fields and name not in RunConfig.model_fields:
             raise RunConfigError(
-                f"{source}: {name!r} belongs to the deployment, not to a run.",
+                f"{source((name,)) if callable(source) else source}: {name!r} belongs to the deployment, not to a run.",
                 hint=f"Give it by --deploy FILE or MCQUEUE_{name.upper()}.",
             )

@@ -57,7 +57,7 @@ class Board:
 
     def line(self) -> str:
         """All runs on one line."""
-        pace = self._pace.lately or self._pace.mean
+        pace = self._pace.steady or self._pace.mean
         left = f"{duration((self._questions - self._settled) / pace)} left" if pace else "time left unknown"
         parts = [
             f"{self._name}: {self._settled:,}/{self._questions:,}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,14 +15,23 @@ from producer.answered import engine_lines
 from producer.export.results import export
 from producer.export.summary import Summary
 from producer.options import CANCELLED, FOLDER, INTERRUPTED, SOME_FAILED, note, progress_console
-from producer.present import Lines, echo_json, echo_lines, interval, judge_lines, result_lines, shared_context
+from producer.present import (
+    Lines,
+    echo_json,
+    echo_lines,
+    interval,
+    judge_lines,
+    number,
+    result_lines,
+    shared_context,
+)
 from producer.retrieved import retrieval_lines
 from producer.runs.taken import taken_lines
 from producer.session import Session
 from producer.stats import Share, Tally, macro, macro_interval
 from producer.stats.counted import HEARD
 from producer.watching.failed import failed_lines
-from producer.watching.progress import screen_for
+from producer.watching.progress import duration, screen_for
 from producer.watching.standing import workers_of
 from producer.watching.watch import watch
 
@@ -70,7 +80,7 @@ def tell(session: Session, run: Run, out: Path, counts: Counts, *, as_json: bool
     """Print how the run came out, with its exported files if there are any; the same exit codes, and that of `stay`."""
     summary = Summary.of(run, counts.state, session.ledger.results(run.run_id))
     found = summary.tally
-    files = sorted((out / run.run_id).glob("results.*"))
+    files = _exported(out / run.run_id, found)
     if as_json:
         content = {"run_id": run.run_id, "state": summary.standing, **found.to_json(), "chance": run.chance}
         echo_json(
@@ -84,14 +94,40 @@ def tell(session: Session, run: Run, out: Path, counts: Counts, *, as_json: bool
     _exit_if_failed(found)
 
 
+def _exported(folder: Path, tally: Tally) -> list[Path]:
+    """The files of an export to `folder` that has what the ledger has; one that was made earlier, in mid-run or before
+    failed questions were asked again, has other verdicts."""
+    try:
+        there = json.loads((folder / "summary.json").read_bytes())
+    except (OSError, ValueError):
+        return []
+    now = json.loads(json.dumps(tally.to_json()))  # as it would be read back
+    if not isinstance(there, dict) or any(there.get(name) != now[name] for name in ("settled", "outcomes")):
+        return []
+    named = [folder / str(name) for name in there.get("files", ())]
+    return [path for path in named if path.exists()]
+
+
 def _lines(session: Session, summary: Summary, files: Sequence[Path]) -> Lines:
     """How the run came out."""
     run, tally = summary.run, summary.tally
     why = failed_lines(run.run_id, summary.failures)
     judge = judge_lines(run.spec.judge, summary.judge_agrees, summary.judged_and_read)
-    more = [*judge, *retrieval_lines(summary.retrieval), *why, *engine_lines(session.ledger, run)]
+    more = [*judge, *retrieval_lines(summary.retrieval), *why, *_speed_lines(summary)]
+    more += engine_lines(session.ledger, run)
     beside = [*taken_lines(run), *_context_lines(summary), *_subject_lines(summary), *_rotation_lines(summary)]
     return result_lines(run, tally, summary.standing, files, beside=beside, more=more)
+
+
+def _speed_lines(summary: Summary) -> Lines:
+    """How fast it went: of a sample, what tells how long the whole file will take. As in summary.json, a run that was
+    only read again has none."""
+    wall_s = summary.last_settled_at - summary.started_at
+    if not summary.last_settled_at or summary.run.spec.rescored_from or wall_s <= 0:
+        return []
+    settled = summary.tally.settled
+    took = f"{number(settled, 'question')} in {duration(wall_s)}, from the first call to the last verdict"
+    return [("speed", f"{settled / wall_s:,.1f} questions/s: {took}")]
 
 
 def _context_lines(summary: Summary) -> Lines:

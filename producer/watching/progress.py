@@ -15,6 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from contract.fleet import WorkerState
 from contract.ledger import Counts
 from producer.present import number, outcome_line
 from producer.stats import Tally
@@ -43,33 +44,58 @@ COLUMNS: dict[str, JustifyMethod] = {
     "batch fill": "right",
     "busy": "right",
 }
+#: Characters of a run's bar, at most.
+BAR_WIDTH = 40
 #: Plain lines come this far apart, in seconds.
 LINE_EVERY_S = 5.0
 
 
 @dataclass
 class Pace:
-    """Questions per second: lately, and since the watch began."""
+    """Questions per second: lately, over a minute, and since work began."""
 
     window_s: float = 10.0
+    #: Batches that last longer than the window come in bursts, by which nobody can tell when the run ends: the steady
+    #: pace is over so many seconds and so many bursts at least.
+    steady_s: float = 60.0
+    steady_bursts: int = 6
+    #: When how many were settled; of equal numbers the first and the last time.
     _seen: deque[tuple[float, int]] = field(default_factory=deque)
     _first: tuple[float, int] | None = None
 
-    def observe(self, now: float, settled: int) -> None:
-        """Note that `settled` questions are settled at `now` (seconds of a steady clock)."""
-        self._first = self._first or (now, settled)
+    def observe(self, now: float, settled: int, *, working: bool = True) -> None:
+        """Note that `settled` questions are settled at `now` (seconds of a steady clock), and whether a worker is there
+        that could settle more: the boot of the first one is no work."""
+        if self._first is None or (not working and settled == self._first[1]):
+            self._first = (now, settled)
+            self._seen.clear()
+        if len(self._seen) > 1 and self._seen[-2][1] == self._seen[-1][1] == settled:
+            self._seen.pop()
         self._seen.append((now, settled))
-        while len(self._seen) > 2 and now - self._seen[1][0] >= self.window_s:
+        while len(self._seen) > 2 and now - self._seen[1][0] >= self.steady_s and self._bursts > self.steady_bursts:
             self._seen.popleft()
+
+    @property
+    def _bursts(self) -> int:
+        return len({settled for _, settled in self._seen}) - 1
 
     @property
     def lately(self) -> float:
         """Questions per second over the window."""
+        if not self._seen:
+            return 0.0
+        start = max(self._seen[0][0], self._seen[-1][0] - self.window_s)
+        before = next(settled for at, settled in reversed(self._seen) if at <= start)
+        return _rate((start, before), self._seen[-1])
+
+    @property
+    def steady(self) -> float:
+        """Questions per second over a minute or more, or since work began: what tells how long the rest takes."""
         return _rate(self._seen[0], self._seen[-1]) if self._seen else 0.0
 
     @property
     def mean(self) -> float:
-        """Questions per second since the first observation."""
+        """Questions per second since work began."""
         return _rate(self._first, self._seen[-1]) if self._first else 0.0
 
 
@@ -89,11 +115,13 @@ class Snapshot:
     crew: Sequence[Member] = ()
     #: Messages that wait on the run's queues.
     queued: int = 0
+    #: Questions per second over a minute; None: not measured.
+    steady: float | None = None
 
     @property
     def left_s(self) -> float | None:
         """Seconds until the end at the present pace; None while nothing moves."""
-        pace = self.lately or self.mean
+        pace = (self.lately if self.steady is None else self.steady) or self.mean
         return (self.counts.total - self.counts.settled) / pace if pace else None
 
     def outcomes(self) -> str:
@@ -102,9 +130,12 @@ class Snapshot:
 
     def details(self) -> str:
         """Everything but the bar, on one line."""
-        pace = f"{self.lately:,.1f}/s now, {self.mean:,.1f}/s mean"
-        parts = (pace, self.outcomes(), self.accuracy(), self.workers(), f"{self.queued:,} queued", self.left())
+        parts = (self.pace(), self.outcomes(), self.accuracy(), self.workers(), f"{self.queued:,} queued", self.left())
         return " · ".join(parts)
+
+    def pace(self) -> str:
+        """`12.0/s now, 11.5/s mean`, in questions."""
+        return f"{self.lately:,.1f}/s now, {self.mean:,.1f}/s mean"
 
     def accuracy(self) -> str:
         """So far, with its 95 % interval."""
@@ -116,8 +147,8 @@ class Snapshot:
         return workers_told(self.crew)
 
     def left(self) -> str:
-        """`1:30 left`; nobody can tell while it is paused."""
-        if self.counts.halted:
+        """`1:30 left`; how it stands where it is over, or paused, when nobody can tell."""
+        if self.counts.halted or self.counts.over:
             return self.counts.standing
         return f"{duration(self.left_s)} left" if self.left_s is not None else "time left unknown"
 
@@ -131,16 +162,25 @@ class Snapshot:
         return self.counts.over
 
     def drawn(self) -> RenderableType:
-        """A bar, everything else on one line, and the workers."""
+        """A bar with the time that is left, what came out so far, and the workers: lines that narrow terminals hold."""
         counts = self.counts
         first = Table.grid(padding=(0, 1))
+        for widest in (None, BAR_WIDTH, None, None):  # what may be wrapped gives way where it is narrow: the bar
+            first.add_column(no_wrap=widest is None, max_width=widest)
         first.add_row(
             Text(self.run_id, style="bold"),
-            ProgressBar(total=counts.total, completed=counts.settled, width=40),
+            ProgressBar(total=counts.total, completed=counts.settled),  # as wide as the others leave
             Text(f"{counts.settled:,}/{counts.total:,}"),
+            Text(self.left()),
         )
-        details = Text(self.details(), style="dim")
-        return Group(first, details, *(crew_table(crew) for crew in [self.crew] if crew))
+        below = [
+            self.outcomes(),
+            f"{self.accuracy()} · {self.pace()}",
+            f"{self.workers()} · {self.queued:,} queued",
+        ]
+        return Group(
+            first, *(Text(each, style="dim") for each in below), *(crew_table(crew) for crew in [self.crew] if crew)
+        )
 
 
 def percent(share: float | None) -> str:
@@ -149,8 +189,10 @@ def percent(share: float | None) -> str:
 
 
 def workers_told(crew: Sequence[Member]) -> str:
-    """`2 workers, fill 98 %, busy 91 %`, the shares being means."""
+    """`3 workers, 1 booting, fill 98 %, busy 91 %`, the shares being means."""
     parts = [number(len(crew), "worker")]
+    idle = [each.state for each in crew if each.state != WorkerState.READY]  # or nobody sees why nothing moves
+    parts += [f"{idle.count(state)} {state}" for state in sorted(set(idle))]
     for name, shares in (("fill", [each.fill for each in crew]), ("busy", [each.busy for each in crew])):
         known = [each for each in shares if each is not None]
         parts += [f"{name} {percent(sum(known) / len(known))}"] if known else []

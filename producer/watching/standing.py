@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from contract import keys
-from contract.fleet import WorkerRecord
+from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import Counts, Run
 from producer.broker import Broker
 from producer.present import Lines, number, result_lines
@@ -68,7 +68,7 @@ def queue_lines(run: Run, broker: Broker) -> Lines:
 def workers_line(run: Run, finished: bool, broker: Broker) -> str:
     """Who works on the run, and what to do where nobody takes from one of its queues."""
     live = workers_of(run, broker)
-    names = f"{len(live)} live: {', '.join(each.name for each in live)}" if live else "none live"
+    names = f"{len(live)} live: {', '.join(map(_named, live))}" if live else "none live"
     if any(each.engine.get("engine") == "simulated" for each in live):
         names += "; the engine is simulated: its answers mean nothing"
     unserved = [queue for queue in keys.route(run.spec) if not broker.workers(queue)]
@@ -82,6 +82,11 @@ def workers_line(run: Run, finished: bool, broker: Broker) -> str:
         if live
         else f"{names}; start one: {remedy}"
     )
+
+
+def _named(worker: WorkerRecord) -> str:
+    """Its name, and where it takes nothing, why: a large model boots for minutes in which a run stands still."""
+    return worker.name if worker.state is WorkerState.READY else f"{worker.name} ({worker.state})"
 
 
 def workers_of(run: Run, broker: Broker) -> list[WorkerRecord]:

@@ -24,7 +24,8 @@ def start_workers(unserved: Sequence[str], alive: Iterable[WorkerRecord]) -> str
     others = sorted({each.queue for each in alive if is_score_queue(each.queue)})
     if not others or len(indexes) == len(unserved):
         return command
-    return f"{command} (those alive take from {', '.join(others)}: if you mean their model, enqueue with --deploy FILE)"
+    remedy = "python -m producer --deploy FILE enqueue …"
+    return f"{command} (those alive take from {', '.join(others)}; if you mean their model: {remedy})"
 
 
 def put_off_by(run_id: str, workers: Iterable[WorkerRecord]) -> list[str]:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 from contract import keys
 from contract.errors import LedgerError, RedisUnreachable, UnknownRun, WritesRefused
-from contract.fleet import WorkerRecord
+from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import Counts, Ledger, Run, RunState
 from producer.broker import Broker
-from producer.watching.crew import Crew
+from producer.watching.crew import Crew, Member
 from producer.watching.progress import Pace, Screen, Snapshot
 from producer.watching.unserved import put_off_by, start_workers
 
@@ -111,10 +111,11 @@ class Watcher:
         if self.away_since is not None:
             self.screen.say(f"Redis is back after {now - self.away_since:.0f} s.")
             self.away_since = None
-        self.pace.observe(now, counts.settled)
+        ready = any(each.state is WorkerState.READY for each in workers[queues[-1]])
+        self.pace.observe(now, counts.settled, working=ready)
         crew = self.crew.look(each for of_queue in workers.values() for each in of_queue)
         queued = sum(map(self.broker.queue_length, queues))
-        self.screen.show(Snapshot(self.run.run_id, counts, self.pace.lately, self.pace.mean, crew, queued))
+        self.screen.show(self._snapshot(counts, crew, queued))
         if not counts.finished:
             self._mind_halt(counts)
         if not counts.finished and not counts.halted:
@@ -123,6 +124,10 @@ class Watcher:
             self._mind_stall(now)
             self._mind_missing(now, counts)
         return counts
+
+    def _snapshot(self, counts: Counts, crew: Sequence[Member], queued: int) -> Snapshot:
+        pace = self.pace
+        return Snapshot(self.run.run_id, counts, pace.lately, pace.mean, crew, queued, pace.steady)
 
     def _mind_halt(self, counts: Counts) -> None:
         if counts.state is not self.state:

@@ -240,7 +240,7 @@ def test_a_terminal_that_is_gone_has_the_workers_drained_and_the_reason_told_in_
             wait_until(lambda: begun(redis_ledger, run), "the call to begin")
             os.close(ours)
             said = tmp_path / "up.log"
-            wait_until(lambda: said.exists() and "draining 1 workers" in said.read_text(), "the launcher to notice")
+            wait_until(lambda: said.exists() and "draining 1 worker;" in said.read_text(), "the launcher to notice")
             launcher.send_signal(signal.SIGHUP)  # shells tell their jobs, and the kernel tells them again
             assert launcher.wait(timeout=30) == 0
         finally:

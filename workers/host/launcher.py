@@ -262,7 +262,8 @@ class Supervisor:
         living = [child for child in self.children if child.process is not None]
         if not living:
             return
-        self.announce(f"draining {len(living)} workers; once more to end them at once")
+        many = "1 worker" if len(living) == 1 else f"{len(living)} workers"
+        self.announce(f"draining {many}; a second Ctrl-C or SIGTERM ends them at once")
         for child in living:
             child.state = "draining"
             if child.process is not None:

@@ -60,6 +60,45 @@ def test_the_file_is_found_through_the_environment_unless_one_is_named(
     assert load_settings(named).batch_size == 5
 
 
+def test_a_file_that_only_the_environment_names_is_missed_with_the_variable_and_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CONFIG_VARIABLE, "configs/deploy/laptop.yaml")
+    monkeypatch.chdir(tmp_path)
+    assert refusal() == (
+        f"MCQUEUE_CONFIG: configs/deploy/laptop.yaml: no such configuration file. Its path counts from {tmp_path}."
+    )
+
+
+@pytest.mark.parametrize(
+    ("variable", "word", "override", "place"),
+    [
+        ("MCQUEUE_BATCH_SIZE", "many", "", "MCQUEUE_BATCH_SIZE: batch_size: "),
+        ("MCQUEUE_REDIS_URL", "http://host", "", "MCQUEUE_REDIS_URL: redis_url: "),
+        ("MCQUEUE_OPENAI__TIMEOUT_S", "soon", "", "MCQUEUE_OPENAI__TIMEOUT_S: openai.timeout_s: "),
+        ("MCQUEUE_OPENAI", '{"timeout_s": "soon"}', "", "MCQUEUE_OPENAI: openai.timeout_s: "),
+        ("", "", "batch_size=many", "--set: batch_size: "),
+        ("", "", "openai.timeout_s=soon", "--set: openai.timeout_s: "),
+        ("", "", "batch_sise=1", "--set: unknown setting 'batch_sise'. Did you mean 'batch_size'?"),
+        ("", "", "mode=letter", "--set: 'mode' belongs to a run, not to the deployment."),
+        ("MCQUEUE_BATCH_TIMEOUT", "soon", "batch_timeout=1", "MCQUEUE_BATCH_TIMEOUT: batch_timeout: "),
+    ],
+)
+def test_a_wrong_value_is_told_with_the_place_where_it_was_given_and_not_with_the_file(
+    deploy: Path, monkeypatch: pytest.MonkeyPatch, variable: str, word: str, override: str, place: str
+) -> None:
+    if variable:
+        monkeypatch.setenv(variable, word)
+    assert refusal(deploy, *filter(None, [override])).startswith(place)
+
+
+def test_a_wrong_value_in_the_file_is_told_with_the_file(deploy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deploy.write_text("batch_size: many\nopenai: {timeout_s: soon}\n", encoding="utf-8")
+    monkeypatch.setenv("MCQUEUE_OPENAI", '{"max_retries": 1}')
+    monkeypatch.setenv("MCQUEUE_BATCH_TIMEOUT", "1")
+    assert re.findall(r"\S+(?=: (?:batch_size|openai))", refusal(deploy, "settle_every_s=2")) == [str(deploy)] * 2
+
+
 @pytest.mark.parametrize(
     ("word", "value"),
     [("2048", 2048), ("0.9", 0.9), ("true", True), ("float32", "float32"), ("2024-01-01", "2024-01-01"), ("[1", "[1")],
@@ -92,12 +131,12 @@ def test_lists_and_mappings_come_from_the_environment_as_json(monkeypatch: pytes
     [
         (
             "mode=letter",
-            "settings: 'mode' belongs to a run, not to the deployment. "
+            "--set: 'mode' belongs to a run, not to the deployment. "
             "Give it to enqueue: --set mode=…, or --config with a file of configs/runs/.",
         ),
-        ("batchsize=8", "settings: unknown setting 'batchsize'. Did you mean 'batch_size'?"),
-        ("simulated.cal_ms=1", "settings: unknown setting 'simulated.cal_ms'. Did you mean 'call_ms'?"),
-        ("xyz=1", "settings: unknown setting 'xyz'."),
+        ("batchsize=8", "--set: unknown setting 'batchsize'. Did you mean 'batch_size'?"),
+        ("simulated.cal_ms=1", "--set: unknown setting 'simulated.cal_ms'. Did you mean 'call_ms'?"),
+        ("xyz=1", "--set: unknown setting 'xyz'."),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_nearest_known_one(override: str, message: str) -> None:
@@ -128,7 +167,7 @@ def test_an_unknown_name_in_a_file_is_refused_with_the_files_path(tmp_path: Path
 )
 def test_groups_that_are_none_are_refused_with_what_they_may_mean(groups: str, says: str) -> None:
     wanted = "expected auto, or a list with a group per worker, like [[0], [1], [2, 3]]"
-    assert refusal(None, f"gpu_groups={groups}") == f"settings: gpu_groups: {wanted}{says}"
+    assert refusal(None, f"gpu_groups={groups}") == f"--set: gpu_groups: {wanted}{says}"
 
 
 def test_broken_yaml_is_refused_with_its_line(tmp_path: Path) -> None:
@@ -145,7 +184,10 @@ def test_broken_yaml_is_refused_with_its_line(tmp_path: Path) -> None:
             "environment: unknown variable MCQUEUE_BATCHSIZE. Did you mean 'MCQUEUE_BATCH_SIZE'?",
         ),
         ("MCQUEUE_VLLM_ARG__SEED", "environment: unknown variable MCQUEUE_VLLM_ARG__SEED. "),
-        ("MCQUEUE_SIMULATED__CALL_S", "settings: unknown setting 'simulated.call_s'. Did you mean 'call_ms'?"),
+        (
+            "MCQUEUE_SIMULATED__CALL_S",
+            "MCQUEUE_SIMULATED__CALL_S: unknown setting 'simulated.call_s'. Did you mean 'call_ms'?",
+        ),
     ],
 )
 def test_an_unknown_variable_is_refused_with_the_nearest_known_one(
@@ -184,7 +226,7 @@ def test_the_projects_other_variables_are_no_settings_and_no_mistakes(
 )
 def test_a_value_of_the_wrong_kind_is_refused_with_name_kind_and_finding(override: str, told: str) -> None:
     message = refusal(None, override)
-    assert message.startswith("settings: ")
+    assert message.startswith(("--set: ", "settings: configuration: "))
     assert told in message
     if "found" not in told:
         assert re.search(rf", found '?{re.escape(override.partition('=')[2])}'?\.", message)
@@ -237,7 +279,7 @@ def test_a_url_that_is_none_is_refused_without_showing_its_password(
     if layer == "environment":
         monkeypatch.setenv("MCQUEUE_REDIS_URL", url)
     message = refusal(None, *overrides)
-    assert message.startswith("settings: redis_url: ")
+    assert message.startswith(("--set" if overrides else "MCQUEUE_REDIS_URL") + ": redis_url: ")
     assert PASSWORD not in message
 
 

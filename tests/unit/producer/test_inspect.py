@@ -184,6 +184,16 @@ def test_backslashes_that_json_took_for_control_characters_are_warned_of(tmp_pat
         assert "1 question with a backspace or form feed" in run(session, *command).stderr
 
 
+def test_choices_with_the_same_text_are_warned_of(tmp_path: Path, session: Session) -> None:
+    (tmp_path / "q.jsonl").write_text(
+        lines({"question": "q", "choices": ["red", "red ", "blue"], "answer": "A"})
+        + lines({"question": "r", "choices": ["red", "blue"], "answer": "A"})
+    )
+
+    for command in (("inspect", "q.jsonl"), ("enqueue", "q.jsonl", "--dry-run")):
+        assert "1 question with the same text in two choices" in run(session, *command).stderr
+
+
 def test_enqueue_counts_the_kinds_of_what_it_skipped(write_rows: WriteRows, session: Session) -> None:
     path = write_rows(*SIX, "{broken", {**SIX[0], "answer": "Z"}, {**SIX[0], "answer": "Y"})
 

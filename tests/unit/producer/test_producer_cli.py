@@ -19,6 +19,7 @@ from producer.cli import main
 from producer.watching import finish
 from tests.support import make_questions, open_run
 from tests.unit.producer.conftest import Producer, WriteRows
+from workers.cli import main as workers
 
 
 def settle(ledger: MemoryLedger, run_id: str, outcome: Outcome = Outcome.CORRECT, but: Outcome | None = None) -> None:
@@ -245,6 +246,73 @@ def test_runs_and_status_say_which_model_answers_and_how(producer: Producer, fiv
     assert (told["model"], told["mode"]) == ("large", "letter")
     assert "large  letter" in producer("runs").stdout
     assert f"{five} · large · letter" in producer("status").stdout
+
+
+def test_the_model_that_is_asked_may_be_named_as_an_option(producer: Producer, five: Path) -> None:
+    named = producer.json("enqueue", five, "--model", "large")["run_id"]
+
+    assert named == producer.json("enqueue", five, "--set", "model=large")["run_id"]
+    producer("enqueue", five, "--model", "1e3")
+    assert producer.json("status")["model"] == "1e3"
+
+
+def test_a_worker_that_takes_nothing_yet_is_told_apart_from_one_that_does(
+    producer: Producer, five: Path, broker: MemoryBroker
+) -> None:
+    producer("enqueue", five)
+    for name, state in (("gpu0", WorkerState.READY), ("gpu1", WorkerState.BOOTING)):
+        broker.live.append(
+            WorkerRecord(
+                name=name, model="smollm2-135m-instruct", state=state, queue="score.smollm2-135m-instruct", engine={}
+            )
+        )
+
+    assert "2 live: gpu0, gpu1 (booting)" in producer("status").stdout
+
+
+def test_the_list_of_commands_says_of_each_a_whole_sentence(producer: Producer) -> None:
+    for listed in (producer("--help").stdout, CliRunner().invoke(workers, ["--help"]).stdout):
+        assert "..." not in listed.partition("Commands:")[2]
+
+
+def test_a_watch_names_the_files_of_an_export_only_where_they_have_what_the_ledger_has(
+    producer: Producer, five: Path, ledger: MemoryLedger
+) -> None:
+    run_id = producer.json("enqueue", five)["run_id"]
+    producer("export")
+    settle(ledger, run_id)
+
+    early = producer("watch")
+    assert "results.csv" not in early.stdout
+    assert f"write its results with: python -m producer export {run_id}" in early.stderr
+    assert producer.json("watch")["files"] == []
+    producer("export")
+    assert f"results/{run_id}/results.csv" in producer("watch").stdout
+
+
+def test_the_end_of_a_run_says_how_fast_it_was(producer: Producer, five: Path, ledger: MemoryLedger) -> None:
+    run_id = producer.json("enqueue", five)["run_id"]
+    verdicts = [
+        Verdict(question_id=f"q{n}", outcome=Outcome.CORRECT, choice="B", latency_ms=10_000, settled_at=1000 + 20 * n)
+        for n in range(4)
+    ]
+    ledger.commit(run_id, [*verdicts, Verdict(question_id="q4", outcome=Outcome.ANSWERED, choice="B", settled_at=1090)])
+
+    told = "0.1 questions/s: 5 questions in 1:40, from the first call to the last verdict"
+    assert told in producer("watch").stdout
+    assert told in producer("export").stdout
+
+
+@pytest.mark.parametrize(("mass", "doubted"), [(0.02, True), (0.9, False)])
+def test_letters_that_the_model_hardly_expected_are_doubted(
+    producer: Producer, five: Path, ledger: MemoryLedger, mass: float, doubted: bool
+) -> None:
+    run_id = producer.json("enqueue", five, "--set", "mode=letter")["run_id"]
+    ledger.commit(run_id, [Verdict(question_id="q0", outcome=Outcome.CORRECT, choice="B", label_mass=mass)])
+
+    told = producer("export").stdout
+    assert f"{mass:.3f} is the mean probability that a label comes next" in told
+    assert ("try mode likelihood" in told) == doubted
 
 
 def test_an_option_of_all_commands_behind_one_is_told_its_place(producer: Producer, five: Path) -> None:

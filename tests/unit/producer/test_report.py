@@ -396,7 +396,7 @@ def test_the_report_tells_ties_label_mass_made_up_answers_and_texts_that_were_cu
     report()
 
     page = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
-    assert "1.125 in the mean" in page.text, "an engine that only simulates may say so"
+    assert "1.125 is the mean probability that a label comes next" in page.text, "an engine that only simulates"
     assert "1 of 1: two choices score the same, the first was taken" in page.text
     assert "1 of 1: the text ran into max_tokens" in page.text
     assert "1 of 1: made up by the simulated engine" in page.text

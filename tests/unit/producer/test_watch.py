@@ -106,7 +106,7 @@ def test_absent_workers_are_mentioned_after_ten_seconds_and_then_once_a_minute(
     assert len(screen.said) == 2
     assert screen.said[0] == (
         "No worker has taken from score.smollm2-135m-instruct for 10 s. Start one: python -m workers up"
-        " (those alive take from score.another: if you mean their model, enqueue with --deploy FILE)"
+        " (those alive take from score.another; if you mean their model: python -m producer --deploy FILE enqueue …)"
     )
     assert "for 70 s" in screen.said[1]
 
@@ -285,6 +285,41 @@ def test_the_pace_is_over_the_window_and_over_all() -> None:
     assert pace.mean == pytest.approx(2.0)
 
 
+def test_the_boot_of_the_first_worker_is_in_no_pace() -> None:
+    pace = Pace()
+
+    for second in range(201):
+        pace.observe(second, max(0, second - 150) * 4, working=second > 150)
+
+    assert pace.mean == pytest.approx(4.0)
+    pace.observe(250, 200, working=False)
+    assert pace.mean == pytest.approx(2.0), "what stops later counts"
+
+
+@pytest.mark.parametrize("every_s", [1, 30, 90])
+def test_the_time_left_does_not_jump_between_the_bursts_of_long_batches(every_s: int) -> None:
+    pace = Pace()
+    counts = Counts(total=1000, todo=400, outcomes={Outcome.CORRECT: 600})
+    left = []
+
+    for second in range(20 * every_s + 200):
+        pace.observe(second, 2 * every_s * (second // every_s))
+        if second > 8 * every_s:
+            left.append(Snapshot("r", counts, pace.lately, pace.mean, steady=pace.steady).left_s)
+
+    assert [each for each in left if each is None or not 160 < each < 250] == []
+
+
+def test_a_faster_pace_is_in_the_time_left_after_a_minute() -> None:
+    pace = Pace()
+
+    for second in range(1000):
+        pace.observe(second, second + 9 * max(0, second - 900))
+
+    assert pace.steady == pytest.approx(10.0)
+    assert pace.mean < 2.0
+
+
 CREW = (
     Member("cpu0@here", "ready", "score.small", 12.5, 0.5, 0.9, on_gpu=False),
     Member("gpu0@there", "ready", "score.small", 80.0, 1.0, 0.7, on_gpu=True),
@@ -302,11 +337,12 @@ def snapshot(settled: int = 0, lately: float = 0.0, state: RunState = RunState.R
     ("shown", "wanted"),
     [
         (snapshot(), "run-1: 0/1,000 · 0.0/s now, 2.5/s mean"),
-        (snapshot(), "no accuracy yet · 3 workers, fill 75 %, busy 80 % · 12 queued · 6:40 left"),
+        (snapshot(), "no accuracy yet · 3 workers, 1 booting, fill 75 %, busy 80 % · 12 queued · 6:40 left"),
         (snapshot(500, 10.0), "correct 499 · wrong 0 · unanswered 0 · failed 1 · accuracy 0.998 (0.989 to 1.000)"),
         (snapshot(500, 10.0), "0:50 left"),
         (snapshot(500, 0.01), "13:53:20 left"),
         (snapshot(500, 10.0, RunState.PAUSED), "12 queued · paused"),
+        (snapshot(1000), "12 queued · settled"),
     ],
 )
 def test_a_line_says_how_the_run_stands(shown: Snapshot, wanted: str) -> None:
@@ -339,6 +375,25 @@ def test_a_terminal_gets_a_bar_and_anything_else_lines() -> None:
     assert "cpu0@here ready score.small 12.5 50 % 90 % cores" in shown
     assert "gpu0@there ready score.small 80.0 100 % 70 % GPU" in shown
     assert "gpu1@there booting score.small – – – GPU" in shown
+
+
+def test_the_picture_of_a_run_fits_a_terminal_of_eighty_columns_without_a_broken_line() -> None:
+    console = Console(file=io.StringIO(), width=80)
+
+    counts = Counts(total=100_000, todo=50_000, outcomes={Outcome.CORRECT: 24_999, Outcome.WRONG: 25_001})
+    large = Snapshot("questions-qwen2.5-1.5b-instruct-1a2b3c4d", counts, 1000.0, 1000.0, CREW, 6250)
+
+    with console.capture() as captured:
+        console.print(large.drawn())
+
+    first, *others = captured.get().splitlines()
+    assert first.startswith("questions-qwen2.5-1.5b-instruct-1a2b3c4d ━")
+    assert first.endswith(" 50,000/100,000 0:50 left")
+    assert [each.strip() for each in others[:3]] == [
+        "correct 24,999 · wrong 25,001 · unanswered 0 · failed 0",
+        "accuracy 0.500 (0.496 to 0.504) · 1,000.0/s now, 1,000.0/s mean",
+        "3 workers, 1 booting, fill 75 %, busy 80 % · 6,250 queued",
+    ]
 
 
 def record(at: float, batches: int, gathered: int, pid: int = 1, done: int | None = None) -> WorkerRecord:
