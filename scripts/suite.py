@@ -9,7 +9,6 @@ Where files or folders are named, those are run as pytest runs them.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -29,8 +28,6 @@ INTERRUPTED = 130
 
 def main() -> int:
     words = sys.argv[1:]
-    # The tests start hundreds of commands: none should compile our modules anew.
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if any(Path(word.partition("::")[0]).exists() for word in words):
         return subprocess.run(_pytest(words), check=False).returncode
     with ExitStack() as files:

