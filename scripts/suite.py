@@ -3,8 +3,8 @@
     python -m scripts.suite [WHAT PYTEST TAKES]
 
 The first two wait much of their time for workers to boot and to end, so that one alone leaves a core idle. They share
-nothing: each has a Redis of its own. The first part is seen as it goes; what the others say comes when it is through.
-Where files or folders are named, those are run as pytest runs them.
+nothing: each has a Redis of its own. Integration tests are seen as they go; what the others say comes when those are
+through. Where files or folders are named, those are run as pytest runs them.
 """
 
 from __future__ import annotations
@@ -33,12 +33,7 @@ def main() -> int:
     with ExitStack() as files:
         said: list[IO[bytes] | None] = [None, *(files.enter_context(tempfile.TemporaryFile()) for _ in PARTS[1:])]
         running = [_start(part, words, output) for part, output in zip(PARTS, said, strict=True)]
-        try:
-            codes = [_told(each, part, output) for each, part, output in zip(running, PARTS, said, strict=True)]
-        except KeyboardInterrupt:
-            for each in running:
-                each.wait()
-            return INTERRUPTED
+        codes = [_told(each, part, output) for each, part, output in zip(running, PARTS, said, strict=True)]
     return ending(*codes)
 
 
@@ -56,7 +51,11 @@ def _start(part: Sequence[str], words: Sequence[str], output: IO[bytes] | None) 
 
 def _told(running: subprocess.Popen[bytes], part: Sequence[str], output: IO[bytes] | None) -> int:
     """Its exit code, once it has ended and what it said is shown."""
-    code = running.wait()
+    try:
+        code = running.wait()
+    except KeyboardInterrupt:  # which pytest hears as well
+        running.wait()
+        code = INTERRUPTED
     if output is not None:
         print(f"\n{' '.join(part)}", flush=True)
         output.seek(0)
