@@ -1,10 +1,10 @@
-"""The whole suite in two processes, side by side: acceptance tests, and the others.
+"""The whole suite in three processes, side by side: acceptance tests, integration tests, and the others.
 
     python -m scripts.suite [WHAT PYTEST TAKES]
 
-Both wait most of their time for workers to boot and to end, so that one alone leaves a core idle. They share nothing:
-each has a Redis of its own. What acceptance tests say comes when the others are through. Where files or folders are
-named, those are run as pytest runs them.
+The first two wait much of their time for workers to boot and to end, so that one alone leaves a core idle. They share
+nothing: each has a Redis of its own. Integration tests are seen as they go; what the others say comes when those are
+through. Where files or folders are named, those are run as pytest runs them.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import IO
 
-__all__ = ["BESIDE", "OTHERS", "ending"]
+__all__ = ["PARTS", "ending"]
 
-BESIDE = ("tests/acceptance",)
-OTHERS = ("tests/unit", "tests/integration", "tests/gpu")
-#: pytest's exit code where nothing was collected: with `-k`, of one half.
+#: The first is seen as it goes.
+PARTS = (("tests/integration",), ("tests/unit", "tests/gpu"), ("tests/acceptance",))
+#: pytest's exit code where nothing was collected: with `-k`, of one part.
 NOTHING = 5
 INTERRUPTED = 130
 
@@ -28,28 +30,38 @@ def main() -> int:
     words = sys.argv[1:]
     if any(Path(word.partition("::")[0]).exists() for word in words):
         return subprocess.run(_pytest(words), check=False).returncode
-    with tempfile.TemporaryFile() as said:
-        beside = subprocess.Popen(
-            _pytest([*BESIDE, *words, "-o", "cache_dir=.pytest_cache/acceptance"]), stdout=said, stderr=said
-        )
-        try:
-            others = subprocess.run(_pytest([*OTHERS, *words]), check=False).returncode
-            print("\nacceptance", flush=True)
-            beside.wait()
-        except KeyboardInterrupt:
-            beside.wait()
-            return INTERRUPTED
-        finally:
-            said.seek(0)
-            sys.stdout.buffer.write(said.read())
-            sys.stdout.flush()
-    return ending(others, beside.returncode)
+    with ExitStack() as files:
+        said: list[IO[bytes] | None] = [None, *(files.enter_context(tempfile.TemporaryFile()) for _ in PARTS[1:])]
+        running = [_start(part, words, output) for part, output in zip(PARTS, said, strict=True)]
+        codes = [_told(each, part, output) for each, part, output in zip(running, PARTS, said, strict=True)]
+    return ending(*codes)
 
 
 def ending(*codes: int) -> int:
-    """The exit code of both together: a half in which nothing was to be done is none that failed."""
+    """The exit code of all together: a part in which nothing was to be done is none that failed."""
     done = [code for code in codes if code != NOTHING]
     return next((code for code in done if code), 0) if done else NOTHING
+
+
+def _start(part: Sequence[str], words: Sequence[str], output: IO[bytes] | None) -> subprocess.Popen[bytes]:
+    """pytest over `part`, with a cache of its own."""
+    own_cache = ("-o", f"cache_dir=.pytest_cache/{Path(part[0]).name}")
+    return subprocess.Popen(_pytest([*part, *words, *own_cache]), stdout=output, stderr=output)
+
+
+def _told(running: subprocess.Popen[bytes], part: Sequence[str], output: IO[bytes] | None) -> int:
+    """Its exit code, once it has ended and what it said is shown."""
+    try:
+        code = running.wait()
+    except KeyboardInterrupt:  # which pytest hears as well
+        running.wait()
+        code = INTERRUPTED
+    if output is not None:
+        print(f"\n{' '.join(part)}", flush=True)
+        output.seek(0)
+        sys.stdout.buffer.write(output.read())
+        sys.stdout.flush()
+    return code
 
 
 def _pytest(words: Sequence[str]) -> list[str]:

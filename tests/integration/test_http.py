@@ -1,22 +1,28 @@
-"""The HTTP door as callers see it: a real server, a real worker with the simulated engine."""
+"""The HTTP door as callers see it: a real server, a real worker with the simulated engine.
+
+A door and a worker serve most of the tests, which leave nothing behind. Where it matters that there is no worker, or
+which, a test has a server of its own.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from contract import Outcome, RedisLedger, Verdict
+from contract import Outcome, RedisLedger, Verdict, load_settings
 from demo.valkey import free_port
-from tests.support import SIMULATED_MODEL, make_questions, open_run, process, wait_until, worker
+from tests.support import SIMULATED_MODEL, make_questions, open_run, process, url_of, valkey, wait_until, worker
 
 KEY = "s3cret"
 QUESTION: dict[str, Any] = {"question": "What is two plus two?", "choices": ["3", "4", "5"], "answer": "B"}
@@ -58,9 +64,10 @@ class Caller:
 
 
 @contextmanager
-def served(folder: Path, *more: str, model: str = SIMULATED_MODEL) -> Iterator[Caller]:
+def served(folder: Path, *more: str, redis_url: str, model: str = SIMULATED_MODEL) -> Iterator[Caller]:
     port, log = free_port(), folder / "serve.log"
     environment = {
+        "MCQUEUE_REDIS_URL": redis_url,
         "MCQUEUE_MODEL": model,
         "MCQUEUE_HTTP__API_KEY": KEY,
         "MCQUEUE_HTTP__MAX_PROMPTS": "4",
@@ -75,31 +82,54 @@ def served(folder: Path, *more: str, model: str = SIMULATED_MODEL) -> Iterator[C
     assert "Traceback" not in log.read_text()
 
 
+@dataclass(frozen=True)
+class Open:
+    """A door, the worker behind it, and the test's own look into their Redis."""
+
+    door: Caller
+    redis_url: str
+    ledger: RedisLedger
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Open]:
+    folder = tmp_path_factory.mktemp("open")
+    batches: dict[str, Any] = {"batch_size": 64, "batch_timeout": 0.2, "simulated": {"call_ms": 50}}
+    with (
+        valkey(folder / "valkey") as server,
+        worker(folder / "worker.log", redis_url=url_of(server), **batches),
+        served(folder, redis_url=url_of(server)) as door,
+    ):
+        ledger = RedisLedger.connect(load_settings(None, [f"redis_url={url_of(server)}"]))
+        yield Open(door, url_of(server), ledger)
+        ledger.client.close()
+
+
 @pytest.fixture
-def door(redis_url: str, tmp_path: Path) -> Iterator[Caller]:
-    with served(tmp_path) as caller:
+def door(opened: Open) -> Caller:
+    """With a worker behind it, and nothing left of who called before."""
+    wait_until(lambda: opened.ledger.runs() == [], "the door to have forgotten all runs")
+    return opened.door
+
+
+@pytest.fixture
+def alone(redis_url: str, tmp_path: Path) -> Iterator[Caller]:
+    """A door on the test's own server, with no worker but the test's."""
+    with served(tmp_path, redis_url=redis_url) as caller:
         yield caller
 
 
-@pytest.fixture
-def at_work(redis_url: str, tmp_path: Path) -> Iterator[None]:
-    with worker(tmp_path / "worker.log", batch_size=64, batch_timeout=0.2, simulated={"call_ms": 50}):
-        yield
-
-
-@pytest.mark.usefixtures("at_work")
-def test_a_question_gets_its_verdict_and_leaves_nothing_behind(door: Caller, redis_ledger: RedisLedger) -> None:
-    status, verdict = door.post("/score", **QUESTION)
+def test_a_question_gets_its_verdict_and_leaves_nothing_behind(opened: Open) -> None:
+    status, verdict = opened.door.post("/score", **QUESTION)
     assert status == 200
     assert verdict["outcome"] == ("correct" if verdict["choice"] == "B" else "wrong")
     assert verdict["choice_text"] == dict(zip("ABC", QUESTION["choices"], strict=True))[verdict["choice"]]
     assert set(verdict["choice_scores"]) == set("ABC")
     assert (verdict["model"], verdict["batch_size"], verdict["error"]) == (SIMULATED_MODEL, 1, None)
-    wait_until(lambda: redis_ledger.runs() == [], "the run to be forgotten")
-    assert redis_ledger.client.keys("mcqueue:run:*") == []
+    wait_until(lambda: opened.ledger.runs() == [], "the run to be forgotten")
+    assert opened.ledger.client.keys("mcqueue:run:*") == []
 
 
-@pytest.mark.usefixtures("at_work")
 def test_an_answer_may_be_written_in_every_way_that_a_file_knows(door: Caller) -> None:
     questions = [{**QUESTION, "id": f"q{n}", "answer": each} for n, each in enumerate(("b", 1, "4", ["A", "B", "C"]))]
     status, found = door.post("/score/batch", questions=questions)
@@ -109,7 +139,6 @@ def test_an_answer_may_be_written_in_every_way_that_a_file_knows(door: Caller) -
     assert all_right["outcome"] == "correct"
 
 
-@pytest.mark.usefixtures("at_work")
 def test_a_batch_comes_back_in_order_and_asked_as_the_request_says(door: Caller) -> None:
     questions = [{**QUESTION, "question": f"What is {n} plus {n}?", "id": f"q{n}"} for n in range(4)]
     status, answer = door.post("/score/batch", questions=questions, mode="letter")
@@ -122,16 +151,15 @@ def test_a_batch_comes_back_in_order_and_asked_as_the_request_says(door: Caller)
 
 
 @pytest.fixture
-def of_two(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Caller]:
+def of_two(opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Caller]:
     """A door of a host with two models, started for one of them; the other one has no worker."""
     file = tmp_path / "two.yaml"
     file.write_text(f"models: [{{model: {SIMULATED_MODEL}}}, {{model: other}}]\n")
     monkeypatch.setenv("MCQUEUE_CONFIG", str(file))
-    with served(tmp_path, "--set", f"model={SIMULATED_MODEL}", model="") as caller:
+    with served(tmp_path, "--set", f"model={SIMULATED_MODEL}", redis_url=opened.redis_url, model="") as caller:
         yield caller
 
 
-@pytest.mark.usefixtures("at_work")
 def test_the_model_that_the_door_was_started_for_answers_unless_a_request_names_another(of_two: Caller) -> None:
     status, verdict = of_two.post("/score", **QUESTION)
     assert (status, verdict["model"]) == (200, SIMULATED_MODEL)
@@ -143,7 +171,6 @@ def test_the_model_that_the_door_was_started_for_answers_unless_a_request_names_
         assert "'other'" in refused.body["detail"]
 
 
-@pytest.mark.usefixtures("at_work")
 def test_a_question_s_context_is_shown_where_the_request_says_so(door: Caller) -> None:
     asked = {**QUESTION, "context": "Two and two make four."}
     answers = [
@@ -161,18 +188,18 @@ def test_a_request_that_sends_too_much_is_refused_unread(door: Caller) -> None:
     assert (status, answer["detail"]) == (413, "More than 100000 bytes in one request (http.max_body_bytes).")
 
 
-@pytest.mark.usefixtures("redis_url")
-def test_what_a_killed_door_left_behind_is_forgotten_by_the_next(redis_ledger: RedisLedger, tmp_path: Path) -> None:
+def test_what_a_killed_door_left_behind_is_forgotten_by_the_next(
+    redis_ledger: RedisLedger, redis_url: str, tmp_path: Path
+) -> None:
     ours = open_run(redis_ledger, make_questions(1))
     for name, age_s in (("http-young", 60), ("http-old", 25 * 3600)):
         left = {"run_id": name, "source": "http", "created_at": ours.created_at - age_s}
         redis_ledger.open_run(ours.model_copy(update=left))
     kept = [ours.run_id, "http-young"]
-    with served(tmp_path):
+    with served(tmp_path, redis_url=redis_url):
         wait_until(lambda: [run.run_id for run in redis_ledger.runs()] == kept, "the old run to be forgotten")
 
 
-@pytest.mark.usefixtures("at_work")
 def test_prompts_get_texts_and_the_time_they_took(door: Caller) -> None:
     status, answer = door.post("/generate/batch", prompts=["Name a metal.", "Name a gas."], max_tokens=8)
     assert status == 200
@@ -183,7 +210,6 @@ def test_prompts_get_texts_and_the_time_they_took(door: Caller) -> None:
     assert (status, one["text"]) == (200, answer["results"][0]["text"])
 
 
-@pytest.mark.usefixtures("at_work")
 def test_fifty_callers_with_one_question_each_share_batches(door: Caller) -> None:
     def ask(n: int) -> Answer:
         return door.post("/score", **{**QUESTION, "question": f"What is {n} plus {n}?"})
@@ -195,49 +221,48 @@ def test_fifty_callers_with_one_question_each_share_batches(door: Caller) -> Non
     assert sizes[len(sizes) // 2] >= 5, f"batch sizes {sizes}"
 
 
-def test_without_a_worker_nobody_waits(door: Caller) -> None:
-    status, answer = door.post("/score", **QUESTION)
+def test_without_a_worker_nobody_waits(alone: Caller) -> None:
+    status, answer = alone.post("/score", **QUESTION)
     assert (status, f"No worker serves '{SIMULATED_MODEL}'" in answer["detail"]) == (503, True)
-    assert door.get("/health") == Answer(200, {"status": "no workers", "workers": {}})
+    assert alone.get("/health") == Answer(200, {"status": "no workers", "workers": {}})
 
 
 def test_where_redis_takes_no_writes_nobody_is_told_that_workers_are_missing(
-    door: Caller, redis_ledger: RedisLedger
+    alone: Caller, redis_ledger: RedisLedger
 ) -> None:
     redis_ledger.client.config_set("maxmemory", 1)
     try:
-        status, answer = door.post("/score", **QUESTION)
+        status, answer = alone.post("/score", **QUESTION)
     finally:
         redis_ledger.client.config_set("maxmemory", 0)
     assert (status, "takes no writes: it is at its memory limit" in answer["detail"]) == (503, True)
 
 
 def test_a_deadline_that_is_missed_is_told_and_the_question_dropped(
-    door: Caller, redis_ledger: RedisLedger, tmp_path: Path
+    alone: Caller, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
     with worker(tmp_path / "slow.log", simulated={"call_ms": 2000}):
-        status, answer = door.post("/score", **QUESTION, deadline_s=0.5)
+        status, answer = alone.post("/score", **QUESTION, deadline_s=0.5)
         assert (status, "No verdict after 0.5 s" in answer["detail"]) == (504, True)
         wait_until(lambda: redis_ledger.runs() == [], "the run to be forgotten")
 
 
 def test_a_caller_who_leaves_is_waited_for_no_longer_and_its_question_dropped(
-    door: Caller, redis_ledger: RedisLedger, tmp_path: Path
+    alone: Caller, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
     def waiting(questions: int) -> bool:
-        return f"mcqueue_http_waiting_questions {questions}.0" in page(f"{door.url}/metrics", KEY)
+        return f"mcqueue_http_waiting_questions {questions}.0" in page(f"{alone.url}/metrics", KEY)
 
     content = json.dumps(QUESTION).encode()
     head = f"POST /score HTTP/1.1\r\nHost: x\r\nX-API-Key: {KEY}\r\nContent-Type: application/json\r\n"
     with worker(tmp_path / "slow.log", simulated={"call_ms": 4000}):
-        with socket.create_connection(("127.0.0.1", int(door.url.rpartition(":")[2]))) as caller:
+        with socket.create_connection(("127.0.0.1", int(alone.url.rpartition(":")[2]))) as caller:
             caller.sendall(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
             wait_until(lambda: waiting(1) and len(redis_ledger.runs()) == 1, "the question to be waited for")
         wait_until(lambda: waiting(0) and redis_ledger.runs() == [], "the door to forget it", timeout_s=3)
-        assert door.post("/score", **QUESTION).status == 200
+        assert alone.post("/score", **QUESTION).status == 200
 
 
-@pytest.mark.usefixtures("at_work")
 def test_the_key_is_asked_for_everywhere_but_at_health(door: Caller) -> None:
     for key in ("", "wrong"):
         assert door.post("/score", key=key, **QUESTION).status == 401
@@ -275,11 +300,15 @@ def test_what_cannot_be_asked_is_refused_with_the_reason(door: Caller) -> None:
         assert says in json.dumps(answer.body["detail"]), (path, body)
 
 
-@pytest.mark.usefixtures("at_work")
 def test_prometheus_reads_requests_and_queues_from_the_door(door: Caller) -> None:
+    def answered(metrics: str) -> float:
+        series = r'^mcqueue_http_request_seconds_count{path="/score",status="200"} (.*)$'
+        return sum(float(each) for each in re.findall(series, metrics, re.MULTILINE))
+
+    before = answered(page(f"{door.url}/metrics", KEY))
     door.post("/score", **QUESTION)
     found = page(f"{door.url}/metrics", KEY)
-    assert 'mcqueue_http_request_seconds_count{path="/score",status="200"} 1.0' in found
+    assert answered(found) == before + 1
     assert "mcqueue_http_waiting_questions 0.0" in found
     assert "mcqueue_redis_up 1.0" in found
 
@@ -289,11 +318,11 @@ def test_the_door_describes_itself(door: Caller) -> None:
     assert {"/score", "/score/batch", "/generate", "/generate/batch", "/runs", "/health"} <= described["paths"].keys()
 
 
-def test_a_run_of_which_every_question_is_settled_is_called_settled(door: Caller, redis_ledger: RedisLedger) -> None:
+def test_a_run_of_which_every_question_is_settled_is_called_settled(alone: Caller, redis_ledger: RedisLedger) -> None:
     run = open_run(redis_ledger, make_questions(1), "done")
-    assert [each["state"] for each in door.get("/runs").body] == ["running"]
+    assert [each["state"] for each in alone.get("/runs").body] == ["running"]
     redis_ledger.commit(run.run_id, [Verdict(question_id="q0", outcome=Outcome.CORRECT)])
-    assert [each["state"] for each in door.get("/runs").body] == ["settled"]
+    assert [each["state"] for each in alone.get("/runs").body] == ["settled"]
 
 
 @pytest.mark.usefixtures("redis_url")

