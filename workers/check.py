@@ -30,6 +30,7 @@ from workers.engines.adapters import adapter_folders
 from workers.engines.arguments import (
     built_for_cuda,
     check_arguments,
+    check_arguments_by_source,
     computes_16_bits,
     installed_version,
     is_cpu_build,
@@ -52,10 +53,10 @@ from workers.host.findings import (
 )
 from workers.host.gpus import Device, driver_cuda, visible_gpus
 from workers.host.indexes import index_folders
-from workers.host.placing import Layers, memory_share, plan_host
+from workers.host.placing import Layers, WorkerPlan, memory_share, plan_host
 from workers.monitoring.hardware import Hardware
 
-__all__ = ["Finding", "check"]
+__all__ = ["Finding", "check", "refuse_unbootable"]
 
 
 def check(fleet: Sequence[Settings], cores: Sequence[int]) -> Iterator[Finding]:
@@ -65,6 +66,18 @@ def check(fleet: Sequence[Settings], cores: Sequence[int]) -> Iterator[Finding]:
     yield from _each(fleet, _engine)
     yield from _indexes(fleet)
     yield from _redis(fleet)
+
+
+def refuse_unbootable(fleet: Sequence[Settings], plans: Sequence[WorkerPlan]) -> None:
+    """Raise what the boot of a planned worker would end with, as far as it is known at once: without importing vLLM,
+    asking a hub or preparing a model. Raises McqueueError."""
+    served = {plan.serves for plan in plans if not plan.queue}
+    for settings in fleet:
+        if settings.served_model in served and settings.runs_the_model:
+            if settings.hf_model_id not in PACKAGED:
+                folder_or_hub_id(settings.hf_model_id, "hf_model_id", list(PACKAGED))
+            adapter_folders(settings.adapters)
+            check_arguments_by_source(settings.vllm_args)
 
 
 def _each(fleet: Sequence[Settings], look: Callable[[Settings], Iterable[Finding]]) -> Iterator[Finding]:
