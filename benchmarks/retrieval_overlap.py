@@ -69,7 +69,7 @@ def measure(kind: str, options: Namespace) -> dict[str, Any]:
                 (timed(at, questions, index, n, rag=False), timed(at, questions, index, n, rag=True))
                 for n in range(options.rounds)
             ]
-            lookups_s = [float(each) for each in re.findall(r"questions in ([\d.]+) s", searching.log.read_text())]
+            lookups_s = [float(each) for each in re.findall(r"questions? in ([\d.]+) s", searching.log.read_text())]
     ratios = [with_s / without_s for without_s, with_s in times]
     return {
         "kind": kind,

@@ -40,6 +40,7 @@ __all__ = [
     "queued_question_ids",
     "restore_held",
     "send",
+    "shown_arguments",
     "task_name",
 ]
 
@@ -138,6 +139,11 @@ def task_name(queue: str) -> str:
     return f"mcqueue.{queue.partition('.')[0]}"
 
 
+def shown_arguments(run_id: str, questions: int) -> str:
+    """What Flower shows of a message; `level.lua` reads run and number out of it."""
+    return f"{run_id}: {questions} question{'' if questions == 1 else 's'}"
+
+
 def publish(
     app: Celery,
     queue: str,
@@ -170,7 +176,7 @@ def send(app: Celery, queue: str, batches: Iterable[QuestionBatch]) -> int:
                     priority=int(batch.priority),
                     producer=producer,
                     retry=False,
-                    argsrepr=f"{batch.run_id}: {len(batch.question_ids)} questions",
+                    argsrepr=shown_arguments(batch.run_id, len(batch.question_ids)),
                     kwargsrepr="",
                 )
                 sent += 1

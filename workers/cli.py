@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import sys
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import click
 
 from contract import logs
 from contract.commands import Commands, config_options, note, tell
-from contract.errors import McqueueError, SettingsError
+from contract.errors import LedgerError, McqueueError, SettingsError
 from contract.fleet import Fleet
 from contract.ledger import Ledger, RedisLedger, Run
 from contract.settings import Settings, load_fleet, load_settings
@@ -30,6 +31,7 @@ from workers.host.indexes import index_folders
 from workers.host.launcher import Supervisor, bind, node_name, worker_command
 from workers.host.placing import Layers, pick, plan_host, plan_retrieval, plan_worker
 from workers.host.screen import make_screen
+from workers.host.taken import refuse_taken
 from workers.retrieval.build import build_index
 from workers.tuned import Effort, draw_trials, refuse_unwritable, table, tune_by, write_deploy_file, write_record
 
@@ -67,9 +69,12 @@ def up(config: Path | None, overrides: tuple[str, ...], log_folder: Path, only: 
     plans, warnings = plan_host(fleet, visible_gpus(), _cpu_cores(), layers)
     plans += plan_retrieval(list(index_folders(fleet)), fleet[0], _cpu_cores(), layers)
     plans = pick(plans, only)
+    checks.refuse_unbootable(fleet, plans)
     screen = make_screen(fleet[0])
     for warning in warnings:
         screen.say(f"warning: {warning}")
+    with suppress(LedgerError):  # workers wait for a Redis that is away, and say so
+        refuse_taken(Fleet.connect(fleet[0]), [node_name(plan) for plan in plans], screen.say)
     supervisor = Supervisor(plans, log_folder, screen.say, lambda: screen.show(supervisor.children))
     with screen:
         exit_code = supervisor.run()

@@ -343,9 +343,10 @@ class BatchWork(abc.ABC):
         seconds = time.time() - batch.started_at
         fill = batch.questions / self._settings.full_batch
         log.info(
-            "batch %d: %d questions in %.2f s, %.1f questions/s, fill %.0f %%, flushed by %s%s",
+            "batch %d: %d question%s in %.2f s, %.1f questions/s, fill %.0f %%, flushed by %s%s",
             batch.number,
             batch.questions,
+            "" if batch.questions == 1 else "s",
             seconds,
             batch.questions / seconds if seconds else 0.0,
             100 * fill,

@@ -17,7 +17,7 @@ local tolerance = 0
 
 local function stamp(message)
   local _, start = string.find(message, '"argsrepr": "', 1, true)
-  local run, questions = string.match(message, '^([^"]*): (%d+) questions"', (start or #message) + 1)
+  local run, questions = string.match(message, '^([^"]*): (%d+) questions?"', (start or #message) + 1)
   if not run then
     return -1
   end

@@ -1,4 +1,4 @@
-"""What is wrong with the rows of a file or corpus: all counted by kind, the first ones kept word for word."""
+"""What is wrong with the rows of a file or corpus: all counted by kind, and the first ones kept word for word, once."""
 
 from __future__ import annotations
 
@@ -12,6 +12,31 @@ __all__ = ["Troubles"]
 
 #: Troubles that are spelled out before the rest is only counted.
 MOST_SHOWN = 20
+#: Lines with the same trouble that are named beside the first one.
+MOST_LINES = 5
+
+
+@dataclass
+class Repeated:
+    """A trouble, and the other rows of its file with the very same one."""
+
+    first: QuestionFileError
+    more: int = 0
+    #: Of those, the first ones.
+    lines: list[int] = field(default_factory=list)
+
+    def add(self, line: int | None) -> None:
+        """It stands on `line`, too."""
+        self.more += 1
+        if line is not None and len(self.lines) < MOST_LINES:
+            self.lines.append(line)
+
+    def __str__(self) -> str:
+        if not self.more:
+            return str(self.first)
+        listed = ", ".join(map(str, self.lines)) + (", …" if self.more > len(self.lines) else "")
+        lines = f": line{'' if self.more == 1 else 's'} {listed}" if self.lines else ""
+        return f"{self.first} The same in {self.more:,} more{lines}"
 
 
 @dataclass
@@ -20,21 +45,29 @@ class Troubles:
 
     count: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
-    shown: list[QuestionFileError] = field(default_factory=list)
+    _shown: dict[tuple[str, ...], Repeated] = field(default_factory=dict)
+
+    @property
+    def shown(self) -> list[Repeated]:
+        """The first ones that differ."""
+        return list(self._shown.values())
 
     def add(self, trouble: QuestionFileError) -> None:
         """Take one more into account."""
         self.count += 1
         self.kinds[f"{trouble.field}: {trouble.kind}" if trouble.field else trouble.kind] += 1
-        if len(self.shown) < MOST_SHOWN:
-            self.shown.append(trouble)
+        said = (trouble.path, trouble.field or "", trouble.message, trouble.hint)
+        if said in self._shown:
+            self._shown[said].add(trouble.line)
+        elif len(self._shown) < MOST_SHOWN:
+            self._shown[said] = Repeated(trouble)
 
     def refusal(self, path: str | Path, rows: int, what: str) -> QuestionFileError:
         """One error for all of them, of which there is at least one; `what` the rows are called."""
         if self.count == 1:
-            return self.shown[0]
+            return self.shown[0].first
         listed = "".join(f"\n  {each}" for each in self.shown)
-        rest = self.count - len(self.shown)
+        rest = self.count - sum(1 + each.more for each in self.shown)
         more = f"\n  … and {rest:,} more." if rest else ""
         by_kind = "; ".join(f"{count:,} × {kind}" for kind, count in self.kinds.most_common())
         return QuestionFileError(

@@ -42,7 +42,7 @@ def _told(run: Run) -> str:
         parts.append(f"of {', '.join(taken.subjects)} only")
     if taken.limit == run.questions:
         parts.append(f"the first {run.questions:,}, nothing behind them was read")
-    drawn = taken.sample is not None and run.questions < taken.rows
+    drawn = taken.sample == run.questions < taken.rows
     if drawn:
         how = ", each subject with its share" if taken.stratified else ""
         parts.append(f"{run.questions:,} at random (seed {taken.seed}){how}")

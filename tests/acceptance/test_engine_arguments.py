@@ -12,13 +12,14 @@ from tests.acceptance.conftest import command, found_by
 from tests.support import ROOT
 from workers.engines.packaged import prepare
 
-#: For each JSON object of arguments on stdin, what vLLM's configuration says of the asked attributes, or the refusal.
+#: For each JSON object of arguments on stdin, what vLLM's configuration says of the asked attributes, or the refusal;
+#: then the names of its arguments, by its source and by itself.
 ASK = """
-import json, sys
+import dataclasses, json, sys
 from operator import attrgetter
 from contract import load_settings
 from contract.errors import McqueueError
-from workers.engines.arguments import check_arguments
+from workers.engines.arguments import check_arguments, names_in_source
 from workers.engines.vllm import engine_arguments, prepare_environment
 model, cases = json.load(sys.stdin)
 prepare_environment(model)
@@ -33,6 +34,7 @@ for arguments, attributes in cases:
         config = EngineArgs(**engine_arguments(settings, model)).create_engine_config() if attributes else None
         found = {name: attrgetter(name)(config) for name in attributes}
     print("FOUND", json.dumps(found, default=str))
+print("FOUND", json.dumps([names_in_source(), [field.name for field in dataclasses.fields(EngineArgs)]]))
 """
 
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -70,7 +72,7 @@ DEPLOYED = [
 
 @pytest.fixture(scope="module")
 def answers() -> list[Any]:
-    """vLLM's answers to all cases, then to what must be refused, then to the shipped deployments."""
+    """vLLM's answers to all cases, then to what must be refused, then to the shipped deployments, and its arguments."""
     cases: list[tuple[dict[str, Any], list[str]]] = [(given, list(expected)) for given, expected in CASES.values()]
     cases += [(arguments, []) for arguments in REFUSED]
     cases += [(arguments, []) for arguments in DEPLOYED]
@@ -99,7 +101,12 @@ def test_several_engines_in_one_worker_are_refused_and_several_workers_named_ins
 
 
 def test_vllm_knows_every_argument_of_the_shipped_deployments(answers: list[Any]) -> None:
-    assert answers[len(CASES) + len(REFUSED) :] == [{} for _ in DEPLOYED]
+    assert answers[len(CASES) + len(REFUSED) : -1] == [{} for _ in DEPLOYED]
+
+
+def test_its_source_names_the_arguments_that_it_has(answers: list[Any]) -> None:
+    by_source, by_itself = answers[-1]
+    assert by_source == by_itself
 
 
 def test_workers_check_names_a_misspelled_one_as_the_boot_would_and_boots_nothing() -> None:

@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import signal
+import socket
 import subprocess
 import sys
 import termios
@@ -18,7 +19,7 @@ import pytest
 from celery import Celery
 
 from contract import Outcome, RedisLedger, Run, keys
-from contract.fleet import Fleet, WorkerState
+from contract.fleet import Fleet, WorkerRecord, WorkerState
 from tests.integration.runs import send, sent, verdicts, wait_finished
 from tests.support import (
     ROOT,
@@ -264,6 +265,62 @@ def test_one_worker_of_the_plan_is_started_alone_beside_those_that_go_on(
             assert up.process.poll() is None
 
 
+def up_again(folder: Path, *settings: str) -> str:
+    """A second `workers up` of the simulated engine, which must be refused; what it said."""
+    chosen = [word for each in ("engine=simulated", f"model={SIMULATED_MODEL}", *settings) for word in ("--set", each)]
+    return workers_command("up", *chosen, "--logs", str(folder / "second"), exit_code=1)
+
+
+def test_workers_that_run_already_are_not_started_a_second_time(redis_ledger: RedisLedger, tmp_path: Path) -> None:
+    with launched(tmp_path) as up:
+        up.wait_ready(1)
+        (running,) = (each.name for each in Fleet(redis_ledger.client).alive())
+        said = up_again(tmp_path, "cpu_workers=2")
+        assert f"Already running: {running} (ready, {SIMULATED_MODEL}, pid {up.pids()[0]})" in said
+        assert f"To restart: python -m workers restart {running}. To end: python -m workers drain {running}." in said
+        assert "add --only cpu1 to this command" in said
+        assert not (tmp_path / "second").exists(), "nothing boots"
+        assert up.process.poll() is None, "the first one goes on"
+
+
+def test_workers_of_other_names_are_started_beside_those_that_run(redis_ledger: RedisLedger, tmp_path: Path) -> None:
+    several = tmp_path / "several.yaml"
+    models = "\n".join(f"  - model: {name}\n    engine: simulated" for name in ("one", "two"))
+    several.write_text(f"models:\n{models}\n")
+    with launched(tmp_path) as up:
+        up.wait_ready(1)
+        command = ("-m", "workers", "up", "--config", str(several), "--logs", str(tmp_path / "second"))
+        with process(*command, log=tmp_path / "second.log"):
+            wait_until(lambda: names(redis_ledger) == ["cpu0", "one-cpu0", "two-cpu1"], "all three")
+        assert "Redis knows" not in (tmp_path / "second.log").read_text()
+
+
+def test_the_lease_of_a_worker_that_was_killed_elsewhere_keeps_its_successor_waiting_and_no_longer(
+    redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    killed = WorkerRecord(name=f"cpu0@{socket.gethostname()}", model="m", state=WorkerState.READY, place="a killed pod")
+    Fleet(redis_ledger.client).join(killed)
+    with launched(tmp_path) as up:
+        up.wait_ready(1)
+        assert f"Redis knows {killed.name} already: waiting for a sign of life" in up.said()
+        assert up.said().count("booting (pid") == 1, "not once before the name was free"
+
+
+def test_a_worker_that_drains_is_waited_for_and_followed(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    with launched(tmp_path, "simulated.call_ms=4000", "batch_size=8") as first:
+        first.wait_ready(1)
+        run = sent(app, redis_ledger, 8)
+        wait_until(lambda: begun(redis_ledger, run), "the call to begin")
+        first.process.kill()  # as by systemd, which starts the next one at once
+        (tmp_path / "next").mkdir()
+        with launched(tmp_path / "next") as following:
+            following.wait_ready(1)
+            wait_finished(redis_ledger, run)
+    assert attempts(redis_ledger, run) == [1] * 8
+
+
 def test_a_killed_launcher_leaves_no_process_behind(redis_ledger: RedisLedger, tmp_path: Path) -> None:
     with launched(tmp_path, "cpu_workers=2", "simulated.core=true") as up:
         up.wait_ready(2)
@@ -369,6 +426,27 @@ def test_a_plan_that_cannot_be_starts_nothing(tmp_path: Path, monkeypatch: pytes
     assert "GPU 1 into 2 groups" in said
     assert "share_gpus: true" in said
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ("hf_model_id=/nope/model", "hf_model_id: no folder /nope/model. Check the path."),
+        ("vllm_args.max_modellen=3", "vLLM knows no engine argument 'max_modellen'. Did you mean 'max_model_len'?"),
+        ('adapters={"mine": "/nope/adapter"}', "/nope/adapter"),
+    ],
+)
+def test_a_worker_that_could_not_boot_is_refused_before_anything_boots(
+    redis_ledger: RedisLedger, tmp_path: Path, wrong: str, says: str
+) -> None:
+    said = workers_command("up", "--set", wrong, "--logs", str(tmp_path / "logs"), exit_code=1)
+    assert says in said
+    assert not (tmp_path / "logs").exists()
+
+
+def test_a_model_without_a_worker_here_need_not_be_here(redis_ledger: RedisLedger, tmp_path: Path) -> None:
+    words = ("--set", "hf_model_id=/nope/model", "--set", "gpu_groups=[]")
+    assert "error" not in workers_command("up", *words, "--logs", str(tmp_path / "logs"))
 
 
 def test_workers_without_a_gpu_keep_to_their_own_cores(redis_ledger: RedisLedger, tmp_path: Path) -> None:

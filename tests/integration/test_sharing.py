@@ -85,6 +85,13 @@ def test_turns_are_counted_in_questions_not_in_messages(app: Celery, redis_ledge
     assert turns(redis_ledger) == "lsssslssssll"
 
 
+def test_messages_of_a_single_question_take_turns_as_well(app: Celery, redis_ledger: RedisLedger) -> None:
+    sent(app, redis_ledger, "large", 12, size=4)
+    sent(app, redis_ledger, "single", 3, size=1)
+    sharing.level(redis_ledger, QUEUE)
+    assert turns(redis_ledger) == "lsssll"
+
+
 def test_a_run_of_weight_three_gets_three_turns_where_another_gets_one(app: Celery, redis_ledger: RedisLedger) -> None:
     sent(app, redis_ledger, "light", 80)
     sent(app, redis_ledger, "heavy", 240, weight=3)

@@ -23,6 +23,7 @@ __all__ = [
     "fleet_at_work",
     "leases",
     "memory",
+    "no_gpu",
     "number_type",
     "room",
 ]
@@ -101,6 +102,24 @@ def builds(versions: Mapping[str, str | None], gpus: int) -> Iterator[Finding]:
         if not gpus:
             remedy = "Does nvidia-smi list any? In a container: --gpus all. Without one: make setup VARIANT=cpu."
             yield Finding("error", "GPUs", "vLLM's GPU build, and no GPU is visible", remedy)
+
+
+def no_gpu(hidden_by: str | None, driver_says: str | None, on_the_bus: int) -> Finding:
+    """That no GPU is visible, and why. A driver that is broken, or missing beside a GPU, must not pass for no GPU.
+
+    `hidden_by` is CUDA_VISIBLE_DEVICES; `driver_says` is None of one that works, empty where there is none.
+    """
+    cpu = "workers run on the CPU"
+    if driver_says:
+        remedy = "Does nvidia-smi work? A restart of the machine often mends a driver that was just updated."
+        return Finding("warning", "GPUs", f"NVIDIA's driver does not work ({driver_says}): {cpu}", remedy)
+    if driver_says == "" and on_the_bus:
+        remedy = "Install the driver. In a container: --gpus all."
+        gpus = "1 NVIDIA GPU" if on_the_bus == 1 else f"{on_the_bus} NVIDIA GPUs"
+        return Finding("warning", "GPUs", f"{gpus} in this machine, and no driver is found: {cpu}", remedy)
+    if driver_says is None and hidden_by is not None:
+        return Finding("ok", "GPUs", f"none is visible, as CUDA_VISIBLE_DEVICES is {hidden_by!r}: {cpu}")
+    return Finding("ok", "GPUs", f"no NVIDIA GPU was found: {cpu}")
 
 
 def beside_gpu_build(driver_cuda: int | None, torch_cuda: int | None, missing: Sequence[str]) -> Iterator[Finding]:

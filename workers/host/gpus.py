@@ -11,6 +11,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from contract.errors import PlanError
@@ -20,17 +21,25 @@ __all__ = [
     "cut",
     "cut_all",
     "driver_cuda",
+    "driver_trouble",
     "find",
     "group_name",
     "handle_of",
     "memory_used_bytes",
     "model_name",
+    "on_the_bus",
     "open_driver",
     "shared",
     "using_driver",
     "visible_gpus",
     "words_of",
 ]
+
+#: Where Linux lists what is plugged in.
+PCI_DEVICES = Path("/sys/bus/pci/devices")
+NVIDIA = "0x10de"
+#: Begins the class of everything that draws or could: VGA and 3D controllers.
+DISPLAY = "0x03"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +166,32 @@ def driver_cuda() -> int | None:
 
     with using_driver() as works:
         return int(pynvml.nvmlSystemGetCudaDriverVersion_v2()) // 1000 if works else None
+
+
+def driver_trouble() -> str | None:
+    """What NVIDIA's driver says where it does not work; empty where there is none, None where it works."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError_LibraryNotFound:
+        return ""
+    except pynvml.NVMLError as trouble:
+        return str(trouble)
+    pynvml.nvmlShutdown()
+    return None
+
+
+def on_the_bus() -> int:
+    """NVIDIA GPUs that are plugged into this machine, as the kernel sees them without a driver."""
+
+    def says(device: Path, name: str) -> str:
+        with contextlib.suppress(OSError):
+            return (device / name).read_text().strip()
+        return ""
+
+    devices = list(PCI_DEVICES.glob("*"))
+    return sum(says(each, "vendor") == NVIDIA and says(each, "class").startswith(DISPLAY) for each in devices)
 
 
 def _refuse_several_instances(group: Sequence[Device]) -> None:

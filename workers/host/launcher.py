@@ -116,7 +116,7 @@ class Child:
     #: When it is to be started; None: not at all, or it is.
     start_at: float | None = None
     boots: int = 0
-    state: Literal["waiting", "booting", "ready", "draining", "stopped", "given up"] = "waiting"
+    state: Literal["waiting", "booting", "ready", "draining", "stopped", "killed", "given up"] = "waiting"
 
     def last_lines(self) -> str:
         """The end of its log, to show what it died of, below the last errors that stand further up."""
@@ -289,6 +289,7 @@ class Supervisor:
             if child.process is not None:
                 self._kill(child)
                 child.process.wait()
+                child.process, child.state = None, "killed"
             self._close_channel(child)
 
     def _kill(self, child: Child) -> None:

@@ -28,9 +28,11 @@ from workers.host.gpus import memory_used_bytes
 from workers.host.launcher import Child, node_name
 from workers.monitoring.hardware import resident_bytes
 
-__all__ = ["LiveScreen", "Row", "Screen", "make_screen", "row_of", "state_of", "table_of"]
+__all__ = ["LiveScreen", "Observer", "Row", "Screen", "make_screen", "row_of", "state_of", "table_of"]
 
 LOOK_EVERY_S = 1.0
+#: What the launcher calls a worker without a process → what is shown.
+ENDED = {"waiting": "dead", "stopped": "drained", "killed": "killed", "given up": "given up"}
 
 
 class Screen:
@@ -121,12 +123,17 @@ class LiveScreen(Screen):
         self._observer = observer
         self._live = Live(console=console, auto_refresh=False)
         self._shown_at = 0.0
+        self._children: Sequence[Child] = ()
 
     def show(self, children: Sequence[Child]) -> None:
+        self._children = children
         self._observer.look_at(children)
         if time.monotonic() - self._shown_at >= LOOK_EVERY_S:
-            self._shown_at = time.monotonic()
-            self._live.update(table_of(map(self._observer.row, children)), refresh=True)
+            self._draw()
+
+    def _draw(self) -> None:
+        self._shown_at = time.monotonic()
+        self._live.update(table_of(map(self._observer.row, self._children)), refresh=True)
 
     def __enter__(self) -> Self:
         self._observer.start()
@@ -135,6 +142,7 @@ class LiveScreen(Screen):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._observer.stop()
+        self._draw()  # what stays on the terminal is how it ended
         self._live.stop()
 
 
@@ -146,8 +154,10 @@ def make_screen(settings: Settings) -> Screen:
 
 def state_of(child: Child, record: WorkerRecord | None) -> str:
     """booting, ready, busy, draining or dead; what the process itself says counts only while it lives."""
-    if child.state in {"waiting", "stopped", "given up"}:
-        return {"waiting": "dead", "stopped": "drained", "given up": "given up"}[child.state]
+    if child.state in ENDED:
+        return ENDED[child.state]
+    if child.state == "booting":
+        return f"booting {time.monotonic() - child.started_at:.0f} s"
     if child.state != "ready" or record is None:
         return child.state
     if record.state is WorkerState.DRAINING:
@@ -171,7 +181,7 @@ def row_of(
         boots=child.boots,
         questions_per_s=pace(seen) if alive else None,
         fill=fill(seen) if alive else None,
-        memory_bytes=memory_bytes,
+        memory_bytes=memory_bytes if child.process else None,
         gpu_memory_bytes=gpu_memory_bytes,
     )
 

@@ -11,6 +11,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from contract.queue import shown_arguments
 from workers.aggregator import Batch, Settlement
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class BatchEvents:
             what = {
                 "uuid": request.id,
                 "name": self._task_name,
-                "args": f"{held.run_id}: {len(held.question_ids)} questions",
+                "args": shown_arguments(held.run_id, len(held.question_ids)),
                 "kwargs": "",
                 "retries": 0,
                 "eta": None,

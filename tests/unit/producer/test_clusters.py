@@ -146,6 +146,6 @@ def test_the_report_tells_both(producer: Producer, two_runs: tuple[Run, Run]) ->
     assert "right on 50.0 % of 40 questions" in re.sub(r"<[^>]+>", "", page)
     assert "(95 % interval 12.3 to 87.7 %)" in page
     assert "interval and test take that into account" in page
-    assert "95 % interval -10.0 to +90.0, second minus first" in page
+    assert "95 % interval -10.0 to +90.0);" in page
     assert "test by contexts, two-sided: p = 0.1." in page
     assert "not distinguishable from guessing" in page

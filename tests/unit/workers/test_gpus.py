@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pynvml
 import pytest
 
 from contract.errors import PlanError
-from workers.host.gpus import Device, cut, cut_all, driver_cuda, find, group_name, model_name, shared, visible_gpus
+from workers.host import gpus
+from workers.host.gpus import (
+    Device,
+    cut,
+    cut_all,
+    driver_cuda,
+    driver_trouble,
+    find,
+    group_name,
+    model_name,
+    on_the_bus,
+    shared,
+    visible_gpus,
+)
 
 EIGHT = [Device(str(i), f"GPU-{i}aaa0000-1111") for i in range(8)]
 #: GPU 0 whole, GPU 1 cut into two instances.
@@ -118,6 +132,32 @@ def test_what_cuda_a_driver_is_for_is_asked_of_the_driver(monkeypatch: pytest.Mo
     monkeypatch.setattr("pynvml.nvmlShutdown", lambda: None)
     monkeypatch.setattr("pynvml.nvmlSystemGetCudaDriverVersion_v2", lambda: 12080)
     assert driver_cuda() == 12
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, ""),
+        (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, "Driver Not Loaded"),
+    ],
+)
+def test_a_driver_that_does_not_work_is_told_from_none(monkeypatch: pytest.MonkeyPatch, error: int, said: str) -> None:
+    def fails() -> None:
+        raise pynvml.NVMLError(error)
+
+    monkeypatch.setattr("pynvml.nvmlInit", fails)
+    assert driver_trouble() == said
+
+
+def test_gpus_without_a_driver_are_counted_on_the_bus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    plugged = {"gpu": ("0x10de", "0x030200"), "its sound": ("0x10de", "0x040300"), "other": ("0x1002", "0x030000")}
+    for name, (vendor, kind) in plugged.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "vendor").write_text(f"{vendor}\n")
+        (tmp_path / name / "class").write_text(f"{kind}\n")
+    (tmp_path / "says nothing").mkdir()
+    monkeypatch.setattr(gpus, "PCI_DEVICES", tmp_path)
+    assert on_the_bus() == 1
 
 
 def test_what_a_gpu_is_is_asked_of_the_driver_by_number_or_uuid(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import subprocess
+import time
 from typing import Any, cast
 
 import pytest
@@ -15,7 +16,7 @@ from contract.settings import load_settings
 from tests.unit.workers.test_gpus import EIGHT
 from workers.host.launcher import Child
 from workers.host.placing import Layers, plan_worker
-from workers.host.screen import LiveScreen, Screen, make_screen, row_of, state_of, table_of
+from workers.host.screen import LiveScreen, Observer, Screen, make_screen, row_of, state_of, table_of
 
 
 def child(**changes: Any) -> Child:
@@ -33,7 +34,7 @@ def record(**changes: Any) -> WorkerRecord:
 @pytest.mark.parametrize(
     ("launcher_says", "worker_says", "shown"),
     [
-        ("booting", None, "booting"),
+        ("killed", record(running=2), "killed"),
         ("ready", None, "ready"),
         ("ready", record(running=0), "ready"),
         ("ready", record(running=2), "busy"),
@@ -50,12 +51,34 @@ def test_the_state_is_the_processes_where_it_lives(
     assert state_of(child(state=launcher_says), worker_says) == shown
 
 
+def test_a_worker_that_boots_shows_for_how_long() -> None:
+    assert state_of(child(state="booting", started_at=time.monotonic() - 42), None) == "booting 42 s"
+
+
+def test_the_last_picture_shows_how_it_ended_however_short_the_time_since_the_one_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Observer, "start", lambda _: None)
+    out = io.StringIO()
+    with LiveScreen(Console(file=out, width=140, force_terminal=True), Observer(load_settings())) as screen:
+        worker = child()
+        screen.show([worker])
+        worker.state = "stopped"
+        screen.show([worker])
+        assert "drained" not in out.getvalue(), "it is drawn once a second"
+    assert out.getvalue().rindex("drained") > out.getvalue().rindex("ready")
+
+
 def test_a_row_says_how_fast_the_worker_was_lately_and_how_full_its_batches_were() -> None:
     before = record(done=100, seen_at=10.0, batches=2, gathered=40, batch_size=32)
     now = record(done=180, seen_at=14.0, batches=4, gathered=96, batch_size=32, running=1)
     row = row_of(child(), [before, now], memory_bytes=3 * 2**30)
     assert (row.name, row.place, row.serves, row.state, row.boots) == ("gpu3", "GPU 3", "small", "busy", 2)
     assert (row.questions_per_s, row.fill) == (20.0, 0.875)
+
+
+def test_a_worker_that_has_ended_has_no_memory() -> None:
+    assert row_of(child(state="stopped", process=None), [record()], memory_bytes=3 * 2**30).memory_bytes is None
 
 
 def test_a_worker_that_has_said_nothing_yet_has_no_figures() -> None:

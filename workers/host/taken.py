@@ -1,0 +1,60 @@
+"""Are the names of a launcher's workers free? Asked before anything boots.
+
+A worker whose name is taken ends with EXIT_RETRY, and its launcher starts it again, as the other one may just have died
+or be about to end. Where the other one stays, that would go on for ever, so the launcher refuses it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from contract.errors import NameTaken
+from contract.fleet import LEASE_S, Fleet, WorkerRecord, WorkerState
+
+__all__ = ["refuse_taken"]
+
+LOOK_S = 0.2
+
+
+def refuse_taken(fleet: Fleet, names: Sequence[str], say: Callable[[str], object]) -> None:
+    """Raise NameTaken where workers called `names` are alive and stay.
+
+    A record alone may be that of a killed worker, whose lease lives on for seconds: one that stays beats again. It may
+    also be the child of a killed launcher, which says with its next beat that it drains.
+    """
+    found = [record for name in names if (record := fleet.get(name)) and not record.died_here()]
+    if not found:
+        return
+    known = ", ".join(each.name for each in found)
+    say(f"Redis knows {known} already: waiting for a sign of life, {LEASE_S} s at most")
+    staying = [record for record in _beating(fleet, found) if record.state is not WorkerState.DRAINING]
+    if staying:
+        raise NameTaken(f"Already running: {', '.join(map(_told, staying))}.", hint=_remedy(staying, names))
+
+
+def _beating(fleet: Fleet, found: Sequence[WorkerRecord]) -> list[WorkerRecord]:
+    """What those that are `found` say with their next beat; those that are gone, or have none, say nothing."""
+    silent, said = list(found), []
+    until = time.monotonic() + LEASE_S
+    while silent and time.monotonic() < until:
+        time.sleep(LOOK_S)
+        pairs = [(before, fleet.get(before.name)) for before in silent]
+        said += [now for before, now in pairs if now and now.seen_at != before.seen_at]
+        silent = [now for before, now in pairs if now and now.seen_at == before.seen_at and not now.died_here()]
+    return said
+
+
+def _told(record: WorkerRecord) -> str:
+    return f"{record.name} ({record.state}, {record.model}, pid {record.pid})"
+
+
+def _remedy(staying: Sequence[WorkerRecord], names: Sequence[str]) -> str:
+    taken = [each.name for each in staying]
+    those = " ".join(taken)
+    ways = [f"To restart: python -m workers restart {those}."] if all(each.launched for each in staying) else []
+    ways.append(f"To end: python -m workers drain {those}.")
+    if free := [name.partition("@")[0] for name in names if name not in taken]:
+        ways.append(f"To start only the others, add {' '.join(f'--only {name}' for name in free)} to this command.")
+    ways.append("For one more worker, under another name: python -m workers run -n NAME.")
+    return " ".join(ways)
