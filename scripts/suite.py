@@ -1,10 +1,10 @@
-"""The whole suite in three processes, side by side: acceptance tests, integration tests, and the others.
+"""The whole suite in three processes, side by side, of about the same length.
 
     python -m scripts.suite [WHAT PYTEST TAKES]
 
-The first two wait much of their time for workers to boot and to end, so that one alone leaves a core idle. They share
-nothing: each has a Redis of its own. Integration tests are seen as they go; what the others say comes when those are
-through. Where files or folders are named, those are run as pytest runs them.
+They wait much of their time for workers to boot and to end, so that one alone leaves a core idle. They share nothing:
+each has a Redis of its own. Integration tests are seen as they go; what the others say comes when those are through.
+Where files or folders are named, those are run as pytest runs them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,14 @@ from typing import IO
 
 __all__ = ["PARTS", "ending"]
 
-#: The first is seen as it goes.
-PARTS = (("tests/integration",), ("tests/unit", "tests/gpu"), ("tests/acceptance",))
+#: Half of the acceptance tests' time, with engines of its own, goes where the unit tests are soon through.
+ENGINES = "tests/acceptance/test_engines.py"
+#: What pytest is told of each. The first is seen as it goes.
+PARTS = (
+    ("tests/integration",),
+    ("tests/unit", "tests/gpu", ENGINES),
+    ("tests/acceptance", f"--ignore={ENGINES}"),
+)
 #: pytest's exit code where nothing was collected: with `-k`, of one part.
 NOTHING = 5
 INTERRUPTED = 130
