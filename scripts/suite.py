@@ -3,8 +3,9 @@
     python -m scripts.suite [WHAT PYTEST TAKES]
 
 They wait much of their time for workers to boot and to end, so that one alone leaves a core idle. They share nothing:
-each has a Redis of its own. Integration tests are seen as they go; what the others say comes when those are through.
-Where files or folders are named, those are run as pytest runs them.
+each has a Redis of its own. Where several vLLMs are up together they take 12 GB of memory. Integration tests are seen
+as they go; what the others say comes when those are through. Where files or folders are named, those are run as pytest
+runs them.
 """
 
 from __future__ import annotations
