@@ -12,6 +12,7 @@ import sys
 import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -218,6 +219,12 @@ def test_an_engine_core_that_outlives_its_killed_worker_is_ended_by_the_launcher
         assert names(redis_ledger) == ["cpu0"]
 
 
+def in_terminal(terminal: int) -> None:
+    """Make it this process' own, which hears when it is gone: not if the tests run under nohup, which is inherited."""
+    fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 def test_a_terminal_that_is_gone_has_the_workers_drained_and_the_reason_told_in_a_file(
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
@@ -231,7 +238,7 @@ def test_a_terminal_that_is_gone_has_the_workers_drained_and_the_reason_told_in_
         stdout=its,
         stderr=its,
         start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(its, termios.TIOCSCTTY, 0),
+        preexec_fn=partial(in_terminal, its),
     ) as launcher:
         try:
             os.close(its)
