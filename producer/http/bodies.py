@@ -49,6 +49,7 @@ class QuestionIn(_Body):
     choices: list[str]
     answer: Answer | list[Answer] | None = None
     context: str | None = None
+    subject: str | None = None
 
     def to_question(self) -> Question:
         """Raises FieldTrouble for an answer that names no choice, ValidationError for all else."""
@@ -60,6 +61,7 @@ class QuestionIn(_Body):
             answer=right[0] if right else None,
             also_right=right[1:],
             context=self.context,
+            subject=self.subject,
         )
 
 

@@ -24,6 +24,7 @@ from contract.verdict import Verdict
 from producer.broker import Broker
 from producer.intake.survey import Digest
 from producer.runs.runconfig import RunConfig
+from producer.runs.shots import Shots
 
 __all__ = ["Door"]
 
@@ -118,6 +119,10 @@ class Door:
         for question in questions:
             digest.add(question)
         spec = config.to_spec(digest.hexdigest(), self._settings)
+        shots = Shots(spec.few_shot)
+        for question in questions:
+            shots.add(question)
+        shots.refuse()
         # Equal questions of two callers are two runs: one may give up while the other waits.
         return Run(
             run_id=run_id_for(f"http-{uuid.uuid4().hex[:12]}", spec),

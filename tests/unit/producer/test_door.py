@@ -9,16 +9,18 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import pytest
 
-from contract.errors import DeadlineMissed, RedisUnreachable
+from contract.errors import DeadlineMissed, RedisUnreachable, RunConfigError
 from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import MemoryLedger, Run
 from contract.priority import Priority
 from contract.settings import Settings
+from contract.spec import Selection
 from producer.broker import MemoryBroker
 from producer.http import door
 from producer.http.door import ABANDONED_AFTER_S, SOURCE, Door
-from producer.runs.runconfig import RunConfig
-from tests.support import make_questions, open_run
+from producer.runs.runconfig import FewShotConfig, RunConfig
+from tests.support import make_question, make_questions, open_run
+from tests.unit.producer.conftest import WriteRows
 
 CONFIG = RunConfig(model="small")
 
@@ -79,6 +81,23 @@ def at(ledger: Away, broker: Slow, act: Callable[[Door], Awaitable[None]]) -> No
             await act(opened)
 
     asyncio.run(through())
+
+
+def test_a_question_without_examples_of_its_subject_is_refused_where_the_configuration_wants_them(
+    ledger: Away, broker: Slow, write_rows: WriteRows
+) -> None:
+    shown = {"question": "Whose?", "choices": ["ours", "theirs"], "answer": "A", "subject": "law"}
+    few_shot = FewShotConfig(k=1, file=str(write_rows(shown)), selection=Selection.SUBJECT)
+    config = RunConfig(model="small", few_shot=few_shot)
+    broker.may_send.set()
+
+    async def act(opened: Door) -> None:
+        with pytest.raises(RunConfigError, match="fewer than 1 examples of their own subject"):
+            await opened.ask([make_question(1, subject=None)], config, deadline_s=5)
+        with pytest.raises(DeadlineMissed):  # it was sent, and nobody answers here
+            await opened.ask([make_question(1, subject="law")], config, deadline_s=0.5)
+
+    at(ledger, broker, act)
 
 
 async def miss_the_deadline(opened: Door, ledger: Away) -> None:
