@@ -187,7 +187,7 @@ def _row_lines(planned: Plan, run: Run, rejected: Path | None) -> Lines:
         for count, what in (
             (digest.without_key, "without a key"),
             (digest.several_right, "with several right choices"),
-            (found.repeated, "word for word repeated"),
+            (digest.repeated(), "word for word repeated"),
         )
         if count
     ]
@@ -250,7 +250,7 @@ def _rows_json(planned: Plan) -> dict[str, Any]:
         "answers_read": found.file.way.value,
         "without_key": found.digest.without_key,
         "several_right": found.digest.several_right,
-        "repeated": found.repeated,
+        "repeated": found.digest.repeated(),
     }
 
 

@@ -34,7 +34,7 @@ class Taken(BaseModel):
     rows: int = 0
     #: Bad rows that were left out.
     skipped: int = 0
-    #: Questions with a context, and those that stood in the source before, word for word, among the rows.
+    #: Of the questions asked, those with a context, and those that ask, word for word, what one before them asks.
     with_context: int = 0
     repeated: int = 0
 

@@ -7,12 +7,15 @@ memory: whoever wants the bad rows reads them again (`rejected_rows`).
 from __future__ import annotations
 
 import hashlib
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
+
+import numpy
 
 from contract.errors import QuestionFileError, nearest
 from contract.question import Body, Question
@@ -48,6 +51,8 @@ class Digest:
         self.same_choices = 0
         self.first: Question | None = None
         self.guessing = Guessing()
+        #: By its hash, what each question asks: eight bytes, where an id of a content hash would take a hundred.
+        self._asked = array("q")
 
     def add(self, question: Question) -> Body:
         """Take one more into account; return it as it counts."""
@@ -62,7 +67,12 @@ class Digest:
         self.choices[len(question.choices)] += 1
         self.first = self.first or question
         self.guessing.add(question)
+        self._asked.append(hash((question.question, question.choices)))
         return body
+
+    def repeated(self) -> int:
+        """How many asked, word for word, what one before them asks, whatever their ids."""
+        return len(self._asked) - len(numpy.unique(numpy.asarray(self._asked)))
 
     def hexdigest(self) -> str:
         """SHA-256 over the canonical forms in order, as 64 hex digits."""
@@ -79,8 +89,6 @@ class Survey:
     #: Rows that cannot be asked, and how many there are of each kind of trouble.
     rejected: int
     kinds: Counter[str]
-    #: Questions that stood in the file before, word for word, and are asked again under an id of their own.
-    repeated: int
     digest: Digest
     #: The questions that are taken, in order.
     bodies: Spool
@@ -208,7 +216,6 @@ def survey(
         inspector.rows,
         inspector.troubles.count,
         inspector.troubles.kinds,
-        inspector.repeated,
         digest,
         spool,
     )

@@ -24,7 +24,7 @@ def taken_of(found: Survey, selection: Selection) -> Taken:
         rows=found.good,
         skipped=found.rejected,
         with_context=found.digest.with_context,
-        repeated=found.repeated,
+        repeated=found.digest.repeated(),
     )
 
 
@@ -51,5 +51,5 @@ def _told(run: Run) -> str:
     if taken.skipped:
         parts.append(f"without {number(taken.skipped, 'bad row')}")
     if taken.repeated:
-        parts.append(f"{taken.repeated:,} of the source repeated word for word")
+        parts.append(f"{taken.repeated:,} repeated word for word")
     return " · ".join(parts)
