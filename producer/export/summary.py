@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any
@@ -235,9 +235,17 @@ class Summary:
 
     def accuracies(self) -> dict[str, Share]:
         """Subject → accuracy of all its questions; without one are together one, where others have one."""
+        return self._accuracies(ALL)
+
+    def accuracies_without_failed(self) -> dict[str, Share]:
+        """The same without failed questions; of none where none failed, or all of a subject: the rest are others."""
+        heard = self._accuracies(HEARD) if self.tally.without_failed() else {}
+        return heard if heard.keys() == self.accuracies().keys() else {}
+
+    def _accuracies(self, outcomes: frozenset[Outcome]) -> dict[str, Share]:
         if set(self.subjects) <= {""}:
             return {}
-        found = {name: tally.over_all() for name, tally in sorted(self.subjects.items())}
+        found = {name: tally.accuracy(outcomes) for name, tally in sorted(self.subjects.items())}
         return {name: each for name, each in found.items() if each is not None}
 
     def _over_subjects(self) -> dict[str, Any]:
@@ -247,12 +255,12 @@ class Summary:
         subjects being a sample, too.
         """
         shares = list(self.accuracies().values())
-        mean, within, interval = macro(shares), macro_interval(shares), cluster_interval(shares)
+        interval = cluster_interval(shares)
         between = interval.to_json() if interval else {"low": None, "high": None, "note": FEW_SUBJECTS}
+        heard = _macro_json(self.accuracies_without_failed())
         return {
-            "macro_accuracy": {"value": round(mean, 6), **within.to_json(), "subjects": len(shares)}
-            if mean is not None and within
-            else None,
+            "macro_accuracy": _macro_json(self.accuracies()),
+            **({"macro_accuracy_without_failed": heard} if heard else {}),
             "accuracy_cluster_interval": {"clusters": len(shares), **between},
         }
 
@@ -293,6 +301,15 @@ class Summary:
             "wall_s": round(wall_s, 3),
             "questions_per_s": round(self.tally.settled / wall_s, 3) if wall_s > 0 else None,
         }
+
+
+def _macro_json(accuracies: Mapping[str, Share]) -> dict[str, Any] | None:
+    """The mean over subjects, each counted once; None of none."""
+    shares = list(accuracies.values())
+    mean, within = macro(shares), macro_interval(shares)
+    if mean is None or within is None:
+        return None
+    return {"value": round(mean, 6), **within.to_json(), "subjects": len(shares)}
 
 
 def _environment(live: Iterable[WorkerRecord], answered_by: Iterable[EngineUsed]) -> dict[str, Any]:

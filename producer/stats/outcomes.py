@@ -87,7 +87,8 @@ class Tally:
 
         They know neither truncation, ties nor confidence, and cannot tell an unanswered or failed question without a
         key from others before the run is finished: until then these are among those with a key. Afterwards it is known
-        how many there are; which of the two they are is in no share.
+        how many there are, but not which of the two: failed ones are taken for them first. That changes no share over
+        all, only the one without failed questions.
         """
         keyed = Counter(counts.outcomes)
         keyless = Counter({Outcome.ANSWERED: keyed.pop(Outcome.ANSWERED, 0)})

@@ -10,6 +10,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from contract.fleet import WorkerState
 from contract.ledger import Run
 from producer.watching.crew import Member
 from producer.watching.progress import BarScreen, LineScreen, Pace, Snapshot, crew_table, duration, workers_told
@@ -47,7 +48,8 @@ class Board:
             alone = len(run_ids) == 1 and run_ids[0] not in message
             self.screen.say(f"{run_ids[0]}: {message}" if alone else message)
         self._remarks.clear()
-        self._pace.observe(now, self._settled)
+        ready = any(each.state == WorkerState.READY for each in self._crew())
+        self._pace.observe(now, self._settled, working=ready)
         self.screen.show(self)
 
     @property

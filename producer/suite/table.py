@@ -30,6 +30,8 @@ class Cell:
     #: Of the accuracy over all questions, and over those that did not fail, where a settled run's share contexts.
     context_interval: Interval | None = None
     heard_context_interval: Interval | None = None
+    #: Of a settled run, what its questions came to one by one, where the counters cannot tell it.
+    counted: Tally | None = None
 
     @property
     def model(self) -> str:
@@ -39,7 +41,7 @@ class Cell:
     @property
     def tally(self) -> Tally:
         """Its outcomes. What they cannot tell before the end, questions without a key, is told at the end."""
-        return Tally.of_counts(self.counts, self.run.without_key)
+        return self.counted or Tally.of_counts(self.counts, self.run.without_key)
 
     @property
     def accuracy(self) -> Share | None:

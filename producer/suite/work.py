@@ -65,7 +65,7 @@ class Work:
     def table(self) -> Table:
         """All figures as they stand. What takes a look at every question is there for settled runs alone."""
         found = self.standing()
-        whole = replace(found, cells=tuple(map(self._by_contexts, found.cells)))
+        whole = replace(found, cells=tuple(map(self._looked_at, found.cells)))
         if not whole.settled:
             return whole
         return replace(whole, comparisons=paired(self._session.ledger, whole.comparable()))
@@ -76,14 +76,21 @@ class Work:
         simulated = any(each.engine.get("engine") == "simulated" for each in engines)
         return Cell(entry, run, ledger.counts(run.run_id), simulated)
 
-    def _by_contexts(self, cell: Cell) -> Cell:
-        """`cell` with the intervals of a settled run whose questions may share contexts."""
+    def _looked_at(self, cell: Cell) -> Cell:
+        """`cell` with what only a look at its questions tells, where that may be more than the counters do.
+
+        These know no contexts; and of failed and unanswered questions not which have a key.
+        """
         run, taken = cell.run, cell.run.taken
-        if not cell.counts.finished or (taken and not taken.with_context and not taken.repeated):
+        alone = taken and not taken.with_context and not taken.repeated
+        if not cell.counts.finished or (alone and not (run.without_key and cell.failed)):
             return cell
         found = Summary.of(run, cell.counts.state, self._session.ledger.results(run.run_id))
         return replace(
-            cell, context_interval=found.context_interval(), heard_context_interval=found.context_interval(HEARD)
+            cell,
+            context_interval=found.context_interval(),
+            heard_context_interval=found.context_interval(HEARD),
+            counted=found.tally,
         )
 
     def echo_submitted(self, *, as_json: bool) -> None:

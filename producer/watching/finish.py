@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -143,16 +143,25 @@ def _context_lines(summary: Summary) -> Lines:
 def _subject_lines(summary: Summary) -> Lines:
     """Where there are several subjects: their mean, and the worst and the best one."""
     found = summary.accuracies()
-    shares = list(found.values())
-    mean, within = macro(shares), macro_interval(shares)
-    if mean is None or within is None or len(found) < 2:
+    if len(found) < 2:
         return []
     ranked = sorted(found, key=lambda name: found[name].value)
     ends = [_subject(name, found[name]) for name in (ranked[0], ranked[-1])]
     return [
-        ("subjects", f"{mean:.3f}  95 % interval {within.low:.3f} to {within.high:.3f} (mean of {len(found):,})"),
+        *_mean_lines("subjects", found),
         ("", f"from {' to '.join(ends)}"),
+        *_mean_lines("", summary.accuracies_without_failed(), " without failed ones"),
     ]
+
+
+def _mean_lines(label: str, accuracies: Mapping[str, Share], which: str = "") -> Lines:
+    """The mean over subjects, each counted once; nothing of none."""
+    shares = list(accuracies.values())
+    mean, within = macro(shares), macro_interval(shares)
+    if mean is None or within is None:
+        return []
+    reach = f"{within.low:.3f} to {within.high:.3f}"
+    return [(label, f"{mean:.3f}  95 % interval {reach} (mean of {len(shares):,}){which}")]
 
 
 def _subject(name: str, accuracy: Share) -> str:

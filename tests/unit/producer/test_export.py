@@ -219,6 +219,27 @@ def test_the_summary_says_how_much_the_subjects_and_the_confidences_tell(filled:
     assert json.loads((tmp_path / "summary.json").read_text())["calibration"] == calibration
 
 
+def test_where_questions_failed_the_mean_over_subjects_is_told_without_them_too(
+    filled: MemoryLedger, tmp_path: Path
+) -> None:
+    """Not where a subject failed as a whole, as t did: the mean would be one over other subjects."""
+    assert "macro_accuracy_without_failed" not in export(filled, "run-1", tmp_path / "as it is").summary
+    subjects = {"a": "s", "b": "s", "c": "t", "d": "t"}
+    wanted = [each.model_copy(update={"subject": subjects.get(each.id), "answer": "A"}) for each in QUESTIONS[:4]]
+    run = filled.run("run-1").model_copy(update={"run_id": "run-2", "questions": 4})
+    filled.open_run(run)
+    filled.add_questions("run-2", wanted)
+    outcomes = dict(zip("abcd", ("correct", "wrong", "correct", "failed"), strict=True))
+    filled.commit("run-2", [Verdict(question_id=name, outcome=Outcome(each)) for name, each in outcomes.items()])
+
+    summary = export(filled, "run-2", tmp_path / "half of t").summary
+
+    assert summary["macro_accuracy"]["value"] == 0.5, "(1/2 + 1/2) / 2"
+    heard = summary["macro_accuracy_without_failed"]
+    assert (heard["value"], heard["subjects"]) == (0.75, 2), "(1/2 + 1/1) / 2"
+    assert heard["low"] < 0.75 < heard["high"]
+
+
 def test_without_subjects_the_summary_says_why_there_is_no_interval_over_them(
     ledger: MemoryLedger, filled: MemoryLedger, tmp_path: Path
 ) -> None:

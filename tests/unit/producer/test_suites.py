@@ -32,6 +32,7 @@ from producer.suite.planned import planned
 from producer.suite.shown import echo_figures, markdown
 from producer.suite.table import Cell, Table
 from producer.suite.watching import watch_suite
+from producer.watching.crew import Member
 from producer.watching.progress import BarScreen, LineScreen, Snapshot
 from producer.watching.watch import Clock
 from tests.support import ROOT, build_test_index, make_spec
@@ -592,6 +593,25 @@ def test_a_settled_suite_says_whether_its_models_differ(
     assert f"{told} |" in Path("results/mine/suite.md").read_text()
 
 
+def test_a_settled_suite_knows_which_of_its_failed_questions_have_a_key(
+    producer: Producer, ledger: MemoryLedger, write_rows: WriteRows
+) -> None:
+    keyed = [{"question": f"Red {n}?", "choices": ["no", "yes"], "answer": "B"} for n in range(3)]
+    write_rows(*keyed, {"question": "Blue?", "choices": ["no", "yes"]}, name="red.jsonl")
+    path = write_suite([{"name": "red", "file": "red.jsonl"}])
+    producer(path)
+    outcomes = {"Red 0?": Outcome.FAILED, "Blue?": Outcome.UNANSWERED}
+    (run,) = ledger.runs()
+    for question, _ in ledger.results(run.run_id):
+        outcome = outcomes.get(question.question, Outcome.CORRECT)
+        ledger.commit(run.run_id, [Verdict(question_id=question.id, outcome=outcome)])
+
+    (found,) = producer.json(path, exit_code=3)["runs"]
+
+    assert (found["accuracy_all"]["right"], found["accuracy_all"]["of"]) == (2, 3)
+    assert (found["accuracy_without_failed"]["right"], found["accuracy_without_failed"]["of"]) == (2, 2)
+
+
 def test_a_suite_says_of_which_questions_an_entry_is(
     producer: Producer, sets: tuple[Path, Path], ledger: MemoryLedger
 ) -> None:
@@ -731,6 +751,21 @@ def test_a_terminal_gets_a_bar_for_each_run_under_way() -> None:
     assert "m a" in said
     assert "2/4" in said
     assert "4/4" not in said
+
+
+def test_the_boot_of_the_first_worker_does_not_slow_the_mean_pace() -> None:
+    text = io.StringIO()
+    waiting, done = cell("a", "m", 0, 60, unsettled=60), cell("a", "m", 20, 60, unsettled=40)
+    board = Board(LineScreen(Console(file=text, width=200)), "mine", [("a", waiting.run)])
+
+    for second, state in ((0, "booting"), (30, "booting"), (40, "ready")):
+        member = Member("w", state, "score.m", None, None, None, on_gpu=False)
+        counts = done.counts if second == 40 else waiting.counts
+        board.put(Snapshot(waiting.run.run_id, counts, 1.0, 1.0, [member]))
+        board.draw(second)
+
+    assert "mine: 20/60" in board.line()
+    assert "2.0/s mean" in board.line()
 
 
 def test_more_bars_than_a_screen_holds_are_counted() -> None:

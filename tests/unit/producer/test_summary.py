@@ -96,6 +96,20 @@ def test_the_end_of_a_run_tells_the_mean_of_its_subjects_the_worst_and_the_best(
     assert f"subjects  0.556  95 % interval 0.225 to 0.851 (mean of 3)\n          from {worst} to {best}\n" in told
 
 
+def test_the_end_of_a_run_with_failed_questions_tells_the_mean_of_its_subjects_without_them_too(
+    ledger: MemoryLedger, session: Session
+) -> None:
+    run = open_run(ledger, [make_question(n, subject=subject) for n, subject in enumerate(["law", "law", "art"])])
+    outcomes = (Outcome.CORRECT, Outcome.FAILED, Outcome.CORRECT)
+    ledger.commit(run.run_id, [Verdict(question_id=f"q{n}", outcome=each) for n, each in enumerate(outcomes)])
+
+    told = CliRunner().invoke(main, ["export", run.run_id], obj=session).stdout
+
+    assert "subjects  0.750  95 % interval" in told
+    (heard,) = [line for line in told.splitlines() if line.endswith("(mean of 2) without failed ones")]
+    assert heard.strip().startswith("1.000  95 % interval")
+
+
 def test_the_end_of_a_run_with_failed_questions_tells_its_accuracy_without_them_too(
     ledger: MemoryLedger, session: Session
 ) -> None:
