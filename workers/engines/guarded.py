@@ -23,10 +23,10 @@ LOOK_S = 0.25
 
 
 class Guarded(Engine):
-    """`engine` with a memory of what fits, and a deadline of `batch_deadline_s` on every part of a call.
+    """`engine` with a memory of what fits, and a deadline: one that is asked has to answer within `batch_deadline_s`.
 
-    A hung call cannot be taken back from native code, so `on_hang` is called, from the watchdog's thread, and is
-    expected to end the process.
+    Any call will do, as one may wait long behind the others of a busy engine. A hung call cannot be taken back from
+    native code, so `on_hang` is called, from the watchdog's thread, and is expected to end the process.
     """
 
     def __init__(self, engine: Engine, on_hang: Callable[[], object]) -> None:
@@ -36,6 +36,7 @@ class Guarded(Engine):
         self._closed = threading.Event()
         self._numbers = count()
         self._running_since: dict[int, float] = {}
+        self._answered_at = float("-inf")
         #: Requests that fit into one call as far as is known; None: all that came so far.
         self._room: int | None = None
 
@@ -97,16 +98,15 @@ class Guarded(Engine):
                 del self._running_since[number]
             if part is None:
                 return
+            self._answered_at = time.monotonic()
             yield part
 
     def _watch(self) -> None:
         deadline_s = self.settings.batch_deadline_s
         while not self._closed.wait(min(LOOK_S, deadline_s / 4)):
             oldest = min(self._running_since.copy().values(), default=None)
-            if oldest is not None and time.monotonic() - oldest > deadline_s:
-                log.critical(
-                    "the engine has not answered a call for %g s (batch_deadline_s): it counts as dead", deadline_s
-                )
+            if oldest is not None and time.monotonic() - max(oldest, self._answered_at) > deadline_s:
+                log.critical("the engine has not answered for %g s (batch_deadline_s): it counts as dead", deadline_s)
                 faulthandler.dump_traceback()
                 self._on_hang()
                 return

@@ -12,7 +12,7 @@ import os
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import count
 from pathlib import Path
@@ -27,6 +27,9 @@ from workers.engines.wakeups import rare_wakeups
 __all__ = ["Owner"]
 
 log = logging.getLogger(__name__)
+
+#: Prompts for so many steps are in the engine, where they are only prefilled: for the one that runs and the next.
+STEPS_AHEAD = 2
 
 
 class _Call:
@@ -74,6 +77,7 @@ class Owner(threading.Thread):
         self._arguments = arguments
         self._room_came = room_came
         self._places: Places
+        self._tokens_per_place: float
         self._folders = adapters
         #: Name → vLLM's LoRARequest.
         self._adapters: dict[str, Any] = {}
@@ -135,7 +139,9 @@ class Owner(threading.Thread):
             watch.daemon = True
             watch.start()
             self._load_adapters()
-            self._places = Places(self.engine.vllm_config.scheduler_config.max_num_seqs, self._room_came)
+            limits = self.engine.vllm_config.scheduler_config
+            self._places = Places(limits.max_num_seqs, self._room_came)
+            self._tokens_per_place = STEPS_AHEAD * limits.max_num_batched_tokens / limits.max_num_seqs
         except BaseException as trouble:
             log.debug("boot failed", exc_info=True)
             model = self._arguments["model"]
@@ -181,7 +187,7 @@ class Owner(threading.Thread):
             block = False
 
     def _add(self, call: _Call) -> None:
-        self._places.want(sum([each.places for each in call.prefills]))
+        self._places.want(self._wanted(call.prefills))
         for slot, prefill in enumerate(call.prefills):
             name = f"{next(self._ids)}"
             self._pending[name] = (call, slot)
@@ -194,6 +200,9 @@ class Owner(threading.Thread):
                     raise
                 self.engine.abort_request([name])  # what is half added
                 self._deliver(name, RequestRejected(f"{_why(trouble)}."))
+
+    def _wanted(self, prefills: Sequence[Prefill]) -> int:
+        return sum([each.places(self._tokens_per_place) for each in prefills])
 
     def _step(self) -> None:
         try:
@@ -210,7 +219,7 @@ class Owner(threading.Thread):
     def _deliver(self, request_id: str, output: Any) -> None:
         call, slot = self._pending.pop(request_id)
         call.deliver(slot, output)
-        self._places.leave(call.prefills[slot].places)
+        self._places.leave(self._wanted([call.prefills[slot]]))
 
     def _drop_everything(self, reason: EngineError) -> None:
         """Abort what is under way; the engine itself goes on."""
@@ -228,7 +237,7 @@ class Owner(threading.Thread):
 
     def _fail_pending(self, reason: EngineError) -> None:
         calls = {id(call): call for call, _ in self._pending.values()}
-        self._places.leave(sum([call.prefills[slot].places for call, slot in self._pending.values()]))
+        self._places.leave(self._wanted([call.prefills[slot] for call, slot in self._pending.values()]))
         self._pending.clear()
         for call in calls.values():
             call.fail(reason)

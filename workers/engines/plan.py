@@ -47,10 +47,15 @@ class Prefill:
     #: Whether cached blocks may stand in for computing them again.
     use_cache: bool = True
 
-    @property
-    def places(self) -> int:
-        """Sequences that it is to vLLM, each of which takes one of `max_num_seqs`."""
-        return self.generate.sampling.samples if self.generate else 1
+    def places(self, tokens_per_place: float) -> int:
+        """How many of the engine's `max_num_seqs` it wants.
+
+        Each text has one of its own till it ends. What is only prefilled leaves with its step, and wants as many as its
+        tokens are of what steps compute: there may be many more places than a step has prompts.
+        """
+        if self.generate is not None:
+            return self.generate.sampling.samples
+        return max(1, round(len(self.token_ids) / tokens_per_place))
 
     def is_trustworthy(self, output: Any) -> bool:
         """Whether the output's log-probabilities were computed, not left over from a cached block.
@@ -172,7 +177,8 @@ class TextPlan:
             texts=tuple(Text(each.text, len(each.token_ids), each.finish_reason == "length") for each in written),
             prompt_tokens=len(self.prompt),
             prefill_tokens=len(self.prompt),
-            cached_tokens=_cached(outputs),
+            # Of several texts, vLLM says what the one that ended last had from the cache: most often from the first.
+            cached_tokens=_cached(outputs) if len(written) == 1 else 0,
         )
 
 

@@ -73,11 +73,17 @@ class LocalServer:
         )
         self._relay = threading.Thread(target=self._pass_lines_on, name="vllm-serve-log", daemon=True)
         self._relay.start()
+        reach_directly(settings.local_host)
+        host = f"[{settings.local_host}]" if ":" in settings.local_host else settings.local_host
+        place = f"http://{host}:{port}"
         with booting(settings, model):
-            self._await_health(f"http://{settings.local_host}:{port}/health")
-        url = f"http://{settings.local_host}:{port}/v1"
+            self._await_health(f"{place}/health")
         return settings.openai.model_copy(
-            update={"url": url, "model": settings.served_model, "api_key": type(settings.openai.api_key)(self._key)}
+            update={
+                "url": f"{place}/v1",
+                "model": settings.served_model,
+                "api_key": type(settings.openai.api_key)(self._key),
+            }
         )
 
     def last_words(self) -> str:
@@ -142,6 +148,12 @@ def serve_environment(settings: Settings, model: str, key: str, base: Mapping[st
         # On a CPU. vLLM's own choice leaves a core idle, half of a small machine.
         defaults["VLLM_CPU_OMP_THREADS_BIND"] = ",".join(map(str, sorted(os.sched_getaffinity(0))))
     return {**defaults, **base, "VLLM_API_KEY": key}
+
+
+def reach_directly(host: str) -> None:
+    """Ask `host`, which is this machine, not through the proxy that a site's environment may name."""
+    spared = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    os.environ["no_proxy"] = ",".join([*filter(None, [spared]), host])
 
 
 def _reserved_port(host: str) -> socket.socket:

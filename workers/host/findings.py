@@ -22,6 +22,7 @@ __all__ = [
     "clocks",
     "fleet_at_work",
     "leases",
+    "lost",
     "memory",
     "no_gpu",
     "number_type",
@@ -120,6 +121,14 @@ def no_gpu(hidden_by: str | None, driver_says: str | None, on_the_bus: int) -> F
     if driver_says is None and hidden_by is not None:
         return Finding("ok", "GPUs", f"none is visible, as CUDA_VISIBLE_DEVICES is {hidden_by!r}: {cpu}")
     return Finding("ok", "GPUs", f"no NVIDIA GPU was found: {cpu}")
+
+
+def lost(gpus: Mapping[str, str]) -> Iterator[Finding]:
+    """GPUs that the driver counts and cannot reach, each with what it says."""
+    for name, said in gpus.items():
+        found = f"the driver cannot reach GPU {name} ({said}): no worker is planned on it"
+        remedy = "dmesg says more. Reset it, or restart the machine: vLLM asks the driver about every GPU at its boot."
+        yield Finding("warning", "GPUs", found, remedy)
 
 
 def beside_gpu_build(driver_cuda: int | None, torch_cuda: int | None, missing: Sequence[str]) -> Iterator[Finding]:

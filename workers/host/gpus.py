@@ -25,6 +25,7 @@ __all__ = [
     "find",
     "group_name",
     "handle_of",
+    "lost_gpus",
     "memory_used_bytes",
     "model_name",
     "on_the_bus",
@@ -204,16 +205,36 @@ def _known(word: str, driver: Sequence[Device]) -> Device | None:
     return next((device for device in driver if device.is_called(word)), None)
 
 
+def lost_gpus() -> dict[str, str]:
+    """GPUs that the driver counts and cannot reach, as one that fell off the bus, by number: what it says of each."""
+    import pynvml
+
+    found = {}
+    with using_driver() as works:
+        for i in range(pynvml.nvmlDeviceGetCount() if works else 0):
+            try:
+                _devices(i)
+            except pynvml.NVMLError as trouble:
+                found[str(i)] = str(trouble)
+    return found
+
+
 def _of_driver() -> Iterator[Device]:
     import pynvml
 
     with using_driver() as works:
         for i in range(pynvml.nvmlDeviceGetCount() if works else 0):
-            handle = pynvml.nvmlDeviceGetHandleByIndex(i)
-            instances = list(_instances(handle))
-            yield from (Device(uuid, uuid, part_of=str(i)) for uuid in instances)
-            if not instances:
-                yield Device(str(i), _text(pynvml.nvmlDeviceGetUUID(handle)))
+            with contextlib.suppress(pynvml.NVMLError):  # the others can be used; `lost_gpus` tells of it
+                yield from _devices(i)
+
+
+def _devices(number: int) -> list[Device]:
+    """The GPU of that number, or the instances that it is cut into. Raises NVMLError where the driver lost it."""
+    import pynvml
+
+    handle = pynvml.nvmlDeviceGetHandleByIndex(number)
+    instances = [Device(uuid, uuid, part_of=str(number)) for uuid in _instances(handle)]
+    return instances or [Device(str(number), _text(pynvml.nvmlDeviceGetUUID(handle)))]
 
 
 def _instances(gpu: Any) -> Iterator[str]:

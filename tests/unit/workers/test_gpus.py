@@ -10,6 +10,7 @@ import pytest
 
 from contract.errors import PlanError
 from workers.host import gpus
+from workers.host.findings import lost
 from workers.host.gpus import (
     Device,
     cut,
@@ -18,6 +19,7 @@ from workers.host.gpus import (
     driver_trouble,
     find,
     group_name,
+    lost_gpus,
     model_name,
     on_the_bus,
     shared,
@@ -175,6 +177,28 @@ def test_what_a_gpu_is_is_asked_of_the_driver_by_number_or_uuid(monkeypatch: pyt
     monkeypatch.setattr("pynvml.nvmlDeviceGetName", known.__getitem__)
     told = [model_name(name) for name in ("0", "MIG-11aa", "7")]
     assert told == ["NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3 MIG 1g.10gb", ""]
+
+
+def test_a_gpu_that_fell_off_the_bus_costs_nobody_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def handle(number: int) -> int:
+        if number == 1:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+        return number
+
+    def no_mig(_: int) -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+    for entry in ("nvmlInit", "nvmlShutdown"):
+        monkeypatch.setattr(f"pynvml.{entry}", lambda: None)
+    monkeypatch.setattr("pynvml.nvmlDeviceGetCount", lambda: 3)
+    monkeypatch.setattr("pynvml.nvmlDeviceGetHandleByIndex", handle)
+    monkeypatch.setattr("pynvml.nvmlDeviceGetMigMode", no_mig)
+    monkeypatch.setattr("pynvml.nvmlDeviceGetUUID", "GPU-{}".format)
+
+    assert visible_gpus({}) == [Device("0", "GPU-0"), Device("2", "GPU-2")]
+    (told,) = lost(lost_gpus())
+    assert told.level == "warning"
+    assert "the driver cannot reach GPU 1 (GPU is lost): no worker is planned on it" in told.found
 
 
 def test_without_a_driver_there_is_no_cuda(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -115,6 +116,30 @@ def test_the_deadline_is_for_the_engine_and_begins_anew_with_every_part_of_a_cal
     next(parts)
     threading.Thread(target=next, args=(parts,), daemon=True).start()
     assert hung.wait(10)
+
+
+def test_a_call_that_waits_behind_others_is_no_hung_one_while_these_are_answered() -> None:
+    hung, may_end = threading.Event(), threading.Event()
+
+    class Busy(SlowTexts):
+        def answers(self, requests: Sequence[Request]) -> Iterator[Part]:
+            if len(requests) == 1:
+                may_end.wait(30)
+            for part in super().answers(requests):
+                for at in range(len(part)):
+                    time.sleep(0.1)
+                    yield part[at : at + 1]
+
+    door = Guarded(Busy(load_settings(None, ["batch_deadline_s=0.5"]), "nothing is slow"), hung.set)
+    door.start()
+    waits = threading.Thread(target=door.generate, args=(requests(1),), daemon=True)
+    waits.start()
+    door.generate(requests(12))
+    assert not hung.is_set(), "one call had no answer for 1.2 s, and the engine none for 0.1 s at most"
+    may_end.set()
+    waits.join(10)
+    assert not waits.is_alive()
+    door.close()
 
 
 def test_nothing_that_an_engine_can_do_is_lost_behind_the_guard() -> None:

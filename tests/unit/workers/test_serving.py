@@ -68,6 +68,16 @@ def test_it_is_up_once_it_answers_and_ends_with_all_that_it_started(
     wait_until(lambda: not any(each.is_running() for each in family), "the server and its core to end")
 
 
+def test_it_is_asked_itself_where_a_site_has_a_proxy(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"http_proxy": "http://127.0.0.1:9", "no_proxy": "localhost"}.items():
+        monkeypatch.setenv(name, value)
+    runs(monkeypatch, SERVER)
+    server = LocalServer(settings)
+    server.start()  # which waits until it answers
+    server.stop()
+    assert os.environ["no_proxy"] == "localhost,127.0.0.1"
+
+
 def test_what_it_died_of_is_told_with_its_last_lines(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     runs(monkeypatch, "print('one'); print('no room on the card'); raise SystemExit(3)")
     server = LocalServer(settings)
