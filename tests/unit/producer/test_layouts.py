@@ -288,6 +288,57 @@ def test_the_predecessors_fields_stay_and_its_hash_is_computed_where_it_is_missi
     assert hashed.metadata["question_hash"] == "00ff"
 
 
+@pytest.mark.parametrize(
+    "end",
+    [
+        "\nAnswer:",
+        "\n\n Answer : ",
+        "\r\nANSWER: (",
+        "\nThe answer is",
+        "\nThe correct answer is: [",
+        "\nCorrect answer:\n",
+        "\nThe best option is:",
+        "\n答案：",
+        "\n答:",
+        "\n正确答案是：（",
+        "\nDie richtige Antwort lautet:",
+        "\nRéponse\u00a0:",
+        "\nLa respuesta correcta es:",
+        "\nRisposta:",
+        "\nA resposta correta é:",
+        "\nOdpowiedź:",
+        "\nОтвет:",
+    ],
+)
+@pytest.mark.parametrize("choices", ["\nA) red\nB) seven", " (A) red (B) seven"])
+def test_the_line_that_a_prompt_ends_with_is_none_of_its_last_choice(tmp_path: Path, choices: str, end: str) -> None:
+    asked = {"input": [{"role": "user", "content": f"Which?{choices}{end}"}], "ideal": "B"}
+    kept = {"question": f"Which?{choices}{end}", "answer": "B"}
+
+    for row in (asked, kept):
+        (question,) = questions(read(tmp_path, lines(row)))
+        assert (question.question, question.choices, question.right) == ("Which?", ("red", "seven"), ("B",))
+
+
+@pytest.mark.parametrize(
+    ("choices", "expected"),
+    [
+        ("\nA) red\nB) seven answer:", ("red", "seven answer:")),
+        ("\nA) red\nB) seven\nThe answer: eight", ("red", "seven\nThe answer: eight")),
+        ("\nA) red\nB) seven\nShe gave no answer:", ("red", "seven\nShe gave no answer:")),
+        ("\nA) red\nB) seven\nAnswer", ("red", "seven\nAnswer")),
+        ("\nA) Question:\nB) Answer:", ("Question:", "Answer:")),
+        ("\nA) Question:\nB)\nAnswer:", ("Question:", "Answer:")),
+        ("\nA) red\nAnswer:\nB) seven\nAnswer:", ("red\nAnswer:", "seven\nAnswer:")),
+        ("\nA) red\nAnswer:\nB) seven", ("red\nAnswer:", "seven")),
+    ],
+)
+def test_what_a_choice_itself_says_of_an_answer_stays(tmp_path: Path, choices: str, expected: tuple[str, ...]) -> None:
+    (question,) = questions(read(tmp_path, lines({"question": f"Which?{choices}", "answer": "B"})))
+
+    assert question.choices == expected
+
+
 def test_an_open_question_among_them_is_refused_with_its_line(tmp_path: Path) -> None:
     rows = [{"question": "Which?\nA) red\nB) seven", "answer": "A"}, {"question": "And who?", "answer": "Ann"}]
 
