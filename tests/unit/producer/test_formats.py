@@ -183,6 +183,23 @@ def test_a_saved_dataset_is_read_by_its_folder(tmp_path: Path) -> None:
         found("saved")
 
 
+def test_a_datasets_answers_may_stand_in_a_file_of_their_own(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    rows = [{"goal": f"q{n}", "sol1": "x", "sol2": "y", "label": -1} for n in range(2)]
+    datasets.Dataset.from_list(rows).save_to_disk(tmp_path / "saved")
+    labels = tmp_path / "labels.lst"
+    labels.write_text("1\n0\n")
+    how = HowToRead(answers=labels)
+
+    file = understand(Source(tmp_path / "saved", "saved", how))
+
+    assert [each.right for each in questions(file)] == [("B",), ("A",)]
+    assert file.fields.answer == (str(labels),)
+    labels.write_text("1\n")
+    with pytest.raises(QuestionFileError, match="fewer answers than questions: 1 of both"):
+        list(understand(Source(tmp_path / "saved", "saved", how)).rows())
+
+
 def test_a_datasets_repository_is_read_by_its_folder(tmp_path: Path) -> None:
     pytest.importorskip("datasets")
     (tmp_path / "set" / "data").mkdir(parents=True)
