@@ -52,7 +52,7 @@ def named(fields: Fields, _names: Names) -> Parts:
     texts = checked(found.texts)
     more = {"question": _whole_question(fields, names), "choices": texts, "labels": found.labels}
     right = None if where == PAIRED else found.right
-    if right and no_key(answer):
+    if right and no_key(answer, texts):
         return described(fields, names, used._replace(answer=names.choices), answer=right, **more)
     return described(fields, names, used, answer=answer, marked=right or (), **more)
 

@@ -130,6 +130,17 @@ def test_choices_that_are_marked_as_right_are_the_key(tmp_path: Path) -> None:
     assert "'answer' says 'A', but B is marked as right" in told
 
 
+def test_minus_one_may_be_a_choice(tmp_path: Path) -> None:
+    marks = [{"text": each, "correct": each == "-1"} for each in ("1", "-1")]
+    file = understood(tmp_path, lines({"question": "q", "options": ["2", "-1"], "correct_answer": "-1"}))
+
+    assert [row.question.right for row in file.rows() if row.question] == [("B",)]
+    assert file.fields.answer == ("correct_answer",)
+    assert keys(tmp_path, "question,A,B,answer\nq,x,-1,-1\nr,5,-5,-5\n") == ["B", "B"]
+    assert keys(tmp_path, lines({"question": "q", "correct_answer": "-1", "distractors": ["1"]})) != [""]
+    assert keys(tmp_path, lines({"question": "q", "options": marks, "answer": -1})) == ["B"]
+
+
 def test_our_own_layout_counts_from_0_and_is_refused_where_it_does_not(tmp_path: Path) -> None:
     assert keys(tmp_path, rows(*({"answer": at} for at in (1, 2, 3)), choices="choices")) == ["B", "C", "D"]
 
