@@ -130,6 +130,24 @@ def test_choices_that_are_marked_as_right_are_the_key(tmp_path: Path) -> None:
     assert "'answer' says 'A', but B is marked as right" in told
 
 
+@pytest.mark.parametrize(
+    ("flags", "right"),
+    [
+        ([{}, {"correct": True}, {}, {}], "B"),
+        ([{}, {"isRight": 1}, {"isRight": None}, {"isRight": 0}], "B"),
+        ([{"correct": True}, {}, {"correct": True}, {}], "AC"),
+        ([{"correct": False}, {}, {}, {}], ""),
+        ([{"correct": "no"}, {"correct": True}, {}, {}], ""),
+    ],
+)
+def test_a_choice_without_a_mark_is_wrong_where_another_is_marked_as_right(
+    tmp_path: Path, flags: list[dict[str, Any]], right: str
+) -> None:
+    marked = [{"text": each, **flag} for each, flag in zip(METALS, flags, strict=True)]
+
+    assert keys(tmp_path, lines({"question": "q", "options": marked})) == [right]
+
+
 def test_minus_one_may_be_a_choice(tmp_path: Path) -> None:
     marks = [{"text": each, "correct": each == "-1"} for each in ("1", "-1")]
     file = understood(tmp_path, lines({"question": "q", "options": ["2", "-1"], "correct_answer": "-1"}))
