@@ -357,7 +357,7 @@ CASES = {
             {
                 "input": [
                     {"role": "system", "content": "Answer with the letter."},
-                    {"role": "user", "content": f"{SUM[0]}\nA. three\nB. four\nC. five\n"},
+                    {"role": "user", "content": f"{SUM[0]}\nA. three\nB. four\nC. five\nAnswer:"},
                 ],
                 "ideal": "B",
             }

@@ -65,11 +65,20 @@ class Given(NamedTuple):
     labels: Sequence[str] | None = None
 
 
-def no_key(found: object) -> bool:
-    """Whether `found` is how files say that no answer is known: nothing, an empty text or list, NaN, or -1."""
+def no_key(found: object, choices: Sequence[str]) -> bool:
+    """Whether `found` is how files say that no answer is known: nothing, an empty text or list, or NaN.
+
+    So is -1, unless it is what one of the `choices` reads.
+    """
     if isinstance(found, float) and math.isnan(found):
         return True
-    return found is None or found == -1 or found in ("", "-1") or found == []
+    if _is_minus_one(found):
+        return not any(each.strip() == "-1" for each in choices)
+    return found is None or found == "" or found == []
+
+
+def _is_minus_one(found: object) -> bool:
+    return found in (-1, "-1")
 
 
 def is_number(found: object) -> bool:
@@ -81,7 +90,7 @@ def is_number(found: object) -> bool:
 
 def names_a_choice(given: Given) -> bool:
     """Whether there is any way in which this could be the answer."""
-    return not no_key(given.answer) and any(_read(given, way) for way in _SINGLE)
+    return not no_key(given.answer, given.choices) and any(_read(given, way) for way in _SINGLE)
 
 
 def settle(given: Iterable[Given], ways: Sequence[Way], usual: Way | None = None) -> Way:
@@ -90,7 +99,9 @@ def settle(given: Iterable[Given], ways: Sequence[Way], usual: Way | None = None
     An index that is the first of `ways` is how the numbers count where they do not show it; so is `usual`. Raises
     FieldTrouble where nothing says it.
     """
-    known = [each for each in given if not no_key(each.answer)]
+    known = [each for each in given if not no_key(each.answer, each.choices)]
+    # A -1 that a choice reads may be no key all the same: it is the others that show how answers are meant.
+    known = [each for each in known if not _is_minus_one(each.answer)] or known
     readings = {way: [_read(each, way) for each in known] for way in ways}
     # What no way reads (`?`, `n/a`) says nothing of how the others are meant.
     readable = sum(map(any, zip(*readings.values(), strict=True)))
@@ -135,7 +146,8 @@ def _differ(some: Sequence[tuple[str, ...]], others: Sequence[tuple[str, ...]]) 
 
 def right_labels(given: Given, way: Way) -> tuple[str, ...]:
     """Our labels of the choices that are right, in order; empty without a key. Raises FieldTrouble."""
-    if no_key(given.answer):
+    # Among indices -1 is none, whatever the choices read.
+    if no_key(given.answer, given.choices) or (way in INDICES and _is_minus_one(given.answer)):
         return ()
     if way not in _MIXED and (found := _read(given, way)):
         return found

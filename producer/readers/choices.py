@@ -153,7 +153,9 @@ def _of_objects(found: Sequence[Mapping[str, Any]]) -> Choices:
     flags = [next((value for name, value in each.items() if spelled(name) in _FLAGS), None) for each in found]
     called = labels if all(labels) else None
     right = [(called or LABELS)[at] for at, flag in enumerate(flags[: len(LABELS)]) if flag]
-    return Choices(texts, called, right if all(flag in (True, False) for flag in flags) else None)
+    # Beside one that is marked, a choice without a flag is a wrong one.
+    marked = bool(right) and all(flag in (True, False, None) for flag in flags)
+    return Choices(texts, called, right if marked else None)
 
 
 def in_order(found: Sequence[Any]) -> bool:

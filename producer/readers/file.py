@@ -24,8 +24,9 @@ from producer.readers.hub import is_dataset, read_dataset
 from producer.readers.keys import Key, key_of, says_beside
 from producer.readers.layouts import OWN, Layout, choose, layout_called
 from producer.readers.mapping import mapped
+from producer.readers.names import spelled
 from producer.readers.own_answers import refuse_doubtful_numbers
-from producer.readers.parts import Parts
+from producer.readers.parts import PAIRED, Parts
 from producer.readers.record import FieldTrouble, Record, Row
 from producer.readers.source import HowToRead, Source
 from producer.readers.splits import chosen
@@ -38,8 +39,6 @@ __all__ = ["QuestionFile", "understand"]
 #: Records by which layout and answers are understood; of several files, of each its share, but not too few.
 HEAD_RECORDS = 1000
 LEAST_RECORDS = 20
-#: The field that a record has its answer in where answers stand in a file of their own.
-PAIRED = "answer_key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +120,7 @@ def understand(source: Source, like: QuestionFile | None = None) -> QuestionFile
         try:
             if not source.how.mapping.get("question"):
                 refuse_doubtful_questions(apart)
+            _refuse_answers_that_would_do_nothing(source, layout, apart)
             key = _key([each for _, each in apart], layout, source.how, like)
         except FieldTrouble as trouble:
             raise trouble.at(apart[0][0].file or source.shown, apart[0][0].line) from None
@@ -132,7 +132,7 @@ def _formats(source: Source) -> list[Format]:
     """The format of the file, or of each of several."""
     path = source.path
     if source.hub_name or (path.is_dir() and is_dataset(path)):
-        return [Format("Hugging Face dataset", partial(read_dataset, source))]
+        return [_with_answers(Format("Hugging Face dataset", partial(read_dataset, source)), source)]
     if not path.exists():
         beside = [each.name for each in path.parent.glob("*")]
         hint = nearest(path.name, beside) or "Check the path; a dataset of the hub is written hf:owner/name."
@@ -141,8 +141,7 @@ def _formats(source: Source) -> list[Format]:
         return [_format_of(member) for member in members(source)]
     found = format_of(source)
     _refuse_what_would_do_nothing(source, found)
-    answers = source.how.answers
-    return [replace(found, records=partial(_paired, found.records, answers, source.shown)) if answers else found]
+    return [_with_answers(found, source)]
 
 
 def _is_one_file(source: Source) -> bool:
@@ -162,6 +161,18 @@ def _refuse_what_would_do_nothing(source: Source, found: Format) -> None:
     if source.how.subset and found.title != JSON:
         hint = "--subject NAME takes the questions of one subject."
         raise QuestionFileError(f"{found.title} has no subset {source.how.subset!r}.", path=source.shown, hint=hint)
+
+
+def _refuse_answers_that_would_do_nothing(source: Source, layout: Layout, head: Sequence[tuple[Record, Parts]]) -> None:
+    """Some layouts, and `--map answer=…`, have the answers from fields of their own."""
+    how = source.how
+    if how.answers and "answer" in how.mapping:
+        message = f"--map takes the answers from {how.mapping['answer']!r}, and --answers from {how.answers}."
+        raise QuestionFileError(message, path=source.shown, hint="Leave one of the two out.")
+    if how.answers and any(parts.used.answer != PAIRED for _, parts in head):
+        message = f"read as {layout.title}, it has its answers in itself: those in {how.answers} would be ignored."
+        hint = "Leave --answers out, and correct what is wrong in the file; --layout NAME reads it as another layout."
+        raise QuestionFileError(message, path=source.shown, hint=hint)
 
 
 def _format_of(member: Member) -> Format:
@@ -230,6 +241,12 @@ def _fields(used: UsedFields, answers: Path | None) -> UsedFields:
     return replace(used, answer=tuple(str(answers) if name == PAIRED else name for name in used.answer))
 
 
+def _with_answers(found: Format, source: Source) -> Format:
+    """The same, where answers stand in a file of their own with these."""
+    answers = source.how.answers
+    return replace(found, records=partial(_paired, found.records, answers, source.shown)) if answers else found
+
+
 def _paired(records: Records, path: Path, shown: str) -> Iterator[Record]:
     """The records, each with its line of the file of answers."""
     lines = (line.strip() for line in text_of(path, str(path)).lines() if line.strip())
@@ -242,6 +259,11 @@ def _paired(records: Records, path: Path, shown: str) -> Iterator[Record]:
         if record.fields is None:
             yield record
         else:
-            # Its own answer, which a record of our layout would be read by, is not asked for.
-            own = {name: value for name, value in record.fields.items() if name != "answer"}
-            yield record._replace(fields={**own, PAIRED: answer})
+            # Its own answer, which a record of our layout would be read by, is not asked for; nor is one by this name.
+            own = {
+                name: value
+                for name, value in record.fields.items()
+                if name != "answer" and spelled(name) != spelled(PAIRED)
+            }
+            # A nested question may have one by this name too: of two, the first counts.
+            yield record._replace(fields={PAIRED: answer, **own})

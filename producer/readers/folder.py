@@ -48,8 +48,12 @@ def members(source: Source) -> list[Member]:
     if not there:
         hint = f"Expected files that end in {', '.join(sorted(_SUFFIXES))}."
         raise QuestionFileError("no question file in it.", path=source.shown, hint=hint)
-    chosen = _of_subset(_of_split(there, source), source)
-    return [Member(_member(source, path), name) for path, name in zip(chosen, names_of(chosen), strict=True)]
+    of_split = _of_split(there, source)
+    chosen = _of_subset(of_split, source)
+    # A subset keeps the names that its files have in the whole.
+    whole = of_split if source.how.split else _asked_with(chosen, of_split, source)
+    names = dict(zip(whole, names_of(whole), strict=True))
+    return [Member(_member(source, path), names[path]) for path in chosen]
 
 
 def _paths(source: Source) -> list[PurePosixPath]:
@@ -86,19 +90,33 @@ def _member(source: Source, path: PurePosixPath) -> Source:
 
 
 def _of_split(paths: list[PurePosixPath], source: Source) -> list[PurePosixPath]:
+    """Those of `--split`; all where none is wanted."""
     there = Counter(map(_split_of, paths))
     wanted = source.how.split
-    if wanted == ALL:
+    if wanted in ("", ALL):
         return paths
-    if wanted:
-        if not there[wanted.lower()]:
-            hint = nearest(wanted, list(there)) or "A split is a folder's name, or the end of a file's."
-            listed = counted(there) or "its files"
-            raise QuestionFileError(f"no split {wanted!r} among {listed}.", path=source.shown, hint=hint)
-        return [path for path in paths if _split_of(path) == wanted.lower()]
-    if len(there.keys() - {""}) > 1 and not source.how.subset:
-        raise several(source.shown, there, "files", "--subset '*'")
-    return paths
+    if not there[wanted.lower()]:
+        hint = nearest(wanted, list(there)) or "A split is a folder's name, or the end of a file's."
+        listed = counted(there) or "its files"
+        raise QuestionFileError(f"no split {wanted!r} among {listed}.", path=source.shown, hint=hint)
+    return [path for path in paths if _split_of(path) == wanted.lower()]
+
+
+def _asked_with(chosen: list[PurePosixPath], paths: list[PurePosixPath], source: Source) -> list[PurePosixPath]:
+    """Those of `paths` that would be asked together with the `chosen` ones: of several splits, those of theirs.
+
+    Raises QuestionFileError where that would be several, though no split is named.
+    """
+    if source.how.subset == ALL or len(_splits(paths)) <= 1:
+        return paths
+    if len(_splits(chosen)) > 1:
+        raise several(source.shown, Counter(map(_split_of, chosen)), "files")
+    theirs = set(map(_split_of, chosen))
+    return [path for path in paths if _split_of(path) in theirs]
+
+
+def _splits(paths: Iterable[PurePosixPath]) -> set[str]:
+    return set(map(_split_of, paths)) - {""}
 
 
 def _of_subset(paths: list[PurePosixPath], source: Source) -> list[PurePosixPath]:

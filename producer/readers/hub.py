@@ -21,7 +21,11 @@ _SAVED = ("dataset_dict.json", "dataset_info.json", "state.json")
 
 def is_dataset(folder: Path) -> bool:
     """Whether the folder looks like a saved dataset, or like a dataset's repository."""
-    return any((folder / each).is_file() for each in _SAVED) or bool(_data_files(folder))
+    return _is_saved(folder) or bool(_data_files(folder))
+
+
+def _is_saved(folder: Path) -> bool:
+    return any((folder / each).is_file() for each in _SAVED)
 
 
 def _data_files(folder: Path) -> list[Path]:
@@ -38,9 +42,11 @@ def read_dataset(source: Source) -> Iterator[Record]:
 
 
 def _rows(source: Source) -> Any:
+    _refuse_subset_of_saved(source)
     datasets = _library()
     found = _load(source, datasets)
     if not isinstance(found, Mapping):
+        _refuse_other_split(found.split, source)
         return found
     splits = list(found)
     wanted = source.how.split or (splits[0] if len(splits) == 1 else "")
@@ -51,12 +57,29 @@ def _rows(source: Source) -> Any:
     return found[wanted]
 
 
+def _refuse_subset_of_saved(source: Source) -> None:
+    """Whoever asks for a part of what has none would believe to have it, and the run would say so."""
+    wanted = source.how.subset
+    if wanted and not source.hub_name and _is_saved(source.path):
+        hint = "It was saved as what it is; leave --subset out. --subject NAME takes the questions of one subject."
+        raise QuestionFileError(f"is a saved dataset: it has no subset {wanted!r}.", path=source.shown, hint=hint)
+
+
+def _refuse_other_split(saved: Any, source: Source) -> None:
+    """The same of splits: one that was saved alone may know its name."""
+    wanted = source.how.split
+    if wanted and (saved is None or wanted != str(saved)):
+        what = "a saved dataset without splits" if saved is None else f"the split {str(saved)!r} alone"
+        hint = "Leave the split out, or name the folder in which it was saved."
+        raise QuestionFileError(f"is {what}: it has no split {wanted!r}.", path=source.shown, hint=hint)
+
+
 def _load(source: Source, datasets: Any) -> Any:
     subset = source.how.subset or None
     try:
         if source.hub_name:
             return datasets.load_dataset(source.hub_name, subset)
-        if any((source.path / each).is_file() for each in _SAVED):
+        if _is_saved(source.path):
             return datasets.load_from_disk(str(source.path))
         return datasets.load_dataset(str(source.path.resolve()), subset)
     except Exception as trouble:  # noqa: BLE001 - the library and what it calls raise what they like

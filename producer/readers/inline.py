@@ -18,6 +18,23 @@ _SPACED = re.compile(r"(?:^|,)\s*([a-zA-Z])\s+\)\s*")
 _BULLETS = re.compile(r"\n\s*(?:Options|Choices|Answer choices):[ \t]*\n(?=[ \t]*[-*•] )", re.IGNORECASE)
 _BULLET = re.compile(r"^[ \t]*[-*•][ \t]+(.+)$", re.MULTILINE)
 _HEADING = re.compile(r"\n\s*(?:Options|Choices|Answer choices):?\s*$", re.IGNORECASE)
+#: What a prompt may end with, language by language.
+_LEADS = (
+    r"(?:(?:the|your) )?(?:(?:correct|right|best|final) )?(?:answer|option|choice)(?: is)?",
+    r"(?:正[确確])?(?:答案?|回答)[是为為]?",
+    r"(?:die )?(?:(?:richtige|korrekte) )?(?:antwort|lösung)(?: (?:ist|lautet))?",
+    r"(?:la )?(?:bonne )?réponse(?: correcte)?(?: est)?",
+    r"(?:la )?respuesta(?: correcta)?(?: es)?",
+    r"(?:la )?risposta(?: (?:corretta|esatta|giusta))?(?: è)?",
+    r"(?:a )?resposta(?: (?:correta|certa))?(?: é)?",
+    r"(?:het )?(?:juiste )?antwoord(?: is)?",
+    r"(?:(?:poprawna|prawidłowa) )?odpowiedź(?: to)?",
+    r"(?:правильный )?ответ",
+)
+#: A line with nothing else in it. "The answer is (" needs no colon.
+_LEAD_IN = re.compile(
+    rf"(?:(?:{'|'.join(_LEADS)})\s*[:：]|the (?:(?:correct|right|best|final) )?answer is)\s*[(\[（]?", re.IGNORECASE
+)
 
 
 class Inline(NamedTuple):
@@ -99,7 +116,23 @@ def _cut(text: str, run: list[re.Match[str]]) -> Inline | None:
     stem = _HEADING.sub("", text[: run[0].start()].rstrip()).strip()
     if not all(choices) or not stem:
         return None
-    return Inline(stem, tuple((each["letter"] or each["digits"]).upper() for each in run), choices)
+    labels = tuple((each["letter"] or each["digits"]).upper() for each in run)
+    return Inline(stem, labels, _without_lead_in(choices))
+
+
+def _without_lead_in(choices: tuple[str, ...]) -> tuple[str, ...]:
+    """The choices, the last without the line "Answer:" that the prompt ends with."""
+    *others, last = choices
+    # What other choices end with too is their own text.
+    if not _ends_in_lead_in(last) or any(map(_ends_in_lead_in, others)):
+        return choices
+    return (*others, last.rpartition("\n")[0].rstrip())
+
+
+def _ends_in_lead_in(choice: str) -> bool:
+    """Whether a lead-in is the last of its lines, and not the only one."""
+    text, _, line = choice.rpartition("\n")
+    return bool(text) and bool(_LEAD_IN.fullmatch(line.strip()))
 
 
 def _bulleted(text: str) -> Inline | None:

@@ -57,7 +57,8 @@ def key_of(head: Sequence[Parts], ways: Sequence[Way], like: Way | None = None) 
 
     Raises FieldTrouble where nobody can know.
     """
-    first = next(iter(Counter(each.used.answer for each in head if not no_key(each.answer)).most_common(1)), None)
+    keyed = Counter(each.used.answer for each in head if not no_key(each.answer, each.choices))
+    first = next(iter(keyed.most_common(1)), None)
     if first is None or first[0] is None:
         return Key(settle((), ways))
     name = first[0]
@@ -114,7 +115,7 @@ _Column = Sequence[Given | None]
 def _given(head: Sequence[Parts], name: str) -> _Column:
     values = (each.answer if each.used.answer == name else each.rest.get(name) for each in head)
     return [
-        None if no_key(value) else Given(value, each.choices, each.labels)
+        None if no_key(value, each.choices) else Given(value, each.choices, each.labels)
         for value, each in zip(values, head, strict=True)
     ]
 

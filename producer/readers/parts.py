@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from producer.readers.names import Names, spelled
 
 __all__ = [
+    "PAIRED",
     "Fields",
     "Parts",
     "Used",
@@ -23,6 +24,9 @@ __all__ = [
 ]
 
 Fields = Mapping[str, Any]
+#: The field that a record has its answer in where answers stand in a file of their own: the surest by its name
+#: (`answer_key`), in a spelling that no file has.
+PAIRED = "--answer-key"
 #: Names of nothing else than the right choice, which count where a name before them is empty.
 _SURE = frozenset({"answer_key", "answer_idx", "answer_index", "answer_letter", "label", "labels", "correct_answer"})
 

@@ -9,7 +9,18 @@ from producer.readers.answers import no_key
 from producer.readers.choices import Choices, as_text, checked, choices_of, in_order, no_list, unmarked
 from producer.readers.inline import mark_of
 from producer.readers.names import Names, names_of
-from producer.readers.parts import Fields, Parts, Used, answer_of, are_ids, context_of, described, gold_ids, question_of
+from producer.readers.parts import (
+    PAIRED,
+    Fields,
+    Parts,
+    Used,
+    answer_of,
+    are_ids,
+    context_of,
+    described,
+    gold_ids,
+    question_of,
+)
 from producer.readers.record import FieldTrouble, shown_value
 
 __all__ = ["has_choices", "has_labelled_choices", "is_own", "named", "own"]
@@ -40,9 +51,10 @@ def named(fields: Fields, _names: Names) -> Parts:
         found = choices_of(fields[names.choices] if names.choices else None)
     texts = checked(found.texts)
     more = {"question": _whole_question(fields, names), "choices": texts, "labels": found.labels}
-    if found.right and no_key(answer):
-        return described(fields, names, used._replace(answer=names.choices), answer=found.right, **more)
-    return described(fields, names, used, answer=answer, marked=found.right or (), **more)
+    right = None if where == PAIRED else found.right
+    if right and no_key(answer, texts):
+        return described(fields, names, used._replace(answer=names.choices), answer=right, **more)
+    return described(fields, names, used, answer=answer, marked=right or (), **more)
 
 
 def _whole_question(fields: Fields, names: Names) -> Any:

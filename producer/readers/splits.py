@@ -44,9 +44,9 @@ def counted(there: Counter[str]) -> str:
     return ", ".join(f"{name} ({count:,})" for name, count in sorted(there.items()) if name)
 
 
-def several(shown: str, there: Counter[str], what: str, everything: str) -> QuestionFileError:
+def several(shown: str, there: Counter[str], what: str) -> QuestionFileError:
     """Several splits, of which none is chosen."""
-    hint = f"Choose one with --split, for example --split {max(filter(None, there))}; {everything} takes all."
+    hint = f"Choose one with --split, for example --split {max(filter(None, there))}; --split '{ALL}' takes all."
     return QuestionFileError(f"several splits, with {what} of each: {counted(there)}.", path=shown, hint=hint)
 
 
@@ -71,7 +71,7 @@ def chosen(records: _Records, head: Sequence[Record], wanted: str, shown: str) -
             raise QuestionFileError(f"no split {wanted!r} among {counted(there)}.", path=shown, hint=hint)
         return lambda: _only(records(), wanted.lower())
     if len(set(filter(split_called, there))) > 1:
-        raise several(shown, there, "questions", f"--split '{ALL}'")
+        raise several(shown, there, "questions")
     return None
 
 

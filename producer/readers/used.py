@@ -36,7 +36,7 @@ class UsedFields:
     def of(cls, apart: Sequence[tuple[Record, Parts]]) -> UsedFields:
         """Those of these records."""
         used = [parts.used for _, parts in apart]
-        answer = _each(parts.used.answer for _, parts in apart if not no_key(parts.answer))
+        answer = _each(parts.used.answer for _, parts in apart if not no_key(parts.answer, parts.choices))
         others = _each(name for record, parts in apart for name in _others(record, parts))
         return cls(
             question=_each(each.question for each in used),

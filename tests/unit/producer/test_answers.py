@@ -184,6 +184,37 @@ def test_an_answer_names_one_choice_or_several(
     assert right_labels(Given(answer, COLORS, labels), way) == right
 
 
+SIGNED = [" -1 ", "5", "x"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "right"),
+    [
+        (["-1", "5", "x"], [("A",), ("B",), ("C",)]),
+        ([-1, 5], [("A",), ("B",)]),
+        (["-1", "-1"], [("A",), ("A",)]),
+        (["0", "2", "1", "-1"], [("A",), ("C",), ("B",), ()]),
+        ([0, 2, 1, -1], [("A",), ("C",), ("B",), ()]),
+    ],
+)
+def test_minus_one_is_the_choice_that_reads_so_unless_the_others_are_indices(
+    answers: list[object], right: list[tuple[str, ...]]
+) -> None:
+    given = [Given(each, SIGNED) for each in answers]
+
+    way = settle(given, ALL)
+
+    assert [right_labels(each, way) for each in given] == right
+
+
+def test_minus_one_is_no_key_where_no_choice_reads_so() -> None:
+    given = [Given("-1", SIGNED), Given("-1", COLORS), Given("green", COLORS)]
+
+    way = settle(given, ALL)
+
+    assert [right_labels(each, way) for each in given] == [("A",), (), ("B",)]
+
+
 @pytest.mark.parametrize(
     ("answer", "way"),
     [

@@ -12,9 +12,12 @@ import pytest
 
 from contract.errors import QuestionFileError
 from contract.question import Question
+from contract.spec import Selection
 from producer.intake.survey import rejected_rows, survey, taken
 from producer.readers import HowToRead, Source, understand
+from producer.runs.runconfig import FewShotConfig
 
+SPLITS = ("dev", "test")
 GOOD = {"question": "Which?", "choices": ["x", "y"], "answer": "B"}
 
 
@@ -189,6 +192,48 @@ def test_some_files_are_chosen_by_name_or_pattern(tmp_path: Path) -> None:
     assert len(questions(path, subset="low_art")) == 1
     with pytest.raises(QuestionFileError, match=r"no file 'low_ar' among high_art\.jsonl.*Did you mean 'low_art'"):
         questions(path, subset="low_ar")
+
+
+@pytest.mark.parametrize("how", [{"subset": "anatomy_test"}, {"subset": "anatomy*", "split": "test"}])
+def test_a_subset_has_the_subject_and_the_ids_that_it_has_in_the_whole(tmp_path: Path, how: dict[str, str]) -> None:
+    rows = {f"{split}/{name}_{split}.jsonl": {**GOOD, "id": "1"} for split in SPLITS for name in ("anatomy", "law")}
+    path = laid_out(tmp_path, {name: json.dumps(row) for name, row in rows.items()})
+
+    whole = {each.id: each.subject for each in questions(path, split="test")}
+
+    assert whole == {"anatomy-1": "anatomy", "law-1": "law"}
+    assert {each.id: each.subject for each in questions(path, **how)} == {"anatomy-1": "anatomy"}
+
+
+def test_a_subset_of_files_without_splits_has_the_names_of_the_whole(tmp_path: Path) -> None:
+    line = json.dumps(GOOD)
+    path = laid_out(tmp_path, {"set/cooking.jsonl": line, "set/driving_test.jsonl": line, "set/law.jsonl": line})
+
+    assert subjects(path, subset="driving_test") == ["driving_test"]
+    assert subjects(path, subset="law") == ["law"]
+
+
+def test_a_subset_is_no_way_around_the_splits(tmp_path: Path) -> None:
+    path = mmlu(tmp_path)
+
+    with pytest.raises(
+        QuestionFileError, match=r"several splits.*: dev \(1\), test \(1\)\. Choose one .* --split '\*' takes all"
+    ):
+        questions(path, subset="anatomy*")
+    assert len(questions(path, subset="anatomy*", split="dev")) == 2
+    assert len(questions(path, subset="anatomy*", split="*")) == 5
+    assert subjects(path, subset="*_dev") == ["anatomy", "world_history"]
+
+
+def test_examples_of_its_subject_are_found_for_a_subset(tmp_path: Path) -> None:
+    path = mmlu(tmp_path)
+    source = Source(path, "data", HowToRead(subset="anatomy_test.csv"))
+    examples = FewShotConfig(k=2, file=str(path), split="dev", selection=Selection.SUBJECT).load(source)
+    assert examples
+
+    (first, *_) = questions(path, subset="anatomy_test.csv")
+
+    assert [each.question for each in examples.by_subject[first.subject]] == ["anatomy dev 0", "anatomy dev 1"]
 
 
 def test_what_is_no_question_file_is_passed_over(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import json
 import lzma
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pyarrow
 import pyarrow.parquet
@@ -18,6 +19,7 @@ from benchmarks.layout_files import lines
 from contract.errors import InputError, QuestionFileError
 from producer.readers import HowToRead, Source, understand
 from producer.readers.text import LONGEST_LINE_BYTES, encoding_of
+from producer.runs.runconfig import FewShotConfig
 from tests.unit.producer.test_layouts import questions, read
 
 ROWS = [{"question": f"Was ist {n}? ä, 三", "choices": ["ja", "nein"], "answer": n % 2} for n in range(3)]
@@ -181,6 +183,53 @@ def test_a_saved_dataset_is_read_by_its_folder(tmp_path: Path) -> None:
     assert found("saved", "train") == [("B",)]
     with pytest.raises(QuestionFileError, match=r"2 splits: train, test\. Choose one with --split"):
         found("saved")
+
+
+def test_a_saved_dataset_is_asked_for_no_part_that_it_has_not(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    rows = [{"question": "q", "choices": ["x", "y"], "answer": 1}]
+    datasets.Dataset.from_list(rows).save_to_disk(tmp_path / "plain")
+    datasets.Dataset.from_list(rows, split="validation").save_to_disk(tmp_path / "dev")
+    datasets.DatasetDict({"test": datasets.Dataset.from_list(rows)}).save_to_disk(tmp_path / "all")
+
+    def asked(folder: str, **how: Any) -> list[tuple[str, ...]]:
+        return [each.right for each in questions(understand(Source(tmp_path / folder, folder, HowToRead(**how))))]
+
+    assert asked("dev", split="validation") == asked("plain") == asked("dev") == [("B",)]
+    with pytest.raises(QuestionFileError, match=r"dev: is the split 'validation' alone: it has no split 'test'"):
+        asked("dev", split="test")
+    with pytest.raises(QuestionFileError, match=r"plain: is a saved dataset without splits: it has no split 'test'"):
+        asked("plain", split="test")
+    for folder in ("plain", "all"):
+        with pytest.raises(QuestionFileError, match=rf"{folder}: is a saved dataset: it has no subset 'law'"):
+            asked(folder, subset="law")
+
+
+def test_examples_of_another_split_than_the_saved_one_are_refused(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    rows = [{"question": f"q{n}", "choices": ["x", "y"], "answer": n} for n in range(2)]
+    datasets.Dataset.from_list(rows, split="test").save_to_disk(tmp_path / "saved")
+    examples = FewShotConfig(k=1, file=str(tmp_path / "saved"), split="dev")
+
+    with pytest.raises(QuestionFileError, match="is the split 'test' alone: it has no split 'dev'"):
+        examples.load(None)
+
+
+def test_a_datasets_answers_may_stand_in_a_file_of_their_own(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    rows = [{"goal": f"q{n}", "sol1": "x", "sol2": "y", "label": -1} for n in range(2)]
+    datasets.Dataset.from_list(rows).save_to_disk(tmp_path / "saved")
+    labels = tmp_path / "labels.lst"
+    labels.write_text("1\n0\n")
+    how = HowToRead(answers=labels)
+
+    file = understand(Source(tmp_path / "saved", "saved", how))
+
+    assert [each.right for each in questions(file)] == [("B",), ("A",)]
+    assert file.fields.answer == (str(labels),)
+    labels.write_text("1\n")
+    with pytest.raises(QuestionFileError, match="fewer answers than questions: 1 of both"):
+        list(understand(Source(tmp_path / "saved", "saved", how)).rows())
 
 
 def test_a_datasets_repository_is_read_by_its_folder(tmp_path: Path) -> None:

@@ -130,6 +130,35 @@ def test_choices_that_are_marked_as_right_are_the_key(tmp_path: Path) -> None:
     assert "'answer' says 'A', but B is marked as right" in told
 
 
+@pytest.mark.parametrize(
+    ("flags", "right"),
+    [
+        ([{}, {"correct": True}, {}, {}], "B"),
+        ([{}, {"isRight": 1}, {"isRight": None}, {"isRight": 0}], "B"),
+        ([{"correct": True}, {}, {"correct": True}, {}], "AC"),
+        ([{"correct": False}, {}, {}, {}], ""),
+        ([{"correct": "no"}, {"correct": True}, {}, {}], ""),
+    ],
+)
+def test_a_choice_without_a_mark_is_wrong_where_another_is_marked_as_right(
+    tmp_path: Path, flags: list[dict[str, Any]], right: str
+) -> None:
+    marked = [{"text": each, **flag} for each, flag in zip(METALS, flags, strict=True)]
+
+    assert keys(tmp_path, lines({"question": "q", "options": marked})) == [right]
+
+
+def test_minus_one_may_be_a_choice(tmp_path: Path) -> None:
+    marks = [{"text": each, "correct": each == "-1"} for each in ("1", "-1")]
+    file = understood(tmp_path, lines({"question": "q", "options": ["2", "-1"], "correct_answer": "-1"}))
+
+    assert [row.question.right for row in file.rows() if row.question] == [("B",)]
+    assert file.fields.answer == ("correct_answer",)
+    assert keys(tmp_path, "question,A,B,answer\nq,x,-1,-1\nr,5,-5,-5\n") == ["B", "B"]
+    assert keys(tmp_path, lines({"question": "q", "correct_answer": "-1", "distractors": ["1"]})) != [""]
+    assert keys(tmp_path, lines({"question": "q", "options": marks, "answer": -1})) == ["B"]
+
+
 def test_our_own_layout_counts_from_0_and_is_refused_where_it_does_not(tmp_path: Path) -> None:
     assert keys(tmp_path, rows(*({"answer": at} for at in (1, 2, 3)), choices="choices")) == ["B", "C", "D"]
 

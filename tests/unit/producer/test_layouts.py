@@ -288,6 +288,57 @@ def test_the_predecessors_fields_stay_and_its_hash_is_computed_where_it_is_missi
     assert hashed.metadata["question_hash"] == "00ff"
 
 
+@pytest.mark.parametrize(
+    "end",
+    [
+        "\nAnswer:",
+        "\n\n Answer : ",
+        "\r\nANSWER: (",
+        "\nThe answer is",
+        "\nThe correct answer is: [",
+        "\nCorrect answer:\n",
+        "\nThe best option is:",
+        "\n答案：",
+        "\n答:",
+        "\n正确答案是：（",
+        "\nDie richtige Antwort lautet:",
+        "\nRéponse\u00a0:",
+        "\nLa respuesta correcta es:",
+        "\nRisposta:",
+        "\nA resposta correta é:",
+        "\nOdpowiedź:",
+        "\nОтвет:",
+    ],
+)
+@pytest.mark.parametrize("choices", ["\nA) red\nB) seven", " (A) red (B) seven"])
+def test_the_line_that_a_prompt_ends_with_is_none_of_its_last_choice(tmp_path: Path, choices: str, end: str) -> None:
+    asked = {"input": [{"role": "user", "content": f"Which?{choices}{end}"}], "ideal": "B"}
+    kept = {"question": f"Which?{choices}{end}", "answer": "B"}
+
+    for row in (asked, kept):
+        (question,) = questions(read(tmp_path, lines(row)))
+        assert (question.question, question.choices, question.right) == ("Which?", ("red", "seven"), ("B",))
+
+
+@pytest.mark.parametrize(
+    ("choices", "expected"),
+    [
+        ("\nA) red\nB) seven answer:", ("red", "seven answer:")),
+        ("\nA) red\nB) seven\nThe answer: eight", ("red", "seven\nThe answer: eight")),
+        ("\nA) red\nB) seven\nShe gave no answer:", ("red", "seven\nShe gave no answer:")),
+        ("\nA) red\nB) seven\nAnswer", ("red", "seven\nAnswer")),
+        ("\nA) Question:\nB) Answer:", ("Question:", "Answer:")),
+        ("\nA) Question:\nB)\nAnswer:", ("Question:", "Answer:")),
+        ("\nA) red\nAnswer:\nB) seven\nAnswer:", ("red\nAnswer:", "seven\nAnswer:")),
+        ("\nA) red\nAnswer:\nB) seven", ("red\nAnswer:", "seven")),
+    ],
+)
+def test_what_a_choice_itself_says_of_an_answer_stays(tmp_path: Path, choices: str, expected: tuple[str, ...]) -> None:
+    (question,) = questions(read(tmp_path, lines({"question": f"Which?{choices}", "answer": "B"})))
+
+    assert question.choices == expected
+
+
 def test_an_open_question_among_them_is_refused_with_its_line(tmp_path: Path) -> None:
     rows = [{"question": "Which?\nA) red\nB) seven", "answer": "A"}, {"question": "And who?", "answer": "Ann"}]
 
@@ -338,15 +389,80 @@ def test_answers_can_stand_in_a_file_of_their_own(tmp_path: Path) -> None:
         list(read(tmp_path, rows + rows, answers=tmp_path / "labels.lst").rows())
 
 
-def test_a_file_of_answers_counts_whatever_answers_the_questions_have(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"answer": "C"},
+        {"answerKey": "B"},
+        {"answer_key": "B"},
+        {"Answer Key": "B"},
+        {"answer_idx": 1, "answer": "y"},
+        {"label": 1},
+        {"correct_answer": "y"},
+    ],
+)
+def test_a_file_of_answers_counts_whatever_answers_the_questions_have(tmp_path: Path, own: dict[str, Any]) -> None:
     labels = tmp_path / "labels.lst"
     labels.write_text("A\nB\n")
-    rows = lines(*({"question": f"q{n}", "choices": ["x", "y"], "answer": "C"} for n in range(2)))
+    rows = lines(*({"question": f"q{n}", "choices": ["x", "y"], **own} for n in range(2)))
 
     file = read(tmp_path, rows, answers=labels)
 
     assert [each.right for each in questions(file)] == [("A",), ("B",)]
-    assert file.fields.told() == f"question ← question · choices ← choices · answer ← {labels}"
+    assert file.fields.told().split(" (")[0] == f"question ← question · choices ← choices · answer ← {labels}"
+
+
+@pytest.mark.parametrize("outer", [{"answerKey": "B"}, {}])
+@pytest.mark.parametrize("inner", [{"answer_key": "B"}, {}])
+def test_it_counts_beside_nested_questions_too(tmp_path: Path, outer: dict[str, str], inner: dict[str, str]) -> None:
+    (tmp_path / "labels.lst").write_text("A\n")
+    choices = [{"text": "x", "label": "A"}, {"text": "y", "label": "B"}]
+    row = {"id": "r", "question": {"stem": "q", "choices": choices, **inner}, **outer}
+
+    (question,) = questions(read(tmp_path, lines(row), answers=tmp_path / "labels.lst"))
+
+    assert question.right == ("A",)
+
+
+@pytest.mark.parametrize(("said", "right"), [("A", ("A",)), ("B", ("B",)), ("-1", ())])
+def test_it_counts_whatever_the_choices_say_of_themselves(tmp_path: Path, said: str, right: tuple[str, ...]) -> None:
+    (tmp_path / "labels.lst").write_text(f"{said}\nA\n")
+    options = [{"text": "x", "correct": False}, {"text": "y", "correct": True}]
+    rows = lines(*({"question": f"q{n}", "options": options} for n in range(2)))
+
+    first, second = questions(read(tmp_path, rows, answers=tmp_path / "labels.lst"))
+
+    assert (first.right, second.right) == (right, ("A",))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["SciQ", "PubMedQA", "TruthfulQA", "TruthfulQA CSV", "BIG-bench", "BIG-bench on the hub", "instruction"],
+)
+def test_a_file_of_answers_is_refused_beside_a_layout_that_would_not_look_at_it(tmp_path: Path, name: str) -> None:
+    case = CASES[name]
+    labels = tmp_path / "labels.lst"
+    labels.write_text("A\n" * len(case.questions))
+
+    with pytest.raises(QuestionFileError, match=r"file: read as .*, it has its answers in itself: .*labels\.lst"):
+        read(tmp_path, case.content, answers=labels)
+
+
+def test_a_file_of_answers_is_refused_beside_a_layout_that_is_said_and_has_its_own(tmp_path: Path) -> None:
+    (tmp_path / "labels.lst").write_text("A\nB\n")
+
+    with pytest.raises(QuestionFileError, match="it has its answers in itself"):
+        read(tmp_path, CASES["own"].content, layout="own", answers=tmp_path / "labels.lst")
+
+
+def test_answers_are_mapped_or_given_apart_but_not_both(tmp_path: Path) -> None:
+    (tmp_path / "labels.lst").write_text("A\n")
+    row = lines({"question": "q", "choices": ["x", "y"], "label": 1})
+
+    with pytest.raises(QuestionFileError, match=r"--map takes the answers from 'label', and --answers from .*labels"):
+        read(tmp_path, row, answers=tmp_path / "labels.lst", mapping={"answer": "label"})
+    (question,) = questions(read(tmp_path, row, answers=tmp_path / "labels.lst", mapping={"choices": "choices"}))
+    assert question.right == ("A",)
 
 
 def test_entries_of_a_keyed_file_that_are_no_questions_are_accounted_for(tmp_path: Path) -> None:
