@@ -12,24 +12,21 @@ import os
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from contract.errors import EngineDead, EngineError, EngineOutOfMemory, McqueueError, RequestRejected, first_line
 from workers.engines.parameters import sampling_params
-from workers.engines.places import Places
+from workers.engines.places import Demand, Places
 from workers.engines.plan import Prefill
 from workers.engines.wakeups import rare_wakeups
 
 __all__ = ["Owner"]
 
 log = logging.getLogger(__name__)
-
-#: Prompts for so many steps are in the engine, where they are only prefilled: for the one that runs and the next.
-STEPS_AHEAD = 2
 
 
 class _Call:
@@ -66,6 +63,19 @@ class _Call:
         return [self._arrived.popleft() for _ in range(len(self._arrived))]
 
 
+class _Pending(NamedTuple):
+    """A prefill that vLLM has."""
+
+    call: _Call
+    slot: int
+    #: Of the engine's, which it wants.
+    places: int
+
+    @property
+    def prefill(self) -> Prefill:
+        return self.call.prefills[self.slot]
+
+
 class Owner(threading.Thread):
     """The one thread that touches vLLM's engine, from boot to shutdown."""
 
@@ -77,12 +87,12 @@ class Owner(threading.Thread):
         self._arguments = arguments
         self._room_came = room_came
         self._places: Places
-        self._tokens_per_place: float
+        self._demand: Demand
         self._folders = adapters
         #: Name → vLLM's LoRARequest.
         self._adapters: dict[str, Any] = {}
         self._inbox: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
-        self._pending: dict[str, tuple[_Call, int]] = {}
+        self._pending: dict[str, _Pending] = {}
         self._ids = count()
         self._booted = threading.Event()
         self._boot_failure: McqueueError | None = None
@@ -141,7 +151,7 @@ class Owner(threading.Thread):
             self._load_adapters()
             limits = self.engine.vllm_config.scheduler_config
             self._places = Places(limits.max_num_seqs, self._room_came)
-            self._tokens_per_place = STEPS_AHEAD * limits.max_num_batched_tokens / limits.max_num_seqs
+            self._demand = Demand(limits.max_num_seqs, limits.max_num_batched_tokens)
         except BaseException as trouble:
             log.debug("boot failed", exc_info=True)
             model = self._arguments["model"]
@@ -187,10 +197,11 @@ class Owner(threading.Thread):
             block = False
 
     def _add(self, call: _Call) -> None:
-        self._places.want(self._wanted(call.prefills))
+        wanted = [self._demand.of(each) for each in call.prefills]
+        self._places.want(sum(wanted))
         for slot, prefill in enumerate(call.prefills):
             name = f"{next(self._ids)}"
-            self._pending[name] = (call, slot)
+            self._pending[name] = _Pending(call, slot, wanted[slot])
             try:
                 prompt = {"prompt_token_ids": prefill.token_ids}
                 adapter = self._adapters[prefill.adapter] if prefill.adapter else None
@@ -200,9 +211,6 @@ class Owner(threading.Thread):
                     raise
                 self.engine.abort_request([name])  # what is half added
                 self._deliver(name, RequestRejected(f"{_why(trouble)}."))
-
-    def _wanted(self, prefills: Sequence[Prefill]) -> int:
-        return sum([each.places(self._tokens_per_place) for each in prefills])
 
     def _step(self) -> None:
         try:
@@ -214,12 +222,13 @@ class Owner(threading.Thread):
             return
         for output in outputs:
             if output.finished:
+                self._demand.prefilled(self._pending[output.request_id].prefill, output.num_cached_tokens or 0)
                 self._deliver(output.request_id, _answer(output))
 
     def _deliver(self, request_id: str, output: Any) -> None:
-        call, slot = self._pending.pop(request_id)
-        call.deliver(slot, output)
-        self._places.leave(self._wanted([call.prefills[slot]]))
+        pending = self._pending.pop(request_id)
+        pending.call.deliver(pending.slot, output)
+        self._places.leave(pending.places)
 
     def _drop_everything(self, reason: EngineError) -> None:
         """Abort what is under way; the engine itself goes on."""
@@ -236,8 +245,8 @@ class Owner(threading.Thread):
         self._fail_pending(reason)
 
     def _fail_pending(self, reason: EngineError) -> None:
-        calls = {id(call): call for call, _ in self._pending.values()}
-        self._places.leave(self._wanted([call.prefills[slot] for call, slot in self._pending.values()]))
+        calls = {id(each.call): each.call for each in self._pending.values()}
+        self._places.leave(sum([each.places for each in self._pending.values()]))
         self._pending.clear()
         for call in calls.values():
             call.fail(reason)

@@ -1,4 +1,5 @@
-"""When an engine could take another call: so that its places stay full while texts end one by one."""
+"""When an engine could take another call: so that its places stay full while texts end one by one, and its steps while
+prompts are prefilled."""
 
 from __future__ import annotations
 
@@ -6,10 +7,16 @@ import threading
 import time
 from collections.abc import Callable
 
-__all__ = ["Places"]
+from workers.engines.plan import Prefill
+
+__all__ = ["Demand", "Places"]
 
 #: A call that was told to come and has nothing left to ask never comes; after this long another is told.
 PATIENCE_S = 1.0
+#: Of what is only prefilled, so many steps' tokens are in the engine: those of the step that runs, and of the next.
+STEPS_AHEAD = 2
+#: What weight the last prefill has in the share that the cache does not have: a batch of them changes it.
+NEWEST = 1 / 64
 
 
 class Places:
@@ -46,3 +53,26 @@ class Places:
                 return
             self._quiet_until_s = now_s + PATIENCE_S
         self._room_came()
+
+
+class Demand:
+    """How many of an engine's places a prefill wants. For one thread.
+
+    A text wants one of its own till it ends. What is only prefilled leaves with its step, and wants as many as its
+    tokens are of what steps compute: an engine may have many more places than a step has prompts. Tokens that the cache
+    has are not computed, and by how many these are is told by what was prefilled last.
+    """
+
+    def __init__(self, places: int, tokens_per_step: int) -> None:
+        self._tokens_per_place = STEPS_AHEAD * tokens_per_step / places
+        self._computed = 1.0
+
+    def of(self, prefill: Prefill) -> int:
+        """Its places."""
+        if prefill.generate is not None:
+            return prefill.generate.sampling.samples
+        return max(1, round(self._computed * len(prefill.token_ids) / self._tokens_per_place))
+
+    def prefilled(self, prefill: Prefill, cached_tokens: int) -> None:
+        """It is, and had so many of its tokens from the cache."""
+        self._computed += NEWEST * (1 - cached_tokens / len(prefill.token_ids) - self._computed)

@@ -47,16 +47,6 @@ class Prefill:
     #: Whether cached blocks may stand in for computing them again.
     use_cache: bool = True
 
-    def places(self, tokens_per_place: float) -> int:
-        """How many of the engine's `max_num_seqs` it wants.
-
-        Each text has one of its own till it ends. What is only prefilled leaves with its step, and wants as many as its
-        tokens are of what steps compute: there may be many more places than a step has prompts.
-        """
-        if self.generate is not None:
-            return self.generate.sampling.samples
-        return max(1, round(len(self.token_ids) / tokens_per_place))
-
     def is_trustworthy(self, output: Any) -> bool:
         """Whether the output's log-probabilities were computed, not left over from a cached block.
 

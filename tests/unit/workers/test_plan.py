@@ -201,19 +201,6 @@ def test_of_several_texts_nobody_knows_what_an_earlier_question_left_them_in_the
     assert counted == [2, 0]
 
 
-@pytest.mark.parametrize(("tokens", "places"), [(3, 1), (32, 1), (64, 2), (1500, 47)])
-def test_a_prompt_that_is_only_prefilled_wants_places_by_its_share_of_a_step(tokens: int, places: int) -> None:
-    (prefill,) = plan([7], limit=2000, prompt=[1] * tokens).prefills
-    assert prefill.places(tokens_per_place=32) == places
-
-
-def test_every_text_of_a_prompt_wants_a_place_of_its_own_however_long_the_prompt() -> None:
-    request = GenerateRequest(one_turn("p"), Sampling(samples=3, temperature=0.5))
-    made = make_plan(request, Encoded("p", [1] * 500, []), 1000, caches=True)
-    assert not isinstance(made, RequestRejected)
-    assert [each.places(tokens_per_place=32) for each in made.prefills] == [3]
-
-
 class WordTokenizer:
     """One token per word, 1 before every text; a chat template that wraps the message in brackets."""
 
