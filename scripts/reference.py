@@ -53,6 +53,9 @@ The mean of `correct` leaves out failed questions. `accuracy_all` in `summary.js
 not right; `accuracy_answered` leaves out both. Where questions failed, `accuracy_without_failed` leaves out these
 alone: it is the mean of `correct`, and what `compare` goes by. `selection` says what of the source was asked.
 
+To cite a result, give from `summary.json` the accuracy with its interval and `chance`, `fingerprint`, `prompt_version`,
+`selection`, `environment.packages`, and `environment.answered_by` (weights, number type, version of vLLM).
+
 ## What the intervals are
 
 All are of 95 %. An interval is about what would be drawn anew: other questions like these, other subjects, other texts.
