@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-import numpy
-
 from contract.errors import QuestionFileError, nearest
 from contract.question import Body, Question
 from producer.intake.profile import lost_backslash, same_choices
@@ -72,6 +70,8 @@ class Digest:
 
     def repeated(self) -> int:
         """How many asked, word for word, what one before them asks, whatever their ids."""
+        import numpy  # late: most commands read no questions
+
         return len(self._asked) - len(numpy.unique(numpy.asarray(self._asked)))
 
     def hexdigest(self) -> str:
