@@ -9,9 +9,9 @@ played, tells in which sittings it was made. Faults that need root are left out 
 
 "lost": questions without a verdict 90 s later, or without a row in results.csv. "doubled": verdicts that changed after
 they were first seen, counts beyond the verdicts, rows of results.csv beyond the questions. "asked again": how often a
-question was begun after its first time, which is not doubled. "left over": messages that nobody acknowledged. "gone":
-questions that went with a server's data and were enqueued again. "broken": rounds in which anything else was not as it
-must be.
+question was begun after its first time, which is not doubled. "left over": messages that nobody had acknowledged
+a minute after the last verdict. "gone": questions that went with a server's data and were enqueued again. "broken":
+rounds in which anything else was not as it must be.
 """
 
 from __future__ import annotations

@@ -35,6 +35,11 @@ from workers.retrieval.build import build_index
 
 ROOT = Path(__file__).resolve().parent.parent
 SIMULATED_MODEL = "simulated-model"
+#: Of whoever waits for what must come: it only ends a hang, and costs nothing where all is well, however slowly.
+PATIENCE_S = 120.0
+#: A setting with which no worker that was told to end is ended in that time because its batches do not: if it ends, it
+#: is done.
+NOT_BY_ITSELF = "drain_timeout_s=600"
 
 
 def make_question(number: int, **changes: object) -> Question:
@@ -155,7 +160,7 @@ def url_of(server: ValkeyServer) -> str:
     return f"redis://{server.host}:{server.port}/0"
 
 
-def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 30.0) -> None:
+def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S) -> None:
     """Return as soon as `condition` holds; fail with `what` was waited for if it never does."""
     until = time.monotonic() + timeout_s
     while not condition():
@@ -216,7 +221,8 @@ def processes_of_session(session_id: int) -> list[psutil.Process]:
 @contextmanager
 def worker(log: Path, name: str = "w0", queue: str = "", **settings: object) -> Iterator[subprocess.Popen[bytes]]:
     """A real Celery worker, started by hand as the README says, and ready: with the simulated engine, or on `queue`."""
-    overrides = {"engine": "simulated", "model": SIMULATED_MODEL, "batch_timeout": 0.1, **settings}
+    ours = {"engine": "simulated", "model": SIMULATED_MODEL, "batch_timeout": 0.1, "drain_timeout_s": 600}
+    overrides = {**ours, **settings}
     concurrency = int(str(overrides.get("max_batches_in_flight", 64)))
     command = worker_command(f"{name}@test", concurrency, queue)[1:]
     with process(*command, environment={OVERRIDES_VARIABLE: json.dumps(overrides)}, log=log) as child:

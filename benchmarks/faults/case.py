@@ -24,6 +24,9 @@ __all__ = ["MOMENT_S", "Case", "Found", "Missed"]
 
 #: Until the moment comes: a worker that gets no message in this time is not what the round wanted.
 MOMENT_S = 15.0
+#: After the last verdict, until every message is acknowledged. Books of a dead worker may wait for the ten seconds that
+#: one who restores them has to himself, and for the round of the next one; on a busy machine all that takes longer.
+BOOKS_S = 60.0
 
 
 class Missed(Exception):
@@ -113,7 +116,7 @@ class Case:
         """Wait for the end, and account for everything."""
         self.wait_finished()
         with contextlib.suppress(TimeoutError):
-            wait_until(lambda: self._messages() == 0, 15.0)
+            wait_until(lambda: self._messages() == 0, BOOKS_S)
         verdicts = self.settled()
         counts = self.stage.ledger.counts(self.run.run_id)
         counted_twice = counts.settled - len(verdicts)

@@ -78,7 +78,7 @@ def poisoned(deadline_s: float = 0.0, **settings: object) -> Fault:
 
 def out_of_memory(stage: Stage, rng: random.Random) -> Found:
     """Calls of more than a few requests do not fit: they are halved, and none of their questions fails."""
-    with stage.special_worker("small", simulated={"room": rng.randint(1, 7)}) as worker:
+    with stage.special_worker("small", simulated={"room": rng.randint(1, 7), "call_ms": 100}) as worker:
         since = time.monotonic()
         case = stage.enqueue(QUESTIONS, model="small")
         found = case.found(case.wait_progress(since))

@@ -19,6 +19,8 @@ from demo.valkey import free_port
 from tests.support import ROOT, process, url_of, valkey, wait_until
 
 DEPLOY = "configs/deploy/laptop.yaml"
+#: For a boot of vLLM, or a command that may wait for one. Beside other vLLMs on two cores a boot takes over a minute.
+BOOT_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Stack:
 
     def flower(self, path: str) -> Any:
         """What Flower's API answers."""
-        with urllib.request.urlopen(self.flower_url + path, timeout=10) as answer:
+        with urllib.request.urlopen(self.flower_url + path, timeout=60) as answer:
             return json.load(answer)
 
     def worker_pid(self) -> int:
@@ -65,7 +67,7 @@ def found_by(script: str, given: Any) -> list[Any]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=BOOT_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -73,7 +75,7 @@ def found_by(script: str, given: Any) -> list[Any]:
 
 
 def command(
-    *arguments: str, environment: Mapping[str, str], exit_code: int = 0, timeout_s: float = 240
+    *arguments: str, environment: Mapping[str, str], exit_code: int = 0, timeout_s: float = BOOT_S
 ) -> subprocess.CompletedProcess[str]:
     """Run `python …` to its end, which must be `exit_code`, and never a traceback."""
     done = subprocess.run(
@@ -109,7 +111,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
             wait_until(
                 lambda: launcher.poll() is not None or "ready after" in (folder / "up.log").read_text(),
                 f"vLLM to boot; logs in {folder}",
-                timeout_s=180,
+                timeout_s=BOOT_S,
             )
             assert launcher.poll() is None, (folder / "up.log").read_text()
             yield made

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
-import pytest
 
 from benchmarks.waiting import lives
 from tests.support import process, processes_of_session, wait_until
@@ -19,7 +18,6 @@ SIMULATED = {"MCQUEUE_ENGINE": "simulated", "MCQUEUE_MODEL": "simulated-model"}
 SLOW = {"MCQUEUE_SIMULATED__CALL_MS": "1000", "MCQUEUE_BATCH_SIZE": "4", "MCQUEUE_BATCHES_IN_FLIGHT": "1"}
 
 
-@pytest.mark.timeout(600)  # four demos, one after the other
 def test_interrupted_it_ends_every_process_and_goes_on_next_time_until_it_says_that_all_is_settled(
     redis_url: str, tmp_path: Path
 ) -> None:
@@ -45,7 +43,7 @@ def interrupted(redis_url: str, log: Path, number: signal.Signals) -> int:
     """A demo ends all its processes at the signal in mid-run; how many questions it had seen settled."""
     with process("-m", "demo.run", environment=environment(redis_url, SLOW), log=log) as demo:
         offspring = watch_offspring(demo.pid)
-        wait_until(lambda: len(set(counted(log))) > 1, "the run to go on", timeout_s=120)
+        wait_until(lambda: len(set(counted(log))) > 1, "the run to go on")
         seen = counted(log)[-1]
         demo.send_signal(number)
         assert demo.wait(timeout=60) == 130
@@ -89,5 +87,5 @@ def watch_offspring(pid: int) -> list[psutil.Process]:
         words = " ".join(words_of(each) for each in found.values())
         return "flower" in words and "cpu0@" in words and "retrieve-demo@" in words
 
-    wait_until(look, "workers and Flower to be started", timeout_s=120)
+    wait_until(look, "workers and Flower to be started")
     return list(found.values())

@@ -18,7 +18,7 @@ import pytest
 
 from contract import Outcome, RedisLedger, Verdict, load_settings
 from contract.errors import EXIT_RETRY
-from tests.acceptance.conftest import command
+from tests.acceptance.conftest import BOOT_S, command
 from tests.support import ROOT, process, processes_of_session, url_of, valkey, wait_until
 from workers.host.launcher import worker_command
 
@@ -27,7 +27,7 @@ FLEET = """
 engine: vllm
 batch_size: 16
 batch_timeout: 0.2
-server_startup_timeout: 240
+server_startup_timeout: 600
 vllm_args: {dtype: float32, max_model_len: 1024, max_num_seqs: 32, enforce_eager: true, block_size: 32,
   kv_cache_memory_bytes: 536870912}
 models:
@@ -56,7 +56,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
             wait_until(
                 lambda: launcher.poll() is not None or log.read_text().count("ready after") == 2,
                 f"both workers; logs in {folder}",
-                timeout_s=270,
+                timeout_s=BOOT_S,
             )
             assert launcher.poll() is None, log.read_text()
             yield host
@@ -84,7 +84,7 @@ def laptop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def alone(log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A worker started by hand, ready."""
     with process(*worker_command("alone@test", 64)[1:], log=log) as worker:
-        wait_until(lambda: worker.poll() is not None or "ready: takes" in log.read_text(), f"it; its log: {log}", 240)
+        wait_until(lambda: worker.poll() is not None or "ready: takes" in log.read_text(), f"it; see {log}", BOOT_S)
         assert worker.poll() is None, log.read_text()
         yield worker
 
@@ -98,7 +98,6 @@ def with_core(laptop: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         yield WithCore(worker, cores[0], RedisLedger.connect(load_settings()))
 
 
-@pytest.mark.timeout(600)  # a boot, and texts, on a machine that may be busy
 def test_a_batch_of_texts_is_settled_in_parts_and_followed_before_its_longest_text_ends(
     laptop: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,7 +113,7 @@ def test_a_batch_of_texts_is_settled_in_parts_and_followed_before_its_longest_te
     with alone(tmp_path / "log"):
         run_id = json.loads(command("-m", "producer", *asked, environment={}).stdout)["run_id"]
         ledger = RedisLedger.connect(load_settings())
-        wait_until(lambda: ledger.counts(run_id).finished, "32 texts", 240)
+        wait_until(lambda: ledger.counts(run_id).finished, "32 texts", BOOT_S)
     batches: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for _, verdict in ledger.results(run_id):
         assert verdict is not None
@@ -201,7 +200,7 @@ def test_the_server_ends_with_its_killed_worker_and_comes_back_with_the_next(bot
     assert any("vllm.entrypoints" in " ".join(each.cmdline()) for each in family)
     os.kill(worker.pid, signal.SIGKILL)
     wait_until(lambda: not any(map(_lives, family)), "the server and its core to end")
-    wait_until(lambda: log.read_text().count("ready after") == 3, "the worker to come back", timeout_s=240)
+    wait_until(lambda: log.read_text().count("ready after") == 3, "the worker to come back", BOOT_S)
 
 
 def _lives(process: psutil.Process) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from demo.valkey import free_port
-from tests.acceptance.conftest import Stack
+from tests.acceptance.conftest import BOOT_S, Stack
 from tests.support import ROOT, process, wait_until
 from workers.engines.arguments import as_flags, for_this_cpu
 from workers.engines.packaged import prepare
@@ -37,7 +37,7 @@ def server(tmp_path: Path) -> Iterator[str]:
             return False
 
     with process(*serve, environment=quiet, log=log) as child:
-        wait_until(answers, f"vllm serve; its log: {log}", timeout_s=300)
+        wait_until(answers, f"vllm serve; its log: {log}", timeout_s=BOOT_S)
         yield f"http://127.0.0.1:{port}"
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from contract.fleet import Fleet
 from producer.export.columns import COLUMNS
-from tests.acceptance.conftest import Stack, command
+from tests.acceptance.conftest import BOOT_S, Stack, command
 from tests.metric_names import VLLM
 from tests.support import ROOT, wait_until
 from workers.engines.packaged import prepare
@@ -182,9 +182,9 @@ def test_a_worker_killed_in_mid_run_costs_no_question_and_doubles_none(stack: St
     enqueued = stack.producer("enqueue", str(QUESTIONS), *LIKELIHOOD, "--run", "killed", "--fresh", "--json")
     run_id = json.loads(enqueued.stdout)["run_id"]
     ledger = stack.ledger()
-    wait_until(lambda: ledger.counts(run_id).settled >= 32, "a part of the run", timeout_s=60)
+    wait_until(lambda: ledger.counts(run_id).settled >= 32, "a part of the run", BOOT_S)
     os.kill(stack.worker_pid(), signal.SIGKILL)
-    wait_until(lambda: ledger.counts(run_id).finished, "the run to finish after the restart", timeout_s=120)
+    wait_until(lambda: ledger.counts(run_id).finished, "the run to finish after the restart", BOOT_S)
     ledger.client.close()
     stack.producer("export", run_id, "--out", str(stack.results))
     ids = [row["question_id"] for row in rows_of(stack.results / run_id)]
@@ -195,7 +195,7 @@ def test_a_worker_killed_in_mid_run_costs_no_question_and_doubles_none(stack: St
 def test_the_workers_metrics_have_vllms_own_beside_ours(stack: Stack) -> None:
     stack.run_to_results("demo/questions.jsonl", "--limit", "8", "--run", "metrics")
     (found,) = Fleet(stack.ledger().client).alive()
-    with urllib.request.urlopen(f"http://{found.metrics_at}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{found.metrics_at}/metrics", timeout=60) as answer:
         page = answer.read().decode()
     names = set(re.findall(r"^([\w:]+)", page, re.MULTILINE))
     assert names >= VLLM | {"mcqueue_questions_total", "mcqueue_prefill_tokens_total", "process_cpu_seconds_total"}

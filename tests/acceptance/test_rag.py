@@ -33,7 +33,7 @@ def searching(stack: Stack, index: Path) -> Iterator[subprocess.Popen[bytes]]:
     by_hand = ("-m", "celery", "-A", "workers.app", "worker", "--pool", "threads", "-Q", "retrieve.elements")
     environment = {**stack.environment, "MCQUEUE_INDEXES": json.dumps([str(index)])}
     with process(*by_hand, "-n", "searching@test", environment=environment, log=log) as child:
-        wait_until(lambda: child.poll() is not None or "ready: takes" in log.read_text(), "the index to be opened", 60)
+        wait_until(lambda: child.poll() is not None or "ready: takes" in log.read_text(), "the index to be opened")
         assert child.poll() is None, log.read_text()
         yield child
 

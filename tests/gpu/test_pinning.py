@@ -52,7 +52,6 @@ def test_a_gpu_named_by_its_uuid_is_the_same_one(devices: list[Device]) -> None:
     assert seen_by(plan) == [devices[-1].uuid]
 
 
-@pytest.mark.timeout(400)
 def test_a_worker_on_one_gpu_scores(devices: list[Device], redis_ledger: RedisLedger, tmp_path: Path) -> None:
     wanted = (
         f"gpu_groups=[[{devices[0].name}]]",

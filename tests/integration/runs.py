@@ -30,10 +30,10 @@ def verdicts(ledger: RedisLedger, run: Run) -> list[Verdict]:
     return [verdict for _, verdict in ledger.results(run.run_id) if verdict is not None]
 
 
-def wait_finished(ledger: RedisLedger, *runs: Run, timeout_s: float = 60.0) -> None:
+def wait_finished(ledger: RedisLedger, *runs: Run) -> None:
     """Return once every question of `runs` has its verdict."""
     ids = [run.run_id for run in runs]
-    wait_until(lambda: all(ledger.counts(each).finished for each in ids), f"{ids} to finish", timeout_s)
+    wait_until(lambda: all(ledger.counts(each).finished for each in ids), f"{ids} to finish")
 
 
 def wait_acknowledged(ledger: RedisLedger, queue: str, name: str = "w0@test") -> None:

@@ -66,7 +66,7 @@ def test_a_halted_run_stands_still_its_messages_are_gone_and_another_run_goes_on
 ) -> None:
     halted = sent(app, redis_ledger, 200, "halted")
     log = tmp_path / "log"
-    with worker(log, batch_size=8, simulated={"call_ms": 60}):
+    with worker(log, batch_size=8, simulated={"call_ms": 250}):
         wait_settled(redis_ledger, halted, 8)
         verb("pause" if state is RunState.PAUSED else "cancel", halted.run_id)
         other = sent(app, redis_ledger, 40, "other")
@@ -89,7 +89,7 @@ def test_a_run_paused_and_resumed_all_the_time_loses_and_doubles_nothing(
 ) -> None:
     run = sent(app, redis_ledger, 300, "restless")
     rounds = 0
-    with worker(tmp_path / "log", batch_size=8, simulated={"call_ms": 40}):
+    with worker(tmp_path / "log", batch_size=8, simulated={"call_ms": 200}):
         while not (before := redis_ledger.counts(run.run_id)).finished:
             verb("pause", run.run_id)
             verb("resume", run.run_id)

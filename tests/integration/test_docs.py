@@ -41,7 +41,7 @@ def test_the_commands_of_a_page_work_in_their_order(page: Path, redis_url: str, 
             start_new_session=True,
         )
     try:
-        assert shell.wait(timeout=200) == 0, log.read_text()
+        assert shell.wait(timeout=600) == 0, log.read_text()
     finally:
         end_session(shell)
 

@@ -35,12 +35,6 @@ def fleet(client: redis.Redis) -> Fleet:
 
 
 @pytest.fixture
-def _short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker is taken for dead after one second."""
-    monkeypatch.setattr("contract.fleet.LEASE_S", 1)
-
-
-@pytest.fixture
 def child() -> Iterator[subprocess.Popen[bytes]]:
     """Another process on this host, alive until it is told to end."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as made:
@@ -167,11 +161,19 @@ def test_equal_process_ids_in_two_containers_are_two_workers(fleet: Fleet) -> No
     assert names(fleet) == ["gpu0"]
 
 
-@pytest.mark.usefixtures("_short_leases")
-def test_a_worker_elsewhere_is_dead_when_its_lease_runs_out_and_its_name_free(fleet: Fleet) -> None:
+def let_run_out(client: redis.Redis, lease: str) -> None:
+    """Now, and not in the ten seconds that it has at most."""
+    assert 0 < client.pttl(lease) <= 1000 * LEASE_S
+    client.pexpire(lease, 1)
+
+
+def test_a_worker_elsewhere_is_dead_when_its_lease_runs_out_and_its_name_free(
+    fleet: Fleet, client: redis.Redis
+) -> None:
     fleet.join(record("gpu0", host="elsewhere", place="elsewhere", pid=1))
     assert names(fleet) == ["gpu0"]
-    wait_until(lambda: fleet.dead() == ["gpu0"], "the lease to run out", timeout_s=5)
+    let_run_out(client, keys.worker("gpu0"))
+    wait_until(lambda: fleet.dead() == ["gpu0"], "the lease to run out")
     assert names(fleet) == []
     fleet.join(record("gpu0"))
     assert names(fleet) == ["gpu0"]
@@ -207,8 +209,8 @@ def test_a_chore_is_claimed_by_one_alone(fleet: Fleet) -> None:
     assert not fleet.claim(keys.restore_lock("gpu0"))
 
 
-@pytest.mark.usefixtures("_short_leases")
-def test_a_claim_runs_out_so_that_a_chore_outlives_whoever_claimed_it(fleet: Fleet) -> None:
+def test_a_claim_runs_out_so_that_a_chore_outlives_whoever_claimed_it(fleet: Fleet, client: redis.Redis) -> None:
     assert fleet.claim(keys.audit_lock("run"))
     assert not fleet.claim(keys.audit_lock("run"))
-    wait_until(lambda: fleet.claim(keys.audit_lock("run")), "the claim to run out", timeout_s=5)
+    let_run_out(client, keys.audit_lock("run"))
+    wait_until(lambda: fleet.claim(keys.audit_lock("run")), "the claim to run out")

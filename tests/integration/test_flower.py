@@ -40,7 +40,7 @@ def flower(log: Path) -> Iterator[str]:
     command = ["-m", "celery", "-q", "-A", "workers.app", "flower", "--address=127.0.0.1", f"--port={port}"]
     environment = {"FLOWER_UNAUTHENTICATED_API": "true", "MCQUEUE_MODEL": SIMULATED_MODEL}
     with process(*command, environment=environment, log=log):
-        wait_until(lambda: _answers(url), f"Flower to answer; its log: {log}", timeout_s=60)
+        wait_until(lambda: _answers(url), f"Flower to answer; its log: {log}")
         yield url
 
 
@@ -52,7 +52,7 @@ def _answers(url: str) -> bool:
 
 
 def api(url: str, path: str) -> Any:
-    with urllib.request.urlopen(url + path, timeout=10) as answer:
+    with urllib.request.urlopen(url + path, timeout=60) as answer:
         return json.load(answer)
 
 

@@ -18,12 +18,12 @@ import pytest
 import redis
 import yaml
 
-from contract import RedisLedger
-from contract.fleet import LEASE_S, Fleet, WorkerState
+from contract import RedisLedger, keys
+from contract.fleet import Fleet, WorkerState
 from contract.index import MANIFEST
 from contract.queue import held_question_ids
 from tests.hosts import Host, connected_hosts
-from tests.support import SIMULATED_MODEL, build_test_index, make_question, wait_until
+from tests.support import PATIENCE_S, SIMULATED_MODEL, build_test_index, make_question, wait_until
 
 QUESTIONS = 400
 SCORING = {
@@ -39,7 +39,6 @@ RETRIEVING = {"gpu_groups": [], "indexes": ["facts"], "metrics_address": "0.0.0.
 ASKING = {"mode": "likelihood", "rag": {"enabled": True, "index": "facts", "retrieval_top_k": 2}}
 
 
-@pytest.mark.timeout(120)
 def test_a_run_over_five_hosts_survives_that_one_is_cut_off_and_comes_back(tmp_path: Path) -> None:
     with connected_hosts(tmp_path, "store", "desk", "library", "gpu-a", "gpu-b") as (store, desk, library, *scorers):
         url = serve_redis(store)
@@ -58,22 +57,24 @@ def test_a_run_over_five_hosts_survives_that_one_is_cut_off_and_comes_back(tmp_p
         asking = ask(desk, url)
         wait_until(lambda: settled(ledger) > 0 and bool(held(ledger, victim)), "the run to be under way")
         cut_off.pull_the_cable()
-        since = time.monotonic()
+        since, lease_s = time.monotonic(), ledger.client.pttl(keys.worker(victim)) / 1000
         before = settled(ledger)
         wait_until(lambda: settled(ledger) > before, "the others to go on")
         lost = held(ledger, victim) & unsettled(ledger)
         assert lost, "it was cut off with questions in its hands"
-        assert asking.wait(timeout=60) == 0, desk.said("producer")
-        assert time.monotonic() - since > LEASE_S - 2, "its lease had to end first"
+        assert asking.wait(timeout=2 * PATIENCE_S) == 0, desk.said("producer")
+        assert time.monotonic() - since > lease_s > 0, "its lease had to end first"
         rows = results(desk)
         assert sorted(rows) == sorted(f"q{number}" for number in range(QUESTIONS))
         assert {rows[each]["worker"] for each in lost} == {f"cpu0@{other.name}"}
         assert all(json.loads(each["retrieved_ids"]) for each in rows.values())
 
         cut_off.plug_the_cable_in()
-        wait_until(lambda: victim in ready(fleet), "it to be back", timeout_s=60)
+        wait_until(lambda: victim in ready(fleet), "it to be back")
+        # It beats on a connection of its own. Celery tries to have one for messages ever more seldom.
+        wait_until(lambda: ledger.client.info("clients")["blocked_clients"] == 3, "all to wait for messages")
         again = ask(desk, url, "--fresh")
-        assert again.wait(timeout=60) == 0, desk.said("producer")
+        assert again.wait(timeout=2 * PATIENCE_S) == 0, desk.said("producer")
         served = {row["worker"] for row in results(desk).values()}
         assert served == {f"cpu0@{host.name}" for host in scorers}
 
@@ -152,8 +153,8 @@ def assert_exporters_are_reachable(fleet: Fleet, desk: Host) -> None:
     places = {each.name: each.metrics_at for each in fleet.alive()}
     with desk.seat():
         for name, place in places.items():
-            with urllib.request.urlopen(f"http://{place}/metrics", timeout=5) as page:
+            with urllib.request.urlopen(f"http://{place}/metrics", timeout=60) as page:
                 assert f'worker="{name}"' in page.read().decode()
-        with urllib.request.urlopen(f"http://{place}/targets", timeout=5) as page:
+        with urllib.request.urlopen(f"http://{place}/targets", timeout=60) as page:
             listed = json.loads(page.read())
     assert {each["labels"]["worker"]: each["targets"][0] for each in listed} == places

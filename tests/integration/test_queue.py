@@ -41,7 +41,7 @@ from contract.queue import (
 )
 from contract.sending import sole_sender, sole_sender_or_none
 from demo.valkey import free_port
-from tests.support import ROOT, SIMULATED_MODEL, make_questions, open_run, process, wait_until
+from tests.support import PATIENCE_S, ROOT, SIMULATED_MODEL, make_questions, open_run, process, wait_until
 
 QUEUE = keys.score_queue(SIMULATED_MODEL)
 
@@ -433,7 +433,7 @@ def test_nothing_is_healed_while_a_producer_is_sending_and_no_two_send_at_once(
             time.sleep(0.3)
             assert not second.done()
             client.delete(keys.sending(run.run_id))  # as it runs out when its holder was killed
-            second.result(timeout=5)
+            second.result(timeout=PATIENCE_S)
         assert client.exists(keys.sending(run.run_id)), "the first gives back only what is its own"
 
 
@@ -462,10 +462,10 @@ with contract.sending.sole_sender(RedisLedger.connect(load_settings()), "run"):
 def test_a_sender_that_works_for_long_keeps_its_right(
     redis_ledger: RedisLedger, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("contract.sending.LEASE_S", 0.4)
+    monkeypatch.setattr("contract.sending.LEASE_S", 3.0)
     with sole_sender(redis_ledger, "run") as sender:
-        for _ in sender.passing(range(10)):
-            time.sleep(0.1)
+        for _ in sender.passing(range(5)):
+            time.sleep(0.8)
             assert client.exists(keys.sending("run"))
     assert not client.exists(keys.sending("run"))
 

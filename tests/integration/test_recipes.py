@@ -23,6 +23,7 @@ from contract.fleet import Fleet, WorkerState
 from contract.priority import Priority
 from contract.queue import make_celery, publish
 from tests.support import (
+    PATIENCE_S,
     ROOT,
     SIMULATED_MODEL,
     end,
@@ -98,7 +99,7 @@ def submitted(cluster: Path, script: str, **environment: str) -> Iterator[subpro
 def ended(job: subprocess.Popen[bytes], cluster: Path) -> int:
     """The job's exit code, once nothing of it is left."""
     try:
-        code = job.wait(timeout=90)
+        code = job.wait(timeout=3 * PATIENCE_S)
     except subprocess.TimeoutExpired:
         alive = [(each.pid, each.ppid(), each.cmdline()) for each in processes_of_session(job.pid)]
         pytest.fail(f"The job goes on.\n{alive}\n{(cluster / 'job.log').read_text()}")
@@ -189,10 +190,10 @@ def test_the_hook_before_a_pod_ends_drains_its_workers(name: str, redis_ledger: 
         fleet = Fleet(redis_ledger.client)
         wait_until(lambda: [each.state for each in fleet.alive()] == [WorkerState.READY] * 2, "the workers")
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        done = subprocess.run(hook, cwd=ROOT, env={**os.environ, "PATH": path}, timeout=60, check=False)
+        done = subprocess.run(hook, cwd=ROOT, env={**os.environ, "PATH": path}, timeout=PATIENCE_S, check=False)
         assert done.returncode == 0
         assert fleet.alive() == []
-        assert launcher.wait(timeout=30) == 0
+        assert launcher.wait(timeout=PATIENCE_S) == 0
 
 
 def test_keda_counts_what_waits_at_every_priority_and_keeps_a_worker_while_a_run_goes_on(

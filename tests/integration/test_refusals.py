@@ -21,7 +21,7 @@ from contract.fleet import Fleet
 from contract.queue import make_celery, publish, restore_held
 from demo.valkey import CONFIGURATION, free_port
 from tests.integration.runs import sent, verdicts, wait_acknowledged, wait_finished
-from tests.support import ROOT, SIMULATED_MODEL, make_questions, open_run, process, wait_until, worker
+from tests.support import PATIENCE_S, ROOT, SIMULATED_MODEL, make_questions, open_run, process, wait_until, worker
 from workers.check import check
 from workers.host.launcher import worker_command
 
@@ -140,7 +140,7 @@ def test_a_worker_that_starts_meanwhile_is_to_come_again_later(refusing: Refusin
     with process(
         *worker_command("w0@test", 2)[1:], environment={"MCQUEUE_ENGINE": "simulated"}, log=tmp_path / "log"
     ) as child:
-        assert child.wait(timeout=60) == EXIT_RETRY
+        assert child.wait(timeout=PATIENCE_S) == EXIT_RETRY
     assert "it cannot write to its disk (MISCONF). Make room on Redis' disk" in (tmp_path / "log").read_text()
     assert "Traceback" not in (tmp_path / "log").read_text()
 
@@ -148,7 +148,7 @@ def test_a_worker_that_starts_meanwhile_is_to_come_again_later(refusing: Refusin
 def test_a_right_that_is_taken_away_is_not_waited_for(refusing: Refusing, settings: Settings, tmp_path: Path) -> None:
     with worker(tmp_path / "log") as working, redis.Redis.from_url(refusing.url) as admin:
         admin.acl_setuser("default", enabled=True, commands=["-brpop"])
-        assert working.wait(timeout=60) != 0
+        assert working.wait(timeout=PATIENCE_S) != 0
     assert "no permissions to run the 'brpop' command" in (tmp_path / "log").read_text()
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from celery import Celery
@@ -14,10 +13,12 @@ from celery import Celery
 from contract import RedisLedger, Run, Verdict, keys
 from contract.fleet import Fleet
 from contract.index import read_manifest, replaced_beside
-from contract.queue import queue_length
+from contract.queue import held_question_ids, queue_length
 from contract.spec import IndexKind, Retrieval
 from tests.integration.runs import send, verdicts, wait_finished
 from tests.support import (
+    NOT_BY_ITSELF,
+    PATIENCE_S,
     SIMULATED_MODEL,
     build_test_index,
     make_question,
@@ -53,10 +54,10 @@ def open_rag_run(ledger: RedisLedger, index: Path, count: int = 40, **changes: o
 
 
 @contextmanager
-def searcher(tmp_path: Path, index: Path, name: str = "r0") -> Iterator[int]:
-    """A worker that searches `index`; gives its process id."""
-    with worker(tmp_path / name, name, QUEUE, indexes=[str(index)]) as child:
-        yield child.pid
+def searcher(tmp_path: Path, index: Path, name: str = "r0") -> Iterator[None]:
+    """A worker that searches `index`."""
+    with worker(tmp_path / name, name, QUEUE, indexes=[str(index)]):
+        yield
 
 
 @pytest.fixture
@@ -99,13 +100,14 @@ def test_a_killed_retrieval_worker_loses_no_question(
     redis_ledger: RedisLedger, app: Celery, index: Path, tmp_path: Path, finished: Callable[[Run], list[Verdict]]
 ) -> None:
     run = open_rag_run(redis_ledger, index)
-    with worker(tmp_path / "w0"), searcher(tmp_path, index, "r0") as first:
-        # It holds messages for a batch that never fills, until it is killed with them in its hands.
-        os.kill(first, signal.SIGSTOP)
+    # It holds messages for a batch that never fills, until it is killed with them in its hands.
+    waiting: dict[str, Any] = {"batch_size": 64, "batch_timeout": 600}
+    with worker(tmp_path / "w0"), worker(tmp_path / "r0", "r0", QUEUE, indexes=[str(index)], **waiting) as first:
         send(app, redis_ledger, run)
-        os.kill(first, signal.SIGCONT)
-        wait_until(lambda: bool(redis_ledger.client.hlen(keys.unacked("r0@test"))), "it to hold a message")
-        os.kill(first, signal.SIGKILL)
+        client = redis_ledger.client
+        wait_until(lambda: len(held_question_ids(client, ["r0@test"], run.run_id)) == 40, "it to hold all")
+        first.kill()
+        first.wait()
         with searcher(tmp_path, index, "r1"):
             verdicts = finished(run)
     assert [each.passages[0].id for each in verdicts] == [f"p{number}" for number in range(40)]
@@ -193,12 +195,12 @@ def test_up_starts_a_worker_for_each_index_beside_the_models(
 
     run = open_rag_run(redis_ledger, index, count=8)
     send(app, redis_ledger, run)
-    settings = ["engine=simulated", f"model={SIMULATED_MODEL}", f"indexes=[{index}]", "gpu_groups=auto"]
+    settings = ["engine=simulated", f"model={SIMULATED_MODEL}", f"indexes=[{index}]", "gpu_groups=auto", NOT_BY_ITSELF]
     arguments = [part for each in settings for part in ("--set", each)]
     with process("-m", "workers", "up", *arguments, "--logs", str(tmp_path / "logs"), log=tmp_path / "up") as launcher:
         assert all(each.passages for each in finished(run))
         launcher.terminate()
-        assert launcher.wait(timeout=30) == 0
+        assert launcher.wait(timeout=PATIENCE_S) == 0
         assert processes_of_session(launcher.pid) == []
     assert {path.stem for path in (tmp_path / "logs").iterdir()} == {"cpu0", "retrieve-facts"}
 

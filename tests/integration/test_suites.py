@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from contract import RedisLedger
 from producer.cli import main
-from tests.support import process, wait_until, worker
+from tests.support import PATIENCE_S, process, wait_until, worker
 
 EACH = 60
 
@@ -58,7 +58,7 @@ def test_a_suite_survives_ctrl_c_and_a_killed_worker_and_comes_to_one_table(
         wait_until(lambda: "of 4 runs done" in log.read_text(), "the watch to begin")
         wait_until(lambda: settled_by(redis_ledger, "large") > 0, "the first verdicts")
         watching.send_signal(signal.SIGINT)
-        assert watching.wait(timeout=30) == 130, log.read_text()
+        assert watching.wait(timeout=PATIENCE_S) == 130, log.read_text()
         assert f"rejoin with: python -m producer suite {suite} --watch" in log.read_text()
         doomed.kill()
         doomed.wait()

@@ -6,7 +6,7 @@ import signal
 import socket
 from pathlib import Path
 
-from tests.support import process
+from tests.support import PATIENCE_S, process
 
 
 def test_a_command_that_is_interrupted_says_so_by_its_exit_code_and_without_a_traceback(tmp_path: Path) -> None:
@@ -16,5 +16,5 @@ def test_a_command_that_is_interrupted_says_so_by_its_exit_code_and_without_a_tr
             connection, _ = silent.accept()
             with connection:
                 command.send_signal(signal.SIGINT)
-                assert command.wait(timeout=30) == 130
+                assert command.wait(timeout=PATIENCE_S) == 130
     assert log.read_text().strip() == ""

@@ -19,7 +19,7 @@ from producer.broker import MemoryBroker
 from producer.http import door
 from producer.http.door import ABANDONED_AFTER_S, SOURCE, Door
 from producer.runs.runconfig import FewShotConfig, RunConfig
-from tests.support import make_question, make_questions, open_run
+from tests.support import PATIENCE_S, make_question, make_questions, open_run
 from tests.unit.producer.conftest import WriteRows
 
 CONFIG = RunConfig(model="small")
@@ -49,7 +49,7 @@ class Slow(MemoryBroker):
 
     def publish(self, run: Run, question_ids: Iterable[str], priority: Priority) -> int:
         self.sending.set()
-        assert self.may_send.wait(30)
+        assert self.may_send.wait(PATIENCE_S)
         return super().publish(run, question_ids, priority)
 
     def workers(self, queue: str) -> list[WorkerRecord]:
@@ -67,7 +67,7 @@ def broker(ledger: Away) -> Slow:
 
 
 async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while not true():
             await asyncio.sleep(0.005)
 
@@ -93,9 +93,10 @@ def test_a_question_without_examples_of_its_subject_is_refused_where_the_configu
 
     async def act(opened: Door) -> None:
         with pytest.raises(RunConfigError, match="fewer than 1 examples of their own subject"):
-            await opened.ask([make_question(1, subject=None)], config, deadline_s=5)
-        with pytest.raises(DeadlineMissed):  # it was sent, and nobody answers here
-            await opened.ask([make_question(1, subject="law")], config, deadline_s=0.5)
+            await opened.ask([make_question(1, subject=None)], config, deadline_s=PATIENCE_S)
+        with pytest.raises(DeadlineMissed):  # nobody answers here
+            await opened.ask([make_question(1, subject="law")], config, deadline_s=1.5)
+        assert [ids for _, _, ids in broker.messages] == [["q1"]]
 
     at(ledger, broker, act)
 
@@ -104,7 +105,7 @@ async def miss_the_deadline(opened: Door, ledger: Away) -> None:
     """While Redis is away, which refuses to forget the run."""
     ledger.away.set()
     with pytest.raises(DeadlineMissed):
-        await opened.ask(make_questions(1), CONFIG, deadline_s=0.2)
+        await opened.ask(make_questions(1), CONFIG, deadline_s=1.5)
     await until(ledger.refused.is_set)
 
 

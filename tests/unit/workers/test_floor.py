@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 
 import pytest
 
 from contract.errors import EngineDead
-from tests.support import wait_until
+from tests.support import PATIENCE_S, wait_until
 from workers.floor import Floor
-
-LONG_S = 10.0
 
 
 class Stage:
@@ -25,6 +23,7 @@ class Stage:
         self.there: set[str] = set()
         self._pool = pool
         self._ends: dict[str, threading.Event] = {}
+        self._asking: list[Future[None]] = []
 
     def ask(self, name: str, how: Callable[[], AbstractContextManager[None]]) -> None:
         self._ends[name] = threading.Event()
@@ -33,13 +32,20 @@ class Stage:
             with how():
                 self.came.append(name)
                 self.there.add(name)
-                assert self._ends[name].wait(LONG_S)
+                assert self._ends[name].wait(PATIENCE_S)
                 self.there.remove(name)
 
-        self._pool.submit(stay)
+        self._asking.append(self._pool.submit(stay))
 
     def end(self, name: str) -> None:
         self._ends[name].set()
+
+    def end_all(self) -> None:
+        """What was raised in a thread is raised here."""
+        for name in self._ends:
+            self.end(name)
+        for each in self._asking:
+            each.result(PATIENCE_S)
 
     def wait_for(self, *names: str) -> None:
         wait_until(lambda: self.there == set(names), f"{names} and no other to ask")
@@ -48,7 +54,9 @@ class Stage:
 @pytest.fixture
 def stage() -> Iterator[Stage]:
     with ThreadPoolExecutor() as pool:
-        yield Stage(pool)
+        made = Stage(pool)
+        yield made
+        made.end_all()
 
 
 def test_batches_ask_beside_each_other(stage: Stage) -> None:
@@ -66,6 +74,7 @@ def test_a_suspect_waits_for_those_who_ask_and_goes_before_those_who_come_later(
     stage.ask("suspect", stage.floor.alone)
     wait_until(lambda: stage.floor.wanted_alone, "the suspect to wait")
     stage.ask("later", stage.floor.together)
+    wait_until(lambda: stage.floor._waiting == 1, "the later one to wait")
     assert stage.came == ["batch"]
     stage.end("batch")
     stage.wait_for("suspect")

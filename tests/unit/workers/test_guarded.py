@@ -11,7 +11,7 @@ import pytest
 from contract import load_settings
 from contract.errors import EngineError, EngineOutOfMemory
 from contract.turns import one_turn
-from tests.support import make_questions
+from tests.support import PATIENCE_S, make_questions
 from tests.unit.workers.engines import SlowTexts
 from workers.engines.base import Completion, Engine, Part, Request, ScoreRequest
 from workers.engines.guarded import Guarded
@@ -80,7 +80,7 @@ def test_a_call_that_never_ends_is_noticed_and_one_that_ends_is_not() -> None:
     door.generate(requests(3))
     assert not hung.wait(0.6), "nothing is running"
     threading.Thread(target=door.generate, args=(requests(4),), daemon=True).start()
-    assert hung.wait(10)
+    assert hung.wait(PATIENCE_S)
     door.close()
 
 
@@ -115,7 +115,7 @@ def test_the_deadline_is_for_the_engine_and_begins_anew_with_every_part_of_a_cal
     assert not hung.wait(0.6), "whoever takes its time with a part, as while Redis is away, is not the engine"
     next(parts)
     threading.Thread(target=next, args=(parts,), daemon=True).start()
-    assert hung.wait(10)
+    assert hung.wait(PATIENCE_S)
 
 
 def test_a_call_that_waits_behind_others_is_no_hung_one_while_these_are_answered() -> None:
@@ -124,20 +124,20 @@ def test_a_call_that_waits_behind_others_is_no_hung_one_while_these_are_answered
     class Busy(SlowTexts):
         def answers(self, requests: Sequence[Request]) -> Iterator[Part]:
             if len(requests) == 1:
-                may_end.wait(30)
+                may_end.wait(PATIENCE_S)
             for part in super().answers(requests):
                 for at in range(len(part)):
-                    time.sleep(0.1)
+                    time.sleep(0.25)
                     yield part[at : at + 1]
 
-    door = Guarded(Busy(load_settings(None, ["batch_deadline_s=0.5"]), "nothing is slow"), hung.set)
+    door = Guarded(Busy(load_settings(None, ["batch_deadline_s=2"]), "nothing is slow"), hung.set)
     door.start()
     waits = threading.Thread(target=door.generate, args=(requests(1),), daemon=True)
     waits.start()
     door.generate(requests(12))
-    assert not hung.is_set(), "one call had no answer for 1.2 s, and the engine none for 0.1 s at most"
+    assert not hung.is_set(), "one call had no answer for 3 s, and the engine none for 0.25 s at most"
     may_end.set()
-    waits.join(10)
+    waits.join(PATIENCE_S)
     assert not waits.is_alive()
     door.close()
 

@@ -20,7 +20,15 @@ from contract.settings import load_fleet, load_settings
 from contract.spec import ChatTemplate, FewShot, IndexKind, Judge, Prompt, Retrieval, RunSpec, Sampling
 from contract.turns import Role
 from contract.verdict import Passage
-from tests.support import SIMULATED_MODEL, build_prompt, make_question, make_questions, make_spec, open_run
+from tests.support import (
+    PATIENCE_S,
+    SIMULATED_MODEL,
+    build_prompt,
+    make_question,
+    make_questions,
+    make_spec,
+    open_run,
+)
 from workers.engines.base import Completion, Request, Text
 from workers.engines.encoding import PromptEncoder
 from workers.engines.simulated import SimulatedEngine
@@ -264,7 +272,7 @@ def test_a_trial_overlaps_batches_for_an_engine_with_room_as_a_worker_does() -> 
             self.calls += 1
             if self.calls == 1:
                 self.room_came()
-                assert self.second.wait(10), "nobody came"
+                assert self.second.wait(PATIENCE_S), "nobody came"
             self.second.set()
             return super().generate(requests)
 
