@@ -102,10 +102,10 @@ def wait_settled(ledger: RedisLedger, run: Run) -> None:
 def test_a_worker_outlasts_a_refusal_that_is_longer_than_its_lease(
     refusing: Refusing, app: Celery, redis_ledger: RedisLedger, tmp_path: Path, word: str
 ) -> None:
-    run = sent(app, redis_ledger, 64)
+    run = sent(app, redis_ledger, 24)
     log = tmp_path / "log"
     # A call is longer than it takes to see that it has begun, and to refuse what comes of it.
-    with worker(log, batch_size=8, simulated={"call_ms": 2000}) as working:
+    with worker(log, batch_size=8, simulated={"call_ms": 6000}) as working:
         wait_until(lambda: redis_ledger.counts(run.run_id).settled > 0, "the first batch")
         wait_until(lambda: redis_ledger.client.hlen(keys.run_keys(run.run_id).attempts) > 0, "a batch under way")
         refusing.refuse(word)
