@@ -102,12 +102,16 @@ def wait_settled(ledger: RedisLedger, run: Run) -> None:
 def test_a_worker_outlasts_a_refusal_that_is_longer_than_its_lease(
     refusing: Refusing, app: Celery, redis_ledger: RedisLedger, tmp_path: Path, word: str
 ) -> None:
-    run = sent(app, redis_ledger, 24)
+    run = sent(app, redis_ledger, 32)
     log = tmp_path / "log"
     # A call is longer than it takes to see that it has begun, and to refuse what comes of it.
-    with worker(log, batch_size=8, simulated={"call_ms": 6000}) as working:
-        wait_until(lambda: redis_ledger.counts(run.run_id).settled > 0, "the first batch")
-        wait_until(lambda: redis_ledger.client.hlen(keys.run_keys(run.run_id).attempts) > 0, "a batch under way")
+    with worker(log, batch_size=8, simulated={"call_ms": 5000}) as working:
+        begun = keys.run_keys(run.run_id).attempts
+        # Two at a time, which begin and end together: while only the first is settled, the second is as good as over.
+        wait_until(
+            lambda: redis_ledger.counts(run.run_id).settled == 16 and redis_ledger.client.hlen(begun) == 16,
+            "two batches to end, and the next two to begin",
+        )
         refusing.refuse(word)
         # A beat is tried every two seconds, and a lease is ten.
         wait_until(lambda: log.read_text().count("heart: round skipped") > 5, "the lease to end")
