@@ -73,7 +73,7 @@ class LocalServer:
         )
         self._relay = threading.Thread(target=self._pass_lines_on, name="vllm-serve-log", daemon=True)
         self._relay.start()
-        reach_directly(settings.local_host)
+        _reach_directly(settings.local_host)
         host = f"[{settings.local_host}]" if ":" in settings.local_host else settings.local_host
         place = f"http://{host}:{port}"
         with booting(settings, model):
@@ -150,7 +150,7 @@ def serve_environment(settings: Settings, model: str, key: str, base: Mapping[st
     return {**defaults, **base, "VLLM_API_KEY": key}
 
 
-def reach_directly(host: str) -> None:
+def _reach_directly(host: str) -> None:
     """Ask `host`, which is this machine, not through the proxy that a site's environment may name."""
     spared = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
     os.environ["no_proxy"] = ",".join([*filter(None, [spared]), host])

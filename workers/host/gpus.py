@@ -61,7 +61,7 @@ class Device:
 def visible_gpus(environ: Mapping[str, str] | None = None, driver: Sequence[Device] | None = None) -> list[Device]:
     """What this process may use: CUDA_VISIBLE_DEVICES if it is set, else all that the driver knows."""
     environ = os.environ if environ is None else environ
-    driver = list(_of_driver()) if driver is None else driver
+    driver = _of_driver() if driver is None else driver
     chosen = environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is None:
         return list(driver)
@@ -207,25 +207,24 @@ def _known(word: str, driver: Sequence[Device]) -> Device | None:
 
 def lost_gpus() -> dict[str, str]:
     """GPUs that the driver counts and cannot reach, as one that fell off the bus, by number: what it says of each."""
+    return {number: found for number, found in _asked_of_driver() if isinstance(found, str)}
+
+
+def _of_driver() -> list[Device]:
+    """What the driver reaches: one GPU that is lost costs nobody the others."""
+    return [device for _, found in _asked_of_driver() if not isinstance(found, str) for device in found]
+
+
+def _asked_of_driver() -> Iterator[tuple[str, list[Device] | str]]:
+    """Every GPU by its number: what can be used of it, or what the driver says where it cannot reach it."""
     import pynvml
 
-    found = {}
     with using_driver() as works:
-        for i in range(pynvml.nvmlDeviceGetCount() if works else 0):
+        for number in range(pynvml.nvmlDeviceGetCount() if works else 0):
             try:
-                _devices(i)
+                yield str(number), _devices(number)
             except pynvml.NVMLError as trouble:
-                found[str(i)] = str(trouble)
-    return found
-
-
-def _of_driver() -> Iterator[Device]:
-    import pynvml
-
-    with using_driver() as works:
-        for i in range(pynvml.nvmlDeviceGetCount() if works else 0):
-            with contextlib.suppress(pynvml.NVMLError):  # the others can be used; `lost_gpus` tells of it
-                yield from _devices(i)
+                yield str(number), str(trouble)
 
 
 def _devices(number: int) -> list[Device]:
