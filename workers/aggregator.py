@@ -32,7 +32,7 @@ from contract.settings import Settings
 from workers.attempts import pause_s
 from workers.gathering import Flush, Gathered, Gathering
 
-__all__ = ["Aggregator", "Batch", "Held", "Settlement", "stop", "stopping"]
+__all__ = ["Aggregator", "Batch", "Held", "Settlement", "stop", "stop_without_engine", "stopping"]
 
 log = logging.getLogger(__name__)
 
@@ -252,9 +252,8 @@ class _Gatherer:
                 held.request.acknowledge()
             else:
                 held.request.reject(requeue=True)
-        if batch.fatal and not stopping():
-            log.critical("%s This worker ends; its messages go back to the queue.", batch.fatal)
-            stop(EXIT_RETRY)
+        if batch.fatal:
+            stop_without_engine(batch.fatal)
         self._pump()
 
 
@@ -285,3 +284,10 @@ def stop(exit_code: int) -> None:
     if not stopping():
         signals.worker_shutting_down.send(sender=None, sig="", how="Warm", exitcode=exit_code)  # as Celery's own do
         state.should_stop = exit_code
+
+
+def stop_without_engine(reason: str) -> None:
+    """End this worker, which can score nothing any more, from any thread."""
+    if not stopping():
+        log.critical("%s This worker ends; its messages go back to the queue.", reason)
+        stop(EXIT_RETRY)

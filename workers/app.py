@@ -26,7 +26,7 @@ from contract.keys import unacked_options
 from contract.queue import make_celery, task_name
 from contract.settings import Settings, load_settings
 from workers import transport
-from workers.aggregator import Aggregator, Batch, stop, stopping
+from workers.aggregator import Aggregator, Batch, stop, stop_without_engine, stopping
 from workers.ending import end_at_once
 from workers.monitoring.flowering import dress_flower
 from workers.worker import Worker
@@ -117,6 +117,7 @@ class Lifecycle:
                 on_name_lost=lambda: stop(EXIT_RETRY),
                 on_wish=grant,
                 room_came=task.room_came,
+                on_engine_gone=stop_without_engine,
             )
             task.name, task.worker = task_name(queue), self._worker
             app.register_task(task)

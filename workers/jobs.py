@@ -60,7 +60,9 @@ class Job(Protocol):
 class Scoring:
     """With the engine that the settings name."""
 
-    def __init__(self, workplace: Workplace, room_came: Callable[[], object]) -> None:
+    def __init__(
+        self, workplace: Workplace, room_came: Callable[[], object], engine_gone: Callable[[str], object]
+    ) -> None:
         self._settings = settings = workplace.settings
         self.name = settings.served_model
         engine = make_engine(settings)
@@ -69,6 +71,7 @@ class Scoring:
         self._scorer = BatchScorer(workplace, self._engine, self._judges.engine_of)
         # The room beside a suspect is not for others, who would be kept from other workers meanwhile.
         engine.room_came = lambda: None if self._scorer.asks_alone else room_came()
+        engine.gone = engine_gone
 
     def _end_hung(self) -> NoReturn:
         """The engine hangs: tell the ledger, if that does not hang as well, and end."""
@@ -181,8 +184,11 @@ class Searching:
         """Nothing is held that does not go with the process."""
 
 
-def make_job(workplace: Workplace, queue: str, room_came: Callable[[], object]) -> Job:
-    """The job behind `queue`; it calls `room_came`, from any thread, when it could take another batch.
+def make_job(
+    workplace: Workplace, queue: str, room_came: Callable[[], object], engine_gone: Callable[[str], object]
+) -> Job:
+    """The job behind `queue`. From any thread it calls `room_came` when it could take another batch, and `engine_gone`,
+    with the reason, when it can do nothing any more.
 
     Raises SettingsError for a queue that the settings do not serve.
     """
@@ -192,4 +198,4 @@ def make_job(workplace: Workplace, queue: str, room_came: Callable[[], object]) 
     own = keys.score_queue(model)
     if queue != own:
         raise SettingsError(f"-Q {queue}: these settings serve {model}, whose queue is {own}.")
-    return Scoring(workplace, room_came)
+    return Scoring(workplace, room_came, engine_gone)

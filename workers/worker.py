@@ -74,6 +74,7 @@ class Worker:
         on_name_lost: Callable[[], None],
         on_wish: Callable[[Wish], None],
         room_came: Callable[[], None],
+        on_engine_gone: Callable[[str], None],
     ) -> None:
         self.name = name
         self.state = WorkerState.BOOTING
@@ -94,6 +95,7 @@ class Worker:
             ),
             queue,
             room_came,
+            on_engine_gone,
         )
         self._job_is: dict[str, Any] = {}
         self._load = Load()

@@ -212,6 +212,18 @@ def test_an_engine_core_that_is_killed_ends_its_worker_and_the_batch_is_asked_ag
     assert attempts(redis_ledger, run) == [2] * 8
 
 
+def test_a_worker_whose_engine_core_is_killed_while_it_has_nothing_to_do_is_replaced_before_it_is_asked(
+    redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    with launched(tmp_path, "simulated.core=true") as up:
+        up.wait_ready(1)
+        (core,) = cores(up.pids()[0])
+        os.kill(core, signal.SIGKILL)
+        up.wait_ready(2)
+        assert "core is gone. This worker ends" in up.said()
+        assert names(redis_ledger) == ["cpu0"]
+
+
 def test_an_engine_core_that_outlives_its_killed_worker_is_ended_by_the_launcher(
     redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:

@@ -108,6 +108,9 @@ class Engine(abc.ABC):
         #: Set before `start`. Called from any thread when the engine could begin another call's requests beside those
         #: it has; an engine that cannot tell never calls it.
         self.room_came: Callable[[], object] = lambda: None
+        #: Set before `start`. Called with the reason, from any thread, when the engine is gone though nobody closed it,
+        #: asked or not; one that cannot tell raises EngineDead at its next call.
+        self.gone: Callable[[str], object] = lambda _: None
 
     @abc.abstractmethod
     def start(self) -> None:

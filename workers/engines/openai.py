@@ -92,7 +92,11 @@ class OpenAiEngine(Engine):
         super().__init__(settings)
         self._server = judge or settings.openai
         self._is_judge = judge is not None
-        self._local = LocalServer(settings) if settings.boot_local and not self._is_judge else None
+        self._local = (
+            LocalServer(settings, lambda reason: self.gone(reason))
+            if settings.boot_local and not self._is_judge
+            else None
+        )
         self._offers = Offers(chat=True)
         self._connection: Connection | None = None
         self._pool: ThreadPoolExecutor | None = None

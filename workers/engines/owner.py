@@ -80,18 +80,24 @@ class Owner(threading.Thread):
     """The one thread that touches vLLM's engine, from boot to shutdown."""
 
     def __init__(
-        self, arguments: dict[str, Any], adapters: Mapping[str, Path], room_came: Callable[[], object]
+        self,
+        arguments: dict[str, Any],
+        adapters: Mapping[str, Path],
+        room_came: Callable[[], object],
+        gone: Callable[[str], object],
     ) -> None:
         super().__init__(name="vllm-owner", daemon=True)
         self.engine: Any = None
         self._arguments = arguments
         self._room_came = room_came
+        self._gone = gone
         self._places: Places
         self._demand: Demand
         self._folders = adapters
         #: Name → vLLM's LoRARequest.
         self._adapters: dict[str, Any] = {}
-        self._inbox: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        #: None: the end. An exception: why the engine is at its own.
+        self._inbox: queue.SimpleQueue[_Call | Exception | None] = queue.SimpleQueue()
         self._pending: dict[str, _Pending] = {}
         self._ids = count()
         self._booted = threading.Event()
@@ -145,9 +151,7 @@ class Owner(threading.Thread):
                 # What a deploy file leaves out, vLLM chooses for throughput then, as in `LLM`: 16,384 tokens and 1,024
                 # sequences on an H100, not 2,048 and 128.
                 self.engine = LLMEngine.from_engine_args(arguments, usage_context=UsageContext.LLM_CLASS)
-            watch = threading.Thread(target=_tell_of_death, args=(self.engine.engine_core,), name="vllm-core-watch")
-            watch.daemon = True
-            watch.start()
+            threading.Thread(target=self._tell_of_death, name="vllm-core-watch", daemon=True).start()
             self._load_adapters()
             limits = self.engine.vllm_config.scheduler_config
             self._places = Places(limits.max_num_seqs, self._room_came)
@@ -179,7 +183,9 @@ class Owner(threading.Thread):
             self._die(EngineDead("The engine was closed."))
         except BaseException as trouble:
             log.debug("engine failed", exc_info=True)
-            self._die(EngineDead(f"The engine failed: {_why(trouble)}."))
+            reason = EngineDead(f"The engine failed: {_why(trouble)}.")
+            self._die(reason)
+            self._gone(str(reason))
         finally:
             self.engine.engine_core.shutdown()
 
@@ -193,6 +199,8 @@ class Owner(threading.Thread):
                 return True
             if call is None:
                 return False
+            if isinstance(call, Exception):
+                raise call
             self._add(call)
             block = False
 
@@ -240,9 +248,23 @@ class Owner(threading.Thread):
             self._dead = reason
         while not self._inbox.empty():
             call = self._inbox.get()
-            if call is not None:
+            if isinstance(call, _Call):
                 call.fail(reason)
         self._fail_pending(reason)
+
+    def _tell_of_death(self) -> None:
+        """Have the owner learn that nothing can come from vLLM's core process any more, also while nobody asks.
+
+        vLLM notices that its core process was killed, and stops reading from it; but whoever waits for outputs waits
+        for ever (`SyncMPClient.get_output` of vLLM 0.32). A core in this process has no reader, and needs none.
+        """
+        client = self.engine.engine_core
+        reader = getattr(client, "output_queue_thread", None)
+        if reader is not None:
+            reader.join()
+            ended = EOFError("its core process has ended")
+            client.outputs_queue.put_nowait(ended)
+            self._inbox.put(ended)
 
     def _fail_pending(self, reason: EngineError) -> None:
         calls = {id(each.call): each.call for each in self._pending.values()}
@@ -262,18 +284,6 @@ def _answer(output: Any) -> Any:
     if "abort" in reasons:
         raise RuntimeError("its core process was told to end")
     return RequestRejected("vLLM could not compute it, and says no more.") if "error" in reasons else output
-
-
-def _tell_of_death(client: Any) -> None:
-    """Have a step that waits for vLLM's core process fail once nothing can come from it any more.
-
-    vLLM notices that its core process was killed, and stops reading from it; but whoever waits for outputs waits for
-    ever (`SyncMPClient.get_output` of vLLM 0.32). A core in this process has no reader, and needs none.
-    """
-    reader = getattr(client, "output_queue_thread", None)
-    if reader is not None:
-        reader.join()
-        client.outputs_queue.put_nowait(EOFError("its core process has ended"))
 
 
 def _is_one_process(arguments: Any) -> bool:

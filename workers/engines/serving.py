@@ -18,7 +18,7 @@ import time
 import urllib.error
 import urllib.request
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import psutil
 
@@ -43,8 +43,10 @@ PATIENCE_S = 15.0
 class LocalServer:
     """`vllm serve` with a deployment's model and engine arguments, for this process alone."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, gone: Callable[[str], object]) -> None:
         self._settings = settings
+        self._gone = gone
+        self._stopped = threading.Event()
         self._key = secrets.token_hex(16)  # others on this machine can reach the port
         self._port: socket.socket | None = None
         self._process: subprocess.Popen[str] | None = None
@@ -78,6 +80,7 @@ class LocalServer:
         place = f"http://{host}:{port}"
         with booting(settings, model):
             self._await_health(f"{place}/health")
+        threading.Thread(target=self._tell_of_death, name="vllm-serve-watch", daemon=True).start()
         return settings.openai.model_copy(
             update={
                 "url": f"{place}/v1",
@@ -96,6 +99,7 @@ class LocalServer:
 
     def stop(self) -> None:
         """End it and whatever it started."""
+        self._stopped.set()
         if self._process is not None:
             _end(self._process)
         if self._relay is not None:
@@ -111,6 +115,13 @@ class LocalServer:
             for line in lines:
                 self._tail.append(f"    {line.rstrip()}")
                 log.debug("vllm serve: %s", line.rstrip())
+
+    def _tell_of_death(self) -> None:
+        """Also while nobody asks it anything."""
+        assert self._process is not None
+        self._process.wait()
+        if not self._stopped.is_set():
+            self._gone(f"vLLM's server is gone. {self.last_words()}")
 
     def _await_health(self, url: str) -> None:
         timeout_s = self._settings.server_startup_timeout

@@ -41,6 +41,7 @@ class SimulatedEngine(Engine):
         if self.settings.simulated.core:
             command = [sys.executable, "-S", "-c", CORE]
             self._core = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=follower(signal.SIGKILL))
+            threading.Thread(target=self._tell_of_death, args=(self._core,), daemon=True).start()
         self._running = True
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
@@ -74,6 +75,11 @@ class SimulatedEngine(Engine):
         if self._core is not None:
             self._core.kill()
             self._core.wait()
+
+    def _tell_of_death(self, core: subprocess.Popen[bytes]) -> None:
+        core.wait()
+        if self._running:
+            self.gone("The simulated engine's core is gone.")
 
     def _fail_at(self, prompt: str) -> None:
         options = self.settings.simulated

@@ -54,7 +54,7 @@ class VllmEngine(Engine):
         prepare_environment(model)
         arguments = engine_arguments(self.settings, model)
         folders = adapter_folders(self.settings.adapters)
-        owner = Owner(arguments, folders, lambda: self.room_came())
+        owner = Owner(arguments, folders, lambda: self.room_came(), lambda reason: self.gone(reason))
         self._owner = owner
         with booting(self.settings, model):
             owner.start()

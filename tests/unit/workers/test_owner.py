@@ -1,14 +1,16 @@
-"""What the thread that owns vLLM says of an engine that it cannot have."""
+"""What the thread that owns vLLM says of an engine that it cannot have, or has no longer."""
 
 from __future__ import annotations
 
+import queue
 import sys
+import threading
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from contract.errors import EngineError
+from contract.errors import EngineDead, EngineError
 from workers.engines.owner import Owner
 
 
@@ -19,7 +21,32 @@ def test_of_a_core_process_that_failed_it_is_said_where_its_cause_stands(monkeyp
     monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(EngineArgs=boot))
     monkeypatch.setitem(sys.modules, "vllm.usage.usage_lib", SimpleNamespace(UsageContext=None))
     monkeypatch.setitem(sys.modules, "vllm.v1.engine.llm_engine", SimpleNamespace(LLMEngine=None))
-    owner = Owner({"model": "owner/name"}, {}, lambda: None)
+    owner = Owner({"model": "owner/name"}, {}, lambda: None, print)
     owner.start()
     with pytest.raises(EngineError, match=r"Failed core proc\(s\): {}, further up in this worker's log"):
         owner.await_boot(timeout_s=30)
+
+
+def test_a_core_process_that_ends_is_told_of_though_nobody_asks_and_whoever_asks_then_hears_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ends, told = threading.Event(), queue.SimpleQueue[str]()
+    reader = threading.Thread(target=ends.wait, daemon=True)  # vLLM's, which reads until its core process ends
+    reader.start()
+    core = SimpleNamespace(output_queue_thread=reader, outputs_queue=queue.Queue(), shutdown=lambda: None)
+    limits = SimpleNamespace(max_num_seqs=8, max_num_batched_tokens=512)
+    engine = SimpleNamespace(engine_core=core, vllm_config=SimpleNamespace(scheduler_config=limits))
+    arguments = SimpleNamespace(tensor_parallel_size=2, pipeline_parallel_size=1)
+    engines = SimpleNamespace(from_engine_args=lambda *_, **__: engine)
+    usage = SimpleNamespace(UsageContext=SimpleNamespace(LLM_CLASS=None))
+    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(EngineArgs=lambda **_: arguments))
+    monkeypatch.setitem(sys.modules, "vllm.usage.usage_lib", usage)
+    monkeypatch.setitem(sys.modules, "vllm.v1.engine.llm_engine", SimpleNamespace(LLMEngine=engines))
+    monkeypatch.setitem(sys.modules, "vllm.lora.request", SimpleNamespace(LoRARequest=None))
+    owner = Owner({"model": "owner/name"}, {}, lambda: None, told.put)
+    owner.start()
+    owner.await_boot(timeout_s=30)
+    ends.set()
+    assert told.get(timeout=30) == "The engine failed: its core process has ended."
+    with pytest.raises(EngineDead, match="its core process has ended"):
+        owner.call([], part_s=1)

@@ -59,7 +59,7 @@ def test_it_is_up_once_it_answers_and_ends_with_all_that_it_started(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs(monkeypatch, SERVER)
-    server, before = LocalServer(settings), offspring()
+    server, before = LocalServer(settings, print), offspring()
     found = server.start()
     assert (found.model, found.base_url.startswith("http://127.0.0.1:")) == ("small", True)
     assert found.api_key.get_secret_value()
@@ -73,7 +73,7 @@ def test_it_is_asked_itself_where_a_site_has_a_proxy(settings: Settings, monkeyp
     for name, value in {"http_proxy": "http://127.0.0.1:9", "no_proxy": "localhost"}.items():
         monkeypatch.setenv(name, value)
     runs(monkeypatch, SERVER)
-    server = LocalServer(settings)
+    server = LocalServer(settings, print)
     server.start()  # which waits until it answers
     server.stop()
     assert os.environ["no_proxy"] == "localhost,127.0.0.1"
@@ -81,7 +81,7 @@ def test_it_is_asked_itself_where_a_site_has_a_proxy(settings: Settings, monkeyp
 
 def test_what_it_died_of_is_told_with_its_last_lines(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     runs(monkeypatch, "print('one'); print('no room on the card'); raise SystemExit(3)")
-    server = LocalServer(settings)
+    server = LocalServer(settings, print)
     with pytest.raises(EngineError, match=r"(?s)did not boot.*ended with 3.*no room on the card"):
         server.start()
     server.stop()
@@ -90,11 +90,29 @@ def test_what_it_died_of_is_told_with_its_last_lines(settings: Settings, monkeyp
 def test_one_that_never_answers_is_ended_after_server_startup_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     # A Python may need more than that second until it says anything.
     monkeypatch.setattr(serving, "serve_command", lambda *_: ["sh", "-c", "echo still loading; exec sleep 600"])
-    server = LocalServer(load_settings(None, ["engine=openai", "boot_local=true", "server_startup_timeout=1"]))
+    server = LocalServer(load_settings(None, ["engine=openai", "boot_local=true", "server_startup_timeout=1"]), print)
     before = offspring()
     with pytest.raises(EngineError, match=r"(?s)not up after 1 s; raise server_startup_timeout.*still loading"):
         server.start()
     assert offspring() <= before
+
+
+def test_that_it_ended_is_told_though_nobody_asks_it_unless_it_was_ended_by_us(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs(monkeypatch, SERVER)
+    told: list[str] = []
+    killed, stopped = LocalServer(settings, told.append), LocalServer(settings, told.append)
+    before = offspring()
+    stopped.start()
+    stopped.stop()
+    killed.start()
+    (server,) = [each for each in offspring() - before if each.ppid() == os.getpid()]
+    server.kill()
+    wait_until(lambda: bool(told), "its end to be told")
+    killed.stop()
+    assert len(told) == 1
+    assert told[0].startswith("vLLM's server is gone. It ended with -9")
 
 
 def test_its_port_is_given_to_nobody_else_before_it_is_used(settings: Settings) -> None:
@@ -115,7 +133,7 @@ def test_it_ends_with_a_killed_worker(tmp_path: Path) -> None:
         "import signal, sys\nfrom contract import load_settings\nfrom workers.engines import serving\n"
         "serving.check_arguments = lambda _: None\nserving.resolve = lambda name: name\n"
         f"serving.serve_command = lambda _s, _m, port: [sys.executable, '-c', {SERVER!r}, str(port)]\n"
-        "serving.LocalServer(load_settings(None, ['engine=openai', 'boot_local=true'])).start()\n"
+        "serving.LocalServer(load_settings(None, ['engine=openai', 'boot_local=true']), print).start()\n"
         "print('up', flush=True)\nsignal.pause()\n"
     )
     log = tmp_path / "log"
