@@ -97,13 +97,17 @@ def main() -> None:
     parser.option("--boots", positive, 1, "fresh pairs of processes for each mode")
     parser.option("--rounds", positive, 5, "that count of each, after one that warms up")
     parser.option("--modes", str, tuple(MODES_ASKED), "modes", choices=list(MODES_ASKED))
+    parser.add_argument(
+        "--two-sides", action="store_true", help="leave `raw, choices in full` out: more rounds an hour"
+    )
     options = parser.parse_args()
     # Engines that are up at the same time share a GPU; nobody reads this on a CPU.
     share = {"gpu_memory_utilization": 0.4} if visible_gpus() else {}
     source = Source(options.questions, str(options.questions))
     with stand(options.config, vllm_args=share) as at:
         count = questions_of(at, source, options.limit)
-        bench = Bench(at, source, count, options.rounds, min(options.alone, count), options.boots)
+        alone, in_full = min(options.alone, count), not options.two_sides
+        bench = Bench(at, source, count, options.rounds, alone, options.boots, in_full)
         more: dict[str, Any] = {"deploy": str(options.config), "settings": speed_settings(at.settings)}
         for rows in against_raw(bench, options.modes):
             path = write("whole_path", rows, options.out, **more)  # each time, as what took so long is kept
