@@ -8,9 +8,11 @@ several batches run together and a new batch fills the engine while the last one
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
@@ -27,6 +29,10 @@ from workers.engines.wakeups import rare_wakeups
 __all__ = ["Owner"]
 
 log = logging.getLogger(__name__)
+
+#: Longer than vLLM takes to end its core process, or to make it end.
+PATIENCE_S = 30.0
+LOOK_EVERY_S = 0.1
 
 
 class _Call:
@@ -127,10 +133,18 @@ class Owner(threading.Thread):
         return call.parts()
 
     def stop(self) -> None:
-        """End the thread and the engine; calls under way raise EngineDead."""
+        """End the thread and the engine; calls under way raise EngineDead.
+
+        A boot that is not over ends with its core process: vLLM would wait until that is up, for minutes on a GPU, and
+        Python at its end until it is gone.
+        """
         self._inbox.put(None)
-        if self.is_alive() and threading.current_thread() is not self:
-            self.join(timeout=30)
+        until = time.monotonic() + PATIENCE_S
+        while self.is_alive() and threading.current_thread() is not self and time.monotonic() < until:
+            if not self._booted.is_set():
+                for process in multiprocessing.active_children():  # only vLLM starts processes by this module
+                    process.kill()
+            self.join(timeout=LOOK_EVERY_S)
 
     def run(self) -> None:
         try:

@@ -1,27 +1,42 @@
-"""What the thread that owns vLLM says of an engine that it cannot have, or has no longer."""
+"""What the thread that owns vLLM makes of an engine that it cannot have, or has no longer."""
 
 from __future__ import annotations
 
+import multiprocessing
 import queue
+import signal
 import sys
 import threading
+import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from contract.errors import EngineDead, EngineError
+from tests.support import PATIENCE_S, wait_until
 from workers.engines.owner import Owner
+
+
+def owner_of(
+    monkeypatch: pytest.MonkeyPatch, boot: Callable[..., Any], engine: Any = None, gone: Callable[[str], object] = print
+) -> Owner:
+    """The owner of a vLLM that boots like that, to that engine."""
+    engines = SimpleNamespace(from_engine_args=lambda *_, **__: engine)
+    usage = SimpleNamespace(UsageContext=SimpleNamespace(LLM_CLASS=None))
+    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(EngineArgs=boot))
+    monkeypatch.setitem(sys.modules, "vllm.usage.usage_lib", usage)
+    monkeypatch.setitem(sys.modules, "vllm.v1.engine.llm_engine", SimpleNamespace(LLMEngine=engines))
+    monkeypatch.setitem(sys.modules, "vllm.lora.request", SimpleNamespace(LoRARequest=None))
+    return Owner({"model": "owner/name"}, {}, lambda: None, gone)
 
 
 def test_of_a_core_process_that_failed_it_is_said_where_its_cause_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     def boot(**_: Any) -> None:
         raise RuntimeError("Engine core initialization failed. See root cause above. Failed core proc(s): {}")
 
-    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(EngineArgs=boot))
-    monkeypatch.setitem(sys.modules, "vllm.usage.usage_lib", SimpleNamespace(UsageContext=None))
-    monkeypatch.setitem(sys.modules, "vllm.v1.engine.llm_engine", SimpleNamespace(LLMEngine=None))
-    owner = Owner({"model": "owner/name"}, {}, lambda: None, print)
+    owner = owner_of(monkeypatch, boot)
     owner.start()
     with pytest.raises(EngineError, match=r"Failed core proc\(s\): {}, further up in this worker's log"):
         owner.await_boot(timeout_s=30)
@@ -37,16 +52,28 @@ def test_a_core_process_that_ends_is_told_of_though_nobody_asks_and_whoever_asks
     limits = SimpleNamespace(max_num_seqs=8, max_num_batched_tokens=512)
     engine = SimpleNamespace(engine_core=core, vllm_config=SimpleNamespace(scheduler_config=limits))
     arguments = SimpleNamespace(tensor_parallel_size=2, pipeline_parallel_size=1)
-    engines = SimpleNamespace(from_engine_args=lambda *_, **__: engine)
-    usage = SimpleNamespace(UsageContext=SimpleNamespace(LLM_CLASS=None))
-    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(EngineArgs=lambda **_: arguments))
-    monkeypatch.setitem(sys.modules, "vllm.usage.usage_lib", usage)
-    monkeypatch.setitem(sys.modules, "vllm.v1.engine.llm_engine", SimpleNamespace(LLMEngine=engines))
-    monkeypatch.setitem(sys.modules, "vllm.lora.request", SimpleNamespace(LoRARequest=None))
-    owner = Owner({"model": "owner/name"}, {}, lambda: None, told.put)
+    owner = owner_of(monkeypatch, lambda **_: arguments, engine, told.put)
     owner.start()
     owner.await_boot(timeout_s=30)
     ends.set()
-    assert told.get(timeout=30) == "The engine failed: its core process has ended."
+    assert told.get(timeout=PATIENCE_S) == "The engine failed: its core process has ended."
     with pytest.raises(EngineDead, match="its core process has ended"):
         owner.call([], part_s=1)
+
+
+def test_a_boot_that_nobody_waits_for_any_longer_ends_with_its_core_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(10 * PATIENCE_S,))
+
+    def boot(**_: Any) -> None:
+        core.start()
+        core.join()
+        raise RuntimeError("Engine core initialization failed.")
+
+    owner = owner_of(monkeypatch, boot)
+    owner.start()
+    wait_until(core.is_alive, "the core process")
+    owner.stop()
+    assert not owner.is_alive()
+    assert core.exitcode == -signal.SIGKILL
+    with pytest.raises(EngineError, match="Engine core initialization failed"):
+        owner.await_boot(timeout_s=0)
