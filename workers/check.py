@@ -8,7 +8,7 @@ import os
 import shutil
 import sysconfig
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -98,13 +98,13 @@ def _placing(fleet: Sequence[Settings], cores: Sequence[int]) -> Iterator[Findin
         yield from beside_gpu_build(driver_cuda(), built_for_cuda(), _missing_for_triton())
     if not gpus and any(each.runs_the_model for each in fleet):
         yield no_gpu(os.environ.get("CUDA_VISIBLE_DEVICES"), driver_trouble(), on_the_bus())
-    yield from memory(_free_memory(gpus), max(map(memory_share, fleet)))
     try:
         plans, warnings = plan_host(fleet, gpus, cores, Layers())
     except McqueueError as trouble:
         yield Finding("error", "GPUs", trouble.message, trouble.hint)
         return
     yield from (Finding("warning", "GPUs", each) for each in warnings)
+    yield from memory(_free_memory(gpus), _shares(fleet, plans))
     planned = "; ".join(f"{each.name}: {each.place}" for each in plans)
     yield Finding("ok", "plan", planned or "no worker for a model on this host")
 
@@ -246,6 +246,16 @@ def _reranker(name: str) -> Finding:
     except ModelNotFound as trouble:
         return Finding("warning", "reranker", trouble.message, trouble.hint)
     return Finding("ok", "reranker", model)
+
+
+def _shares(fleet: Sequence[Settings], plans: Sequence[WorkerPlan]) -> dict[str, float]:
+    """Of the memory of each GPU with planned workers, what their engines ask for together."""
+    of_model = {each.served_model: memory_share(each) for each in fleet if each.runs_the_model}
+    shares: defaultdict[str, float] = defaultdict(float)
+    for plan in plans:
+        for gpu in plan.gpus:
+            shares[gpu] += of_model.get(plan.serves, 0.0)
+    return shares
 
 
 def _free_memory(gpus: Sequence[Device]) -> dict[str, tuple[int, int]]:

@@ -149,12 +149,13 @@ def number_type(dtype: str, cpu_has_it: bool) -> Iterator[Finding]:
         yield Finding("warning", "engine", f"dtype {dtype} on a CPU that computes it in software, slowly", remedy)
 
 
-def memory(free_and_total_bytes: Mapping[str, tuple[int, int]], share: float) -> Iterator[Finding]:
-    """GPUs whose free memory is less than the `share` (`gpu_memory_utilization`) that vLLM will ask for."""
+def memory(free_and_total_bytes: Mapping[str, tuple[int, int]], shares: Mapping[str, float]) -> Iterator[Finding]:
+    """GPUs with less memory free than the share (`gpu_memory_utilization`) that all engines planned there ask for."""
     for name, (free, total) in free_and_total_bytes.items():
-        if free < share * total:
+        asked = shares.get(name, 0.0) * total
+        if free < asked:
             free_gib, total_gib = free / 2**30, total / 2**30
-            found = f"GPU {name}: {free_gib:.1f} of {total_gib:.1f} GiB free, vLLM asks for {share * total_gib:.1f}"
+            found = f"GPU {name}: {free_gib:.1f} of {total_gib:.1f} GiB free, vLLM asks for {asked / 2**30:.1f}"
             remedy = "End what holds it (nvidia-smi names it; it may be a worker), or lower gpu_memory_utilization."
             yield Finding("warning", "memory", found, remedy)
 

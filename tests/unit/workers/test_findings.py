@@ -199,9 +199,27 @@ def test_sixteen_bits_named_for_a_cpu_that_computes_them_in_software() -> None:
 
 
 def test_a_gpu_without_the_memory_that_vllm_will_ask_for() -> None:
-    (trouble,) = memory({"0": (10 * GIB, 80 * GIB), "1": (79 * GIB, 80 * GIB)}, 0.9)
+    (trouble,) = memory({"0": (10 * GIB, 80 * GIB), "1": (79 * GIB, 80 * GIB)}, {"0": 0.9, "1": 0.9})
     assert "GPU 0: 10.0 of 80.0 GiB free, vLLM asks for 72.0" in trouble.found
     assert "gpu_memory_utilization" in trouble.remedy
+
+
+def test_of_a_gpus_memory_what_its_planned_workers_ask_for_together_must_be_free(
+    gpu_build: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.check.visible_gpus", lambda: [Device("0"), Device("1"), Device("2")])
+    monkeypatch.setattr("workers.check._engine", lambda _: [])
+    free = {"0": 50 * GIB, "1": 50 * GIB, "2": 5 * GIB}
+    monkeypatch.setattr(
+        "workers.check._free_memory", lambda gpus: {each.name: (free[each.name], 80 * GIB) for each in gpus}
+    )
+    models = [
+        {"model": name, "gpu_groups": [[gpu]], "vllm_args": {"gpu_memory_utilization": share}}
+        for name, gpu, share in (("a", 0, 0.5), ("b", 0, 0.4), ("c", 1, 0.5))
+    ]
+    words = [f"models={json.dumps(models)}", "share_gpus=true", f"redis_url={NOBODY}"]
+    (trouble,) = [each for each in check(load_fleet(None, words), [0]) if each.what == "memory"]
+    assert trouble.found == "GPU 0: 50.0 of 80.0 GiB free, vLLM asks for 72.0"
 
 
 def test_clocks_apart_from_redis() -> None:
