@@ -52,7 +52,7 @@ def items_of(questions: list[Question], mode: Mode, **changes: object) -> list[I
 def test_the_engine_computes_on_the_gpu(engine: VllmEngine) -> None:
     found = engine.describe()
     assert (found["device"], found["kv_cache_dtype"]) == ("cuda", "float32")
-    assert found["gpu"].startswith("NVIDIA ")
+    assert found["gpu"]
 
 
 @pytest.mark.parametrize("mode", [Mode.LETTER, Mode.LIKELIHOOD])
