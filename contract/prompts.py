@@ -13,7 +13,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from contract.errors import RunConfigError
 from contract.order import arrangements, seed_for
-from contract.question import Question
+from contract.question import Question, asked_in
 from contract.spec import ChatTemplate, FewShot, Mode, Prompt, Query, RunSpec, Selection
 from contract.turns import Role, Turn, Turns, begun, one_turn, readable
 from contract.verdict import ContextSource, Passage
@@ -161,18 +161,19 @@ def prompts_of(question: Question, spec: RunSpec, passages: Sequence[Passage] = 
 def examples(question: Question, few_shot: FewShot, seed: int) -> Sequence[Question]:
     """The examples that `question` is shown: never itself. Where that leaves too few, the producer refuses the run.
 
-    It is known by its text: ids are often the rows' numbers, and the same in every split.
+    It is known by its text, whatever its white space: ids are often the rows' numbers, and the same in every split.
     """
     if few_shot.selection is Selection.SEEDED:
         return _drawn(question, few_shot, seed)
     by_subject = few_shot.selection is Selection.SUBJECT
     there = few_shot.by_subject.get(question.subject, ()) if by_subject else few_shot.pool
-    return list(islice((each for each in there if each.question != question.question), few_shot.k))
+    itself = asked_in(question.question)
+    return list(islice((each for each in there if asked_in(each.question) != itself), few_shot.k))
 
 
 def _drawn(question: Question, few_shot: FewShot, seed: int) -> Sequence[Question]:
     """As if drawn from a list of all but `question`, which is not made: the pool may be a whole training split."""
-    itself = few_shot.places.get(question.question, ())
+    itself = few_shot.places.get(asked_in(question.question), ())
     others = len(few_shot.pool) - len(itself)
     drawn = []
     for place in random.Random(seed).sample(range(others), min(few_shot.k, others)):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import string
+from functools import lru_cache
 from typing import Annotated, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-__all__ = ["LABELS", "MAX_CHOICES", "MIN_CHOICES", "Body", "Question", "content_id", "question_hash"]
+__all__ = ["LABELS", "MAX_CHOICES", "MIN_CHOICES", "Body", "Question", "asked_in", "content_id", "question_hash"]
 
 LABELS = string.ascii_uppercase
 MIN_CHOICES = 2
@@ -85,6 +86,12 @@ class Body(NamedTuple):
 
     question_id: str
     canonical: bytes
+
+
+@lru_cache(maxsize=1024)
+def asked_in(text: str) -> str:
+    """What a question's text asks, by which it is known again: files of one set differ in the white space around it."""
+    return " ".join(text.split())
 
 
 def content_id(question: str, choices: tuple[str, ...] | list[str]) -> str:

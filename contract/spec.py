@@ -12,7 +12,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from contract.question import Question
+from contract.question import Question, asked_in
 
 __all__ = [
     "ChatTemplate",
@@ -154,10 +154,10 @@ class FewShot(BaseModel):
 
     @cached_property
     def places(self) -> Mapping[str, Sequence[int]]:
-        """Text → where the pool has questions of it, in order."""
+        """What is asked (`asked_in`) → where the pool has questions that ask it, in order."""
         places: dict[str, list[int]] = {}
         for place, each in enumerate(self.pool):
-            places.setdefault(each.question, []).append(place)
+            places.setdefault(asked_in(each.question), []).append(place)
         return places
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 from contract.errors import RunConfigError
 from contract.prompts import examples
-from contract.question import Question
+from contract.question import Question, asked_in
 from contract.spec import FewShot, Selection
 
 __all__ = ["Shots"]
@@ -29,7 +29,8 @@ class Shots:
             return
         by_subject = self._few_shot.selection is Selection.SUBJECT
         # Of the whole pool only a question that is in it itself can have too few.
-        if (by_subject or question.question in self._few_shot.places) and self._lacks(question, self._few_shot):
+        itself = asked_in(question.question) in self._few_shot.places
+        if (by_subject or itself) and self._lacks(question, self._few_shot):
             self._lacking[question.subject] += 1
 
     def _lacks(self, question: Question, few_shot: FewShot) -> bool:

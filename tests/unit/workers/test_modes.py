@@ -315,6 +315,14 @@ def test_a_question_is_never_shown_to_itself(selection: Selection) -> None:
 
 
 @pytest.mark.parametrize("selection", Selection)
+def test_white_space_that_another_file_has_makes_no_other_question_of_it(selection: Selection) -> None:
+    few_shot = FewShot(k=len(POOL) - 1, selection=selection, pool=POOL)
+    spaced = POOL[0].model_copy(update={"question": f" {POOL[0].question.replace(' ', '  ', 1)}\n"})
+
+    assert POOL[0] not in examples(spaced, few_shot, seed=1)
+
+
+@pytest.mark.parametrize("selection", Selection)
 @pytest.mark.parametrize("size", [2, 40, 500])
 def test_examples_are_those_of_a_list_of_all_others(selection: Selection, size: int) -> None:
     pool = tuple(make_question(n, question=f"What is {n * n % (size // 2)}?") for n in range(size))  # some come twice
