@@ -37,7 +37,8 @@ MEANINGS = {
     "confidence": "Share of the choice among all of them, 0 to 1: of their probabilities, or of the texts (`vote`).",
     "margin": "Best score minus the second best; 0 is a tie, of which the first is taken.",
     "choice_scores": "JSON: label → the score by which the choices were compared.",
-    "raw_text": "What the model wrote.",
+    "raw_text": "What the model wrote; if it was cut off in reasoning that its chat template had begun, with that"
+    " beginning.",
     "rule": "Name of the rule that read or chose the choice.",
     "mode": "How the run scores.",
     "model": "The model that the run asks.",

@@ -88,6 +88,8 @@ class Completion(NamedTuple):
     #: Tokens of each continuation.
     token_counts: tuple[int, ...] = ()
     texts: tuple[Text, ...] = ()
+    #: With what the prompt ended that the texts follow, chat template and all; empty where the engine does not know.
+    prompt_end: str = ""
     #: Tokens of the prompt, once.
     prompt_tokens: int = 0
     #: Tokens that all prefills of this request hold, and how many of them came from the prefix cache.

@@ -29,6 +29,8 @@ Head: TypeAlias = tuple[int, ...]
 LEAD_FROM_TOKENS = 64
 #: A shorter one, too, from so many continuations of two tokens on: that half is saved for each of them.
 LEAD_FROM_PAIRS = 3
+#: Characters at a prompt's end that a tag by which templates have a model begin to reason has room in.
+ENDING = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ def make_plan(request: Request, encoded: Encoded, limit: int, *, caches: bool) -
     if isinstance(request, GenerateRequest):
         if prompt >= limit:
             return RequestRejected(f"Prompt of {prompt} tokens fills the context of {limit}.", hint=hint)
-        return TextPlan(encoded.prompt, request)
+        return TextPlan(encoded.prompt, request, encoded.text[-ENDING:])
     if excess_tokens(request, encoded, limit):
         longest = max(map(len, encoded.tails))
         return RequestRejected(
@@ -155,6 +157,8 @@ class TextPlan:
 
     prompt: list[int]
     request: GenerateRequest
+    #: The last characters of the text.
+    prompt_end: str
 
     @property
     def prefills(self) -> Sequence[Prefill]:
@@ -165,6 +169,7 @@ class TextPlan:
         written = sorted(outputs[0].outputs, key=lambda each: each.index)
         return Completion(
             texts=tuple(Text(each.text, len(each.token_ids), each.finish_reason == "length") for each in written),
+            prompt_end=self.prompt_end,
             prompt_tokens=len(self.prompt),
             prefill_tokens=len(self.prompt),
             # Of several texts, vLLM says what the one that ended last had from the cache: most often from the first.

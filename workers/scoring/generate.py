@@ -8,16 +8,18 @@ names several choices names none, but where each of them is right: then the firs
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from contract.order import seed_for
 from contract.question import Question
 from contract.spec import RunSpec
 from contract.turns import Turns
-from workers.engines.base import Completion, GenerateRequest, Request
+from workers.engines.base import Completion, GenerateRequest, Request, Text
 from workers.scoring.base import Reading
 from workers.scoring.extract import Extraction, extract
+from workers.scoring.extract.spoken import opened
 
-__all__ = ["ask", "named", "read", "read_text"]
+__all__ = ["ask", "named", "read", "read_text", "texts_of"]
 
 
 def ask(question: Question, turns: Turns, spec: RunSpec) -> list[Request]:
@@ -30,8 +32,18 @@ def ask(question: Question, turns: Turns, spec: RunSpec) -> list[Request]:
 
 def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -> Reading:  # noqa: ARG001
     """The choice that the text names."""
-    (text,) = completions[0].texts
+    (text,) = texts_of(completions[0])
     return read_text(question, text.text, truncated=text.truncated)
+
+
+def texts_of(completion: Completion) -> list[Text]:
+    """Its texts, of which one that was cut off in the reasoning that its prompt had begun says so itself.
+
+    Some chat templates write the tag that opens it; the text then has no more than the one that closes it, and cut off
+    before that it would be read as if it answered.
+    """
+    tag = opened(completion.prompt_end)
+    return [replace(each, text=tag + each.text) if tag and each.truncated else each for each in completion.texts]
 
 
 def read_text(question: Question, text: str, *, truncated: bool) -> Reading:

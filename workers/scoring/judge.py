@@ -28,7 +28,7 @@ from workers.engines.base import Completion, GenerateRequest, Text
 from workers.scoring.base import Further, Reading
 from workers.scoring.extract import extract
 from workers.scoring.extract.spoken import spoken
-from workers.scoring.generate import ask
+from workers.scoring.generate import ask, texts_of
 
 __all__ = ["JudgeSilent", "ask", "grading_prompt", "read"]
 
@@ -51,7 +51,7 @@ class JudgeSilent(ValueError):
 
 def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -> Reading | Further:
     """The grading to ask for; without a key there is nothing to grade against."""
-    (answer,) = completions[0].texts
+    (answer,) = texts_of(completions[0])
     if question.answer is None or spec.judge is None:
         return _reading(question, answer, None)
     said = spoken(answer.text)

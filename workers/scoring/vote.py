@@ -16,14 +16,14 @@ from contract.spec import RunSpec
 from contract.verdict import MAJORITY
 from workers.engines.base import Completion
 from workers.scoring.base import Reading
-from workers.scoring.generate import ask, named
+from workers.scoring.generate import ask, named, texts_of
 
 __all__ = ["ask", "count", "read"]
 
 
 def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -> Reading:  # noqa: ARG001
     """The choice that most texts name."""
-    texts = completions[0].texts
+    texts = texts_of(completions[0])
     return count(question, [each.text for each in texts], truncated=any(each.truncated for each in texts))
 
 

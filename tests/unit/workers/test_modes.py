@@ -25,12 +25,18 @@ CAPITAL = make_question(1, question="Capital of Italy?", choices=("Paris", "Rome
 
 
 class Writer(ReadyEngine):
-    """Writes what `says` makes of a request; remembers all requests, call by call."""
+    """Writes what `says` makes of a request; remembers all requests, call by call.
 
-    def __init__(self, says: Callable[[GenerateRequest], Sequence[str]]) -> None:
+    `prompt_end` is what its chat template writes last; `truncated`: nothing that it writes comes to its end.
+    """
+
+    def __init__(
+        self, says: Callable[[GenerateRequest], Sequence[str]], prompt_end: str = "", *, truncated: bool = False
+    ) -> None:
         super().__init__(load_settings())
         self.calls: list[list[Request]] = []
         self._says = says
+        self._prompt_end, self._truncated = prompt_end, truncated
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         self.calls.append(list(requests))
@@ -42,7 +48,8 @@ class Writer(ReadyEngine):
             return Completion(
                 logprobs=tuple(-float(i) for i in range(len(request.continuations))), token_counts=(1,) * 4
             )
-        return Completion(texts=tuple(Text(each, tokens=3) for each in self._says(request)), prompt_tokens=5)
+        texts = tuple(Text(each, tokens=3, truncated=self._truncated) for each in self._says(request))
+        return Completion(texts=texts, prompt_end=self._prompt_end, prompt_tokens=5)
 
 
 def ask(engine: ReadyEngine, question: Question = CAPITAL, **spec: object) -> Verdict:
@@ -91,6 +98,32 @@ def test_vote_takes_the_majority_and_its_share_as_confidence() -> None:
     assert (verdict.outcome, verdict.choice, verdict.confidence, verdict.margin) == (Outcome.CORRECT, "B", 0.5, 0.25)
     assert verdict.choice_scores == {"A": 0.25, "B": 0.5, "C": 0.0, "D": 0.0}
     assert json.loads(verdict.raw_text) == ["Answer: B", "Answer: A", "hm", "Answer: B"]
+
+
+WRITES = (
+    {"mode": Mode.GENERATE, "sampling": Sampling()},
+    {"mode": Mode.VOTE, "sampling": Sampling(samples=2, temperature=1.0)},
+    {"mode": Mode.JUDGE, "sampling": Sampling(), "judge": Judge(prompt=GRADE)},
+)
+
+
+@pytest.mark.parametrize("spec", WRITES, ids=lambda spec: spec["mode"])
+def test_what_was_cut_off_in_reasoning_that_the_chat_template_had_begun_is_no_answer(spec: dict[str, object]) -> None:
+    def written(text: str, prompt_end: str, *, truncated: bool = True) -> Outcome:
+        samples = 2 if spec["mode"] is Mode.VOTE else 1
+        engine = Writer(lambda _: samples * [text], prompt_end, truncated=truncated)
+        verdict = ask(engine, **spec)
+        assert len(engine.calls) == 1, "nothing is judged that was not said"
+        return verdict.outcome
+
+    thought = "Paris is in France. The answer must be B. But the question says"
+    assert written(thought, "‹assistant›<think>\n") is Outcome.UNANSWERED
+    if spec["mode"] is Mode.JUDGE:
+        return
+    assert written(f"{thought}</think>The answer is B, as", "‹assistant›<think>\n") is Outcome.CORRECT
+    assert written(thought, "‹assistant›<think>\n\n</think>\n\n") is Outcome.CORRECT, "it was told not to reason"
+    assert written(thought, "‹assistant›") is Outcome.CORRECT
+    assert written("The answer is B.", "‹assistant›<think>\n", truncated=False) is Outcome.CORRECT, "it did not reason"
 
 
 def test_of_equal_votes_the_choice_named_first_wins() -> None:

@@ -191,6 +191,16 @@ def test_texts_come_in_the_order_of_samples_and_say_whether_they_were_cut() -> N
     assert [(each.text, each.tokens, each.truncated) for each in completion.texts] == [("a", 1, False), ("b", 2, True)]
 
 
+def test_texts_know_how_the_prompt_ended_that_they_follow() -> None:
+    text = "‹user› Which city? ‹assistant›" + 30 * " " + "<think>\n"
+    made = make_plan(GenerateRequest(one_turn("p"), Sampling()), Encoded(text, PROMPT, []), 10, caches=True)
+    assert not isinstance(made, RequestRejected)
+    cut = SimpleNamespace(index=0, text="Rome?", token_ids=[1], finish_reason="length")
+    ended = made.read([SimpleNamespace(outputs=[cut], num_cached_tokens=0)]).prompt_end
+    assert ended.endswith("  <think>\n")
+    assert len(ended) < len(text)
+
+
 def test_of_several_texts_nobody_knows_what_an_earlier_question_left_them_in_the_cache() -> None:
     """vLLM tells it of one of them alone, and that one has it from the others."""
     request = GenerateRequest(one_turn("p"), Sampling(samples=2, temperature=0.5))

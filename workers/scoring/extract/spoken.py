@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["spoken"]
+__all__ = ["opened", "spoken"]
 
 _TAG_NAMES = "think|thinking|thought|thoughts|reason|reasoning|reflection|analysis|scratchpad|seed:think"
 _TAG = re.compile(
@@ -39,6 +39,17 @@ def spoken(text: str) -> str | None:
         return None
     said = _CONTROL.sub(" ", _cut(_END, said))
     return _cut(_NEXT_QUESTION, said)
+
+
+def opened(prompt_end: str) -> str:
+    """The tag, and what follows it, by which the end of a prompt has the model begin to reason; empty where none does.
+
+    `<|Assistant|><think>\\n` → `<think>\\n`; nothing of `<think>\\n\\n</think>`, which has it begin to answer.
+    """
+    *_, last = (None, *_TAG.finditer(prompt_end))
+    if last is None or last["close"] or prompt_end[last.end() :].strip():
+        return ""
+    return prompt_end[last.start() :]
 
 
 def _final_channel(text: str) -> str | None:
