@@ -77,9 +77,9 @@ def _read_again(run: Run, question: Question, verdict: Verdict) -> Verdict:
     (arrangement,) = arrangements(question, run.spec)
     shown = arrangement.question
     if run.spec.mode is Mode.VOTE:
-        reading = count(shown, json.loads(verdict.raw_text), truncated=verdict.truncated)
+        reading = count(shown, json.loads(verdict.raw_text), run.spec, truncated=verdict.truncated)
     else:
-        reading = read_text(shown, verdict.raw_text, truncated=verdict.truncated)
+        reading = read_text(shown, verdict.raw_text, run.spec, truncated=verdict.truncated)
     reading = in_original_labels(reading, arrangement)
     return verdict.model_copy(
         update={

@@ -12,12 +12,12 @@ from dataclasses import replace
 
 from contract.order import seed_for
 from contract.question import Question
-from contract.spec import RunSpec
+from contract.spec import ChatTemplate, RunSpec
 from contract.turns import Turns
 from workers.engines.base import Completion, GenerateRequest, Request, Text
 from workers.scoring.base import Reading
 from workers.scoring.extract import Extraction, extract
-from workers.scoring.extract.spoken import opened
+from workers.scoring.extract.spoken import before_next_example, opened, spoken
 
 __all__ = ["ask", "named", "read", "read_text", "texts_of"]
 
@@ -30,10 +30,10 @@ def ask(question: Question, turns: Turns, spec: RunSpec) -> list[Request]:
     return [GenerateRequest(turns, spec.sampling, seed, spec.chat_template, adapter=spec.adapter)]
 
 
-def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -> Reading:  # noqa: ARG001
+def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -> Reading:
     """The choice that the text names."""
     (text,) = texts_of(completions[0])
-    return read_text(question, text.text, truncated=text.truncated)
+    return read_text(question, text.text, spec, truncated=text.truncated)
 
 
 def texts_of(completion: Completion) -> list[Text]:
@@ -46,15 +46,16 @@ def texts_of(completion: Completion) -> list[Text]:
     return [replace(each, text=tag + each.text) if tag and each.truncated else each for each in completion.texts]
 
 
-def read_text(question: Question, text: str, *, truncated: bool) -> Reading:
+def read_text(question: Question, text: str, spec: RunSpec, *, truncated: bool) -> Reading:
     """The same from a stored text, for reading again with newer rules."""
-    found = named(question, text)
+    found = named(question, text, spec)
     return Reading(choice=found.label, rule=found.rule, raw_text=text, truncated=truncated)
 
 
-def named(question: Question, text: str) -> Extraction:
+def named(question: Question, text: str, spec: RunSpec) -> Extraction:
     """The choice that `text` names; of several that are all right, the first."""
-    found = extract(text, question.choices)
+    said = spoken(text) if spec.few_shot and spec.chat_template is not ChatTemplate.TURNS else None
+    found = extract(text if said is None else before_next_example(said), question.choices)
     if found.rule == "ambiguous" and set(found.candidates) <= set(question.right):
         return Extraction(found.candidates[0], "each-right", found.candidates)
     return found

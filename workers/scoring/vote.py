@@ -21,15 +21,15 @@ from workers.scoring.generate import ask, named, texts_of
 __all__ = ["ask", "count", "read"]
 
 
-def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -> Reading:  # noqa: ARG001
+def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -> Reading:
     """The choice that most texts name."""
     texts = texts_of(completions[0])
-    return count(question, [each.text for each in texts], truncated=any(each.truncated for each in texts))
+    return count(question, [each.text for each in texts], spec, truncated=any(each.truncated for each in texts))
 
 
-def count(question: Question, texts: Sequence[str], *, truncated: bool) -> Reading:
+def count(question: Question, texts: Sequence[str], spec: RunSpec, *, truncated: bool) -> Reading:
     """The same from stored texts, for reading again with newer rules."""
-    votes = Counter(label for text in texts if (label := named(question, text).label) is not None)
+    votes = Counter(label for text in texts if (label := named(question, text, spec).label) is not None)
     shares = {label: votes[label] / len(texts) for label in question.labels}
     raw_text = json.dumps(list(texts), ensure_ascii=False)
     if not votes:

@@ -315,6 +315,27 @@ def test_a_description_stands_once_before_the_examples_and_names_the_questions_s
     assert build_prompt(make_question(50), spec).count("On ") == 1
 
 
+@pytest.mark.parametrize("spec", WRITES[:2], ids=lambda spec: spec["mode"])
+@pytest.mark.parametrize("reasoning", ["", "\nIt lies on the Tiber.\nAnswer:"], ids=["label", "reasoned"])
+def test_questions_that_a_model_makes_up_behind_its_answer_are_not_read_for_one(
+    reasoning: str, spec: dict[str, object]
+) -> None:
+    """A model that was shown examples goes on with more of them until `max_tokens` ends it."""
+    few_shot = FewShot(k=1, pool=POOL)
+    text = f"{reasoning} B\n\nCapital of Spain?\nA. Lima\nB. Quito\nC. Madrid\nD. Bern\nAnswer: C\n\nCapital of"
+
+    def read(text: str, **more: object) -> Verdict:
+        samples = 2 if spec["mode"] is Mode.VOTE else 1
+        return ask(Writer(lambda _: samples * [text]), **{**spec, "few_shot": few_shot, **more})
+
+    assert read(text).choice == "B"
+    assert read(text).raw_text.count("Spain"), "what was written is kept"
+    assert read(text, chat_template=ChatTemplate.TURNS).choice == "C", "a turn has one answer, the last one"
+    second_thoughts = f"{reasoning} B\n\nA. Paris is in France.\nB. Rome is in Italy, but wait.\n\nThe answer is C."
+    assert read(second_thoughts).choice == "C"
+    assert read(f"<think>{text}</think>The answer is D.").choice == "D"
+
+
 def test_examples_with_reasoning_are_solved_as_the_model_is_told_to_end() -> None:
     pool = tuple(make_question(number, metadata={"cot": f"Twice {number}."}) for number in range(2))
     spec = make_spec(

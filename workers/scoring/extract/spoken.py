@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["opened", "spoken"]
+__all__ = ["before_next_example", "opened", "spoken"]
 
 _TAG_NAMES = "think|thinking|thought|thoughts|reason|reasoning|reflection|analysis|scratchpad|seed:think"
 _TAG = re.compile(
@@ -26,6 +26,10 @@ _NEXT_QUESTION = re.compile(
     r"|#{1,4} ?(?:question|user|instruction)\b)",
     re.IGNORECASE | re.MULTILINE,
 )
+#: How a solved example ends: its label in a line of its own, announced or not, and a blank line.
+_SOLVED = re.compile(r"(?:\A|\n)[ \t]{0,4}(?:Answer:[ \t]{0,4})?[(\[]?[A-Z][)\]]?[.:]?[ \t]{0,4}\n[ \t]{0,4}\n")
+#: Where choices are listed.
+_LISTED = re.compile(r"^[ \t]{0,4}[(\[]?A[)\].:][^\n]*\n[ \t]{0,4}[(\[]?B[)\].:]", re.MULTILINE)
 
 
 def spoken(text: str) -> str | None:
@@ -39,6 +43,20 @@ def spoken(text: str) -> str | None:
         return None
     said = _CONTROL.sub(" ", _cut(_END, said))
     return _cut(_NEXT_QUESTION, said)
+
+
+def before_next_example(said: str) -> str:
+    """`said` without what a model that was shown examples goes on with: more of them, question, choices and answer.
+
+    The last "Answer: C" of those would have the last word.
+    """
+    for solved in _SOLVED.finditer(said):
+        listed = _LISTED.search(said, solved.end())
+        if listed is None:
+            break
+        if said[solved.end() : listed.start()].strip():
+            return said[: solved.end()]
+    return said
 
 
 def opened(prompt_end: str) -> str:
