@@ -92,7 +92,7 @@ def _lines(found: Comparison, flips: int) -> Lines:
     if found.without_key:
         lines.append(("no key", f"{number(found.without_key, 'question')}, in no figure"))
     if found.retrieval:
-        lines += effect_lines(found.retrieval, *found.names)
+        lines += effect_lines(found.retrieval, *found.names, found.besides_retrieval)
     if found.recall:
         lines += recall_lines(found.recall)
     lines += _subject_lines(found.by_subject)

@@ -114,6 +114,12 @@ class Comparison:
         return ("A", "B") if self.a.spec.rag is None else ("B", "A")
 
     @property
+    def besides_retrieval(self) -> list[str]:
+        """What the runs differ in besides retrieval: what became of an answer may be the work of that."""
+        names = {name.partition(".")[0] for name in differences(self.a.spec, self.b.spec)}
+        return sorted(names - {"rag"})
+
+    @property
     def context_interval(self) -> Interval | None:
         """The difference's, where questions share contexts: those about one go together."""
         return self.contexts.interval(self.pairs.interval(), lowest=-1.0)
@@ -142,7 +148,8 @@ class Comparison:
         if self.retrieval is None:
             return {}
         without, retrieved = (name.lower() for name in self.names)
-        return {"retrieval": {"without": without, "with": retrieved, **self.retrieval.to_json()}}
+        runs = {"without": without, "with": retrieved, "also_differ_in": self.besides_retrieval}
+        return {"retrieval": {**runs, **self.retrieval.to_json()}}
 
 
 def pair_up(ledger: Ledger, a: Run, b: Run) -> Comparison:

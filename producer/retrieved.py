@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from contract.verdict import ContextSource
 from producer.present import Lines, difference, interval, number, p_value
@@ -59,8 +59,11 @@ def _by_depth(figures: Mapping[int, Share | Mean]) -> str:
     return " · ".join(f"@{depth} {figure.value:.3f}" for depth, figure in figures.items())
 
 
-def effect_lines(found: RetrievalEffect, without: str, retrieved: str) -> Lines:
-    """What passages changed between the run called `without` and the one called `retrieved`."""
+def effect_lines(found: RetrievalEffect, without: str, retrieved: str, besides: Sequence[str] = ()) -> Lines:
+    """What passages changed between the run called `without` and the one called `retrieved`.
+
+    `besides` is what these differ in, too: with another model, say, nobody knows what the passages did.
+    """
     everything = found.pairs(*Shown)
     if everything is None:
         return [("retrieval", f"{retrieved} had it, but in no pair that can be compared{_left_out(found)}")]
@@ -69,8 +72,13 @@ def effect_lines(found: RetrievalEffect, without: str, retrieved: str) -> Lines:
     repaired = _split({shown: pairs.only_b for shown, pairs in kinds.items()})
     broken = _split({shown: pairs.only_a for shown, pairs in kinds.items()})
     apart = [_change(pairs, shown) for shown, pairs in kinds.items()] if len(kinds) > 1 else []
+    extent = number(everything.of, "pair")
+    if found.nothing_shown:
+        extent = f"{everything.of - found.nothing_shown:,} of {extent}"
+    also = f"the runs differ in {', '.join(besides)}, too: this is not the work of the passages alone"
     return [
-        ("retrieval", f"{retrieved} was shown passages in {number(everything.of, 'pair')}{_left_out(found)}"),
+        ("retrieval", f"{retrieved} was shown passages in {extent}{_left_out(found)}"),
+        *([("", also)] if besides else []),
         ("repaired", f"{everything.only_b:,} of {missed:,} not right in {without}, right in {retrieved}{repaired}"),
         ("broken", f"{everything.only_a:,} of {held:,} right in {without}, not right in {retrieved}{broken}"),
         *(("" if at else "apart", change) for at, change in enumerate(apart)),

@@ -220,7 +220,9 @@ class Against:
         found = self.found
         if found and found.recall:
             return recall_lines(found.recall)
-        return effect_lines(found.retrieval, *found.names) if found and found.retrieval else []
+        if found and found.retrieval:
+            return effect_lines(found.retrieval, *found.names, found.besides_retrieval)
+        return []
 
     @property
     def p_value(self) -> str:

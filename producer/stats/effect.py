@@ -50,6 +50,8 @@ class RetrievalEffect:
     failed: int = 0
     #: Pairs for which nothing was looked for: the question brought its own context.
     own_context: int = 0
+    #: Of the pairs that are counted, those without any passage in the prompt: nothing was found, or nothing had room.
+    nothing_shown: int = 0
 
     def add(self, without: Side, retrieved: Side) -> Effect | None:
         """Count one question with a key, by its sides without and with retrieval; says what became of it."""
@@ -59,6 +61,7 @@ class RetrievalEffect:
         if retrieved.context_source is ContextSource.QUESTION:
             self.own_context += 1
             return None
+        self.nothing_shown += retrieved.context_source is ContextSource.NONE
         before, after = without.right, retrieved.right
         self.kinds[Shown.by(retrieved.retrieval_hit), before, after] += 1
         return None if before == after else Effect.REPAIRED if after else Effect.BROKEN
@@ -78,6 +81,7 @@ class RetrievalEffect:
             **{name: _json(self.pairs(*shown)) for name, shown in kinds.items()},
             "either_failed": self.failed,
             "own_context": self.own_context,
+            "nothing_shown": self.nothing_shown,
         }
 
 

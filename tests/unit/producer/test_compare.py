@@ -39,6 +39,7 @@ CONTEXTS: dict[str, dict[str, Any]] = {
     "-": {**RETRIEVED, "retrieval_hit": False},
     "?": RETRIEVED,
     "o": {"context_source": ContextSource.QUESTION},
+    "0": {"context_source": ContextSource.NONE, "retrieval_hit": False},
 }
 CHOICES = {Outcome.CORRECT: "A", Outcome.WRONG: "B", Outcome.ANSWERED: "A"}
 Ran = Callable[..., Run]
@@ -48,7 +49,8 @@ Ran = Callable[..., Run]
 def ran(ledger: MemoryLedger) -> Ran:
     """A run in the ledger, its outcomes given by their first letters; `-` is not settled.
 
-    `hits` say what each question was shown: a right passage `+`, others `-`, nobody knows `?`, its own context `o`.
+    `hits` say what each question was shown: a right passage `+`, others `-`, nobody knows `?`, its own context `o`,
+    none `0`.
     """
 
     def make(
@@ -309,6 +311,27 @@ def test_questions_with_their_own_context_are_no_work_of_retrieval(ran: Ran, com
 
     assert "B was shown passages in 1 pair · left out 2 with their own context" in text
     assert "repaired    1 of 1 not right in A" in text
+
+
+def test_questions_for_which_nothing_was_found_are_not_said_to_have_been_shown_passages(
+    ran: Ran, compare: Producer
+) -> None:
+    ran("closed", "wwc", keyed(3))
+    ran("rag", "ccw", keyed(3), hits="+00", rag=RAG)
+
+    assert "retrieval   B was shown passages in 1 of 3 pairs" in compare("closed", "rag").stdout
+    assert json.loads(compare("closed", "rag", "--json").stdout)["retrieval"]["nothing_shown"] == 2
+
+
+def test_what_another_model_changed_is_not_told_as_the_work_of_passages(ran: Ran, compare: Producer) -> None:
+    ran("closed", "wwc", keyed(3))
+    ran("rag", "ccw", keyed(3), hits="+++", rag=RAG)
+    ran("larger", "ccw", keyed(3), hits="+++", rag=RAG, model="large", seed=7)
+    told = "the runs differ in model, seed, too: this is not the work of the passages alone"
+
+    assert told in compare("closed", "larger").stdout
+    assert json.loads(compare("closed", "larger", "--json").stdout)["retrieval"]["also_differ_in"] == ["model", "seed"]
+    assert "not the work of" not in compare("closed", "rag").stdout
 
 
 def test_two_runs_that_both_retrieve_are_only_compared(ran: Ran, compare: Producer) -> None:
