@@ -59,16 +59,17 @@ To cite a result, give from `summary.json` the accuracy with its interval and `c
 ## What the intervals are
 
 All are of 95 %. An interval is about what would be drawn anew: other questions like these, other subjects, other texts.
-Questions that the file has twice, word for word, share a context: asked again, they tell nothing new.
+Questions that the file has twice, word for word, share a context: asked again, they tell nothing new. The mean over
+subjects has a `chance` of its own: where subjects differ in their numbers of choices, it is not that of all questions.
 
 | in summary.json, or `compare --json` | is | of |
 |---|---|---|
 | `accuracy_all`, `accuracy_without_failed`, `accuracy_answered` | Wilson's (1927), each question alone | the accuracy |
-| `by_subject` | the same, of each subject | the accuracy |
+| `by_subject` | the same of each subject, each question alone | the accuracy |
 | `accuracy_context_interval` | by contexts, where questions share them (Miller 2024, arXiv:2411.00640) | the accuracy |
 | `accuracy_without_failed_context_interval` | the same, without failed questions | the accuracy |
 | `accuracy_cluster_interval` | by subjects, as if they were drawn, too | the accuracy |
-| `macro_accuracy` | Price and Bonett's (2004), for these subjects | the mean over subjects, each counted once |
+| `macro_accuracy` | Price and Bonett's (2004), for these subjects; wider by contexts | the subjects' mean, each once |
 | `rotation_accuracy`, retrieval's means | Wilson's with the mean for the share: rather too wide | a mean of shares |
 | `difference` | Bonett and Price's (2012), in pairs | B minus A |
 | `difference_context_interval` | by contexts, where questions share them | B minus A |

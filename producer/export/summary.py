@@ -17,7 +17,17 @@ from contract.question import Question
 from contract.spec import Mode
 from contract.verdict import Outcome, Verdict
 from producer.export.columns import iso
-from producer.stats import Contexts, Interval, RetrievalTally, Share, Tally, cluster_interval, macro, macro_interval
+from producer.stats import (
+    Contexts,
+    Interval,
+    RetrievalTally,
+    Share,
+    SubjectMean,
+    Tally,
+    cluster_interval,
+    macro,
+    mean_interval,
+)
 from producer.stats.calibration import confidence_of
 from producer.stats.clusters import shared_by
 from producer.stats.counted import ALL, HEARD
@@ -36,7 +46,7 @@ def _tallies() -> defaultdict[str, Tally]:
     return defaultdict(Tally)
 
 
-def _contexts() -> defaultdict[Outcome, Contexts]:
+def _contexts() -> defaultdict[tuple[str, Outcome], Contexts]:
     return defaultdict(Contexts)
 
 
@@ -58,8 +68,8 @@ class Summary:
     #: Share of a question's rotations that are right (`circular`).
     rotations: Sum = field(default_factory=Sum)
     failures: Failures = field(default_factory=Failures)
-    #: By outcome, the contexts of questions with a key, with their right answers.
-    found_in: defaultdict[Outcome, Contexts] = field(default_factory=_contexts)
+    #: By subject and outcome, the contexts of questions with a key, with their right answers.
+    found_in: defaultdict[tuple[str, Outcome], Contexts] = field(default_factory=_contexts)
     #: Judged answers that also name a choice, and those of them where the judge says what comparing with the key says.
     judged_and_read: int = 0
     judge_agrees: int = 0
@@ -107,8 +117,8 @@ class Summary:
         self.cached_tokens += other.cached_tokens
         self.rotations.include(other.rotations)
         self.failures.include(other.failures)
-        for outcome, found in other.found_in.items():
-            self.found_in[outcome].include(found)
+        for where, found in other.found_in.items():
+            self.found_in[where].include(found)
         self.judged_and_read += other.judged_and_read
         self.judge_agrees += other.judge_agrees
         self.workers |= other.workers
@@ -142,7 +152,7 @@ class Summary:
         if question.answer is None:
             return
         shared = shared_by(question, repeats=self.run.repeats)
-        self.found_in[verdict.outcome].add(shared, int(verdict.outcome is Outcome.CORRECT))
+        self.found_in[question.subject or "", verdict.outcome].add(shared, int(verdict.outcome is Outcome.CORRECT))
 
     def _add_rotations(self, question: Question, verdict: Verdict) -> None:
         if question.answer is not None and verdict.rotations:
@@ -248,6 +258,25 @@ class Summary:
         found = {name: tally.accuracy(outcomes) for name, tally in sorted(self.subjects.items())}
         return {name: each for name, each in found.items() if each is not None}
 
+    def over_subjects(self) -> SubjectMean | None:
+        """The mean over subjects, each counted once; None where the questions name none."""
+        return self._mean(self.accuracies(), ALL)
+
+    def over_subjects_without_failed(self) -> SubjectMean | None:
+        """The same without failed questions; None where `accuracies_without_failed` has none."""
+        return self._mean(self.accuracies_without_failed(), HEARD)
+
+    def _mean(self, accuracies: Mapping[str, Share], outcomes: frozenset[Outcome]) -> SubjectMean | None:
+        shares = list(accuracies.values())
+        by_contexts = [self._contexts(name, outcomes).interval(share) for name, share in accuracies.items()]
+        mean, within = macro(shares), mean_interval(shares, by_contexts)
+        if mean is None or within is None:
+            return None
+        guesses = [self.subjects[name].guessing(outcomes).chance(self.run.spec) for name in accuracies]
+        known = [each for each in guesses if each is not None]
+        chance = sum(known) / len(known) if len(known) == len(shares) else None
+        return SubjectMean(mean, within, len(shares), chance)
+
     def _over_subjects(self) -> dict[str, Any]:
         """Figures whose unit is the subject.
 
@@ -257,10 +286,10 @@ class Summary:
         shares = list(self.accuracies().values())
         interval = cluster_interval(shares)
         between = interval.to_json() if interval else {"low": None, "high": None, "note": FEW_SUBJECTS}
-        heard = _macro_json(self.accuracies_without_failed())
+        found, heard = self.over_subjects(), self.over_subjects_without_failed()
         return {
-            "macro_accuracy": _macro_json(self.accuracies()),
-            **({"macro_accuracy_without_failed": heard} if heard else {}),
+            "macro_accuracy": found.to_json() if found else None,
+            **({"macro_accuracy_without_failed": heard.to_json()} if heard else {}),
             "accuracy_cluster_interval": {"clusters": len(shares), **between},
         }
 
@@ -272,8 +301,15 @@ class Summary:
     def contexts(self, outcomes: frozenset[Outcome] = ALL) -> Contexts:
         """What the questions share that ended as one of `outcomes`."""
         whole = Contexts()
+        for name in self.subjects:
+            whole.include(self._contexts(name, outcomes))
+        return whole
+
+    def _contexts(self, subject: str, outcomes: frozenset[Outcome]) -> Contexts:
+        """The same of one subject's questions."""
+        whole = Contexts()
         for each in outcomes:
-            whole.include(self.found_in[each])
+            whole.include(self.found_in[subject, each])
         return whole
 
     def _over_contexts(self) -> dict[str, Any]:
@@ -301,15 +337,6 @@ class Summary:
             "wall_s": round(wall_s, 3),
             "questions_per_s": round(self.tally.settled / wall_s, 3) if wall_s > 0 else None,
         }
-
-
-def _macro_json(accuracies: Mapping[str, Share]) -> dict[str, Any] | None:
-    """The mean over subjects, each counted once; None of none."""
-    shares = list(accuracies.values())
-    mean, within = macro(shares), macro_interval(shares)
-    if mean is None or within is None:
-        return None
-    return {"value": round(mean, 6), **within.to_json(), "subjects": len(shares)}
 
 
 def _environment(live: Iterable[WorkerRecord], answered_by: Iterable[EngineUsed]) -> dict[str, Any]:

@@ -90,6 +90,14 @@ class Part:
         """What guessing scores at the questions that were answered."""
         return self.tally.guessing(ANSWERED).chance(self.run.spec)
 
+    @property
+    def macro_chance(self) -> float | None:
+        """What guessing scores in the mean over subjects, where that is not what it scores over all questions."""
+        found, chance = self.summary.over_subjects(), self.run.chance
+        if found is None or found.chance is None or chance is None or round(found.chance, 3) == round(chance, 3):
+            return None
+        return found.chance
+
     @cached_property
     def accuracies(self) -> list[Row]:
         """Over all and over the answered questions, and over single rotations, which one guess may get right."""

@@ -6,7 +6,7 @@ from producer.stats.outcomes import Tally
 from producer.stats.paired import Pairs
 from producer.stats.proportion import Interval, Mean, Share, share
 from producer.stats.retrieval import RetrievalTally
-from producer.stats.subjects import cluster_interval, macro, macro_interval
+from producer.stats.subjects import SubjectMean, cluster_interval, macro, macro_interval, mean_interval
 
 __all__ = [
     "Calibration",
@@ -16,9 +16,11 @@ __all__ = [
     "Pairs",
     "RetrievalTally",
     "Share",
+    "SubjectMean",
     "Tally",
     "cluster_interval",
     "macro",
     "macro_interval",
+    "mean_interval",
     "share",
 ]

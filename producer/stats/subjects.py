@@ -4,11 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from producer.stats.clusters import spread
 from producer.stats.proportion import Interval, Share, Z, share
 
-__all__ = ["cluster_interval", "macro", "macro_interval", "recovered_interval"]
+__all__ = ["SubjectMean", "cluster_interval", "macro", "macro_interval", "mean_interval", "recovered_interval"]
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectMean:
+    """The mean over subjects, each counted once, with its interval."""
+
+    value: float
+    interval: Interval
+    subjects: int
+    #: What guessing scores in this mean, which is not what it scores over all questions where subjects have other
+    #: numbers of choices; None where nobody can guess.
+    chance: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """For summary.json."""
+        chance = None if self.chance is None else round(self.chance, 6)
+        bounds = self.interval.to_json()
+        return {"value": round(self.value, 6), **bounds, "subjects": self.subjects, "chance": chance}
 
 
 def cluster_interval(subjects: Sequence[Share]) -> Interval | None:
@@ -55,6 +75,20 @@ def macro_interval(subjects: Sequence[Share]) -> Interval | None:
     variance = sum(each * (1 - each) / size for each, size in zip(shares, sizes, strict=True))
     reach = Z * math.sqrt(variance) / count
     return Interval(min(mean, max(0.0, middle - reach)), max(mean, min(1.0, middle + reach)))
+
+
+def mean_interval(shares: Sequence[Share], by_contexts: Sequence[Interval | None]) -> Interval | None:
+    """`macro_interval`, and at least as wide as the shares' intervals `by_contexts` make it, where they have such.
+
+    By itself it takes every question for a draw of its own: of articles with five questions each, half of them easy and
+    half of them hard, it holds the true mean 82 times in a hundred instead of 95.
+    """
+    apart = macro_interval(shares)
+    if apart is None or not any(by_contexts):
+        return apart
+    each = [within or Interval(own.low, own.high) for own, within in zip(shares, by_contexts, strict=True)]
+    wider = recovered_interval([own.value for own in shares], each)
+    return Interval(min(apart.low, wider.low), max(apart.high, wider.high))
 
 
 def recovered_interval(values: Sequence[float], intervals: Sequence[Interval]) -> Interval:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from contract.ledger import Counts, Run
 from contract.verdict import Outcome
-from producer.stats import Interval, Share, Tally, macro, macro_interval
+from producer.stats import Interval, Share, Tally, macro, mean_interval
 from producer.stats.counted import HEARD
-from producer.stats.subjects import recovered_interval
 
 if TYPE_CHECKING:
     from producer.suite.paired import Paired
@@ -184,16 +183,13 @@ class Table:
 
     def _mean_of(self, model: str, figures: Sequence[tuple[Share | None, Interval | None]]) -> MeanOver | None:
         """Of accuracies and their intervals by contexts, where they have one."""
-        shares = [share for share, _ in figures if share]
+        known = [(share, context) for share, context in figures if share]
+        shares = [share for share, _ in known]
         value = macro(shares)
         if value is None:
             return None
-        found = None if self.shared else macro_interval(shares)
-        within = [context or Interval(share.low, share.high) for share, context in figures if share]
-        if found and any(context for _, context in figures):
-            wider = recovered_interval([each.value for each in shares], within)
-            found = Interval(min(found.low, wider.low), max(found.high, wider.high))
-        return MeanOver(model, value, found, len(shares))
+        within = None if self.shared else mean_interval(shares, [context for _, context in known])
+        return MeanOver(model, value, within, len(shares))
 
     @property
     def mean_chance(self) -> float | None:

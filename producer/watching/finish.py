@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -17,6 +17,7 @@ from producer.export.summary import Summary
 from producer.options import CANCELLED, FOLDER, INTERRUPTED, SOME_FAILED, note, progress_console
 from producer.present import (
     Lines,
+    chance,
     echo_json,
     echo_lines,
     interval,
@@ -28,7 +29,7 @@ from producer.present import (
 from producer.retrieved import retrieval_lines
 from producer.runs.taken import taken_lines
 from producer.session import Session
-from producer.stats import Share, Tally, macro, macro_interval
+from producer.stats import Share, SubjectMean, Tally
 from producer.stats.counted import HEARD
 from producer.watching.failed import failed_lines
 from producer.watching.progress import duration, screen_for
@@ -148,20 +149,20 @@ def _subject_lines(summary: Summary) -> Lines:
     ranked = sorted(found, key=lambda name: found[name].value)
     ends = [_subject(name, found[name]) for name in (ranked[0], ranked[-1])]
     return [
-        *_mean_lines("subjects", found),
+        *_mean_lines("subjects", summary.over_subjects(), summary.run),
         ("", f"from {' to '.join(ends)}"),
-        *_mean_lines("", summary.accuracies_without_failed(), " without failed ones"),
+        *_mean_lines("", summary.over_subjects_without_failed(), summary.run, " without failed ones"),
     ]
 
 
-def _mean_lines(label: str, accuracies: Mapping[str, Share], which: str = "") -> Lines:
-    """The mean over subjects, each counted once; nothing of none."""
-    shares = list(accuracies.values())
-    mean, within = macro(shares), macro_interval(shares)
-    if mean is None or within is None:
+def _mean_lines(label: str, found: SubjectMean | None, run: Run, which: str = "") -> Lines:
+    """The mean over subjects, with what guessing scores in it where that is not what it scores in the run."""
+    if found is None:
         return []
-    reach = f"{within.low:.3f} to {within.high:.3f}"
-    return [(label, f"{mean:.3f}  95 % interval {reach} (mean of {len(shares):,}){which}")]
+    guess = f"{found.chance:.3f}" if found.chance is not None and run.chance is not None else chance(run)
+    beside = f", where guessing scores {guess}" if guess != chance(run) else ""
+    reach = f"{found.interval.low:.3f} to {found.interval.high:.3f}"
+    return [(label, f"{found.value:.3f}  95 % interval {reach} (mean of {found.subjects:,}){which}{beside}")]
 
 
 def _subject(name: str, accuracy: Share) -> str:

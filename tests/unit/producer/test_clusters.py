@@ -12,6 +12,7 @@ from scipy.stats import ttest_1samp
 
 from contract.ledger import MemoryLedger, Run
 from contract.verdict import Outcome, Verdict
+from producer.export.summary import Summary
 from producer.stats import Contexts, Interval, cluster_interval, share
 from tests.support import make_question, open_run
 from tests.unit.producer.conftest import Producer
@@ -102,6 +103,25 @@ def test_a_run_whose_questions_share_contexts_tells_the_wider_interval(
     found = summary["accuracy_context_interval"]
     assert (round(found["low"], 3), round(found["high"], 3)) == (0.123, 0.877)
     assert (found["shared"], found["sharing"]) == (10, 40)
+
+
+def test_the_mean_over_subjects_is_no_surer_than_the_contexts_of_their_questions(ledger: MemoryLedger) -> None:
+    """Two subjects of ten contexts with four questions each, of which a model knows all or none."""
+    alone = [make_question(at, answer="A", subject="law" if at < 40 else "art") for at in range(80)]
+    shared = [each.model_copy(update={"context": f"Text {at // 4}."}) for at, each in enumerate(alone)]
+    outcomes = [Outcome.CORRECT if at // 4 % 2 else Outcome.WRONG for at in range(80)]
+    found = []
+    for name, questions in (("alone", alone), ("shared", shared)):
+        summary = Summary(open_run(ledger, questions, name))
+        verdicts = [Verdict(question_id=f"q{at}", outcome=each) for at, each in enumerate(outcomes)]
+        for _ in summary.watching(zip(questions, verdicts, strict=True)):
+            pass
+        mean = summary.over_subjects()
+        assert mean is not None
+        found.append((mean.value, round(mean.interval.low, 3), round(mean.interval.high, 3)))
+
+    # Each subject alone reaches 0.377 to either side, as above; two of them √2 times as far over two.
+    assert found == [(0.5, 0.393, 0.607), (0.5, 0.233, 0.767)]
 
 
 def test_compared_runs_whose_questions_share_contexts_tell_an_interval_and_a_p_that_agree(

@@ -96,6 +96,21 @@ def test_the_end_of_a_run_tells_the_mean_of_its_subjects_the_worst_and_the_best(
     assert f"subjects  0.556  95 % interval 0.225 to 0.851 (mean of 3)\n          from {worst} to {best}\n" in told
 
 
+def test_what_guessing_scores_in_the_mean_of_subjects_is_told_where_they_have_other_numbers_of_choices(
+    ledger: MemoryLedger, session: Session
+) -> None:
+    asked = [make_question(n, subject="four") for n in range(3)]
+    asked.append(make_question(3, subject="two", choices=("yes", "no"), answer="A"))
+    run = open_run(ledger, asked)
+    ledger.commit(run.run_id, [Verdict(question_id=f"q{n}", outcome=Outcome.CORRECT) for n in range(4)])
+
+    told = CliRunner().invoke(main, ["export", run.run_id], obj=session).stdout
+
+    assert "(mean of 2), where guessing scores 0.375\n" in told
+    summary = Summary.of(run, RunState.RUNNING, ledger.results(run.run_id)).to_json()
+    assert summary["macro_accuracy"]["chance"] == 0.375, "(1/4 + 1/2) / 2"
+
+
 def test_the_end_of_a_run_with_failed_questions_tells_the_mean_of_its_subjects_without_them_too(
     ledger: MemoryLedger, session: Session
 ) -> None:
