@@ -146,7 +146,7 @@ def _warn(planned: Plan) -> None:
     digest = planned.survey.digest
     if (sample := planned.taken.sample) and digest.count < sample:
         note(f"--sample {sample:,}: there are only {number(digest.count, 'question')} to draw from, and all are asked")
-    for warning in text_warnings(digest.lost_backslashes, digest.same_choices):
+    for warning in (*text_warnings(digest.lost_backslashes, digest.same_choices), *planned.orders.warnings()):
         note(warning)
 
 

@@ -25,6 +25,7 @@ from producer.intake.survey import Survey, survey
 from producer.present import number
 from producer.readers import Source
 from producer.runs.company import Company
+from producer.runs.orders import Orders
 from producer.runs.runconfig import RunConfig
 from producer.runs.shots import Shots
 from producer.runs.taken import taken_of
@@ -61,6 +62,8 @@ class Plan:
     #: Which of its questions begin alike.
     company: Company
     taken: Taken
+    #: Which of its questions mean something else in other orders of their choices.
+    orders: Orders
     #: How many times the same thing is asked on purpose, this one included.
     repeat: int = 1
 
@@ -140,13 +143,13 @@ def plan(
         )
     # Templates and examples are checked before a long file is read; the digest is known only after.
     draft = config.to_spec("0" * 64, settings, source)
-    company, shots = Company(draft), Shots(draft.few_shot)
+    company, shots, orders = Company(draft), Shots(draft.few_shot), Orders(draft)
     more = {"change": qrels.join} if qrels else {}
-    found = survey(source, selection, skip_bad=skip_bad, lookers=(company.add, shots.add), **more)
+    found = survey(source, selection, skip_bad=skip_bad, lookers=(company.add, shots.add, orders.add), **more)
     shots.refuse()
     spec = draft.model_copy(update={"questions_digest": found.digest.hexdigest()})
     called = slug(name or f"{source.stem}-{spec.model}-{spec.mode}")[:LONGEST_NAME]
-    return Plan(called, spec, found, company, taken_of(found, selection))
+    return Plan(called, spec, found, company, taken_of(found, selection), orders)
 
 
 def asked_of(planned: Plan, model: str, name: str) -> Plan:
