@@ -112,7 +112,7 @@ SUPPOSED = compiled(r"""
     |(?:wrong|incorrect|false|untrue|mistaken) (?:that|to (?:say|claim|conclude|think|assume|believe|infer|suggest))
     |refuse)\b
     |\b(?:wrong|incorrect|false|worst|(?:least|less)(?: \w{1,12})?|runner-up|opposite|your|his|her|their|s
-    |first|second|third|suggested|proposed|given|other|another|possible|plausible|tempting|common|popular|obvious|naive|intuitive|trap|tricky
+    |first|second|third|suggested|proposed|given|other|another|alternative|possible|plausible|tempting|common|popular|obvious|naive|intuitive|trap|tricky
     |(?:second|third|next)[ -](?:best|most)(?: \w{1,12})?)\s$
 """)
 #: In its clause: what follows is denied.
@@ -144,12 +144,14 @@ REFUSED = compiled(r"""
 VOID = compiled(r"""
     (?:none|neither|unclear|unknown|undetermined|unanswerable|indeterminate|not (?:given|listed|among|here|there))\b
 """)
-#: Behind the last answer: it is taken back. After `^` only in the same sentence, or at the start of the next.
+#: Behind the last answer: it is taken back. After `^` only in the same sentence, or at the start of the next. What an
+#: explanation may hold, too, only where it begins a sentence: patients have to wait, and A 不对 is said of A.
 RETRACTED = compiled(r"""
-    \b(?:wait|hold on|scratch that|on second thought|hmm+)\b\s?[,.:!\n-]|\bscratch that\b
+    (?:^|[^\w\s]|\n)\s?(?:(?:but|no|oh|so|well|and|actually)[,.]{0,3}\s){0,2}
+    (?:wait|hold on|on second thought|hmm+)\s?[,.:!\n-]|\bscratch that\b
     |\blet me (?:re-?consider|re-?think|start over|think again|try again|re-?evaluate|re-?examine)\b
     |\bi(?: have|'ve)? made (?:a|an) (?:mistake|error)\b|\b(?:not|no longer) sure any ?more\b|\bor (?:is it|not)\b
-    |不对|等等|等一下
+    |(?:^|(?<![a-z])[.!?,;。]|\n)\s?不对|(?:^|[.!?。]|\n)\s?(?:等等|等一下)
     |^\.{0,3}[,;]? ?(?:
     (?:though|although|but)\b(?! i (?:could|may|might) be (?:wrong|mistaken))
     [^.!?\n]{0,80}\b(?:not (?:\w{1,12} )?sure|unsure|may be|might be|could be|doubt)
