@@ -73,7 +73,7 @@ _LANGUAGES: tuple[tuple[str, str, bool], ...] = (
     (r"คำตอบ(?:ที่ถูกต้อง|ที่ถูก)?", r"คือ|เป็น", True),  # Thai
 )
 _NOT = r"(?:non|nicht|não|nao|nie|niet|không|ikke|inte|nunca|bukan|tidak|değil|ليست|ليس|נה|לא|नहीं)(?!\w)"
-_POINTS = r"\s?(?:[-=]>|[:=|→]|-(?=\s))"
+_POINTS = r"\s?(?:[-=]>|】?[:=|→]|】|-(?=\s))"
 
 
 def _announced(nouns: str, verbs: str, direct: bool) -> str:

@@ -31,7 +31,7 @@ _SEMITIC_OR_INDIC = r"[\u0590-\u0dff]"
 
 #: An end, a sign, or a script in which the next word cannot be taken for part of the answer.
 ENDS = compiled(rf"""
-    \s?$|\s?\n|(?:\s?[.,;:!)\]}}\"']|\s?\||>)(?:(?={_EAST_ASIAN_OR_THAI})|(?![^\W_]|[\\/]))|\s[✓✔✅☑]|[。、।]|-(?=\s|$)|\s[-(\[|]
+    \s?$|\s?\n|(?:\s?[.,;:!)\]}}\"']|\s?\||>)(?:(?={_EAST_ASIAN_OR_THAI})|(?![^\W_]|[\\/]))|\s[✓✔✅☑]|[。、।【]|-(?=\s|$)|\s[-(\[|]
     |\s?(?={_EAST_ASIAN_OR_THAI})|\s(?={_SEMITIC_OR_INDIC})
 """)
 #: … or one of the words that explain it.
