@@ -11,10 +11,10 @@ import click
 
 from contract.ledger import Run
 from contract.priority import Priority
-from contract.spec import Normalization, RunSpec
+from contract.spec import Mode, Normalization, RunSpec
 from producer.export.files import refuse_unwritable
 from producer.export.results import write_rejected
-from producer.intake.profile import text_warnings
+from producer.intake.profile import key_warnings, text_warnings
 from producer.intake.qrels import Qrels
 from producer.intake.reading import how_to_read, read_line, reading_options, selection_of, selection_options
 from producer.intake.survey import Survey, rejected_rows
@@ -26,6 +26,7 @@ from producer.runs.sources import named_sources
 from producer.runs.submit import Plan, State, Submitted, afresh, asked_already, plan, submit
 from producer.session import Session
 from producer.shown import key_shown, shown_prompts
+from producer.stats.guessing import shows_choices
 from producer.watching.finish import finish
 from producer.watching.standing import queue_lines, queues_json, workers_line
 
@@ -34,6 +35,8 @@ __all__ = ["enqueue"]
 
 #: Examples from which on it is said that all of them travel with the run.
 MANY_EXAMPLES = 5_000
+#: Share of the questions by which their right answers may stand in one place more often than evenly without a word.
+MOST_UNEVEN = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +149,12 @@ def _warn(planned: Plan) -> None:
     digest = planned.survey.digest
     if (sample := planned.taken.sample) and digest.count < sample:
         note(f"--sample {sample:,}: there are only {number(digest.count, 'question')} to draw from, and all are asked")
-    for warning in (*text_warnings(digest.lost_backslashes, digest.same_choices), *planned.orders.warnings()):
+    spec = planned.spec
+    placed = shows_choices(spec.prompt) and not (spec.shuffle or spec.circular)
+    warnings = text_warnings(digest.lost_backslashes, digest.same_choices) + planned.orders.warnings()
+    if spec.mode is not Mode.JUDGE:
+        warnings += key_warnings(digest.keys, placed=placed, least=MOST_UNEVEN)
+    for warning in warnings:
         note(warning)
 
 

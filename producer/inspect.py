@@ -11,7 +11,7 @@ import click
 from contract.prompts import BETWEEN, all_turns, prompts_of
 from contract.question import Question
 from contract.spec import RunSpec
-from producer.intake.profile import Lengths, Profile, text_warnings
+from producer.intake.profile import Lengths, Profile, key_warnings, text_warnings
 from producer.intake.reading import how_to_read, read_line, reading_options
 from producer.intake.survey import Inspector
 from producer.options import as_json, note, run_config_options
@@ -128,10 +128,11 @@ def _lines(inspector: Inspector, profile: Profile, shown: list[Question], spec: 
 
 
 def _answers(inspector: Inspector, profile: Profile) -> str:
-    if not profile.keyed:
+    keys = profile.keys
+    if not keys.keyed:
         return "no question has a key: there will be no accuracy"
-    shares = " · ".join(f"{label} {count / profile.keyed:.1%}" for label, count in sorted(profile.answers.items()))
-    missing = profile.questions - profile.keyed
+    shares = " · ".join(f"{label} {count / keys.keyed:.1%}" for label, count in sorted(keys.answers.items()))
+    missing = profile.questions - keys.keyed
     more = [f"given {inspector.file.way.value}"]
     more += [f"{missing:,} without a key"] if missing else []
     more += [f"{profile.several_right:,} with several right choices"] if profile.several_right else []
@@ -157,11 +158,8 @@ def _lengths(lengths: dict[str, Lengths]) -> str:
 
 
 def _warn(inspector: Inspector, profile: Profile) -> None:
-    if skew := profile.skew():
-        note(
-            f"warning: the right answer is {skew.label} in {skew.share:.1%} of the questions, {skew.expected:.1%} would"
-            f" be even (p = {skew.p:.1g}): a model that likes that place is rewarded. Ask with --set shuffle=true."
-        )
+    for warning in key_warnings(profile.keys, placed=True):
+        note(warning)
     if inspector.file.doubt:
         note(inspector.file.doubt)
     for warning in text_warnings(profile.lost_backslashes, profile.same_choices):

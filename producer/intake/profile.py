@@ -14,7 +14,7 @@ from contract.spec import Mode, RunSpec
 from producer.intake.seen import Seen
 from producer.present import number
 
-__all__ = ["Lengths", "Profile", "Skew", "lost_backslash", "same_choices", "text_warnings"]
+__all__ = ["Keys", "Lengths", "Profile", "Skew", "key_warnings", "lost_backslash", "same_choices", "text_warnings"]
 
 #: Below this probability of as uneven a distribution by chance, the answers' places are called skewed.
 SKEW_P = 0.001
@@ -93,6 +93,64 @@ class Skew(NamedTuple):
 
 
 @dataclass
+class Keys:
+    """Where the right answers stand."""
+
+    #: Questions with a key.
+    keyed: int = 0
+    answers: Counter[str] = field(default_factory=Counter)
+    #: Choices of the first one, where all have the same, as "yes" and "no".
+    same: tuple[str, ...] | None = None
+    #: Label → how many right answers would stand there if their places were drawn evenly.
+    _expected: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+
+    def add(self, question: Question) -> None:
+        """Count one question, if it has a key."""
+        if question.answer is None:
+            return
+        if not self.keyed:
+            self.same = question.choices
+        elif self.same != question.choices:
+            self.same = None
+        self.keyed += 1
+        self.answers.update(question.right)
+        for label in question.labels:
+            self._expected[label] += len(question.right) / len(question.choices)
+
+    def skew(self) -> Skew | None:
+        """The place that has most beyond its share, if the places are more uneven than chance explains; else None."""
+        from scipy.special import chdtrc  # late, as it takes long to import
+
+        labels = [label for label in LABELS if self._expected[label] >= 5]
+        if len(labels) < 2:
+            return None
+        statistic = sum((self.answers[each] - self._expected[each]) ** 2 / self._expected[each] for each in labels)
+        p = float(chdtrc(len(labels) - 1, statistic))
+        if p >= SKEW_P:
+            return None
+        most = max(labels, key=lambda label: self.answers[label] - self._expected[label])
+        return Skew(most, self.answers[most] / self.keyed, self._expected[most] / self.keyed, p)
+
+
+def key_warnings(keys: Keys, *, placed: bool, least: float = 0.0) -> list[str]:
+    """What is said of keys that stand in one place more often than in others, by `least` of the questions.
+
+    `placed`: the model sees the choices, in the file's order.
+    """
+    skew = keys.skew()
+    if skew is None or skew.share - skew.expected < least or not (placed or keys.same):
+        return []
+    even = f"{skew.expected:.1%} would be even (p = {skew.p:.1g})"
+    said = f"warning: the right answer is {skew.label} in {skew.share:.1%} of the questions, {even}"
+    if placed:
+        said += ": a model that likes that place is rewarded. Ask with --set shuffle=true"
+    if keys.same:
+        always = keys.same[LABELS.index(skew.label)]
+        said += f". Whoever always answers {always!r} scores {skew.share:.3f}: hold accuracies against that, not chance"
+    return [f"{said}."]
+
+
+@dataclass
 class Profile:
     """Sums from which the figures follow; of the questions themselves only hashes are kept, on disk."""
 
@@ -101,8 +159,7 @@ class Profile:
     spec: RunSpec | None = None
     questions: int = 0
     choices: Counter[int] = field(default_factory=Counter)
-    answers: Counter[str] = field(default_factory=Counter)
-    keyed: int = 0
+    keys: Keys = field(default_factory=Keys)
     several_right: int = 0
     with_context: int = 0
     subjects: Counter[str] = field(default_factory=Counter)
@@ -117,15 +174,14 @@ class Profile:
     prompt_tokens: Lengths = field(default_factory=Lengths)
     #: Prompt and what the model adds to it: what its context must hold.
     needed_tokens: Lengths = field(default_factory=Lengths)
-    #: Label → how many right answers would stand there if their places were drawn evenly.
-    _expected: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     _texts: Seen = field(default_factory=Seen)
 
     def add(self, question: Question, prompts: Sequence[str] = ()) -> None:
         """Count one question; `prompts` are those that it would be asked with."""
         self.questions += 1
         self.choices[len(question.choices)] += 1
-        self._add_answer(question)
+        self.keys.add(question)
+        self.several_right += bool(question.also_right)
         if question.subject and (question.subject in self.subjects or len(self.subjects) < MOST_SUBJECTS):
             self.subjects[question.subject] += 1
         if self.questions <= MOST_GUESSED:
@@ -139,15 +195,6 @@ class Profile:
         self.same_choices += same_choices(question)
         if self.tokens_of and prompts:
             self._add_tokens(question, prompts, self.tokens_of)
-
-    def _add_answer(self, question: Question) -> None:
-        if question.answer is None:
-            return
-        self.keyed += 1
-        self.several_right += bool(question.also_right)
-        self.answers.update(question.right)
-        for label in question.labels:
-            self._expected[label] += len(question.right) / len(question.choices)
 
     def _add_lengths(self, question: Question) -> None:
         self.question_chars.add(len(question.question))
@@ -170,32 +217,18 @@ class Profile:
             return max(tokens_of(f" {choice}") for choice in question.choices)
         return 1
 
-    def skew(self) -> Skew | None:
-        """The place that stands out most, if the places are more uneven than chance explains; else None."""
-        from scipy.stats import chi2
-
-        labels = [label for label in LABELS if self._expected[label] >= 5]
-        if len(labels) < 2:
-            return None
-        statistic = sum((self.answers[each] - self._expected[each]) ** 2 / self._expected[each] for each in labels)
-        p = float(chi2.sf(statistic, len(labels) - 1))
-        if p >= SKEW_P:
-            return None
-        most = max(labels, key=lambda label: abs(self.answers[label] - self._expected[label]))
-        return Skew(most, self.answers[most] / self.keyed, self._expected[most] / self.keyed, p)
-
     def close(self) -> None:
         """Give the disk space back."""
         self._texts.close()
 
     def to_json(self) -> dict[str, Any]:
         """Everything, for `--json`."""
-        skew = self.skew()
+        skew = self.keys.skew()
         return {
             "questions": self.questions,
             "choices": {str(count): number for count, number in sorted(self.choices.items())},
-            "answers": dict(sorted(self.answers.items())),
-            "without_key": self.questions - self.keyed,
+            "answers": dict(sorted(self.keys.answers.items())),
+            "without_key": self.questions - self.keys.keyed,
             "several_right": self.several_right,
             "skew": skew._asdict() if skew else None,
             "same_text": self.same_text,

@@ -17,7 +17,7 @@ from typing import Any
 
 from contract.errors import QuestionFileError, nearest
 from contract.question import Body, Question
-from producer.intake.profile import lost_backslash, same_choices
+from producer.intake.profile import Keys, lost_backslash, same_choices
 from producer.intake.seen import Seen
 from producer.intake.selection import EVERYTHING, Sampler, Selection
 from producer.intake.spool import Spool
@@ -49,6 +49,7 @@ class Digest:
         self.same_choices = 0
         self.first: Question | None = None
         self.guessing = Guessing()
+        self.keys = Keys()
         #: By its hash, what each question asks: eight bytes, where an id of a content hash would take a hundred.
         self._asked = array("q")
 
@@ -65,6 +66,7 @@ class Digest:
         self.choices[len(question.choices)] += 1
         self.first = self.first or question
         self.guessing.add(question)
+        self.keys.add(question)
         self._asked.append(hash((question.question, question.choices)))
         return body
 

@@ -89,6 +89,34 @@ def test_it_warns_where_the_right_answers_place_tells(write_rows: WriteRows, ses
     assert "--set shuffle=true" in warned.stderr
 
 
+def yes_or_no(answers: str) -> list[dict[str, object]]:
+    return [{"question": f"q{n}", "choices": ["yes", "no"], "answer": each} for n, each in enumerate(answers)]
+
+
+def test_what_always_saying_yes_scores_is_told_where_all_questions_have_the_same_choices(
+    write_rows: WriteRows, session: Session
+) -> None:
+    path = str(write_rows(*yes_or_no(300 * "A" + 100 * "B")))
+    always = "Whoever always answers 'yes' scores 0.750: hold accuracies against that, not chance."
+
+    assert always in run(session, "inspect", path).stderr
+    asked = run(session, "enqueue", path, "--dry-run").stderr
+    assert always in asked
+    assert "shuffle" not in asked, "the model is not shown where they stand"
+    lettered = ("--set", "mode=letter")
+    assert "--set shuffle=true" in run(session, "enqueue", path, "--dry-run", *lettered).stderr
+    assert always in run(session, "enqueue", path, "--dry-run", *lettered, "--set", "circular=true").stderr
+    even = str(write_rows(*yes_or_no(210 * "A" + 190 * "B")))
+    assert "warning" not in run(session, "enqueue", even, "--dry-run").stderr
+
+
+def test_the_place_that_is_told_of_is_one_that_a_model_may_like(write_rows: WriteRows, session: Session) -> None:
+    """Not the one that most right answers lack."""
+    rows = [{"question": f"q{n}", "choices": list("wxyz"), "answer": "BCD"[n % 3]} for n in range(400)]
+
+    assert "the right answer is B in 33.5% of the questions" in run(session, "inspect", str(write_rows(*rows))).stderr
+
+
 def test_beside_a_deployment_of_several_models_the_one_that_is_named_is_asked(
     tmp_path: Path, write_rows: WriteRows, session: Session
 ) -> None:
