@@ -1,7 +1,7 @@
 """Which questions of a file are asked: by subject, the first ones, or some at random.
 
 A sample is drawn by a hash over seed and id: it is the same however the file is ordered, and a smaller sample with
-the same seed is part of a larger one.
+the same seed is part of a larger one; of a stratified one nearly, as a subject's rounded share may shrink.
 """
 
 from __future__ import annotations
