@@ -60,6 +60,8 @@ def rescore(ledger: Ledger, run_id: str) -> Rescored:
         update={"run_id": run_id_for(f"{name}-rescored", spec), "spec": spec, "created_at": time.time()}
     )
     ledger.open_run(new)
+    for used in ledger.engines(run_id):  # what wrote the texts decides the figures here, too
+        ledger.note_engine(new.run_id, used)
     questions = changed = 0
     for results in chunks(ledger.results(run_id), CHUNK):
         pairs = [(question, verdict, _read_again(old, question, verdict)) for question, verdict in results if verdict]

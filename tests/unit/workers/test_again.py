@@ -61,6 +61,16 @@ def test_stored_texts_are_read_by_todays_rules_into_a_run_of_their_own(books: Me
     assert before.outcome is Outcome.UNANSWERED
 
 
+def test_a_rescored_run_knows_which_engines_wrote_its_texts(books: MemoryLedger) -> None:
+    run = open_run(books, make_questions(1), "old", **GENERATES)
+    books.note_engine(run.run_id, EngineUsed(worker="w0", since=1.0, engine={"engine": "vllm", "dtype": "float32"}))
+    settle(books, run, stored("q0", "The answer is A."))
+
+    again = [rescore(books, run.run_id).run.run_id for _ in range(2)]
+
+    assert books.engines(again[1]) == books.engines(run.run_id)
+
+
 def test_rescoring_twice_changes_nothing_more(books: MemoryLedger) -> None:
     run = open_run(books, make_questions(1), "old", **GENERATES)
     settle(books, run, stored("q0", "The answer is A."))
