@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,9 @@ __all__ = ["Encoded", "PromptEncoder", "positions_of"]
 
 #: A prompt without a line break is one line, however long.
 MOST_KNOWN_LINES = 1000
+#: What day it is in a chat template, whatever day it is: else the same run would ask something else tomorrow. This is
+#: the one that Llama's templates name where nobody tells them.
+TODAY = date(2024, 7, 26)
 #: What a template raises, by its own word or by a fault in it.
 TEMPLATE_TROUBLES = (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
@@ -120,7 +124,9 @@ class PromptEncoder:
         """`turns` up to where the model's next one begins; the reason where its template does not take them all."""
         hint = "Set chat_template: " + ("never." if len(turns) == 1 else "always, which makes one turn of them all.")
         try:
-            text: str = self._tokenizer.apply_chat_template(messages(turns), add_generation_prompt=True, tokenize=False)
+            text: str = self._tokenizer.apply_chat_template(
+                messages(turns), add_generation_prompt=True, tokenize=False, **self._clock()
+            )
         except TEMPLATE_TROUBLES as trouble:
             roles = ", ".join(turn.role for turn in turns)
             reason = str(trouble).rstrip(".") or type(trouble).__name__
@@ -130,6 +136,11 @@ class PromptEncoder:
             what = f"The model's chat template leaves out a turn of the {lost}, or changes its text."
             return RequestRejected(what, hint=hint)
         return text
+
+    def _clock(self) -> dict[str, Any]:
+        """In place of the clock by which a template tells the model what day it is; nothing for one that does not."""
+        template = str(getattr(self._tokenizer, "chat_template", ""))
+        return {"strftime_now": TODAY.strftime} if "strftime_now" in template else {}
 
     def _prompts(self, texts: Sequence[_Texts]) -> list[list[int]]:
         plain = iter(self._ids([each.prompt for each in texts if not each.chat], special=True))

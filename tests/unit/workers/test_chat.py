@@ -45,6 +45,7 @@ WANTS_ALTERNATION = (
 DROPS_SYSTEM = EACH.replace("in messages", "in messages if m.role != 'system'") + BEGIN
 LAST_TURN_ONLY = "[user] {{ messages[-1].content }} [end]" + BEGIN
 DROPS_REASONS = TAKES_SYSTEM.replace("m.content", "m.content.split('because')[0]")
+NAMES_THE_DAY = "[system]\nToday is {{ strftime_now('%d %B %Y') }}. [end]" + EACH + BEGIN
 BROKEN = "{{ messages[0].content.nothing.here }}"
 
 
@@ -85,6 +86,11 @@ def refused(template: str, spec: RunSpec) -> str:
     found = encoded(template, spec)
     assert isinstance(found, RequestRejected), found
     return str(found)
+
+
+def test_a_template_that_names_the_day_names_the_same_on_every_day() -> None:
+    spec = make_spec(mode=Mode.LETTER, prompt=LETTERED, chat_template=ChatTemplate.AUTO)
+    assert shown(NAMES_THE_DAY, spec).startswith("[system]\nToday is 26 July 2024. [end][user]\n")
 
 
 def test_the_system_describes_the_user_asks_and_the_model_answers() -> None:
