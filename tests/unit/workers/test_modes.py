@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -100,7 +101,7 @@ def test_vote_takes_the_majority_and_its_share_as_confidence() -> None:
     assert json.loads(verdict.raw_text) == ["Answer: B", "Answer: A", "hm", "Answer: B"]
 
 
-WRITES = (
+WRITES: tuple[dict[str, Any], ...] = (
     {"mode": Mode.GENERATE, "sampling": Sampling()},
     {"mode": Mode.VOTE, "sampling": Sampling(samples=2, temperature=1.0)},
     {"mode": Mode.JUDGE, "sampling": Sampling(), "judge": Judge(prompt=GRADE)},
@@ -108,7 +109,7 @@ WRITES = (
 
 
 @pytest.mark.parametrize("spec", WRITES, ids=lambda spec: spec["mode"])
-def test_what_was_cut_off_in_reasoning_that_the_chat_template_had_begun_is_no_answer(spec: dict[str, object]) -> None:
+def test_what_was_cut_off_in_reasoning_that_the_chat_template_had_begun_is_no_answer(spec: dict[str, Any]) -> None:
     def written(text: str, prompt_end: str, *, truncated: bool = True) -> Outcome:
         samples = 2 if spec["mode"] is Mode.VOTE else 1
         engine = Writer(lambda _: samples * [text], prompt_end, truncated=truncated)
@@ -318,13 +319,13 @@ def test_a_description_stands_once_before_the_examples_and_names_the_questions_s
 @pytest.mark.parametrize("spec", WRITES[:2], ids=lambda spec: spec["mode"])
 @pytest.mark.parametrize("reasoning", ["", "\nIt lies on the Tiber.\nAnswer:"], ids=["label", "reasoned"])
 def test_questions_that_a_model_makes_up_behind_its_answer_are_not_read_for_one(
-    reasoning: str, spec: dict[str, object]
+    reasoning: str, spec: dict[str, Any]
 ) -> None:
     """A model that was shown examples goes on with more of them until `max_tokens` ends it."""
     few_shot = FewShot(k=1, pool=POOL)
     text = f"{reasoning} B\n\nCapital of Spain?\nA. Lima\nB. Quito\nC. Madrid\nD. Bern\nAnswer: C\n\nCapital of"
 
-    def read(text: str, **more: object) -> Verdict:
+    def read(text: str, **more: Any) -> Verdict:
         samples = 2 if spec["mode"] is Mode.VOTE else 1
         return ask(Writer(lambda _: samples * [text]), **{**spec, "few_shot": few_shot, **more})
 
