@@ -35,6 +35,8 @@ __all__ = ["enqueue"]
 
 #: Examples from which on it is said that all of them travel with the run.
 MANY_EXAMPLES = 5_000
+#: The built-in prompt that wishes for a reason.
+REASONED = "reasoned"
 #: Share of the questions by which their right answers may stand in one place more often than evenly without a word.
 MOST_UNEVEN = 0.05
 
@@ -143,6 +145,11 @@ def _warn(planned: Plan) -> None:
         note(
             f"few_shot.file has {len(few_shot.pool):,} examples. All travel with the run, and whoever looks at it reads"
             " them: a few hundred serve as well."
+        )
+    if few_shot is not None and not few_shot.rationale and planned.spec.prompt.name == REASONED:
+        note(
+            "few_shot: the prompt asks for reasons, and its examples are solved by their letter alone, as the model"
+            " will do. Name the examples' field with reasons (few_shot.rationale), or set prompt: lettered."
         )
     if doubt := planned.survey.file.doubt:
         note(doubt)

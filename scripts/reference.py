@@ -71,7 +71,7 @@ subjects has a `chance` of its own: where subjects differ in their numbers of ch
 | `accuracy_cluster_interval` | by subjects, as if they were drawn, too | the accuracy |
 | `macro_accuracy` | Price and Bonett's (2004), for these subjects; wider by contexts | the subjects' mean, each once |
 | `rotation_accuracy`, retrieval's means | Wilson's with the mean for the share: rather too wide | a mean of shares |
-| `difference` | Bonett and Price's (2012), in pairs | B minus A |
+| `difference`, also `by_subject` | Bonett and Price's (2012), in pairs, each alone | B minus A |
 | `difference_context_interval` | by contexts, where questions share them | B minus A |
 
 `mcnemar.p_value` is of McNemar's test with mid-p, two-sided (Fagerland and others 2013), which belongs to the interval

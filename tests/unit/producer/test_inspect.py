@@ -89,6 +89,25 @@ def test_it_warns_where_the_right_answers_place_tells(write_rows: WriteRows, ses
     assert "--set shuffle=true" in warned.stderr
 
 
+def test_examples_without_the_reasons_that_their_prompt_asks_for_are_told(
+    write_rows: WriteRows, session: Session
+) -> None:
+    shots = {"question": "shown?", "choices": ["yes", "no"], "answer": "A", "why": "So it is."}
+    write_rows(shots, name="dev.jsonl")
+    path = str(write_rows(*yes_or_no("AB")))
+
+    def told(*settings: str) -> bool:
+        words = [word for each in ("few_shot={k: 1, file: dev.jsonl}", *settings) for word in ("--set", each)]
+        found = run(session, "enqueue", path, "--dry-run", *words)
+        assert found.exit_code == 0, found.output
+        return "its examples are solved by their letter alone" in found.stderr
+
+    assert told("mode=generate")
+    assert not told("mode=generate", "prompt=lettered")
+    assert not told("mode=generate", "few_shot.rationale=why")
+    assert not told("mode=likelihood")
+
+
 def yes_or_no(answers: str) -> list[dict[str, object]]:
     return [{"question": f"q{n}", "choices": ["yes", "no"], "answer": each} for n, each in enumerate(answers)]
 
