@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -96,40 +96,56 @@ class Skew(NamedTuple):
 class Keys:
     """Where the right answers stand."""
 
-    #: Questions with a key.
-    keyed: int = 0
-    answers: Counter[str] = field(default_factory=Counter)
-    #: Choices of the first one, where all have the same, as "yes" and "no".
+    #: Choices of the first question with a key, where all have the same, as "yes" and "no".
     same: tuple[str, ...] | None = None
-    #: Label → how many right answers would stand there if their places were drawn evenly.
-    _expected: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    #: Number of choices, labels of the right ones → questions: one count each, as every question enqueued comes by.
+    _counts: Counter[tuple[int, str, tuple[str, ...]]] = field(default_factory=Counter)
 
     def add(self, question: Question) -> None:
         """Count one question, if it has a key."""
         if question.answer is None:
             return
-        if not self.keyed:
+        if not self._counts:
             self.same = question.choices
         elif self.same != question.choices:
             self.same = None
-        self.keyed += 1
-        self.answers.update(question.right)
-        for label in question.labels:
-            self._expected[label] += len(question.right) / len(question.choices)
+        self._counts[len(question.choices), question.answer, question.also_right] += 1
+
+    @property
+    def keyed(self) -> int:
+        """Questions with a key."""
+        return self._counts.total()
+
+    @property
+    def answers(self) -> Counter[str]:
+        """Label → right answers there."""
+        found: Counter[str] = Counter()
+        for (_, answer, also_right), count in self._counts.items():
+            found.update(dict.fromkeys((answer, *also_right), count))
+        return found
+
+    def _expected(self) -> dict[str, float]:
+        """Label → how many right answers would stand there if their places were drawn evenly."""
+        expected = dict.fromkeys(LABELS, 0.0)
+        for (choices, _, also_right), count in self._counts.items():
+            for label in LABELS[:choices]:
+                expected[label] += count * (1 + len(also_right)) / choices
+        return expected
 
     def skew(self) -> Skew | None:
         """The place that has most beyond its share, if the places are more uneven than chance explains; else None."""
         from scipy.special import chdtrc  # late, as it takes long to import
 
-        labels = [label for label in LABELS if self._expected[label] >= 5]
+        expected, found = self._expected(), self.answers
+        labels = [label for label in LABELS if expected[label] >= 5]
         if len(labels) < 2:
             return None
-        statistic = sum((self.answers[each] - self._expected[each]) ** 2 / self._expected[each] for each in labels)
+        statistic = sum((found[each] - expected[each]) ** 2 / expected[each] for each in labels)
         p = float(chdtrc(len(labels) - 1, statistic))
         if p >= SKEW_P:
             return None
-        most = max(labels, key=lambda label: self.answers[label] - self._expected[label])
-        return Skew(most, self.answers[most] / self.keyed, self._expected[most] / self.keyed, p)
+        most = max(labels, key=lambda label: found[label] - expected[label])
+        return Skew(most, found[most] / self.keyed, expected[most] / self.keyed, p)
 
 
 def key_warnings(keys: Keys, *, placed: bool, least: float = 0.0) -> list[str]:
