@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum, auto
+from itertools import count
 from typing import Any, NamedTuple, NoReturn
 
 from contract.errors import QuestionFileError, nearest
@@ -43,7 +44,7 @@ def read_json(text: Text, is_question: IsQuestion, subset: str = "") -> Iterator
     if not opening:
         return
     if opening == "[":
-        yield from _items(cursor, _Numbers())
+        yield from _items(cursor, count(1))
     elif opening == "{":
         yield from _object(cursor, is_question, subset)
     else:
@@ -69,22 +70,11 @@ class _Member(NamedTuple):
     at: int
 
 
-class _Numbers:
-    """Numbers the records of a file."""
-
-    def __init__(self) -> None:
-        self.last = 0
-
-    def next(self) -> int:
-        self.last += 1
-        return self.last
-
-
 def _object(cursor: _Cursor, is_question: IsQuestion, subset: str) -> Iterator[Record]:
     start = cursor.at
     members = list(_members(cursor, is_question))
     end = cursor.at
-    numbers = _Numbers()
+    numbers = count(1)
     questions = [each for each in members if each.kind is _Kind.QUESTION]
     groups = _groups(members)
     if groups:
@@ -115,7 +105,7 @@ def _members(cursor: _Cursor, is_question: IsQuestion) -> Iterator[_Member]:
         name, opening = cursor.name()
         at = cursor.at
         if opening == "[":
-            kinds = {isinstance(each.raw, dict) for each in _items(cursor, _Numbers())}
+            kinds = {isinstance(each.raw, dict) for each in _items(cursor, count(1))}
             kind = _Kind.LIST if True in kinds or (not kinds and name in _LISTS) else _Kind.OTHER
         else:
             kind = _kind(cursor.value(), is_question)
@@ -157,18 +147,18 @@ def _chosen(groups: list[_Member], subset: str, cursor: _Cursor) -> list[_Member
     return chosen
 
 
-def _items(cursor: _Cursor, numbers: _Numbers, group: str | None = None) -> Iterator[Record]:
+def _items(cursor: _Cursor, numbers: Iterator[int], group: str | None = None) -> Iterator[Record]:
     for _ in cursor.inside("[", "]"):
         line, value = cursor.line(), cursor.value()
-        yield Record(numbers.next(), line, value, value if isinstance(value, dict) else None, group=group)
+        yield Record(next(numbers), line, value, value if isinstance(value, dict) else None, group=group)
 
 
-def _keyed(cursor: _Cursor, numbers: _Numbers, group: str | None = None) -> Iterator[Record]:
+def _keyed(cursor: _Cursor, numbers: Iterator[int], group: str | None = None) -> Iterator[Record]:
     for _ in cursor.inside("{", "}"):
         name, _ = cursor.name()
         line, value = cursor.line(), cursor.value()
         fields = value if isinstance(value, dict) else None
-        yield Record(numbers.next(), line, {name: value}, fields, key=name, group=group)
+        yield Record(next(numbers), line, {name: value}, fields, key=name, group=group)
 
 
 class _Cursor:
