@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, BinaryIO, Self, TextIO, cast
 
 from contract.errors import InputError
@@ -59,11 +58,9 @@ class Drafts:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, trouble: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_rest: object) -> None:
         try:
-            if trouble is None:
+            if kind is None:
                 self._take_their_places()
         finally:
             for draft, _, file in self._opened:
