@@ -43,9 +43,9 @@ class Flip:
 class Failed:
     """Questions with a key that are in no pair, by the run in which they failed: an error is no wrong answer."""
 
-    only_a: int = 0
-    only_b: int = 0
-    both: int = 0
+    only_a: int
+    only_b: int
+    both: int
 
     @property
     def of(self) -> int:
@@ -80,10 +80,10 @@ class Comparison:
     #: The same pairs by subject; empty where the questions have none, or all the same one.
     by_subject: dict[str, Pairs]
     #: Differences of the pairs, by what they are about.
-    contexts: Contexts = field(default_factory=Contexts, repr=False)
+    contexts: Contexts = field(repr=False)
     #: Of the pairs, by run (A, B): those without an answer, and those that the simulated engine answered.
-    unanswered: tuple[int, int] = (0, 0)
-    simulated: tuple[int, int] = (0, 0)
+    unanswered: tuple[int, int]
+    simulated: tuple[int, int]
     engines: Engines = field(default_factory=Engines)
 
     def to_json(self) -> dict[str, Any]:
@@ -210,9 +210,7 @@ class Pairing:
 
     def comparison(self) -> Comparison:
         """What the pairs come to. Raises InputError where there is none."""
-        kinds: Counter[tuple[bool, bool]] = Counter()
-        for each in self._subjects.values():
-            kinds.update(each)
+        kinds = sum(self._subjects.values(), Counter[tuple[bool, bool]]())
         left_out = Failed(self._failed[True, False], self._failed[False, True], self._failed[True, True])
         if not kinds and left_out.of:
             raise InputError(
@@ -226,21 +224,17 @@ class Pairing:
         return Comparison(
             a=self.a,
             b=self.b,
-            pairs=_pairs(kinds),
+            pairs=Pairs.counted(kinds),
             flips=self._flips,
             failed=left_out,
             without_key=self._without_key,
             retrieval=self._effect,
             recall=self._recall,
-            by_subject={name: _pairs(found) for name, found in subjects},
+            by_subject={name: Pairs.counted(found) for name, found in subjects},
             contexts=self._contexts,
             unanswered=(self._noted["A", "unanswered"], self._noted["B", "unanswered"]),
             simulated=(self._noted["A", "simulated"], self._noted["B", "simulated"]),
         )
-
-
-def _pairs(kinds: Counter[tuple[bool, bool]]) -> Pairs:
-    return Pairs(kinds[True, True], kinds[True, False], kinds[False, True], kinds[False, False])
 
 
 def _recall(a: RunSpec, b: RunSpec) -> RecallPairs | None:

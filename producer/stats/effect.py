@@ -101,9 +101,7 @@ class RecallPairs:
 
     def pairs(self) -> Pairs | None:
         """What is right here is that a passage that answers was found; None of no question."""
-        kinds = self.kinds
-        found = Pairs(kinds[True, True], kinds[True, False], kinds[False, True], kinds[False, False])
-        return found if found.of else None
+        return Pairs.counted(self.kinds) if self.kinds else None
 
     def to_json(self) -> dict[str, Any] | None:
         """For `compare --json`."""

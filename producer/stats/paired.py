@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
+from typing import Any, Self
 
 from producer.stats.proportion import Interval, Share, Z, share
 
@@ -25,6 +26,11 @@ class Pairs:
     only_a: int
     only_b: int
     neither: int
+
+    @classmethod
+    def counted(cls, kinds: Counter[tuple[bool, bool]]) -> Self:
+        """From (right in A, right in B) → questions."""
+        return cls(kinds[True, True], kinds[True, False], kinds[False, True], kinds[False, False])
 
     @property
     def of(self) -> int:
