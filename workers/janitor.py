@@ -69,7 +69,7 @@ class Heart(_Rounds):
         record: Callable[[], WorkerRecord],
         on_name_lost: Callable[[], None],
         on_wish: Callable[[Wish], None],
-        on_beat: Callable[[], None] = lambda: None,
+        on_beat: Callable[[], None],
     ) -> None:
         super().__init__("heart")
         self._fleet = Fleet.connect(settings)

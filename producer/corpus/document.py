@@ -40,14 +40,14 @@ def parts_of(mapping: Mapping[str, Sequence[str]], fields: Container[str]) -> di
     return {"id": ID_FIELDS, "text": (text,), "path": ("path",), "question_hash": ("question_hash",), **mapping}
 
 
-def to_document(record: Record, shown: str, mapping: Mapping[str, Sequence[str]] | None = None) -> Document:
+def to_document(record: Record, shown: str, mapping: Mapping[str, Sequence[str]]) -> Document:
     """The document that a record {id?, text, path?, question_hash?} says; any other field is left alone.
 
     `mapping` are the fields of a part that goes by other names; a text of several is what is in them, line by line.
     Without an id it is called by the hash of its text. Raises QuestionFileError with line, field and remedy.
     """
     try:
-        return _document(record, shown, mapping or {})
+        return _document(record, shown, mapping)
     except FieldTrouble as trouble:
         raise trouble.at(shown, record.line) from None
 

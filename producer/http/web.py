@@ -62,7 +62,7 @@ HEADER = APIKeyHeader(name="X-API-Key", auto_error=False)
 
 
 def make_app(
-    settings: Settings, ledger: Ledger, broker: Broker, base: RunConfig, metrics: Sequence[Collector] = ()
+    settings: Settings, ledger: Ledger, broker: Broker, base: RunConfig, metrics: Sequence[Collector]
 ) -> FastAPI:
     """The door as an ASGI application; questions are asked as `base` says where a request does not.
 

@@ -171,8 +171,9 @@ class Profile:
     """Sums from which the figures follow; of the questions themselves only hashes are kept, on disk."""
 
     #: Counts a text's tokens; None: there is no model to ask.
-    tokens_of: Callable[[str], int] | None = None
-    spec: RunSpec | None = None
+    tokens_of: Callable[[str], int] | None
+    #: How the questions would be asked.
+    spec: RunSpec
     questions: int = 0
     choices: Counter[int] = field(default_factory=Counter)
     keys: Keys = field(default_factory=Keys)
@@ -227,9 +228,9 @@ class Profile:
 
     def _answer_tokens(self, question: Question, tokens_of: Callable[[str], int]) -> int:
         """Tokens that come after the prompt: what is written, the longest choice that is weighed, or one label."""
-        if self.spec is not None and self.spec.sampling is not None:
+        if self.spec.sampling is not None:
             return self.spec.sampling.max_tokens
-        if self.spec is not None and self.spec.mode is Mode.LIKELIHOOD:
+        if self.spec.mode is Mode.LIKELIHOOD:
             return max(tokens_of(f" {choice}") for choice in question.choices)
         return 1
 

@@ -213,14 +213,7 @@ def survey(
         raise _nothing(inspector, selection)
     if places is not None:
         take(_sampled(inspector.file, selection, places))
-    return Survey(
-        inspector.file,
-        inspector.rows,
-        inspector.troubles.count,
-        inspector.troubles.kinds,
-        digest,
-        spool,
-    )
+    return Survey(inspector.file, inspector.rows, inspector.troubles.count, inspector.troubles.kinds, digest, spool)
 
 
 def _wanted(inspector: Inspector, selection: Selection) -> Iterator[Question]:

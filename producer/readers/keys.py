@@ -52,7 +52,7 @@ class Key(NamedTuple):
         return parts._replace(answer=answer, rest=rest, used=parts.used._replace(answer=self.field))
 
 
-def key_of(head: Sequence[Parts], ways: Sequence[Way], like: Way | None = None) -> Key:
+def key_of(head: Sequence[Parts], ways: Sequence[Way], like: Way | None) -> Key:
     """The key of a file that begins with `head`; its numbers count as `like` where nothing else says how.
 
     Raises FieldTrouble where nobody can know.

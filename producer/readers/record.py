@@ -10,6 +10,9 @@ from contract.question import Question
 
 __all__ = ["FieldTrouble", "Record", "Row", "shown_value"]
 
+#: Characters of a value that a message shows.
+LONGEST_SHOWN = 60
+
 
 class FieldTrouble(Exception):
     """One field of one record is wrong; where the record stands is added by the caller."""
@@ -68,8 +71,8 @@ class Row(NamedTuple):
     file: str = ""
 
 
-def shown_value(value: object, longest: int = 60) -> str:
+def shown_value(value: object) -> str:
     """`value` as a message shows it: quoted, and cut where it would drown the message."""
     # A long value is cut before it is quoted: nobody waits for the repr of megabytes.
-    text = repr(value[: longest + 1] if isinstance(value, str | list) else value)
-    return text if len(text) <= longest else f"{text[:longest]}…"
+    text = repr(value[: LONGEST_SHOWN + 1] if isinstance(value, str | list) else value)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"

@@ -47,17 +47,17 @@ COLUMNS: dict[str, JustifyMethod] = {
 BAR_WIDTH = 40
 #: Plain lines come this far apart, in seconds.
 LINE_EVERY_S = 5.0
+#: What "lately" means.
+WINDOW_S = 10.0
+#: Batches that last longer than the window come in bursts, by which nobody can tell when the run ends: the steady pace
+#: is over so many seconds and so many bursts at least.
+STEADY_S, STEADY_BURSTS = 60.0, 6
 
 
 @dataclass
 class Pace:
     """Questions per second: lately, over a minute, and since work began."""
 
-    window_s: float = 10.0
-    #: Batches that last longer than the window come in bursts, by which nobody can tell when the run ends: the steady
-    #: pace is over so many seconds and so many bursts at least.
-    steady_s: float = 60.0
-    steady_bursts: int = 6
     #: When how many were settled; of equal numbers the first and the last time.
     _seen: deque[tuple[float, int]] = field(default_factory=deque)
     _first: tuple[float, int] | None = None
@@ -71,7 +71,7 @@ class Pace:
         if len(self._seen) > 1 and self._seen[-2][1] == self._seen[-1][1] == settled:
             self._seen.pop()
         self._seen.append((now, settled))
-        while len(self._seen) > 2 and now - self._seen[1][0] >= self.steady_s and self._bursts > self.steady_bursts:
+        while len(self._seen) > 2 and now - self._seen[1][0] >= STEADY_S and self._bursts > STEADY_BURSTS:
             self._seen.popleft()
 
     @property
@@ -83,7 +83,7 @@ class Pace:
         """Questions per second over the window."""
         if not self._seen:
             return 0.0
-        start = max(self._seen[0][0], self._seen[-1][0] - self.window_s)
+        start = max(self._seen[0][0], self._seen[-1][0] - WINDOW_S)
         before = next(settled for at, settled in reversed(self._seen) if at <= start)
         return _rate((start, before), self._seen[-1])
 

@@ -49,7 +49,7 @@ def echo(turns: Turns, continuation: str, *, in_chat: bool) -> tuple[str, dict[s
     return path, {**body, "echo": True, "logprobs": 0, "max_tokens": 1, "temperature": 0}
 
 
-def tokens(turns: Turns, continuation: str = "", *, in_chat: bool) -> dict[str, Any]:
+def tokens(turns: Turns, continuation: str, *, in_chat: bool) -> dict[str, Any]:
     """Body of vLLM's `/tokenize`, for the tokens of `turns` with what is begun behind them."""
     if not in_chat:
         (turn,) = turns

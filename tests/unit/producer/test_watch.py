@@ -275,7 +275,7 @@ def test_questions_that_nobody_writes_end_the_watch(ledger: MemoryLedger, broker
 
 
 def test_the_pace_is_over_the_window_and_over_all() -> None:
-    pace = Pace(window_s=10)
+    pace = Pace()
     assert (pace.lately, pace.mean) == (0.0, 0.0)
 
     for second in range(101):
