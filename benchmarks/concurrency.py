@@ -59,7 +59,7 @@ def warm_up(at: Stand, asking: Asking, mark: str = "") -> None:
 def clients(at: Stand, asking: Asking, level: int, requests: int, mark: str = "") -> dict[str, Any]:
     """`requests` requests by `level` clients."""
     asked, questions = opened(at, asking, f"{mark}{level} clients", requests)
-    todo, waiting = keys.run_keys(asked.run_id).todo, iter(questions)
+    todo, waiting = keys.RunKeys(asked.run_id).todo, iter(questions)
     sent: dict[str, float] = {}
     latencies: list[float] = []
     with closing(RedisBroker(at.settings, at.ledger)) as broker:

@@ -39,6 +39,7 @@ from contract.spec import RunSpec, Stage, slug
 
 __all__ = [
     "PRIORITY_STEPS",
+    "RunKeys",
     "audit_lock",
     "boots",
     "broker_lists",
@@ -51,7 +52,6 @@ __all__ = [
     "restore_lock",
     "retrieve_queue",
     "route",
-    "run_keys",
     "runs",
     "score_queue",
     "sending",
@@ -93,11 +93,6 @@ class RunKeys:
     def all(self) -> list[str]:
         """Every key of the run."""
         return list(vars(self).values())
-
-
-def run_keys(run_id: str) -> RunKeys:
-    """The keys of run `run_id`."""
-    return RunKeys(run_id)
 
 
 def runs() -> str:

@@ -65,7 +65,7 @@ class Case:
     def settled(self) -> set[str]:
         """Ids with a verdict now; remembers every verdict as it was first seen."""
         with contextlib.suppress(redis.RedisError):
-            found = cast("dict[str, str]", self.stage.client.hgetall(keys.run_keys(self.run.run_id).verdicts))
+            found = cast("dict[str, str]", self.stage.client.hgetall(keys.RunKeys(self.run.run_id).verdicts))
             for each, verdict in found.items():
                 if self._first.setdefault(each, verdict) != verdict:
                     self._changed.add(each)
@@ -99,13 +99,11 @@ class Case:
 
     def begun(self) -> bool:
         """Whether a question is begun and not settled."""
-        return bool(self.stage.client.hlen(keys.run_keys(self.run.run_id).attempts))
+        return bool(self.stage.client.hlen(keys.RunKeys(self.run.run_id).attempts))
 
     def attempts(self, question_id: str) -> int:
         """How often a question without a verdict was begun."""
-        return int(
-            cast("str | None", self.stage.client.hget(keys.run_keys(self.run.run_id).attempts, question_id)) or 0
-        )
+        return int(cast("str | None", self.stage.client.hget(keys.RunKeys(self.run.run_id).attempts, question_id)) or 0)
 
     def wait_finished(self, timeout_s: float = PATIENCE_S) -> None:
         """Return when every question is settled, or patience is over."""
@@ -138,11 +136,11 @@ class Case:
 
     def bodies(self) -> list[str]:
         """Questions as the ledger keeps them."""
-        return cast("list[str]", self.stage.client.hvals(keys.run_keys(self.run.run_id).questions))
+        return cast("list[str]", self.stage.client.hvals(keys.RunKeys(self.run.run_id).questions))
 
     def verdict_bodies(self) -> list[str]:
         """Verdicts as the ledger keeps them."""
-        return cast("list[str]", self.stage.client.hvals(keys.run_keys(self.run.run_id).verdicts))
+        return cast("list[str]", self.stage.client.hvals(keys.RunKeys(self.run.run_id).verdicts))
 
     def _messages(self) -> int:
         queue = keys.score_queue(self.run.spec.model)

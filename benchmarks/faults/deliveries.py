@@ -72,7 +72,7 @@ def of_a_purged_run(stage: Stage, rng: random.Random) -> Found:
     purged.wait_progress(time.monotonic())
     stage.ledger.purge(purged.run.run_id)
     found = case.found(case.wait_progress(time.monotonic()))
-    if stage.client.exists(*keys.run_keys(purged.run.run_id).all()):
+    if stage.client.exists(*keys.RunKeys(purged.run.run_id).all()):
         raise AssertionError(f"something of the purged run {purged.run.run_id} came back")
     return found
 

@@ -84,7 +84,7 @@ class RedisLedger(Ledger):
 
     def open_run(self, run: Run) -> bool:
         with translating(self._place):
-            new = bool(self._redis.set(keys.run_keys(run.run_id).meta, run.model_dump_json(), nx=True))
+            new = bool(self._redis.set(keys.RunKeys(run.run_id).meta, run.model_dump_json(), nx=True))
             if not new and (there := self.run(run.run_id)).spec.fingerprint() != run.spec.fingerprint():
                 raise RunConflict(
                     f"Run {run.run_id} exists with another spec (fingerprint {there.spec.fingerprint()[:8]}).",
@@ -94,7 +94,7 @@ class RedisLedger(Ledger):
             return new
 
     def add_bodies(self, run_id: str, bodies: Iterable[Body]) -> int:
-        names = keys.run_keys(run_id)
+        names = keys.RunKeys(run_id)
         books = [names.meta, names.questions, names.order, names.todo, keys.open_runs(), names.state]
         new = 0
         for chunk in chunks(bodies, CHUNK):
@@ -106,7 +106,7 @@ class RedisLedger(Ledger):
 
     def run(self, run_id: str) -> Run:
         with translating(self._place):
-            found = self._redis.get(keys.run_keys(run_id).meta)
+            found = self._redis.get(keys.RunKeys(run_id).meta)
             if found is None:
                 self._unknown(run_id)
         return _run(run_id, cast(str, found))
@@ -114,7 +114,7 @@ class RedisLedger(Ledger):
     def runs(self) -> list[Run]:
         with translating(self._place):
             ids = cast("list[str]", self._redis.zrevrange(keys.runs(), 0, -1))
-            found = self._redis.mget([keys.run_keys(each).meta for each in ids]) if ids else []
+            found = self._redis.mget([keys.RunKeys(each).meta for each in ids]) if ids else []
         runs: list[Run] = []
         for run_id, body in zip(ids, cast("list[str | None]", found), strict=True):
             try:
@@ -128,7 +128,7 @@ class RedisLedger(Ledger):
             return sorted(cast("set[str]", self._redis.smembers(keys.open_runs())))
 
     def counts(self, run_id: str) -> Counts:
-        names = keys.run_keys(run_id)
+        names = keys.RunKeys(run_id)
         with translating(self._place):
             pipeline = self._redis.pipeline(transaction=True)
             pipeline.zscore(keys.runs(), run_id)
@@ -141,7 +141,7 @@ class RedisLedger(Ledger):
         return Counts(total=total, todo=todo, outcomes=by_outcome, state=_state(state))
 
     def unsettled(self, run_id: str) -> Iterator[str]:
-        names = keys.run_keys(run_id)
+        names = keys.RunKeys(run_id)
         for ids in self._ids(run_id):
             with translating(self._place):
                 open_here = cast("list[int]", self._redis.smismember(names.todo, ids))
@@ -150,7 +150,7 @@ class RedisLedger(Ledger):
     def begin(
         self, run_id: str, question_ids: Sequence[str], suspect_from: int = 0, stage: Stage = Stage.SCORE
     ) -> list[Begun]:
-        names = keys.run_keys(run_id)
+        names = keys.RunKeys(run_id)
         attempts = names.attempts if stage is Stage.SCORE else names.lookups
         books = [names.meta, names.questions, names.todo, attempts, names.state, names.aside]
         found = self._step(self._begin, run_id, books, [suspect_from, *question_ids])
@@ -162,18 +162,18 @@ class RedisLedger(Ledger):
         ]
 
     def note_trouble(self, run_id: str, question_ids: Sequence[str], reason: str) -> list[int]:
-        names = keys.run_keys(run_id)
+        names = keys.RunKeys(run_id)
         books = [names.meta, names.todo, names.troubles]
         found = self._step(self._trouble, run_id, books, [reason, *question_ids])
         return [int(each) for each in found]
 
     def troubles(self, run_id: str, question_id: str) -> list[str]:
         with translating(self._place):
-            found = cast("str | None", self._redis.hget(keys.run_keys(run_id).troubles, question_id))
+            found = cast("str | None", self._redis.hget(keys.RunKeys(run_id).troubles, question_id))
         return _REASONS.validate_json(found) if found else []
 
     def attach(self, run_id: str, passages: Mapping[str, Sequence[Passage]]) -> None:
-        names = keys.run_keys(run_id)
+        names = keys.RunKeys(run_id)
         arguments: list[str] = []
         for question_id, found in passages.items():
             arguments += (question_id, _PASSAGES.dump_json(tuple(found), exclude_defaults=True).decode())
@@ -183,12 +183,12 @@ class RedisLedger(Ledger):
         if not question_ids:
             return {}
         with translating(self._place):
-            found = cast("list[str | None]", self._redis.hmget(keys.run_keys(run_id).passages, list(question_ids)))
+            found = cast("list[str | None]", self._redis.hmget(keys.RunKeys(run_id).passages, list(question_ids)))
         there = zip(question_ids, found, strict=True)
         return {each: _PASSAGES.validate_json(body) for each, body in there if body is not None}
 
     def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> Committed:
-        names = keys.run_keys(run_id)
+        names = keys.RunKeys(run_id)
         arguments: list[str | bytes] = [run_id]
         for verdict in verdicts:
             body = _VERDICT.dump_json(verdict, exclude_defaults=True)  # bytes: `model_dump_json` makes text of them
@@ -208,7 +208,7 @@ class RedisLedger(Ledger):
         return Committed(new=int(found[0]), left=int(found[1]))
 
     def note_engine(self, run_id: str, used: EngineUsed) -> None:
-        names = keys.run_keys(run_id)
+        names = keys.RunKeys(run_id)
         told = json.dumps(used.engine, sort_keys=True).encode()
         field = f"{used.worker} {hashlib.sha256(told).hexdigest()[:8]}"
         self._step(self._engine, run_id, [names.meta, names.engines], [field, used.model_dump_json()])
@@ -216,13 +216,13 @@ class RedisLedger(Ledger):
     def engines(self, run_id: str) -> list[EngineUsed]:
         self.run(run_id)
         with translating(self._place):
-            found = cast("list[str]", self._redis.hvals(keys.run_keys(run_id).engines))
+            found = cast("list[str]", self._redis.hvals(keys.RunKeys(run_id).engines))
         return sorted((EngineUsed.model_validate_json(each) for each in found), key=lambda each: each.since)
 
     def results(
         self, run_id: str, start: int = 0, stop: int | None = None
     ) -> Iterator[tuple[Question, Verdict | None]]:
-        names = keys.run_keys(run_id)
+        names = keys.RunKeys(run_id)
         for ids in self._ids(run_id, start, stop):
             with translating(self._place):
                 pipeline = self._redis.pipeline(transaction=False)
@@ -233,7 +233,7 @@ class RedisLedger(Ledger):
                 yield self._read(run_id, each, body, verdict)
 
     def result(self, run_id: str, question_id: str) -> tuple[Question, Verdict | None]:
-        names = keys.run_keys(run_id)
+        names = keys.RunKeys(run_id)
         self.run(run_id)
         with translating(self._place):
             body = self._redis.hget(names.questions, question_id)
@@ -243,17 +243,17 @@ class RedisLedger(Ledger):
         return self._read(run_id, question_id, cast(str, body), cast("str | None", verdict))
 
     def halt(self, run_id: str, state: RunState) -> RunState:
-        names = keys.run_keys(run_id)
+        names = keys.RunKeys(run_id)
         books = [names.meta, names.state, keys.open_runs()]
         return _state(self._step(self._halt, run_id, books, [run_id, state.value]))
 
     def resume(self, run_id: str) -> RunState:
-        names = keys.run_keys(run_id)
+        names = keys.RunKeys(run_id)
         books = [names.meta, names.state, names.todo, keys.open_runs()]
         return _state(self._step(self._resume, run_id, books, [run_id]))
 
     def take_aside(self, run_id: str) -> Iterator[str]:
-        names = keys.run_keys(run_id)
+        names = keys.RunKeys(run_id)
         for ids in self._ids(run_id):
             with translating(self._place):
                 pipeline = self._redis.pipeline(transaction=True)
@@ -264,7 +264,7 @@ class RedisLedger(Ledger):
             yield from (each for each, *both in zip(ids, aside, unsettled, strict=True) if all(both))
 
     def reopen_failed(self, run_id: str) -> int:
-        names = keys.run_keys(run_id)
+        names = keys.RunKeys(run_id)
         books = [
             names.meta,
             names.state,
@@ -292,7 +292,7 @@ class RedisLedger(Ledger):
         self.run(run_id)
         with translating(self._place):
             pipeline = self._redis.pipeline(transaction=True)
-            pipeline.delete(*keys.run_keys(run_id).all())
+            pipeline.delete(*keys.RunKeys(run_id).all())
             pipeline.zrem(keys.runs(), run_id)
             pipeline.srem(keys.open_runs(), run_id)
             pipeline.hdel(keys.weights(), run_id)
@@ -324,7 +324,7 @@ class RedisLedger(Ledger):
 
     def _ids(self, run_id: str, start: int = 0, stop: int | None = None) -> Iterator[list[str]]:
         self.run(run_id)
-        order = keys.run_keys(run_id).order
+        order = keys.RunKeys(run_id).order
         while stop is None or start < stop:
             end = start + CHUNK if stop is None else min(start + CHUNK, stop)
             with translating(self._place):

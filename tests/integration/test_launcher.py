@@ -85,7 +85,7 @@ def names(ledger: RedisLedger) -> list[str]:
 
 def begun(ledger: RedisLedger, run: Run) -> bool:
     """Whether a worker has begun a question and not settled it."""
-    return bool(ledger.client.hlen(keys.run_keys(run.run_id).attempts))
+    return bool(ledger.client.hlen(keys.RunKeys(run.run_id).attempts))
 
 
 def attempts(ledger: RedisLedger, run: Run) -> list[int]:

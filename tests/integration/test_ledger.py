@@ -325,7 +325,7 @@ def test_a_run_of_another_version_is_told_by_what_is_not_understood_and_hides_no
     )
     body = json.loads(theirs.model_dump_json())
     body["spec"]["aura"] = "violet"
-    redis_ledger.client.set(keys.run_keys(theirs.run_id).meta, json.dumps(body))
+    redis_ledger.client.set(keys.RunKeys(theirs.run_id).meta, json.dumps(body))
 
     assert [run.run_id for run in redis_ledger.runs()] == [ours.run_id]
     assert "another version of mcqueue: spec.aura cannot be read here" in caplog.text
@@ -336,7 +336,7 @@ def test_a_run_of_another_version_is_told_by_what_is_not_understood_and_hides_no
 def test_an_entry_that_cannot_be_read_is_told_with_run_question_and_field(redis_ledger: RedisLedger) -> None:
     run = open_run(redis_ledger, make_questions(2))
     redis_ledger.commit(run.run_id, [verdict("q0"), verdict("q1")])
-    redis_ledger.client.hset(keys.run_keys(run.run_id).verdicts, "q1", '{"question_id":"q1","outcome":"right"}')
+    redis_ledger.client.hset(keys.RunKeys(run.run_id).verdicts, "q1", '{"question_id":"q1","outcome":"right"}')
     read = redis_ledger.results(run.run_id)
     assert next(read)[0].id == "q0"
     with pytest.raises(LedgerError, match=f"Run {run.run_id}, question 'q1': .*Verdict.outcome: .* purge the run"):

@@ -106,7 +106,7 @@ def test_a_worker_outlasts_a_refusal_that_is_longer_than_its_lease(
     log = tmp_path / "log"
     # A call is longer than it takes to see that it has begun, and to refuse what comes of it.
     with worker(log, batch_size=8, simulated={"call_ms": 5000}) as working:
-        begun = keys.run_keys(run.run_id).attempts
+        begun = keys.RunKeys(run.run_id).attempts
         # Two at a time, which begin and end together: while only the first is settled, the second is as good as over.
         wait_until(
             lambda: redis_ledger.counts(run.run_id).settled == 16 and redis_ledger.client.hlen(begun) == 16,
@@ -127,7 +127,7 @@ def test_what_could_not_go_back_to_the_queue_goes_back_once_redis_takes_writes(
     refusing: Refusing, app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
     run = sent(app, redis_ledger, 40)
-    attempts = keys.run_keys(run.run_id).attempts
+    attempts = keys.RunKeys(run.run_id).attempts
     redis_ledger.client.set(attempts, "no hash: every beginning fails")
     log = tmp_path / "log"
     with worker(log, batch_size=64):

@@ -78,7 +78,7 @@ def test_every_question_is_scored_with_what_was_found_for_it(
         verdicts = finished(run)
     assert [each.passages[0].id for each in verdicts] == [f"p{number}" for number in range(40)]
     assert all(each.retrieval_hit and each.attempts == 1 for each in verdicts)
-    assert not redis_ledger.client.exists(keys.run_keys(run.run_id).passages, keys.run_keys(run.run_id).lookups)
+    assert not redis_ledger.client.exists(keys.RunKeys(run.run_id).passages, keys.RunKeys(run.run_id).lookups)
 
 
 def test_questions_wait_for_a_retrieval_worker_and_are_not_scored_without_one(

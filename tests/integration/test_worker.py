@@ -190,7 +190,7 @@ def test_more_urgent_questions_are_in_the_next_batch_also_before_those_that_the_
     few = open_run(redis_ledger, make_questions(4), name="few")
     send(app, redis_ledger, bulk, priority=waiting)
     with worker(tmp_path / "log", batch_size=8, batches_in_flight=1, simulated={"call_ms": 2000}):
-        begun = keys.run_keys(bulk.run_id).attempts
+        begun = keys.RunKeys(bulk.run_id).attempts
         wait_until(
             lambda: redis_ledger.counts(bulk.run_id).settled == 8 and redis_ledger.client.hlen(begun) == 8,
             "a batch to end, and the next to begin",
@@ -385,7 +385,7 @@ def test_messages_that_went_back_to_the_queue_are_taken_again_by_the_same_worker
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
     run = open_run(redis_ledger, make_questions(40))
-    attempts = keys.run_keys(run.run_id).attempts
+    attempts = keys.RunKeys(run.run_id).attempts
     redis_ledger.client.set(attempts, "no hash: every beginning fails")
     with worker(tmp_path / "log", batch_size=64):
         send(app, redis_ledger, run)
@@ -399,7 +399,7 @@ def test_messages_that_went_back_to_the_queue_are_taken_again_by_the_same_worker
 def test_a_run_that_this_version_cannot_read_is_not_the_others_trouble(
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
-    redis_ledger.client.set(keys.run_keys("from-the-future").meta, '{"spec": {"mode": "telepathy"}}')
+    redis_ledger.client.set(keys.RunKeys("from-the-future").meta, '{"spec": {"mode": "telepathy"}}')
     redis_ledger.client.sadd(keys.open_runs(), "from-the-future")
     run = open_run(redis_ledger, make_questions(20))
     send(app, redis_ledger, run)
@@ -503,13 +503,13 @@ def test_a_question_that_no_worker_can_read_ends_as_failed_and_its_company_is_sc
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
     run = open_run(redis_ledger, make_questions(8))
-    redis_ledger.client.hset(keys.run_keys(run.run_id).questions, "q3", '{"id": "q3", "question": ["no text"]}')
+    redis_ledger.client.hset(keys.RunKeys(run.run_id).questions, "q3", '{"id": "q3", "question": ["no text"]}')
     send(app, redis_ledger, run, batch_size=8)
     with worker(tmp_path / "log", batch_size=8, max_attempts=2):
         wait_until(lambda: redis_ledger.counts(run.run_id).finished, "every question to end")
         wait_nothing_left(redis_ledger)
     assert redis_ledger.counts(run.run_id).of(Outcome.FAILED) == 1
-    stored = Verdict.model_validate_json(str(redis_ledger.client.hget(keys.run_keys(run.run_id).verdicts, "q3")))
+    stored = Verdict.model_validate_json(str(redis_ledger.client.hget(keys.RunKeys(run.run_id).verdicts, "q3")))
     assert stored.error is not None
     assert stored.error.message.count("ValidationError") == 2
 

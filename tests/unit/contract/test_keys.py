@@ -13,7 +13,7 @@ from tests.support import make_spec
 def test_no_two_keys_are_the_same() -> None:
     names = [keys.runs(), keys.open_runs(), keys.workers()]
     for each in ("a", "b"):
-        names += keys.run_keys(each).all()
+        names += keys.RunKeys(each).all()
         names += [keys.worker(each), keys.restore_lock(each), keys.audit_lock(each), keys.unacked(each)]
         names += keys.unacked_options(each).values()
         names += keys.broker_lists(keys.score_queue(each)) + keys.broker_lists(keys.retrieve_queue(each))
@@ -22,7 +22,7 @@ def test_no_two_keys_are_the_same() -> None:
 
 
 def test_the_ledgers_keys_start_with_the_projects_name() -> None:
-    assert sorted(keys.run_keys("demo-1").all()) == [
+    assert sorted(keys.RunKeys("demo-1").all()) == [
         f"mcqueue:run:demo-1:{each}"
         for each in (
             "aside",
