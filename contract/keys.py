@@ -1,4 +1,4 @@
-"""Every Redis key, one function each. Nobody else spells a key.
+"""Every Redis key: a function each, and a class for those of a run. Nobody else spells a key.
 
 mcqueue:runs                    sorted set  run id → creation time (s)
 mcqueue:open                    set         ids of runs that have unsettled questions and go on

@@ -43,7 +43,7 @@ def _add(digest: hashlib._Hash, path: Path) -> None:
             digest.update(file.read(BLOCK_BYTES))
 
 
-def model_folder(model: str, revision: str | None, download_dir: str | None) -> Path | None:
+def model_folder(model: str, revision: str | None = None, download_dir: str | None = None) -> Path | None:
     """Where the files of `model`, a folder or a hub id, lie on this machine; None where nobody can tell."""
     if Path(model).is_dir():
         return Path(model)

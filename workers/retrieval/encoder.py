@@ -14,6 +14,7 @@ from contract.errors import InputError, ModelNotFound, first_line
 from contract.index import DEFAULT_ENCODER, Encoder
 from contract.models import require_hub
 from workers.engines.packaged import folder_or_hub_id
+from workers.engines.weights import model_folder
 from workers.packages import PackagedWeights
 from workers.retrieval.encoder_files import deciding_files
 
@@ -70,7 +71,7 @@ class TextEncoder:
             raise ModelNotFound(f"encoder: {model} cannot be loaded: {first_line(trouble)}.", hint=_HINT) from None
         self.info = Encoder(
             id=encoder_id if encoder_id in PACKAGED_ENCODERS else model,
-            files=deciding_files(_folder(model, at_hub=at_hub)),
+            files=deciding_files(_folder(model)),
             query_prompt=query_prompt,
             passage_prompt=passage_prompt,
             dimensions=int(self._model.get_embedding_dimension()),
@@ -139,13 +140,9 @@ def _resolve(encoder_id: str) -> tuple[str, bool]:
     return found, not Path(found).is_dir()
 
 
-def _folder(model: str, *, at_hub: bool) -> Path:
+def _folder(model: str) -> Path:
     """Where the files of a model that was loaded lie."""
-    if not at_hub:
-        return Path(model)
-    from huggingface_hub import try_to_load_from_cache
-
-    cached = try_to_load_from_cache(model, "config.json")
-    if not isinstance(cached, str):
+    found = model_folder(model)
+    if found is None:
         raise ModelNotFound(f"encoder: {model} was loaded, but is not in the hub's cache here.", hint=_HINT)
-    return Path(cached).parent
+    return found
