@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
 
-from workers.engines.base import Engine, Request
+from workers.engines.base import Engine, Request, measured
 from workers.scoring import Item, requests_of
 
 __all__ = ["capped", "fitted", "in_calls"]
@@ -27,7 +26,9 @@ def fitted(items: Sequence[Item], engine: Engine) -> list[Item]:
     done = [capped(item, engine.count_tokens) for item in items]
     tight = [place for place, item in enumerate(done) if any(each.shown for each in item.passages)]
     while tight:
-        excess = _excess([done[place] for place in tight], engine)
+        # By how many tokens the longest request of each is too long.
+        found = measured([_requests(done[place]) for place in tight], engine.excess_tokens)
+        excess = [max(of_item, default=0) for of_item in found]
         for place, tokens in zip(tight, excess, strict=True):
             if tokens:
                 done[place] = _shortened(done[place], tokens, engine.count_tokens)
@@ -45,18 +46,13 @@ def in_calls(items: Sequence[Item], engine: Engine, most_tokens: int) -> Iterato
     Counted is what is asked first: prompts with their continuations, passages included.
     """
     start = tokens = 0
-    for place, count in enumerate(_tokens(items, engine)):
+    counts = measured([_requests(item) for item in items], engine.count_prompt_tokens)
+    for place, count in enumerate(map(sum, counts)):
         if tokens and tokens + count > most_tokens:
             yield slice(start, place)
             start, tokens = place, 0
         tokens += count
     yield slice(start, len(items))
-
-
-def _tokens(items: Sequence[Item], engine: Engine) -> Iterator[int]:
-    requests = [_requests(item) for item in items]
-    counts = iter(engine.count_prompt_tokens([request for of_item in requests for request in of_item]))
-    return (sum(islice(counts, len(of_item))) for of_item in requests)
 
 
 def capped(item: Item, count: Count) -> Item:
@@ -89,13 +85,6 @@ def _shortened(item: Item, tokens: int, count: Count) -> Item:
         for place, each in enumerate(item.passages)
     )
     return item._replace(passages=passages)
-
-
-def _excess(items: Sequence[Item], engine: Engine) -> list[int]:
-    """By how many tokens the longest request of each item is too long."""
-    requests = [_requests(item) for item in items]
-    found: Iterator[int] = iter(engine.excess_tokens([request for of_item in requests for request in of_item]))
-    return [max(islice(found, len(of_item)), default=0) for of_item in requests]
 
 
 def _requests(item: Item) -> list[Request]:

@@ -20,7 +20,7 @@ from contract.relevance import sources_in
 from contract.spec import Judge, RunSpec
 from contract.verdict import Failure, Outcome, Passage, Verdict
 from workers.budget import fitted
-from workers.engines.base import Completion, Engine, Part, Request
+from workers.engines.base import Completion, Engine, Part, Request, in_order
 from workers.scoring import MODES, Further, Item, Reading
 
 __all__ = ["Item", "Journey", "Unforeseen", "failed", "no_judges", "outcome_of", "score_batch", "score_in_parts"]
@@ -55,8 +55,7 @@ def score_batch(
     items: Sequence[Item], engine: Engine, judge_engine: Callable[[Judge], Engine] = no_judges
 ) -> list[Verdict]:
     """One verdict per item, in order: `score_in_parts`, all at once."""
-    verdicts = dict(each for part in score_in_parts(items, engine, judge_engine) for each in part)
-    return [verdicts[i] for i in range(len(items))]
+    return in_order(score_in_parts(items, engine, judge_engine), len(items))
 
 
 def score_in_parts(

@@ -6,7 +6,7 @@ import abc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from contract.settings import Settings
 from contract.spec import ChatTemplate, Sampling
@@ -23,7 +23,10 @@ __all__ = [
     "Text",
     "continuations_of",
     "in_order",
+    "measured",
 ]
+
+T = TypeVar("T")
 
 
 class ScoreRequest(NamedTuple):
@@ -158,8 +161,7 @@ class Engine(abc.ABC):
         Without those of a chat template, where the engine cannot tell.
         """
         texts = [[*(turn.text for turn in each.turns), *continuations_of(each)] for each in requests]
-        counts = iter(self.count_tokens([text for of_request in texts for text in of_request]))
-        return [sum(islice(counts, len(of_request))) for of_request in texts]
+        return [sum(of_request) for of_request in measured(texts, self.count_tokens)]
 
     @abc.abstractmethod
     def describe(self) -> dict[str, Any]:
@@ -175,7 +177,13 @@ def continuations_of(request: Request) -> tuple[str, ...]:
     return request.continuations if isinstance(request, ScoreRequest) else ()
 
 
-def in_order(parts: Iterable[Part], count: int) -> list[Completion]:
-    """The answers to all `count` requests of a call."""
+def measured(groups: Sequence[Sequence[T]], measure: Callable[[Sequence[T]], Sequence[int]]) -> list[list[int]]:
+    """What `measure` says of each member of each group, asked for all of them at once."""
+    found = iter(measure([member for group in groups for member in group]))
+    return [list(islice(found, len(group))) for group in groups]
+
+
+def in_order(parts: Iterable[Sequence[tuple[int, T]]], count: int) -> list[T]:
+    """What came in `parts`, each with its position among all `count`."""
     found = dict(each for part in parts for each in part)
     return [found[i] for i in range(count)]

@@ -150,8 +150,7 @@ class OpenAiEngine(Engine):
         if not self.counts_tokens:
             return super().count_tokens(texts)
         bodies = [{"prompt": each, "add_special_tokens": False} for each in texts]
-        found = dict(each for ended in self._each(self._count, bodies) for each in ended)
-        return [found[at] for at in range(len(bodies))]
+        return in_order(self._each(self._count, bodies), len(bodies))
 
     def count_prompt_tokens(self, requests: Sequence[Request]) -> list[int]:
         """At most that many: what size a call has is not worth another one for each of its texts."""
