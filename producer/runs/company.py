@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator
-from itertools import islice
 
+from contract.chunks import chunks
 from contract.prompts import describe
 from contract.question import Question
 from contract.spec import RunSpec, Selection
@@ -46,7 +46,7 @@ class Company:
             yield from ids
             return
         placed = zip(ids, self._beginnings, strict=True)
-        while window := list(islice(placed, WINDOW)):
+        for window in chunks(placed, WINDOW):
             companies: dict[int | str, list[str]] = {}
             for question_id, beginning in window:
                 companies.setdefault(beginning or question_id, []).append(question_id)

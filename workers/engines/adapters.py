@@ -60,10 +60,7 @@ def _read(name: str, path: str) -> _Adapter:
         ranks = {int(content["r"]), *map(int, (content.get("rank_pattern") or {}).values())}
         modules = content["target_modules"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as trouble:
-        raise ModelNotFound(
-            f"adapters.{name}: {file} cannot be read ({type(trouble).__name__}: {trouble}).",
-            hint="Name a folder that peft's save_pretrained wrote.",
-        ) from None
+        raise _unreadable(name, file, trouble) from None
     suffixes = frozenset(str(each).rpartition(".")[2] for each in modules) if isinstance(modules, list) else OUTPUT
     if OUTPUT & suffixes:
         raise ModelNotFound(
@@ -85,15 +82,17 @@ def _refuse_other_weights(name: str, folder: Path, ranks: Set[int]) -> None:
             header = json.loads(weights.read(min(length, HEADER_BYTES)))
         found = {int(entry["shape"][0]) for tensor, entry in header.items() if "lora_A" in tensor}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, struct.error) as trouble:
-        raise ModelNotFound(
-            f"adapters.{name}: {file} cannot be read ({type(trouble).__name__}: {trouble}).",
-            hint="Name a folder that peft's save_pretrained wrote.",
-        ) from None
+        raise _unreadable(name, file, trouble) from None
     if not found <= ranks:
         raise ModelNotFound(
             f"adapters.{name}: {file} has weights of rank {_listed(found)}, adapter_config.json says {_listed(ranks)}.",
             hint="They are not of one training: name the folder as peft's save_pretrained wrote it.",
         )
+
+
+def _unreadable(name: str, file: Path, trouble: Exception) -> ModelNotFound:
+    what = f"adapters.{name}: {file} cannot be read ({type(trouble).__name__}: {trouble})."
+    return ModelNotFound(what, hint="Name a folder that peft's save_pretrained wrote.")
 
 
 def _listed(ranks: Set[int]) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
+from contract.chunks import chunks
 from contract.index import MANIFEST, PASSAGES, PLAN, Bm25Options, DenseOptions, Encoder, IndexPlan, Manifest
 from workers.retrieval.bm25 import build_bm25
 from workers.retrieval.dense import VectorIndex, vector_bytes
@@ -97,9 +97,9 @@ def _build_dense(
         )
     require_memory(len(passages) * vector_bytes(info.dimensions, options), f"Vectors of {len(passages):,} passages")
     vectors = VectorIndex.empty(info.dimensions, options)
-    texts, too_long = passages.texts(), 0
+    too_long = 0
     report(step="vectors", done=0, total=len(passages))
-    while block := list(islice(texts, ENCODED_AT_ONCE)):
+    for block in chunks(passages.texts(), ENCODED_AT_ONCE):
         too_long += encoder.too_long(block)
         vectors.add(encoder.passages(block))
         report(step="vectors", done=len(vectors), total=len(passages))
