@@ -16,8 +16,10 @@ from producer.export.columns import iso
 from producer.export.formats.text import named_infinities
 from producer.present import Lines
 
-__all__ = ["key_shown", "question_json", "question_lines", "shown_prompts"]
+__all__ = ["HIT", "key_shown", "question_json", "question_lines", "shown_prompts"]
 
+#: `Verdict.retrieval_hit` in words.
+HIT = {True: "a right passage was shown", False: "no right passage was shown", None: ""}
 #: Stands in a prompt for what nobody has retrieved.
 UNKNOWN_PASSAGES = Passage(id="", score=0.0, text="‹the passages that are found for it›")
 
@@ -100,8 +102,7 @@ def _rotations(spec: RunSpec, question: Question, verdict: Verdict) -> Iterator[
 def _context(verdict: Verdict) -> str:
     if verdict.context_source is ContextSource.NONE and verdict.retrieval_hit is None:
         return ""
-    hit = {True: "a right passage was shown", False: "no right passage was shown", None: ""}[verdict.retrieval_hit]
-    return " · ".join(filter(None, (verdict.context_source, hit)))
+    return " · ".join(filter(None, (verdict.context_source, HIT[verdict.retrieval_hit])))
 
 
 def _passage_lines(sources: Sources, verdict: Verdict) -> Lines:

@@ -20,7 +20,7 @@ from contract.question import Question
 from contract.spec import RunSpec
 from contract.verdict import MAJORITY, Verdict
 from producer.export.columns import UNSETTLED, iso
-from producer.shown import shown_prompts
+from producer.shown import HIT, shown_prompts
 
 __all__ = ["PER_PARCEL", "Table"]
 
@@ -28,7 +28,6 @@ __all__ = ["PER_PARCEL", "Table"]
 PER_PARCEL = 100
 #: Decimals of scores and confidences: as many as the margin has. The exported files have more.
 _DECIMALS = 4
-_HIT = {True: "a right passage was shown", False: "no right passage was shown", None: ""}
 
 
 class _Asked(NamedTuple):
@@ -145,7 +144,7 @@ def _facts(verdict: Verdict) -> list[tuple[str, str]]:
         "margin": "" if verdict.margin is None else f"{verdict.margin:.4f} {_unit(verdict)}",
         "label mass": "" if verdict.label_mass is None else f"{verdict.label_mass:.6f}",
         "rotations": _rotations(verdict) if verdict.rotations else "",
-        "retrieval": _HIT[verdict.retrieval_hit],
+        "retrieval": HIT[verdict.retrieval_hit],
         "truncated": "yes" if verdict.truncated else "",
         "tokens": f"{verdict.prompt_tokens:,} prompt, {verdict.completion_tokens:,} completion",
         "times": f"queued {verdict.queued_ms:,.1f} ms, generate call {verdict.latency_ms:,.1f} ms",
@@ -169,9 +168,9 @@ def _unit(verdict: Verdict) -> str:
 
 def _finite(value: float | None) -> float | str | None:
     """Rounded; what JSON has no number for, by name."""
-    if value is None or math.isfinite(value):
-        return None if value is None else round(value, _DECIMALS)
-    return str(value)
+    if value is None:
+        return None
+    return round(value, _DECIMALS) if math.isfinite(value) else str(value)
 
 
 def _packed(content: Any) -> str:

@@ -44,7 +44,7 @@ class Hardware:
 
     def __init__(self, gpus: Sequence[str] = ()) -> None:
         self._process = psutil.Process()
-        self._cpu: tuple[float, float] = (_now(), _cpu_seconds(self._process))
+        self._cpu: tuple[float, float] = (time.monotonic(), _cpu_seconds(self._process))
         self._handles = list(_handles(gpus))
 
     def gpus(self) -> list[Gpu]:
@@ -75,7 +75,7 @@ class Hardware:
 
     def _cpu_share(self) -> float:
         before_s, before_cpu_s = self._cpu
-        self._cpu = now_s, cpu_s = _now(), _cpu_seconds(self._process)
+        self._cpu = now_s, cpu_s = time.monotonic(), _cpu_seconds(self._process)
         elapsed_s = (now_s - before_s) * len(os.sched_getaffinity(0))
         return max(0.0, min(1.0, (cpu_s - before_cpu_s) / elapsed_s)) if elapsed_s > 0 else 0.0
 
@@ -109,10 +109,6 @@ def _gpu_temperature(handle: Any) -> float | None:
     with contextlib.suppress(pynvml.NVMLError):
         return float(pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU))
     return None
-
-
-def _now() -> float:
-    return time.monotonic()
 
 
 def _tree(process: psutil.Process) -> list[psutil.Process]:
