@@ -127,11 +127,6 @@ class Snapshot:
         """`correct 12 · wrong 3 · unanswered 0 · failed 1`."""
         return outcome_line(Tally.of_counts(self.counts))
 
-    def details(self) -> str:
-        """Everything but the bar, on one line."""
-        parts = (self.pace(), self.outcomes(), self.accuracy(), self.workers(), f"{self.queued:,} queued", self.left())
-        return " · ".join(parts)
-
     def pace(self) -> str:
         """`12.0/s now, 11.5/s mean`, in questions."""
         return f"{self.lately:,.1f}/s now, {self.mean:,.1f}/s mean"
@@ -142,8 +137,8 @@ class Snapshot:
         return f"accuracy {found.value:.3f} ({found.low:.3f} to {found.high:.3f})" if found else "no accuracy yet"
 
     def workers(self) -> str:
-        """`2 workers, fill 98 %, busy 91 %`, the shares being means."""
-        return workers_told(self.crew)
+        """`2 workers, fill 98 %, busy 91 % · 12 queued`, the shares being means."""
+        return f"{workers_told(self.crew)} · {self.queued:,} queued"
 
     def left(self) -> str:
         """`1:30 left`; how it stands where it is over, or paused, when nobody can tell."""
@@ -153,7 +148,8 @@ class Snapshot:
 
     def line(self) -> str:
         """Everything on one line."""
-        return f"{self.run_id}: {self.counts.settled:,}/{self.counts.total:,} · {self.details()}"
+        settled = f"{self.run_id}: {self.counts.settled:,}/{self.counts.total:,}"
+        return " · ".join((settled, self.pace(), self.outcomes(), self.accuracy(), self.workers(), self.left()))
 
     @property
     def over(self) -> bool:
@@ -172,14 +168,9 @@ class Snapshot:
             Text(f"{counts.settled:,}/{counts.total:,}"),
             Text(self.left()),
         )
-        below = [
-            self.outcomes(),
-            f"{self.accuracy()} · {self.pace()}",
-            f"{self.workers()} · {self.queued:,} queued",
-        ]
-        return Group(
-            first, *(Text(each, style="dim") for each in below), *(crew_table(crew) for crew in [self.crew] if crew)
-        )
+        below = (self.outcomes(), f"{self.accuracy()} · {self.pace()}", self.workers())
+        crew = [crew_table(self.crew)] if self.crew else []
+        return Group(first, *(Text(each, style="dim") for each in below), *crew)
 
 
 def percent(share: float | None) -> str:
