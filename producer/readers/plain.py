@@ -40,15 +40,13 @@ def named(fields: Fields, _names: Names) -> Parts:
     """Question, choices and answer in fields of their own, whatever these are called."""
     fields, names = _flat(fields)
     answer, where = answer_of(fields, names)
-    if names.choices and _holds_choices(fields[names.choices]):
-        used = Used(names.question, (names.choices,), where)
-        found = choices_of(fields[names.choices])
-    elif names.family:
+    held = _held(fields, names)
+    if names.family and not _holds_choices(held):
         used = Used(names.question, tuple(name for _, name in names.family), where)
         found = _columns(fields, names)
     else:
         used = Used(names.question, (names.choices,), where)
-        found = choices_of(fields[names.choices] if names.choices else None)
+        found = choices_of(held)
     texts = checked(found.texts)
     more = {"question": _whole_question(fields, names), "choices": texts, "labels": found.labels}
     right = None if where == PAIRED else found.right
@@ -67,6 +65,11 @@ def _whole_question(fields: Fields, names: Names) -> Any:
     return question
 
 
+def _held(fields: Fields, names: Names) -> Any:
+    """What the field of all choices holds; None without such a field."""
+    return fields[names.choices] if names.choices else None
+
+
 def _holds_choices(found: object) -> bool:
     """Whether these can be the choices: `answers` may hold the right ones instead."""
     return isinstance(found, list | tuple | Mapping) or (isinstance(found, str) and bool(found.strip()))
@@ -82,14 +85,12 @@ def _columns(fields: Fields, names: Names) -> Choices:
 
 def has_choices(fields: Fields, _names: Names) -> bool:
     fields, names = _flat(fields)
-    return names.question is not None and (
-        bool(names.family) or (names.choices is not None and _holds_choices(fields[names.choices]))
-    )
+    return names.question is not None and (bool(names.family) or _holds_choices(_held(fields, names)))
 
 
 def has_labelled_choices(fields: Fields, _names: Names) -> bool:
     fields, names = _flat(fields)
-    found = fields[names.choices] if names.choices else None
+    found = _held(fields, names)
     objects = isinstance(found, list) and bool(found) and isinstance(found[0], Mapping) and "label" in found[0]
     return names.question is not None and (objects or (isinstance(found, Mapping) and "text" in found))
 
