@@ -16,7 +16,7 @@ import ssl
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
-__all__ = ["check", "facing", "place", "tls"]
+__all__ = ["before_port", "check", "facing", "place", "tls"]
 
 SCHEMES = ("redis", "rediss")
 CERT_REQS = {"required": ssl.CERT_REQUIRED, "none": ssl.CERT_NONE}
@@ -53,8 +53,13 @@ def _check_options(parts: SplitResult) -> None:
 def place(url: str) -> str:
     """The URL without user name, password and options: fit for a message."""
     parts = urlsplit(url)
-    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-    return f"{parts.scheme}://{host}{f':{parts.port}' if parts.port else ''}{parts.path}"
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.scheme}://{before_port(parts.hostname or '')}{port}{parts.path}"
+
+
+def before_port(host: str) -> str:
+    """`host` as a port may follow it: an IPv6 address in brackets."""
+    return f"[{host}]" if ":" in host else host
 
 
 def tls(url: str) -> dict[str, Any] | None:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping
 
 import psutil
 
+from contract.address import before_port
 from contract.errors import EngineError
 from contract.settings import OpenAiSettings, Settings
 from workers.engines.adapters import adapter_arguments, adapter_folders
@@ -76,8 +77,7 @@ class LocalServer:
         self._relay = threading.Thread(target=self._pass_lines_on, name="vllm-serve-log", daemon=True)
         self._relay.start()
         _reach_directly(settings.local_host)
-        host = f"[{settings.local_host}]" if ":" in settings.local_host else settings.local_host
-        place = f"http://{host}:{port}"
+        place = f"http://{before_port(settings.local_host)}:{port}"
         with booting(settings, model):
             self._await_health(f"{place}/health")
         threading.Thread(target=self._tell_of_death, name="vllm-serve-watch", daemon=True).start()

@@ -20,6 +20,7 @@ from prometheus_client import REGISTRY, CollectorRegistry, disable_created_metri
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from contract.address import before_port
 from contract.errors import LedgerError
 
 __all__ = ["Exporter"]
@@ -68,7 +69,7 @@ class Exporter:
                 continue
             serve = partial(self._server.serve_forever, poll_interval=POLL_S)
             threading.Thread(target=serve, name="metrics", daemon=True).start()
-            return _place(host if address in EVERYWHERE else address, port)
+            return f"{before_port(host if address in EVERYWHERE else address)}:{port}"
         log.warning("no metrics: no free port from %d to %d at %s (%s)", first_port, port, address, reason)
         return ""
 
@@ -98,10 +99,6 @@ class Exporter:
             return OK, "application/json", json.dumps(self._targets())
         except LedgerError as trouble:
             return UNAVAILABLE, "text/plain", f"{trouble}\n"
-
-
-def _place(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class _Part(Collector):
