@@ -21,7 +21,7 @@ from contract.settings import Settings
 __all__ = ["connect", "lua", "refusal", "refused", "releasing", "translating", "try_writing", "why_no_writes"]
 
 _PRIMARY = "Make it the primary (REPLICAOF NO ONE), or start all with the primary's MCQUEUE_REDIS_URL"
-#: First word of an answer that is another one once something is mended → what is the matter, and what mends it.
+#: First word of an error that Redis answers until something is mended → what is the matter, and the remedy.
 _REFUSALS = {
     "OOM": ("it is at its memory limit", "Raise maxmemory, or export and purge old runs"),
     "MISCONF": ("it cannot write to its disk", "Make room on Redis' disk; its log says what it could not write"),
@@ -92,7 +92,7 @@ def _ours(trouble: redis.RedisError | OSError, place: str) -> LedgerError:
 
 
 def refusal(trouble: BaseException) -> str:
-    """`MISCONF`, say, where Redis answered that it takes no writes for now; else nothing."""
+    """`MISCONF`, say, where Redis answered that it takes no writes for now; else an empty string."""
     if (word := getattr(trouble, "status_code", None)) in _REFUSALS:
         return str(word)
     found = _FIRST_WORD.search(str(trouble))
@@ -100,7 +100,7 @@ def refusal(trouble: BaseException) -> str:
 
 
 def refused(trouble: BaseException, who: str) -> WritesRefused | None:
-    """That as our error, with the remedy."""
+    """Such an answer as our error, with the remedy; None for any other trouble."""
     if not (word := refusal(trouble)):
         return None
     what, remedy = _REFUSALS[word]

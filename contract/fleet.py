@@ -28,7 +28,7 @@ __all__ = ["LEASE_S", "Fleet", "Wish", "WorkerRecord", "WorkerState", "fill", "p
 LEASE_S = 10
 #: A worker's pace is over this time. Batches may take long: over less, a busy worker would seem to rest between two.
 PACE_OVER_S = 20.0
-#: A name that booted nothing for this long starts to count anew.
+#: Boots under a name are counted anew after so long without one.
 BOOTS_S = 7 * 24 * 3600
 #: A wish that its worker has not read for this long, say because its host is gone, is forgotten.
 WISH_S = 600

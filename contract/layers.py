@@ -26,8 +26,8 @@ __all__ = [
 ]
 
 
-#: Where a setting was given: a message that blames the file for a word of the command line sends people to the wrong
-#: place. Takes the setting's path.
+#: Says where the setting of that path was given: a message that blames the file for a word of the command line sends
+#: people to the wrong place.
 Place = Callable[[tuple[Any, ...]], str]
 #: What messages call the layer of the command line.
 OVERRIDE = "--set"

@@ -172,7 +172,7 @@ def examples(question: Question, few_shot: FewShot, seed: int) -> Sequence[Quest
 
 
 def _drawn(question: Question, few_shot: FewShot, seed: int) -> Sequence[Question]:
-    """As if drawn from a list of all but `question`, which is not made: the pool may be a whole training split."""
+    """Drawn as if from a list of all but `question`. That list is not made: the pool may be a whole training split."""
     itself = few_shot.places.get(asked_in(question.question), ())
     others = len(few_shot.pool) - len(itself)
     drawn = []
@@ -191,7 +191,7 @@ def _unsolved(question: Question, spec: RunSpec, passages: Sequence[Passage] = (
 
 
 def _answer(example: Question, spec: RunSpec) -> str:
-    """As the model is to go on: by the choice's text where only texts are weighed or written, else by its label."""
+    """What the model is to write after it: the choice's text where texts are weighed or written, else its label."""
     if example.answer is None:
         raise ValueError(f"example {example.id} has no answer")
     if spec.few_shot is not None and spec.few_shot.rationale:

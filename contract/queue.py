@@ -48,10 +48,10 @@ __all__ = [
 MESSAGE_VERSION = 1
 #: Messages of a broker list read at a time.
 READ_CHUNK = 2000
-#: A server that has not answered for so long is gone; its host may have vanished without a word. redis-py's own, which
-#: kombu overrides with none. A BRPOP waits for a second.
+#: A server that has not answered for so long is gone; its host may have vanished without a word. It is redis-py's
+#: default, which kombu overrides with none; a BRPOP waits for one second only.
 SOCKET_TIMEOUT_S = 5.0
-#: What reading may raise where something else than one of our messages lies; errors of the connection are not among it.
+#: What reading something that is no message of ours may raise; errors of the connection are not among them.
 UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
@@ -61,7 +61,7 @@ class QuestionBatch(NamedTuple):
     run_id: str
     question_ids: list[str]
     priority: Priority
-    #: When the questions first set out; what follows a first stage carries it on.
+    #: When the questions were first published; a batch that is sent on to the next stage keeps it.
     published_at: float
 
 

@@ -31,8 +31,8 @@ __all__ = ["MOST_WEIGHT", "at_rest", "level", "level_if_due", "weigh", "weight_o
 MOST_WEIGHT = 100
 #: Messages of a step, and what they may amount to: some 15 ms of the server's time.
 AT_ONCE, BYTES_AT_ONCE = 3000, 5_000_000
-#: Parts of a step: the head of a longer list, in order after it was turned, and the front of that head. It is good
-#: while the front has a message of each run that lies behind.
+#: A list that is longer than a step is turned past its head, half a step (1 / HEAD), once its front, a tenth of a step
+#: (1 / FRONT), has no message of a run that has some behind the first step.
 HEAD, FRONT = 2, 10
 #: A queue is looked at every so many seconds at most, and so rarely that it takes a tenth of the server's time at most.
 EVERY_S = 1.5

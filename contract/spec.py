@@ -86,9 +86,10 @@ class ChatTemplate(StrEnum):
     #: Where the model has one.
     AUTO = "auto"
     NEVER = "never"
-    #: And a model without one is refused.
+    #: Always: a model without one is refused.
     ALWAYS = "always"
-    #: Nor is all in one turn of a user: examples are asked and answered in turns of their own, the system describes.
+    #: Always, and not all in one turn of the user: each example is a turn that asks and one that answers, and the
+    #: description is the system's.
     TURNS = "turns"
 
 
@@ -285,8 +286,8 @@ class RunSpec(BaseModel):
     def fingerprint(self) -> str:
         """SHA-256 over the canonical JSON of all fields, as 64 hex digits.
 
-        What a run has none of and runs once knew nothing of is left out: those from before keep their names. So is what
-        follows from the index's digest.
+        Fields that specs once did not have are left out where the run does not use them, so that older runs keep their
+        ids. So is what follows from the index's digest.
         """
         later: dict[str, Any] = {
             name: True for name in ("adapter", "description", "rules_version") if not getattr(self, name)

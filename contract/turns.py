@@ -33,7 +33,7 @@ def one_turn(text: str) -> Turns:
 
 
 def begun(text: str) -> str:
-    """How a turn of the model begins that says `text`: white space that would part it from a prompt parts nothing."""
+    """`text` as the beginning of a turn of the model: without the white space that would part it from a prompt."""
     return text.lstrip()
 
 

@@ -17,7 +17,7 @@ __all__ = ["LAST", "UNCOUNTED", "Begun", "Committed", "Ledger"]
 
 #: The name that means the newest run.
 LAST = "last"
-#: As `suspect_from`: nobody is begun, the questions are only asked for.
+#: As `suspect_from`: no question is counted as begun; the caller only looks which are unsettled.
 UNCOUNTED = -1
 #: Runs that a message lists before the rest is only counted.
 MOST_LISTED = 5

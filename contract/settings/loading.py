@@ -71,8 +71,9 @@ def load_fleet(config: Path | None = None, overrides: Iterable[str] = ()) -> tup
 
 
 def as_file(config: Path | None, overrides: Iterable[str], model: str, found: Mapping[str, Any]) -> dict[str, Any]:
-    """What a deploy file would say that needs no `--set`, with `found` for `model`. What the environment says is left
-    to it, and so is whatever is given to `--set` that may hold a password. Raises SettingsError.
+    """What a deploy file would say so that no `--set` is needed, with `found` laid over what it says of `model`.
+
+    What the environment says is left out, and so is whatever of `--set` may hold a password. Raises SettingsError.
     """
     layers = _Layers.read(config, overrides)
     over = {name: value for name, value in layers.over.items() if name not in MAY_HOLD_SECRETS}
@@ -134,8 +135,8 @@ class _Layers:
 
 
 def _named_by_environment() -> Path | None:
-    """The file that `MCQUEUE_CONFIG` names, often in the shell's start-up file: whoever calls from another folder has
-    not typed it."""
+    """The file that `MCQUEUE_CONFIG` names. That is often set in a shell's start-up file: whoever calls from another
+    folder has not typed the path, and is told what it counts from."""
     named = os.environ.get(CONFIG_VARIABLE)
     if named and not Path(named).exists():
         raise SettingsError(
