@@ -87,7 +87,7 @@ def run_config_options(of_config: str) -> Callable[[Command], Command]:
 
 
 def run_argument(*, required: bool) -> Callable[[Command], Command]:
-    """`RUN`: an id, its unique beginning, or `last`, which is what it is where it need not be given."""
+    """`RUN`: an id, its unique beginning, or `last`, the default where it may be left out."""
     if required:
         return click.argument("run_name", metavar="RUN")
     return click.argument("run_name", metavar="[RUN]", default="last")

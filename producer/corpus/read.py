@@ -53,7 +53,7 @@ def _read_table(text: Text, reading: Reading) -> Iterator[Record]:
 
 
 def _header(text: Text) -> tuple[str, ...]:
-    """Of a table of one column, or of one that cannot be read."""
+    """The column names of a table whose delimiter cannot be told: it has one column, or is malformed."""
     try:
         names = next(filter(None, csv.reader(text.lines(), strict=True)), [])
     except csv.Error as trouble:

@@ -55,7 +55,7 @@ class Summary:
     """Everything that is counted over the questions of a run."""
 
     run: Run
-    #: What it is, should questions turn out to be unsettled.
+    #: What is told of the run unless every question turns out to be settled.
     state: RunState = RunState.RUNNING
     #: By subject; questions without one are under the empty name.
     subjects: defaultdict[str, Tally] = field(default_factory=_tallies)

@@ -37,7 +37,7 @@ WHO_ANSWERS = ("model", "adapter", "vllm_version")
 
 
 class _Body(BaseModel):
-    # The door bounds what a request sends, not what is in it; to be counted, text has to be text: "\ud800" is none.
+    # Any limit does: it has pydantic refuse what UTF-8 cannot write, like "\ud800". The door limits a request's size.
     model_config = ConfigDict(extra="forbid", str_max_length=2**31)
 
 

@@ -275,5 +275,5 @@ def _deadline_s(asked: float | None, settings: Settings) -> float:
 
 
 def _digest(text: str) -> bytes:
-    """Of equal length whatever the text, and ASCII or not."""
+    """What `compare_digest` can compare: bytes of the same length, whatever the text."""
     return hashlib.sha256(text.encode()).digest()

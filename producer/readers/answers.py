@@ -96,8 +96,8 @@ def names_a_choice(given: Given) -> bool:
 def settle(given: Iterable[Given], ways: Sequence[Way], usual: Way | None = None) -> Way:
     """The way in which these answers are meant, of `ways`; of two that do the same, the first.
 
-    An index that is the first of `ways` is how the numbers count where they do not show it; so is `usual`. Raises
-    FieldTrouble where nothing says it.
+    Where the numbers do not show whether they count from 0 or from 1, they count as the index that is first of `ways`,
+    or as `usual`. Raises FieldTrouble where nothing says it.
     """
     known = [each for each in given if not no_key(each.answer, each.choices)]
     # A -1 that a choice reads may be no key all the same: it is the others that show how answers are meant.

@@ -23,7 +23,7 @@ _MOST = 0.9
 _FROM_0 = frozenset(
     ["answer_idx", "answer_index", "correct_answer_index", "correct_index", "gold_index", "label", "labels"]
 )
-#: Names that many files have for something else than the key.
+#: Names that many files use for something other than the key.
 _OFTEN_ELSE = frozenset(
     ["key", "correct", "label", "labels", "answer_id", "correct_answer_id", "target", "classification"]
 )

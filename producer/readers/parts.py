@@ -27,7 +27,7 @@ Fields = Mapping[str, Any]
 #: The field that a record has its answer in where answers stand in a file of their own: the surest by its name
 #: (`answer_key`), in a spelling that no file has.
 PAIRED = "--answer-key"
-#: Names of nothing else than the right choice, which count where a name before them is empty.
+#: Names that can mean nothing but the right choice: they count where the field of a surer name is empty.
 _SURE = frozenset({"answer_key", "answer_idx", "answer_index", "answer_letter", "label", "labels", "correct_answer"})
 
 

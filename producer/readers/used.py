@@ -25,9 +25,9 @@ class UsedFields:
     """Fields of a file's first records, as it calls them, by the parts that they were taken for."""
 
     question: tuple[str, ...]
-    #: None where the layout itself has the choices: yes and no.
+    #: Empty where the layout itself has the choices: yes and no.
     choices: tuple[str, ...]
-    #: None where no question has a key.
+    #: Empty where no question has a key.
     answer: tuple[str, ...]
     #: Others that could be the answer, by their names and by what they say.
     also_there: tuple[str, ...]

@@ -127,7 +127,7 @@ class Table:
     cells: tuple[Cell, ...]
     #: Whether entries have questions in common.
     shared: bool
-    #: Of those that `comparable` names, once all are settled.
+    #: Pairs of the runs that `comparable` groups, once all are settled.
     comparisons: Sequence[Paired] = ()
 
     @property

@@ -223,7 +223,7 @@ class Screen(Protocol):
 
 
 class NothingToEnd:
-    """A context manager that sets nothing up and ends nothing."""
+    """A context manager for screens that need none."""
 
     def __enter__(self) -> Self:
         return self
