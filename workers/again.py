@@ -97,8 +97,8 @@ def _read_again(run: Run, question: Question, verdict: Verdict) -> Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """A question that comes out otherwise when it is asked alone: by its choice, by its grade where it is
-    judged, by the choices of all rotations where it is circular."""
+    """A question that comes out otherwise when it is asked alone: its choice, its grade where it is judged, or the
+    choices of its rotations where it is circular."""
 
     question_id: str
     in_batch: str | None

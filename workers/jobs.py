@@ -88,7 +88,7 @@ class Scoring:
 
     @property
     def puts_off(self) -> dict[str, str]:
-        """Nothing: what cannot be scored here says so."""
+        """Always empty: of a run that cannot be scored here, the questions fail."""
         return self._scorer.puts_off
 
     def start(self) -> None:

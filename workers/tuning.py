@@ -61,7 +61,7 @@ TRIAL_S = 5.0
 TRIALS_OF_A_LIMIT = 60
 #: Questions of a trial, however fast they are answered: they are all in memory at once.
 MOST_ASKED = 50_000
-#: A mark of trials that is no shorter than any of them.
+#: As long as the longest mark that is put before a prompt.
 LONGEST_MARK = "Again 99999.\nTrial 999."
 #: Questions of the first calls of an engine, which compile and allocate for their number.
 WARM_UP = (1, 2, 16)

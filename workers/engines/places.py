@@ -58,9 +58,9 @@ class Places:
 class Demand:
     """How many of an engine's places a prefill wants. For one thread.
 
-    A text wants one of its own till it ends. What is only prefilled leaves with its step, and wants as many as its
-    tokens are of what steps compute: an engine may have many more places than a step has prompts. Tokens that the cache
-    has are not computed, and by how many these are is told by what was prefilled last.
+    A text wants one of its own till it ends. What is only prefilled leaves with its step, and wants as large a share of
+    the places as its tokens are of what steps compute: an engine may have many more places than a step has prompts.
+    Tokens that the cache has are not computed; how many these will be is estimated by what was prefilled last.
     """
 
     def __init__(self, places: int, tokens_per_step: int) -> None:

@@ -23,9 +23,9 @@ __all__ = [
 
 #: Of a continuation, all tokens but the last: what is fed after the prompt.
 Head: TypeAlias = tuple[int, ...]
-#: From so many tokens on, a prompt is prefilled by itself first, and its continuations read it from the cache. To tell
-#: how likely a prefill's own tokens are makes them dearer by half on a CPU: the vocabulary's distribution at each. What
-#: is computed twice instead is what fills no block of the cache, half a block in the mean.
+#: From so many tokens on, a prompt is prefilled by itself first, and its continuations read it from the cache. One that
+#: is asked how likely its own tokens are takes half as long again on a CPU, for the vocabulary's distribution at each.
+#: With the prompt cached, only what fills no block of the cache is computed again: half a block in the mean.
 LEAD_FROM_TOKENS = 64
 #: A shorter one, too, from so many continuations of two tokens on: that half is saved for each of them.
 LEAD_FROM_PAIRS = 3

@@ -30,7 +30,7 @@ class Report(Protocol):
 #: Passages between two reports, and between two looks at the memory that is left.
 REPORT_EVERY = 1000
 LOOK_EVERY = 20_000
-#: What the words of all passages and their scores take at most, by what their words alone do: measured, 2.3.
+#: The most memory that words and scores take together, as a multiple of what the words alone take: measured, 2.3.
 BM25_PEAK = 2.5
 #: Eight letters on end of Thai, Lao, Burmese, Khmer, Japanese or Chinese, which is more than one word.
 _UNPARTED = re.compile("[\u0e01-\u0e5b\u0e81-\u0edf\u1000-\u109f\u1780-\u17dd\u3041-\u30ff\u3400-\u9fff]{8}")
