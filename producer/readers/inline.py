@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from contract.question import MAX_CHOICES, MIN_CHOICES
 
-__all__ = ["Inline", "Mark", "mark_of", "split_choices", "split_list"]
+__all__ = ["Inline", "Mark", "behind_each", "mark_of", "split_choices", "split_list"]
 
 #: A mark: a letter or a number, then what closes it. A dot or a colon needs white space after it, as in no decimal.
 _MARK = r"[(\[]?(?:(?P<letter>[A-Za-z])|(?P<digits>\d{1,2}))(?P<close>[)\]]|[.:](?=\s)|[．：、）])[ \t]*"
@@ -63,9 +64,13 @@ def split_list(text: str) -> Inline | None:
             marks.append(mark)
     if not MIN_CHOICES <= len(marks) <= MAX_CHOICES or text[: marks[0].start()].strip():
         return None
-    ends = [each.start() for each in marks[1:]] + [len(text)]
-    choices = tuple(text[mark.end() : end].strip() for mark, end in zip(marks, ends, strict=True))
-    return Inline("", tuple(mark[1].upper() for mark in marks), choices)
+    return Inline("", tuple(mark[1].upper() for mark in marks), behind_each(marks, text))
+
+
+def behind_each(marks: Sequence[re.Match[str]], text: str) -> tuple[str, ...]:
+    """What stands in `text` behind each of `marks`, up to the next one."""
+    ends = [*(each.start() for each in marks[1:]), len(text)]
+    return tuple(text[mark.end() : end].strip() for mark, end in zip(marks, ends, strict=True))
 
 
 class Mark(NamedTuple):
@@ -111,8 +116,7 @@ def _rank(mark: re.Match[str]) -> int:
 
 
 def _cut(text: str, run: list[re.Match[str]]) -> Inline | None:
-    ends = [each.start() for each in run[1:]] + [len(text)]
-    choices = tuple(text[mark.end() : end].strip() for mark, end in zip(run, ends, strict=True))
+    choices = behind_each(run, text)
     stem = _HEADING.sub("", text[: run[0].start()].rstrip()).strip()
     if not all(choices) or not stem:
         return None

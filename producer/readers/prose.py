@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from contract.question import question_hash
 from producer.readers.choices import checked
-from producer.readers.inline import split_choices
+from producer.readers.inline import behind_each, split_choices
 from producer.readers.names import Names, names_of, spelled
 from producer.readers.parts import Fields, Parts, Used, answer_of, described, question_of
 from producer.readers.record import FieldTrouble, shown_value
@@ -56,8 +56,7 @@ def instruction(fields: Fields, names: Names) -> Parts:
     body = text[: form.start()] if form else text
     marks = list(_NUMBERED.finditer(body))
     if marks:
-        ends = [each.start() for each in marks[1:]] + [len(body)]
-        texts = [body[mark.end() : end].strip() for mark, end in zip(marks, ends, strict=True)]
+        texts = list(behind_each(marks, body))
         labels = [f"{mark['word']}{mark['number']}".lower() for mark in marks]
         body = body[: marks[0].start()]
     else:

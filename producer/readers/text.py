@@ -62,7 +62,7 @@ class Text:
         """Lines with their line ends. Raises QuestionFileError at a byte that is not in the encoding."""
         for number, line in enumerate(self.lines_and_troubles(), start=1):
             if isinstance(line, FieldTrouble):
-                raise QuestionFileError(line.message, path=self.shown, line=number, hint=line.hint, kind=line.kind)
+                raise line.at(self.shown, number)
             yield line
 
     def lines_and_troubles(self) -> Iterator[str | FieldTrouble]:
@@ -128,8 +128,7 @@ class Text:
             raise self._wrong(raw, trouble.start, 0, 1 + raw.count(b"\n", 0, trouble.start)) from None
 
     def _wrong(self, raw: bytes, at: int, offset: int, line: int) -> QuestionFileError:
-        trouble = self._trouble(raw, at, offset)
-        return QuestionFileError(trouble.message, path=self.shown, line=line, hint=trouble.hint, kind=trouble.kind)
+        return self._trouble(raw, at, offset).at(self.shown, line)
 
     def _trouble(self, raw: bytes, at: int, offset: int) -> FieldTrouble:
         message = f"byte 0x{raw[at]:02x} at offset {offset + at} is not {self.encoding.upper()}."
