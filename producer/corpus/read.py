@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from producer.corpus.document import TEXT_FIELDS, Document, parts_of, to_documen
 from producer.readers.csv import Dialect, dialect_of, read_csv
 from producer.readers.jsonl import read_jsonl
 from producer.readers.parquet import read_parquet
-from producer.readers.record import Record
+from producer.readers.record import Record, Records
 from producer.readers.stream import explaining
 from producer.readers.text import Text, text_of
 
@@ -92,7 +92,7 @@ def _records(corpus: Path, reading: Reading) -> Iterator[Document | Unfit]:
             reading.fields.update(dict.fromkeys(map(str, record.fields or ())))
 
 
-def _reader(corpus: Path, reading: Reading) -> Callable[[], Iterator[Record]]:
+def _reader(corpus: Path, reading: Reading) -> Records:
     if not corpus.exists():
         beside = [each.name for each in corpus.parent.glob("*")]
         raise QuestionFileError(

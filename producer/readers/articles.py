@@ -6,11 +6,11 @@ else stands beside them, the article above all, belongs to every question.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from producer.readers.record import FieldTrouble, Record
+from producer.readers.record import FieldTrouble, Record, Records
 
 __all__ = ["is_article", "one_by_one"]
 
@@ -31,7 +31,7 @@ def is_article(fields: Mapping[str, Any]) -> bool:
     )
 
 
-def one_by_one(records: Callable[[], Iterator[Record]]) -> Iterator[Record]:
+def one_by_one(records: Records) -> Iterator[Record]:
     """The records, numbered anew, with the questions of each article in its place."""
     numbers = count(1)
     for record in records():

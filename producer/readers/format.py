@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,17 +16,15 @@ from producer.readers.layouts import is_question
 from producer.readers.mapping import is_mapped
 from producer.readers.names import is_table_header
 from producer.readers.parquet import MAGIC, read_parquet
-from producer.readers.record import FieldTrouble, Record
+from producer.readers.record import FieldTrouble, Record, Records
 from producer.readers.source import Source
 from producer.readers.stream import HEAD_BYTES, compression_of, open_bytes
 from producer.readers.text import Text, encoding_of
 
-__all__ = ["JSON", "Format", "Records", "format_of"]
+__all__ = ["JSON", "Format", "format_of"]
 
 #: The title of the one format that a file of several subsets has.
 JSON = "JSON"
-#: Reads the records from the beginning, as often as it is called.
-Records = Callable[[], Iterator[Record]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ Needs the extra `hf`. Only the hub needs a network.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -107,8 +107,7 @@ def _class_names(features: Mapping[str, Any] | None) -> dict[str, list[str]]:
     return {name: list(each.names) for name, each in (features or {}).items() if hasattr(each, "names")}
 
 
-def _named(value: Any, names: Iterable[str] | None) -> Any:
+def _named(value: Any, names: Sequence[str] | None) -> Any:
     if names is None or not isinstance(value, int):
         return value
-    known = list(names)
-    return known[value] if 0 <= value < len(known) else None
+    return names[value] if 0 <= value < len(names) else None

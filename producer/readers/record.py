@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from contract.errors import QuestionFileError
 from contract.question import Question
 
-__all__ = ["FieldTrouble", "Record", "Row", "shown_value"]
+__all__ = ["FieldTrouble", "Record", "Records", "Row", "shown_value"]
 
 #: Characters of a value that a message shows.
 LONGEST_SHOWN = 60
@@ -55,6 +55,10 @@ class Record(NamedTuple):
     task: Mapping[str, str] = {}
     #: The file that the entry stands in, where the source is a folder of several.
     file: str = ""
+
+
+#: Reads the records from the beginning, as often as it is called.
+Records = Callable[[], Iterator[Record]]
 
 
 class Row(NamedTuple):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from contract.errors import QuestionFileError, nearest
 from producer.readers.names import spelled
-from producer.readers.record import Record
+from producer.readers.record import Record, Records
 
 __all__ = ["ALL", "bare", "chosen", "counted", "several", "split_called", "split_of_name"]
 
@@ -19,8 +19,6 @@ _SPLITS = frozenset({"train", "auxiliary_train", "dev", "val", "valid", "validat
 _LAST_WORD = re.compile(r"(?:^|[_.-])([a-z]+)$")
 #: What may stand behind a split in a file's name: `train_set`, `test-00000-of-00001`.
 _AFTER = re.compile(r"(?:-\d+-of-\d+|[_.-]?set)$", re.IGNORECASE)
-
-_Records = Callable[[], Iterator[Record]]
 
 
 def split_called(word: str) -> str:
@@ -50,7 +48,7 @@ def several(shown: str, there: Counter[str], what: str) -> QuestionFileError:
     return QuestionFileError(f"several splits, with {what} of each: {counted(there)}.", path=shown, hint=hint)
 
 
-def chosen(records: _Records, head: Sequence[Record], wanted: str, shown: str) -> _Records | None:
+def chosen(records: Records, head: Sequence[Record], wanted: str, shown: str) -> Records | None:
     """The records of the wanted split of one file, by the list that they stand in or by their field `split`.
 
     None where all are asked. Raises QuestionFileError for a split that is not there, and for several where none is
