@@ -323,14 +323,19 @@ class Summary:
             if (contexts := self.contexts(outcomes)) and (found := self.context_interval(outcomes))
         }
 
-    def _times(self) -> dict[str, Any]:
-        """`wall_s` runs from the start of the first generate call to the last verdict, by the workers' clocks.
+    @property
+    def wall_s(self) -> float | None:
+        """Seconds from the start of the first generate call to the last verdict, by the workers' clocks; None of none.
 
         A run that was only read again has none: its verdicts keep the times at which the model was asked.
         """
-        if not self.last_settled_at or self.run.spec.rescored_from:
+        asked_now = self.last_settled_at and not self.run.spec.rescored_from
+        return self.last_settled_at - self.started_at if asked_now else None
+
+    def _times(self) -> dict[str, Any]:
+        wall_s = self.wall_s
+        if wall_s is None:
             return {"first_settled_at": None, "last_settled_at": None, "wall_s": None, "questions_per_s": None}
-        wall_s = self.last_settled_at - self.started_at
         return {
             "first_settled_at": iso(self.first_settled_at),
             "last_settled_at": iso(self.last_settled_at),

@@ -121,10 +121,9 @@ def _lines(session: Session, summary: Summary, files: Sequence[Path]) -> Lines:
 
 
 def _speed_lines(summary: Summary) -> Lines:
-    """How fast it went: of a sample, what tells how long the whole file will take. As in summary.json, a run that was
-    only read again has none."""
-    wall_s = summary.last_settled_at - summary.started_at
-    if not summary.last_settled_at or summary.run.spec.rescored_from or wall_s <= 0:
+    """How fast it went: of a sample, what tells how long the whole file will take."""
+    wall_s = summary.wall_s
+    if wall_s is None or wall_s <= 0:
         return []
     settled = summary.tally.settled
     took = f"{number(settled, 'question')} in {duration(wall_s)}, from the first call to the last verdict"
