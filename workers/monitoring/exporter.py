@@ -38,7 +38,7 @@ EVERYWHERE = frozenset({"0.0.0.0", "::"})
 
 
 class Exporter:
-    """Serves `registries` and the process' own registry until closed."""
+    """Serves `collectors` and the process' own registry until closed."""
 
     def __init__(
         self,

@@ -62,23 +62,24 @@ def build_index(folder: Path, report: Report, device: str = "auto") -> Manifest:
 
 
 def _build_bm25(passages: Passages, options: Bm25Options, folder: Path, report: Report) -> None:
-    unparted, before = 0, used_bytes()
+    unparted, before, total = 0, used_bytes(), len(passages)
 
     def counted() -> Iterator[str]:
         nonlocal unparted
-        for done, text in enumerate(_told("words", passages, report)):
+        for done, text in enumerate(passages.texts()):
+            if done % REPORT_EVERY == 0:
+                report(step="words", done=done, total=total)
             if done and done % LOOK_EVERY == 0:
                 taken = used_bytes() - before
-                require_memory(
-                    taken / done * len(passages) * BM25_PEAK - taken, f"The words of {len(passages):,} passages"
-                )
+                require_memory(taken / done * total * BM25_PEAK - taken, f"The words of {total:,} passages")
             unparted += _UNPARTED.search(text) is not None
             yield text
+        report(step="words", done=total, total=total)
 
     build_bm25(counted(), options, folder)
     if unparted:
         report(
-            note=f"{unparted:,} of {len(passages):,} passages have text in a script that puts no spaces between words: "
+            note=f"{unparted:,} of {total:,} passages have text in a script that puts no spaces between words: "
             "BM25 takes what stands between two marks for one word, and hardly finds it. --kind dense with an encoder "
             "of that language does."
         )
@@ -110,12 +111,3 @@ def _build_dense(
         )
     vectors.write(path)
     return info
-
-
-def _told(step: str, passages: Passages, report: Report) -> Iterator[str]:
-    total = len(passages)
-    for done, text in enumerate(passages.texts()):
-        if done % REPORT_EVERY == 0:
-            report(step=step, done=done, total=total)
-        yield text
-    report(step=step, done=total, total=total)
