@@ -240,19 +240,14 @@ def _published_at(message: str) -> float | None:
 
 def queued_question_ids(client: redis.Redis, queue: str, run_id: str) -> set[str]:
     """Ids of `run_id` in messages that wait on `queue`."""
-    found: set[str] = set()
-    for name in keys.broker_lists(queue):
-        found.update(_ids_in(_list_items(client, name), run_id))
-    return found
+    lists = keys.broker_lists(queue)
+    return {each for name in lists for each in _ids_in(_list_items(client, name), run_id)}
 
 
 def held_question_ids(client: redis.Redis, workers: Iterable[str], run_id: str) -> set[str]:
     """Ids of `run_id` in messages that one of `workers` took and has not settled."""
-    found: set[str] = set()
-    for name in workers:
-        held = cast("list[str]", client.hvals(keys.unacked(name)))
-        found.update(_ids_in(held, run_id))
-    return found
+    held = (cast("list[str]", client.hvals(keys.unacked(name))) for name in workers)
+    return {each for messages in held for each in _ids_in(messages, run_id)}
 
 
 def restore_held(settings: Settings, worker: str) -> int:

@@ -186,8 +186,3 @@ def rate_over_time(measures: Measures, started_at: float) -> Figure | None:
     caption = f"Verdicts per {width_s:,.4g} s, by the workers' clocks."
     rows = [(f"{at * width_s:,.4g}", f"{rate:,.1f}") for at, rate in enumerate(rates)]
     return Figure("Throughput", caption, picture, ("from second", "questions/s"), rows)
-
-
-def known(figures: Sequence[Figure | None]) -> list[Figure]:
-    """Those that there is something to draw of."""
-    return [each for each in figures if each is not None]

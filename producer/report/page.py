@@ -165,13 +165,12 @@ class Part:
     def answers(self) -> list[Figure]:
         """What the model's answers are like."""
         calibration, spec = self.tally.calibration, self.run.spec
-        return figures.known(
-            [
-                figures.calibration_curve(calibration, spec),
-                figures.confidence_histogram(calibration, spec),
-                figures.places(self.measures),
-            ]
+        drawn = (
+            figures.calibration_curve(calibration, spec),
+            figures.confidence_histogram(calibration, spec),
+            figures.places(self.measures),
         )
+        return list(filter(None, drawn))
 
     @property
     def calibrated(self) -> str:
@@ -187,13 +186,12 @@ class Part:
         if self.run.spec.rescored_from:
             return []
         started_at = self.summary.started_at
-        return figures.known(
-            [
-                figures.rate_over_time(self.measures, started_at),
-                figures.latency(self.measures),
-                figures.batch_sizes(self.measures),
-            ]
+        drawn = (
+            figures.rate_over_time(self.measures, started_at),
+            figures.latency(self.measures),
+            figures.batch_sizes(self.measures),
         )
+        return list(filter(None, drawn))
 
     @cached_property
     def confusion_labels(self) -> tuple[list[str], list[str]]:

@@ -37,24 +37,20 @@ class Offers:
     context: int = 0
 
 
-@dataclass
 class Connection:
     """One model of one server, asked over HTTP."""
 
-    server: OpenAiSettings
-    client: Any = field(init=False)
-    pacer: Pacer = field(init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(self, server: OpenAiSettings) -> None:
         from openai import OpenAI
 
-        self.client = OpenAI(
-            base_url=self.server.base_url,
-            api_key=self.server.api_key.get_secret_value() or "none",  # the client insists on one
-            timeout=self.server.timeout_s,
-            max_retries=self.server.max_retries,
+        self.server = server
+        self.client: Any = OpenAI(
+            base_url=server.base_url,
+            api_key=server.api_key.get_secret_value() or "none",  # the client insists on one
+            timeout=server.timeout_s,
+            max_retries=server.max_retries,
         )
-        self.pacer = Pacer(self.server.requests_per_minute)
+        self.pacer = Pacer(server.requests_per_minute)
 
     def post(self, path: str, **body: Any) -> dict[str, Any]:
         """The server's answer, which has choices. Raises OpenAIError."""
