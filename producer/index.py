@@ -80,6 +80,7 @@ FILE_TOKENS = 180
 )
 @click.option(
     "--encoder",
+    "encoder_id",
     default=DEFAULT_ENCODER,
     show_default=True,
     help="What makes vectors of texts: a packaged encoder, a Hugging Face id, or a folder.",
@@ -124,22 +125,16 @@ FILE_TOKENS = 180
 def index(
     corpus: Path,
     out: Path,
-    kind: str,
     tokens: int | None,
     overlap: int,
     by_heading: bool,
-    stop_words: StopWords,
-    encoder: str,
-    query_prompt: str | None,
-    passage_prompt: str | None,
     device: str,
-    structure: str,
-    precision: str,
     mapping: tuple[str, ...],
     encoding: str,
     skip_bad: bool,
     force: bool,
     as_json: bool,
+    **searched_by: Any,
 ) -> None:
     """Build an index over CORPUS: JSON Lines, CSV, TSV (also .gz, .zst), Parquet, or a folder of .txt and .md files.
 
@@ -153,7 +148,6 @@ def index(
     if tokens is None:
         tokens = FILE_TOKENS if corpus.is_dir() else 0
     chunking = _chunking(tokens, overlap, by_heading=by_heading)
-    words, vectors = (can_answer(IndexKind(kind), asked) for asked in (IndexKind.BM25, IndexKind.DENSE))
     with _unfinished(out) as folder, Steps(progress_console()) as steps:
         with _rejecting(folder / REJECTED) if skip_bad else nullcontext() as reject:
             gate = Gate(corpus, reject)
@@ -161,16 +155,11 @@ def index(
             stored = store_passages(documents, chunking, folder / PASSAGES, corpus)
         plan = IndexPlan(
             name=slug(out.resolve().name),
-            kind=IndexKind(kind),
             corpus_digest=stored.digest,
             chunking=chunking,
             counts=stored.counts,
             question_hashes=stored.question_hashes,
-            bm25=Bm25Options(stop_words=stop_words) if words else None,
-            dense=DenseOptions(structure=Structure(structure), precision=Precision(precision)) if vectors else None,
-            encoder_id=encoder if vectors else None,
-            query_prompt=query_prompt if vectors else None,
-            passage_prompt=passage_prompt if vectors else None,
+            **_search_structure(**searched_by),
         )
         (folder / PLAN).write_text(plan.model_dump_json(), encoding="utf-8")
         _build(folder, device, steps)
@@ -186,6 +175,19 @@ class _Corpus(NamedTuple):
     repeated: int
     longest: tuple[str, int]
     left_alone: list[str]
+
+
+def _search_structure(
+    kind: str, stop_words: StopWords, structure: str, precision: str, **encoder: str | None
+) -> dict[str, Any]:
+    """What a plan says of how its index is searched; `encoder` are its id and prompts."""
+    found: dict[str, Any] = {"kind": IndexKind(kind)}
+    if can_answer(found["kind"], IndexKind.BM25):
+        found["bm25"] = Bm25Options(stop_words=stop_words)
+    if can_answer(found["kind"], IndexKind.DENSE):
+        dense = DenseOptions(structure=Structure(structure), precision=Precision(precision))
+        found |= {"dense": dense, **encoder}
+    return found
 
 
 def _mapping(given: tuple[str, ...]) -> dict[str, list[str]]:
