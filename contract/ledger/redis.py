@@ -265,15 +265,7 @@ class RedisLedger(Ledger):
 
     def reopen_failed(self, run_id: str) -> int:
         names = keys.RunKeys(run_id)
-        books = [
-            names.meta,
-            names.state,
-            names.verdicts,
-            names.todo,
-            names.counts,
-            names.attempts,
-            keys.open_runs(),
-        ]
+        books = [names.meta, names.state, names.verdicts, names.todo, names.counts, names.attempts, keys.open_runs()]
         reopened = 0
         for ids in self._ids(run_id):
             with translating(self._place):

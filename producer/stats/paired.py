@@ -114,12 +114,7 @@ class Pairs:
         detectable = self.detectable()
         return {
             "pairs": self.of,
-            "contingency": {
-                "both": self.both,
-                "only_a": self.only_a,
-                "only_b": self.only_b,
-                "neither": self.neither,
-            },
+            "contingency": {"both": self.both, "only_a": self.only_a, "only_b": self.only_b, "neither": self.neither},
             "difference": {"value": round(self.difference, 6), **self.interval().to_json()},
             "mcnemar": {"p_value": self.p_value(), "test": "mid-p", "discordant": self.discordant},
             "minimum_detectable_effect": {

@@ -36,14 +36,7 @@ class Clock:
     sleep: Callable[[float], None] = time.sleep
 
 
-def watch(
-    ledger: Ledger,
-    broker: Broker,
-    run_id: str,
-    screen: Screen,
-    *,
-    clock: Clock | None = None,
-) -> Counts:
+def watch(ledger: Ledger, broker: Broker, run_id: str, screen: Screen, *, clock: Clock | None = None) -> Counts:
     """Show the run on `screen` until it is settled or cancelled; return its final counts.
 
     What got lost is sent again. A paused run is waited for.
