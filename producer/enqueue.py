@@ -200,17 +200,17 @@ def _row_lines(planned: Plan, run: Run, rejected: Path | None) -> Lines:
     more = [
         f", {count:,} {what}"
         for count, what in (
-            (digest.without_key, "without a key"),
-            (digest.several_right, "with several right choices"),
+            (digest.keys.without_key, "without a key"),
+            (digest.keys.several_right, "with several right choices"),
             (digest.repeated(), "word for word repeated"),
         )
         if count
     ]
     # How the key was read decides every figure, and an index can be meant from 0 or from 1.
-    answers = "" if digest.without_key == digest.count else f", answers {found.file.way.value}"
+    answers = "" if not digest.keys.keyed else f", answers {found.file.way.value}"
     lines = [
         ("file", f"{run.source}: {rows}"),
-        ("read", read_line(found.file, digest.count, digest.choices) + answers),
+        ("read", read_line(found.file, digest.count, digest.keys.choices) + answers),
         ("fields", found.file.fields.told()),
         ("questions", f"{run.questions:,}{''.join(more)}; chance {chance(run)}"),
     ]
@@ -263,8 +263,8 @@ def _rows_json(planned: Plan) -> dict[str, Any]:
         "format": found.file.format,
         "fields": found.file.fields.to_json(),
         "answers_read": found.file.way.value,
-        "without_key": found.digest.without_key,
-        "several_right": found.digest.several_right,
+        "without_key": found.digest.keys.without_key,
+        "several_right": found.digest.keys.several_right,
         "repeated": found.digest.repeated(),
     }
 

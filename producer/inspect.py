@@ -106,10 +106,10 @@ def _lines(inspector: Inspector, profile: Profile, shown: list[Question], spec: 
     if not good:
         return lines
     lines += [
-        ("read", read_line(file, good, profile.choices)),
+        ("read", read_line(file, good, profile.keys.choices)),
         ("fields", file.fields.told()),
         ("answers", _answers(inspector, profile)),
-        ("choices", _counted({f"{count} choices": n for count, n in sorted(profile.choices.items())})),
+        ("choices", _counted({f"{count} choices": n for count, n in sorted(profile.keys.choices.items())})),
         ("repeated", _repeated(inspector, profile)),
         ("subjects", _counted(dict(profile.subjects.most_common())) if profile.subjects else "none named"),
         ("languages", f"{_counted(dict(profile.languages.most_common(5)))} (guessed)"),
@@ -132,10 +132,9 @@ def _answers(inspector: Inspector, profile: Profile) -> str:
     if not keys.keyed:
         return "no question has a key: there will be no accuracy"
     shares = " · ".join(f"{label} {count / keys.keyed:.1%}" for label, count in sorted(keys.answers.items()))
-    missing = profile.questions - keys.keyed
     more = [f"given {inspector.file.way.value}"]
-    more += [f"{missing:,} without a key"] if missing else []
-    more += [f"{profile.several_right:,} with several right choices"] if profile.several_right else []
+    more += [f"{keys.without_key:,} without a key"] if keys.without_key else []
+    more += [f"{keys.several_right:,} with several right choices"] if keys.several_right else []
     return f"{shares}; {', '.join(more)}"
 
 

@@ -129,8 +129,8 @@ class Door:
             spec=spec,
             source=SOURCE,
             questions=len(questions),
-            chance=digest.guessing.chance(spec),
-            without_key=digest.without_key,
+            chance=digest.keys.guessing.chance(spec),
+            without_key=digest.keys.without_key,
             created_at=time.time(),
             priority=Priority.HIGH,
         )

@@ -13,6 +13,7 @@ from contract.question import LABELS, Question
 from contract.spec import Mode, RunSpec
 from producer.intake.seen import Seen
 from producer.present import number
+from producer.stats.guessing import Guessing
 
 __all__ = ["Keys", "Lengths", "Profile", "Skew", "key_warnings", "lost_backslash", "same_choices", "text_warnings"]
 
@@ -32,12 +33,13 @@ _LOST = ("\b", "\f")
 
 def lost_backslash(question: Question) -> bool:
     """Whether a backslash, as of LaTeX, was taken for the beginning of a control character."""
-    return any(lost in text for text in (question.question, *question.choices) for lost in _LOST)
+    texts = "".join((question.question, *question.choices))
+    return any(lost in texts for lost in _LOST)
 
 
 def same_choices(question: Question) -> bool:
     """Whether two of its choices are the same text, between which no score can tell."""
-    return len({each.strip() for each in question.choices}) < len(question.choices)
+    return len(set(map(str.strip, question.choices))) < len(question.choices)
 
 
 def text_warnings(lost_backslashes: int, same_choices: int) -> list[str]:
@@ -94,16 +96,19 @@ class Skew(NamedTuple):
 
 @dataclass
 class Keys:
-    """Where the right answers stand."""
+    """How many choices the questions have, and where the right ones stand."""
 
     #: Choices of the first question with a key, where all have the same, as "yes" and "no".
     same: tuple[str, ...] | None = None
+    #: Questions without a key, by their number of choices.
+    _keyless: Counter[int] = field(default_factory=Counter)
     #: Number of choices, labels of the right ones → questions: one count each, as every question enqueued comes by.
     _counts: Counter[tuple[int, str, tuple[str, ...]]] = field(default_factory=Counter)
 
     def add(self, question: Question) -> None:
-        """Count one question, if it has a key."""
+        """Count one question."""
         if question.answer is None:
+            self._keyless[len(question.choices)] += 1
             return
         if not self._counts:
             self.same = question.choices
@@ -115,6 +120,32 @@ class Keys:
     def keyed(self) -> int:
         """Questions with a key."""
         return self._counts.total()
+
+    @property
+    def without_key(self) -> int:
+        """Questions without one."""
+        return self._keyless.total()
+
+    @property
+    def several_right(self) -> int:
+        """Questions with several right choices."""
+        return sum(count for (_, _, also_right), count in self._counts.items() if also_right)
+
+    @property
+    def choices(self) -> Counter[int]:
+        """Number of choices → questions that have so many, with a key or without."""
+        found = Counter(self._keyless)
+        for (choices, _, _), count in self._counts.items():
+            found[choices] += count
+        return found
+
+    @property
+    def guessing(self) -> Guessing:
+        """What a guess scores at those with a key."""
+        found = Guessing()
+        for (choices, _, also_right), count in self._counts.items():
+            found.counts[1 + len(also_right), choices] += count
+        return found
 
     @property
     def answers(self) -> Counter[str]:
@@ -132,20 +163,23 @@ class Keys:
                 expected[label] += count * (1 + len(also_right)) / choices
         return expected
 
-    def skew(self) -> Skew | None:
-        """The place that has most beyond its share, if the places are more uneven than chance explains; else None."""
-        from scipy.special import chdtrc  # late, as it takes long to import
+    def skew(self, least: float = 0.0) -> Skew | None:
+        """The place that has most beyond its share, if the places are more uneven than chance explains; else None.
 
+        So it is where that place has less than `least` of the questions beyond its share.
+        """
         expected, found = self._expected(), self.answers
         labels = [label for label in LABELS if expected[label] >= 5]
         if len(labels) < 2:
             return None
+        most = max(labels, key=lambda label: found[label] - expected[label])
+        if (found[most] - expected[most]) / self.keyed < least:
+            return None
+        from scipy.special import chdtrc  # late, as it takes long to import
+
         statistic = sum((found[each] - expected[each]) ** 2 / expected[each] for each in labels)
         p = float(chdtrc(len(labels) - 1, statistic))
-        if p >= SKEW_P:
-            return None
-        most = max(labels, key=lambda label: found[label] - expected[label])
-        return Skew(most, found[most] / self.keyed, expected[most] / self.keyed, p)
+        return Skew(most, found[most] / self.keyed, expected[most] / self.keyed, p) if p < SKEW_P else None
 
 
 def key_warnings(keys: Keys, *, placed: bool, least: float = 0.0) -> list[str]:
@@ -153,8 +187,8 @@ def key_warnings(keys: Keys, *, placed: bool, least: float = 0.0) -> list[str]:
 
     `placed`: the model sees the choices, in the file's order.
     """
-    skew = keys.skew()
-    if skew is None or skew.share - skew.expected < least or not (placed or keys.same):
+    skew = keys.skew(least)
+    if skew is None or not (placed or keys.same):
         return []
     even = f"{skew.expected:.1%} would be even (p = {skew.p:.1g})"
     said = f"warning: the right answer is {skew.label} in {skew.share:.1%} of the questions, {even}"
@@ -175,9 +209,7 @@ class Profile:
     #: How the questions would be asked.
     spec: RunSpec
     questions: int = 0
-    choices: Counter[int] = field(default_factory=Counter)
     keys: Keys = field(default_factory=Keys)
-    several_right: int = 0
     with_context: int = 0
     subjects: Counter[str] = field(default_factory=Counter)
     languages: Counter[str] = field(default_factory=Counter)
@@ -196,9 +228,7 @@ class Profile:
     def add(self, question: Question, prompts: Sequence[str] = ()) -> None:
         """Count one question; `prompts` are those that it would be asked with."""
         self.questions += 1
-        self.choices[len(question.choices)] += 1
         self.keys.add(question)
-        self.several_right += bool(question.also_right)
         if question.subject and (question.subject in self.subjects or len(self.subjects) < MOST_SUBJECTS):
             self.subjects[question.subject] += 1
         if self.questions <= MOST_GUESSED:
@@ -243,10 +273,10 @@ class Profile:
         skew = self.keys.skew()
         return {
             "questions": self.questions,
-            "choices": {str(count): number for count, number in sorted(self.choices.items())},
+            "choices": {str(count): number for count, number in sorted(self.keys.choices.items())},
             "answers": dict(sorted(self.keys.answers.items())),
-            "without_key": self.questions - self.keys.keyed,
-            "several_right": self.several_right,
+            "without_key": self.keys.without_key,
+            "several_right": self.keys.several_right,
             "skew": skew._asdict() if skew else None,
             "same_text": self.same_text,
             "same_choices": self.same_choices,

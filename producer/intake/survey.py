@@ -23,7 +23,6 @@ from producer.intake.selection import EVERYTHING, Sampler, Selection
 from producer.intake.spool import Spool
 from producer.intake.troubles import Troubles
 from producer.readers import QuestionFile, Row, Source, understand
-from producer.stats.guessing import Guessing
 
 __all__ = ["Digest", "Inspector", "Survey", "rejected_rows", "survey", "taken"]
 
@@ -37,18 +36,12 @@ class Digest:
     def __init__(self) -> None:
         self._sum = hashlib.sha256()
         self.count = 0
-        self.without_key = 0
-        #: Number of choices → questions that have so many.
-        self.choices: Counter[int] = Counter()
-        #: Questions with several right choices.
-        self.several_right = 0
         #: Questions with a context of their own.
         self.with_context = 0
         self.lost_backslashes = 0
         #: Questions with a text that stands in two choices.
         self.same_choices = 0
         self.first: Question | None = None
-        self.guessing = Guessing()
         self.keys = Keys()
         #: By its hash, what each question asks: eight bytes, where an id of a content hash would take a hundred.
         self._asked = array("q")
@@ -58,14 +51,10 @@ class Digest:
         body = question.body()
         self._sum.update(body.canonical + b"\n")
         self.count += 1
-        self.without_key += question.answer is None
-        self.several_right += bool(question.also_right)
         self.with_context += question.context is not None
         self.lost_backslashes += lost_backslash(question)
         self.same_choices += same_choices(question)
-        self.choices[len(question.choices)] += 1
         self.first = self.first or question
-        self.guessing.add(question)
         self.keys.add(question)
         self._asked.append(hash((question.question, question.choices)))
         return body

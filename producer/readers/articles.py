@@ -36,7 +36,9 @@ def one_by_one(records: Records) -> Iterator[Record]:
     numbers = count(1)
     for record in records():
         if record.fields is None or not is_article(record.fields):
-            yield record._replace(number=next(numbers))
+            number = next(numbers)
+            # Nearly always no article came before, and a copy of every record would cost more than reading it does.
+            yield record if record.number == number else record._replace(number=number)
             continue
         for each in _questions(record, record.fields):
             yield each._replace(number=next(numbers))

@@ -66,9 +66,10 @@ def _unwrapped(records: Records) -> Iterator[Record]:
     """The records; of one that only wraps a question, what it wraps."""
     for record in records():
         fields = record.fields or {}
-        inner = next((fields[name] for name in _WRAPPERS if name in fields), None)
-        if isinstance(inner, dict) and is_question(inner) and not is_question(fields):
-            record = record._replace(fields=inner)
+        if not fields.keys().isdisjoint(_WRAPPERS):
+            inner = next(fields[name] for name in _WRAPPERS if name in fields)
+            if isinstance(inner, dict) and is_question(inner) and not is_question(fields):
+                record = record._replace(fields=inner)
         yield record
 
 

@@ -20,8 +20,10 @@ _SAY_BASE = "Say --map base=0 or --map base=1: what the first choice counts as."
 
 def own_labels(answer: object, choices: Sequence[str]) -> tuple[str, ...]:
     """Labels of the choices that `answer` names, in order; empty without a key. Raises FieldTrouble."""
-    each = answer if isinstance(answer, list) else [answer]
-    return tuple(sorted({label for one in each if (label := answer_label(one, choices))}))
+    if isinstance(answer, list):
+        return tuple(sorted({label for each in answer if (label := answer_label(each, choices))}))
+    label = answer_label(answer, choices)
+    return (label,) if label else ()
 
 
 def refuse_doubtful_numbers(head: Iterable[tuple[object, Sequence[str]]]) -> None:

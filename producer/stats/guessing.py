@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from jinja2 import meta
@@ -22,26 +23,19 @@ def shows_choices(prompt: Prompt) -> bool:
 
 @dataclass(slots=True)
 class Guessing:
-    """Sums over the questions with a key of what a guess scores, one at a question and one at each of its rotations."""
+    """Questions with a key, counted by what a guess at them scores: one count each, as every question comes by."""
 
-    of: int = 0
-    once: float = 0.0
-    at_each: float = 0.0
+    #: Right choices, all choices → questions.
+    counts: Counter[tuple[int, int]] = field(default_factory=Counter)
 
     def add(self, question: Question) -> None:
         """Take one more into account; one without a key cannot be guessed."""
-        if question.answer is None:
-            return
-        share = len(question.right) / len(question.choices)
-        self.of += 1
-        self.once += share
-        self.at_each += share ** len(question.choices)
+        if question.answer is not None:
+            self.counts[1 + len(question.also_right), len(question.choices)] += 1
 
     def include(self, other: Guessing) -> None:
         """Take into account what `other` has."""
-        self.of += other.of
-        self.once += other.once
-        self.at_each += other.at_each
+        self.counts.update(other.counts)
 
     def chance(self, spec: RunSpec) -> float | None:
         """What guessing scores with `spec`: the mean of the right choices' share among all, over questions with a key.
@@ -50,6 +44,11 @@ class Guessing:
         shows no choices all orders ask the same, and one guess is right in each. A free answer (`judge`) cannot be
         guessed so, as no choices are shown.
         """
-        if not self.of or spec.mode is Mode.JUDGE:
+        if not self.counts or spec.mode is Mode.JUDGE:
             return None
-        return round((self.at_each if spec.circular and shows_choices(spec.prompt) else self.once) / self.of, 6)
+        every_order = spec.circular and shows_choices(spec.prompt)
+        scored = sum(
+            count * (right / choices) ** (choices if every_order else 1)
+            for (right, choices), count in self.counts.items()
+        )
+        return round(scored / self.counts.total(), 6)

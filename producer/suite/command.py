@@ -86,7 +86,7 @@ def _echo_dry_run(asked: Suite, runs: Sequence[Planned], *, as_json: bool) -> No
 def _dry_row(each: Planned) -> tuple[str, ...]:
     spec, found = each.plan.spec, each.plan.survey
     skipped = f", {found.rejected:,} skipped" if found.rejected else ""
-    read = read_line(found.file, found.digest.count, found.digest.choices)
+    read = read_line(found.file, found.digest.count, found.digest.keys.choices)
     return each.entry.name, each.model, each.plan.run_id, spec.mode, f"{read}{skipped}"
 
 

@@ -39,8 +39,9 @@ def settle(ledger: MemoryLedger, run_id: str, *question_ids: str) -> None:
 def test_a_survey_counts_what_it_found(five: Path) -> None:
     found = survey(Source(five, five.name))
 
-    assert (found.rows, found.good, found.digest.count, found.digest.without_key) == (5, 5, 5, 1)
-    assert found.digest.guessing.chance(make_spec()) == 0.5, "the one without a key, of four choices, does not count"
+    assert (found.rows, found.good, found.digest.count, found.digest.keys.without_key) == (5, 5, 5, 1)
+    chance = found.digest.keys.guessing.chance(make_spec())
+    assert chance == 0.5, "the one without a key, of four choices, does not count"
 
 
 def test_several_right_choices_raise_chance(write_rows: WriteRows) -> None:
@@ -48,7 +49,7 @@ def test_several_right_choices_raise_chance(write_rows: WriteRows) -> None:
 
     found = survey(Source(path, path.name))
 
-    assert (found.digest.several_right, found.digest.guessing.chance(make_spec())) == (1, 0.5)
+    assert (found.digest.keys.several_right, found.digest.keys.guessing.chance(make_spec())) == (1, 0.5)
     assert next(taken(found)).right == ("A", "C")
 
 
@@ -57,17 +58,17 @@ def test_chance_of_a_circular_run_is_a_guess_at_every_rotation() -> None:
     digest.add(make_question(0))
     digest.add(make_question(1, choices=("1", "2"), answer="A"))
 
-    assert digest.guessing.chance(make_spec()) == (1 / 4 + 1 / 2) / 2
+    assert digest.keys.guessing.chance(make_spec()) == (1 / 4 + 1 / 2) / 2
     shown = Prompt(name="lettered", text="{{ question }}{% for each in choices %}{{ each.label }}{% endfor %}")
     each_rotation = round(((1 / 4) ** 4 + (1 / 2) ** 2) / 2, 6)
-    assert digest.guessing.chance(make_spec(circular=True, prompt=shown)) == each_rotation
+    assert digest.keys.guessing.chance(make_spec(circular=True, prompt=shown)) == each_rotation
 
 
 def test_where_the_prompt_shows_no_choices_every_rotation_is_the_same_guess() -> None:
     digest = Digest()
     digest.add(make_question(0))
 
-    assert digest.guessing.chance(make_spec(circular=True)) == 1 / 4
+    assert digest.keys.guessing.chance(make_spec(circular=True)) == 1 / 4
 
 
 def test_where_no_choices_are_shown_and_where_no_key_is_known_there_is_no_chance() -> None:
@@ -76,8 +77,8 @@ def test_where_no_choices_are_shown_and_where_no_key_is_known_there_is_no_chance
     keyless.add(make_question(0, answer=None))
     judge = Judge(prompt=Prompt(name="grade", text="{{ response }}"))
 
-    assert keyed.guessing.chance(make_spec(mode=Mode.JUDGE, sampling=Sampling(), judge=judge)) is None
-    assert keyless.guessing.chance(make_spec()) is None
+    assert keyed.keys.guessing.chance(make_spec(mode=Mode.JUDGE, sampling=Sampling(), judge=judge)) is None
+    assert keyless.keys.guessing.chance(make_spec()) is None
 
 
 def test_a_limit_takes_the_first_and_reads_no_further(write_rows: WriteRows) -> None:
