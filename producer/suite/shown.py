@@ -11,8 +11,9 @@ from contract.harmless import for_terminal
 from producer.present import Lines, chance, echo_table, number, p_value
 from producer.runs.taken import taken_lines
 from producer.stats import Interval, Share
+from producer.suite.cell import Cell
 from producer.suite.paired import Paired
-from producer.suite.table import Cell, MeanOver, Table
+from producer.suite.table import MeanOver, Table
 
 __all__ = ["echo_figures", "figure_lines", "markdown"]
 
