@@ -21,10 +21,9 @@ from contract.question import Question
 from contract.spec import Mode
 from contract.verdict import Outcome, Verdict
 from producer.answered import engine_lines
-from producer.compare import MANY, UNDECIDED
 from producer.export.columns import iso
 from producer.export.summary import Summary
-from producer.pairing import Comparison, Pairing, differences, refuse_incomparable, side
+from producer.pairing import MANY, UNDECIDED, Comparison, Pairing, differences, refuse_incomparable, side
 from producer.present import Lines, difference, doubt_lines, judge_lines, p_value, sharing
 from producer.report import figures
 from producer.report.figures import Figure
