@@ -27,14 +27,8 @@ from contract.models import prepared_models, require_hub
 from contract.queue import queue_length
 from contract.settings import Settings
 from workers.engines.adapters import adapter_folders
-from workers.engines.arguments import (
-    built_for_cuda,
-    check_arguments,
-    check_arguments_by_source,
-    computes_16_bits,
-    installed_version,
-    is_cpu_build,
-)
+from workers.engines.arguments import check_arguments, check_arguments_by_source
+from workers.engines.installed import built_for_cuda, computes_16_bits, installed_version, is_cpu_build
 from workers.engines.packaged import PACKAGED, folder_or_hub_id, resolve
 from workers.engines.vllm import prepare_environment
 from workers.host.findings import (

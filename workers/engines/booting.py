@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from contract.settings import Settings
-from workers.engines.arguments import is_cpu_build
+from workers.engines.installed import is_cpu_build
 from workers.host.gpus import Device, model_name, visible_gpus
 
 __all__ = ["booting", "gpu_models", "gpus_in_use"]
