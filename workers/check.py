@@ -31,6 +31,7 @@ from workers.engines.arguments import check_arguments, check_arguments_by_source
 from workers.engines.installed import built_for_cuda, computes_16_bits, installed_version, is_cpu_build
 from workers.engines.packaged import PACKAGED, folder_or_hub_id, resolve
 from workers.engines.vllm import prepare_environment
+from workers.host.driver import driver_cuda, driver_trouble, lost_gpus, on_the_bus, visible_gpus
 from workers.host.findings import (
     Finding,
     Queue,
@@ -47,7 +48,7 @@ from workers.host.findings import (
     number_type,
     room,
 )
-from workers.host.gpus import Device, driver_cuda, driver_trouble, lost_gpus, on_the_bus, visible_gpus
+from workers.host.gpus import Device
 from workers.host.indexes import index_folders
 from workers.host.placing import Layers, WorkerPlan, memory_share, plan_host
 from workers.monitoring.hardware import Hardware

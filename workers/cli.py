@@ -25,8 +25,8 @@ from workers.engines.encoding import PromptEncoder
 from workers.engines.packaged import PACKAGED, prepare, resolve
 from workers.engines.vllm import prepare_environment
 from workers.host.byname import drain, restart
+from workers.host.driver import visible_gpus
 from workers.host.findings import beside_trials
-from workers.host.gpus import visible_gpus
 from workers.host.indexes import index_folders
 from workers.host.launcher import Supervisor, bind, node_name, worker_command
 from workers.host.placing import Layers, pick, plan_host, plan_retrieval, plan_worker

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 
 from contract.settings import Settings
 from workers.engines.installed import is_cpu_build
-from workers.host.gpus import Device, model_name, visible_gpus
+from workers.host.driver import model_name, visible_gpus
+from workers.host.gpus import Device
 
 __all__ = ["booting", "gpu_models", "gpus_in_use"]
 

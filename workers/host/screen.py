@@ -24,7 +24,7 @@ from contract.errors import LedgerError
 from contract.fleet import Fleet, WorkerRecord, WorkerState, fill, pace, remembered
 from contract.harmless import for_terminal
 from contract.settings import Settings
-from workers.host.gpus import memory_used_bytes
+from workers.host.driver import memory_used_bytes
 from workers.host.launcher import Child, node_name
 from workers.monitoring.hardware import resident_bytes
 
