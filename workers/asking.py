@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from contract.prompts import wants_passages
-from contract.spec import Judge, RunSpec, Stage
+from contract.spec import RunSpec, Stage
 from contract.verdict import Failure
 from workers.aggregator import Batch
 from workers.attempts import one_line
 from workers.budget import in_calls
 from workers.engines.base import Engine
-from workers.pipeline import no_judges, score_in_parts
+from workers.pipeline import JudgeEngine, no_judges, score_in_parts
 from workers.tasks import BatchWork
 from workers.work import Endings, Settled, Work, Workplace, by_run, send_on
 
@@ -24,9 +24,7 @@ class BatchScorer(BatchWork):
 
     stage = Stage.SCORE
 
-    def __init__(
-        self, workplace: Workplace, engine: Engine, judge_engine: Callable[[Judge], Engine] = no_judges
-    ) -> None:
+    def __init__(self, workplace: Workplace, engine: Engine, judge_engine: JudgeEngine = no_judges) -> None:
         super().__init__(workplace)
         self._judge_engine = judge_engine
         self._engine = engine

@@ -33,7 +33,8 @@ from workers.host.placing import Layers, pick, plan_host, plan_retrieval, plan_w
 from workers.host.screen import make_screen
 from workers.host.taken import refuse_taken
 from workers.retrieval.build import build_index
-from workers.tuned import Effort, draw_trials, refuse_unwritable, table, tune_by, write_deploy_file, write_record
+from workers.tuning.files import draw_trials, refuse_unwritable, table, write_deploy_file, write_record
+from workers.tuning.sample import Effort, tune_by
 
 __all__ = ["main"]
 
