@@ -10,16 +10,16 @@ from typing import Any, NoReturn, Protocol
 from contract import keys
 from contract.errors import EXIT_RETRY, IndexUnusable, SettingsError
 from contract.index import read_manifest, replaced_beside
-from workers.aggregator import Batch
-from workers.asking import BatchScorer
 from workers.ending import end_at_once
 from workers.engines import JudgeEngines, make_engine
 from workers.engines.guarded import Guarded
 from workers.host.indexes import index_folders
+from workers.messages.batch import Batch
 from workers.monitoring.events import BatchEvents
 from workers.retrieval.base import Retriever
-from workers.retrieving import BatchRetriever
-from workers.work import Workplace
+from workers.stages.asking import BatchScorer
+from workers.stages.retrieving import BatchRetriever
+from workers.stages.work import Workplace
 
 __all__ = ["Job", "make_job"]
 

@@ -23,16 +23,16 @@ from contract.ledger import RedisLedger
 from contract.metrics import RedisMetrics, scrape_targets
 from contract.queue import restore_held, send, task_name
 from contract.settings import Settings
-from workers.aggregator import Batch
 from workers.host.findings import alike
 from workers.host.gpus import words_of
 from workers.janitor import Heart, Janitor
 from workers.jobs import make_job
+from workers.messages.batch import Batch
 from workers.monitoring.events import BatchEvents
 from workers.monitoring.exporter import Exporter
 from workers.monitoring.hardware import Hardware
 from workers.monitoring.metrics import HardwareMetrics, WorkerMetrics
-from workers.work import Workplace
+from workers.stages.work import Workplace
 
 __all__ = ["Worker"]
 

@@ -57,7 +57,8 @@ BROKER = {"celery", "kombu", "redis"}
 FREE_OF_BROKER = (
     "workers.scoring",
     "workers.pipeline",
-    "workers.gathering",
+    "workers.messages.gathering",
+    "workers.stages",
     "workers.engines",
     "workers.retrieval",
     "workers.host.gpus",
@@ -161,7 +162,7 @@ def test_no_package_imports_tests_demo_or_benchmarks() -> None:
 
 
 @pytest.mark.parametrize("module", FREE_OF_BROKER)
-def test_scoring_and_engines_know_neither_celery_nor_redis(module: str) -> None:
+def test_stages_scoring_and_engines_know_neither_celery_nor_redis(module: str) -> None:
     assert [name for name in house() if inside(name, (module,))], "the rule speaks of a module that is gone"
     assert offenders((module,), BROKER) == []
 

@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from contract.settings import Settings
 from contract.verdict import Outcome, Verdict
-from workers.aggregator import Batch, Settlement
+from workers.messages.batch import Batch, Settlement
 from workers.monitoring.hardware import Hardware
 
 __all__ = ["BATCH_BUCKETS", "HardwareMetrics", "WorkerMetrics"]

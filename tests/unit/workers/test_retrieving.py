@@ -18,13 +18,13 @@ from contract.settings import load_settings
 from contract.spec import IndexKind, Query, Retrieval, Stage
 from tests.support import SIMULATED_MODEL, make_question, make_questions, open_run
 from tests.unit.workers.batches import PUBLISHED_AT, batch_of, message
-from workers.aggregator import Batch, Held, Settlement
-from workers.asking import BatchScorer
 from workers.engines.simulated import SimulatedEngine
+from workers.messages.batch import Batch, Held, Settlement
 from workers.retrieval.base import Retriever
 from workers.retrieval.rerank import Rerankers
-from workers.retrieving import BatchRetriever
-from workers.work import Workplace
+from workers.stages.asking import BatchScorer
+from workers.stages.retrieving import BatchRetriever
+from workers.stages.work import Workplace
 
 SETTINGS = load_settings(None, ["engine=simulated", f"model={SIMULATED_MODEL}"])
 MANIFEST = Manifest(

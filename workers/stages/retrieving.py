@@ -11,11 +11,11 @@ from contract.index import Manifest
 from contract.prompts import query_of, wants_passages
 from contract.spec import Retrieval, RunSpec, Stage
 from contract.verdict import Failure, Passage
-from workers.aggregator import Batch
-from workers.builds import OpenBuilds, Reopen
+from workers.messages.batch import Batch
 from workers.retrieval.base import Retriever
-from workers.tasks import BatchWork
-from workers.work import Endings, NotNow, Settled, Work, Workplace, send_on
+from workers.stages.base import BatchWork
+from workers.stages.builds import OpenBuilds, Reopen
+from workers.stages.work import Endings, NotNow, Settled, Work, Workplace, send_on
 
 __all__ = ["BatchRetriever"]
 

@@ -8,13 +8,13 @@ from typing import Any
 from contract.prompts import wants_passages
 from contract.spec import RunSpec, Stage
 from contract.verdict import Failure
-from workers.aggregator import Batch
 from workers.attempts import one_line
 from workers.budget import in_calls
 from workers.engines.base import Engine
+from workers.messages.batch import Batch
 from workers.pipeline import JudgeEngine, no_judges, score_in_parts
-from workers.tasks import BatchWork
-from workers.work import Endings, Settled, Work, Workplace, by_run, send_on
+from workers.stages.base import BatchWork
+from workers.stages.work import Endings, Settled, Work, Workplace, by_run, send_on
 
 __all__ = ["BatchScorer"]
 

@@ -18,12 +18,12 @@ from contract.ledger import UNCOUNTED
 from contract.queue import MESSAGE_VERSION
 from contract.spec import RunSpec, Stage
 from contract.verdict import Failure, Verdict
-from workers.aggregator import Batch, Held, Settlement
 from workers.attempts import LONGEST_PAUSE_S, pause_s, reason_of, too_many
-from workers.floor import Floor
+from workers.messages.batch import Batch, Held, Settlement
 from workers.monitoring.events import BatchEvents
 from workers.pipeline import Item, Journey, failed
-from workers.work import Endings, NotNow, Settled, Work, Workplace, asked_by_run, by_run
+from workers.stages.floor import Floor
+from workers.stages.work import Endings, NotNow, Settled, Work, Workplace, asked_by_run, by_run
 
 __all__ = ["BatchWork"]
 

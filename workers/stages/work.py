@@ -14,7 +14,7 @@ from contract.queue import QuestionBatch
 from contract.settings import Settings
 from contract.spec import Stage
 from contract.verdict import Verdict
-from workers.aggregator import Batch, Held
+from workers.messages.batch import Batch, Held
 from workers.pipeline import Item, Unforeseen
 
 __all__ = ["Endings", "NotNow", "Send", "Settled", "Work", "Workplace", "asked_by_run", "by_run", "send_on"]

@@ -12,7 +12,7 @@ from contract.index import Manifest
 from contract.spec import Retrieval
 from workers.retrieval.base import Retriever
 from workers.retrieval.rerank import Rerankers
-from workers.work import NotNow
+from workers.stages.work import NotNow
 
 __all__ = ["OpenBuilds", "Reopen"]
 

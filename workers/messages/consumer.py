@@ -9,7 +9,7 @@ from typing import Any
 from celery.worker import consumer
 
 from contract.queue import UNREADABLE
-from workers.transport import FOR_WRITING
+from workers.messages.transport import FOR_WRITING
 
 __all__ = ["Consumer"]
 
