@@ -57,7 +57,7 @@ class Aggregator(Task):  # type: ignore[misc]  # celery ships no types
         return 0
 
     def restore_own_soon(self) -> None:
-        """The broker may have messages in our name that we do not hold. Called in the event loop; must not block."""
+        """Put back what the broker has in our name: we may not hold it. Called in the event loop; must not block."""
 
     def Strategy(self, task: Task, app: Any, consumer: Any) -> Callable[..., None]:  # noqa: N802 - Celery's name
         """Celery's seam, called at every (re)connect: what was gathered stays, timers and channel are new."""
@@ -154,7 +154,7 @@ class _Gatherer:
             raise InvalidTaskError(f"{type(trouble).__name__}: {trouble}") from trouble
 
     def _give_back(self, message: Any, _: logging.Logger, errors: tuple[type[Exception], ...], requeue: bool) -> None:
-        """Celery's way to reject a message. What cannot be put back now, no other worker would get for ten minutes."""
+        """What Celery calls to reject a message. One that cannot be put back now would lie idle for ten minutes."""
         try:
             message.reject(requeue=requeue)
         except errors as trouble:
@@ -218,7 +218,7 @@ class _Gatherer:
 
 
 def _read(request: Request) -> Held:
-    """The message as the producer wrote it. Celery drops it at InvalidTaskError, and the audit finds out."""
+    """The message as the producer wrote it. Raises InvalidTaskError, at which Celery drops it; the audit finds out."""
     try:
         batch = ReceivedBatch.read(request.args, request.kwargs, request.delivery_info["priority"])
     except ValueError as trouble:
