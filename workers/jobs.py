@@ -58,7 +58,7 @@ class Job(Protocol):
 
 
 class Scoring:
-    """With the engine that the settings name."""
+    """Scoring questions with the engine that the settings name."""
 
     def __init__(
         self, workplace: Workplace, room_came: Callable[[], object], engine_gone: Callable[[str], object]
@@ -97,7 +97,7 @@ class Scoring:
         self._engine.start()
 
     def describe(self) -> dict[str, Any]:
-        """The engine's own words."""
+        """What the engine says of itself."""
         return self._engine.describe()
 
     def run(self, batch: Batch, events: BatchEvents) -> None:
@@ -111,7 +111,7 @@ class Scoring:
 
 
 class Searching:
-    """One of the indexes that the settings name."""
+    """Searching one of the indexes that the settings name."""
 
     def __init__(self, workplace: Workplace, queue: str) -> None:
         here = {keys.retrieve_queue(name): path for name, path in index_folders([workplace.settings]).items()}

@@ -38,7 +38,7 @@ TRANSPARENT_HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 def check_arguments(vllm_args: Mapping[str, Any]) -> None:
     """Raises SettingsError for a name that the installed vLLM's `EngineArgs` does not have, with the nearest it has.
 
-    And for one with which its log-probabilities would be none, or which asks for several engines.
+    Also for an argument that would spoil log-probabilities, or that asks for several engines.
     """
     require_vllm()
     from vllm import EngineArgs
@@ -47,13 +47,13 @@ def check_arguments(vllm_args: Mapping[str, Any]) -> None:
 
 
 def check_arguments_by_source(vllm_args: Mapping[str, Any]) -> None:
-    """The same by what vLLM's source says, within milliseconds: to import vLLM takes up to a minute."""
+    """`check_arguments` by vLLM's source alone, within milliseconds: to import vLLM takes up to a minute."""
     require_vllm()
     _check(vllm_args, names_in_source() or list(vllm_args))
 
 
 def names_in_source() -> list[str]:
-    """Fields of vLLM's `EngineArgs` as its source has them; none where it may have more than stand there."""
+    """Fields of vLLM's `EngineArgs`, read out of its source; none where it may inherit others."""
     found = importlib.util.find_spec("vllm")
     if found is None or found.origin is None:
         return []

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def booting(settings: Settings, model: str) -> Iterator[None]:
-    """Around the boot of vLLM for `model`, a folder or a hub id; of one that fails, its error says more."""
+    """Log the boot of vLLM for `model`, a folder or a hub id, which is the block; one that fails has its own error."""
     gpus = gpus_in_use(settings)
     log.info("vLLM boots %s on %s%s", model, _place(gpus), _patience(settings, on_gpus=bool(gpus)))
     started = time.monotonic()
@@ -48,7 +48,7 @@ def _place(gpus: list[Device]) -> str:
 
 
 def _patience(settings: Settings, *, on_gpus: bool) -> str:
-    """What may take long in it."""
+    """What may take long in a boot."""
     if settings.vllm_args.get("enforce_eager"):
         return ""
     graphs = " and capturing CUDA graphs" if on_gpus else ""

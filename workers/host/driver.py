@@ -43,7 +43,7 @@ def visible_gpus(environ: Mapping[str, str] | None = None, driver: Sequence[Devi
 
 
 def lost_gpus() -> dict[str, str]:
-    """GPUs that the driver counts and cannot reach, as one that fell off the bus, by number: what it says of each."""
+    """By number, GPUs that the driver counts and cannot reach, as one that fell off the bus: what it says of each."""
     return {number: found for number, found in _asked_of_driver() if isinstance(found, str)}
 
 

@@ -42,11 +42,11 @@ class Screen:
         self._console = console
 
     def say(self, line: str) -> None:
-        """Something happened."""
+        """Print a line about something that happened."""
         self._console.print(for_terminal(line), markup=False, highlight=False, soft_wrap=True)
 
     def show(self, children: Sequence[Child]) -> None:
-        """How things stand."""
+        """Show how the workers are doing; plain lines do not."""
 
     def __enter__(self) -> Self:
         return self
@@ -84,11 +84,11 @@ class Observer(threading.Thread):
         self._seen: Mapping[str, tuple[Sequence[WorkerRecord], int | None, int | None]] = {}
 
     def look_at(self, children: Sequence[Child]) -> None:
-        """These are the workers."""
+        """Look at these workers from now on."""
         self._children = children
 
     def row(self, child: Child) -> Row:
-        """Of what was seen last, and of what the launcher knows now."""
+        """The worker's row: what was seen last, and what the launcher knows now."""
         return row_of(child, *self._seen.get(child.plan.name, ()))
 
     def stop(self) -> None:
