@@ -166,7 +166,7 @@ def index(
 
 
 class _Corpus(NamedTuple):
-    """What a person should know of the corpus besides what the index says."""
+    """What a person is told of the corpus besides what the index's manifest says."""
 
     gate: Gate
     repeated: int
@@ -201,7 +201,7 @@ def _mapping(given: tuple[str, ...]) -> dict[str, list[str]]:
 
 @contextmanager
 def _rejecting(path: Path) -> Iterator[Callable[[dict[str, Any]], object]]:
-    """A place for bad documents: `path`, which is there only if there are some."""
+    """What writes a bad document to `path`; without bad ones there is no such file."""
     with ExitStack() as stack:
         files: list[IO[str]] = []
 

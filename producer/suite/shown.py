@@ -80,7 +80,7 @@ def _bounds(interval: Interval | None) -> str:
 
 
 def _beside(cell: Cell) -> str:
-    """What an accuracy is not to be read without; nothing where all questions were answered."""
+    """What must be read with an accuracy: what is unsettled, unanswered or failed; nothing where all were answered."""
     counts = cell.counts
     settled = "" if counts.finished else f"{counts.settled:,}/{counts.total:,} settled"
     halted = counts.standing if counts.halted else ""

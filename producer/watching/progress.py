@@ -63,8 +63,10 @@ class Pace:
     _first: tuple[float, int] | None = None
 
     def observe(self, now: float, settled: int, *, working: bool = True) -> None:
-        """Note that `settled` questions are settled at `now` (seconds of a steady clock), and whether a worker is there
-        that could settle more: the boot of the first one is no work."""
+        """Note that `settled` questions are settled at `now`, in seconds of a steady clock.
+
+        `working`: a worker is ready. Before the first one is, time does not count.
+        """
         if self._first is None or (not working and settled == self._first[1]):
             self._first = (now, settled)
             self._seen.clear()
