@@ -52,7 +52,7 @@ class Engines:
         return cls(within_a, within_b, across)
 
     def lines(self) -> Lines:
-        """For a person; nothing where all were alike."""
+        """What differs, in words; nothing where all were alike."""
         places = {"of A": self.within_a, "of B": self.within_b, "of A and B": self.across}
         found = [f"{where} not all alike: they differ in {told(values)}" for where, values in places.items() if values]
         return [("engines", "\n".join(found))] if found else []

@@ -156,7 +156,7 @@ def _indexes(fleet: Sequence[Settings]) -> Iterator[Finding]:
 
 
 def _missing_for_triton() -> list[str]:
-    """What it compiles with, looked for as it does."""
+    """What Triton compiles with and would not find here: looked for as Triton does."""
     compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
     header = Path(sysconfig.get_path("include"), "Python.h")
     return [*([] if compiler else ["C compiler"]), *([] if header.is_file() else [str(header)])]

@@ -50,7 +50,7 @@ class Load:
 
     @contextmanager
     def of(self, questions: int) -> Iterator[None]:
-        """Around a batch of so many questions."""
+        """Count a batch of so many questions; in the block it is running."""
         with self._lock:
             self.batches, self.gathered, self.running = self.batches + 1, self.gathered + questions, self.running + 1
         try:
@@ -162,7 +162,7 @@ class Worker:
         return self._janitor.others
 
     def restore_own_soon(self) -> None:
-        """What the broker has in our name may not be in our hands: it was away, or could not take a message back."""
+        """Put back what the broker has in our name: after it was away, or took no message back, we may not hold it."""
         self._janitor.restore_own_soon()
 
     def close(self) -> None:

@@ -46,7 +46,7 @@ class Against:
 
     @property
     def p_value(self) -> str:
-        """Of no difference, in words."""
+        """The p of no difference, in words."""
         alone = p_value(self.found.p_value) if self.found else ""
         return (
             alone if self.together is None else f"{alone}; {p_value(self.together)} among all comparisons here (Holm)"

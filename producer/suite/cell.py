@@ -39,7 +39,7 @@ class Cell:
 
     @property
     def accuracy(self) -> Share | None:
-        """Of all settled questions with a key; None of none."""
+        """Over all settled questions with a key; None where there is none."""
         return self.tally.over_all()
 
     @property

@@ -59,7 +59,7 @@ class Table:
         return next((each for each in self.cells if (each.entry, each.model) == (entry, model)), None)
 
     def of_entry(self, entry: str) -> list[Cell]:
-        """Its runs."""
+        """The runs of `entry`."""
         return [each for each in self.cells if each.entry == entry]
 
     @property

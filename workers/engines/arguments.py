@@ -95,7 +95,7 @@ def for_this_cpu(vllm_args: Mapping[str, Any], model: str) -> dict[str, Any]:
 
 
 def as_flags(vllm_args: Mapping[str, Any]) -> Iterator[str]:
-    """The same arguments as words for `vllm serve`.
+    """`vllm_args` as words of a command line, for `vllm serve`.
 
     >>> list(as_flags({"max_model_len": 2048, "enforce_eager": True, "speculative_config": {"method": "ngram"}}))
     ['--max-model-len', '2048', '--enforce-eager', '--speculative-config', '{"method": "ngram"}']

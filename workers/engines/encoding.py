@@ -215,7 +215,7 @@ def _left_out(turns: Turns, text: str) -> Role | None:
 
 
 def _shared(lines: Sequence[list[int]]) -> int:
-    """With how many same tokens all of `lines` begin."""
+    """How many tokens all of `lines` have in common at their beginning."""
     lowest, highest = min(lines), max(lines)
     differing = (at for at, (a, b) in enumerate(zip(lowest, highest, strict=False)) if a != b)
     return next(differing, min(len(lowest), len(highest)))

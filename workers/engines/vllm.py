@@ -182,7 +182,7 @@ def _rejection(reason: RequestRejected) -> Completion:
 
 
 def prepare_environment(model: str) -> None:
-    """What vLLM reads when it is imported, and its chatter at import turned down; what the person set stands."""
+    """Set what vLLM reads when it is imported, and turn its chatter down; what the person has set stands."""
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"vllm\.")
     for chatty in ("vllm", "torch"):
         logging.getLogger(chatty).setLevel(logging.ERROR)

@@ -58,7 +58,7 @@ class Layers:
     overrides: Sequence[str] = ()
 
     def environment(self) -> dict[str, str]:
-        """For a worker."""
+        """The variables by which a worker reads the same settings."""
         variables = {}
         if self.config:
             variables[CONFIG_VARIABLE] = str(self.config.resolve())

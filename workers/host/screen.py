@@ -187,7 +187,7 @@ def row_of(
 
 
 def table_of(rows: Iterable[Row]) -> Table:
-    """The table."""
+    """`rows` as a table for a terminal."""
     table = Table(box=None, pad_edge=False)
     for name in ("worker", "place", "model", "state"):
         table.add_column(name, no_wrap=True)

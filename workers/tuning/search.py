@@ -40,7 +40,7 @@ class Tuned:
     asked: int
 
     def chosen(self) -> dict[str, Any]:
-        """What a deploy file says of it."""
+        """The settings that won, as a deploy file has them."""
         return {
             "batch_size": self.best.shape.batch_size,
             "batches_in_flight": self.best.shape.batches_in_flight,

@@ -57,7 +57,7 @@ class Trial:
     failure: str = ""
 
     def row(self) -> dict[str, Any]:
-        """For a table."""
+        """Column → value, for a table."""
         return {**asdict(self.shape), **self.engine, **{name: getattr(self, name) for name in FIGURES}}
 
 
