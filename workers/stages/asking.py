@@ -52,10 +52,10 @@ class BatchScorer(BatchWork):
             return Failure(type="WrongEngine", message=message)
         return None
 
-    def _engine_is(self) -> dict[str, Any]:
+    def _describe_engine(self) -> dict[str, Any]:
         return self._engine.describe()
 
-    def _together(self, batch: Batch, works: Sequence[Work]) -> Iterator[Endings]:
+    def _perform(self, batch: Batch, works: Sequence[Work]) -> Iterator[Endings]:
         works, astray = self._with_passages(works)
         yield astray
         for part in self._calls(works):

@@ -55,7 +55,7 @@ class BatchWork(abc.ABC):
         #: Of the last runs only: the HTTP door makes one of every request.
         self._spec: Callable[[str], RunSpec] = lru_cache(KNOWN_RUNS)(lambda run_id: self._ledger.run(run_id).spec)
         #: By run, as it was when the run first came. Asking each time would take milliseconds of a batch.
-        self._told: Callable[[str], dict[str, Any]] = lru_cache(KNOWN_RUNS)(lambda _: self._engine_tells())
+        self._engine_of: Callable[[str], dict[str, Any]] = lru_cache(KNOWN_RUNS)(lambda _: self._engine_and_version())
         self._floor = Floor()
         #: Run → why its questions go back to the queue from here at the moment.
         self._puts_off: dict[str, str] = {}
@@ -80,12 +80,12 @@ class BatchWork(abc.ABC):
     def _unfit(self, spec: RunSpec) -> Failure | None:
         """Why this worker must never do this stage for a run of that spec; None where it may."""
 
-    def _engine_is(self) -> dict[str, Any]:
+    def _describe_engine(self) -> dict[str, Any]:
         """What the engine that answers says of itself; nothing where none does."""
         return {}
 
     @abc.abstractmethod
-    def _together(self, batch: Batch, works: Sequence[Work]) -> Iterator[Endings]:
+    def _perform(self, batch: Batch, works: Sequence[Work]) -> Iterator[Endings]:
         """Do this stage for `works`, and say part by part what became of them. A part stands if a later one fails."""
 
     def run(self, batch: Batch, events: BatchEvents | None = None) -> None:
@@ -113,13 +113,13 @@ class BatchWork(abc.ABC):
     def _do(self, batch: Batch) -> Endings:
         """What became of the questions that this batch found unsettled."""
         with self._floor.together():
-            endings, suspects = self._do_together(batch)
+            endings, suspects = self._do_all_but_suspects(batch)
         for suspect in suspects:
             with self._floor.alone():
                 endings |= self._alone(batch, suspect)
         return endings
 
-    def _do_together(self, batch: Batch) -> tuple[Endings, list[Work]]:
+    def _do_all_but_suspects(self, batch: Batch) -> tuple[Endings, list[Work]]:
         """What became of all but the suspects, and these, who are not begun yet."""
         endings: Endings = {}
         ready: list[Work] = []
@@ -223,7 +223,7 @@ class BatchWork(abc.ABC):
         endings: Endings = {}
         self._under_way[batch.number] = works
         try:
-            for ended in self._together(batch, works):
+            for ended in self._perform(batch, works):
                 endings |= ended
             return endings
         except EngineDead as trouble:
@@ -323,12 +323,12 @@ class BatchWork(abc.ABC):
         Noted before the first verdict, so that no verdict is older than the note of its engine; and with every batch,
         because the note is gone once the run was purged and enqueued again.
         """
-        if told := self._told(run_id):
+        if told := self._engine_of(run_id):
             with contextlib.suppress(UnknownRun):  # purged meanwhile
                 self._ledger.note_engine(run_id, EngineUsed(worker=self._worker, since=time.time(), engine=told))
 
-    def _engine_tells(self) -> dict[str, Any]:
-        engine = self._engine_is()
+    def _engine_and_version(self) -> dict[str, Any]:
+        engine = self._describe_engine()
         return {"mcqueue": metadata.version("mcqueue"), **engine} if engine else {}  # whose code asks and reads
 
     def _settle_messages(self, batch: Batch, endings: Endings) -> None:

@@ -46,7 +46,7 @@ class BatchRetriever(BatchWork):
             return ""  # told with the failure of each question, in `_answers`
         return ""
 
-    def _together(self, batch: Batch, works: Sequence[Work]) -> Iterator[Endings]:
+    def _perform(self, batch: Batch, works: Sequence[Work]) -> Iterator[Endings]:
         found: dict[str, dict[str, list[Passage]]] = defaultdict(dict)
         failed: list[Settled] = []
         staying: set[int] = set()
