@@ -26,7 +26,7 @@ from workers.engines import make_engine
 from workers.engines.arguments import for_this_cpu
 from workers.engines.base import Engine
 from workers.engines.packaged import resolve
-from workers.host.gpus import visible_gpus
+from workers.host.driver import visible_gpus
 from workers.host.placing import Layers, plan_host
 from workers.pipeline import Item
 

@@ -19,7 +19,7 @@ from benchmarks.asking import add_asking, asking_of, described, engine_of
 from benchmarks.command import Parser, positive, run
 from benchmarks.record import plot, print_table, write
 from contract.settings import load_settings
-from workers.tuning import Shape, Trial, score_in_batches
+from workers.tuning.trials import Shape, Trial, score_in_batches
 
 WITHIN = 0.98
 

@@ -37,7 +37,7 @@ from producer.runs.company import Company
 from producer.runs.runconfig import load_run_config
 from workers.engines.base import Engine
 from workers.pipeline import Item, score_batch
-from workers.tuning import marked
+from workers.tuning.trials import marked
 
 BATCH = 16
 PASSAGES = 8

@@ -23,7 +23,7 @@ from contract import Outcome, Verdict
 from contract.keys import score_queue
 from contract.priority import Priority
 from contract.queue import MESSAGE_VERSION, make_celery, task_name
-from workers.aggregator import Batch, Held, Settlement
+from workers.messages.batch import Batch, Held, Settlement
 from workers.monitoring.events import BatchEvents
 from workers.monitoring.metrics import WorkerMetrics
 

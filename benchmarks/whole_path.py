@@ -51,7 +51,7 @@ from workers.engines.packaged import resolve
 from workers.engines.parameters import sampling_params
 from workers.engines.plan import make_plan
 from workers.engines.vllm import engine_arguments, prepare_environment
-from workers.host.gpus import visible_gpus
+from workers.host.driver import visible_gpus
 from workers.scoring import requests_of
 
 #: Mode → what is laid over the run's defaults.

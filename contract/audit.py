@@ -24,8 +24,8 @@ def missing(ledger: RedisLedger, run: Run) -> list[str]:
     """Ids of `run` that are unsettled, in no waiting message and in no worker's hands, in input order.
 
     A message on its way from the queue into a worker's hands while this looks can be reported as missing; sent twice,
-    it costs a look at the ledger. Of a run that reads stored texts again nothing is: its questions never go to workers,
-    and what was not read when that command was killed, the same command reads.
+    it costs a look at the ledger. A run that reads stored texts again misses nothing: its questions never go to
+    workers, and the same command, repeated, reads what is left.
     """
     if run.spec.rescored_from:
         return []
@@ -49,7 +49,7 @@ def send_missing(
 def heal(ledger: RedisLedger, app: Celery, run: Run, batch_size: int) -> tuple[int, int]:
     """`send_missing` at the run's own priority.
 
-    Not while somebody is sending it or just looked, and not while it is halted or still being written.
+    Sends nothing while somebody else is sending the run or has just looked, or while it is halted or being written.
     """
     with translating(ledger.place):
         counts, fleet = ledger.counts(run.run_id), Fleet(ledger.client, ledger.place)
@@ -64,8 +64,8 @@ def go_on(
 ) -> tuple[int, int]:
     """Let a paused or cancelled run go on; publish what is in no message and return (questions, messages).
 
-    That is what workers put aside, of which the books are exact even while its message is being dropped, and whatever
-    else got lost. Killed in between and repeated, it sends the rest.
+    Sent are the questions that workers put aside, which are booked exactly even while their message is being dropped,
+    and whatever else got lost. Killed in between and repeated, it sends the rest.
     """
     ledger.resume(run.run_id)
     aside = list(ledger.take_aside(run.run_id))

@@ -1,4 +1,4 @@
-"""Redis for whatever is kept in it: a client, our atomic steps and locks on it, and its errors as ours."""
+"""Redis, for all that is kept in it: a client, our atomic steps and locks, and its errors as ours."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def connect(settings: Settings) -> redis.Redis:
     client = redis.Redis.from_url(
         settings.redis_url.get_secret_value(),
         decode_responses=True,
-        encoding_errors="replace",  # what we write is UTF-8; what somebody else put there must not end who reads
+        encoding_errors="replace",  # what we write is UTF-8; what others put there must not end a reader
         socket_connect_timeout=5,
         socket_keepalive=True,
         health_check_interval=10,
@@ -116,7 +116,7 @@ def try_writing(client: redis.Redis) -> None:
 def why_no_writes(client: redis.Redis, place: str) -> WritesRefused | None:
     """Why Redis takes no writes now, if so. Raises RedisUnreachable."""
     try:
-        with translating(place), suppress(redis.exceptions.NoPermissionError):  # of one who may only look on
+        with translating(place), suppress(redis.exceptions.NoPermissionError):  # a user who may only read
             try_writing(client)
     except WritesRefused as trouble:
         return trouble

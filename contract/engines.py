@@ -33,7 +33,7 @@ class EngineUsed(BaseModel):
     worker: str
     #: Seconds since the epoch, by the worker's clock: before its first verdict in the run.
     since: float
-    #: What it says it is.
+    #: Its own description.
     engine: dict[str, Any] = Field(default_factory=dict)
 
 

@@ -142,12 +142,12 @@ class PlanError(InputError):
 class IndexUnusable(InputError):
     """An index is missing, damaged, or not what was asked for. `path` is the folder or the file in it."""
 
-    def __init__(self, message: str, *, path: Path | str, hint: str = "") -> None:
+    def __init__(self, message: str, *, path: Path | str, hint: str) -> None:
         super().__init__(message, hint=hint)
         self.path = str(path)
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.message}. {self.hint}".strip()
+        return f"{self.path}: {self.message}. {self.hint}"
 
 
 class NameTaken(InputError):
@@ -179,7 +179,7 @@ class UnknownRun(LedgerError):
 class RunHalted(LedgerError):
     """The run is paused or cancelled; `state` says which."""
 
-    def __init__(self, message: str, *, state: str, hint: str = "") -> None:
+    def __init__(self, message: str, *, state: str, hint: str) -> None:
         super().__init__(message, hint=hint)
         self.state = state
 

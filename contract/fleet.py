@@ -100,7 +100,7 @@ class WorkerRecord(BaseModel):
 
 
 def remembered(seen: Sequence[WorkerRecord], record: WorkerRecord) -> Sequence[WorkerRecord]:
-    """`record` after those `seen` of its worker, oldest first, as far back as its pace is taken."""
+    """`record` behind those `seen` of its worker, oldest first; older ones than its pace needs are left out."""
     if seen and seen[-1].owner != record.owner:
         return (record,)  # another process under the name
     if seen and seen[-1].seen_at >= record.seen_at:
@@ -176,7 +176,7 @@ class Fleet:
         return Wish(found) if found else None
 
     def fulfilled(self, name: str) -> None:
-        """Whatever was asked of worker `name` is done."""
+        """Note that whatever was asked of worker `name` is done."""
         with translating(self._place):
             self._redis.delete(keys.wish(name))
 

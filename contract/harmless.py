@@ -1,4 +1,5 @@
-"""Text of strangers, where somebody gives it a meaning: a terminal its control characters, a spreadsheet its formulas.
+"""Making text of strangers harmless where it would be obeyed: by terminals its control characters, by spreadsheets its
+formulas.
 
 Spreadsheets run what begins with = + - or @ (CWE-1236, "Improper Neutralization of Formula Elements in a CSV File").
 """

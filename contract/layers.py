@@ -26,8 +26,8 @@ __all__ = [
 ]
 
 
-#: Says where the setting of that path was given: a message that blames the file for a word of the command line sends
-#: people to the wrong place.
+#: Given the path of a setting, says where it was given: a message must not blame the file for a word of the command
+#: line.
 Place = Callable[[tuple[Any, ...]], str]
 #: What messages call the layer of the command line.
 OVERRIDE = "--set"

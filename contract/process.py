@@ -1,4 +1,4 @@
-"""Processes by a name that is never given twice, and whether the one of such a name is gone."""
+"""Names of processes that are never given twice, and whether the process of such a name is gone."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Sources:
 
 
 def sources_in(question: Question, rag: Retrieval | None, found: Iterable[Passage]) -> Sources:
-    """What `question` says, as far as it can be told of the index that `rag` searches.
+    """What `question` says of its source, as far as it can be held against the index that `rag` searches.
 
     Where that was built before it was noted whether its passages have question hashes, those that were `found` tell.
     """
@@ -59,7 +59,7 @@ def sources_in(question: Question, rag: Retrieval | None, found: Iterable[Passag
 
 
 def sources_of(question: Question, *, by_hash: bool = True) -> Sources:
-    """What `question` says. `by_hash`: whether the passages have question hashes.
+    """What `question` says of its source. `by_hash`: whether the passages have question hashes.
 
     Beside passages that have none a hash says nothing: where choices stand in a question's text, its reader makes one.
     """

@@ -25,7 +25,7 @@ __all__ = ["SoleSender", "sole_sender", "sole_sender_or_none"]
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-#: How often who waits for another sender looks.
+#: Seconds between two looks of one who waits for another sender.
 LOOK_S = 0.1
 
 
@@ -33,7 +33,7 @@ class SoleSender:
     """The right to send a run's questions. It runs out by itself ten seconds after its holder's last sign of life."""
 
     def __init__(self, lock: Lock | None = None) -> None:
-        """Without a lock: nobody else could send."""
+        """`lock` is held; None where nobody else could send."""
         self._lock = lock
         self._renew_at = 0.0
 
@@ -56,7 +56,7 @@ class SoleSender:
 def sole_sender(ledger: RedisLedger, run_id: str) -> Iterator[SoleSender]:
     """Wait until nobody else is sending questions of `run_id`, and be the one who does. Raises LedgerError.
 
-    Who died here is not waited for, who died elsewhere for ten seconds.
+    A sender that died on this machine is not waited for; one that died elsewhere is for ten seconds.
     """
     lock = _lock(ledger, run_id)
     with translating(ledger.place):

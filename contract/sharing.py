@@ -80,9 +80,9 @@ def level(ledger: RedisLedger, queue: str) -> None:
 
 @contextmanager
 def at_rest(ledger: RedisLedger, queue: str) -> Iterator[None]:
-    """No message changes its place within `queue` meanwhile, so that who reads it in pieces misses none.
+    """In the block no message changes its place within `queue`, so that a read in pieces misses none.
 
-    For ten seconds: a read that takes longer may miss some after all. Raises LedgerError.
+    This holds for ten seconds: a read that takes longer may miss some after all. Raises LedgerError.
     """
     lock = _moving(ledger, queue)
     with translating(ledger.place):

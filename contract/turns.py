@@ -28,7 +28,7 @@ Turns: TypeAlias = tuple[Turn, ...]
 
 
 def one_turn(text: str) -> Turns:
-    """All in one text."""
+    """`text` as a single turn of the user."""
     return (Turn(Role.USER, text),)
 
 

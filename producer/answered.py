@@ -1,4 +1,4 @@
-"""Whether one engine answered a run, or several that may say different things; and those of two runs."""
+"""Whether a run, or two that are compared, were answered by engines that may say different things."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Engines:
 
     @classmethod
     def of(cls, ledger: Ledger, a: Run, b: Run) -> Engines:
-        """Those of A and B."""
+        """What differs in the engines of A and B."""
         of_a, of_b = ([each.engine for each in ledger.engines(run.run_id)] for run in (a, b))
         within_a, within_b = differing(of_a), differing(of_b)
         explained = OF_MODEL if a.spec.model != b.spec.model else frozenset()
@@ -52,7 +52,7 @@ class Engines:
         return cls(within_a, within_b, across)
 
     def lines(self) -> Lines:
-        """For a person; nothing where all were alike."""
+        """What differs, in words; nothing where all were alike."""
         places = {"of A": self.within_a, "of B": self.within_b, "of A and B": self.across}
         found = [f"{where} not all alike: they differ in {told(values)}" for where, values in places.items() if values]
         return [("engines", "\n".join(found))] if found else []

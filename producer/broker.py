@@ -1,4 +1,4 @@
-"""The door to queue, audit and fleet, as far as the producer needs them; and its twin in memory."""
+"""Queue, audit and fleet as far as the producer needs them, behind one door; and a twin of it in memory."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import click
 
 from contract.ledger import Run
 from producer.options import as_json
-from producer.pairing import Comparison, Flip, differences, pair_up
+from producer.pairing import MANY, UNDECIDED, Comparison, Flip, differences, pair_up
 from producer.present import (
     Lines,
     chance,
@@ -27,16 +27,12 @@ from producer.session import Session
 from producer.stats import Pairs, Share
 from producer.stats.paired import ALPHA, POWER
 
-__all__ = ["MANY", "UNDECIDED", "compare"]
+__all__ = ["compare"]
 
 #: Characters of a spec's value that a person is shown; programs get all of it.
 MOST_SHOWN = 60
 #: Subjects that a person is shown.
 MOST_SUBJECTS = 12
-#: What differences of subjects are to be read with.
-MANY = "each by itself: where nothing differs, one interval in twenty leaves out zero all the same"
-#: What is said of a difference that only one of the two finds.
-UNDECIDED = "interval and test are approximations, and only one of them finds a difference: it is at the edge of chance"
 #: Of the table of flipped questions; the last only where one of the runs had retrieval.
 COLUMNS = ("question", "subject", "key", "A", "B", "retrieval")
 

@@ -37,7 +37,7 @@ __all__ = ["enqueue"]
 MANY_EXAMPLES = 5_000
 #: The built-in prompt that wishes for a reason.
 REASONED = "reasoned"
-#: Share of the questions by which their right answers may stand in one place more often than evenly without a word.
+#: Right answers may stand in one place more often than evenly, by this share of the questions, before that is told.
 MOST_UNEVEN = 0.05
 
 
@@ -52,7 +52,7 @@ class _How:
     watch: bool
     out: Path
     as_json: bool
-    #: As it names examples and index; the run has what is in them.
+    #: The configuration as the person wrote it: it names examples and index, of which the run has the content.
     asked: RunConfig
 
     @property

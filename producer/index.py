@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,10 +13,9 @@ from typing import IO, Any, NamedTuple, get_args
 import click
 from pydantic import ValidationError
 
-from contract.errors import IndexUnusable, InputError, nearest
+from contract.errors import InputError, nearest
 from contract.index import (
     DEFAULT_ENCODER,
-    MANIFEST,
     PASSAGES,
     PLAN,
     REJECTED,
@@ -32,16 +29,16 @@ from contract.index import (
     Structure,
     can_answer,
     read_manifest,
-    replaced_beside,
 )
 from contract.spec import IndexKind, slug
 from producer.corpus.document import PARTS
 from producer.corpus.gate import Gate
+from producer.corpus.place import refuse_foreign, unfinished
 from producer.corpus.read import Reading, read_documents
 from producer.corpus.steps import Steps
 from producer.corpus.store import store_passages
 from producer.intake.reading import check_encoding
-from producer.options import INTERRUPTED, as_json, note, progress_console
+from producer.options import as_json, note, progress_console
 from producer.present import echo_json, echo_lines, number
 
 __all__ = ["index"]
@@ -144,11 +141,11 @@ def index(
     if encoding:
         check_encoding(encoding)
     reading = Reading(encoding, _mapping(mapping))
-    _refuse_foreign(out, force=force)
+    refuse_foreign(out, force=force)
     if tokens is None:
         tokens = FILE_TOKENS if corpus.is_dir() else 0
     chunking = _chunking(tokens, overlap, by_heading=by_heading)
-    with _unfinished(out) as folder, Steps(progress_console()) as steps:
+    with unfinished(out) as folder, Steps(progress_console()) as steps:
         with _rejecting(folder / REJECTED) if skip_bad else nullcontext() as reject:
             gate = Gate(corpus, reject)
             documents = gate.good(steps.counted("reading", read_documents(corpus, reading)))
@@ -169,7 +166,7 @@ def index(
 
 
 class _Corpus(NamedTuple):
-    """What a person should know of the corpus besides what the index says."""
+    """What a person is told of the corpus besides what the index's manifest says."""
 
     gate: Gate
     repeated: int
@@ -204,7 +201,7 @@ def _mapping(given: tuple[str, ...]) -> dict[str, list[str]]:
 
 @contextmanager
 def _rejecting(path: Path) -> Iterator[Callable[[dict[str, Any]], object]]:
-    """A place for bad documents: `path`, which is there only if there are some."""
+    """What writes a bad document to `path`; without bad ones there is no such file."""
     with ExitStack() as stack:
         files: list[IO[str]] = []
 
@@ -222,67 +219,6 @@ def _chunking(tokens: int, overlap: int, *, by_heading: bool) -> Chunking:
         return Chunking(tokens=tokens or None, overlap=overlap, by_heading=by_heading)
     except ValidationError as trouble:
         raise click.UsageError(trouble.errors()[0]["msg"].removeprefix("Value error, ")) from None
-
-
-def _refuse_foreign(out: Path, *, force: bool) -> None:
-    """An index may be replaced, and so may nothing; anything else is not ours to delete."""
-    if out.is_file():
-        raise InputError(f"{out} is a file, expected a folder.", hint="Name another folder with -o.")
-    if out.is_dir() and any(out.iterdir()) and not (out / MANIFEST).is_file() and not force:
-        raise InputError(
-            f"{out} holds something, and it is no index.",
-            hint="Name another folder with -o; --force deletes what is in this one.",
-        )
-
-
-@contextmanager
-def _unfinished(out: Path) -> Iterator[Path]:
-    """A folder beside `out` that takes its place when the block is done, and is gone when it fails."""
-    beside = out.resolve()
-    folder = beside.with_name(f".{beside.name}.{os.getpid()}.unfinished")
-    try:
-        folder.mkdir(parents=True)
-        yield folder
-        _take_place(folder, beside)
-    except KeyboardInterrupt:
-        note(f"interrupted; {out} is as it was")
-        raise click.exceptions.Exit(INTERRUPTED) from None
-    except OSError as trouble:
-        raise InputError(
-            f"{trouble.filename or out}: {trouble.strerror}.", hint="Check path, rights and room."
-        ) from None
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _take_place(folder: Path, place: Path) -> None:
-    """Rename `folder` to `place`; what was there is kept beside it, and comes back if the new one cannot stand.
-
-    Workers find it there for the runs that were made for it, until the next build.
-    """
-    if not place.exists():
-        folder.rename(place)
-        return
-    outgoing = folder.with_suffix(".outgoing")
-    place.rename(outgoing)
-    try:
-        folder.rename(place)
-    except BaseException:
-        outgoing.rename(place)
-        raise
-    if _differ(outgoing, place):
-        shutil.rmtree(replaced_beside(place), ignore_errors=True)
-        outgoing.rename(replaced_beside(place))
-    else:
-        shutil.rmtree(outgoing, ignore_errors=True)
-
-
-def _differ(old: Path, new: Path) -> bool:
-    """Whether a run may want `old`, which `new` cannot serve."""
-    try:
-        return read_manifest(old).digest != read_manifest(new).digest
-    except IndexUnusable:
-        return False
 
 
 def _build(folder: Path, device: str, steps: Steps) -> None:

@@ -45,7 +45,7 @@ CANCELLED = 4
 
 
 class Commands(commands.Commands):
-    """Those of the producers."""
+    """The producer's commands."""
 
     interrupted = "interrupted; the same command again goes on where it stopped"
 

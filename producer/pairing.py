@@ -20,7 +20,23 @@ from producer.stats.effect import Effect, RecallPairs, RetrievalEffect
 from producer.stats.paired import ALPHA
 from producer.stats.side import Side
 
-__all__ = ["Comparison", "Failed", "Flip", "Pairing", "differences", "pair_up", "refuse_incomparable", "side"]
+__all__ = [
+    "MANY",
+    "UNDECIDED",
+    "Comparison",
+    "Failed",
+    "Flip",
+    "Pairing",
+    "differences",
+    "pair_up",
+    "refuse_incomparable",
+    "side",
+]
+
+#: Said beside the differences by subject.
+MANY = "each by itself: where nothing differs, one interval in twenty leaves out zero all the same"
+#: Said of a `Comparison` that is `undecided`.
+UNDECIDED = "interval and test are approximations, and only one of them finds a difference: it is at the edge of chance"
 
 
 @dataclass(frozen=True, slots=True)

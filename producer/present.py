@@ -39,7 +39,7 @@ __all__ = [
 
 #: Where the model expects a label less often than this, its choice among labels is hardly its answer.
 SELDOM = 0.1
-#: A label and what stands behind it.
+#: A label, and the text behind it.
 Line = tuple[str, str]
 Lines = list[Line]
 #: Width of a table that no terminal limits.
@@ -111,7 +111,7 @@ def sharing(contexts: Contexts, run: Run) -> str:
 
 
 def p_value(found: float) -> str:
-    """Never 0, which it is not, and which is all that a computer's numbers have for the very smallest."""
+    """`p = 0.03`; never 0, which stands for whatever is too small for a computer's numbers."""
     return f"p = {found:.2g}" if found else "p < 1e-300"
 
 

@@ -59,7 +59,7 @@ def _by_depth(figures: Mapping[int, Share | Mean]) -> str:
     return " · ".join(f"@{depth} {figure.value:.3f}" for depth, figure in figures.items())
 
 
-def effect_lines(found: RetrievalEffect, without: str, retrieved: str, besides: Sequence[str] = ()) -> Lines:
+def effect_lines(found: RetrievalEffect, without: str, retrieved: str, besides: Sequence[str]) -> Lines:
     """What passages changed between the run called `without` and the one called `retrieved`.
 
     `besides` is what these differ in, too: with another model, say, nobody knows what the passages did.

@@ -24,12 +24,12 @@ from contract.ledger import Committed
 from contract.priority import Priority
 from contract.queue import MESSAGE_VERSION
 from tests.support import SIMULATED_MODEL, make_question, open_run
-from workers.aggregator import Batch, Held, Settlement
-from workers.asking import BatchScorer
 from workers.engines.base import Completion, Request
 from workers.engines.simulated import SimulatedEngine
-from workers.gathering import Gathering
-from workers.work import Workplace
+from workers.messages.batch import Batch, Held, Settlement
+from workers.messages.gathering import Gathering
+from workers.stages.asking import BatchScorer
+from workers.stages.work import Workplace
 
 __all__ = ["Interleavings"]
 

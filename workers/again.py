@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
@@ -17,11 +17,11 @@ from contract.ledger import Ledger, Run
 from contract.order import arrangements
 from contract.question import Question
 from contract.settings import Settings
-from contract.spec import Judge, Mode, run_id_for
+from contract.spec import Mode, run_id_for
 from contract.verdict import Outcome, Passage, Verdict
 from workers.engines.base import Engine
 from workers.engines.encoding import Encoded, PromptEncoder
-from workers.pipeline import Item, in_original_labels, no_judges, outcome_of, score_batch
+from workers.pipeline import Item, JudgeEngine, in_original_labels, no_judges, outcome_of, score_batch
 from workers.scoring import requests_of
 from workers.scoring.extract import rules_version
 from workers.scoring.generate import read_text
@@ -113,7 +113,7 @@ def stability(
     engine: Engine,
     sample: int,
     seed: int = 0,
-    judge_engine: Callable[[Judge], Engine] = no_judges,
+    judge_engine: JudgeEngine = no_judges,
 ) -> tuple[int, list[Flip]]:
     """Ask `sample` of the run's settled questions again, one at a time; (asked, those that came out otherwise).
 

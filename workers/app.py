@@ -25,9 +25,10 @@ from contract.fleet import Wish, WorkerState
 from contract.keys import unacked_options
 from contract.queue import make_celery, task_name
 from contract.settings import Settings, load_settings
-from workers import transport
-from workers.aggregator import Aggregator, Batch, stop, stop_without_engine, stopping
 from workers.ending import end_at_once
+from workers.messages import transport
+from workers.messages.aggregator import Aggregator, stop, stop_without_engine, stopping
+from workers.messages.batch import Batch
 from workers.monitoring.flowering import dress_flower
 from workers.worker import Worker
 
@@ -50,7 +51,7 @@ settings = _settings()
 transport.use()
 dress_flower()
 app = make_celery(settings)
-app.conf.worker_consumer = "workers.consumer:Consumer"
+app.conf.worker_consumer = "workers.messages.consumer:Consumer"
 
 
 class BatchTask(Aggregator):

@@ -1,7 +1,8 @@
-"""A question that could not be scored this time: when it comes again, and what is said once it has had enough.
+"""A question that could not be scored this time: when it comes again, and what is said once it is given up.
 
-Errors that an engine foresees decide by themselves. What nobody foresaw may pass, so it is tried again, but not for
-ever: after `max_attempts` the question is `failed`, with the reason of every attempt whose worker lived to tell one.
+An error that an engine foresees says itself what becomes of the question. An unforeseen one may pass, so the question
+is tried again, but not for ever: after `max_attempts` it is `failed`, with the reason of every attempt whose worker
+lived to tell one.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ __all__ = ["capped", "fitted", "in_calls"]
 
 log = logging.getLogger(__name__)
 
-#: Tokens of each text.
+#: Counts the tokens of each text.
 Count = Callable[[Sequence[str]], Sequence[int]]
 
 

@@ -27,16 +27,11 @@ from contract.models import prepared_models, require_hub
 from contract.queue import queue_length
 from contract.settings import Settings
 from workers.engines.adapters import adapter_folders
-from workers.engines.arguments import (
-    built_for_cuda,
-    check_arguments,
-    check_arguments_by_source,
-    computes_16_bits,
-    installed_version,
-    is_cpu_build,
-)
+from workers.engines.arguments import check_arguments, check_arguments_by_source
+from workers.engines.installed import built_for_cuda, computes_16_bits, installed_version, is_cpu_build
 from workers.engines.packaged import PACKAGED, folder_or_hub_id, resolve
 from workers.engines.vllm import prepare_environment
+from workers.host.driver import driver_cuda, driver_trouble, lost_gpus, on_the_bus, visible_gpus
 from workers.host.findings import (
     Finding,
     Queue,
@@ -53,7 +48,7 @@ from workers.host.findings import (
     number_type,
     room,
 )
-from workers.host.gpus import Device, driver_cuda, driver_trouble, lost_gpus, on_the_bus, visible_gpus
+from workers.host.gpus import Device
 from workers.host.indexes import index_folders
 from workers.host.placing import Layers, WorkerPlan, memory_share, plan_host
 from workers.monitoring.hardware import Hardware
@@ -161,7 +156,7 @@ def _indexes(fleet: Sequence[Settings]) -> Iterator[Finding]:
 
 
 def _missing_for_triton() -> list[str]:
-    """What it compiles with, looked for as it does."""
+    """What Triton compiles with and would not find here: looked for as Triton does."""
     compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
     header = Path(sysconfig.get_path("include"), "Python.h")
     return [*([] if compiler else ["C compiler"]), *([] if header.is_file() else [str(header)])]

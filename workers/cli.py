@@ -25,15 +25,16 @@ from workers.engines.encoding import PromptEncoder
 from workers.engines.packaged import PACKAGED, prepare, resolve
 from workers.engines.vllm import prepare_environment
 from workers.host.byname import drain, restart
+from workers.host.driver import visible_gpus
 from workers.host.findings import beside_trials
-from workers.host.gpus import visible_gpus
 from workers.host.indexes import index_folders
 from workers.host.launcher import Supervisor, bind, node_name, worker_command
 from workers.host.placing import Layers, pick, plan_host, plan_retrieval, plan_worker
 from workers.host.screen import make_screen
 from workers.host.taken import refuse_taken
 from workers.retrieval.build import build_index
-from workers.tuned import Effort, draw_trials, refuse_unwritable, table, tune_by, write_deploy_file, write_record
+from workers.tuning.files import draw_trials, refuse_unwritable, table, write_deploy_file, write_record
+from workers.tuning.sample import Effort, tune_by
 
 __all__ = ["main"]
 

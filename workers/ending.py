@@ -1,4 +1,4 @@
-"""The end that waits for nothing: where an orderly one would hang as well."""
+"""Ending this process at once, where an orderly end would hang as well."""
 
 from __future__ import annotations
 

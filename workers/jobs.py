@@ -10,16 +10,16 @@ from typing import Any, NoReturn, Protocol
 from contract import keys
 from contract.errors import EXIT_RETRY, IndexUnusable, SettingsError
 from contract.index import read_manifest, replaced_beside
-from workers.aggregator import Batch
-from workers.asking import BatchScorer
 from workers.ending import end_at_once
 from workers.engines import JudgeEngines, make_engine
 from workers.engines.guarded import Guarded
 from workers.host.indexes import index_folders
+from workers.messages.batch import Batch
 from workers.monitoring.events import BatchEvents
 from workers.retrieval.base import Retriever
-from workers.retrieving import BatchRetriever
-from workers.work import Workplace
+from workers.stages.asking import BatchScorer
+from workers.stages.retrieving import BatchRetriever
+from workers.stages.work import Workplace
 
 __all__ = ["Job", "make_job"]
 
@@ -58,7 +58,7 @@ class Job(Protocol):
 
 
 class Scoring:
-    """With the engine that the settings name."""
+    """Scoring questions with the engine that the settings name."""
 
     def __init__(
         self, workplace: Workplace, room_came: Callable[[], object], engine_gone: Callable[[str], object]
@@ -97,7 +97,7 @@ class Scoring:
         self._engine.start()
 
     def describe(self) -> dict[str, Any]:
-        """The engine's own words."""
+        """What the engine says of itself."""
         return self._engine.describe()
 
     def run(self, batch: Batch, events: BatchEvents) -> None:
@@ -111,7 +111,7 @@ class Scoring:
 
 
 class Searching:
-    """One of the indexes that the settings name."""
+    """Searching one of the indexes that the settings name."""
 
     def __init__(self, workplace: Workplace, queue: str) -> None:
         here = {keys.retrieve_queue(name): path for name, path in index_folders([workplace.settings]).items()}

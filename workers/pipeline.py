@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import Any, TypeAlias, TypedDict
 
 from contract.errors import EngineDead, EngineError
 from contract.order import Arrangement, arrangements
@@ -23,9 +23,23 @@ from workers.budget import fitted
 from workers.engines.base import Completion, Engine, Part, Request, in_order
 from workers.scoring import MODES, Further, Item, Reading
 
-__all__ = ["Item", "Journey", "Unforeseen", "failed", "no_judges", "outcome_of", "score_batch", "score_in_parts"]
+__all__ = [
+    "Item",
+    "Journey",
+    "JudgeEngine",
+    "Unforeseen",
+    "failed",
+    "in_original_labels",
+    "no_judges",
+    "outcome_of",
+    "score_batch",
+    "score_in_parts",
+]
 
 log = logging.getLogger(__name__)
+
+#: Finds the started engine of a judge elsewhere.
+JudgeEngine: TypeAlias = Callable[[Judge], Engine]
 
 
 class Journey(TypedDict, total=False):
@@ -51,9 +65,7 @@ def no_judges(judge: Judge) -> Engine:
     raise EngineError(f"no way to the judge at {judge.server}")
 
 
-def score_batch(
-    items: Sequence[Item], engine: Engine, judge_engine: Callable[[Judge], Engine] = no_judges
-) -> list[Verdict]:
+def score_batch(items: Sequence[Item], engine: Engine, judge_engine: JudgeEngine = no_judges) -> list[Verdict]:
     """One verdict per item, in order: `score_in_parts`, all at once."""
     return in_order(score_in_parts(items, engine, judge_engine), len(items))
 
@@ -61,13 +73,12 @@ def score_batch(
 def score_in_parts(
     items: Sequence[Item],
     engine: Engine,
-    judge_engine: Callable[[Judge], Engine] = no_judges,
+    judge_engine: JudgeEngine = no_judges,
     journeys: Sequence[Journey] = (),
 ) -> Iterator[list[tuple[int, Verdict]]]:
     """One verdict per item, with its position, from one generate call; in parts, as the answers of that call end.
 
-    `judge_engine` finds the engine of a judge elsewhere. Each verdict says its item's journey, where `journeys` has
-    one for each.
+    Each verdict says its item's journey, where `journeys` has one for each.
     What cannot be scored becomes a verdict with outcome `failed` and the reason: a call that fails is split until the
     culprit stands alone, whose error is `Unforeseen` where no engine should raise it. Only EngineDead is raised.
     """
@@ -85,9 +96,7 @@ def _interviews(item: Item) -> list[_Interview]:
     return [_Interview(item.spec, each, item.passages) for each in arrangements(item.question, item.spec)]
 
 
-def _ask_all(
-    interviews: Sequence[_Interview], engine: Engine, judge_engine: Callable[[Judge], Engine]
-) -> Iterator[None]:
+def _ask_all(interviews: Sequence[_Interview], engine: Engine, judge_engine: JudgeEngine) -> Iterator[None]:
     """Ask until nobody has anything to ask; the caller has its turn whenever some may have ended."""
     while waiting := [each for each in interviews if each.requests]:
         for judge, company in _by_judge(waiting):

@@ -1,6 +1,6 @@
-"""When a run has been quiet for so long that a message of it may be lost, although messages still wait in its queue.
+"""When to look for lost messages of a run although messages still wait in its queue: once it is quiet for long.
 
-Only a look through the whole queue can tell, and that is dear while much waits there. So a run is looked through only
+Only a look through the whole queue can tell, which is expensive while much waits there. So a run is looked through only
 once nothing of it was settled for half a minute; again after one minute, two, four, and then every ten minutes, because
 it may just be waiting for its turn.
 """
@@ -24,13 +24,13 @@ class _Seen:
 
 
 class Quiet:
-    """What was seen of each run; pure, with the clock passed in."""
+    """How long each run has settled nothing. Pure: the clock is passed in."""
 
     def __init__(self) -> None:
         self._runs: dict[str, _Seen] = {}
 
     def is_due(self, run_id: str, settled: int, now_s: float) -> bool:
-        """Whether to look a run through of which so many questions are settled now."""
+        """Whether to look through the run now, of which so many questions are settled."""
         seen = self._runs.get(run_id)
         if seen is None or seen.settled != settled:
             self._runs[run_id] = _Seen(settled, now_s, FIRST_S)

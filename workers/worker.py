@@ -23,16 +23,16 @@ from contract.ledger import RedisLedger
 from contract.metrics import RedisMetrics, scrape_targets
 from contract.queue import restore_held, send, task_name
 from contract.settings import Settings
-from workers.aggregator import Batch
 from workers.host.findings import alike
 from workers.host.gpus import words_of
 from workers.janitor import Heart, Janitor
 from workers.jobs import make_job
+from workers.messages.batch import Batch
 from workers.monitoring.events import BatchEvents
 from workers.monitoring.exporter import Exporter
 from workers.monitoring.hardware import Hardware
 from workers.monitoring.metrics import HardwareMetrics, WorkerMetrics
-from workers.work import Workplace
+from workers.stages.work import Workplace
 
 __all__ = ["Worker"]
 
@@ -50,7 +50,7 @@ class Load:
 
     @contextmanager
     def of(self, questions: int) -> Iterator[None]:
-        """Around a batch of so many questions."""
+        """Count a batch of so many questions; in the block it is running."""
         with self._lock:
             self.batches, self.gathered, self.running = self.batches + 1, self.gathered + questions, self.running + 1
         try:
@@ -162,7 +162,7 @@ class Worker:
         return self._janitor.others
 
     def restore_own_soon(self) -> None:
-        """What the broker has in our name may not be in our hands: it was away, or could not take a message back."""
+        """Put back what the broker has in our name: after it was away, or took no message back, we may not hold it."""
         self._janitor.restore_own_soon()
 
     def close(self) -> None:

@@ -54,7 +54,7 @@ class Ledger(abc.ABC):
 
     @abc.abstractmethod
     def add_bodies(self, run_id: str, bodies: Iterable[Body]) -> int:
-        """Write question bodies, each once, and return how many were new."""
+        """Write `bodies` of questions, each once, and return how many were new."""
 
     @abc.abstractmethod
     def run(self, run_id: str) -> Run:
@@ -65,9 +65,9 @@ class Ledger(abc.ABC):
         """All runs, newest first, but for those that this version does not understand."""
 
     def named(self, name: str) -> Run:
-        """The run of that id, the only one that was called so, or whose id begins so; `last` is the newest.
+        """The run of that id; else the only one called so, else the only one whose id begins so; `last` is the newest.
 
-        Raises InputError too.
+        Raises InputError where several are meant, and where there is no run at all.
         """
         runs = self.runs()
         if name == LAST and runs:
@@ -170,7 +170,7 @@ class Ledger(abc.ABC):
 
     @abc.abstractmethod
     def resume(self, run_id: str) -> RunState:
-        """Let the run go on and return what it was. What is in no message for that is left to `take_aside`."""
+        """Let the run go on and return what it was. `take_aside` then says what must be sent for that."""
 
     @abc.abstractmethod
     def take_aside(self, run_id: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The results of a run in parts, made into what its files take: of a large run every other part by a second process.
+"""The results of a run, part by part, as pieces for its files; of a large run a second process makes every other part.
 
 That process is a fork, so it finds the ledger as its parent has it, and there is nothing to start. It hands its parts
 over through a pipe, which holds it up until they are taken: neither gets ahead of the other by more than a part, and

@@ -198,17 +198,17 @@ class Summary:
         }
 
     def retrieval_json(self) -> dict[str, Any]:
-        """With retrieval: what it did."""
+        """What retrieval did; nothing for a run without it."""
         return {"retrieval": self.retrieval.to_json()} if self.retrieval else {}
 
     def _label_mass(self) -> dict[str, Any]:
-        """With `letter`: how much the model meant to answer with a label at all. Near zero, its choices are noise."""
+        """How much the model meant to answer with a label at all (`letter` only). Near zero, its choices are noise."""
         tally = self.tally
         mean = tally.mean_label_mass()
         return {} if mean is None else {"label_mass": {"mean": round(mean, 6), "of": tally.label_mass.of}}
 
     def rotations_json(self) -> dict[str, Any]:
-        """With `circular`: accuracy over single rotations, beside the one that wants all of a question's right.
+        """Accuracy over single rotations (`circular` only), beside the one that wants all of a question's right.
 
         The mean over the questions with a key on which the model was heard. Rotations of one question are right and
         wrong together, so that it is of questions, and so is its interval.
@@ -217,7 +217,7 @@ class Summary:
         return {"rotation_accuracy": {**found.to_json(), "chance": self.rotation_chance}} if found else {}
 
     def _judge_agreement(self) -> dict[str, Any]:
-        """With `judge`: how often it agrees with comparing the choice that the answer names with the key."""
+        """How often the judge says what comparing the named choice with the key says (`judge` only)."""
         if self.run.spec.mode is not Mode.JUDGE:
             return {}
         share = round(self.judge_agrees / self.judged_and_read, 6) if self.judged_and_read else None
@@ -306,7 +306,7 @@ class Summary:
         return whole
 
     def _contexts(self, subject: str, outcomes: frozenset[Outcome]) -> Contexts:
-        """The same of one subject's questions."""
+        """What the questions of one subject share that ended as one of `outcomes`."""
         whole = Contexts()
         for each in outcomes:
             whole.include(self.found_in[subject, each])

@@ -43,7 +43,7 @@ def same_choices(question: Question) -> bool:
 
 
 def text_warnings(lost_backslashes: int, same_choices: int) -> list[str]:
-    """What is said of so many questions with such texts."""
+    """Warnings about so many questions with a lost backslash, and with two choices of the same text."""
     said = []
     if lost_backslashes:
         said.append(
@@ -183,7 +183,7 @@ class Keys:
 
 
 def key_warnings(keys: Keys, *, placed: bool, least: float = 0.0) -> list[str]:
-    """What is said of keys that stand in one place more often than in others, by `least` of the questions.
+    """Warnings about keys that stand in one place more often than evenly, by `least` of the questions or more.
 
     `placed`: the model sees the choices, in the file's order.
     """

@@ -58,7 +58,7 @@ class Qrels:
         return question.model_copy(update={"gold_passages": tuple(found)})
 
     def told(self, questions: int) -> str:
-        """How many of so many questions have judgements. Raises QuestionFileError where none has."""
+        """In words, how many of the `questions` have judgements. Raises QuestionFileError where none has."""
         strangers = [each for each in self.passages if each not in self.joined]
         if not self.joined:
             raise QuestionFileError(

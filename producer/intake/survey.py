@@ -1,4 +1,4 @@
-"""The look at a question file: is every row good, which are taken, and what is their digest?
+"""Looking through a question file: is every row good, which are taken, and what is their digest?
 
 Questions that are taken wait on disk (`spool`), and troubles are only counted, so that a file may be larger than
 memory: whoever wants the bad rows reads them again (`rejected_rows`).

@@ -26,7 +26,7 @@ class Repeated:
     lines: list[int] = field(default_factory=list)
 
     def add(self, line: int | None) -> None:
-        """It stands on `line`, too."""
+        """Count another row with this trouble, on `line`."""
         self.more += 1
         if line is not None and len(self.lines) < MOST_LINES:
             self.lines.append(line)
@@ -49,7 +49,7 @@ class Troubles:
 
     @property
     def shown(self) -> list[Repeated]:
-        """The first ones that differ."""
+        """The first troubles that differ."""
         return list(self._shown.values())
 
     def add(self, trouble: QuestionFileError) -> None:

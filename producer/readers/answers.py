@@ -167,7 +167,7 @@ def right_labels(given: Given, way: Way) -> tuple[str, ...]:
 
 
 def meant(given: Given, way: Way) -> tuple[str, ...]:
-    """The same, but empty as well where it names no choice or not surely one."""
+    """`right_labels`, but empty as well where the answer names no choice, or not surely one."""
     try:
         return right_labels(given, way)
     except FieldTrouble:

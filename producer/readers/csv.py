@@ -59,7 +59,7 @@ class Dialect:
 
 
 def dialect_of(
-    text: Text, is_header: Callable[[Sequence[str]], bool], *, named: bool = False, numbered: bool = False
+    text: Text, is_header: Callable[[Sequence[str]], bool], *, named: bool, numbered: bool = False
 ) -> Dialect | None:
     """How the cells of `text` stand; None where its first rows are no table.
 

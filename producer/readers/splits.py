@@ -13,7 +13,7 @@ from producer.readers.record import Record, Records
 
 __all__ = ["ALL", "bare", "chosen", "counted", "several", "split_called", "split_of_name"]
 
-#: What asks for every split.
+#: The name that asks for every split.
 ALL = "*"
 _SPLITS = frozenset({"train", "auxiliary_train", "dev", "val", "valid", "validation", "test", "eval", "evaluation"})
 _LAST_WORD = re.compile(r"(?:^|[_.-])([a-z]+)$")

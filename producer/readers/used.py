@@ -34,7 +34,7 @@ class UsedFields:
 
     @classmethod
     def of(cls, apart: Sequence[tuple[Record, Parts]]) -> UsedFields:
-        """Those of these records."""
+        """The fields that the parts of these records were taken from."""
         used = [parts.used for _, parts in apart]
         answer = _each(parts.used.answer for _, parts in apart if not no_key(parts.answer, parts.choices))
         others = _each(name for record, parts in apart for name in _others(record, parts))

@@ -33,12 +33,12 @@ class Canvas:
         """A straight line of the class `kind`."""
         self._add("line", kind, x1=x1, y1=y1, x2=x2, y2=y2)
 
-    def rect(self, x: float, y: float, width: float, height: float, kind: str, tip: str = "") -> None:
+    def rect(self, x: float, y: float, width: float, height: float, kind: str, tip: str) -> None:
         """A box of the class `kind`; `tip` shows where a mouse rests on it."""
         self._add("rect", kind, tip, x=x, y=y, width=max(0.0, width), height=max(0.0, height))
 
-    def circle(self, x: float, y: float, radius: float, kind: str, tip: str = "") -> None:
-        """A dot of the class `kind`."""
+    def circle(self, x: float, y: float, radius: float, kind: str, tip: str) -> None:
+        """A dot of the class `kind`; `tip` as of `rect`."""
         self._add("circle", kind, tip, cx=x, cy=y, r=radius)
 
     def polyline(self, points: Sequence[tuple[float, float]], kind: str) -> None:

@@ -69,7 +69,7 @@ class Table:
         self._runs.append(_Asked(spec, start, same_prompts, ([], [], [], [])))
 
     def add(self, question: Question, verdict: Verdict | None) -> None:
-        """The next question of the run that was begun."""
+        """Take in the next question of the run that was begun."""
         spec, start, same_prompts, columns = self._runs[-1]
         number = start + len(columns[0])
         new = number == len(self._questions)

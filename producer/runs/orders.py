@@ -37,7 +37,7 @@ class Orders:
             self._example = self._example or choice
 
     def warnings(self) -> list[str]:
-        """What is said of them."""
+        """What to warn of, if anything."""
         if not self._moved:
             return []
         return [

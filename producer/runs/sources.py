@@ -35,7 +35,7 @@ class Named:
     example: str = ""
 
     def lines(self) -> Lines:
-        """For a person."""
+        """What a person is told."""
         if not self.sourced:
             return [("sources", "no question names its source: there will be no recall")]
         text = f"{self.sourced:,} of {number(self.questions, 'question')} name theirs"

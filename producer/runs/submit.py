@@ -38,7 +38,7 @@ LONGEST_NAME = 150
 
 
 class State(StrEnum):
-    """What a submission met."""
+    """How a submission found its run."""
 
     NEW = "new"
     RESUMED = "resumed"
@@ -112,7 +112,7 @@ class Submitted:
         }
 
     def told(self) -> str:
-        """For people: what it met, and what it sent."""
+        """In words: how it found the run, and what it sent."""
         if self.state is State.SETTLED:
             return "already settled: nothing was sent"
         if self.state is State.PAUSED:

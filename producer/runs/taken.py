@@ -29,7 +29,7 @@ def taken_of(found: Survey, selection: Selection) -> Taken:
 
 
 def taken_lines(run: Run) -> Lines:
-    """What the figures of `run` are of, where that is not all of its source or not all of it once."""
+    """Which part of its source `run` asked; nothing where that was all of it, each question once."""
     told = _told(run) if run.taken else ""
     return [("taken", told)] if told else []
 

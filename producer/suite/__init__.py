@@ -3,7 +3,7 @@
 file      what a suite's file may say
 planned   every run of it, checked before the first one is written
 watching  staying with all of its runs;  board  what is shown meanwhile
-table     its figures;  shown  them for people and programs
+table     its figures, a `cell` for each run;  paired  which runs differ;  shown, files  both for people and programs
 """
 
 from producer.suite.command import suite

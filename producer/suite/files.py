@@ -15,8 +15,9 @@ from contract.verdict import Outcome
 from producer.export.columns import iso
 from producer.export.files import Drafts, explaining
 from producer.stats import Interval
+from producer.suite.cell import Cell
 from producer.suite.shown import markdown
-from producer.suite.table import Cell, Table
+from producer.suite.table import Table
 
 __all__ = ["folder_of", "write_table"]
 

@@ -11,7 +11,7 @@ from contract.ledger import Ledger
 from producer.pairing import Comparison, pair_up
 from producer.stats import Interval
 from producer.stats.paired import holm
-from producer.suite.table import Cell
+from producer.suite.cell import Cell
 
 __all__ = ["Paired", "paired"]
 

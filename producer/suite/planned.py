@@ -1,4 +1,4 @@
-"""Every run of a suite, checked before the first one is written: a bad row in the last file enqueues nothing."""
+"""Every run of a suite, checked before the first one is written: with a bad row in the last file, none is."""
 
 from __future__ import annotations
 

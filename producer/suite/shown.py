@@ -11,8 +11,9 @@ from contract.harmless import for_terminal
 from producer.present import Lines, chance, echo_table, number, p_value
 from producer.runs.taken import taken_lines
 from producer.stats import Interval, Share
+from producer.suite.cell import Cell
 from producer.suite.paired import Paired
-from producer.suite.table import Cell, MeanOver, Table
+from producer.suite.table import MeanOver, Table
 
 __all__ = ["echo_figures", "figure_lines", "markdown"]
 
@@ -79,7 +80,7 @@ def _bounds(interval: Interval | None) -> str:
 
 
 def _beside(cell: Cell) -> str:
-    """What an accuracy is not to be read without; nothing where all questions were answered."""
+    """What must be read with an accuracy: what is unsettled, unanswered or failed; nothing where all were answered."""
     counts = cell.counts
     settled = "" if counts.finished else f"{counts.settled:,}/{counts.total:,} settled"
     halted = counts.standing if counts.halted else ""

@@ -26,7 +26,7 @@ class _Place(NothingToEnd):
         self.board.put(snapshot)
 
     def say(self, message: str) -> None:
-        """Tell it with the rest of this round."""
+        """Keep the remark until the board is drawn."""
         self.board.tell(self.run_id, message)
 
 

@@ -19,12 +19,13 @@ from producer.session import Session
 from producer.stats.counted import HEARD
 from producer.stats.failures import Failures
 from producer.suite.board import Board
+from producer.suite.cell import Cell
 from producer.suite.file import Suite
 from producer.suite.files import write_table
 from producer.suite.paired import paired
 from producer.suite.planned import Planned
 from producer.suite.shown import echo_figures, figure_lines
-from producer.suite.table import Cell, Table
+from producer.suite.table import Table
 from producer.suite.watching import watch_suite
 from producer.watching.failed import failed_lines
 from producer.watching.progress import screen_for

@@ -59,7 +59,7 @@ def finish(session: Session, run: Run, out: Path, *, as_json: bool) -> None:
 
 
 def _export_options(out: Path | None) -> str:
-    """What makes `watch` export to `out`."""
+    """The options with which `watch` exports to `out`."""
     if out is None:
         return ""
     return " --export" if out == FOLDER else f" --export --out {shlex.quote(str(out))}"

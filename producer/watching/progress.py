@@ -63,8 +63,10 @@ class Pace:
     _first: tuple[float, int] | None = None
 
     def observe(self, now: float, settled: int, *, working: bool = True) -> None:
-        """Note that `settled` questions are settled at `now` (seconds of a steady clock), and whether a worker is there
-        that could settle more: the boot of the first one is no work."""
+        """Note that `settled` questions are settled at `now`, in seconds of a steady clock.
+
+        `working`: a worker is ready. Before the first one is, time does not count.
+        """
         if self._first is None or (not working and settled == self._first[1]):
             self._first = (now, settled)
             self._seen.clear()
@@ -200,14 +202,14 @@ class Picture(Protocol):
     """What a screen can show."""
 
     def line(self) -> str:
-        """On one line."""
+        """What a line in a log says."""
 
     def drawn(self) -> RenderableType:
-        """In place, where the terminal allows it."""
+        """What is drawn on a terminal, anew in place."""
 
     @property
     def over(self) -> bool:
-        """Whether none comes after it."""
+        """Whether it is the last one."""
 
 
 class Screen(Protocol):
@@ -240,14 +242,14 @@ class LineScreen(NothingToEnd):
         self._next = 0.0
 
     def show(self, picture: Picture) -> None:
-        """Its line, unless one just came."""
+        """Print its line, unless one just came."""
         now = time.monotonic()
         if now >= self._next or picture.over:
             self._next = now + LINE_EVERY_S
             self.say(picture.line())
 
     def say(self, message: str) -> None:
-        """One line, with the time."""
+        """Print one line, with the time."""
         self._console.print(f"{time.strftime('%H:%M:%S')} {message}", soft_wrap=True, markup=False, highlight=False)
 
 
@@ -270,7 +272,7 @@ class BarScreen:
         self._live.update(picture.drawn())
 
     def say(self, message: str) -> None:
-        """One line above the picture."""
+        """Print one line above the picture."""
         self._console.print(message, markup=False, highlight=False)
 
 

@@ -61,7 +61,7 @@ def queues_json(run: Run, broker: Broker) -> dict[str, int]:
 
 
 def queue_lines(run: Run, broker: Broker) -> Lines:
-    """The same for people."""
+    """`queues_json` in words."""
     return [("queue", f"{queue}: {number(n, 'message')} waiting") for queue, n in queues_json(run, broker).items()]
 
 
@@ -85,7 +85,7 @@ def workers_line(run: Run, finished: bool, broker: Broker) -> str:
 
 
 def _named(worker: WorkerRecord) -> str:
-    """Its name, and where it takes nothing, why: a large model boots for minutes in which a run stands still."""
+    """Its name, and its state unless it is ready: a large model boots for minutes in which a run stands still."""
     return worker.name if worker.state is WorkerState.READY else f"{worker.name} ({worker.state})"
 
 

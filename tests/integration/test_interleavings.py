@@ -20,5 +20,5 @@ def test_every_question_ends_in_one_verdict_whatever_happens_in_whatever_order(
     class InRedis(Interleavings):
         make_ledger = staticmethod(emptied)
 
-    monkeypatch.setattr("workers.tasks.RETRY_PAUSE_S", 0.0)
+    monkeypatch.setattr("workers.stages.base.RETRY_PAUSE_S", 0.0)
     run_state_machine_as_test(InRedis, settings=settings(max_examples=40, stateful_step_count=40))

@@ -227,7 +227,7 @@ def test_a_server_that_vanishes_while_messages_are_put_back_is_gone_within_secon
 
 
 #: Renewing often, and not every minute.
-OFTEN = "import workers.aggregator; workers.aggregator.RENEW_S = 0.2"
+OFTEN = "import workers.messages.aggregator; workers.messages.aggregator.RENEW_S = 0.2"
 
 
 def test_a_message_whose_batch_takes_long_stays_in_its_workers_hands(

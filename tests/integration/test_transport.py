@@ -12,7 +12,7 @@ from kombu import Connection, Consumer, Producer, Queue
 
 from contract.keys import broker_lists, unacked_options
 from contract.priority import Priority
-from workers.transport import Transport
+from workers.messages.transport import Transport
 
 QUEUE = Queue("score.test", routing_key="score.test")
 BOOKS = unacked_options("w0@test")

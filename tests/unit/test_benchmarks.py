@@ -40,7 +40,7 @@ from benchmarks.peers import apart, cases_of, logged
 from contract.errors import EngineError, InputError
 from producer.readers import Source
 from tests.support import ROOT, make_questions
-from workers.tuning import Shape, Trial
+from workers.tuning.trials import Shape, Trial
 
 
 @pytest.mark.parametrize("module", [beside, command])

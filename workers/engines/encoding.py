@@ -22,7 +22,7 @@ from workers.engines.base import Request, continuations_of
 
 __all__ = ["Encoded", "PromptEncoder", "positions_of"]
 
-#: A prompt without a line break is one line, however long.
+#: Lines whose tokens are remembered, at most: a prompt without a line break is one line, however long.
 MOST_KNOWN_LINES = 1000
 #: What day it is in a chat template, whatever day it is: else the same run would ask something else tomorrow. This is
 #: the one that Llama's templates name where nobody tells them.
@@ -138,7 +138,7 @@ class PromptEncoder:
         return text
 
     def _clock(self) -> dict[str, Any]:
-        """In place of the clock by which a template tells the model what day it is; nothing for one that does not."""
+        """A clock that stands still, for a template that tells the model what day it is; nothing for another one."""
         template = str(getattr(self._tokenizer, "chat_template", ""))
         return {"strftime_now": TODAY.strftime} if "strftime_now" in template else {}
 
@@ -215,7 +215,7 @@ def _left_out(turns: Turns, text: str) -> Role | None:
 
 
 def _shared(lines: Sequence[list[int]]) -> int:
-    """With how many same tokens all of `lines` begin."""
+    """How many tokens all of `lines` have in common at their beginning."""
     lowest, highest = min(lines), max(lines)
     differing = (at for at, (a, b) in enumerate(zip(lowest, highest, strict=False)) if a != b)
     return next(differing, min(len(lowest), len(highest)))

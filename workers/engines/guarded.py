@@ -88,7 +88,7 @@ class Guarded(Engine):
         self._engine.close()
 
     def _timed(self, parts: Iterator[Part]) -> Iterator[Part]:
-        """`parts`; the clock runs while one is awaited, and not while what came is dealt with."""
+        """`parts`; the deadline's clock runs while one is awaited, not while the caller deals with it."""
         number = next(self._numbers)
         while True:
             self._running_since[number] = time.monotonic()

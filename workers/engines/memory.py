@@ -1,4 +1,4 @@
-"""What the C library does with memory that an engine in this process has freed."""
+"""Memory that an engine in this process has freed, and that the C library is told to keep."""
 
 from __future__ import annotations
 

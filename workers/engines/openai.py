@@ -36,6 +36,7 @@ from workers.engines.base import (
     Request,
     ScoreRequest,
     Text,
+    asked_texts,
     continuations_of,
     in_order,
 )
@@ -154,10 +155,7 @@ class OpenAiEngine(Engine):
 
     def count_prompt_tokens(self, requests: Sequence[Request]) -> list[int]:
         """At most that many: what size a call has is not worth another one for each of its texts."""
-        return [
-            sum(len(each.encode()) for each in (*(turn.text for turn in request.turns), *continuations_of(request)))
-            for request in requests
-        ]
+        return [sum(len(each.encode()) for each in asked_texts(request)) for request in requests]
 
     def _may_exceed(self, request: Request) -> bool:
         """No tokenizer makes more tokens of a text than it has bytes."""

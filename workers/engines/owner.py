@@ -74,7 +74,7 @@ class _Pending(NamedTuple):
 
     call: _Call
     slot: int
-    #: Of the engine's, which it wants.
+    #: How many of the engine's places it wants.
     places: int
 
     @property
@@ -102,7 +102,7 @@ class Owner(threading.Thread):
         self._folders = adapters
         #: Name → vLLM's LoRARequest.
         self._adapters: dict[str, Any] = {}
-        #: None: the end. An exception: why the engine is at its own.
+        #: None tells the thread to end, an exception that the engine has ended, and why.
         self._inbox: queue.SimpleQueue[_Call | Exception | None] = queue.SimpleQueue()
         self._pending: dict[str, _Pending] = {}
         self._ids = count()

@@ -1,4 +1,4 @@
-"""So many requests a minute and no more: evenly spaced, whichever threads ask."""
+"""A limit of requests per minute, evenly spaced, whichever threads ask."""
 
 from __future__ import annotations
 

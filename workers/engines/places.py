@@ -13,9 +13,9 @@ __all__ = ["Demand", "Places"]
 
 #: A call that was told to come and has nothing left to ask never comes; after this long another is told.
 PATIENCE_S = 1.0
-#: Of what is only prefilled, so many steps' tokens are in the engine: those of the step that runs, and of the next.
+#: Steps' worth of tokens that are kept in the engine of what is only prefilled: the step that runs, and the next.
 STEPS_AHEAD = 2
-#: What weight the last prefill has in the share that the cache does not have: a batch of them changes it.
+#: Weight of the newest prefill in the running mean of the share that is computed: after a batch, the mean follows.
 NEWEST = 1 / 64
 
 
@@ -35,14 +35,14 @@ class Places:
         self._lock = threading.Lock()
 
     def want(self, places: int) -> None:
-        """A call has come that wants so many."""
+        """A call has come that wants so many places."""
         with self._lock:
             self._wanted += places
             self._quiet_until_s = float("-inf")
         self._tell()
 
     def leave(self, places: int = 1) -> None:
-        """So many are wanted no more."""
+        """So many places are wanted no more."""
         with self._lock:
             self._wanted -= places
         self._tell()
@@ -65,14 +65,15 @@ class Demand:
 
     def __init__(self, places: int, tokens_per_step: int) -> None:
         self._tokens_per_place = STEPS_AHEAD * tokens_per_step / places
+        #: Share of a prefill's tokens that the cache does not have, lately.
         self._computed = 1.0
 
     def of(self, prefill: Prefill) -> int:
-        """Its places."""
+        """The places that `prefill` wants."""
         if prefill.generate is not None:
             return prefill.generate.sampling.samples
         return max(1, round(self._computed * len(prefill.token_ids) / self._tokens_per_place))
 
     def prefilled(self, prefill: Prefill, cached_tokens: int) -> None:
-        """It is, and had so many of its tokens from the cache."""
+        """`prefill` is done, and had so many of its tokens from the cache."""
         self._computed += NEWEST * (1 - cached_tokens / len(prefill.token_ids) - self._computed)

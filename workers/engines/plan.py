@@ -29,7 +29,7 @@ Head: TypeAlias = tuple[int, ...]
 LEAD_FROM_TOKENS = 64
 #: A shorter one, too, from so many continuations of two tokens on: that half is saved for each of them.
 LEAD_FROM_PAIRS = 3
-#: Characters at a prompt's end that a tag by which templates have a model begin to reason has room in.
+#: Characters at a prompt's end: enough for the tag by which some templates have the model begin to reason.
 ENDING = 40
 
 
@@ -104,10 +104,10 @@ def make_plan(request: Request, encoded: Encoded, limit: int, *, caches: bool) -
 
 @dataclass(frozen=True, slots=True)
 class ScorePlan:
-    """A prefill per continuation, up to its last token but one: it tells how likely the last one is, for less.
+    """A prefill per continuation, of all its tokens but the last: what it predicts tells how likely that one is.
 
-    What continuations have in common but for their last tokens is one prefill. One of the prompt alone tells how likely
-    each of them begins, so that of those of two tokens nothing is asked that they were fed.
+    Continuations that differ in their last token alone share a prefill. A prefill of the prompt alone tells how likely
+    each first token is; with it, a continuation of two tokens needs no log-probabilities of what it was fed.
     """
 
     prompt_tokens: int
@@ -182,7 +182,7 @@ def _head(tail: Sequence[int]) -> Head:
 
 
 def _logprob(tail: list[int], said: Mapping[Head, Any]) -> float:
-    """Of all tokens of `tail`, from what vLLM said of its head and, if it was asked, of the prompt alone."""
+    """Log-probability of `tail`, from what vLLM said of its head and, where that was asked, of the prompt alone."""
     head = _head(tail)
     found = _next_logprob(said[head], tail[-1])
     if head and () in said:
@@ -196,7 +196,7 @@ def _next_logprob(output: Any, token: int) -> float:
 
 
 def _fed_logprob(output: Any, fed: Head) -> float:
-    """Of the last tokens of a prefill."""
+    """Log-probability of the last tokens of a prefill, which are `fed`."""
     if not fed:
         return 0.0
     # Counted from the end: on a GPU, cached positions have no row.

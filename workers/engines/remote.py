@@ -101,10 +101,10 @@ def find_out(server: OpenAiSettings) -> Offers:
 
 @dataclass
 class _Probe:
-    """Questions that are only asked to see whether they are answered."""
+    """Requests that are only made to see what comes back."""
 
     connection: Connection
-    #: What the server said to those that were not.
+    #: What the server said where it refused.
     said: list[str] = field(default_factory=list)
 
     def next_tokens(self, *, in_chat: bool) -> tuple[bool, int]:

@@ -117,7 +117,7 @@ class LocalServer:
                 log.debug("vllm serve: %s", line.rstrip())
 
     def _tell_of_death(self) -> None:
-        """Also while nobody asks it anything."""
+        """Say so when the server ends, also while nobody asks it anything."""
         assert self._process is not None
         self._process.wait()
         if not self._stopped.is_set():
@@ -188,7 +188,7 @@ def _answers(url: str) -> bool:
 
 
 def _end(server: subprocess.Popen[str]) -> None:
-    """Ask, wait, insist: also with its core process, which ignores SIGTERM and outlives a killed server."""
+    """End the server, by force if need be; and its core process, which ignores SIGTERM and outlives a killed server."""
     family: list[psutil.Process] = []
     with contextlib.suppress(psutil.Error):
         family = psutil.Process(server.pid).children(recursive=True)

@@ -17,16 +17,11 @@ from contract.errors import EngineDead, RequestRejected
 from contract.settings import Settings
 from contract.verdict import Failure
 from workers.engines.adapters import adapter_arguments, adapter_folders
-from workers.engines.arguments import (
-    check_arguments,
-    engine_environment,
-    for_this_cpu,
-    installed_version,
-    is_cpu_build,
-)
+from workers.engines.arguments import check_arguments, engine_environment, for_this_cpu
 from workers.engines.base import Completion, Engine, Part, Request, in_order
 from workers.engines.booting import booting, gpu_models, gpus_in_use
 from workers.engines.encoding import Encoded, PromptEncoder
+from workers.engines.installed import installed_version, is_cpu_build
 from workers.engines.memory import keep_freed_memory
 from workers.engines.owner import Owner
 from workers.engines.packaged import resolve
@@ -187,7 +182,7 @@ def _rejection(reason: RequestRejected) -> Completion:
 
 
 def prepare_environment(model: str) -> None:
-    """What vLLM reads when it is imported, and its chatter at import turned down; what the person set stands."""
+    """Set what vLLM reads when it is imported, and turn its chatter down; what the person has set stands."""
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"vllm\.")
     for chatty in ("vllm", "torch"):
         logging.getLogger(chatty).setLevel(logging.ERROR)

@@ -1,4 +1,4 @@
-"""How late threads may wake up that wait for nothing but time to pass."""
+"""Letting threads that poll wake up late, and so rarely: each wake-up takes a core from the model."""
 
 from __future__ import annotations
 

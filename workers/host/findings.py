@@ -197,7 +197,7 @@ def leases(held_by_dead: Mapping[str, int], records: Sequence[WorkerRecord]) -> 
 
 
 def alike(records: Sequence[WorkerRecord]) -> Iterator[Finding]:
-    """Workers of one queue whose engines differ in what can change an answer: whose is whose is chance."""
+    """Workers of one queue whose engines differ in what can change an answer: chance decides which one answers."""
     for queue in sorted({each.queue for each in records}):
         ready = [each for each in records if each.queue == queue and each.engine]
         if differs := differing(each.engine for each in ready):
@@ -207,7 +207,7 @@ def alike(records: Sequence[WorkerRecord]) -> Iterator[Finding]:
 
 
 def beside_trials(records: Sequence[WorkerRecord], host: str, gpus: Sequence[str]) -> Iterator[Finding]:
-    """Workers of `host` that share these GPUs, or where there are none its cores, with whoever measures there."""
+    """Workers of `host` on the GPUs that somebody measures on, or, where it measures on no GPU, on its cores."""
     there = [each.name for each in records if each.host == host and (not gpus or {*gpus} & {*words_of(each.gpus)})]
     if there:
         remedy = f"Else what they compute is measured, too: python -m workers drain {' '.join(there)}"

@@ -58,7 +58,7 @@ class Layers:
     overrides: Sequence[str] = ()
 
     def environment(self) -> dict[str, str]:
-        """For a worker."""
+        """The variables by which a worker reads the same settings."""
         variables = {}
         if self.config:
             variables[CONFIG_VARIABLE] = str(self.config.resolve())
@@ -236,7 +236,7 @@ def _plan(
 
 
 def _finished(plan: WorkerPlan, layers: Layers, *, several: bool) -> WorkerPlan:
-    """With where its settings are; of several models, the name says whose it is, and the environment which."""
+    """`plan` with where its settings are; of several models, its name and environment say which one it serves."""
     name = f"{plan.serves}-{plan.name}" if several else plan.name
     which = {MODEL_VARIABLE: plan.serves} if several else {}
     environment = {**layers.environment(), **which, **plan.environment, "MCQUEUE_WORKER_NAME": name}

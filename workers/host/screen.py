@@ -24,7 +24,7 @@ from contract.errors import LedgerError
 from contract.fleet import Fleet, WorkerRecord, WorkerState, fill, pace, remembered
 from contract.harmless import for_terminal
 from contract.settings import Settings
-from workers.host.gpus import memory_used_bytes
+from workers.host.driver import memory_used_bytes
 from workers.host.launcher import Child, node_name
 from workers.monitoring.hardware import resident_bytes
 
@@ -42,11 +42,11 @@ class Screen:
         self._console = console
 
     def say(self, line: str) -> None:
-        """Something happened."""
+        """Print a line about something that happened."""
         self._console.print(for_terminal(line), markup=False, highlight=False, soft_wrap=True)
 
     def show(self, children: Sequence[Child]) -> None:
-        """How things stand."""
+        """Show how the workers are doing; plain lines do not."""
 
     def __enter__(self) -> Self:
         return self
@@ -84,11 +84,11 @@ class Observer(threading.Thread):
         self._seen: Mapping[str, tuple[Sequence[WorkerRecord], int | None, int | None]] = {}
 
     def look_at(self, children: Sequence[Child]) -> None:
-        """These are the workers."""
+        """Look at these workers from now on."""
         self._children = children
 
     def row(self, child: Child) -> Row:
-        """Of what was seen last, and of what the launcher knows now."""
+        """The worker's row: what was seen last, and what the launcher knows now."""
         return row_of(child, *self._seen.get(child.plan.name, ()))
 
     def stop(self) -> None:
@@ -187,7 +187,7 @@ def row_of(
 
 
 def table_of(rows: Iterable[Row]) -> Table:
-    """The table."""
+    """`rows` as a table for a terminal."""
     table = Table(box=None, pad_edge=False)
     for name in ("worker", "place", "model", "state"):
         table.add_column(name, no_wrap=True)

@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from contract.queue import shown_arguments
-from workers.aggregator import Batch, Settlement
+from workers.messages.batch import Batch, Settlement
 
 if TYPE_CHECKING:
     from celery import Celery

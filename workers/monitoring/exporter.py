@@ -102,7 +102,7 @@ class Exporter:
 
 
 class _Part(Collector):
-    """A collector or a whole registry as part of another one, whose names nobody compares."""
+    """A collector or a whole registry as part of another one, which then does not compare their names."""
 
     def __init__(self, part: Collector | CollectorRegistry) -> None:
         self._part = part

@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from contract.settings import Settings
 from contract.verdict import Outcome, Verdict
-from workers.aggregator import Batch, Settlement
+from workers.messages.batch import Batch, Settlement
 from workers.monitoring.hardware import Hardware
 
 __all__ = ["BATCH_BUCKETS", "HardwareMetrics", "WorkerMetrics"]
@@ -99,7 +99,7 @@ class WorkerMetrics:
         self._boot_s = self._gauge("mcqueue_engine_boot_seconds", "Time that this process' engine took to boot.")
 
     def committed(self, verdicts: Sequence[Verdict]) -> None:
-        """These verdicts stand in the ledger."""
+        """Count verdicts that stand in the ledger now."""
         if not verdicts:
             return
         for outcome, number in Count(each.outcome for each in verdicts).items():
@@ -111,12 +111,12 @@ class WorkerMetrics:
         self._retries.inc(sum([each.attempts for each in verdicts]) - len(verdicts))
 
     def generated(self, questions: int, seconds: float, queued_s: float) -> None:
-        """A generate call has ended, of which the question that waited longest had waited `queued_s`."""
+        """Count a generate call, of whose questions the longest waiting one had been queued for `queued_s`."""
         self._generate_s.labels(_bucket(questions)).observe(seconds)
         self._queued_s.observe(queued_s)
 
     def batch_ended(self, batch: Batch) -> None:
-        """A batch is done with, well or not."""
+        """Count a batch that has ended, well or not."""
         self._batches.labels(batch.flush).inc()
         self._size.observe(batch.questions)
         self._fill.observe(batch.questions / self._full_batch)
@@ -126,17 +126,17 @@ class WorkerMetrics:
         self._returned.inc(sum(held.settlement is Settlement.REQUEUE for held in batch.held))
 
     def booted_before(self, boots: int) -> None:
-        """So often earlier processes booted under this name. Said before the first scrape: a counter that begins at 0
-        and goes on where they ended would be all of their boots in one moment."""
+        """Count what earlier processes booted under this name, before the first scrape: a counter that begins at 0 and
+        then jumps to theirs would show all of their boots in one moment."""
         self._boots.inc(boots)
 
     def booted(self, seconds: float) -> None:
-        """The engine is up."""
+        """Count a boot of the engine, which took so many seconds."""
         self._boot_s.set(seconds)
         self._boots.inc()
 
     def beaten(self) -> None:
-        """The lease is renewed."""
+        """Note that the lease was renewed now."""
         self._beaten_at = time.time()
 
     def _counter(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Counter:

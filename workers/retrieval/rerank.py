@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,13 +11,16 @@ import numpy as np
 
 from contract.errors import HubUnreachable, InputError, ModelNotFound, first_line
 from contract.models import require_hub
-from contract.spec import IndexKind
+from contract.spec import IndexKind, Retrieval
 from contract.verdict import Passage
 from workers.engines.packaged import folder_or_hub_id
 from workers.retrieval.base import Retriever
 from workers.retrieval.encoder import sentence_transformers_loaded
 
-__all__ = ["CrossEncoder", "RerankingRetriever"]
+__all__ = ["CrossEncoder", "Rerankers", "RerankingRetriever"]
+
+#: Seconds for which a reranker that cannot be loaded is taken for missing.
+MISSING_FOR_S = 60.0
 
 
 class CrossEncoder:
@@ -75,6 +79,36 @@ class RerankingRetriever(Retriever):
         pairs = [(query, each.text) for query, passages in zip(queries, found, strict=True) for each in passages]
         scores = iter(self._cross_encoder.scores(pairs))
         return [_in_order([(next(scores), each) for each in passages], top_k) for passages in found]
+
+
+class Rerankers:
+    """`retriever` with each cross-encoder that a run asks for, loaded once. Thread-safe.
+
+    One that cannot be loaded is not tried again for every batch: a hub may take long to say nothing.
+    """
+
+    def __init__(self, retriever: Retriever) -> None:
+        self.retriever = retriever
+        self._lock = threading.Lock()
+        self._models: dict[str, CrossEncoder] = {}
+        #: Until when, by the monotonic clock, each that could not be loaded is not tried again, and why it could not.
+        self._missing: dict[str, tuple[float, ModelNotFound]] = {}
+
+    def of(self, wanted: Retrieval) -> Retriever:
+        """The retriever as `wanted` has it. Raises InputError; HubUnreachable where the hub gave no answer."""
+        if not wanted.reranker:
+            return self.retriever
+        with self._lock:
+            until, known = self._missing.get(wanted.reranker, (0.0, None))
+            if known is not None and time.monotonic() < until:
+                raise type(known)(known.message, hint=known.hint)
+            if wanted.reranker not in self._models:
+                try:
+                    self._models[wanted.reranker] = CrossEncoder(wanted.reranker)
+                except ModelNotFound as trouble:
+                    self._missing[wanted.reranker] = time.monotonic() + MISSING_FOR_S, trouble
+                    raise
+            return RerankingRetriever(self.retriever, self._models[wanted.reranker], wanted.rerank_from)
 
 
 def _in_order(scored: list[tuple[float, Passage]], top_k: int) -> list[Passage]:

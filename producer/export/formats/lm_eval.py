@@ -251,7 +251,7 @@ def _hash(text: str) -> str:
 
 
 def _model_folder(model: str) -> str:
-    """Its name of a model's folder."""
+    """What lm-evaluation-harness calls the folder of a model."""
     return re.sub(r'["<>:/|\\?*\[\]]+', "__", model)
 
 

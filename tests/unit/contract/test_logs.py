@@ -15,7 +15,9 @@ from contract.logs import JsonFormatter, PersonFormatter, set_up
 
 
 def record(level: int = logging.INFO, **more: object) -> logging.LogRecord:
-    made = logging.makeLogRecord({"name": "workers.tasks", "levelno": level, "levelname": logging.getLevelName(level)})
+    made = logging.makeLogRecord(
+        {"name": "workers.stages.base", "levelno": level, "levelname": logging.getLevelName(level)}
+    )
     made.msg, made.args = "batch %d: %d questions", (42, 16)
     made.__dict__.update(more)
     return made
@@ -54,7 +56,7 @@ def test_a_machine_reads_one_json_object_with_everything_given_as_extra() -> Non
     assert json.loads(line) == {
         "time": 12.5,
         "level": "warning",
-        "logger": "workers.tasks",
+        "logger": "workers.stages.base",
         "worker": "gpu0",
         "message": "batch 42: 16 questions",
         "run_id": "r",

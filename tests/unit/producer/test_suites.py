@@ -27,10 +27,11 @@ from producer.session import Session
 from producer.stats import macro_interval, share
 from producer.suite import work
 from producer.suite.board import Board
+from producer.suite.cell import Cell
 from producer.suite.file import load_suite
 from producer.suite.planned import planned
 from producer.suite.shown import echo_figures, markdown
-from producer.suite.table import Cell, Table
+from producer.suite.table import Table
 from producer.suite.watching import watch_suite
 from producer.watching.crew import Member
 from producer.watching.progress import BarScreen, LineScreen, Snapshot

@@ -7,7 +7,7 @@ from typing import Any, cast
 from contract import Run
 from contract.priority import Priority
 from contract.queue import MESSAGE_VERSION
-from workers.aggregator import Batch, Held
+from workers.messages.batch import Batch, Held
 
 __all__ = ["PUBLISHED_AT", "batch_of", "message"]
 

@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from workers.engines import arguments
-from workers.engines.arguments import built_for_cuda, computes_16_bits, engine_environment, for_this_cpu
+from workers.engines import arguments, installed
+from workers.engines.arguments import engine_environment, for_this_cpu
+from workers.engines.installed import built_for_cuda, computes_16_bits
 
 
 @pytest.fixture
 def gpu_build(monkeypatch: pytest.MonkeyPatch) -> None:
     versions = {"vllm": "0.26.0"}
-    monkeypatch.setattr(arguments, "installed_version", lambda *names: versions.get(names[0]))
+    monkeypatch.setattr(installed, "installed_version", lambda *names: versions.get(names[0]))
 
 
 @pytest.mark.usefixtures("gpu_build")

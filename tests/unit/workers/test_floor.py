@@ -11,7 +11,7 @@ import pytest
 
 from contract.errors import EngineDead
 from tests.support import PATIENCE_S, wait_until
-from workers.floor import Floor
+from workers.stages.floor import Floor
 
 
 class Stage:

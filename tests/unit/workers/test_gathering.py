@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.gathering import Gathering
+from workers.messages.gathering import Gathering
 
 
 def gathering(batch_size: int = 8, batch_timeout_s: float = 1.0, batches_in_flight: int = 2) -> Gathering[str]:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from workers.engines.arguments import is_cpu_build
+from workers.engines.installed import is_cpu_build
 
 MEASURE = """
 import resource, sys, threading

@@ -18,7 +18,7 @@ from contract import Outcome, Settings, Verdict
 from contract.errors import LedgerError
 from demo.valkey import free_port
 from tests.support import needed_program
-from workers.aggregator import Batch, Held, Settlement
+from workers.messages.batch import Batch, Held, Settlement
 from workers.monitoring.exporter import Exporter
 from workers.monitoring.hardware import Gpu, Hardware, Host
 from workers.monitoring.metrics import BATCH_BUCKETS, HardwareMetrics, WorkerMetrics

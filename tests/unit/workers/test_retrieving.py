@@ -18,12 +18,13 @@ from contract.settings import load_settings
 from contract.spec import IndexKind, Query, Retrieval, Stage
 from tests.support import SIMULATED_MODEL, make_question, make_questions, open_run
 from tests.unit.workers.batches import PUBLISHED_AT, batch_of, message
-from workers.aggregator import Batch, Held, Settlement
-from workers.asking import BatchScorer
 from workers.engines.simulated import SimulatedEngine
+from workers.messages.batch import Batch, Held, Settlement
 from workers.retrieval.base import Retriever
-from workers.retrieving import BatchRetriever, Rerankers
-from workers.work import Workplace
+from workers.retrieval.rerank import Rerankers
+from workers.stages.asking import BatchScorer
+from workers.stages.retrieving import BatchRetriever
+from workers.stages.work import Workplace
 
 SETTINGS = load_settings(None, ["engine=simulated", f"model={SIMULATED_MODEL}"])
 MANIFEST = Manifest(
@@ -382,7 +383,7 @@ def test_a_reranker_that_cannot_be_loaded_is_tried_again_only_after_a_while(monk
     assert tried == ["far/away"]
     assert isinstance(rerankers.of(RAG), Echo), "runs without it go on"
 
-    monkeypatch.setattr("workers.retrieving.time.monotonic", lambda: 1e9)
+    monkeypatch.setattr("workers.retrieval.rerank.time.monotonic", lambda: 1e9)
     with pytest.raises(ModelNotFound):
         rerankers.of(wanted)
     assert tried == ["far/away", "far/away"]
@@ -405,7 +406,7 @@ def test_questions_wait_while_the_hub_does_not_answer_for_their_reranker(
     assert (held.settlement, stage.puts_off[run.run_id]) == (Settlement.REQUEUE, "The hub has no answer.")
 
     trouble = ModelNotFound("There is none of that name.")
-    monkeypatch.setattr("workers.retrieving.time.monotonic", lambda: 1e9)
+    monkeypatch.setattr("workers.retrieval.rerank.time.monotonic", lambda: 1e9)
     stage.run(batch_of(message(run, "q0")))
     verdict = verdict_of(books, run, "q0")
     assert verdict is not None

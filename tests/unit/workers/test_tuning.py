@@ -34,28 +34,11 @@ from workers.engines.encoding import PromptEncoder
 from workers.engines.simulated import SimulatedEngine
 from workers.pipeline import Item
 from workers.scoring.judge import grading_prompt
-from workers.tuned import (
-    draw_trials,
-    items_of,
-    most_context,
-    refuse_unwritable,
-    table,
-    write_deploy_file,
-    write_record,
-)
-from workers.tuning import (
-    COMPLAINT_TOKENS,
-    Lengths,
-    Shape,
-    Trial,
-    Tuned,
-    best_of,
-    lengths,
-    long_enough,
-    marked,
-    score_in_batches,
-    tune,
-)
+from workers.tuning.files import draw_trials, refuse_unwritable, table, write_deploy_file, write_record
+from workers.tuning.lengths import COMPLAINT_TOKENS, Lengths, lengths
+from workers.tuning.sample import items_of, most_context
+from workers.tuning.search import Tuned, best_of, tune
+from workers.tuning.trials import Shape, Trial, long_enough, marked, score_in_batches
 
 
 class Words:
@@ -197,7 +180,7 @@ def test_a_slow_engine_is_asked_every_question_once() -> None:
 
 
 def test_an_engine_that_takes_no_time_at_all_is_not_asked_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.tuning.MOST_ASKED", 32)
+    monkeypatch.setattr("workers.tuning.trials.MOST_ASKED", 32)
     engine = Hearing()
     engine.start()
     long_enough(engine, [Item(each, make_spec()) for each in make_questions(8)], Shape(8, 1), least_s=60.0)

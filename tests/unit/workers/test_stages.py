@@ -20,14 +20,14 @@ from contract.verdict import Failure, Verdict
 from tests.support import SIMULATED_MODEL, make_question, make_questions, open_run
 from tests.unit.workers.batches import batch_of, message
 from tests.unit.workers.engines import SlowTexts
-from workers.aggregator import Batch, Held, Settlement
-from workers.asking import BatchScorer
 from workers.engines.base import Completion, Engine, Request
 from workers.engines.simulated import SimulatedEngine
+from workers.messages.batch import Batch, Held, Settlement
 from workers.pipeline import outcome_of
 from workers.scoring import Reading
-from workers.tasks import KNOWN_RUNS
-from workers.work import Workplace
+from workers.stages.asking import BatchScorer
+from workers.stages.base import KNOWN_RUNS
+from workers.stages.work import Workplace
 
 SETTINGS = load_settings(None, ["engine=simulated", f"model={SIMULATED_MODEL}", "max_attempts=4"])
 

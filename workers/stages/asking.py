@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from contract.prompts import wants_passages
-from contract.spec import Judge, RunSpec, Stage
+from contract.spec import RunSpec, Stage
 from contract.verdict import Failure
-from workers.aggregator import Batch
 from workers.attempts import one_line
 from workers.budget import in_calls
 from workers.engines.base import Engine
-from workers.pipeline import no_judges, score_in_parts
-from workers.tasks import BatchWork
-from workers.work import Endings, Settled, Work, Workplace, by_run, send_on
+from workers.messages.batch import Batch
+from workers.pipeline import JudgeEngine, no_judges, score_in_parts
+from workers.stages.base import BatchWork
+from workers.stages.work import Endings, Settled, Work, Workplace, by_run, send_on
 
 __all__ = ["BatchScorer"]
 
@@ -24,9 +24,7 @@ class BatchScorer(BatchWork):
 
     stage = Stage.SCORE
 
-    def __init__(
-        self, workplace: Workplace, engine: Engine, judge_engine: Callable[[Judge], Engine] = no_judges
-    ) -> None:
+    def __init__(self, workplace: Workplace, engine: Engine, judge_engine: JudgeEngine = no_judges) -> None:
         super().__init__(workplace)
         self._judge_engine = judge_engine
         self._engine = engine
@@ -54,10 +52,10 @@ class BatchScorer(BatchWork):
             return Failure(type="WrongEngine", message=message)
         return None
 
-    def _engine_is(self) -> dict[str, Any]:
+    def _describe_engine(self) -> dict[str, Any]:
         return self._engine.describe()
 
-    def _together(self, batch: Batch, works: Sequence[Work]) -> Iterator[Endings]:
+    def _perform(self, batch: Batch, works: Sequence[Work]) -> Iterator[Endings]:
         works, astray = self._with_passages(works)
         yield astray
         for part in self._calls(works):

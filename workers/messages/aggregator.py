@@ -12,11 +12,9 @@ late for the last batch of a warm shutdown, and it would wake the event loop for
 
 from __future__ import annotations
 
-import enum
 import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -30,53 +28,15 @@ from contract.errors import EXIT_RETRY
 from contract.queue import UNREADABLE, ReceivedBatch
 from contract.settings import Settings
 from workers.attempts import pause_s
-from workers.gathering import Flush, Gathered, Gathering
+from workers.messages.batch import Batch, Held, Settlement
+from workers.messages.gathering import Gathered, Gathering
 
-__all__ = ["Aggregator", "Batch", "Held", "Settlement", "stop", "stop_without_engine", "stopping"]
+__all__ = ["Aggregator", "stop", "stop_without_engine", "stopping"]
 
 log = logging.getLogger(__name__)
 
 #: How often the broker hears that messages are still held: far more often than its visibility timeout.
 RENEW_S = 60.0
-
-
-class Settlement(enum.Enum):
-    """What becomes of a message after its batch."""
-
-    ACKNOWLEDGE = "acknowledge"
-    REQUEUE = "requeue"
-
-
-@dataclass(slots=True)
-class Held:
-    """A message in this worker's hands: a question batch."""
-
-    request: Request
-    run_id: str
-    question_ids: Sequence[str]
-    published_at: float
-    priority: int
-    version: int
-    arrived_at: float
-    settlement: Settlement = Settlement.REQUEUE
-    #: One line for Flower.
-    summary: str = ""
-
-
-@dataclass(slots=True)
-class Batch:
-    """Messages that go into one generate call together."""
-
-    number: int
-    held: list[Held]
-    questions: int
-    flush: Flush
-    waited_s: float
-    #: Set by `run_batch` when this worker cannot go on.
-    fatal: str = ""
-    #: How long `run_batch` rested, as some of its messages go back to the queue.
-    pause_s: float = 0.0
-    started_at: float = field(default_factory=time.time)
 
 
 class Aggregator(Task):  # type: ignore[misc]  # celery ships no types
@@ -97,7 +57,7 @@ class Aggregator(Task):  # type: ignore[misc]  # celery ships no types
         return 0
 
     def restore_own_soon(self) -> None:
-        """The broker may have messages in our name that we do not hold. Called in the event loop; must not block."""
+        """Put back what the broker has in our name: we may not hold it. Called in the event loop; must not block."""
 
     def Strategy(self, task: Task, app: Any, consumer: Any) -> Callable[..., None]:  # noqa: N802 - Celery's name
         """Celery's seam, called at every (re)connect: what was gathered stays, timers and channel are new."""
@@ -194,7 +154,7 @@ class _Gatherer:
             raise InvalidTaskError(f"{type(trouble).__name__}: {trouble}") from trouble
 
     def _give_back(self, message: Any, _: logging.Logger, errors: tuple[type[Exception], ...], requeue: bool) -> None:
-        """Celery's way to reject a message. What cannot be put back now, no other worker would get for ten minutes."""
+        """What Celery calls to reject a message. One that cannot be put back now would lie idle for ten minutes."""
         try:
             message.reject(requeue=requeue)
         except errors as trouble:
@@ -258,7 +218,7 @@ class _Gatherer:
 
 
 def _read(request: Request) -> Held:
-    """The message as the producer wrote it. Celery drops it at InvalidTaskError, and the audit finds out."""
+    """The message as the producer wrote it. Raises InvalidTaskError, at which Celery drops it; the audit finds out."""
     try:
         batch = ReceivedBatch.read(request.args, request.kwargs, request.delivery_info["priority"])
     except ValueError as trouble:

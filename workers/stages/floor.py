@@ -1,8 +1,8 @@
-"""Who may ask now: batches beside each other, or one suspect with nobody else in the engine.
+"""Who may ask the engine now: batches beside each other, or one suspected question alone.
 
-If the worker dies while a suspect is under way, nothing else was: nobody innocent is blamed. Neither side waits for
-ever. A suspect waits for the batches that are under way, and no other is let in before it; once it is through, those
-that came meanwhile are, all at once and before the next suspect.
+If the worker dies while a suspect is under way, nothing else was, so no innocent question is blamed. Neither side waits
+for ever: a suspect waits for the batches under way, and holds back all that come after it; once it is through, these
+are let in together, before the next suspect.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Floor"]
 
 
 class Floor:
-    """Of one engine. Thread-safe. Once somebody met EngineDead here, whoever comes meets it before he begins."""
+    """The turns of one engine. Thread-safe. Once a turn ended with EngineDead, all later ones begin with it."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

@@ -18,12 +18,12 @@ from contract.ledger import UNCOUNTED
 from contract.queue import MESSAGE_VERSION
 from contract.spec import RunSpec, Stage
 from contract.verdict import Failure, Verdict
-from workers.aggregator import Batch, Held, Settlement
 from workers.attempts import LONGEST_PAUSE_S, pause_s, reason_of, too_many
-from workers.floor import Floor
+from workers.messages.batch import Batch, Held, Settlement
 from workers.monitoring.events import BatchEvents
 from workers.pipeline import Item, Journey, failed
-from workers.work import Endings, NotNow, Settled, Work, Workplace, asked_by_run, by_run
+from workers.stages.floor import Floor
+from workers.stages.work import Endings, NotNow, Settled, Work, Workplace, asked_by_run, by_run
 
 __all__ = ["BatchWork"]
 
@@ -55,7 +55,7 @@ class BatchWork(abc.ABC):
         #: Of the last runs only: the HTTP door makes one of every request.
         self._spec: Callable[[str], RunSpec] = lru_cache(KNOWN_RUNS)(lambda run_id: self._ledger.run(run_id).spec)
         #: By run, as it was when the run first came. Asking each time would take milliseconds of a batch.
-        self._told: Callable[[str], dict[str, Any]] = lru_cache(KNOWN_RUNS)(lambda _: self._engine_tells())
+        self._engine_of: Callable[[str], dict[str, Any]] = lru_cache(KNOWN_RUNS)(lambda _: self._engine_and_version())
         self._floor = Floor()
         #: Run → why its questions go back to the queue from here at the moment.
         self._puts_off: dict[str, str] = {}
@@ -73,20 +73,20 @@ class BatchWork(abc.ABC):
         return dict(self._puts_off)
 
     def _hindrance(self, spec: RunSpec) -> str:  # noqa: ARG002 - for stages that have some
-        """Why this worker cannot do this stage for a run of that spec at the moment, if so."""
+        """Why this worker cannot do this stage for a run of that spec now, though it may later; empty where it can."""
         return ""
 
     @abc.abstractmethod
     def _unfit(self, spec: RunSpec) -> Failure | None:
-        """Why this worker must not do this stage for a run of that spec, if so."""
+        """Why this worker must never do this stage for a run of that spec; None where it may."""
 
-    def _engine_is(self) -> dict[str, Any]:
+    def _describe_engine(self) -> dict[str, Any]:
         """What the engine that answers says of itself; nothing where none does."""
         return {}
 
     @abc.abstractmethod
-    def _together(self, batch: Batch, works: Sequence[Work]) -> Iterator[Endings]:
-        """Do this stage for `works`, and say part by part what became of them: it stands if a later part fails."""
+    def _perform(self, batch: Batch, works: Sequence[Work]) -> Iterator[Endings]:
+        """Do this stage for `works`, and say part by part what became of them. A part stands if a later one fails."""
 
     def run(self, batch: Batch, events: BatchEvents | None = None) -> None:
         """Do this stage for `batch`, and settle each of its messages."""
@@ -113,13 +113,13 @@ class BatchWork(abc.ABC):
     def _do(self, batch: Batch) -> Endings:
         """What became of the questions that this batch found unsettled."""
         with self._floor.together():
-            endings, suspects = self._do_together(batch)
+            endings, suspects = self._do_all_but_suspects(batch)
         for suspect in suspects:
             with self._floor.alone():
                 endings |= self._alone(batch, suspect)
         return endings
 
-    def _do_together(self, batch: Batch) -> tuple[Endings, list[Work]]:
+    def _do_all_but_suspects(self, batch: Batch) -> tuple[Endings, list[Work]]:
         """What became of all but the suspects, and these, who are not begun yet."""
         endings: Endings = {}
         ready: list[Work] = []
@@ -144,7 +144,7 @@ class BatchWork(abc.ABC):
         return endings, suspects
 
     def _begin_what_can_be(self, batch: Batch, run_id: str, asked: dict[str, Held]) -> tuple[list[Work], Endings]:
-        """`_begin`, and the endings of those that are not: their run is halted or put off, or nobody can read them."""
+        """Those that `_begin` begins, and the endings of the others: halted, put off, or unreadable."""
         try:
             return self._begin(run_id, asked), {}
         except RunHalted as halt:
@@ -164,9 +164,10 @@ class BatchWork(abc.ABC):
         return begun, {each: ending for _, endings in parts for each, ending in endings.items()}
 
     def _begin(self, run_id: str, asked: dict[str, Held]) -> list[Work]:
-        """The unsettled ones of `asked`. Suspects come with an attempt that is counted when their turn comes.
+        """Begin the unsettled ones of `asked`. A suspect's attempt is counted later, when it is begun alone.
 
-        Raises RunHalted; the ledger has put them aside then, and their messages are no longer needed. Raises NotNow.
+        Raises RunHalted for a paused or cancelled run, whose questions the ledger has put aside: their messages are no
+        longer needed. Raises NotNow where something hinders this worker.
         """
         try:
             spec = self._spec(run_id)
@@ -186,7 +187,7 @@ class BatchWork(abc.ABC):
         ]
 
     def _put_off(self, batch: Batch, run_id: str, asked: Iterable[str], why: str) -> Endings:
-        """Their message goes back for another worker, or for this one later; it is no attempt."""
+        """Send their messages back for another worker, or for this one later. That counts as no attempt."""
         if self._puts_off.get(run_id) != why:
             log.warning("run %s is put off: %s", run_id, why)
         self._puts_off[run_id] = why
@@ -194,7 +195,7 @@ class BatchWork(abc.ABC):
         return {(run_id, each): AGAIN for each in asked}
 
     def _refusal(self, work: Work, unfit: Failure | None) -> Failure | None:
-        """Why this worker must not take the question, if so. `unfit` is why it must take none of that run."""
+        """Why this worker must not take the question; None where it may. `unfit`: why it must take none of the run."""
         version = work.held.version
         if version > MESSAGE_VERSION:
             message = f"message version {version}, this worker reads up to {MESSAGE_VERSION}: update the worker"
@@ -207,7 +208,7 @@ class BatchWork(abc.ABC):
         return None
 
     def _alone(self, batch: Batch, work: Work) -> Endings:
-        """Begin a suspect that has the floor, so that the ledger knows whom to blame if this worker dies now."""
+        """Begin a suspect while nothing else is under way: if this worker dies now, the ledger knows whom to blame."""
         log.warning("question %s was begun %d times: alone now", work.item.question.id, work.attempts - 1)
         run_id, question_id = work.held.run_id, work.item.question.id
         try:
@@ -218,11 +219,11 @@ class BatchWork(abc.ABC):
         return self._attempt(batch, [work])
 
     def _attempt(self, batch: Batch, works: Sequence[Work]) -> Endings:
-        """`_together`; an error that nobody foresaw is laid to the question that meets it alone."""
+        """Do the stage for `works`; after an unforeseen error, for their halves, down to the question at fault."""
         endings: Endings = {}
         self._under_way[batch.number] = works
         try:
-            for ended in self._together(batch, works):
+            for ended in self._perform(batch, works):
                 endings |= ended
             return endings
         except EngineDead as trouble:
@@ -260,7 +261,7 @@ class BatchWork(abc.ABC):
         return self._commit([self._failed(batch, held, question_id, attempts, error)])
 
     def _note(self, works: Sequence[Work], reason: str) -> None:
-        """Keep the reason; where the ledger is away, it is one that nobody lived to tell."""
+        """Keep the reason in the ledger; while that is away, the attempt stays one without a reason."""
         for run_id, of_run in by_run(works).items():
             with contextlib.suppress(LedgerError):
                 self._ledger.note_trouble(
@@ -268,13 +269,13 @@ class BatchWork(abc.ABC):
                 )
 
     def _rest(self, seconds: float) -> None:
-        """What goes back to the queue comes again at once: not in a hot loop. Not while the worker is to end."""
+        """Wait, as what goes back to the queue comes again at once; no longer than until the worker is told to end."""
         until = time.monotonic() + seconds
         while (left_s := until - time.monotonic()) > 0 and not self._stopping():
             time.sleep(min(0.1, left_s))
 
     def _journey(self, batch: Batch, held: Held, attempts: int) -> Journey:
-        """How a question came to where it is asked now."""
+        """What its verdict will say of how a question came here."""
         return {
             "attempts": attempts,
             "batch_id": f"{self._worker}/{batch.number}",
@@ -317,21 +318,21 @@ class BatchWork(abc.ABC):
                 wait_s = min(wait_s * 2, LONGEST_PAUSE_S)
 
     def _introduce(self, run_id: str) -> None:
-        """Keep in the ledger what it is that answers the run here: a worker of the same name may be another one later.
+        """Keep in the ledger which engine answers the run here: later, a worker of this name may have another.
 
-        Before its first verdict, so that each is later than the note of who gave it; and with every batch, as the note
-        is gone where the run was purged and enqueued again.
+        Noted before the first verdict, so that no verdict is older than the note of its engine; and with every batch,
+        because the note is gone once the run was purged and enqueued again.
         """
-        if told := self._told(run_id):
+        if told := self._engine_of(run_id):
             with contextlib.suppress(UnknownRun):  # purged meanwhile
                 self._ledger.note_engine(run_id, EngineUsed(worker=self._worker, since=time.time(), engine=told))
 
-    def _engine_tells(self) -> dict[str, Any]:
-        engine = self._engine_is()
+    def _engine_and_version(self) -> dict[str, Any]:
+        engine = self._describe_engine()
         return {"mcqueue": metadata.version("mcqueue"), **engine} if engine else {}  # whose code asks and reads
 
     def _settle_messages(self, batch: Batch, endings: Endings) -> None:
-        """Every question is settled by now, was sent on, or is put aside in the ledger; or its message goes back."""
+        """Acknowledge each message whose questions were all settled, sent on or put aside; the others go back."""
         for held in batch.held:
             counts = Counter(endings.get((held.run_id, each)) for each in held.question_ids)
             before = counts.pop(None, 0)

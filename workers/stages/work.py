@@ -14,7 +14,7 @@ from contract.queue import QuestionBatch
 from contract.settings import Settings
 from contract.spec import Stage
 from contract.verdict import Verdict
-from workers.aggregator import Batch, Held
+from workers.messages.batch import Batch, Held
 from workers.pipeline import Item, Unforeseen
 
 __all__ = ["Endings", "NotNow", "Send", "Settled", "Work", "Workplace", "asked_by_run", "by_run", "send_on"]
@@ -23,18 +23,18 @@ __all__ = ["Endings", "NotNow", "Send", "Settled", "Work", "Workplace", "asked_b
 Send: TypeAlias = Callable[[str, Sequence[QuestionBatch]], object]
 #: Told of verdicts once they stand in the ledger.
 OnCommitted: TypeAlias = Callable[[Sequence[Verdict]], object]
-#: Told of a generate call at its end: its questions, its seconds, and those that its oldest question had been queued.
+#: Told at the end of a generate call: of its questions, its seconds, and for how many seconds the oldest was queued.
 OnGenerated: TypeAlias = Callable[[int, float, float], object]
 #: (run, question) → how it ended here: an outcome, where it went on to, or why it was not begun.
 Endings: TypeAlias = dict[tuple[str, str], str]
 
 
 class NotNow(Exception):
-    """Why this worker cannot do its stage for a run at the moment: another may, or this one later."""
+    """This worker cannot do its stage for a run at the moment, for the reason given: another may, or this one later."""
 
 
 class Work(NamedTuple):
-    """A question of the batch with what its verdict will say about how it came here."""
+    """A question of a batch, the message that brought it, and how often it was begun, this time included."""
 
     item: Item
     held: Held
@@ -69,7 +69,7 @@ class Workplace:
 
 
 def send_on(send: Send, works: Sequence[Work], stage: Stage, ending: str) -> Endings:
-    """Send the questions of `works` to `stage`, in messages as they came, and call what became of them `ending`."""
+    """Send the questions of `works` on to `stage`, those of one message together; each then has ended as `ending`."""
     by_queue: dict[str, dict[int, QuestionBatch]] = defaultdict(dict)
     for work in works:
         held, queue = work.held, keys.queue_of(stage, work.item.spec)

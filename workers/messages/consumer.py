@@ -1,4 +1,4 @@
-"""Celery's consumer, which no strange message can end, and no Redis that takes no writes for a while."""
+"""Celery's consumer, made to survive strange messages, and a Redis that takes no writes for a while."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from celery.worker import consumer
 
 from contract.queue import UNREADABLE
-from workers.transport import FOR_WRITING
+from workers.messages.transport import FOR_WRITING
 
 __all__ = ["Consumer"]
 

@@ -1,0 +1,76 @@
+"""An engine that is tried, in a process of its own: vLLM frees everything only when its process ends."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+from contract.errors import EngineError, McqueueError
+from contract.settings import Settings
+from workers.engines import JudgeEngines, make_engine
+from workers.engines.base import Engine
+from workers.pipeline import Item, score_batch
+from workers.tuning.trials import SIZES, Shape, Trial, all_marked, long_enough
+
+__all__ = ["Measure", "engine_apart"]
+
+#: Questions of the first calls of an engine, which compile and allocate for their number.
+WARM_UP = (1, 2, 16)
+#: Scores questions in batches of a shape on the engine apart, and says how fast. Raises EngineError.
+Measure = Callable[[Sequence[Item], Shape], Trial]
+
+
+@contextmanager
+def engine_apart(settings: Settings, least_s: float) -> Iterator[Measure]:
+    """Boot an engine with these settings in its process; yields what measures it, each trial for `least_s` or more."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context, initializer=_boot, initargs=(settings,)) as pool:
+
+        def measure(items: Sequence[Item], shape: Shape) -> Trial:
+            try:
+                return pool.submit(_measure, list(items), shape, least_s).result()
+            except BrokenProcessPool:
+                raise EngineError("The engine's process was killed; for want of memory, perhaps.") from None
+
+        yield measure
+        with suppress(BrokenProcessPool):
+            pool.submit(_close).result()
+
+
+# In that process: its engine, whether that has computed anything yet, and why it did not boot.
+_engine: Engine | None = None
+_is_warm = False
+_trouble: McqueueError | None = None
+
+
+def _boot(settings: Settings) -> None:
+    global _engine, _trouble
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends this process, too: without a traceback
+    try:
+        _engine = make_engine(settings)
+        _engine.start()
+    except McqueueError as trouble:
+        _trouble = trouble
+
+
+def _measure(items: list[Item], shape: Shape, least_s: float) -> Trial:
+    global _is_warm
+    if _trouble is not None or _engine is None:
+        raise _trouble or EngineError("The engine did not boot.")
+    judge_engine = JudgeEngines(_engine.settings).engine_of
+    if not _is_warm:
+        for size in WARM_UP:
+            score_batch(all_marked(items[:size], f"Before, {size}."), _engine, judge_engine)
+        _is_warm = True
+    sizes = {name: value for name, value in _engine.describe().items() if name in SIZES}
+    return replace(long_enough(_engine, items, shape, least_s, judge_engine), engine=sizes)
+
+
+def _close() -> None:
+    if _engine is not None:
+        _engine.close()

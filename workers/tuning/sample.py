@@ -1,0 +1,114 @@
+"""Which of a run's questions are measured and tried, and what is told of it meanwhile."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from contract.chunks import chunks
+from contract.errors import InputError
+from contract.ledger import Ledger, Run
+from contract.prompts import wants_passages
+from contract.question import Question
+from contract.settings import Settings
+from contract.verdict import Passage
+from workers.engines.encoding import PromptEncoder, positions_of
+from workers.engines.installed import is_cpu_build
+from workers.engines.packaged import resolve
+from workers.engines.vllm import prepare_environment
+from workers.pipeline import Item
+from workers.tuning.files import line_of, warnings_of
+from workers.tuning.lengths import lengths
+from workers.tuning.search import Tuned, tune
+from workers.tuning.trials import SHAPES
+
+__all__ = ["Effort", "items_of", "most_context", "tune_by"]
+
+#: Questions whose length in tokens is looked at, and of those that have the most characters so many at least.
+MEASURED = 2000
+LONGEST = 20
+CHUNK = 500
+#: Questions of a trial where nobody says how many: some seconds on a CPU. A GPU gets two of the largest batches that
+#: are tried, and is asked them as often as it takes.
+LEAST_SAMPLE = 64
+LEAST_SAMPLE_ON_GPU = 2 * max(size for size, _ in SHAPES)
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How long and on how many questions to try."""
+
+    limit_s: float
+    #: Questions of a trial; None: two batches of the deploy file, or LEAST_SAMPLE if those are fewer.
+    sample: int | None
+    seed: int
+
+
+def tune_by(settings: Settings, run: Run, ledger: Ledger, effort: Effort, say: Callable[[str], None]) -> Tuned:
+    """The best settings for the run's questions. `say` hears of every trial. Raises InputError, EngineError."""
+    draw = random.Random(effort.seed)
+    questions = [question for question, _ in ledger.results(run.run_id)]
+    measured = _measured(questions, draw)
+    model = resolve(settings.hf_model_id)
+    prepare_environment(model)
+    items = list(items_of(run, measured, ledger))
+    needs = lengths(items, PromptEncoder.of_model(model), most_context(settings, run, model))
+    say(
+        f"{needs.questions:,} of {len(questions):,} questions measured: {needs.median} tokens in the middle, "
+        f"{needs.p95} at the 95th percentile, {needs.longest} at most, answer included"
+    )
+    least = LEAST_SAMPLE if is_cpu_build() else LEAST_SAMPLE_ON_GPU
+    wanted = effort.sample or max(least, 2 * settings.batch_size)
+    sample = draw.sample(items, min(wanted, len(items)))
+    found = tune(settings, sample, needs, effort.limit_s, lambda trial: say(line_of(trial)))
+    for warning in warnings_of(found):
+        say(f"warning: {warning}")
+    return found
+
+
+def _measured(questions: Sequence[Question], draw: random.Random) -> list[Question]:
+    """A sample, and the longest: one that is not looked at must fit as well."""
+    drawn = draw.sample(questions, min(MEASURED, len(questions)))
+    longest = heapq.nlargest(LONGEST, questions, key=lambda each: len("".join((each.question, *each.choices))))
+    return list({each.id: each for each in (*drawn, *longest)}.values())
+
+
+def items_of(run: Run, questions: Sequence[Question], ledger: Ledger) -> Iterator[Item]:
+    """As workers ask them, with the passages that were retrieved. Raises InputError if nothing was yet."""
+    waiting = 0
+    for some in chunks(questions, CHUNK):
+        attached = ledger.passages(run.run_id, [each.id for each in some])
+        for question in some:
+            if not wants_passages(question, run.spec):
+                yield Item(question, run.spec)
+            elif passages := attached.get(question.id) or _shown(ledger, run, question):
+                # What had no room then may have it now.
+                yield Item(question, run.spec, tuple(each.model_copy(update={"shown": True}) for each in passages))
+            else:
+                waiting += 1
+    if questions and waiting == len(questions):
+        raise InputError(
+            f"{run.run_id} retrieves passages, and has none yet: nobody knows how long its prompts are.",
+            hint="Let a worker that searches its index look some up first.",
+        )
+
+
+def _shown(ledger: Ledger, run: Run, question: Question) -> tuple[Passage, ...]:
+    """What a settled question was shown."""
+    _, verdict = ledger.result(run.run_id, question.id)
+    return verdict.passages if verdict else ()
+
+
+def most_context(settings: Settings, run: Run, model: str) -> int | None:
+    """Tokens that the context may have at most; None: nobody knows.
+
+    Passages would fill any context, and what had no room is left out: with retrieval it is no larger than the deploy
+    file has it, or the model. Else it may grow up to the model's, for the questions that are failed without.
+    """
+    own = settings.vllm_args.get("max_model_len")
+    known = [each for each in (own, positions_of(model)) if isinstance(each, int) and each > 0]
+    if not known:
+        return None
+    return known[0] if run.spec.rag else max(known)
