@@ -20,7 +20,15 @@ from celery.concurrency.thread import TaskPool
 from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 
 from contract import logs
-from contract.errors import EXIT_ENGINE, EXIT_RETRY, InputError, McqueueError, SettingsError
+from contract.errors import (
+    EXIT_ENGINE,
+    EXIT_RETRY,
+    EXIT_UNBOOTABLE,
+    EngineUnbootable,
+    InputError,
+    McqueueError,
+    SettingsError,
+)
 from contract.fleet import Wish, WorkerState
 from contract.keys import unacked_options
 from contract.queue import make_celery, task_name
@@ -28,6 +36,7 @@ from contract.settings import Settings, load_settings
 from workers import transport
 from workers.aggregator import Aggregator, Batch, stop, stop_without_engine, stopping
 from workers.ending import end_at_once
+from workers.host import channel
 from workers.monitoring.flowering import dress_flower
 from workers.worker import Worker
 
@@ -125,6 +134,7 @@ class Lifecycle:
             booted = True
         except McqueueError as trouble:
             log.error("%s", trouble)
+            channel.tell(str(trouble))
             sys.exit(_exit_code(trouble))
         except Exception:
             log.exception("the worker cannot boot")
@@ -194,6 +204,8 @@ def _exit_code(trouble: McqueueError) -> int:
     """What a launcher should make of it: mend it first, try later, or try a few times."""
     if trouble.retryable:
         return EXIT_RETRY
+    if isinstance(trouble, EngineUnbootable):
+        return EXIT_UNBOOTABLE
     return 1 if isinstance(trouble, InputError) else EXIT_ENGINE
 
 
