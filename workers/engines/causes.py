@@ -44,6 +44,8 @@ JUDGES = (
 JUDGEMENTS = (AssertionError, AttributeError, ImportError, LookupError, NotImplementedError, TypeError, ValueError)
 #: Where one of these led to it, as when no hub answers, it may pass.
 PASSING = (OSError, MemoryError)
+#: vLLM's words for a folder without them; a file that is cut short, or is none, is safetensors' to tell.
+NO_WEIGHTS = "Cannot find any model weights"
 #: vLLM looks at a model's class in a process of its own, and does not say what that died of.
 UNEXPLAINED = "failed to be inspected"
 #: vLLM may name all three hundred architectures that it knows.
@@ -147,7 +149,7 @@ def _shortened(line: str) -> str:
 
 
 def _lasts(trouble: BaseException) -> bool:
-    if type(trouble).__name__ == "SafetensorError":  # a file of weights is cut short, or none
+    if type(trouble).__name__ == "SafetensorError" or str(trouble).startswith(NO_WEIGHTS):
         return True
     return (
         isinstance(trouble, JUDGEMENTS)

@@ -44,6 +44,7 @@ def caught(fail: Callable[[], object]) -> Exception:
         ("vllm.platforms.cuda", "raise ValueError('Bfloat16 is only supported on newer GPUs')"),
         ("vllm.engine.arg_utils", "raise NotImplementedError('not on this platform')"),
         ("transformers.models.auto", "raise ValueError('does not recognize this architecture')"),
+        ("anywhere", "raise RuntimeError('Cannot find any model weights with `folder`')"),
         ("anywhere", "raise type('SafetensorError', (Exception,), {})('incomplete metadata')"),
     ],
 )
