@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from types import TracebackType
 
 from pydantic import ValidationError
@@ -31,7 +33,8 @@ FAILING = ("vllm.v1.engine.core", "vllm.v1.executor.multiproc_executor")
 #: memory that another process still has (`vllm.v1.worker`), ports, NCCL, caches of compiled code.
 JUDGES = (
     "pydantic.",
-    "transformers.",
+    "transformers.dynamic_module_utils.",
+    "transformers.models.auto.",
     "vllm.config.",
     "vllm.engine.arg_utils",
     "vllm.lora.",
@@ -45,9 +48,10 @@ JUDGEMENTS = (AssertionError, AttributeError, ImportError, LookupError, NotImple
 #: Where one of these led to it, as when no hub answers, it may pass.
 PASSING = (OSError, MemoryError)
 #: vLLM's words for a folder without them; a file that is cut short, or is none, is safetensors' to tell.
-NO_WEIGHTS = "Cannot find any model weights"
-#: vLLM looks at a model's class in a process of its own, and does not say what that died of.
-UNEXPLAINED = "failed to be inspected"
+NO_WEIGHTS = re.compile("Cannot find any model weights with `(.+)`")
+#: vLLM looks at a model's class in a process of its own, and does not say what that died of. And where no hub answers,
+#: it takes what is in the hub's cache for the whole model.
+UNEXPLAINED = re.compile("failed to be inspected|not initialized from checkpoint")
 #: vLLM may name all three hundred architectures that it knows.
 LONGEST = 400
 
@@ -136,6 +140,8 @@ def _said(trouble: BaseException) -> str:
         first = trouble.errors()[0]
         return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"  # the value may be a secret
     line = first_line(trouble)
+    if line.endswith(":"):  # the next line tells it
+        line = " ".join(map(str.strip, str(trouble).strip().splitlines()[:2])).rstrip(". ")
     named = isinstance(trouble, AssertionError | AttributeError | LookupError | TypeError)
     return f"{type(trouble).__name__}: {line}" if named and line != type(trouble).__name__ else line
 
@@ -149,12 +155,13 @@ def _shortened(line: str) -> str:
 
 
 def _lasts(trouble: BaseException) -> bool:
-    if type(trouble).__name__ == "SafetensorError" or str(trouble).startswith(NO_WEIGHTS):
+    empty = NO_WEIGHTS.match(str(trouble))
+    if type(trouble).__name__ == "SafetensorError" or (empty and Path(empty[1]).is_dir()):
         return True
     return (
         isinstance(trouble, JUDGEMENTS)
         and f"{_raised_in(trouble)}.".startswith(JUDGES)
-        and UNEXPLAINED not in str(trouble)
+        and not UNEXPLAINED.search(str(trouble))
         and not any(isinstance(each, PASSING) or _of_network(each) for each in _led_to(trouble))
     )
 

@@ -43,8 +43,8 @@ def caught(fail: Callable[[], object]) -> Exception:
         ("vllm.v1.core.kv_cache_utils", "raise ValueError('10 GiB KV cache is needed')"),
         ("vllm.platforms.cuda", "raise ValueError('Bfloat16 is only supported on newer GPUs')"),
         ("vllm.engine.arg_utils", "raise NotImplementedError('not on this platform')"),
-        ("transformers.models.auto", "raise ValueError('does not recognize this architecture')"),
-        ("anywhere", "raise RuntimeError('Cannot find any model weights with `folder`')"),
+        ("transformers.models.auto.configuration_auto", "raise ValueError('does not recognize this architecture')"),
+        ("anywhere", "raise RuntimeError('Cannot find any model weights with `/tmp`')"),
         ("anywhere", "raise type('SafetensorError', (Exception,), {})('incomplete metadata')"),
     ],
 )
@@ -63,6 +63,9 @@ def test_what_is_wrong_with_model_or_arguments_lasts(module: str, line: str) -> 
         ("vllm.compilation.caching", "raise ValueError('a cache that another boot writes')"),
         ("vllm.transformers_utils.config", "raise ValueError('Invalid repository ID or local directory specified')"),
         ("vllm.model_executor.models.registry", "raise ValueError('LlamaForCausalLM failed to be inspected.')"),
+        ("anywhere", "raise RuntimeError('Cannot find any model weights with `owner/name`')"),
+        ("vllm.model_executor.model_loader", "raise ValueError('weights were not initialized from checkpoint: …')"),
+        ("transformers.tokenization_utils", "raise ValueError('no tokenizer, as no hub answers')"),
         ("vllm.config.model", "raise ValueError('no configuration') from ConnectionError('hub')"),
         ("transformers.utils.hub", "raise OSError('We could not connect')"),
         ("vllm.configuration", "raise ValueError('a module that is not known')"),
@@ -98,6 +101,11 @@ def test_a_value_of_the_wrong_kind_is_told_with_its_name_and_lasts_and_is_not_sh
 def test_what_a_bare_key_or_assertion_says_is_told_with_its_kind() -> None:
     assert cause_of(raised_in("m", "{}['model.norm.weight']")).message == "KeyError: 'model.norm.weight'"
     assert cause_of(raised_in("m", "assert False")).message == "AssertionError"
+
+
+def test_a_line_that_only_announces_the_next_one_is_told_with_it() -> None:
+    trouble = ValueError("Validation error for 'heads':\n    ValueError: 576 is no multiple of 7.\nMore.")
+    assert cause_of(trouble).message == "Validation error for 'heads': ValueError: 576 is no multiple of 7"
 
 
 def test_our_own_words_are_told_and_what_they_are_about_is_judged() -> None:
