@@ -24,7 +24,8 @@
     └── EngineError             the model could not answer
         ├── RequestRejected         this one request, e.g. longer than the model's context
         ├── EngineOutOfMemory       retryable with fewer requests
-        └── EngineDead              retryable on a fresh engine
+        ├── EngineDead              retryable on a fresh engine
+        └── EngineUnbootable        no boot can succeed with this model and these arguments
 
 Each carries a `hint`, what to do about it. `retryable` says whether trying the same thing again can help.
 """
@@ -39,10 +40,12 @@ from typing import ClassVar
 __all__ = [
     "EXIT_ENGINE",
     "EXIT_RETRY",
+    "EXIT_UNBOOTABLE",
     "DeadlineMissed",
     "EngineDead",
     "EngineError",
     "EngineOutOfMemory",
+    "EngineUnbootable",
     "HubUnreachable",
     "IndexUnusable",
     "InputError",
@@ -73,6 +76,8 @@ __all__ = [
 EXIT_RETRY = 75
 #: Exit code of a worker whose engine did not boot (EX_SOFTWARE): start it again, but not for ever.
 EXIT_ENGINE = 70
+#: Exit code of a worker whose engine cannot boot as it is configured (EX_CONFIG): mend that first.
+EXIT_UNBOOTABLE = 78
 
 
 class McqueueError(Exception):
@@ -232,6 +237,10 @@ class EngineDead(EngineError):
     """The engine is gone; only a fresh process can answer."""
 
     retryable = True
+
+
+class EngineUnbootable(EngineError):
+    """The engine does not boot, and would not at another time: this model cannot be had with these arguments."""
 
 
 def first_line(trouble: BaseException) -> str:

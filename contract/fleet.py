@@ -22,7 +22,7 @@ from contract.errors import NameTaken
 from contract.process import died_here, process_place, process_start
 from contract.settings import Settings
 
-__all__ = ["LEASE_S", "Fleet", "Wish", "WorkerRecord", "WorkerState", "fill", "pace", "remembered"]
+__all__ = ["LEASE_S", "BootFailure", "Fleet", "Wish", "WorkerRecord", "WorkerState", "fill", "pace", "remembered"]
 
 #: A worker that has not beaten for this long is taken for dead.
 LEASE_S = 10
@@ -30,6 +30,8 @@ LEASE_S = 10
 PACE_OVER_S = 20.0
 #: Boots under a name are counted anew after so long without one.
 BOOTS_S = 7 * 24 * 3600
+#: Why boots failed is forgotten, once none has for so long.
+UNBOOTED_S = 24 * 3600
 #: A wish that its worker has not read for this long, say because its host is gone, is forgotten.
 WISH_S = 600
 
@@ -97,6 +99,17 @@ class WorkerRecord(BaseModel):
     def died_here(self) -> bool:
         """Whether the process ran where we can see it, and is gone."""
         return died_here(self.owner)
+
+
+class BootFailure(BaseModel):
+    """Why a worker did not boot when it last tried."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    worker: str
+    reason: str
+    #: Unix time, in seconds.
+    at: float
 
 
 def remembered(seen: Sequence[WorkerRecord], record: WorkerRecord) -> Sequence[WorkerRecord]:
@@ -185,13 +198,29 @@ class Fleet:
         with translating(self._place):
             return int(cast("str | None", self._redis.get(keys.boots(name))) or 0)
 
-    def booted(self, name: str) -> None:
-        """Count a boot under `name`."""
+    def booted(self, name: str, queue: str) -> None:
+        """Count a boot under `name`; why earlier ones for `queue` failed is of no interest any more."""
         with translating(self._place):
             pipeline = self._redis.pipeline(transaction=True)
             pipeline.incr(keys.boots(name))
             pipeline.expire(keys.boots(name), BOOTS_S)
+            pipeline.hdel(keys.unbooted(queue), name)
             pipeline.execute()
+
+    def boot_failed(self, name: str, queue: str, reason: str) -> None:
+        """Note why worker `name` could not begin to take from `queue`, for those who wait for it."""
+        failure = BootFailure(worker=name, reason=reason, at=time.time())
+        with translating(self._place):
+            pipeline = self._redis.pipeline(transaction=True)
+            pipeline.hset(keys.unbooted(queue), name, failure.model_dump_json())
+            pipeline.expire(keys.unbooted(queue), UNBOOTED_S)
+            pipeline.execute()
+
+    def boot_failures(self, queue: str) -> list[BootFailure]:
+        """Workers of `queue` whose last boot failed, by name."""
+        with translating(self._place):
+            found = cast("dict[str, str]", self._redis.hgetall(keys.unbooted(queue)))
+        return [BootFailure.model_validate_json(found[name]) for name in sorted(found)]
 
     def forget(self, name: str) -> None:
         """Take the name off the list: nothing is held under it any more."""

@@ -19,6 +19,7 @@ mcqueue:run:<id>:aside          set         unsettled question ids whose message
 mcqueue:workers                 set         names of workers that may hold messages
 mcqueue:worker:<name>           string      WorkerRecord as JSON; expires when the worker stops beating
 mcqueue:boots:<name>            string      how often an engine was booted under this name; expires
+mcqueue:unbooted:<queue>        hash        worker of that queue → why it did not boot, as JSON, until it has; expires
 mcqueue:wish:<name>             string      what a person asked of this worker: drain or restart
 mcqueue:restore:<name>          string      lock: who is putting this dead worker's messages back
 mcqueue:audit:<id>              string      lock: this run was just looked through for lost questions
@@ -58,6 +59,7 @@ __all__ = [
     "trial",
     "unacked",
     "unacked_options",
+    "unbooted",
     "weights",
     "wish",
     "worker",
@@ -123,6 +125,11 @@ def worker(name: str) -> str:
 def boots(name: str) -> str:
     """How often worker `name` booted its engine."""
     return f"{PREFIX}:boots:{name}"
+
+
+def unbooted(queue: str) -> str:
+    """Why workers of `queue` did not boot."""
+    return f"{PREFIX}:unbooted:{queue}"
 
 
 def wish(name: str) -> str:

@@ -11,7 +11,7 @@ from contract import audit, keys, sharing
 from contract.chunks import chunks
 from contract.connection import translating, why_no_writes
 from contract.errors import WritesRefused
-from contract.fleet import Fleet, WorkerRecord
+from contract.fleet import BootFailure, Fleet, WorkerRecord
 from contract.ledger import Ledger, RedisLedger, Run
 from contract.priority import Priority
 from contract.queue import make_celery, publish, queue_length
@@ -56,6 +56,9 @@ class Broker(Protocol):
 
     def all_workers(self) -> list[WorkerRecord]:
         """All live workers."""
+
+    def boot_failures(self, queue: str) -> list[BootFailure]:
+        """Workers that would take messages from `queue`, but did not boot."""
 
     def why_no_writes(self) -> WritesRefused | None:
         """Why Redis takes no writes now, if so: then no worker can say that it lives."""
@@ -105,6 +108,9 @@ class RedisBroker:
     def all_workers(self) -> list[WorkerRecord]:
         return self._fleet.alive()
 
+    def boot_failures(self, queue: str) -> list[BootFailure]:
+        return self._fleet.boot_failures(queue)
+
     def why_no_writes(self) -> WritesRefused | None:
         return why_no_writes(self._ledger.client, self._ledger.place)
 
@@ -123,6 +129,8 @@ class MemoryBroker:
     #: (queue, run id, question ids), most urgent first.
     messages: list[tuple[str, str, list[str]]] = field(default_factory=list)
     live: list[WorkerRecord] = field(default_factory=list)
+    #: Of every queue.
+    unbooted: list[BootFailure] = field(default_factory=list)
     weights: dict[str, int] = field(default_factory=dict)
     refused: WritesRefused | None = None
 
@@ -173,6 +181,10 @@ class MemoryBroker:
 
     def all_workers(self) -> list[WorkerRecord]:
         return list(self.live)
+
+    def boot_failures(self, queue: str) -> list[BootFailure]:  # noqa: ARG002 - of any queue
+        """What a test says."""
+        return list(self.unbooted)
 
     def why_no_writes(self) -> WritesRefused | None:
         """What a test says."""

@@ -20,12 +20,21 @@ from celery.concurrency.thread import TaskPool
 from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 
 from contract import logs
-from contract.errors import EXIT_ENGINE, EXIT_RETRY, InputError, McqueueError, SettingsError
+from contract.errors import (
+    EXIT_ENGINE,
+    EXIT_RETRY,
+    EXIT_UNBOOTABLE,
+    EngineUnbootable,
+    InputError,
+    McqueueError,
+    SettingsError,
+)
 from contract.fleet import Wish, WorkerState
 from contract.keys import unacked_options
 from contract.queue import make_celery, task_name
 from contract.settings import Settings, load_settings
 from workers.ending import end_at_once
+from workers.host import channel
 from workers.messages import transport
 from workers.messages.aggregator import Aggregator, stop, stop_without_engine, stopping
 from workers.messages.batch import Batch
@@ -126,6 +135,7 @@ class Lifecycle:
             booted = True
         except McqueueError as trouble:
             log.error("%s", trouble)
+            channel.tell(str(trouble))
             sys.exit(_exit_code(trouble))
         except Exception:
             log.exception("the worker cannot boot")
@@ -195,6 +205,8 @@ def _exit_code(trouble: McqueueError) -> int:
     """What a launcher should make of it: mend it first, try later, or try a few times."""
     if trouble.retryable:
         return EXIT_RETRY
+    if isinstance(trouble, EngineUnbootable):
+        return EXIT_UNBOOTABLE
     return 1 if isinstance(trouble, InputError) else EXIT_ENGINE
 
 

@@ -2,7 +2,8 @@
 
 Who starts a child himself gives it `follower()`. vLLM starts its core and worker processes by itself, and its core
 outlives a killed parent with all its memory; `follow_parent`, a plugin that vLLM loads in each of its processes
-(`vllm.general_plugins` in pyproject.toml), makes it follow as well.
+(`vllm.general_plugins` in pyproject.toml), makes it follow as well. The same plugin has them tell the worker why a boot
+failed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 from collections.abc import Callable
 
 from contract.errors import EXIT_RETRY
+from workers.engines.causes import tell_worker
 
 __all__ = ["follow_parent", "follower"]
 
@@ -38,7 +40,9 @@ def follower(number: signal.Signals = signal.SIGTERM) -> Callable[[], None]:
 
 
 def follow_parent() -> None:
-    """Be killed when the thread ends that started this process by multiprocessing. In any other process: nothing."""
+    """Tell the worker what a boot fails of, and be killed when the thread ends that started this process by
+    multiprocessing."""
+    tell_worker()
     parent, libc = multiprocessing.parent_process(), _libc()
     if parent is None or libc is None:
         return

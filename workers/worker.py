@@ -23,6 +23,7 @@ from contract.ledger import RedisLedger
 from contract.metrics import RedisMetrics, scrape_targets
 from contract.queue import restore_held, send, task_name
 from contract.settings import Settings
+from workers.host import channel
 from workers.host.findings import alike
 from workers.host.gpus import words_of
 from workers.janitor import Heart, Janitor
@@ -133,8 +134,13 @@ class Worker:
         self._janitor.look(thoroughly=had_predecessor)
         self._janitor.start()
         started = time.monotonic()
-        self._job.start()
-        self._fleet.booted(self.name)
+        try:
+            self._job.start()
+        except Exception as trouble:
+            with contextlib.suppress(LedgerError):
+                self._fleet.boot_failed(self.name, self._queue, str(trouble))
+            raise
+        self._fleet.booted(self.name, self._queue)
         self._metrics.booted(time.monotonic() - started)
         self._job_is = self._job.describe()
         for finding in alike([self.record(), *(each for each in self._fleet.alive() if each.queue == self._queue)]):
@@ -147,8 +153,7 @@ class Worker:
         with contextlib.suppress(McqueueError):  # the next beat says it as well
             self._fleet.beat(self.record())
         log.info("ready: takes question batches for %s", self._job.name, extra={"action": "ready"})
-        if channel := os.environ.get("MCQUEUE_READY_FD"):
-            os.write(int(channel), b"ready\n")
+        channel.tell(channel.READY)
 
     def run_batch(self, batch: Batch) -> None:
         """Do this worker's job for `batch`, from any pool thread."""
@@ -193,7 +198,7 @@ class Worker:
             running=self._load.running,
             busy=self._hardware.busy(),
             metrics_at=self._metrics_at,
-            launched="MCQUEUE_READY_FD" in os.environ,
+            launched=channel.is_launched(),
         )
 
 

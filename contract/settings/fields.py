@@ -40,6 +40,8 @@ class SimulatedSettings(BaseModel):
     call_ms: float = Field(default=0.0, ge=0, description="Time of a generate call, whatever is in it.")
     request_ms: float = Field(default=0.0, ge=0, description="Time each request adds to its call.")
     boot_s: float = Field(default=0.0, ge=0, description="Time that it takes to start.")
+    #: It cannot start, for this reason; empty: it can.
+    unbootable: str = ""
     #: A prompt that contains this text is rejected; empty: none is.
     reject_text: str = ""
     #: A call with a prompt that contains this text raises; empty: none does.

@@ -40,6 +40,7 @@ OTHER_VARIABLES = frozenset(
     {
         CONFIG_VARIABLE,
         OVERRIDES_VARIABLE,
+        "MCQUEUE_BOOT_CAUSES",
         "MCQUEUE_LOG_FORMAT",
         "MCQUEUE_LOG_LEVEL",
         "MCQUEUE_READY_FD",

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from contract import keys
-from contract.fleet import WorkerRecord, WorkerState
+from contract.fleet import BootFailure, WorkerRecord, WorkerState
 from contract.ledger import Counts, Run
 from producer.broker import Broker
 from producer.present import Lines, number, result_lines
 from producer.stats import Tally
-from producer.watching.unserved import put_off_by, start_workers
+from producer.watching.unserved import put_off_by, start_workers, unbooted_lines
 
-__all__ = ["queue_lines", "queues_json", "status_json", "status_lines", "workers_line", "workers_of"]
+__all__ = ["queue_lines", "queues_json", "status_json", "status_lines", "unbooted_of", "workers_line", "workers_of"]
 
 
 def status_json(run: Run, counts: Counts, broker: Broker) -> dict[str, Any]:
@@ -30,6 +30,7 @@ def status_json(run: Run, counts: Counts, broker: Broker) -> dict[str, Any]:
         "weight": broker.weight(run.run_id),
         "queues": queues_json(run, broker),
         "workers": [each.model_dump(mode="json", exclude={"engine"}) for each in workers_of(run, broker)],
+        "unbooted": [each.model_dump(mode="json") for each in unbooted_of(run, broker)],
     }
 
 
@@ -51,7 +52,15 @@ def status_lines(run: Run, counts: Counts, broker: Broker) -> Lines:
         *queue_lines(run, broker),
         *([("weight", f"{weight}: so many turns where other runs get one")] if weight > 1 else []),
         ("workers", workers_line(run, counts.finished, broker)),
-        *([] if counts.finished else [("put off", each) for each in put_off_by(run.run_id, workers_of(run, broker))]),
+        *([] if counts.finished else _hindered(run, broker)),
+    ]
+
+
+def _hindered(run: Run, broker: Broker) -> Lines:
+    """Why workers that are there do not score the run, and why others are not there."""
+    return [
+        *[("put off", each) for each in put_off_by(run.run_id, workers_of(run, broker))],
+        *[("not booted", each) for each in unbooted_lines(unbooted_of(run, broker))],
     ]
 
 
@@ -92,3 +101,8 @@ def _named(worker: WorkerRecord) -> str:
 def workers_of(run: Run, broker: Broker) -> list[WorkerRecord]:
     """Live workers that take from one of the run's queues."""
     return [worker for queue in keys.route(run.spec) for worker in broker.workers(queue)]
+
+
+def unbooted_of(run: Run, broker: Broker) -> list[BootFailure]:
+    """Workers that would take from one of the run's queues, but did not boot."""
+    return [each for queue in keys.route(run.spec) for each in broker.boot_failures(queue)]

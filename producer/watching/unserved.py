@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from contract.fleet import WorkerRecord
+from contract.fleet import BootFailure, WorkerRecord
 from contract.keys import index_of, is_score_queue
 
-__all__ = ["put_off_by", "start_workers"]
+__all__ = ["put_off_by", "start_workers", "unbooted_by_reason", "unbooted_lines"]
 
 COMMAND = "python -m workers up"
 
@@ -31,3 +33,23 @@ def start_workers(unserved: Sequence[str], alive: Iterable[WorkerRecord]) -> str
 def put_off_by(run_id: str, workers: Iterable[WorkerRecord]) -> list[str]:
     """Who of `workers` puts the run's questions back into the queue, and why: for another worker, or until it can."""
     return [f"{each.name}: {why}" for each in workers if (why := each.puts_off.get(run_id))]
+
+
+def unbooted_by_reason(failures: Iterable[BootFailure]) -> dict[str, list[BootFailure]]:
+    """Workers that did not boot, by why: eight of one deploy file have one reason."""
+    of_reason: defaultdict[str, list[BootFailure]] = defaultdict(list)
+    for each in failures:
+        of_reason[each.reason].append(each)
+    return of_reason
+
+
+def unbooted_lines(failures: Iterable[BootFailure]) -> list[str]:
+    """Each reason once: which workers did not boot for it, and when the last of them tried, in local time."""
+    return [
+        f"{', '.join(each.worker for each in found)}, at {_clock(max(each.at for each in found))}: {reason}"
+        for reason, found in unbooted_by_reason(failures).items()
+    ]
+
+
+def _clock(at: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(at))

@@ -14,7 +14,7 @@ from contract.ledger import Counts, Ledger, Run, RunState
 from producer.broker import Broker
 from producer.watching.crew import Crew, Member
 from producer.watching.progress import Pace, Screen, Snapshot
-from producer.watching.unserved import put_off_by, start_workers
+from producer.watching.unserved import put_off_by, start_workers, unbooted_by_reason
 
 __all__ = ["TICK_S", "Clock", "Watcher", "watch"]
 
@@ -72,6 +72,8 @@ class Watcher:
     incomplete_since: float | None = None
     #: What was said of workers that put the run off.
     put_off: list[str] = field(default_factory=list)
+    #: Why workers did not boot, as far as it was said.
+    unbooted: set[str] = field(default_factory=set)
     state: RunState = RunState.RUNNING
     settled: int = 0
 
@@ -114,6 +116,7 @@ class Watcher:
         if not counts.finished and not counts.halted:
             self._mind_workers(now, workers)
             self._mind_put_off(each for of_queue in workers.values() for each in of_queue)
+            self._mind_unbooted(queues)
             self._mind_stall(now)
             self._mind_missing(now, counts)
         return counts
@@ -149,6 +152,13 @@ class Watcher:
         for each in self.put_off:
             if each not in said:
                 self.screen.say(f"Questions wait. {each}")
+
+    def _mind_unbooted(self, queues: Iterable[str]) -> None:
+        failures = [each for queue in queues for each in self.broker.boot_failures(queue)]
+        for reason, found in unbooted_by_reason(failures).items():
+            if reason not in self.unbooted:
+                self.unbooted.add(reason)
+                self.screen.say(f"{', '.join(each.worker for each in found)} did not boot: {reason}")
 
     def _mind_stall(self, now: float) -> None:
         if now < self.stall_next:

@@ -98,6 +98,34 @@ def with_core(laptop: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         yield WithCore(worker, cores[0], RedisLedger.connect(load_settings()))
 
 
+NO_ROOM = {"MCQUEUE_VLLM_ARGS__MAX_MODEL_LEN": "8192", "MCQUEUE_VLLM_ARGS__KV_CACHE_MEMORY_BYTES": "16777216"}
+SERVED = {"MCQUEUE_ENGINE": "openai", "MCQUEUE_BOOT_LOCAL": "true"}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "cause"),
+    [
+        ({"MCQUEUE_VLLM_ARGS__MAX_MODEL_LEN": "99999"}, "max_model_len (99999) is greater than the derived"),
+        ({**NO_ROOM, "VLLM_ENABLE_V1_MULTIPROCESSING": "1"}, "KV cache is needed"),
+        ({**NO_ROOM, **SERVED}, "KV cache is needed"),
+    ],
+    ids=["by its arguments", "by its core process", "by a server's core process"],
+)
+def test_an_engine_that_cannot_boot_is_tried_once_and_its_cause_told_here_and_to_who_waits_for_it(
+    laptop: None, tmp_path: Path, chosen: dict[str, str], cause: str
+) -> None:
+    asked = ("enqueue", "demo/questions.jsonl", "--config", "configs/runs/letter.yaml", "--limit", "4", "--json")
+    run_id = json.loads(command("-m", "producer", *asked, environment={}).stdout)["run_id"]
+    up = command("-m", "workers", "up", "--logs", str(tmp_path), environment=chosen, exit_code=1)
+    assert up.stderr.count("booting (pid") == 1
+    (told,) = [line for line in up.stderr.splitlines() if "ended with exit code 78" in line]
+    assert cause in told
+    assert "See vllm_args in the deploy file" in told
+    status = json.loads(command("-m", "producer", "status", run_id, "--json", environment={}).stdout)
+    (unbooted,) = status["unbooted"]
+    assert cause in unbooted["reason"]
+
+
 def test_a_batch_of_texts_is_settled_in_parts_and_followed_before_its_longest_text_ends(
     laptop: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

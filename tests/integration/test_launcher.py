@@ -237,6 +237,41 @@ def test_an_engine_core_that_outlives_its_killed_worker_is_ended_by_the_launcher
         assert names(redis_ledger) == ["cpu0"]
 
 
+#: Two models of one host; one of them has no engine.
+ONE_CANNOT = f"""
+engine: simulated
+models:
+  - {{model: {SIMULATED_MODEL}, simulated: {{call_ms: 1}}}}
+  - {{model: broken, simulated: {{unbootable: There is no such attention.}}}}
+"""
+
+
+def test_a_worker_that_cannot_boot_is_given_up_at_once_and_who_waits_for_it_is_told_why(
+    redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    deploy, log = tmp_path / "fleet.yaml", tmp_path / "up.log"
+    deploy.write_text(ONE_CANNOT)
+    up = ("-m", "workers", "up", "--config", str(deploy), "--logs", str(tmp_path))
+    with process(*up, log=log) as launcher:
+        wait_until(lambda: "given up" in log.read_text() and "ready after" in log.read_text(), f"both; see {log}")
+        assert "broken-cpu1: ended with exit code 78; There is no such attention." in log.read_text()
+        assert log.read_text().count("booting (pid") == 2, "each once"
+        (failure,) = Fleet(redis_ledger.client).boot_failures(keys.score_queue("broken"))
+        assert (failure.worker, failure.reason) == (
+            f"broken-cpu1@{socket.gethostname()}",
+            "There is no such attention.",
+        )
+        assert names(redis_ledger) == [f"{SIMULATED_MODEL}-cpu0"], "the other one goes on"
+        launcher.send_signal(signal.SIGTERM)
+        assert launcher.wait(timeout=PATIENCE_S) == 1
+    assert log.read_text().rstrip().endswith("broken-cpu1: was given up; There is no such attention.")
+    mended = ("-m", "workers", "up", "--config", str(deploy), "--logs", str(tmp_path), "--only", "broken-cpu1")
+    deploy.write_text(ONE_CANNOT.replace("unbootable: There is no such attention.", "call_ms: 1"))
+    with process(*mended, log=tmp_path / "mended.log"):
+        wait_until(lambda: names(redis_ledger) == ["broken-cpu1"], "it")
+        wait_until(lambda: not Fleet(redis_ledger.client).boot_failures(keys.score_queue("broken")), "the end of that")
+
+
 def in_terminal(terminal: int) -> None:
     """Make it this process' own, which hears when it is gone: not if the tests run under nohup, which is inherited."""
     fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)

@@ -20,7 +20,16 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from contract.errors import EngineDead, EngineError, EngineOutOfMemory, McqueueError, RequestRejected, first_line
+from contract.errors import (
+    EngineDead,
+    EngineError,
+    EngineOutOfMemory,
+    EngineUnbootable,
+    McqueueError,
+    RequestRejected,
+    first_line,
+)
+from workers.engines.causes import Cause, cause_of, hearing
 from workers.engines.parameters import sampling_params
 from workers.engines.places import Demand, Places
 from workers.engines.plan import Prefill
@@ -155,28 +164,38 @@ class Owner(threading.Thread):
             self._serve()
 
     def _boot(self) -> None:
-        try:
-            from vllm import EngineArgs
-            from vllm.usage.usage_lib import UsageContext
-            from vllm.v1.engine.llm_engine import LLMEngine
+        with hearing() as told:
+            try:
+                self._make_engine()
+            except BaseException as trouble:
+                log.debug("boot failed", exc_info=True)
+                self._boot_failure = self._unbooted(cause_of(trouble), told())
 
-            arguments = EngineArgs(**self._arguments)
-            with rare_wakeups() if _is_one_process(arguments) else nullcontext():
-                # What a deploy file leaves out, vLLM chooses for throughput then, as in `LLM`: 16,384 tokens and 1,024
-                # sequences on an H100, not 2,048 and 128.
-                self.engine = LLMEngine.from_engine_args(arguments, usage_context=UsageContext.LLM_CLASS)
-            threading.Thread(target=self._tell_of_death, name="vllm-core-watch", daemon=True).start()
-            self._load_adapters()
-            limits = self.engine.vllm_config.scheduler_config
-            self._places = Places(limits.max_num_seqs, self._room_came)
-            self._demand = Demand(limits.max_num_seqs, limits.max_num_batched_tokens)
-        except BaseException as trouble:
-            log.debug("boot failed", exc_info=True)
-            model = self._arguments["model"]
-            hint = "See vllm_args in the deploy file; MCQUEUE_LOG_LEVEL=debug shows the traceback."
-            if not Path(model).exists():
-                hint = f"It is asked of the model hub; hf_model_id may also be a folder. {hint}"
-            self._boot_failure = EngineError(f"vLLM cannot serve {model}: {_why(trouble)}.", hint=hint)
+    def _make_engine(self) -> None:
+        from vllm import EngineArgs
+        from vllm.usage.usage_lib import UsageContext
+        from vllm.v1.engine.llm_engine import LLMEngine
+
+        arguments = EngineArgs(**self._arguments)
+        with rare_wakeups() if _is_one_process(arguments) else nullcontext():
+            # What a deploy file leaves out, vLLM chooses for throughput then, as in `LLM`: 16,384 tokens and 1,024
+            # sequences on an H100, not 2,048 and 128.
+            self.engine = LLMEngine.from_engine_args(arguments, usage_context=UsageContext.LLM_CLASS)
+        threading.Thread(target=self._tell_of_death, name="vllm-core-watch", daemon=True).start()
+        self._load_adapters()
+        limits = self.engine.vllm_config.scheduler_config
+        self._places = Places(limits.max_num_seqs, self._room_came)
+        self._demand = Demand(limits.max_num_seqs, limits.max_num_batched_tokens)
+
+    def _unbooted(self, cause: Cause, told: Cause | None) -> EngineError:
+        """The error of a boot that failed: of `cause` here, and of what was `told` by the process that failed first."""
+        model, lasting = self._arguments["model"], (told or cause).lasting
+        why = cause.message if told is None or not _is_elsewhere(cause.message) else told.message
+        hint = "See vllm_args in the deploy file; MCQUEUE_LOG_LEVEL=debug shows the traceback."
+        if not lasting and not Path(model).exists():
+            hint = f"It is asked of the model hub; hf_model_id may also be a folder. {hint}"
+        kind = EngineUnbootable if lasting else EngineError
+        return kind(f"vLLM cannot serve {model}: {_or_above(why)}.", hint=hint)
 
     def _load_adapters(self) -> None:
         """All of them, at boot: one that vLLM cannot use must not end the engine at its first question."""
@@ -187,7 +206,7 @@ class Owner(threading.Thread):
             try:
                 self.engine.add_lora(self._adapters[name])
             except Exception as trouble:
-                raise RuntimeError(f"adapters.{name}: {_why(trouble)}") from trouble
+                raise EngineError(f"adapters.{name}: {_why(trouble)}") from trouble
 
     def _serve(self) -> None:
         try:
@@ -323,6 +342,14 @@ def _is_out_of_memory(trouble: BaseException) -> bool:
 
 
 def _why(trouble: BaseException) -> str:
-    """What it says first. Of a core process that failed, vLLM says that its "root cause" is "above"."""
-    line = first_line(trouble)
-    return f"{line}, further up in this worker's log" if "root cause" in line else line
+    """What it says first."""
+    return _or_above(first_line(trouble))
+
+
+def _or_above(line: str) -> str:
+    return f"{line}, further up in this worker's log" if _is_elsewhere(line) else line
+
+
+def _is_elsewhere(line: str) -> bool:
+    """Of a core process that failed, vLLM says that its "root cause" is "above"."""
+    return "root cause" in line

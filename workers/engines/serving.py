@@ -23,11 +23,12 @@ from collections.abc import Callable, Mapping
 import psutil
 
 from contract.address import before_port
-from contract.errors import EngineError
+from contract.errors import EngineError, EngineUnbootable
 from contract.settings import OpenAiSettings, Settings
 from workers.engines.adapters import adapter_arguments, adapter_folders
 from workers.engines.arguments import as_flags, check_arguments, engine_environment, for_this_cpu
 from workers.engines.booting import booting
+from workers.engines.causes import Cause, hearing
 from workers.engines.packaged import resolve
 from workers.parent import follower
 
@@ -57,8 +58,13 @@ class LocalServer:
     def start(self) -> OpenAiSettings:
         """Boot it, from the main thread; where it can be asked, and how, is returned once it answers.
 
-        Raises InputError for what a person must mend, EngineError with the server's last lines for everything else.
+        Raises InputError for what a person must mend, EngineError with the cause, or else with the server's last lines,
+        for everything else.
         """
+        with hearing() as told:
+            return self._start(told)
+
+    def _start(self, told: Callable[[], Cause | None]) -> OpenAiSettings:
         settings = self._settings
         check_arguments(settings.vllm_args)
         model = resolve(settings.hf_model_id)
@@ -79,7 +85,7 @@ class LocalServer:
         _reach_directly(settings.local_host)
         place = f"http://{before_port(settings.local_host)}:{port}"
         with booting(settings, model):
-            self._await_health(f"{place}/health")
+            self._await_health(f"{place}/health", told)
         threading.Thread(target=self._tell_of_death, name="vllm-serve-watch", daemon=True).start()
         return settings.openai.model_copy(
             update={
@@ -123,11 +129,16 @@ class LocalServer:
         if not self._stopped.is_set():
             self._gone(f"vLLM's server is gone. {self.last_words()}")
 
-    def _await_health(self, url: str) -> None:
+    def _await_health(self, url: str, told: Callable[[], Cause | None]) -> None:
         timeout_s = self._settings.server_startup_timeout
         until = time.monotonic() + timeout_s
         while not _answers(url):
             if dead := self.last_words():
+                if cause := told():
+                    kind = EngineUnbootable if cause.lasting else EngineError
+                    raise kind(
+                        f"vLLM's server did not boot: {cause.message}.", hint="See vllm_args in the deploy file."
+                    )
                 raise EngineError(f"vLLM's server did not boot; see vllm_args in the deploy file. {dead}")
             if time.monotonic() > until:
                 self.stop()

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from contract.errors import EngineDead, EngineError, EngineOutOfMemory
+from contract.errors import EngineDead, EngineError, EngineOutOfMemory, EngineUnbootable
 from contract.verdict import Failure
 from workers.engines.base import Completion, Engine, GenerateRequest, Request, Text
 from workers.parent import follower
@@ -38,6 +38,8 @@ class SimulatedEngine(Engine):
 
     def start(self) -> None:
         time.sleep(self.settings.simulated.boot_s)
+        if self.settings.simulated.unbootable:
+            raise EngineUnbootable(self.settings.simulated.unbootable)
         if self.settings.simulated.core:
             command = [sys.executable, "-S", "-c", CORE]
             self._core = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=follower(signal.SIGKILL))

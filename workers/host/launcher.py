@@ -23,7 +23,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from contract.errors import EXIT_ENGINE, EXIT_RETRY, SettingsError
+from contract.errors import EXIT_ENGINE, EXIT_RETRY, EXIT_UNBOOTABLE, SettingsError
+from workers.host import channel
 from workers.host.placing import WorkerPlan
 from workers.parent import follower
 
@@ -62,16 +63,24 @@ def boot_failed(exit_code: int, was_ready: bool) -> bool:
     return not was_ready and exit_code != EXIT_RETRY and exit_code not in FROM_OUTSIDE
 
 
-def after_exit(exit_code: int, was_ready: bool, steady: bool, failures: int, failed_boots: int = 0) -> After:
+def is_a_persons(exit_code: int, was_ready: bool, proven: bool) -> bool:
+    """Whether a boot failed of what a person must mend. One that was `proven` to succeed may do so again: other
+    programs on its GPU decide what of its memory is free."""
+    return not was_ready and (exit_code == 1 or (exit_code == EXIT_UNBOOTABLE and not proven))
+
+
+def after_exit(
+    exit_code: int, was_ready: bool, steady: bool, failures: int, failed_boots: int = 0, proven: bool = False
+) -> After:
     """What to do about a child that ended; `failures` and `failed_boots` are the earlier ones in a row.
 
-    Exit 0 was asked for (a drain by name): leave it. Exit 1 before it was ready is a person's to mend: give up.
-    Everything else is tried again after 1, 2, 4 … 30 s, at most 4 s where it was ready: a child that was killed or says
-    "not now" for ever, a boot that fails by itself five times.
+    Exit 0 was asked for (a drain by name): leave it. A boot that is a person's to mend: give up. Everything else is
+    tried again after 1, 2, 4 … 30 s, at most 4 s where it was ready: a child that was killed or says "not now" for
+    ever, a boot that fails by itself five times.
     """
     if exit_code == 0:
         return After("stop")
-    if exit_code == 1 and not was_ready:
+    if is_a_persons(exit_code, was_ready, proven):
         return After("give up")
     if boot_failed(exit_code, was_ready) and failed_boots + 1 >= GIVE_UP_AFTER:
         return After("give up")
@@ -113,6 +122,10 @@ class Child:
     failures: int = 0
     failed_boots: int = 0
     overdue: bool = False
+    #: It was ready once.
+    proven: bool = False
+    #: What it told of its last boot, if that failed.
+    trouble: str = ""
     #: When it is to be started; None: not at all, or it is.
     start_at: float | None = None
     boots: int = 0
@@ -167,7 +180,10 @@ class Supervisor:
             self._drain()
         finally:
             self._kill_all()
-        return 1 if any(child.state == "given up" for child in self.children) else 0
+        given_up = [child for child in self.children if child.state == "given up"]
+        for child in given_up if len(given_up) < len(self.children) else []:  # of others it was the last word
+            self.announce(f"{child.plan.name}: was given up; {child.trouble or f'see {child.log_path}'}")
+        return 1 if given_up else 0
 
     def _on_signal(self, *_: Any) -> None:
         self._stop_signals += 1
@@ -181,9 +197,10 @@ class Supervisor:
 
     def _start(self, child: Child) -> None:
         reader, writer = os.pipe()
+        os.set_blocking(reader, False)
         node = node_name(child.plan)
         # GPUs are pinned here, before the child's Python imports anything.
-        environment = {**os.environ, **child.plan.environment, "MCQUEUE_READY_FD": str(writer)}
+        environment = {**os.environ, **child.plan.environment, channel.VARIABLE: str(writer)}
         with child.log_path.open("ab") as output:
             child.log_begins = output.tell()
             child.process = subprocess.Popen(
@@ -200,14 +217,14 @@ class Supervisor:
         child.ready_channel = reader
         self._selector.register(reader, selectors.EVENT_READ, child)
         child.state, child.started_at, child.ready_at, child.start_at = "booting", time.monotonic(), None, None
-        child.overdue = False
+        child.overdue, child.trouble = False, ""
         child.boots += 1
         self.announce(f"{node}: booting (pid {child.process.pid}, {child.plan.place}, log {child.log_path})")
 
     def _watch(self) -> None:
         """One look: who got ready, who ended, whose pause is over, who takes too long to boot."""
         for key, _ in self._selector.select(timeout=POLL_S):
-            self._on_ready(key.data)
+            self._on_word(key.data)
         now = time.monotonic()
         for child in self.children:
             if child.process is not None and child.process.poll() is not None:
@@ -225,28 +242,33 @@ class Supervisor:
         booting = {gpu for each in self.children if each.state == "booting" for gpu in each.plan.gpus}
         return not booting.isdisjoint(child.plan.gpus)
 
-    def _on_ready(self, child: Child) -> None:
-        said = os.read(child.ready_channel, 64)
+    def _on_word(self, child: Child) -> None:
+        told = channel.hear(child.ready_channel)
         self._close_channel(child)
-        if said:
-            child.state, child.ready_at = "ready", time.monotonic()
+        if told == channel.READY:
+            child.state, child.ready_at, child.proven = "ready", time.monotonic(), True
             self.announce(f"{child.plan.name}: ready after {child.ready_at - child.started_at:.1f} s")
+        else:
+            child.trouble = told
 
     def _on_exit(self, child: Child, exit_code: int) -> None:
         self._kill(child)  # what it left of its process group
-        self._close_channel(child)
+        if child.ready_channel >= 0:
+            self._on_word(child)  # it may have told only now
         child.process = None
         was_ready = child.ready_at is not None
         steady = child.ready_at is not None and time.monotonic() - child.ready_at > STEADY_S
         verdict = EXIT_ENGINE if child.overdue else exit_code  # our own SIGKILL came from no outside
-        decision = after_exit(verdict, was_ready, steady, child.failures, child.failed_boots)
+        decision = after_exit(verdict, was_ready, steady, child.failures, child.failed_boots, child.proven)
         child.failures = 0 if steady else child.failures + 1
         child.failed_boots = child.failed_boots + 1 if boot_failed(verdict, was_ready) else 0
         if decision.action == "stop":
             child.state = "stopped"
             self.announce(f"{child.plan.name}: ended as asked")
             return
-        self.announce(f"{child.plan.name}: ended with {_meaning(exit_code)}; its last lines:\n{child.last_lines()}")
+        explained = child.trouble and is_a_persons(verdict, was_ready, child.proven)
+        why = child.trouble if explained else f"its last lines:\n{child.last_lines()}"
+        self.announce(f"{child.plan.name}: ended with {_meaning(exit_code)}; {why}")
         if decision.action == "give up":
             child.state = "given up"
             again = f"this command again, in another terminal, with --only {child.plan.name}"

@@ -198,7 +198,8 @@ def test_an_unknown_variable_is_refused_with_the_nearest_known_one(
 
 
 @pytest.mark.parametrize(
-    "variable", ["MCQUEUE_LOG_FORMAT", "MCQUEUE_LOG_LEVEL", "MCQUEUE_READY_FD", "MCQUEUE_WORKER_NAME"]
+    "variable",
+    ["MCQUEUE_BOOT_CAUSES", "MCQUEUE_LOG_FORMAT", "MCQUEUE_LOG_LEVEL", "MCQUEUE_READY_FD", "MCQUEUE_WORKER_NAME"],
 )
 def test_the_projects_other_variables_are_no_settings_and_no_mistakes(
     monkeypatch: pytest.MonkeyPatch, variable: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from rich.console import Console
 
 from contract import keys
 from contract.errors import LedgerError, RedisUnreachable, UnknownRun, WritesRefused
-from contract.fleet import WorkerRecord, WorkerState
+from contract.fleet import BootFailure, WorkerRecord, WorkerState
 from contract.ledger import Counts, MemoryLedger, Run, RunState
 from contract.settings import Settings
 from contract.verdict import Outcome, Verdict
@@ -121,6 +122,23 @@ def test_why_workers_put_the_run_off_is_said_once(ledger: MemoryLedger, broker: 
     assert screen.said == ["Questions wait. w: here is another build"]
     assert ("put off", "w: here is another build") in begun
     assert "put off" not in dict(status_lines(run, ledger.counts(run.run_id), broker))
+
+
+def test_why_workers_did_not_boot_is_said_once_for_all_who_share_it(
+    ledger: MemoryLedger, broker: MemoryBroker, run: Run
+) -> None:
+    def failed(worker: str) -> BootFailure:
+        return BootFailure(worker=worker, reason="10 GiB KV cache is needed.", at=0.0)
+
+    broker.unbooted += [failed("gpu0@a"), failed("gpu1@a")]
+    screen, begun = Screen(), dict(status_lines(run, ledger.counts(run.run_id), broker))
+    at_epoch = time.strftime("%H:%M:%S", time.localtime(0))
+
+    watch(ledger, broker, run.run_id, screen, clock=Script({9: lambda: settle(ledger, run)}).clock())
+
+    assert screen.said == ["gpu0@a, gpu1@a did not boot: 10 GiB KV cache is needed."]
+    assert begun["not booted"] == f"gpu0@a, gpu1@a, at {at_epoch}: 10 GiB KV cache is needed."
+    assert "not booted" not in dict(status_lines(run, ledger.counts(run.run_id), broker))
 
 
 FULL = WritesRefused("Redis at redis://here takes no writes: it is at its memory limit (OOM).", hint="Raise maxmemory.")

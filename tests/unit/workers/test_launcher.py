@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from contract.errors import EXIT_ENGINE, EXIT_RETRY
+from contract.errors import EXIT_ENGINE, EXIT_RETRY, EXIT_UNBOOTABLE
 from workers.host.launcher import Child, Supervisor, after_exit, worker_command
 from workers.host.placing import WorkerPlan
 
@@ -20,6 +21,7 @@ from workers.host.placing import WorkerPlan
         (0, True, True, 0, "stop", 0.0),  # shut down on request
         (1, False, False, 0, "give up", 0.0),  # a setting or model that a person must mend
         (1, True, False, 0, "restart", 1.0),  # a crash in mid-run
+        (EXIT_UNBOOTABLE, False, False, 0, "give up", 0.0),  # no boot can succeed
         (-9, True, True, 0, "restart", 1.0),  # killed after steady work
         (-9, True, False, 1, "restart", 2.0),  # killed again
         (-9, True, False, 9, "restart", 4.0),  # and again: questions wait for it
@@ -43,6 +45,13 @@ def test_what_follows_an_exit(
 def test_boots_that_were_killed_do_not_count_as_boots_that_failed() -> None:
     assert after_exit(EXIT_ENGINE, was_ready=False, steady=False, failures=9, failed_boots=3).action == "restart"
     assert after_exit(EXIT_ENGINE, was_ready=False, steady=False, failures=9, failed_boots=4).action == "give up"
+
+
+def test_a_worker_that_was_ready_once_is_not_given_up_for_one_boot_that_says_that_none_can_succeed() -> None:
+    again = after_exit(EXIT_UNBOOTABLE, was_ready=False, steady=False, failures=1, failed_boots=0, proven=True)
+    assert again.action == "restart"
+    last = after_exit(EXIT_UNBOOTABLE, was_ready=False, steady=False, failures=5, failed_boots=4, proven=True)
+    assert last.action == "give up"
 
 
 def test_the_worker_is_an_ordinary_celery_worker() -> None:
@@ -104,3 +113,31 @@ def test_of_a_worker_that_is_given_up_it_is_said_how_it_is_started_alone(
     assert Supervisor([WorkerPlan("gpu4-5", "m")], tmp_path, told.append).run() == 1
     assert "gpu4-5: given up" in told[-1]
     assert told[-1].endswith("--only gpu4-5")
+
+
+#: A worker as the launcher sees it: gpu0 says that it cannot boot, gpu1 that it is ready.
+TELL = """
+import os, sys, time
+node = sys.argv[1]
+os.write(int(os.environ["MCQUEUE_READY_FD"]), b"ready" if node.startswith("gpu1") else b"There is no such attention.")
+sys.exit(78) if node.startswith("gpu0") else time.sleep(60)
+"""
+
+
+@pytest.mark.usefixtures("own_signals")
+def test_a_worker_that_cannot_boot_is_started_once_and_the_others_go_on_and_at_the_end_it_is_named_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.host.launcher.worker_command", lambda node, *_: [sys.executable, "-c", TELL, node])
+    told: list[str] = []
+    up = Supervisor([WorkerPlan("gpu0", "m"), WorkerPlan("gpu1", "m")], tmp_path, told.append)
+
+    def end_when_settled() -> None:
+        if [child.state for child in up.children] == ["given up", "ready"]:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    up.show = end_when_settled
+    assert up.run() == 1
+    assert "gpu0: ended with exit code 78; There is no such attention." in told
+    assert [child.boots for child in up.children] == [1, 1]
+    assert told[-1] == "gpu0: was given up; There is no such attention."

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
+import os
 import queue
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from contract.errors import EngineDead, EngineError
+from contract.errors import EngineDead, EngineError, EngineUnbootable
 from tests.support import PATIENCE_S, wait_until
+from workers.engines.causes import VARIABLE
 from workers.engines.owner import Owner
 
 
@@ -39,6 +43,20 @@ def test_of_a_core_process_that_failed_it_is_said_where_its_cause_stands(monkeyp
     owner = owner_of(monkeypatch, boot)
     owner.start()
     with pytest.raises(EngineError, match=r"Failed core proc\(s\): {}, further up in this worker's log"):
+        owner.await_boot(timeout_s=30)
+
+
+def test_of_a_core_process_that_has_told_its_cause_that_is_said_and_whether_another_boot_can_help(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def boot(**_: Any) -> None:
+        core = {"message": "10 GiB KV cache is needed", "lasting": True}
+        Path(os.environ[VARIABLE]).write_text(json.dumps(core) + "\n")
+        raise RuntimeError("Engine core initialization failed. See root cause above. Failed core proc(s): {}")
+
+    owner = owner_of(monkeypatch, boot)
+    owner.start()
+    with pytest.raises(EngineUnbootable, match=r"cannot serve owner/name: 10 GiB KV cache is needed\. See vllm_args"):
         owner.await_boot(timeout_s=30)
 
 
