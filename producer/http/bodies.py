@@ -8,10 +8,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
 
 from contract.errors import RunConfigError
-from contract.question import Question, content_id
+from contract.question import MIN_CHOICES, Question, content_id
 from contract.spec import ChatTemplate, Mode, Normalization
 from contract.verdict import Failure, Outcome, Verdict
+from producer.readers.fields import trouble_of
 from producer.readers.own_answers import own_labels
+from producer.readers.record import FieldTrouble
 from producer.runs.runconfig import RunConfig
 
 __all__ = [
@@ -26,7 +28,6 @@ __all__ = [
     "ScoreBatchOut",
     "ScoreIn",
     "ScoreOut",
-    "complaint",
 ]
 
 
@@ -52,24 +53,30 @@ class QuestionIn(_Body):
     subject: str | None = None
 
     def to_question(self) -> Question:
-        """Raises FieldTrouble for an answer that names no choice, ValidationError for all else."""
+        """Raises FieldTrouble."""
+        if len(self.choices) < MIN_CHOICES:
+            hint = "For a text after a prompt see /generate."
+            raise FieldTrouble("choices", f"a question has at least {MIN_CHOICES}.", hint)
         right = own_labels(self.answer, self.choices)
-        return Question(
-            id=content_id(self.question, self.choices) if self.id is None else self.id,
-            question=self.question,
-            choices=tuple(self.choices),
-            answer=right[0] if right else None,
-            also_right=right[1:],
-            context=self.context,
-            subject=self.subject,
-        )
+        try:
+            return Question(
+                id=content_id(self.question, self.choices) if self.id is None else self.id,
+                question=self.question,
+                choices=tuple(self.choices),
+                answer=right[0] if right else None,
+                also_right=right[1:],
+                context=self.context,
+                subject=self.subject,
+            )
+        except ValidationError as trouble:
+            raise trouble_of(trouble) from None
 
 
 class Asking(_Body):
     """How to ask; what is left out is as the server's run configuration has it."""
 
     model: str = ""
-    mode: Literal[Mode.LIKELIHOOD, Mode.LETTER, Mode.GENERATE] | None = None
+    mode: Literal["likelihood", "letter", "generate"] | None = None
     normalization: Normalization | None = None
     use_context_field: bool | None = None
     deadline_s: float | None = Field(default=None, gt=0)
@@ -78,7 +85,7 @@ class Asking(_Body):
         """`base` with what was given laid over it. Raises RunConfigError."""
         given = self.model_dump(include={"mode", "normalization"}, exclude_none=True)
         kept = base.model_dump(exclude_unset=True)
-        if self.mode is not None and self.mode is not base.mode:  # another mode's prompt, and what belongs to it
+        if self.mode is not None and self.mode != base.mode:  # another mode's prompt, and what belongs to it
             kept = {name: kept[name] for name in kept if name in {*WHO_ANSWERS, "seed", "rag"}}
         if self.use_context_field is not None:
             given["rag"] = {**kept.get("rag", {}), "use_context_field": self.use_context_field}
@@ -199,10 +206,10 @@ def _config(values: dict[str, Any]) -> RunConfig:
     try:
         return RunConfig(**values)
     except ValidationError as trouble:
-        raise RunConfigError(f"{complaint(trouble)}.") from None
+        raise RunConfigError(f"{_complaint(trouble)}.") from None
 
 
-def complaint(trouble: ValidationError) -> str:
+def _complaint(trouble: ValidationError) -> str:
     """The first thing that is wrong, with its place where it has one."""
     first = trouble.errors()[0]
     place, what = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")

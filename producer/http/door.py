@@ -10,20 +10,20 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Hashable, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 from contract import keys
-from contract.errors import DeadlineMissed, LedgerError, NoWorker, TooBusy, UnknownRun
+from contract.errors import DeadlineMissed, LedgerError, NoWorker, RunConfigError, TooBusy, UnknownRun
 from contract.ledger import Ledger, Run
 from contract.priority import Priority
 from contract.question import Question
 from contract.settings import Settings
-from contract.spec import run_id_for
+from contract.spec import Mode
 from contract.verdict import Verdict
 from producer.broker import Broker
 from producer.intake.survey import Digest
-from producer.runs.runconfig import RunConfig
+from producer.runs.runconfig import RunConfig, Texts
 from producer.runs.shots import Shots
 
 __all__ = ["Door"]
@@ -44,12 +44,18 @@ WORKERS_FOR_S = 1.0
 
 
 class Door:
-    """Asks questions and waits for their verdicts. Use it on one event loop, inside `open`."""
+    """Asks questions and waits for their verdicts. Use it on one event loop, inside `open`.
 
-    def __init__(self, settings: Settings, ledger: Ledger, broker: Broker) -> None:
+    Whatever becomes of the templates and examples that `base` names, it asks by what they were at the start.
+    """
+
+    def __init__(self, settings: Settings, ledger: Ledger, broker: Broker, base: RunConfig) -> None:
+        """Raises InputError where `base` cannot be asked by."""
         self._settings = settings
         self._ledger = ledger
         self._broker = broker
+        self._texts: dict[tuple[Hashable, ...], Texts] = {}
+        self._check(base)
         self._waiting: dict[str, asyncio.Event] = {}
         self._questions = 0
         self._anybody = asyncio.Event()
@@ -114,18 +120,34 @@ class Door:
                 raise refused
             raise NoWorker(f"No worker serves {run.spec.model!r}.", hint="Start one: python -m workers up")
 
+    def _check(self, base: RunConfig) -> None:
+        """What is wrong with the base is said at the start, not to every caller. Its model may be left to them."""
+        if base.mode is Mode.FREE:
+            raise RunConfigError(
+                "mode: free reads no answers to questions.", hint="/generate needs it not; for questions: generate."
+            )
+        whose = base.model_copy(update={"model": base.model or "anyone's"})
+        whose.to_spec("0" * 64, self._settings, texts=self._texts_of(base))
+
+    def _texts_of(self, config: RunConfig) -> Texts:
+        """Read once, the base's at the start; all that a request can have instead are those of another mode."""
+        made_of = (config.mode, config.prompt, config.few_shot, config.judge)
+        if made_of not in self._texts:
+            self._texts[made_of] = config.texts()
+        return self._texts[made_of]
+
     def _plan(self, questions: Sequence[Question], config: RunConfig) -> Run:
         digest = Digest()
         for question in questions:
             digest.add(question)
-        spec = config.to_spec(digest.hexdigest(), self._settings)
+        spec = config.to_spec(digest.hexdigest(), self._settings, texts=self._texts_of(config))
         shots = Shots(spec.few_shot)
         for question in questions:
             shots.add(question)
         shots.refuse()
         # Equal questions of two callers are two runs: one may give up while the other waits.
         return Run(
-            run_id=run_id_for(f"http-{uuid.uuid4().hex[:12]}", spec),
+            run_id=f"http-{uuid.uuid4().hex}",
             spec=spec,
             source=SOURCE,
             questions=len(questions),

@@ -17,12 +17,11 @@ from fastapi.responses import JSONResponse
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, Histogram, generate_latest
 from prometheus_client.registry import Collector
-from pydantic import ValidationError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from contract.errors import DeadlineMissed, InputError, LedgerError, McqueueError, NoWorker, TooBusy
 from contract.ledger import Ledger
-from contract.question import MIN_CHOICES, Question
+from contract.question import Question
 from contract.settings import Settings
 from producer.broker import Broker
 from producer.export.columns import iso
@@ -38,7 +37,6 @@ from producer.http.bodies import (
     ScoreBatchOut,
     ScoreIn,
     ScoreOut,
-    complaint,
 )
 from producer.http.door import Door
 from producer.http.leaving import while_connected
@@ -68,7 +66,7 @@ def make_app(
 
     `/metrics` has `metrics` beside the door's own.
     """
-    door = Door(settings, ledger, broker)
+    door = Door(settings, ledger, broker, base)
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
@@ -244,25 +242,36 @@ async def _explain(_: Request, trouble: Exception) -> JSONResponse:
 async def _refuse(_: Request, trouble: Exception) -> Response:
     """What is wrong with a body, without what was in it: no JSON can say NaN, and no UTF-8 half a character."""
     assert isinstance(trouble, RequestValidationError)
-    wrong = [{"type": each["type"], "loc": each["loc"], "msg": each["msg"]} for each in trouble.errors()]
+    wrong = [{"type": each["type"], "loc": each["loc"], "msg": _said(each)} for each in trouble.errors()]
     return Response(json.dumps({"detail": wrong}), 422, media_type="application/json")
+
+
+def _said(wrong: dict[str, Any]) -> str:
+    # A body of another content type, such as curl sends unless told, is not read as JSON at all.
+    if wrong["loc"] == ("body",) and wrong["type"] in {"missing", "model_attributes_type"}:
+        return "Expected a JSON object, sent with Content-Type: application/json."
+    if wrong["type"] == "json_invalid":
+        return f"{wrong['msg']} at character {wrong['loc'][1]}: {wrong['ctx']['error']}"
+    return str(wrong["msg"])
 
 
 def _questions(given: Sequence[QuestionIn], most: int) -> list[Question]:
     _refuse_too_many(len(given), most, "questions")
-    if any(len(each.choices) < MIN_CHOICES for each in given):
-        raise HTTPException(
-            422, f"choices: a question has at least {MIN_CHOICES}; for a text after a prompt see /generate"
-        )
-    try:
-        questions = [each.to_question() for each in given]
-    except FieldTrouble as trouble:
-        raise HTTPException(422, f"{trouble.field}: {trouble.message} {trouble.hint}".rstrip()) from None
-    except ValidationError as trouble:
-        raise HTTPException(422, complaint(trouble)) from None
-    if len({each.id for each in questions}) < len(questions):
-        raise HTTPException(422, "Two questions have the same id, or are the same question without one.")
+    places = [f"questions.{n}." if len(given) > 1 else "" for n in range(len(given))]
+    questions = [_question(*each) for each in zip(given, places, strict=True)]
+    first_places: dict[str, str] = {}
+    for question, place in zip(questions, places, strict=True):
+        if (first := first_places.setdefault(question.id, place)) != place:
+            told = "Without ids of their own, two questions may not be the same."
+            raise HTTPException(422, f"{place}id: {question.id!r} is that of {first}id, too. {told}")
     return questions
+
+
+def _question(given: QuestionIn, place: str) -> Question:
+    try:
+        return given.to_question()
+    except FieldTrouble as trouble:
+        raise HTTPException(422, f"{place}{trouble.field}: {trouble.message} {trouble.hint}".rstrip()) from None
 
 
 def _refuse_too_many(count: int, most: int, what: str) -> None:

@@ -21,7 +21,7 @@ from producer.readers.own_answers import own_labels
 from producer.readers.parts import Parts
 from producer.readers.record import FieldTrouble, Record, Row, shown_value
 
-__all__ = ["parts_of", "to_row"]
+__all__ = ["parts_of", "to_row", "trouble_of"]
 
 
 def to_row(record: Record, layout: Layout, key: Key, shown: str) -> Row:
@@ -102,7 +102,7 @@ def _question(record: Record, parts: Parts, layout: Layout, key: Key) -> Questio
             **more,
         )
     except ValidationError as trouble:
-        raise _from_pydantic(trouble) from None
+        raise trouble_of(trouble) from None
     except UnicodeEncodeError:
         hint = "Repair the \\u escapes."
         raise FieldTrouble("question", "half a surrogate pair stands in the text.", hint) from None
@@ -166,7 +166,8 @@ def _refuse_look_alikes(names: tuple[str, ...], *, own: bool) -> None:
         )
 
 
-def _from_pydantic(trouble: ValidationError) -> FieldTrouble:
+def trouble_of(trouble: ValidationError) -> FieldTrouble:
+    """The first thing that keeps values from being a question, with its field."""
     first = trouble.errors()[0]
     field = str(first["loc"][0]) if first["loc"] else ""
     if field == "id" and first["type"] in {"string_too_short", "string_too_long", "string_pattern_mismatch"}:

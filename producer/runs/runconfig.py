@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -19,6 +19,7 @@ from contract.spec import (
     Judge,
     Mode,
     Normalization,
+    Prompt,
     Query,
     Retrieval,
     RunSpec,
@@ -29,7 +30,16 @@ from contract.spec import (
 from producer.readers import HowToRead, QuestionFile, Source, opened, understand
 from producer.runs.templates import checked_description, load_prompt, refuse_blind
 
-__all__ = ["FewShotConfig", "FileName", "JudgeConfig", "RagConfig", "RunConfig", "load_run_config", "run_config"]
+__all__ = [
+    "FewShotConfig",
+    "FileName",
+    "JudgeConfig",
+    "RagConfig",
+    "RunConfig",
+    "Texts",
+    "load_run_config",
+    "run_config",
+]
 
 
 def _can_be_a_path(value: str) -> str:
@@ -187,6 +197,14 @@ class RagConfig(BaseModel):
         )
 
 
+class Texts(NamedTuple):
+    """What prompts are made of, as the files had it when they were read."""
+
+    prompt: Prompt
+    few_shot: FewShot | None
+    judge: Judge | None
+
+
 class RunConfig(BaseModel):
     """Everything about a run that a person may choose; what it leaves open is filled in by `to_spec`."""
 
@@ -235,21 +253,32 @@ class RunConfig(BaseModel):
             raise ValueError("shuffle and circular exclude each other: circular asks in every rotation")
         return self
 
-    def to_spec(self, questions_digest: str, settings: Settings, asked: Source | None = None) -> RunSpec:
+    def texts(self, asked: Source | None = None) -> Texts:
+        """Read templates and examples, for the questions of `asked`. Raises InputError."""
+        return Texts(
+            prompt=load_prompt(self.prompt, self.mode),
+            few_shot=self.few_shot.load(asked),
+            judge=self.judge.load() if self.mode is Mode.JUDGE else None,
+        )
+
+    def to_spec(
+        self, questions_digest: str, settings: Settings, asked: Source | None = None, texts: Texts | None = None
+    ) -> RunSpec:
         """The spec of asking the questions of that digest, of the file `asked`; reads what the configuration names.
 
-        Raises SettingsError where it names no model and `settings` have several.
+        `texts` are its own where they were read before. Raises SettingsError where it names no model and `settings`
+        have several.
         """
         auto = ChatTemplate.AUTO if self.mode.writes else ChatTemplate.NEVER
-        prompt, rag = load_prompt(self.prompt, self.mode), self.rag.load()
-        refuse_blind(prompt, self.mode, with_context=self.rag.use_context_field or rag is not None)
+        texts, rag = texts or self.texts(asked), self.rag.load()
+        refuse_blind(texts.prompt, self.mode, with_context=self.rag.use_context_field or rag is not None)
         return RunSpec(
             questions_digest=questions_digest,
             model=self.model or settings.served_model,
             adapter=self.adapter,
             mode=self.mode,
             normalization=self.normalization,
-            prompt=prompt,
+            prompt=texts.prompt,
             delimiter=self.delimiter,
             use_context_field=self.rag.use_context_field,
             rag=rag,
@@ -257,11 +286,11 @@ class RunConfig(BaseModel):
             seed=self.seed,
             chat_template=self.chat_template or auto,
             sampling=self.sampling if self.mode.writes else None,
-            few_shot=self.few_shot.load(asked),
+            few_shot=texts.few_shot,
             description=checked_description(self.description),
             shuffle=self.shuffle,
             circular=self.circular,
-            judge=self.judge.load() if self.mode is Mode.JUDGE else None,
+            judge=texts.judge,
         )
 
 

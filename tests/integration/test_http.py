@@ -61,9 +61,12 @@ class Caller:
     def post(self, path: str, key: str | None = None, **body: Any) -> Answer:
         return self._ask(path, json.dumps(body).encode(), key)
 
-    def _ask(self, path: str, content: bytes | None, key: str | None) -> Answer:
+    def send(self, path: str, content: bytes, called: str) -> Answer:
+        return self._ask(path, content, None, called)
+
+    def _ask(self, path: str, content: bytes | None, key: str | None, called: str = "application/json") -> Answer:
         shown = self._key if key is None else key
-        headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {shown}"} if shown else {})}
+        headers = {"Content-Type": called, **({"Authorization": f"Bearer {shown}"} if shown else {})}
         request = urllib.request.Request(self.url + path, content, headers)
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
@@ -291,13 +294,17 @@ def test_the_key_is_asked_for_everywhere_but_at_health(door: Caller) -> None:
 #: Path, body, what the refusal says.
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("/score", {**QUESTION, "choices": ["only"]}, "choices: a question has at least 2"),
-    ("/score", {**QUESTION, "choices": []}, "for a text after a prompt see /generate"),
+    ("/score", {**QUESTION, "choices": []}, "For a text after a prompt see /generate"),
     ("/score", {**QUESTION, "answer": "Z"}, "answer: 'Z' names no choice. Expected a label (A to C)"),
     ("/score", {**QUESTION, "answer": 3}, "answer: found index 3, expected 0 to 2. Indices count from 0."),
     ("/score", {**QUESTION, "answer": True}, "answer"),
-    ("/score", {**QUESTION, "mode": "judge"}, "mode"),
+    ("/score", {**QUESTION, "mode": "judge"}, "Input should be 'likelihood', 'letter' or 'generate'"),
     ("/score", {**QUESTION, "mode": "letter", "normalization": "byte"}, "only means something with mode likelihood"),
-    ("/score/batch", {"questions": [QUESTION, QUESTION]}, "Two questions have the same id"),
+    ("/score", {**QUESTION, "question": " "}, "question: String should match pattern"),
+    ("/score", {**QUESTION, "id": ""}, "id: found ''. An id is 1 to 200 characters"),
+    ("/score/batch", {"questions": [QUESTION, QUESTION]}, " is that of questions.0.id, too"),
+    ("/score/batch", {"questions": [QUESTION, {**QUESTION, "answer": "Z"}]}, "questions.1.answer: 'Z' names no choice"),
+    ("/score/batch", {"questions": [QUESTION, {**QUESTION, "choices": ["3"]}]}, "questions.1.choices: a question has"),
     ("/score/batch", {"questions": [QUESTION] * 5}, "5 questions; 4 at most in one request"),
     ("/generate/batch", {"prompts": ["p"] * 5}, "5 prompts; 4 at most in one request"),
     ("/generate", {"prompt": " "}, "prompt"),
@@ -315,6 +322,17 @@ def test_what_cannot_be_asked_is_refused_with_the_reason(door: Caller) -> None:
     assert {answer.status for answer in answers} == {422}
     for answer, (path, body, says) in zip(answers, REFUSED, strict=True):
         assert says in json.dumps(answer.body["detail"]), (path, body)
+
+
+def test_a_body_that_is_no_json_or_is_not_called_so_is_refused_with_the_remedy(door: Caller) -> None:
+    asked = json.dumps(QUESTION).encode()
+    for content, called, says in (
+        (asked, "application/x-www-form-urlencoded", "a JSON object, sent with Content-Type: application/json"),
+        (b"[1]", "application/json", "Expected a JSON object"),
+        (asked[:-1], "application/json", f"error at character {len(asked) - 1}: Expecting ',' delimiter"),
+    ):
+        status, answer = door.send("/score", content, called)
+        assert (status, says in answer["detail"][0]["msg"]) == (422, True), answer
 
 
 def test_prometheus_reads_requests_and_queues_from_the_door(door: Caller) -> None:

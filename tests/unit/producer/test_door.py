@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
 
 import pytest
 
@@ -17,10 +18,11 @@ from contract.settings import Settings
 from contract.spec import Selection
 from producer.broker import MemoryBroker
 from producer.http import door
+from producer.http.bodies import Asking
 from producer.http.door import ABANDONED_AFTER_S, SOURCE, Door
 from producer.runs.runconfig import FewShotConfig, RunConfig
 from tests.support import PATIENCE_S, make_question, make_questions, open_run
-from tests.unit.producer.conftest import WriteRows
+from tests.unit.producer.conftest import Producer, WriteRows
 
 CONFIG = RunConfig(model="small")
 
@@ -72,11 +74,11 @@ async def until(true: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-def at(ledger: Away, broker: Slow, act: Callable[[Door], Awaitable[None]]) -> None:
+def at(ledger: Away, broker: Slow, act: Callable[[Door], Awaitable[None]], base: RunConfig = CONFIG) -> None:
     """Do `act` at an open door."""
 
     async def through() -> None:
-        opened = Door(Settings(), ledger, broker)
+        opened = Door(Settings(), ledger, broker, base)
         async with opened.open():
             await act(opened)
 
@@ -99,6 +101,47 @@ def test_a_question_without_examples_of_its_subject_is_refused_where_the_configu
         assert [ids for _, _, ids in broker.messages] == [["q1"]]
 
     at(ledger, broker, act)
+
+
+def test_a_door_asks_by_its_files_as_they_were_when_it_opened(
+    ledger: Away, broker: Slow, tmp_path: Path, write_rows: WriteRows
+) -> None:
+    shown = {"question": "Whose?", "choices": ["ours", "theirs"], "answer": "A"}
+    (template := tmp_path / "own.j2").write_text("First: {{ question }}")
+    few_shot = FewShotConfig(k=1, file=str(write_rows(shown)))
+    base = RunConfig(model="small", prompt=str(template), few_shot=few_shot)
+    broker.may_send.set()
+
+    async def act(opened: Door) -> None:
+        template.write_text("Second: {{ question }}")
+        write_rows({**shown, "question": "Whose now?"})
+        asked = [opened.ask(make_questions(1), each, deadline_s=PATIENCE_S) for each in (base, Asking().over(base))]
+        asking = [asyncio.ensure_future(each) for each in asked]
+        await until(lambda: len(ledger.runs()) == len(asking))
+        for run in ledger.runs():
+            assert run.spec.prompt.text == "First: {{ question }}"
+            assert run.spec.few_shot is not None
+            assert [each.question for each in run.spec.few_shot.pool] == ["Whose?"]
+        for each in asking:
+            each.cancel()
+        await asyncio.wait(asking)
+
+    at(ledger, broker, act, base)
+
+
+def test_what_no_question_could_be_asked_by_is_refused_before_the_door_opens(
+    producer: Producer, write_rows: WriteRows
+) -> None:
+    alone = write_rows({"question": "Whose?", "choices": ["ours", "theirs"], "answer": "A"})
+    for overrides, says in (
+        (("few_shot.k=1", "few_shot.file=gone.jsonl"), "gone.jsonl"),
+        (("few_shot.k=2", f"few_shot.file={alone}"), "2 examples need a pool of at least 2"),
+        (("mode=free",), "mode: free reads no answers to questions."),
+        (("prompt=gone.j2",), "gone.j2: no such prompt template"),
+        (("rag.enabled=true", "rag.index=gone"), "gone"),
+    ):
+        words = [word for each in overrides for word in ("--set", each)]
+        assert says in producer("serve", *words, exit_code=1).stderr
 
 
 async def miss_the_deadline(opened: Door, ledger: Away) -> None:
