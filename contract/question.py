@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import string
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Annotated, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-__all__ = ["LABELS", "MAX_CHOICES", "MIN_CHOICES", "Body", "Question", "asked_in", "content_id", "question_hash"]
+__all__ = [
+    "LABELS",
+    "MAX_CHOICES",
+    "MIN_CHOICES",
+    "Body",
+    "Question",
+    "asked_in",
+    "content_id",
+    "question_hash",
+    "substance",
+]
 
 LABELS = string.ascii_uppercase
 MIN_CHOICES = 2
@@ -100,6 +111,11 @@ def content_id(question: str, choices: tuple[str, ...] | list[str]) -> str:
     The same content has the same id wherever it stands in a file.
     """
     return hashlib.sha256("\x1f".join((question, *choices)).encode()).hexdigest()[:16]
+
+
+def substance(question: str, choices: Iterable[str]) -> tuple[str, ...]:
+    """What a question of this text asks, in whatever order its choices stand: the same in two that are one question."""
+    return (question, *sorted(choices))
 
 
 def question_hash(question: str, answer: str) -> str:

@@ -202,7 +202,7 @@ def _row_lines(planned: Plan, run: Run, rejected: Path | None) -> Lines:
         for count, what in (
             (digest.keys.without_key, "without a key"),
             (digest.keys.several_right, "with several right choices"),
-            (digest.repeated(), "word for word repeated"),
+            (digest.repeated(), "that repeat others"),
         )
         if count
     ]

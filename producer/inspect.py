@@ -131,7 +131,7 @@ def _answers(inspector: Inspector, profile: Profile) -> str:
     keys = profile.keys
     if not keys.keyed:
         return "no question has a key: there will be no accuracy"
-    shares = " · ".join(f"{label} {count / keys.keyed:.1%}" for label, count in sorted(keys.answers.items()))
+    shares = " · ".join(f"{label} {count / keys.keyed:.1%}" for label, count in sorted(keys.guessing.answers.items()))
     more = [f"given {inspector.file.way.value}"]
     more += [f"{keys.without_key:,} without a key"] if keys.without_key else []
     more += [f"{keys.several_right:,} with several right choices"] if keys.several_right else []

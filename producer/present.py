@@ -134,7 +134,7 @@ def result_lines(
         *([] if standing == "settled" else [("state", unfinished)]),
         *_accuracy_lines(tally),
         *beside,
-        ("chance", chance(run)),
+        ("chance", chance(run) + _constant(run, tally)),
         *_calibration_lines(tally.calibration, run.spec),
         ("outcomes", outcome_line(tally)),
         *doubt_lines(tally),
@@ -143,6 +143,14 @@ def result_lines(
     if tally.keyless.total():
         lines.append(("no key", f"{number(tally.keyless.total(), 'question')}, in no accuracy"))
     return lines + [("results" if not at else "", str(path)) for at, path in enumerate(files)]
+
+
+def _constant(run: Run, tally: Tally) -> str:
+    """What always giving the same answer scores, where the accuracy is above chance and not above that."""
+    found, accuracy = tally.guessing().constant(run.spec), tally.over_all()
+    if found is None or accuracy is None or run.chance is None or not run.chance < accuracy.low <= found.value:
+        return ""
+    return f"; always answering {found.answer!r} scores {found.value:.3f}, which the accuracy is not above"
 
 
 def _accuracy_lines(tally: Tally) -> Lines:

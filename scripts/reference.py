@@ -53,14 +53,22 @@ The mean of `correct` leaves out failed questions. `accuracy_all` in `summary.js
 not right; `accuracy_answered` leaves out both. Where questions failed, `accuracy_without_failed` leaves out these
 alone: it is the mean of `correct`, and what `compare` goes by. `selection` says what of the source was asked.
 
-To cite a result, give from `summary.json` the accuracy with its interval and `chance`, `fingerprint`, `prompt_version`,
-`selection`, `environment.packages`, and `environment.answered_by` (weights, number type, version of vLLM).
+To cite a result, give from `summary.json` the accuracy with its interval, `chance`, `constant`, `fingerprint`,
+`prompt_version`, `selection`, `environment.packages`, and `environment.answered_by` (weights, number type, version of
+vLLM).
+
+`chance` is what guessing scores. `constant` is what always giving the same answer scores at best: the same position,
+where the prompt shows the choices in the file's order, or the same choice, as "yes", where all questions have the same
+ones. A model above chance, and not above that, need not know anything: a run's end and the report say so, a suite's
+table does not.
 
 ## What the intervals are
 
 All are of 95 %. An interval is about what would be drawn anew: other questions like these, other subjects, other texts.
-Questions that the file has twice, word for word, share a context: asked again, they tell nothing new. The mean over
-subjects has a `chance` of its own: where subjects differ in their numbers of choices, it is not that of all questions.
+Questions that the file has twice, word for word, share a context, also with their choices in another order: asked
+again, they tell nothing new. The mean over subjects has a `chance` of its own: where subjects differ in their numbers
+of choices, it is not that of all questions. Its interval takes subjects for independent, even if they share contexts. A
+suite's mean has no interval where entries share questions or contexts.
 
 | in summary.json, or `compare --json` | is | of |
 |---|---|---|

@@ -34,7 +34,8 @@ class Taken(BaseModel):
     rows: int = 0
     #: Bad rows that were left out.
     skipped: int = 0
-    #: Of the questions asked, those with a context, and those that ask, word for word, what one before them asks.
+    #: Of the questions asked, those with a context, and those that ask, word for word, what one before them asks, in
+    #: whatever order their choices stand.
     with_context: int = 0
     repeated: int = 0
 

@@ -48,8 +48,8 @@ MEANINGS = {
     "passages_left_out": "How many of the retrieved passages the prompt had no room for.",
     "truncated": "Whether the model's text ran into `max_tokens`: the share of such questions is `rates.truncated` in"
     " summary.json.",
-    "prompt_tokens": "Tokens of the question's prompts, each once.",
-    "completion_tokens": "Tokens that the model wrote.",
+    "prompt_tokens": "Tokens of the question's prompts, each once; with `judge`, those of the gradings too.",
+    "completion_tokens": "Tokens that the model wrote; with `judge`, those of the grades too.",
     "attempts": "How often workers began to score it.",
     "error_type": "Of a failed question: the kind of error.",
     "error_message": "Of a failed question: what went wrong.",

@@ -181,6 +181,7 @@ class Summary:
             "fingerprint": spec.fingerprint(),
             **self.tally.to_json(),
             "chance": self.run.chance,
+            **self._constant(),
             **self._over_subjects(),
             **self._over_contexts(),
             "rates": self.tally.rates(),
@@ -196,6 +197,11 @@ class Summary:
             "environment": _environment(live, answered_by),
             "exported_at": iso(time.time()),
         }
+
+    def _constant(self) -> dict[str, Any]:
+        """What always giving the same answer scores, where that can be done."""
+        found = self.tally.guessing().constant(self.run.spec)
+        return {"constant": found.to_json()} if found else {}
 
     def retrieval_json(self) -> dict[str, Any]:
         """What retrieval did; nothing for a run without it."""

@@ -98,28 +98,22 @@ class Skew(NamedTuple):
 class Keys:
     """How many choices the questions have, and where the right ones stand."""
 
-    #: Choices of the first question with a key, where all have the same, as "yes" and "no".
-    same: tuple[str, ...] | None = None
+    #: Of the questions with a key.
+    guessing: Guessing = field(default_factory=Guessing)
     #: Questions without a key, by their number of choices.
     _keyless: Counter[int] = field(default_factory=Counter)
-    #: Number of choices, labels of the right ones → questions: one count each, as every question enqueued comes by.
-    _counts: Counter[tuple[int, str, tuple[str, ...]]] = field(default_factory=Counter)
 
     def add(self, question: Question) -> None:
         """Count one question."""
         if question.answer is None:
             self._keyless[len(question.choices)] += 1
-            return
-        if not self._counts:
-            self.same = question.choices
-        elif self.same != question.choices:
-            self.same = None
-        self._counts[len(question.choices), question.answer, question.also_right] += 1
+        else:
+            self.guessing.add(question)
 
     @property
     def keyed(self) -> int:
         """Questions with a key."""
-        return self._counts.total()
+        return self.guessing.of
 
     @property
     def without_key(self) -> int:
@@ -129,36 +123,20 @@ class Keys:
     @property
     def several_right(self) -> int:
         """Questions with several right choices."""
-        return sum(count for (_, _, also_right), count in self._counts.items() if also_right)
+        return sum(count for (_, _, also_right), count in self.guessing.counts.items() if also_right)
 
     @property
     def choices(self) -> Counter[int]:
         """Number of choices → questions that have so many, with a key or without."""
         found = Counter(self._keyless)
-        for (choices, _, _), count in self._counts.items():
+        for (choices, _, _), count in self.guessing.counts.items():
             found[choices] += count
-        return found
-
-    @property
-    def guessing(self) -> Guessing:
-        """What a guess scores at those with a key."""
-        found = Guessing()
-        for (choices, _, also_right), count in self._counts.items():
-            found.counts[1 + len(also_right), choices] += count
-        return found
-
-    @property
-    def answers(self) -> Counter[str]:
-        """Label → right answers there."""
-        found: Counter[str] = Counter()
-        for (_, answer, also_right), count in self._counts.items():
-            found.update(dict.fromkeys((answer, *also_right), count))
         return found
 
     def _expected(self) -> dict[str, float]:
         """Label → how many right answers would stand there if their places were drawn evenly."""
         expected = dict.fromkeys(LABELS, 0.0)
-        for (choices, _, also_right), count in self._counts.items():
+        for (choices, _, also_right), count in self.guessing.counts.items():
             for label in LABELS[:choices]:
                 expected[label] += count * (1 + len(also_right)) / choices
         return expected
@@ -168,7 +146,7 @@ class Keys:
 
         So it is where that place has less than `least` of the questions beyond its share.
         """
-        expected, found = self._expected(), self.answers
+        expected, found = self._expected(), self.guessing.answers
         labels = [label for label in LABELS if expected[label] >= 5]
         if len(labels) < 2:
             return None
@@ -188,14 +166,14 @@ def key_warnings(keys: Keys, *, placed: bool, least: float = 0.0) -> list[str]:
     `placed`: the model sees the choices, in the file's order.
     """
     skew = keys.skew(least)
-    if skew is None or not (placed or keys.same):
+    if skew is None or not (placed or keys.guessing.same):
         return []
     even = f"{skew.expected:.1%} would be even (p = {skew.p:.1g})"
     said = f"warning: the right answer is {skew.label} in {skew.share:.1%} of the questions, {even}"
     if placed:
         said += ": a model that likes that place is rewarded. Ask with --set shuffle=true"
-    if keys.same:
-        always = keys.same[LABELS.index(skew.label)]
+    if keys.guessing.same:
+        always = keys.guessing.same[LABELS.index(skew.label)]
         said += f". Whoever always answers {always!r} scores {skew.share:.3f}: hold accuracies against that, not chance"
     return [f"{said}."]
 
@@ -274,7 +252,7 @@ class Profile:
         return {
             "questions": self.questions,
             "choices": {str(count): number for count, number in sorted(self.keys.choices.items())},
-            "answers": dict(sorted(self.keys.answers.items())),
+            "answers": dict(sorted(self.keys.guessing.answers.items())),
             "without_key": self.keys.without_key,
             "several_right": self.keys.several_right,
             "skew": skew._asdict() if skew else None,

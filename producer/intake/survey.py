@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any
 
 from contract.errors import QuestionFileError, nearest
-from contract.question import Body, Question
+from contract.question import Body, Question, substance
 from producer.intake.profile import Keys, lost_backslash, same_choices
 from producer.intake.seen import Seen
 from producer.intake.selection import EVERYTHING, Sampler, Selection
@@ -56,11 +56,11 @@ class Digest:
         self.same_choices += same_choices(question)
         self.first = self.first or question
         self.keys.add(question)
-        self._asked.append(hash((question.question, question.choices)))
+        self._asked.append(hash((question.context, *substance(question.question, question.choices))))
         return body
 
     def repeated(self) -> int:
-        """How many asked, word for word, what one before them asks, whatever their ids."""
+        """How many asked, word for word, what one before them asks, whatever their ids and their choices' order."""
         import numpy  # late: most commands read no questions
 
         return len(self._asked) - len(numpy.unique(numpy.asarray(self._asked)))

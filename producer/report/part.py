@@ -16,7 +16,7 @@ from producer.report.figures import Figure
 from producer.report.measures import NO_CHOICE, Measures
 from producer.retrieved import retrieval_lines
 from producer.runs.taken import taken_lines
-from producer.stats import Mean, Share, Tally
+from producer.stats import Interval, Mean, Share, Tally
 from producer.stats.calibration import PROBABILITIES, confidence_of
 from producer.stats.counted import ANSWERED
 
@@ -54,13 +54,30 @@ class Part:
         """
         chance = self.answered_chance
         answered = self.tally.over_answered()
-        found = self.summary.context_interval(ANSWERED) or answered
+        found = self._answered_interval
         if answered is None or found is None or chance is None or self.run.chance is None:
             return ""
         how = "above" if found.low > chance else "below" if found.high < chance else "not distinguishable from"
         if answered.of == self.tally.keyed.total():
             return f", {how} guessing"
         return f". At the {answered.of:,} that it answered, it is {how} guessing"
+
+    @property
+    def against_constant(self) -> str:
+        """That what is above guessing is not above always giving the same answer, if so."""
+        constant, found = self.tally.guessing(ANSWERED).constant(self.run.spec), self._answered_interval
+        chance = self.answered_chance
+        if constant is None or found is None or chance is None or not chance < found.low <= constant.value:
+            return ""
+        how = "below" if found.high < constant.value else "not distinguishable from"
+        return f", but it is {how} always answering {constant.answer!r}, which scores {100 * constant.value:.1f} %"
+
+    @property
+    def _answered_interval(self) -> Interval | None:
+        answered = self.tally.over_answered()
+        if answered is None:
+            return None
+        return self.summary.context_interval(ANSWERED) or Interval(answered.low, answered.high)
 
     @property
     def answered_chance(self) -> float | None:

@@ -51,5 +51,5 @@ def _told(run: Run) -> str:
     if taken.skipped:
         parts.append(f"without {number(taken.skipped, 'bad row')}")
     if taken.repeated:
-        parts.append(f"{taken.repeated:,} repeated word for word")
+        parts.append(f"{taken.repeated:,} that repeat others")
     return " · ".join(parts)

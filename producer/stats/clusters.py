@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
-from contract.question import Question, content_id
+from contract.question import Question, substance
 from producer.stats.proportion import CONFIDENCE, Interval, Share
 
 __all__ = ["Contexts", "shared_by", "spread"]
@@ -29,13 +30,14 @@ def _error(apart: float, clusters: int, of: int) -> float:
     return math.sqrt(clusters / (clusters - 1) * apart) / of
 
 
-def shared_by(question: Question, *, repeats: bool) -> str | None:
+def shared_by(question: Question, *, repeats: bool) -> Hashable | None:
     """What `question` may have in common with others: its context, or in a run that `repeats` some, all that it asks.
 
-    Asked twice, a question is right or wrong twice, and tells what it told once.
+    Asked twice, a question is right or wrong twice, and tells what it told once; with its choices in another order, it
+    tells little more.
     """
     if question.context is None and repeats:
-        return content_id(question.question, question.choices)
+        return substance(question.question, question.choices)
     return question.context
 
 
@@ -49,7 +51,7 @@ class Contexts:
     #: Value → questions without a context, each by itself.
     alone: Counter[int] = field(default_factory=Counter)
 
-    def add(self, context: str | None, value: int) -> None:
+    def add(self, context: Hashable | None, value: int) -> None:
         """Take in one question."""
         if context is None:
             self.alone[value] += 1

@@ -11,6 +11,7 @@ import click
 import orjson
 
 from contract.errors import InputError
+from contract.question import substance
 from contract.settings import Settings
 from producer.readers import opened
 from producer.runs.submit import Plan, asked_of, plan
@@ -65,19 +66,25 @@ def _of_entry(suite: Suite, entry: Entry, settings: Settings, stack: ExitStack) 
 
 
 def share_questions(plans: Sequence[Plan]) -> bool:
-    """Whether any two of `plans` have a question in common, by its text and choices: their accuracies go together."""
+    """Whether any two of `plans` have a question or a context in common: their accuracies go together.
+
+    A question is known by its text and choices, in whatever order these stand.
+    """
     digests = [each.spec.questions_digest for each in plans]
     if len(set(digests)) < len(digests):
         return True
     seen: set[int] = set()
     for each in plans:
-        own = {_content(body.canonical) for body in each.survey.bodies}
+        own = {known for body in each.survey.bodies for known in _contents(body.canonical)}
         if not seen.isdisjoint(own):
             return True
         seen |= own
     return False
 
 
-def _content(canonical: bytes) -> int:
+def _contents(canonical: bytes) -> Iterator[int]:
+    """Hashes of what a question asks, and of its context where it has one."""
     fields = orjson.loads(canonical)
-    return hash((fields["question"], *fields["choices"]))
+    yield hash(substance(fields["question"], fields["choices"]))
+    if context := fields.get("context"):
+        yield hash(context)

@@ -187,7 +187,7 @@ def _mean_remark(table: Table) -> str:
     if len(table.in_the_mean) < len(table.entries):
         over += "; only those that every model was asked and is settled for"
     if table.shared:
-        return f"{over}; without an interval, as entries have questions in common"
+        return f"{over}; without an interval, as entries have questions or contexts in common"
     return f"{over}; the interval is for these entries, not for others like them"
 
 

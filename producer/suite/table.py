@@ -20,7 +20,7 @@ class MeanOver:
 
     model: str
     value: float
-    #: None where entries have questions in common: their accuracies go together, and by how much is not known.
+    #: None where entries have questions or contexts in common: their accuracies go together, by how much is not known.
     interval: Interval | None
     entries: int
     #: The same of the questions that did not fail; None where none failed.
@@ -39,7 +39,7 @@ class Table:
 
     suite: str
     cells: tuple[Cell, ...]
-    #: Whether entries have questions in common.
+    #: Whether entries have questions or contexts in common.
     shared: bool
     #: Pairs of the runs that `comparable` groups, once all are settled.
     comparisons: Sequence[Paired] = ()

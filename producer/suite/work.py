@@ -50,7 +50,7 @@ class Work:
         done: Sequence[tuple[Planned, Submitted]],
         shared: bool,
     ) -> None:
-        """`shared`: whether entries have questions in common."""
+        """`shared`: whether entries have questions or contexts in common."""
         self._session, self._asked, self._file, self._out = session, asked, file, out
         self._done, self._shared = done, shared
 

@@ -17,7 +17,13 @@ from contract.turns import Turns
 from workers.engines.base import Completion, GenerateRequest, Request, Text
 from workers.scoring.base import Reading
 from workers.scoring.extract import Extraction, extract
-from workers.scoring.extract.spoken import before_next_example, opened, spoken
+from workers.scoring.extract.spoken import (
+    before_next_example,
+    before_next_question,
+    before_other_choices,
+    opened,
+    spoken,
+)
 
 __all__ = ["ask", "named", "read", "read_text", "texts_of"]
 
@@ -54,8 +60,27 @@ def read_text(question: Question, text: str, spec: RunSpec, *, truncated: bool) 
 
 def named(question: Question, text: str, spec: RunSpec) -> Extraction:
     """The choice that `text` names; of several that are all right, the first."""
-    said = spoken(text) if spec.few_shot and spec.chat_template is not ChatTemplate.TURNS else None
-    found = extract(text if said is None else before_next_example(said), question.choices)
+    found = _read_first(question, text, spec)
     if found.rule == "ambiguous" and set(found.candidates) <= set(question.right):
         return Extraction(found.candidates[0], "each-right", found.candidates)
     return found
+
+
+def _read_first(question: Question, text: str, spec: RunSpec) -> Extraction:
+    """What `text` says before the further questions that it makes up, if it says anything there; else what all says.
+
+    The last answer has the last word: that of the last made-up question, otherwise. Where only the choices of such a
+    question tell it from an explanation, the first line must be an answer and nothing else.
+    """
+    said = spoken(text)
+    if said is None or spec.chat_template is ChatTemplate.TURNS:
+        return extract(text, question.choices)
+    if spec.few_shot:
+        said = before_next_example(said)
+    first = before_next_question(said, question.question, spec.prompt.text)
+    if first != said and (found := extract(first, question.choices)).rule != "none":
+        return found
+    first = before_other_choices(said, question.choices)
+    if first != said and (found := extract(first, question.choices)).rule == "leading-label":
+        return found
+    return extract(said, question.choices)

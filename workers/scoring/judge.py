@@ -6,8 +6,9 @@ Two generate calls per batch: all answers, then all gradings. The grading must b
 after anything else the judge is shown what was wrong with it and asked again, `judge.retries` times. A judge that never
 answers so makes the question `failed`, not wrong.
 
-Graded is what the model said to the reader, without its reasoning (`workers/scoring/extract/spoken.py`). Where it said
-nothing there is nothing to grade: the question is unanswered, as a kind judge would call even that right.
+Graded is what the model said to the reader, without its reasoning (`workers/scoring/extract/spoken.py`) and without
+the further questions that it made up behind its answer. Where it said nothing there is nothing to grade: the question
+is unanswered, as a kind judge would call even that right.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from contract.order import seed_for
-from contract.prompts import render
+from contract.prompts import BETWEEN, render
 from contract.question import Question
 from contract.spec import ChatTemplate, Judge, RunSpec, Sampling
 from contract.turns import one_turn
 from workers.engines.base import Completion, GenerateRequest, Text
 from workers.scoring.base import Further, Reading
 from workers.scoring.extract import extract
-from workers.scoring.extract.spoken import spoken
+from workers.scoring.extract.spoken import before_next_question, spoken
 from workers.scoring.generate import ask, texts_of
 
 __all__ = ["JudgeSilent", "ask", "grading_prompt", "read"]
@@ -52,13 +53,21 @@ class JudgeSilent(ValueError):
 def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -> Reading | Further:
     """The grading to ask for; without a key there is nothing to grade against."""
     (answer,) = texts_of(completions[0])
-    if question.answer is None or spec.judge is None:
-        return _reading(question, answer, None)
-    said = spoken(answer.text)
-    if said is None or not said.strip():
-        return _reading(question, answer, None)
-    prompt = grading_prompt(question, spec.judge, said.strip())
-    return _grading(question, answer, spec, spec.judge, prompt, asked=1)
+    said = _answer_in(spoken(answer.text) or "", question, spec)
+    if question.answer is None or spec.judge is None or not said:
+        return _reading(question, answer, said, None)
+    return _grading(question, answer, said, spec, spec.judge, grading_prompt(question, spec.judge, said), asked=1)
+
+
+def _answer_in(said: str, question: Question, spec: RunSpec) -> str:
+    """`said` without the further questions that a model without an end of its own makes up behind its answer.
+
+    Of examples outside a chat it learns to end an answer with a blank line.
+    """
+    first = before_next_question(said, question.question, spec.prompt.text)
+    if first == said and spec.few_shot and spec.chat_template is ChatTemplate.NEVER:
+        first = said.strip().partition(BETWEEN)[0]
+    return first.strip()
 
 
 def grading_prompt(question: Question, judge: Judge, said: str) -> str:
@@ -66,18 +75,20 @@ def grading_prompt(question: Question, judge: Judge, said: str) -> str:
     return render(judge.prompt, question, None, response=said, reference=_reference(question))
 
 
-def _grading(question: Question, answer: Text, spec: RunSpec, judge: Judge, prompt: str, asked: int) -> Further:
+def _grading(
+    question: Question, answer: Text, said: str, spec: RunSpec, judge: Judge, prompt: str, asked: int
+) -> Further:
     def read_grade(completions: Sequence[Completion]) -> Reading | Further:
         written = completions[0].texts[0].text
         try:
-            return _reading(question, answer, Grade.model_validate_json(_without_fence(spoken(written) or "")))
+            return _reading(question, answer, said, Grade.model_validate_json(_without_fence(spoken(written) or "")))
         except ValidationError as trouble:
             if asked > judge.retries:
                 raise JudgeSilent(f"no valid grade in {asked} answers; the last one: {written[:200]!r}") from None
             again = (
                 f"{prompt}\n\nYour answer was: {written}\nIt is not valid: {_complaint(trouble)}. Write only the JSON."
             )
-            return _grading(question, answer, spec, judge, again, asked + 1)
+            return _grading(question, answer, said, spec, judge, again, asked + 1)
 
     seed = seed_for(question, spec, f"judge {asked}")
     # A model elsewhere is asked as its server knows it; `spec.chat_template` speaks of the model under test.
@@ -87,8 +98,8 @@ def _grading(question: Question, answer: Text, spec: RunSpec, judge: Judge, prom
     return Further([request], read_grade, judge if judge.server else None)
 
 
-def _reading(question: Question, answer: Text, grade: Grade | None) -> Reading:
-    found = extract(answer.text, question.choices)
+def _reading(question: Question, answer: Text, said: str, grade: Grade | None) -> Reading:
+    found = extract(said or answer.text, question.choices)
     return Reading(
         choice=found.label,
         rule="judge" if grade else found.rule,

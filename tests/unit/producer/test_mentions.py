@@ -22,6 +22,14 @@ from producer.stats.mentions import mentions
         ("+", "1 + 1", True),
         ("STRASSE", "die Straße", True),
         (".", "Nothing stands here.", False),
+        ("巴黎", "法国的首都是巴黎。", True),
+        ("巴黎。", "首都巴黎在北部", True),
+        ("ปารีส", "เมืองหลวงคือปารีสครับ", True),
+        ("서울", "수도는 서울입니다.", True),
+        ("Fe", "铁的符号是Fe。", True),
+        ("3号", "在13号", False),
+        ("рис", "Париж", False),
+        ("рис", "варят рис", True),
     ],
 )
 def test_a_text_stands_there_word_for_word_whatever_its_case_and_spacing(text: str, passage: str, stands: bool) -> None:

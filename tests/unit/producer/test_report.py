@@ -182,6 +182,42 @@ def test_a_model_that_answers_few_questions_but_right_is_not_called_a_guesser(
     assert "At the 20 that it answered, it is above guessing: chance is 50.0 %" in text
 
 
+@pytest.mark.parametrize(
+    ("answered", "told"),
+    [
+        (lambda _: "A", "but it is not distinguishable from always answering 'yes', which scores 60.0 %"),
+        (lambda n: "A" if n % 50 < 21 else "B", "but it is below always answering 'yes', which scores 60.0 %"),
+        (lambda n: "A" if n % 50 < 30 else "C", None),
+    ],
+    ids=["always yes", "less than that", "what is right"],
+)
+def test_a_model_that_always_says_the_same_is_not_taken_for_one_that_knows(
+    ledger: MemoryLedger, report: Producer, answered: Callable[[int], str], told: str | None
+) -> None:
+    asked = [
+        make_question(n, choices=("yes", "no", "maybe"), answer="A" if n % 50 < 30 else "C", subject=None)
+        for n in range(600)
+    ]
+    run = open_run(ledger, asked)
+    outcomes = [Outcome.CORRECT if answered(n) == each.answer else Outcome.WRONG for n, each in enumerate(asked)]
+    ledger.commit(
+        run.run_id,
+        [Verdict(question_id=each.id, outcome=outcomes[n], choice=answered(n)) for n, each in enumerate(asked)],
+    )
+
+    ended = Producer(report.session, "export")(run.run_id).stdout
+    report(run.run_id)
+
+    folder = Path("results") / run.run_id
+    text = Page((folder / "report.html").read_text(encoding="utf-8")).text
+    assert "above guessing: chance is 33.3 %" in text
+    assert told is None or told in text
+    assert ("always answering" in text) is (told is not None)
+    beside = "; always answering 'yes' scores 0.600, which the accuracy is not above\n"
+    assert (beside in ended) is (told is not None)
+    assert json.loads((folder / "summary.json").read_text())["constant"] == {"answer": "yes", "value": 0.6}
+
+
 def test_the_mean_over_subjects_has_its_own_interval_and_the_accuracy_that_of_the_subjects_as_a_sample(
     ledger: MemoryLedger, report: Producer
 ) -> None:

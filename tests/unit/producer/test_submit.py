@@ -20,6 +20,7 @@ from producer.intake.survey import Digest, rejected_rows, survey, taken
 from producer.readers import Source
 from producer.runs.runconfig import FewShotConfig, RagConfig, RunConfig
 from producer.runs.submit import Plan, State, afresh, plan, submit
+from producer.stats.guessing import Guessing
 from tests.support import make_question, make_spec
 from tests.unit.producer.conftest import WriteRows
 
@@ -69,6 +70,25 @@ def test_where_the_prompt_shows_no_choices_every_rotation_is_the_same_guess() ->
     digest.add(make_question(0))
 
     assert digest.keys.guessing.chance(make_spec(circular=True)) == 1 / 4
+
+
+def test_always_the_same_is_a_position_that_is_shown_or_a_choice_that_all_questions_have() -> None:
+    lettered = Prompt(name="l", text="{{ question }}{% for each in choices %}{{ each.label }}{% endfor %}")
+    unlike, alike = Guessing(), Guessing()
+    for number in range(4):
+        key = "B" if number else "A"
+        unlike.add(make_question(number, answer=key))
+        alike.add(make_question(number, choices=("yes", "no"), answer=key))
+
+    assert unlike.constant(make_spec(prompt=lettered)) == ("B", 0.75)
+    assert unlike.constant(make_spec()) is None, "the prompt shows no choices, so that there are no positions"
+    assert alike.constant(make_spec()) == ("no", 0.75)
+    for moved in (make_spec(prompt=lettered, shuffle=True), make_spec(prompt=lettered, circular=True)):
+        assert unlike.constant(moved) is None
+        assert alike.constant(moved) == ("no", 0.75)
+    alike.include(unlike)
+    assert alike.constant(make_spec(prompt=lettered)) == ("B", 0.75)
+    assert Guessing().constant(make_spec(prompt=lettered)) is None
 
 
 def test_where_no_choices_are_shown_and_where_no_key_is_known_there_is_no_chance() -> None:

@@ -409,7 +409,7 @@ def test_entries_with_questions_in_common_have_a_mean_without_an_interval(
     producer(path)
     settle_all(ledger, right=1)
     assert producer.json(path)["means"][0]["low"] is None
-    assert "without an interval, as entries have questions in common" in producer(path).stdout
+    assert "without an interval, as entries have questions or contexts in common" in producer(path).stdout
 
     path = write_suite([{"name": "all", "file": red}, {"name": "others", "file": blue}])
     producer(path)
@@ -418,6 +418,30 @@ def test_entries_with_questions_in_common_have_a_mean_without_an_interval(
     (mean,) = producer.json(path)["means"]
     assert mean["value"] == 0.25
     assert mean["low"] < 0.25 < mean["high"]
+
+
+@pytest.mark.parametrize(
+    "common",
+    [
+        {"question": "Which?", "choices": ["b", "a"], "answer": "B"},
+        {"question": "Who?", "choices": ["c", "d"], "answer": "A", "context": "A tale."},
+    ],
+    ids=["a question with its choices in another order", "a context with another question"],
+)
+def test_entries_go_together_by_what_they_ask_and_what_they_ask_it_about(
+    producer: Producer, write_rows: WriteRows, ledger: MemoryLedger, common: dict[str, Any]
+) -> None:
+    one = [
+        {"id": "1", "question": "Which?", "choices": ["a", "b"], "answer": "A"},
+        {"id": "2", "question": "When?", "choices": ["a", "b"], "answer": "A", "context": "A tale."},
+    ]
+    write_rows(*one, name="one.jsonl")
+    write_rows({"id": "3", **common}, {**one[0], "id": "4", "question": "Whose?"}, name="other.jsonl")
+    path = write_suite([{"name": each, "file": f"{each}.jsonl"} for each in ("one", "other")])
+    producer(path)
+    settle_all(ledger, right=1)
+
+    assert producer.json(path)["means"][0]["low"] is None
 
 
 def shown(found: Table, capsys: pytest.CaptureFixture[str]) -> str:
@@ -529,12 +553,12 @@ def test_an_entry_that_failed_as_a_whole_is_no_wrong_answer_in_a_mean() -> None:
 
 
 def write_contexts(write_rows: WriteRows) -> None:
-    """Two files of ten contexts, each with four questions; A is always right."""
+    """Two files of ten contexts of their own, each with four questions; A is always right."""
     for what in ("red", "blue"):
         rows = [
             {
                 "id": f"q{n}",
-                "context": f"Text {n // 4}.",
+                "context": f"Text {n // 4} of {what}.",
                 "question": f"{what} {n}?",
                 "choices": ["a", "b"],
                 "answer": "A",

@@ -93,6 +93,32 @@ def test_a_text_that_names_no_choice_is_unanswered_and_never_a_guess() -> None:
     assert (verdict.outcome, verdict.choice) == (Outcome.UNANSWERED, None)
 
 
+REASONED = Prompt(name="reasoned", text=LETTERED.text.removesuffix("Answer:") + "\nThink, then give the letter.")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "text", "choice"),
+    [
+        (LETTERED, " B\n\nCapital of Spain?\nA. Madrid\nB. Oslo\nAnswer: A\n\nCapital of", "B"),
+        (LETTERED, " B. Rome\n\nCapital of Spain?\nA. Madrid\nB. Oslo\nAnswer: A\n\nCapital of", "B"),
+        (LETTERED, " A\n\nLet me look again:\nA. Paris: no.\nB. Rome: yes.\nAnswer: B", "B"),
+        (LETTERED, "Let me see.\n\nOf these:\nA. is in France\nB. is in Italy\nAnswer: B", "B"),
+        (LETTERED, "It is not Rome but Paris.\n\nThat is:\nA. in France\nB. in Italy\nNo: the answer is B", "B"),
+        (
+            REASONED,
+            "It is in Lazio.\nAnswer: B\n\nOf Spain?\nA. Madrid\nB. Oslo\n\nThink, then give the letter.\nAnswer: A",
+            "B",
+        ),
+        (REASONED, "Hm.\n\nCapital of Italy?\nA. Paris\nB. Rome\n\nThink, then give the letter.\nAnswer: B", "B"),
+    ],
+)
+def test_the_answer_to_a_question_that_a_model_makes_up_behind_its_own_is_not_taken_for_it(
+    prompt: Prompt, text: str, choice: str
+) -> None:
+    verdict = ask(Writer(lambda _: [text]), mode=Mode.GENERATE, sampling=Sampling(), prompt=prompt)
+    assert (verdict.choice, verdict.raw_text) == (choice, text)
+
+
 def test_vote_takes_the_majority_and_its_share_as_confidence() -> None:
     engine = Writer(lambda _: ["Answer: B", "Answer: A", "hm", "Answer: B"])
     verdict = ask(engine, mode=Mode.VOTE, sampling=Sampling(samples=4, temperature=0.7))
@@ -159,6 +185,45 @@ def test_the_judge_is_shown_what_was_said_and_not_what_was_thought() -> None:
     verdict, engine = judged('{"correct": true, "reason": "yes"}', answer="<think>Paris? Oslo?</think>\nRome.")
     assert engine.calls[1][0].prompt == "Capital of Italy? | Rome | Rome."
     assert verdict.raw_text == "<think>Paris? Oslo?</think>\nRome."
+
+
+OPEN = Prompt(name="open", text="{{ question }}\nAnswer in one short sentence.")
+PLAIN = Prompt(name="question", text="Question: {{ question }}\nAnswer:")
+SHOT = FewShot(k=1, pool=(make_question(8, question="Capital of France?", choices=("Paris", "Bern")),))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "few_shot", "answer", "shown"),
+    [
+        (OPEN, None, "Rome.\n\nCapital of Spain?\nAnswer in one short sentence.\nMadrid.", "Rome."),
+        (OPEN, None, "Rome.\nCapital of Spain?\nAnswer in one short sentence.\nMadrid.", "Rome."),
+        (
+            OPEN,
+            None,
+            "Rome.\n\nIt is in Lazio.\n\nAnd Spain?\nAnswer in one short sentence.",
+            "Rome.\n\nIt is in Lazio.",
+        ),
+        (OPEN, SHOT, " Rome\n\nCapital of Spain?\nAnswer in one short sentence. Madrid\n\nCap", "Rome"),
+        (OPEN, None, "Sure.\n\nCapital of Italy?\nAnswer in one short sentence.\nRome.", None),
+        (OPEN, None, "Capital of Italy?\nAnswer in one short sentence.\nRome.", None),
+        (OPEN, None, "\nAnswer in one short sentence.\nRome.", "Answer in one short sentence.\nRome."),
+        (PLAIN, None, " Let me see. It is in Lazio.\n\nAnswer: Rome", "Let me see. It is in Lazio.\n\nAnswer: Rome"),
+        (PLAIN, SHOT, " Rome\n\nCapital of Spain? Madrid", "Rome"),
+    ],
+)
+def test_the_judge_is_not_shown_the_questions_that_a_model_makes_up_behind_its_answer(
+    prompt: Prompt, few_shot: FewShot | None, answer: str, shown: str | None
+) -> None:
+    grade = '{"correct": true, "reason": "yes"}'
+    engine = Writer(lambda request: [grade if "|" in request.prompt else answer])
+    judge = Judge(prompt=GRADE)
+
+    verdict = ask(engine, mode=Mode.JUDGE, sampling=Sampling(), judge=judge, prompt=prompt, few_shot=few_shot)
+
+    (grading,) = engine.calls[1]
+    assert isinstance(grading, GenerateRequest)
+    assert grading.prompt == f"Capital of Italy? | Rome | {answer if shown is None else shown}"
+    assert verdict.raw_text == answer
 
 
 def test_a_judge_may_think_before_it_writes_its_grade() -> None:

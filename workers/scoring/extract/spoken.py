@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-__all__ = ["before_next_example", "opened", "spoken"]
+from workers.scoring.extract.plain import folded
+
+__all__ = ["before_next_example", "before_next_question", "before_other_choices", "opened", "spoken"]
 
 _TAG_NAMES = "think|thinking|thought|thoughts|reason|reasoning|reflection|analysis|scratchpad|seed:think"
 _TAG = re.compile(
@@ -29,7 +32,10 @@ _NEXT_QUESTION = re.compile(
 #: How a solved example ends: its label in a line of its own, announced or not, and a blank line.
 _SOLVED = re.compile(r"(?:\A|\n)[ \t]{0,4}(?:Answer:[ \t]{0,4})?[(\[]?[A-Z][)\]]?[.:]?[ \t]{0,4}\n[ \t]{0,4}\n")
 #: Where choices are listed.
-_LISTED = re.compile(r"^[ \t]{0,4}[(\[]?A[)\].:][^\n]*\n[ \t]{0,4}[(\[]?B[)\].:]", re.MULTILINE)
+_LISTED = re.compile(
+    r"^[ \t]{0,4}[(\[]?A[)\].:](?P<first>[^\n]*)\n[ \t]{0,4}[(\[]?B[)\].:](?P<second>[^\n]*)", re.MULTILINE
+)
+_BLANK_LINE = "\n\n"
 
 
 def spoken(text: str) -> str | None:
@@ -57,6 +63,36 @@ def before_next_example(said: str) -> str:
         if said[solved.end() : listed.start()].strip():
             return said[: solved.end()]
     return said
+
+
+def before_next_question(said: str, asked: str, template: str) -> str:
+    """`said` without what a model goes on with that has no end of its own: questions like the one that it was `asked`.
+
+    The line that ends the prompt's `template` gives the next one away. One like "Answer:" does not, as it may also
+    announce the answer; nor does the prompt said over again.
+    """
+    line = template.strip().rpartition("\n")[2].rpartition("}")[2].strip()
+    again = re.search(rf"\n[ \t]*{re.escape(line)}(?!\S)", said) if line and not line.endswith(":") else None
+    before = said[: again.start()].rstrip() if again else ""
+    if asked in before:
+        return said
+    parts = (before.rpartition(mark)[0] for mark in (_BLANK_LINE, "\n"))
+    return next((answer for answer in parts if answer.strip()), said)
+
+
+def before_other_choices(said: str, choices: Sequence[str]) -> str:
+    """`said` up to the blank line behind its first line, if further down another question lists choices of its own.
+
+    Who looks at the choices one by one names these `choices` beside their labels.
+    """
+    first, _, rest = said.strip().partition(_BLANK_LINE)
+    listed = _LISTED.search(rest)
+    if "\n" in first or listed is None or not rest[: listed.start()].strip():
+        return said
+    own = any(
+        folded(text) in folded(line) for text, line in zip(choices, listed.group("first", "second"), strict=False)
+    )
+    return said if own else first
 
 
 def opened(prompt_end: str) -> str:
