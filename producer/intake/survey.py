@@ -7,7 +7,6 @@ memory: whoever wants the bad rows reads them again (`rejected_rows`).
 from __future__ import annotations
 
 import hashlib
-from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -18,7 +17,7 @@ from typing import Any
 from contract.errors import QuestionFileError, nearest
 from contract.question import Body, Question
 from producer.intake.profile import Keys, lost_backslash, same_choices
-from producer.intake.seen import Seen
+from producer.intake.seen import Repeats, Seen
 from producer.intake.selection import EVERYTHING, Sampler, Selection
 from producer.intake.spool import Spool
 from producer.intake.troubles import Troubles
@@ -50,8 +49,7 @@ class Digest:
         self.first: Question | None = None
         self.guessing = Guessing()
         self.keys = Keys()
-        #: By its hash, what each question asks: eight bytes, where an id of a content hash would take a hundred.
-        self._asked = array("q")
+        self._repeats = Repeats()
 
     def add(self, question: Question) -> Body:
         """Take one more into account; return it as it counts."""
@@ -67,14 +65,12 @@ class Digest:
         self.first = self.first or question
         self.guessing.add(question)
         self.keys.add(question)
-        self._asked.append(hash((question.question, question.choices)))
+        self._repeats.add(question)
         return body
 
     def repeated(self) -> int:
         """How many asked, word for word, what one before them asks, whatever their ids."""
-        import numpy  # late: most commands read no questions
-
-        return len(self._asked) - len(numpy.unique(numpy.asarray(self._asked)))
+        return self._repeats.count()
 
     def hexdigest(self) -> str:
         """SHA-256 over the canonical forms in order, as 64 hex digits."""
@@ -112,7 +108,6 @@ class Inspector:
 
     file: QuestionFile
     rows: int = 0
-    repeated: int = 0
     troubles: Troubles = field(default_factory=Troubles)
     subjects: set[str] = field(default_factory=set)
     _seen: Seen = field(default_factory=Seen)
@@ -151,7 +146,6 @@ class Inspector:
         if earlier is None:
             return row.question, None
         if row.content_id:
-            self.repeated += 1
             return self._again(row.question), None
         return None, QuestionFileError(
             f"{row.question.id!r} stands on line {earlier} already.",
