@@ -111,6 +111,8 @@ def enqueue(
     asked = load_run_config(config, (*overrides, "rag.enabled=false") if no_rag else overrides)
     how, selection = how_to_read(rest), selection_of(rest, asked.seed)
     judged = Qrels.read(qrels) if qrels else None
+    if not rest["dry_run"]:
+        session.reach()
     with opened(file, how) as source:
         planned = plan(source, asked, session.settings, selection, name=name, skip_bad=skip_bad, qrels=judged)
         if judged:
