@@ -13,9 +13,10 @@ from contract.errors import InputError
 from contract.ledger import Run, RunState, halted
 from contract.priority import Priority
 from contract.verdict import Outcome
-from producer.options import priority_again_option, run_argument, to_priority, to_weight
+from producer.options import note, priority_again_option, run_argument, to_priority, to_weight
 from producer.present import number
 from producer.session import Session
+from producer.watching.standing import unwritten
 
 __all__ = ["cancel", "pause", "purge", "requeue", "resume", "weight"]
 
@@ -65,6 +66,7 @@ def resume(session: Session, run_name: str, priority: str | None) -> None:
         questions, messages = session.broker.go_on(run, _priority(run, priority))
     was = f"was {counts.state}, and goes on" if counts.halted else "goes on, as it did"
     click.echo(f"{run.run_id} {was}: {_sent(questions, messages)}")
+    _note_unwritten(session, run)
 
 
 @click.command()
@@ -93,6 +95,7 @@ def requeue(session: Session, run_name: str, failed: bool, priority: str | None)
         click.echo(f"{run.run_id}: {taken_back}it is settled already, nothing was sent{remedy}")
         return
     click.echo(f"{run.run_id}: {taken_back}{_sent(questions, messages)}")
+    _note_unwritten(session, run)
 
 
 @click.command()
@@ -108,6 +111,12 @@ def weight(session: Session, run_name: str, turns: int) -> None:
 
 def _priority(run: Run, asked: str | None) -> Priority:
     return to_priority(asked) if asked else run.priority
+
+
+def _note_unwritten(session: Session, run: Run) -> None:
+    counts = session.ledger.counts(run.run_id)
+    if counts.unwritten:
+        note(f"warning: {unwritten(counts)}")
 
 
 def _sent(questions: int, messages: int) -> str:

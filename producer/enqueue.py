@@ -64,7 +64,7 @@ class _How:
 @click.command(short_help="Enqueue the questions of FILE: JSON, CSV, Parquet, a folder, a dataset.")
 @click.argument("file")
 @run_config_options("What is asked: a file of configs/runs/.")
-@click.option("--model", default="", metavar="NAME", help="The name that workers serve the model under.")
+@click.option("--model", default="", metavar="NAME", help="The model: the name that workers serve it under, or its id.")
 @click.option("--run", "name", default="", metavar="NAME", help="What the run is called instead of file, model, mode.")
 @priority_option
 @click.option(
@@ -111,6 +111,8 @@ def enqueue(
     asked = load_run_config(config, (*overrides, "rag.enabled=false") if no_rag else overrides)
     how, selection = how_to_read(rest), selection_of(rest, asked.seed)
     judged = Qrels.read(qrels) if qrels else None
+    if not rest["dry_run"]:
+        session.reach()
     with opened(file, how) as source:
         planned = plan(source, asked, session.settings, selection, name=name, skip_bad=skip_bad, qrels=judged)
         if judged:

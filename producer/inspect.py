@@ -89,7 +89,6 @@ def _content(inspector: Inspector, profile: Profile, shown: list[Question], spec
         "read": inspector.rows - inspector.troubles.count,
         "skipped": inspector.troubles.count,
         "skipped_kinds": dict(inspector.troubles.kinds.most_common()),
-        "repeated": inspector.repeated,
         **profile.to_json(),
         "prompts": [prompts_of(each, spec)[0] for each in shown],
         "keys": [each.right for each in shown],
@@ -110,7 +109,7 @@ def _lines(inspector: Inspector, profile: Profile, shown: list[Question], spec: 
         ("fields", file.fields.told()),
         ("answers", _answers(inspector, profile)),
         ("choices", _counted({f"{count} choices": n for count, n in sorted(profile.keys.choices.items())})),
-        ("repeated", _repeated(inspector, profile)),
+        ("repeated", _repeated(profile)),
         ("subjects", _counted(dict(profile.subjects.most_common())) if profile.subjects else "none named"),
         ("languages", f"{_counted(dict(profile.languages.most_common(5)))} (guessed)"),
         ("characters", _lengths({"question": profile.question_chars, "choice": profile.choice_chars})),
@@ -138,10 +137,11 @@ def _answers(inspector: Inspector, profile: Profile) -> str:
     return f"{shares}; {', '.join(more)}"
 
 
-def _repeated(inspector: Inspector, profile: Profile) -> str:
+def _repeated(profile: Profile) -> str:
     if not profile.same_text:
         return "no question stands there twice"
-    return f"{inspector.repeated:,} word for word, {profile.same_text - inspector.repeated:,} with other choices or ids"
+    word_for_word = profile.repeats.count()
+    return f"{word_for_word:,} word for word, {profile.same_text - word_for_word:,} with other choices or contexts"
 
 
 def _counted(counts: dict[str, int]) -> str:

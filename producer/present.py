@@ -15,12 +15,13 @@ from rich.text import Text
 
 from contract.harmless import for_json, for_terminal
 from contract.ledger import Run
-from contract.spec import Judge, RunSpec
+from contract.spec import Judge, Normalization, RunSpec
 from contract.verdict import Outcome
 from producer.stats import Calibration, Contexts, Interval, Mean, Pairs, Share, Tally
 from producer.stats.calibration import PROBABILITIES, confidence_of
 
 __all__ = [
+    "COMPARED",
     "chance",
     "difference",
     "doubt_lines",
@@ -39,6 +40,12 @@ __all__ = [
 
 #: Where the model expects a label less often than this, its choice among labels is hardly its answer.
 SELDOM = 0.1
+#: How choices are compared by likelihood, with what lm-evaluation-harness calls the accuracy.
+COMPARED = {
+    Normalization.NONE: "by the sum (acc)",
+    Normalization.CHARACTER: "per character (acc_norm)",
+    Normalization.BYTE: "per byte (acc_bytes)",
+}
 #: A label, and the text behind it.
 Line = tuple[str, str]
 Lines = list[Line]

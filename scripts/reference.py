@@ -74,6 +74,7 @@ suite's mean has no interval where entries share questions or contexts.
 |---|---|---|
 | `accuracy_all`, `accuracy_without_failed`, `accuracy_answered` | Wilson's (1927), each question alone | the accuracy |
 | `by_subject` | the same of each subject, each question alone | the accuracy |
+| `accuracy_by_normalization`: of a `likelihood` run, whatever its own | the same | the accuracy by each |
 | `accuracy_context_interval` | by contexts, where questions share them (Miller 2024, arXiv:2411.00640) | the accuracy |
 | `accuracy_without_failed_context_interval` | the same, without failed questions | the accuracy |
 | `accuracy_cluster_interval` | by subjects, as if they were drawn, too | the accuracy |

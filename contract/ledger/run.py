@@ -97,9 +97,14 @@ class Counts(BaseModel):
         return sum(self.outcomes.values())
 
     @property
+    def unwritten(self) -> int:
+        """Questions that the producer has not written: it is at it, or was cut short."""
+        return max(0, self.total - self.settled - self.todo)
+
+    @property
     def written(self) -> bool:
         """Whether the producer has written every question of the run."""
-        return self.settled + self.todo >= self.total
+        return not self.unwritten
 
     @property
     def finished(self) -> bool:

@@ -261,9 +261,20 @@ class Settings(BaseSettings):
     def refuse_several_models(self) -> None:
         """Raises SettingsError where the file has several models and none was named."""
         if self.models:
-            names = [model_name({**self.model_dump(exclude={"models"}), **entry}) for entry in self.models]
+            names = [model_name(each) for each in self._each_model()]
             hint = f"Name one: --set model={names[0]}, or MCQUEUE_MODEL={names[0]}."
             raise SettingsError(f"There are several models: {', '.join(names)}.", hint=hint)
+
+    def served_as(self, model: str) -> str:
+        """The name that `model` is served under: a hub id or folder of these settings goes by its workers' name."""
+        found = self._each_model()
+        names = {model_name(each) for each in found}
+        by_id = {each["hf_model_id"]: model_name(each) for each in found}
+        return model if model in names else by_id.get(model, model)
+
+    def _each_model(self) -> list[dict[str, Any]]:
+        common = self.model_dump(exclude={"models"})
+        return [{**common, **entry} for entry in self.models or ({},)]
 
     @property
     def served_model(self) -> str:

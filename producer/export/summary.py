@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -14,7 +14,7 @@ from contract.engines import EngineUsed
 from contract.fleet import WorkerRecord
 from contract.ledger import Run, RunState
 from contract.question import Question
-from contract.spec import Mode
+from contract.spec import Mode, Normalization
 from contract.verdict import Outcome, Verdict
 from producer.export.columns import iso
 from producer.stats import (
@@ -27,11 +27,13 @@ from producer.stats import (
     cluster_interval,
     macro,
     mean_interval,
+    share,
 )
 from producer.stats.calibration import confidence_of
 from producer.stats.clusters import shared_by
 from producer.stats.counted import ALL, HEARD
 from producer.stats.failures import Failures
+from producer.stats.normalized import right_by, sums
 from producer.stats.proportion import Sum
 
 __all__ = ["Summary"]
@@ -67,6 +69,8 @@ class Summary:
     cached_tokens: int = 0
     #: Share of a question's rotations that are right (`circular`).
     rotations: Sum = field(default_factory=Sum)
+    #: Questions that are right under each normalization (`likelihood`).
+    normalized: Counter[Normalization] = field(default_factory=Counter)
     failures: Failures = field(default_factory=Failures)
     #: By subject and outcome, the contexts of questions with a key, with their right answers.
     found_in: defaultdict[tuple[str, Outcome], Contexts] = field(default_factory=_contexts)
@@ -102,6 +106,7 @@ class Summary:
                 self.failures.add(question, verdict)
                 self._add_context(question, verdict)
                 self._add_rotations(question, verdict)
+                self._add_normalized(question, verdict)
                 self._add_judgement(question, verdict)
             yield question, verdict
 
@@ -116,6 +121,7 @@ class Summary:
         self.prefill_tokens += other.prefill_tokens
         self.cached_tokens += other.cached_tokens
         self.rotations.include(other.rotations)
+        self.normalized.update(other.normalized)
         self.failures.include(other.failures)
         for where, found in other.found_in.items():
             self.found_in[where].include(found)
@@ -158,6 +164,11 @@ class Summary:
         if question.answer is not None and verdict.rotations:
             self.rotations.add(verdict.rotations_right / verdict.rotations)
 
+    def _add_normalized(self, question: Question, verdict: Verdict) -> None:
+        if question.answer is not None and verdict.choice_scores:
+            right = right_by(question, sums(question, verdict, self.run.spec), self.run.spec)
+            self.normalized.update({each: int(is_right) for each, is_right in right.items()})
+
     def _add_judgement(self, question: Question, verdict: Verdict) -> None:
         if self.run.spec.mode is Mode.JUDGE and verdict.choice and question.answer:
             self.judged_and_read += 1
@@ -185,6 +196,7 @@ class Summary:
             **self._over_subjects(),
             **self._over_contexts(),
             "rates": self.tally.rates(),
+            **self.normalized_json(),
             **self._label_mass(),
             "calibration": {"confidence": confidence_of(spec), **self.tally.calibration.to_json()},
             "by_subject": self._by_subject(),
@@ -212,6 +224,24 @@ class Summary:
         tally = self.tally
         mean = tally.mean_label_mass()
         return {} if mean is None else {"label_mass": {"mean": round(mean, 6), "of": tally.label_mass.of}}
+
+    def by_normalization(self) -> dict[Normalization, Share]:
+        """With `likelihood`: the accuracy over all, had its sums been divided by each; the run's own among them."""
+        own, keyed = self.tally.over_all(), self.tally.keyed.total()
+        found = {each: share(right, keyed) for each, right in self.normalized.items()}
+        if found:
+            found[self.run.spec.normalization] = own
+        return {each: accuracy for each, accuracy in found.items() if accuracy is not None}
+
+    def otherwise_normalized(self) -> dict[Normalization, Share]:
+        """The same without the run's own."""
+        own = self.run.spec.normalization
+        return {each: accuracy for each, accuracy in self.by_normalization().items() if each is not own}
+
+    def normalized_json(self) -> dict[str, Any]:
+        """With `likelihood`: the accuracy by each normalization, out of the one run."""
+        found = {each.value: accuracy.to_json() for each, accuracy in self.by_normalization().items()}
+        return {"accuracy_by_normalization": found} if found else {}
 
     def rotations_json(self) -> dict[str, Any]:
         """Accuracy over single rotations (`circular` only), beside the one that wants all of a question's right.

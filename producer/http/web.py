@@ -117,7 +117,7 @@ def _add_scoring(app: FastAPI, door: Door, settings: Settings, base: RunConfig) 
         config = how.over(base)
         asked = door.ask(questions, config, _deadline_s(how.deadline_s, settings))
         verdicts = await while_connected(request, asked)
-        model = config.model or settings.served_model
+        model = settings.served_as(config.model) if config.model else settings.served_model
         return [ScoreOut.of(*each, model) for each in zip(questions, verdicts, strict=True)]
 
     @app.post("/score")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from contract.question import LABELS, Question
 from contract.spec import Mode, RunSpec
-from producer.intake.seen import Seen
+from producer.intake.seen import Repeats, Seen
 from producer.present import number
 from producer.stats.guessing import Guessing
 
@@ -193,6 +193,8 @@ class Profile:
     languages: Counter[str] = field(default_factory=Counter)
     #: Questions whose text stood there before, with whatever choices.
     same_text: int = 0
+    #: Of these, those whose choices are the same, too.
+    repeats: Repeats = field(default_factory=Repeats)
     lost_backslashes: int = 0
     same_choices: int = 0
     question_chars: Lengths = field(default_factory=Lengths)
@@ -215,6 +217,7 @@ class Profile:
             self._texts.add(question.question, self.questions)
         else:
             self.same_text += 1
+        self.repeats.add(question)
         self._add_lengths(question)
         self.lost_backslashes += lost_backslash(question)
         self.same_choices += same_choices(question)
@@ -256,6 +259,7 @@ class Profile:
             "without_key": self.keys.without_key,
             "several_right": self.keys.several_right,
             "skew": skew._asdict() if skew else None,
+            "repeated": self.repeats.count(),
             "same_text": self.same_text,
             "same_choices": self.same_choices,
             "with_context": self.with_context,

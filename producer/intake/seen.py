@@ -1,12 +1,15 @@
-"""Which ids a file had before, in flat memory: the newest in a dict, older ones in a temporary database on disk."""
+"""What a file had before: ids in flat memory, the newest in a dict, older ones in a temporary database on disk; and
+questions, as hashes."""
 
 from __future__ import annotations
 
 import sqlite3
+from array import array
 
+from contract.question import Question, substance
 from producer.temporary import no_room
 
-__all__ = ["Seen"]
+__all__ = ["Repeats", "Seen"]
 
 #: Ids in memory, some 3 MB; SQLite's cache holds 16 MB at most.
 MOST_IN_MEMORY = 20_000
@@ -54,3 +57,21 @@ class Seen:
         """Give the disk space back."""
         if self._older is not None:
             self._older.close()
+
+
+class Repeats:
+    """Counts questions that ask, word for word, what one before them asks, whatever their ids and the choices' order."""
+
+    def __init__(self) -> None:
+        #: By its hash, what each question asks: eight bytes, where an id of a content hash would take a hundred.
+        self._asked = array("q")
+
+    def add(self, question: Question) -> None:
+        """Take one more into account."""
+        self._asked.append(hash((question.context, *substance(question.question, question.choices))))
+
+    def count(self) -> int:
+        """How many there are."""
+        import numpy  # late: most commands read no questions
+
+        return len(self._asked) - len(numpy.unique(numpy.asarray(self._asked)))

@@ -7,7 +7,6 @@ memory: whoever wants the bad rows reads them again (`rejected_rows`).
 from __future__ import annotations
 
 import hashlib
-from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -16,9 +15,9 @@ from itertools import islice
 from typing import Any
 
 from contract.errors import QuestionFileError, nearest
-from contract.question import Body, Question, substance
+from contract.question import Body, Question
 from producer.intake.profile import Keys, lost_backslash, same_choices
-from producer.intake.seen import Seen
+from producer.intake.seen import Repeats, Seen
 from producer.intake.selection import EVERYTHING, Sampler, Selection
 from producer.intake.spool import Spool
 from producer.intake.troubles import Troubles
@@ -43,8 +42,7 @@ class Digest:
         self.same_choices = 0
         self.first: Question | None = None
         self.keys = Keys()
-        #: By its hash, what each question asks: eight bytes, where an id of a content hash would take a hundred.
-        self._asked = array("q")
+        self._repeats = Repeats()
 
     def add(self, question: Question) -> Body:
         """Take one more into account; return it as it counts."""
@@ -56,14 +54,12 @@ class Digest:
         self.same_choices += same_choices(question)
         self.first = self.first or question
         self.keys.add(question)
-        self._asked.append(hash((question.context, *substance(question.question, question.choices))))
+        self._repeats.add(question)
         return body
 
     def repeated(self) -> int:
-        """How many asked, word for word, what one before them asks, whatever their ids and their choices' order."""
-        import numpy  # late: most commands read no questions
-
-        return len(self._asked) - len(numpy.unique(numpy.asarray(self._asked)))
+        """How many ask what one before them asks, as `Repeats` has it."""
+        return self._repeats.count()
 
     def hexdigest(self) -> str:
         """SHA-256 over the canonical forms in order, as 64 hex digits."""
@@ -101,7 +97,6 @@ class Inspector:
 
     file: QuestionFile
     rows: int = 0
-    repeated: int = 0
     troubles: Troubles = field(default_factory=Troubles)
     subjects: set[str] = field(default_factory=set)
     _seen: Seen = field(default_factory=Seen)
@@ -140,7 +135,6 @@ class Inspector:
         if earlier is None:
             return row.question, None
         if row.content_id:
-            self.repeated += 1
             return self._again(row.question), None
         return None, QuestionFileError(
             f"{row.question.id!r} stands on line {earlier} already.",

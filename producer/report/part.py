@@ -10,7 +10,7 @@ from typing import Any
 from contract.ledger import Run
 from contract.spec import Mode
 from producer.export.summary import Summary
-from producer.present import Lines, doubt_lines, judge_lines, sharing
+from producer.present import COMPARED, Lines, doubt_lines, judge_lines, sharing
 from producer.report import figures
 from producer.report.figures import Figure
 from producer.report.measures import NO_CHOICE, Measures
@@ -94,11 +94,14 @@ class Part:
 
     @cached_property
     def accuracies(self) -> list[Row]:
-        """Over all and over the answered questions, and over single rotations, which one guess may get right."""
+        """Over all and over the answered questions; over all, had choices been compared otherwise; and over single
+        rotations, which one guess may get right."""
+        otherwise = self.summary.otherwise_normalized()
         found: list[tuple[str, Share | Mean | None, float | None]] = [
             ("all questions with a key", self.accuracy, self.run.chance),
             ("those that did not fail", self.tally.without_failed(), self.run.chance),
             ("those answered", self.tally.over_answered(), self.answered_chance),
+            *((f"all, compared {COMPARED[how]}", found, self.run.chance) for how, found in otherwise.items()),
             ("single rotations", self.summary.rotations.mean(), self.summary.rotation_chance),
         ]
         return [(name, figure, chance) for name, figure, chance in found if figure is not None]

@@ -274,7 +274,7 @@ class RunConfig(BaseModel):
         refuse_blind(texts.prompt, self.mode, with_context=self.rag.use_context_field or rag is not None)
         return RunSpec(
             questions_digest=questions_digest,
-            model=self.model or settings.served_model,
+            model=settings.served_as(self.model) if self.model else settings.served_model,
             adapter=self.adapter,
             mode=self.mode,
             normalization=self.normalization,

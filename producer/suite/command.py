@@ -39,6 +39,8 @@ def suite(session: Session, file: Path, priority: str, dry_run: bool, watch: boo
     suite without sending anything. With --watch the table is written to RESULTS/<suite>/ as CSV, JSON and Markdown.
     """
     asked = load_suite(file)
+    if not dry_run:
+        session.reach()
     with planned(asked, file, session.settings) as runs:
         if dry_run:
             _echo_dry_run(asked, runs, as_json=as_json)

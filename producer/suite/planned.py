@@ -56,7 +56,7 @@ def planned(suite: Suite, path: Path, settings: Settings) -> Iterator[list[Plann
 def _of_entry(suite: Suite, entry: Entry, settings: Settings, stack: ExitStack) -> list[Planned]:
     """The entry's file is read once, however many models are asked."""
     config = suite.run_config(entry)
-    models = suite.models_of(entry)
+    models = list(dict.fromkeys(settings.served_as(model) for model in suite.models_of(entry)))
     if models:
         config = config.model_copy(update={"model": models[0]})
     source = stack.enter_context(opened(entry.file, entry.how_to_read()))

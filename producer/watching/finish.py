@@ -16,6 +16,7 @@ from producer.export.results import export
 from producer.export.summary import Summary
 from producer.options import CANCELLED, FOLDER, INTERRUPTED, SOME_FAILED, note, progress_console
 from producer.present import (
+    COMPARED,
     Lines,
     chance,
     echo_json,
@@ -85,7 +86,13 @@ def tell(session: Session, run: Run, out: Path, counts: Counts, *, as_json: bool
     if as_json:
         content = {"run_id": run.run_id, "state": summary.standing, **found.to_json(), "chance": run.chance}
         echo_json(
-            {**content, **summary.rotations_json(), **summary.retrieval_json(), "files": [str(path) for path in files]}
+            {
+                **content,
+                **summary.normalized_json(),
+                **summary.rotations_json(),
+                **summary.retrieval_json(),
+                "files": [str(path) for path in files],
+            }
         )
     else:
         echo_lines(_lines(session, summary, files))
@@ -116,7 +123,8 @@ def _lines(session: Session, summary: Summary, files: Sequence[Path]) -> Lines:
     judge = judge_lines(run.spec.judge, summary.judge_agrees, summary.judged_and_read)
     more = [*judge, *retrieval_lines(summary.retrieval), *why, *_speed_lines(summary)]
     more += engine_lines(session.ledger, run)
-    beside = [*taken_lines(run), *_context_lines(summary), *_subject_lines(summary), *_rotation_lines(summary)]
+    beside = [*_normalized_lines(summary), *taken_lines(run), *_context_lines(summary)]
+    beside += [*_subject_lines(summary), *_rotation_lines(summary)]
     return result_lines(run, tally, summary.standing, files, beside=beside, more=more)
 
 
@@ -128,6 +136,13 @@ def _speed_lines(summary: Summary) -> Lines:
     settled = summary.tally.settled
     took = f"{number(settled, 'question')} in {duration(wall_s)}, from the first call to the last verdict"
     return [("speed", f"{settled / wall_s:,.1f} questions/s: {took}")]
+
+
+def _normalized_lines(summary: Summary) -> Lines:
+    """With `likelihood`: the accuracy if choices were compared otherwise, which needs no second run."""
+    found = summary.otherwise_normalized().items()
+    told = [f"{interval(accuracy)} had choices been compared {COMPARED[how]}" for how, accuracy in found]
+    return [("" if at else "otherwise", line) for at, line in enumerate(told)]
 
 
 def _context_lines(summary: Summary) -> Lines:

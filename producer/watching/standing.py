@@ -12,7 +12,16 @@ from producer.present import Lines, number, result_lines
 from producer.stats import Tally
 from producer.watching.unserved import put_off_by, start_workers, unbooted_lines
 
-__all__ = ["queue_lines", "queues_json", "status_json", "status_lines", "unbooted_of", "workers_line", "workers_of"]
+__all__ = [
+    "queue_lines",
+    "queues_json",
+    "status_json",
+    "status_lines",
+    "unbooted_of",
+    "unwritten",
+    "workers_line",
+    "workers_of",
+]
 
 
 def status_json(run: Run, counts: Counts, broker: Broker) -> dict[str, Any]:
@@ -42,6 +51,8 @@ def status_lines(run: Run, counts: Counts, broker: Broker) -> Lines:
     asked = [run.source, spec.model, spec.mode, f"normalization {spec.normalization}"]
     asked += [f"prompt {spec.prompt.name} {spec.prompt.version}"]
     asked += [f"{number(spec.few_shot.k, 'example')}, {spec.few_shot.selection}"] if spec.few_shot else []
+    if counts.unwritten:
+        lines.append(("unwritten", unwritten(counts)))
     lines[1:1] = [
         ("asked", " · ".join(asked)),
         ("settled", f"{counts.settled:,} of {counts.total:,} ({100 * counts.settled / counts.total:.1f} %)"),
@@ -62,6 +73,12 @@ def _hindered(run: Run, broker: Broker) -> Lines:
         *[("put off", each) for each in put_off_by(run.run_id, workers_of(run, broker))],
         *[("not booted", each) for each in unbooted_lines(unbooted_of(run, broker))],
     ]
+
+
+def unwritten(counts: Counts) -> str:
+    """That questions of a run are not in the ledger, and what to do."""
+    missing = f"{counts.unwritten:,} of {counts.total:,} questions are not in the ledger"
+    return f"{missing}: unless `enqueue` is writing them now, it was cut short; repeat it, and it goes on"
 
 
 def queues_json(run: Run, broker: Broker) -> dict[str, int]:

@@ -69,7 +69,9 @@ class Watcher:
     no_worker_next: float = 0.0
     stall_next: float = 0.0
     stalls: int = 0
-    incomplete_since: float | None = None
+    #: How a run stands whose questions are not all written, and since when it stands so.
+    incomplete: Counts | None = None
+    incomplete_since: float = 0.0
     #: What was said of workers that put the run off.
     put_off: list[str] = field(default_factory=list)
     #: Why workers did not boot, as far as it was said.
@@ -173,14 +175,11 @@ class Watcher:
                     self.screen.say(f"Stalled: {questions:,} questions were in no message; sent again in {messages:,}.")
 
     def _mind_missing(self, now: float, counts: Counts) -> None:
-        """The ledger may have fewer questions than the run counts: an enqueueing is under way, or was killed."""
-        if counts.written or counts.todo:
-            self.incomplete_since = None
-            return
-        self.incomplete_since = now if self.incomplete_since is None else self.incomplete_since
-        if now - self.incomplete_since >= INCOMPLETE_AFTER_S:
-            missing = counts.total - counts.settled
+        """The ledger may have fewer questions than the run counts: an enqueueing is under way, or was cut short."""
+        if counts != self.incomplete or counts.written:
+            self.incomplete, self.incomplete_since = counts, now
+        elif now - self.incomplete_since >= INCOMPLETE_AFTER_S:
             raise LedgerError(
-                f"{missing:,} of {counts.total:,} questions of {self.run.run_id} were never written.",
+                f"{counts.unwritten:,} of {counts.total:,} questions of {self.run.run_id} were never written.",
                 hint="Its enqueueing was cut short: repeat that command, it goes on where it stopped.",
             )

@@ -31,6 +31,7 @@ from producer.export.columns import UNSETTLED
 from producer.export.files import Drafts
 from producer.export.formats.base import Sink
 from producer.export.parts import Part
+from producer.stats.normalized import right_by, sums
 
 __all__ = ["lm_eval_files"]
 
@@ -40,9 +41,6 @@ METRIC = {Normalization.NONE: "acc", Normalization.CHARACTER: "acc_norm", Normal
 #: The filter that made an answer out of what was written, where there is one.
 FILTER = {Mode.GENERATE: "extract", Mode.VOTE: "majority"}
 NO_FILTER = "none"
-#: Of a sum that was divided by a length and is multiplied by it again: what is beyond is lost, and equal sums are not
-#: to be told apart by it.
-_DECIMALS = 9
 #: As its own filters write an answer that names no choice.
 UNREADABLE = "[invalid]"
 
@@ -160,18 +158,13 @@ def _weighed(question: Question, verdict: Verdict, spec: RunSpec) -> _Heard:
     prompt = _prompt(arrangement.question, spec, verdict)
     shown_as = {arrangement.original(label): label for label in question.labels}
     by_label = spec.mode is Mode.LETTER
-    sums = {
-        label: round(verdict.choice_scores.get(label, math.nan) * spec.normalization.length(choice), _DECIMALS)
-        for label, choice in zip(question.labels, question.choices, strict=True)
+    found = sums(question, verdict, spec)
+    metrics: dict[str, float | None] = {
+        METRIC[each]: float(right) for each, right in right_by(question, found, spec).items()
     }
-    metrics: dict[str, float | None] = {}
-    if not by_label and not spec.circular:
-        # In the order of the arrangement, because of equals the one shown first is chosen.
-        shown = [arrangement.original(label) for label in question.labels]
-        metrics = {name: _right(question, shown, sums, each) for each, name in METRIC.items()}
     metrics[METRIC[spec.normalization]] = float(verdict.outcome is Outcome.CORRECT)
     # Whether a choice is also what the model would have written is not measured; they have True or False here.
-    pairs = [[str(sums[label]), str(None)] for label in question.labels]
+    pairs = [[str(found[label]), str(None)] for label in question.labels]
     return _Heard(
         target=_listed([question.labels.index(label) for label in question.right]),
         arguments=[
@@ -182,11 +175,6 @@ def _weighed(question: Question, verdict: Verdict, spec: RunSpec) -> _Heard:
         filtered=pairs,
         metrics=metrics if question.answer is not None else dict.fromkeys(metrics),
     )
-
-
-def _right(question: Question, shown: list[str], sums: dict[str, float], normalization: Normalization) -> float:
-    best = max(shown, key=lambda label: sums[label] / normalization.length(question.choice_text(label)))
-    return float(best in question.right)
 
 
 def _written(question: Question, verdict: Verdict, spec: RunSpec) -> _Heard:

@@ -372,6 +372,19 @@ def test_one_of_several_models_is_named_by_override_or_environment(
     assert load_settings(several).batch_size == 4
 
 
+@pytest.mark.parametrize(
+    ("asked", "served"),
+    [("owner/Large", "large"), ("large", "large"), ("small", "small"), ("owner/Other", "owner/Other")],
+)
+def test_a_model_may_be_asked_for_by_the_id_that_the_deploy_file_has(several: Path, asked: str, served: str) -> None:
+    assert load_settings(several).served_as(asked) == served
+
+
+def test_an_id_that_is_also_the_name_of_workers_is_that_name() -> None:
+    settings = load_settings(None, ["hf_model_id=owner/Large", "model=owner/Large"])
+    assert settings.served_as("owner/Large") == "owner/Large"
+
+
 def test_several_models_have_no_name_in_common(several: Path) -> None:
     common = load_settings(several)
     assert common.batch_size == 8

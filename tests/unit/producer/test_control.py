@@ -207,6 +207,22 @@ def test_requeue_of_a_settled_run_says_so_and_how_its_failed_questions_are_asked
     assert again == f"{run_id}: 0 failed verdicts taken back; it is settled already, nothing was sent\n"
 
 
+def cut_off(run_id: str, ledger: MemoryLedger) -> None:
+    """A run `cut`, like the other one, but of whose five questions an enqueueing wrote two."""
+    ledger.open_run(ledger.run(run_id).model_copy(update={"run_id": "cut"}))
+    ledger.add_questions("cut", [question for question, _ in ledger.results(run_id)][:2])
+
+
+@pytest.mark.parametrize("verb", ["status", "resume", "requeue"])
+def test_it_is_said_that_questions_of_a_run_are_missing_because_its_enqueueing_was_cut_short(
+    producer: Producer, run_id: str, ledger: MemoryLedger, verb: str
+) -> None:
+    cut_off(run_id, ledger)
+
+    assert "3 of 5 questions are not in the ledger: unless `enqueue` is writing them" in producer(verb, "cut").output
+    assert "not in the ledger" not in producer(verb, run_id).output
+
+
 @pytest.mark.parametrize("words", [["requeue"], ["requeue", "--failed"]])
 @pytest.mark.parametrize("verb", ["pause", "cancel"])
 def test_a_halted_run_is_not_requeued(

@@ -65,9 +65,18 @@ def test_it_tells_a_person_the_same_and_writes_nothing(
     assert "5 read + 1 skipped = 6 rows" in result.stdout
     assert "5 questions as mcqueue's own JSONL, 2 to 3 choices, labels A–C" in result.stdout
     assert "questions.jsonl:6: field 'choices': found 1, expected 2 to 26" in result.stdout
-    assert "1 word for word, 1 with other choices or ids" in result.stdout
+    assert "1 word for word, 1 with other choices or contexts\n" in result.stdout
     assert "1 row cannot be asked" in result.stderr
     assert ledger.runs() == []
+
+
+def test_it_counts_repeats_as_enqueue_does_also_where_each_has_an_id_of_its_own(
+    write_rows: WriteRows, session: Session
+) -> None:
+    path = str(write_rows(*({**row, "id": f"q{n}"} for n, row in enumerate(SIX[:5]))))
+
+    assert inspected(session, path)["repeated"] == 1
+    assert json.loads(run(session, "enqueue", path, "--json").stdout)["repeated"] == 1
 
 
 def test_a_fault_in_every_row_stands_there_once(write_rows: WriteRows, session: Session) -> None:

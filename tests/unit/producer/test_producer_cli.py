@@ -248,6 +248,27 @@ def test_runs_and_status_say_which_model_answers_and_how(producer: Producer, fiv
     assert f"{five} · large · letter" in producer("status").stdout
 
 
+@pytest.mark.parametrize("command", ["enqueue", "suite"])
+def test_that_no_redis_answers_is_said_before_a_long_file_is_read(command: str, tmp_path: Path) -> None:
+    (tmp_path / "broken.jsonl").write_text("{\n")
+    (tmp_path / "suite.yaml").write_text("{name: s, entries: [{name: e, file: broken.jsonl}]}")
+    file = {"enqueue": "broken.jsonl", "suite": "suite.yaml"}[command]
+
+    asked = CliRunner().invoke(main, ["--redis", "redis://127.0.0.1:1/0", command, file])
+    dry = CliRunner().invoke(main, ["--redis", "redis://127.0.0.1:1/0", command, file, "--dry-run"])
+
+    assert "No Redis answers" in asked.stderr
+    assert "broken.jsonl:1" in dry.stderr
+
+
+def test_a_model_that_is_named_by_its_id_is_asked_by_the_name_that_workers_have(producer: Producer, five: Path) -> None:
+    Path("deploy.yaml").write_text("hf_model_id: Owner/Large-7B\n")
+
+    producer("--deploy", "deploy.yaml", "enqueue", five, "--model", "Owner/Large-7B")
+
+    assert producer.json("status")["model"] == "large-7b"
+
+
 def test_the_model_that_is_asked_may_be_named_as_an_option(producer: Producer, five: Path) -> None:
     named = producer.json("enqueue", five, "--model", "large")["run_id"]
 

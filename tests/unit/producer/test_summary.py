@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 from scipy.stats import binomtest
 
-from contract import MemoryLedger, Mode, Outcome, Prompt, RunState, Verdict
+from contract import MemoryLedger, Mode, Normalization, Outcome, Prompt, Question, RunState, Verdict
 from contract.spec import IndexKind, Judge, Retrieval, Sampling
-from contract.verdict import ContextSource, Passage
+from contract.verdict import ContextSource, Failure, Passage
 from producer.cli import main
 from producer.export.summary import Summary
 from producer.session import Session
@@ -74,6 +74,54 @@ def test_the_end_of_a_circular_run_tells_its_single_rotations_beside_one_guess(
         assert f"rotations  {single}" in told
         told = CliRunner().invoke(main, [command, run.run_id, "--json"], obj=session).stdout
         assert json.loads(told)["rotation_accuracy"]["value"] == 0.5
+
+
+#: Three and six characters, three and eight bytes.
+UNEVEN = Question(id="q", question="Which?", choices=("ash", "Größen"), answer="A")
+#: Beside -3 of the right choice, these sums of the other make it the worse one, the better one but as a whole, and the
+#: better one per byte alone.
+OTHERS = (-9.0, -5.4, -6.6)
+
+
+@pytest.mark.parametrize("own", Normalization)
+def test_one_run_by_likelihood_tells_the_accuracy_by_the_sum_per_character_and_per_byte(own: Normalization) -> None:
+    books = MemoryLedger()
+    run = open_run(books, [UNEVEN.model_copy(update={"id": f"q{n}"}) for n in range(4)], normalization=own)
+    for n, other in enumerate(OTHERS):
+        scores = {"A": -3.0 / own.length("ash"), "B": other / own.length("Größen")}
+        choice = max(scores, key=lambda label: scores[label])
+        outcome = Outcome.CORRECT if choice == "A" else Outcome.WRONG
+        books.commit(run.run_id, [Verdict(question_id=f"q{n}", choice=choice, outcome=outcome, choice_scores=scores)])
+    failed = Failure(type="RequestRejected", message="long")
+    books.commit(run.run_id, [Verdict(question_id="q3", outcome=Outcome.FAILED, error=failed)])
+
+    found = Summary.of(run, RunState.RUNNING, books.results(run.run_id)).to_json()
+
+    told = {name: (each["right"], each["of"]) for name, each in found["accuracy_by_normalization"].items()}
+    assert told == {"none": (3, 4), "character": (2, 4), "byte": (1, 4)}
+    assert found["accuracy_by_normalization"][own] == found["accuracy_all"]
+
+
+def test_the_end_of_a_run_by_likelihood_tells_what_other_normalizations_make_of_it(
+    ledger: MemoryLedger, session: Session
+) -> None:
+    run = open_run(ledger, [UNEVEN.model_copy(update={"id": "q0"})])
+    scores = {"A": -3.0, "B": -6.6}
+    ledger.commit(run.run_id, [Verdict(question_id="q0", choice="A", outcome=Outcome.CORRECT, choice_scores=scores)])
+
+    for command in ("watch", "export"):
+        told = CliRunner().invoke(main, [command, run.run_id], obj=session).stdout
+        assert "(1 of 1) had choices been compared per character (acc_norm)\n" in told
+        assert "(0 of 1) had choices been compared per byte (acc_bytes)\n" in told
+        told = CliRunner().invoke(main, [command, run.run_id, "--json"], obj=session).stdout
+        assert json.loads(told)["accuracy_by_normalization"]["byte"]["value"] == 0.0
+
+
+@pytest.mark.parametrize("spec", [{"mode": Mode.LETTER}, {"circular": True}], ids=["letter", "circular"])
+def test_runs_whose_scores_are_not_those_of_choices_tell_no_other_normalization(spec: dict[str, Any]) -> None:
+    found = summary_of(verdict(Outcome.CORRECT, choice="A", choice_scores={"A": -1.0, "B": -2.0}), **spec)
+
+    assert "accuracy_by_normalization" not in found
 
 
 def test_the_end_of_a_run_tells_the_mean_of_its_subjects_the_worst_and_the_best(

@@ -292,6 +292,18 @@ def test_questions_that_nobody_writes_end_the_watch(ledger: MemoryLedger, broker
         watch(ledger, broker, "short", Screen(), clock=Script({}).clock())
 
 
+def test_questions_that_were_written_and_never_sent_end_the_watch_too(
+    ledger: MemoryLedger, broker: MemoryBroker, run: Run
+) -> None:
+    cut_off = run.model_copy(update={"run_id": "cut-off"})
+    ledger.open_run(cut_off)
+    ledger.add_questions(cut_off.run_id, [question for question, _ in ledger.results(run.run_id)][:2])
+    broker.live.append(worker(run.spec.model))
+
+    with pytest.raises(LedgerError, match="3 of 5 questions of cut-off were never written"):
+        watch(ledger, broker, "cut-off", Screen(), clock=Script({}).clock())
+
+
 def test_the_pace_is_over_the_window_and_over_all() -> None:
     pace = Pace()
     assert (pace.lately, pace.mean) == (0.0, 0.0)
