@@ -33,7 +33,7 @@ from producer.stats.calibration import confidence_of
 from producer.stats.clusters import shared_by
 from producer.stats.counted import ALL, HEARD
 from producer.stats.failures import Failures
-from producer.stats.normalized import right_by, sums
+from producer.stats.normalized import right_by
 from producer.stats.proportion import Sum
 
 __all__ = ["Summary"]
@@ -104,10 +104,8 @@ class Summary:
             if verdict is not None:
                 self._add(verdict)
                 self.failures.add(question, verdict)
-                self._add_context(question, verdict)
-                self._add_rotations(question, verdict)
-                self._add_normalized(question, verdict)
-                self._add_judgement(question, verdict)
+                if question.answer is not None:
+                    self._add_keyed(question, verdict)
             yield question, verdict
 
     def include(self, other: Summary) -> None:
@@ -154,25 +152,19 @@ class Summary:
             self.first_settled_at = min(self.first_settled_at, settled_at)
             self.last_settled_at = max(self.last_settled_at, settled_at)
 
-    def _add_context(self, question: Question, verdict: Verdict) -> None:
-        if question.answer is None:
-            return
+    def _add_keyed(self, question: Question, verdict: Verdict) -> None:
+        """What only questions with a key tell."""
+        spec, is_right = self.run.spec, verdict.outcome is Outcome.CORRECT
         shared = shared_by(question, repeats=self.run.repeats)
-        self.found_in[question.subject or "", verdict.outcome].add(shared, int(verdict.outcome is Outcome.CORRECT))
-
-    def _add_rotations(self, question: Question, verdict: Verdict) -> None:
-        if question.answer is not None and verdict.rotations:
+        self.found_in[question.subject or "", verdict.outcome].add(shared, int(is_right))
+        if verdict.rotations:
             self.rotations.add(verdict.rotations_right / verdict.rotations)
-
-    def _add_normalized(self, question: Question, verdict: Verdict) -> None:
-        if question.answer is not None and verdict.choice_scores:
-            right = right_by(question, sums(question, verdict, self.run.spec), self.run.spec)
-            self.normalized.update({each: int(is_right) for each, is_right in right.items()})
-
-    def _add_judgement(self, question: Question, verdict: Verdict) -> None:
-        if self.run.spec.mode is Mode.JUDGE and verdict.choice and question.answer:
+        if spec.mode is Mode.LIKELIHOOD and verdict.choice_scores:
+            for normalization, right in right_by(question, verdict, spec).items():
+                self.normalized[normalization] += right
+        if spec.mode is Mode.JUDGE and verdict.choice:
             self.judged_and_read += 1
-            self.judge_agrees += (verdict.choice in question.right) == (verdict.outcome is Outcome.CORRECT)
+            self.judge_agrees += (verdict.choice in question.right) == is_right
 
     @property
     def standing(self) -> str:

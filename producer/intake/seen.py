@@ -60,7 +60,7 @@ class Seen:
 
 
 class Repeats:
-    """Counts questions that ask, word for word, what one before them asks, whatever their ids and the choices' order."""
+    """Counts questions that ask, word for word, what one before them asks, whatever its id and its choices' order."""
 
     def __init__(self) -> None:
         #: By its hash, what each question asks: eight bytes, where an id of a content hash would take a hundred.

@@ -26,13 +26,14 @@ def sums(question: Question, verdict: Verdict, spec: RunSpec) -> dict[str, float
     }
 
 
-def right_by(question: Question, found: Mapping[str, float], spec: RunSpec) -> dict[Normalization, bool]:
-    """Whether the likeliest choice is right under each normalization, by the `sums`.
+def right_by(question: Question, verdict: Verdict, spec: RunSpec) -> dict[Normalization, bool]:
+    """Whether the likeliest choice is right under each normalization.
 
     Nothing of a run in other modes, nor of a circular one, whose verdict has the scores of one rotation.
     """
     if spec.mode is not Mode.LIKELIHOOD or spec.circular:
         return {}
+    found = sums(question, verdict, spec)
     # In the order in which they were shown, because of equals the one shown first is chosen.
     arrangement = arrangements(question, spec)[0]
     shown = [arrangement.original(label) for label in question.labels]

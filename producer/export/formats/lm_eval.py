@@ -160,7 +160,7 @@ def _weighed(question: Question, verdict: Verdict, spec: RunSpec) -> _Heard:
     by_label = spec.mode is Mode.LETTER
     found = sums(question, verdict, spec)
     metrics: dict[str, float | None] = {
-        METRIC[each]: float(right) for each, right in right_by(question, found, spec).items()
+        METRIC[each]: float(right) for each, right in right_by(question, verdict, spec).items()
     }
     metrics[METRIC[spec.normalization]] = float(verdict.outcome is Outcome.CORRECT)
     # Whether a choice is also what the model would have written is not measured; they have True or False here.
