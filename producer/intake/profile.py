@@ -27,14 +27,10 @@ _GUESSED_BY = 400
 MOST_SUBJECTS = 10_000
 
 
-#: What JSON makes of the beginnings of \\beta and \\frac where their backslash is not doubled.
-_LOST = ("\b", "\f")
-
-
 def lost_backslash(question: Question) -> bool:
-    """Whether a backslash, as of LaTeX, was taken for the beginning of a control character."""
+    """Whether a backslash was taken for a control character's beginning, as JSON takes that of \\beta and \\frac."""
     texts = "".join((question.question, *question.choices))
-    return any(lost in texts for lost in _LOST)
+    return "\b" in texts or "\f" in texts
 
 
 def same_choices(question: Question) -> bool:
