@@ -13,6 +13,9 @@ __all__ = ["Repeats", "Seen"]
 
 #: Ids in memory, some 3 MB; SQLite's cache holds 16 MB at most.
 MOST_IN_MEMORY = 20_000
+#: Bits that tell most new ids without asking SQLite (a Bloom filter with one hash), 8 MiB. Of a million ids, 0.7 % of
+#: the new ones are looked up in vain on average; of ten million, 7 %.
+FILTER_BITS = 1 << 26
 
 
 class Seen:
@@ -22,14 +25,20 @@ class Seen:
         self._recent: dict[str, int] = {}
         self._most = most_in_memory
         self._older: sqlite3.Connection | None = None
+        self._filter = bytearray()
 
     def line_of(self, question_id: str) -> int | None:
         """The line of the first row with this id; None for a new one."""
         line = self._recent.get(question_id)
-        if line is None and self._older is not None:
+        if line is None and self._older is not None and self._may_be_older(question_id):
             found = self._older.execute("SELECT line FROM seen WHERE id = ?", (question_id,)).fetchone()
             line = found and int(found[0])
         return line
+
+    def _may_be_older(self, question_id: str) -> int:
+        """Whether SQLite may know the id; 0 means that it surely does not."""
+        bit = hash(question_id) % FILTER_BITS
+        return self._filter[bit >> 3] & 1 << (bit & 7)
 
     def add(self, question_id: str, line: int) -> None:
         """Remember a new id. Raises InputError where there is no room for it."""
@@ -48,9 +57,12 @@ class Seen:
             self._older.execute("PRAGMA synchronous = OFF")
             self._older.execute("PRAGMA cache_size = -16384")
             self._older.execute("CREATE TABLE seen (id TEXT PRIMARY KEY, line INTEGER) WITHOUT ROWID")
+            self._filter = bytearray(FILTER_BITS // 8)
         self._older.execute("BEGIN")
         self._older.executemany("INSERT INTO seen VALUES (?, ?)", sorted(self._recent.items()))
         self._older.execute("COMMIT")
+        for bit in (hash(question_id) % FILTER_BITS for question_id in self._recent):
+            self._filter[bit >> 3] |= 1 << (bit & 7)
         self._recent.clear()
 
     def close(self) -> None:

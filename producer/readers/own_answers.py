@@ -69,10 +69,9 @@ def answer_label(found: object, choices: Sequence[str]) -> str | None:
     if not isinstance(found, str):
         raise _nothing(found, labels)
     word = found.strip()
-    places = [label for label, text in zip(labels, choices, strict=True) if text.strip() == word]
-    if not places and len(word) == 1 and word.upper() in labels:
+    if len(word) == 1 and word.upper() in labels and word not in map(str.strip, choices):
         return word.upper()
-    meanings = _meanings(word, places, labels)
+    meanings = _meanings(word, choices, labels)
     if not meanings:
         raise _nothing(found, labels)
     if len(set(meanings.values())) > 1:
@@ -90,9 +89,10 @@ def _by_own_index(index: int, labels: str) -> str:
     return labels[index]
 
 
-def _meanings(word: str, places: Sequence[str], labels: str) -> Mapping[str, str]:
-    """Every way to read `word`, with the label that it leads to; `places` are those of the choices that read so."""
-    meanings = {f"the text of choice {label}": label for label in places}
+def _meanings(word: str, choices: Sequence[str], labels: str) -> Mapping[str, str]:
+    """Every way to read `word`, with the label that it leads to."""
+    read_so = (label for label, text in zip(labels, choices, strict=True) if text.strip() == word)
+    meanings = {f"the text of choice {label}": label for label in read_so}
     return {"a label": word.upper(), **meanings} if len(word) == 1 and word.upper() in labels else meanings
 
 

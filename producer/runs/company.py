@@ -33,16 +33,20 @@ class Company:
         )
         self._beginnings = array("q")
 
+    @property
+    def needed(self) -> bool:
+        """Whether questions of this run can share a beginning at all."""
+        return self._subject or self._context
+
     def add(self, question: Question) -> None:
         """Take the next question into account."""
         # A subject's beginning comes first, and what follows it is left in the file's order.
-        if self._subject or self._context:
-            shared = question.subject if self._subject else question.context
-            self._beginnings.append(hash(shared) if shared else ALONE)
+        shared = question.subject if self._subject else question.context
+        self._beginnings.append(hash(shared) if shared else ALONE)
 
     def together(self, ids: Iterable[str]) -> Iterator[str]:
         """`ids`, in the order in which their questions were added, with those that begin alike next to the first."""
-        if not (self._subject or self._context):
+        if not self.needed:
             yield from ids
             return
         placed = zip(ids, self._beginnings, strict=True)

@@ -26,13 +26,14 @@ class Orders:
     """Looks at each question of a run, and remembers how many mean something else when their choices are moved."""
 
     def __init__(self, spec: RunSpec) -> None:
-        self._moves = (spec.shuffle or spec.circular) and shows_choices(spec.prompt)
+        #: Whether the run moves choices at all.
+        self.needed = (spec.shuffle or spec.circular) and shows_choices(spec.prompt)
         self._moved = 0
         self._example = ""
 
     def add(self, question: Question) -> None:
         """Take the next question into account."""
-        if self._moves and (choice := speaks_of_others(question)):
+        if self.needed and (choice := speaks_of_others(question)):
             self._moved += 1
             self._example = self._example or choice
 

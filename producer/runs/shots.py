@@ -23,6 +23,11 @@ class Shots:
         #: Subject → its questions with too few.
         self._lacking: Counter[str | None] = Counter()
 
+    @property
+    def needed(self) -> bool:
+        """Whether the run shows examples at all."""
+        return self._few_shot is not None
+
     def add(self, question: Question) -> None:
         """Take the next question into account."""
         if self._few_shot is None:

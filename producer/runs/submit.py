@@ -145,7 +145,8 @@ def plan(
     draft = config.to_spec("0" * 64, settings, source)
     company, shots, orders = Company(draft), Shots(draft.few_shot), Orders(draft)
     more = {"change": qrels.join} if qrels else {}
-    found = survey(source, selection, skip_bad=skip_bad, lookers=(company.add, shots.add, orders.add), **more)
+    lookers = [each.add for each in (company, shots, orders) if each.needed]
+    found = survey(source, selection, skip_bad=skip_bad, lookers=lookers, **more)
     shots.refuse()
     spec = draft.model_copy(update={"questions_digest": found.digest.hexdigest()})
     called = slug(name or f"{source.stem}-{spec.model}-{spec.mode}")[:LONGEST_NAME]
