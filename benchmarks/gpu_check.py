@@ -47,7 +47,7 @@ from contract.errors import EngineError
 from contract.verdict import Outcome, Verdict
 from producer.readers import Source
 from workers.engines.packaged import prepare, resolve
-from workers.host.driver import visible_gpus
+from workers.host.nvidia import visible_gpus
 from workers.monitoring.hardware import Hardware
 
 PACKAGED_MODEL = "smollm2-135m-instruct"

@@ -2,7 +2,7 @@
 
 `order`: questions about `--contexts` texts, `--each` of them about one, by one worker's engine in batches of 16, with a
 prefix cache that holds a few of the texts. Once as a shuffled file has them, and once as `enqueue` sends them: those
-about one text together (`producer/runs/company.py`).
+about one text together (`producer/runs/prefix_order.py`).
 
 `warm-up`: the first 16 questions after a prefix that the engine has never seen (eight solved examples). Once all at
 once, and once with the first of them asked alone, so that the prefix lies in the cache when the others come.
@@ -33,7 +33,7 @@ from contract.settings import load_settings
 from contract.spec import RunSpec
 from producer.intake.survey import survey, taken
 from producer.readers import Source
-from producer.runs.company import Company
+from producer.runs.prefix_order import Company
 from producer.runs.runconfig import load_run_config
 from workers.engines.base import Engine
 from workers.pipeline import Item, score_batch

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.command import command_line
-from workers.host.driver import using_driver
+from workers.host.nvidia import using_driver
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

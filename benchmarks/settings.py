@@ -26,7 +26,7 @@ from contract.layers import parse_overrides
 from contract.settings import Settings, load_settings
 from contract.verdict import Verdict
 from producer.readers import Source
-from workers.host.driver import visible_gpus
+from workers.host.nvidia import visible_gpus
 
 
 def main() -> None:

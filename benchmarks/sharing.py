@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.command import Parser, positive, run
 from benchmarks.record import print_table, write
 from benchmarks.stand import Stand, stand
-from contract import keys, sharing
+from contract import fair_share, keys
 from contract.queue import make_celery, publish
 
 QUESTIONS_PER_MESSAGE = 16
@@ -51,7 +51,7 @@ def measure(at: Stand, first: int, second: int) -> Iterator[dict[str, Any]]:
     client.config_set("slowlog-max-len", 10_000)
     for look in ("first", "second"):
         client.slowlog_reset()
-        sharing.level(at.ledger, queue)
+        fair_share.level(at.ledger, queue)
         entries = [(each["command"], each["duration"] / 1000) for each in client.slowlog_get(10_000)]
         of_list = keys.broker_lists(queue)[2].encode()
         steps_ms = [took_ms for command, took_ms in entries if command.startswith(b"EVALSHA") and of_list in command]

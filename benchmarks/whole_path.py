@@ -48,10 +48,10 @@ from producer.readers import Source
 from workers.engines.base import Request
 from workers.engines.encoding import Encoded, PromptEncoder
 from workers.engines.packaged import resolve
-from workers.engines.parameters import sampling_params
-from workers.engines.plan import make_plan
+from workers.engines.prefill_plan import make_plan
+from workers.engines.sampling_params import sampling_params
 from workers.engines.vllm import engine_arguments, prepare_environment
-from workers.host.driver import visible_gpus
+from workers.host.nvidia import visible_gpus
 from workers.scoring import requests_of
 
 #: Mode → what is laid over the run's defaults.

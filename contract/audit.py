@@ -10,12 +10,12 @@ from celery import Celery
 
 from contract import keys
 from contract.connection import translating
+from contract.fair_share import at_rest
 from contract.fleet import Fleet
 from contract.ledger import RedisLedger, Run
 from contract.priority import Priority
 from contract.queue import held_question_ids, publish, queue_length, queued_question_ids
-from contract.sending import sole_sender_or_none
-from contract.sharing import at_rest
+from contract.sender_lock import sole_sender_or_none
 
 __all__ = ["go_on", "heal", "looks_stalled", "missing", "send_missing"]
 

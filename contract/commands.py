@@ -10,7 +10,7 @@ from typing import IO, Any, ClassVar, TypeVar
 import click
 
 from contract.errors import McqueueError
-from contract.harmless import for_terminal
+from contract.sanitize import for_terminal
 
 __all__ = ["INTERRUPTED", "Command", "Commands", "config_options", "note", "tell"]
 

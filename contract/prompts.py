@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from jinja2 import StrictUndefined, Template, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from contract.choice_order import arrangements, seed_for
 from contract.errors import RunConfigError
-from contract.order import arrangements, seed_for
 from contract.question import Question, asked_in
 from contract.spec import ChatTemplate, FewShot, Mode, Prompt, Query, RunSpec, Selection
 from contract.turns import Role, Turn, Turns, begun, one_turn, readable

@@ -96,8 +96,8 @@ class Verdict(BaseModel):
     #: Rotations in which the choice was right, and rotations asked (`circular`).
     rotations_right: int = 0
     rotations: int = 0
-    #: Label of what was chosen in each of them, in the order of `contract.order.arrangements`; None where nothing was.
-    #: Labels are those of the question as it was enqueued. Empty in verdicts from before this was kept.
+    #: Label of what was chosen in each of them, in the order of `contract.choice_order.arrangements`; None where
+    #: nothing was. Labels are those of the question as it was enqueued. Empty in verdicts from before this was kept.
     rotation_choices: tuple[str | None, ...] = ()
     #: What the judge wrote (`judge`).
     judge_reason: str = ""

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from contract import audit, keys, sharing
+from contract import audit, fair_share, keys
 from contract.chunks import chunks
 from contract.connection import translating, why_no_writes
 from contract.errors import WritesRefused
@@ -15,7 +15,7 @@ from contract.fleet import BootFailure, Fleet, WorkerRecord
 from contract.ledger import Ledger, RedisLedger, Run
 from contract.priority import Priority
 from contract.queue import make_celery, publish, queue_length
-from contract.sending import SoleSender, sole_sender
+from contract.sender_lock import SoleSender, sole_sender
 from contract.settings import Settings
 
 __all__ = ["Broker", "MemoryBroker", "RedisBroker"]
@@ -93,10 +93,10 @@ class RedisBroker:
         return audit.looks_stalled(self._ledger, run)
 
     def weigh(self, run_id: str, weight: int) -> None:
-        sharing.weigh(self._ledger, run_id, weight)
+        fair_share.weigh(self._ledger, run_id, weight)
 
     def weight(self, run_id: str) -> int:
-        return sharing.weight_of(self._ledger, run_id)
+        return fair_share.weight_of(self._ledger, run_id)
 
     def queue_length(self, queue: str) -> int:
         with translating(self._settings.redis_place):

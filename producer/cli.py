@@ -10,9 +10,9 @@ import click
 from contract import logs
 from contract.settings import PREFIX
 from contract.verdict import Outcome
-from producer.answered import engine_lines
 from producer.compare import compare
 from producer.control import cancel, pause, purge, requeue, resume, weight
+from producer.engine_differences import engine_lines
 from producer.enqueue import enqueue
 from producer.export.columns import iso
 from producer.export.files import refuse_unwritable
@@ -21,14 +21,14 @@ from producer.http.serve import serve
 from producer.index import index
 from producer.inspect import inspect
 from producer.options import Commands, as_json, folder, note, run_argument
-from producer.present import chance, echo_json, echo_lines, echo_table
+from producer.output import chance, echo_json, echo_lines, echo_table
+from producer.question_view import question_json, question_lines
 from producer.report import report
 from producer.session import Session
-from producer.shown import question_json, question_lines
 from producer.stats import Tally
 from producer.suite import suite
 from producer.watching.finish import export_and_tell, finish, stay, tell
-from producer.watching.standing import status_json, status_lines
+from producer.watching.status import status_json, status_lines
 
 __all__ = ["main"]
 

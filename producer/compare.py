@@ -9,8 +9,7 @@ import click
 
 from contract.ledger import Run
 from producer.options import as_json
-from producer.pairing import MANY, UNDECIDED, Comparison, Flip, differences, pair_up
-from producer.present import (
+from producer.output import (
     Lines,
     chance,
     difference,
@@ -22,7 +21,8 @@ from producer.present import (
     p_value,
     shared_context,
 )
-from producer.retrieved import effect_lines, recall_lines
+from producer.pairing import MANY, UNDECIDED, Comparison, Flip, differences, pair_up
+from producer.retrieval_summary import effect_lines, recall_lines
 from producer.session import Session
 from producer.stats import Pairs, Share
 from producer.stats.paired import ALPHA, POWER

@@ -14,9 +14,9 @@ from contract.ledger import Run, RunState, halted
 from contract.priority import Priority
 from contract.verdict import Outcome
 from producer.options import note, priority_again_option, run_argument, to_priority, to_weight
-from producer.present import number
+from producer.output import number
 from producer.session import Session
-from producer.watching.standing import unwritten
+from producer.watching.status import unwritten
 
 __all__ = ["cancel", "pause", "purge", "requeue", "resume", "weight"]
 

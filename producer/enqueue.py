@@ -19,16 +19,16 @@ from producer.intake.qrels import Qrels
 from producer.intake.reading import how_to_read, read_line, reading_options, selection_of, selection_options
 from producer.intake.survey import Survey, rejected_rows
 from producer.options import as_json, folder, note, priority_option, run_config_options, to_priority, to_weight
-from producer.present import Lines, chance, echo_json, echo_lines, number
+from producer.output import Lines, chance, echo_json, echo_lines, number
+from producer.question_view import key_shown, shown_prompts
 from producer.readers import opened
+from producer.runs.gold_sources import named_sources
 from producer.runs.runconfig import RunConfig, load_run_config
-from producer.runs.sources import named_sources
 from producer.runs.submit import Plan, State, Submitted, afresh, asked_already, plan, submit
 from producer.session import Session
-from producer.shown import key_shown, shown_prompts
 from producer.stats.guessing import shows_choices
 from producer.watching.finish import finish
-from producer.watching.standing import queue_lines, queues_json, workers_line
+from producer.watching.status import queue_lines, queues_json, workers_line
 
 __all__ = ["enqueue"]
 

@@ -32,14 +32,14 @@ from contract.index import (
 )
 from contract.spec import IndexKind, slug
 from producer.corpus.document import PARTS
-from producer.corpus.gate import Gate
-from producer.corpus.place import refuse_foreign, unfinished
+from producer.corpus.index_folder import refuse_foreign, unfinished
+from producer.corpus.progress import Steps
 from producer.corpus.read import Reading, read_documents
-from producer.corpus.steps import Steps
 from producer.corpus.store import store_passages
+from producer.corpus.validation import Gate
 from producer.intake.reading import check_encoding
 from producer.options import as_json, note, progress_console
-from producer.present import echo_json, echo_lines, number
+from producer.output import echo_json, echo_lines, number
 
 __all__ = ["index"]
 

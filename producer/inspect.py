@@ -15,11 +15,11 @@ from producer.intake.profile import Lengths, Profile, key_warnings, text_warning
 from producer.intake.reading import how_to_read, read_line, reading_options
 from producer.intake.survey import Inspector
 from producer.options import as_json, note, run_config_options
-from producer.present import Lines, echo_json, echo_lines, number
+from producer.output import Lines, echo_json, echo_lines, number
+from producer.question_view import key_shown
 from producer.readers import opened, understand
 from producer.runs.runconfig import load_run_config
 from producer.session import Session
-from producer.shown import key_shown
 from producer.tokens import token_counter
 
 __all__ = ["inspect"]

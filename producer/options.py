@@ -14,8 +14,8 @@ from rich.console import Console
 
 from contract import commands
 from contract.commands import INTERRUPTED, Command, config_options, note
+from contract.fair_share import MOST_WEIGHT
 from contract.priority import Priority
-from contract.sharing import MOST_WEIGHT
 
 __all__ = [
     "CANCELLED",

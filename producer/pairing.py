@@ -12,8 +12,8 @@ from contract.ledger import Ledger, Run
 from contract.question import Question
 from contract.spec import RunSpec
 from contract.verdict import Outcome, Verdict
-from producer.answered import Engines
-from producer.present import number
+from producer.engine_differences import Engines
+from producer.output import number
 from producer.stats import Contexts, Interval, Pairs, Share
 from producer.stats.clusters import shared_by
 from producer.stats.effect import Effect, RecallPairs, RetrievalEffect

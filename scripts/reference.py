@@ -28,7 +28,7 @@ from contract.settings import PREFIX, Settings
 from producer.cli import main as producer
 from producer.export.columns import MEANINGS
 from producer.runs.runconfig import RunConfig
-from producer.suite.file import Entry, Suite
+from producer.suite.config import Entry, Suite
 from workers.cli import main as workers
 from workers.monitoring.hardware import Hardware
 from workers.monitoring.metrics import HardwareMetrics, WorkerMetrics

@@ -27,8 +27,8 @@ from tests.support import SIMULATED_MODEL, make_question, open_run
 from workers.engines.base import Completion, Request
 from workers.engines.simulated import SimulatedEngine
 from workers.messages.batch import Batch, Held, Settlement
-from workers.messages.gathering import Gathering
-from workers.stages.asking import BatchScorer
+from workers.messages.batching import Gathering
+from workers.stages.scoring import BatchScorer
 from workers.stages.work import Workplace
 
 __all__ = ["Interleavings"]

@@ -33,12 +33,12 @@ from contract.fleet import Wish, WorkerState
 from contract.keys import unacked_options
 from contract.queue import make_celery, task_name
 from contract.settings import Settings, load_settings
-from workers.ending import end_at_once
-from workers.host import channel
+from workers.hard_exit import end_at_once
+from workers.host import boot_pipe
 from workers.messages import transport
 from workers.messages.aggregator import Aggregator, stop, stop_without_engine, stopping
 from workers.messages.batch import Batch
-from workers.monitoring.flowering import dress_flower
+from workers.monitoring.flower_ui import dress_flower
 from workers.worker import Worker
 
 __all__ = ["app"]
@@ -135,7 +135,7 @@ class Lifecycle:
             booted = True
         except McqueueError as trouble:
             log.error("%s", trouble)
-            channel.tell(str(trouble))
+            boot_pipe.tell(str(trouble))
             sys.exit(_exit_code(trouble))
         except Exception:
             log.exception("the worker cannot boot")

@@ -31,8 +31,7 @@ from workers.engines.arguments import check_arguments, check_arguments_by_source
 from workers.engines.installed import built_for_cuda, computes_16_bits, installed_version, is_cpu_build
 from workers.engines.packaged import PACKAGED, folder_or_hub_id, resolve
 from workers.engines.vllm import prepare_environment
-from workers.host.driver import driver_cuda, driver_trouble, lost_gpus, on_the_bus, visible_gpus
-from workers.host.findings import (
+from workers.host.diagnostics import (
     Finding,
     Queue,
     alike,
@@ -50,7 +49,8 @@ from workers.host.findings import (
 )
 from workers.host.gpus import Device
 from workers.host.indexes import index_folders
-from workers.host.placing import Layers, WorkerPlan, memory_share, plan_host
+from workers.host.nvidia import driver_cuda, driver_trouble, lost_gpus, on_the_bus, visible_gpus
+from workers.host.placement import Layers, WorkerPlan, memory_share, plan_host
 from workers.monitoring.hardware import Hardware
 
 __all__ = ["Finding", "check", "refuse_unbootable"]

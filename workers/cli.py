@@ -19,21 +19,21 @@ from contract.fleet import Fleet
 from contract.ledger import Ledger, RedisLedger, Run
 from contract.settings import Settings, load_fleet, load_settings
 from workers import check as checks
-from workers.again import refuse_lacking_adapter, request_tokens, rescore, serving, stability, unlike
 from workers.engines import JudgeEngines, make_engine
 from workers.engines.encoding import PromptEncoder
 from workers.engines.packaged import PACKAGED, prepare, resolve
 from workers.engines.vllm import prepare_environment
-from workers.host.byname import drain, restart
-from workers.host.driver import visible_gpus
-from workers.host.findings import beside_trials
+from workers.host.diagnostics import beside_trials
 from workers.host.indexes import index_folders
 from workers.host.launcher import Supervisor, bind, node_name, worker_command
-from workers.host.placing import Layers, pick, plan_host, plan_retrieval, plan_worker
-from workers.host.screen import make_screen
-from workers.host.taken import refuse_taken
+from workers.host.live_table import make_screen
+from workers.host.name_conflicts import refuse_taken
+from workers.host.nvidia import visible_gpus
+from workers.host.placement import Layers, pick, plan_host, plan_retrieval, plan_worker
+from workers.host.remote_control import drain, restart
+from workers.recheck import refuse_lacking_adapter, request_tokens, rescore, serving, stability, unlike
 from workers.retrieval.build import build_index
-from workers.tuning.files import draw_trials, refuse_unwritable, table, write_deploy_file, write_record
+from workers.tuning.output import draw_trials, refuse_unwritable, table, write_deploy_file, write_record
 from workers.tuning.sample import Effort, tune_by
 
 __all__ = ["main"]

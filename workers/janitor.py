@@ -18,12 +18,12 @@ from celery import Celery
 from contract import keys
 from contract.audit import heal, looks_stalled
 from contract.errors import LedgerError, NameTaken
+from contract.fair_share import level_if_due
 from contract.fleet import LEASE_S, Fleet, Wish, WorkerRecord, WorkerState
 from contract.ledger import RedisLedger, Run
 from contract.queue import restore_held
 from contract.settings import Settings
-from contract.sharing import level_if_due
-from workers.quiet import Quiet
+from workers.stall import Quiet
 
 __all__ = ["Heart", "Janitor"]
 

@@ -10,15 +10,15 @@ from typing import Any, NoReturn, Protocol
 from contract import keys
 from contract.errors import EXIT_RETRY, IndexUnusable, SettingsError
 from contract.index import read_manifest, replaced_beside
-from workers.ending import end_at_once
 from workers.engines import JudgeEngines, make_engine
 from workers.engines.guarded import Guarded
+from workers.hard_exit import end_at_once
 from workers.host.indexes import index_folders
 from workers.messages.batch import Batch
 from workers.monitoring.events import BatchEvents
 from workers.retrieval.base import Retriever
-from workers.stages.asking import BatchScorer
-from workers.stages.retrieving import BatchRetriever
+from workers.stages.retrieval import BatchRetriever
+from workers.stages.scoring import BatchScorer
 from workers.stages.work import Workplace
 
 __all__ = ["Job", "make_job"]

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 
 from contract.errors import EXIT_RETRY
-from workers.engines.causes import tell_worker
+from workers.engines.boot_errors import tell_worker
 
 __all__ = ["follow_parent", "follower"]
 

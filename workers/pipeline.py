@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypedDict
 
+from contract.choice_order import Arrangement, arrangements
 from contract.errors import EngineDead, EngineError
-from contract.order import Arrangement, arrangements
 from contract.prompts import context_source, turns_of, wants_passages
 from contract.question import Question
 from contract.relevance import sources_in

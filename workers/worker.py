@@ -23,8 +23,8 @@ from contract.ledger import RedisLedger
 from contract.metrics import RedisMetrics, scrape_targets
 from contract.queue import restore_held, send, task_name
 from contract.settings import Settings
-from workers.host import channel
-from workers.host.findings import alike
+from workers.host import boot_pipe
+from workers.host.diagnostics import alike
 from workers.host.gpus import words_of
 from workers.janitor import Heart, Janitor
 from workers.jobs import make_job
@@ -153,7 +153,7 @@ class Worker:
         with contextlib.suppress(McqueueError):  # the next beat says it as well
             self._fleet.beat(self.record())
         log.info("ready: takes question batches for %s", self._job.name, extra={"action": "ready"})
-        channel.tell(channel.READY)
+        boot_pipe.tell(boot_pipe.READY)
 
     def run_batch(self, batch: Batch) -> None:
         """Do this worker's job for `batch`, from any pool thread."""
@@ -198,7 +198,7 @@ class Worker:
             running=self._load.running,
             busy=self._hardware.busy(),
             metrics_at=self._metrics_at,
-            launched=channel.is_launched(),
+            launched=boot_pipe.is_launched(),
         )
 
 

@@ -6,7 +6,7 @@ import abc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from contract.engines import EngineUsed
+from contract.engine_info import EngineUsed
 from contract.errors import InputError, UnknownRun
 from contract.ledger.run import Counts, Run, RunState
 from contract.question import Body, Question

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from contract.engines import EngineUsed
+from contract.engine_info import EngineUsed
 from contract.errors import RunConflict, UnknownRun, nearest
 from contract.ledger.base import Begun, Committed, Ledger
 from contract.ledger.run import Counts, Run, RunState, halted

@@ -16,7 +16,7 @@ from redis.commands.core import Script
 from contract import keys
 from contract.chunks import chunks
 from contract.connection import connect, lua, translating
-from contract.engines import EngineUsed
+from contract.engine_info import EngineUsed
 from contract.errors import LedgerError, RunConflict, UnknownRun, UnreadableRun, nearest
 from contract.ledger.base import Begun, Committed, Ledger
 from contract.ledger.run import Counts, Run, RunState, halted

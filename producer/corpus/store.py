@@ -36,7 +36,7 @@ class Stored(NamedTuple):
 def store_passages(documents: Iterable[Document], chunking: Chunking, path: Path, corpus: Path) -> Stored:
     """Cut `documents` into passages and write them to `path`, a few thousand at a time.
 
-    Of each, a hash of its text stays in memory. Every document has an id of its own (`producer/corpus/gate.py`).
+    Of each, a hash of its text stays in memory. Every document has an id of its own (`producer/corpus/validation.py`).
     Raises QuestionFileError for no passage at all.
     """
     import pyarrow as pa

@@ -16,11 +16,11 @@ from typing import Any
 
 import orjson
 
-from contract.harmless import for_cell
 from contract.ledger import Run
 from contract.question import Question
+from contract.sanitize import for_cell
 from contract.verdict import Outcome, Verdict
-from producer.stats.counted import HEARD
+from producer.stats.denominators import HEARD
 
 __all__ = ["COLUMNS", "MEANINGS", "UNSETTLED", "Row", "cells_of", "iso", "values_of"]
 

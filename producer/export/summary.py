@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any
 
-from contract.engines import EngineUsed
+from contract.engine_info import EngineUsed
 from contract.fleet import WorkerRecord
 from contract.ledger import Run, RunState
 from contract.question import Question
@@ -31,7 +31,7 @@ from producer.stats import (
 )
 from producer.stats.calibration import confidence_of
 from producer.stats.clusters import shared_by
-from producer.stats.counted import ALL, HEARD
+from producer.stats.denominators import ALL, HEARD
 from producer.stats.failures import Failures
 from producer.stats.normalized import right_by
 from producer.stats.proportion import Sum

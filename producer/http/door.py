@@ -23,8 +23,8 @@ from contract.spec import Mode
 from contract.verdict import Verdict
 from producer.broker import Broker
 from producer.intake.survey import Digest
+from producer.runs.few_shot import Shots
 from producer.runs.runconfig import RunConfig, Texts
-from producer.runs.shots import Shots
 
 __all__ = ["Door"]
 

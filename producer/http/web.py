@@ -38,8 +38,8 @@ from producer.http.bodies import (
     ScoreIn,
     ScoreOut,
 )
+from producer.http.disconnects import while_connected
 from producer.http.door import Door
-from producer.http.leaving import while_connected
 from producer.readers.record import FieldTrouble
 from producer.runs.runconfig import RunConfig
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from contract.question import LABELS, Question
 from contract.spec import Mode, RunSpec
-from producer.intake.seen import Repeats, Seen
-from producer.present import number
+from producer.intake.duplicates import Repeats, Seen
+from producer.output import number
 from producer.stats.guessing import Guessing
 
 __all__ = ["Keys", "Lengths", "Profile", "Skew", "key_warnings", "lost_backslash", "same_choices", "text_warnings"]

@@ -16,11 +16,11 @@ from typing import Any
 
 from contract.errors import QuestionFileError, nearest
 from contract.question import Body, Question
+from producer.intake.bad_rows import Troubles
+from producer.intake.duplicates import Repeats, Seen
 from producer.intake.profile import Keys, lost_backslash, same_choices
-from producer.intake.seen import Repeats, Seen
 from producer.intake.selection import EVERYTHING, Sampler, Selection
 from producer.intake.spool import Spool
-from producer.intake.troubles import Troubles
 from producer.readers import QuestionFile, Row, Source, understand
 
 __all__ = ["Digest", "Inspector", "Survey", "rejected_rows", "survey", "taken"]

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from contract.question import LABELS, MAX_CHOICES, MIN_CHOICES
+from producer.readers.field_names import spelled
 from producer.readers.inline import mark_of, split_choices, split_list
 from producer.readers.jsonl import DECODER
-from producer.readers.names import spelled
 from producer.readers.record import FieldTrouble, shown_value
 
 __all__ = ["Choices", "as_text", "checked", "choices_of", "in_order", "mixed", "no_list", "unmarked"]

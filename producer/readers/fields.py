@@ -12,11 +12,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from contract.question import Question, content_id
+from producer.readers.answer_fields import Key, refuse_contradiction
 from producer.readers.answers import Given, right_labels
+from producer.readers.field_names import PARTS, names_of, spelled
 from producer.readers.jsonl import DECODER
-from producer.readers.keys import Key, refuse_contradiction
 from producer.readers.layouts import OWN, Layout
-from producer.readers.names import PARTS, names_of, spelled
 from producer.readers.own_answers import own_labels
 from producer.readers.parts import Parts
 from producer.readers.record import FieldTrouble, Record, Row, shown_value

@@ -14,25 +14,25 @@ from itertools import islice, zip_longest
 from pathlib import Path
 
 from contract.errors import QuestionFileError, nearest
+from producer.readers.answer_fields import Key, key_of, says_beside
 from producer.readers.answers import INDICES, Given, Way, settle
-from producer.readers.doubts import refuse_doubtful_questions
+from producer.readers.field_names import spelled
 from producer.readers.fields import parts_of, to_row
+from producer.readers.fields_used import UsedFields
 from producer.readers.folder import Member, members
-from producer.readers.foreign import refuse_sheet
 from producer.readers.format import JSON, Format, format_of
 from producer.readers.hub import is_dataset, read_dataset
-from producer.readers.keys import Key, key_of, says_beside
 from producer.readers.layouts import OWN, Layout, choose, layout_called
 from producer.readers.mapping import mapped
-from producer.readers.names import spelled
 from producer.readers.own_answers import refuse_doubtful_numbers
 from producer.readers.parts import PAIRED, Parts
 from producer.readers.record import FieldTrouble, Record, Records, Row
 from producer.readers.source import HowToRead, Source
 from producer.readers.splits import chosen
 from producer.readers.stream import compression_of, explaining, files_in_zip
+from producer.readers.suspicious_fields import refuse_doubtful_questions
 from producer.readers.text import text_of
-from producer.readers.used import UsedFields
+from producer.readers.unsupported import refuse_sheet
 
 __all__ = ["QuestionFile", "understand"]
 

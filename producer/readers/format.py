@@ -9,17 +9,17 @@ from functools import partial
 from contract.errors import QuestionFileError
 from producer.readers.articles import one_by_one
 from producer.readers.csv import Dialect, dialect_of, read_csv, refuse_column_before_question
-from producer.readers.foreign import refuse_foreign
+from producer.readers.field_names import is_table_header
 from producer.readers.json import IsQuestion, read_json
 from producer.readers.jsonl import DECODER, read_jsonl
 from producer.readers.layouts import is_question
 from producer.readers.mapping import is_mapped
-from producer.readers.names import is_table_header
 from producer.readers.parquet import MAGIC, read_parquet
 from producer.readers.record import FieldTrouble, Record, Records
 from producer.readers.source import Source
 from producer.readers.stream import HEAD_BYTES, compression_of, open_bytes
 from producer.readers.text import Text, encoding_of
+from producer.readers.unsupported import refuse_foreign
 
 __all__ = ["JSON", "Format", "format_of"]
 

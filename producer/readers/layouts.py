@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from contract.errors import InputError, nearest
 from producer.readers.answers import Way
 from producer.readers.articles import is_article
-from producer.readers.names import Names, names_of
+from producer.readers.field_names import Names, names_of
 from producer.readers.parts import Fields, Parts
 from producer.readers.plain import has_choices, has_labelled_choices, is_own, named, own
 from producer.readers.prose import chat, has_inline, inline, instruction, is_chat, is_instruction

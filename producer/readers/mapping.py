@@ -7,8 +7,8 @@ from typing import Any
 
 from contract.errors import nearest
 from producer.readers.answers import Way
+from producer.readers.field_names import PARTS, Names, names_of, spelled
 from producer.readers.layouts import INLINE, NAMED, OWN, YES_NO, Layout
-from producer.readers.names import PARTS, Names, names_of, spelled
 from producer.readers.parts import Fields, Parts, Used
 from producer.readers.record import FieldTrouble
 

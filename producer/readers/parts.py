@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from producer.readers.names import Names, spelled
+from producer.readers.field_names import Names, spelled
 
 __all__ = [
     "PAIRED",

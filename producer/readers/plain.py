@@ -7,8 +7,8 @@ from typing import Any
 
 from producer.readers.answers import no_key
 from producer.readers.choices import Choices, as_text, checked, choices_of, in_order, no_list, unmarked
+from producer.readers.field_names import Names, names_of
 from producer.readers.inline import mark_of
-from producer.readers.names import Names, names_of
 from producer.readers.parts import (
     PAIRED,
     Fields,

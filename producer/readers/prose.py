@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from contract.question import question_hash
 from producer.readers.choices import checked
+from producer.readers.field_names import Names, names_of, spelled
 from producer.readers.inline import behind_each, split_choices
-from producer.readers.names import Names, names_of, spelled
 from producer.readers.parts import Fields, Parts, Used, answer_of, described, question_of
 from producer.readers.record import FieldTrouble, shown_value
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from producer.readers.choices import checked, choices_of, mixed
-from producer.readers.names import Names, names_of
+from producer.readers.field_names import Names, names_of
 from producer.readers.parts import Fields, Parts, Used, answer_of, described, question_of
 from producer.readers.plain import has_choices
 from producer.readers.record import FieldTrouble, shown_value

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from contract.errors import QuestionFileError, nearest
-from producer.readers.names import spelled
+from producer.readers.field_names import spelled
 from producer.readers.record import Record, Records
 
 __all__ = ["ALL", "bare", "chosen", "counted", "several", "split_called", "split_of_name"]

@@ -10,7 +10,7 @@ import click
 from contract.ledger import Run
 from producer.export.files import explaining, refuse_unwritable, replacing
 from producer.options import as_json, folder
-from producer.present import echo_json, echo_lines
+from producer.output import echo_json, echo_lines
 from producer.session import Session
 
 __all__ = ["report"]

@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from contract.choice_order import arrangements
 from contract.ledger import Run
-from contract.order import arrangements
 from contract.question import LABELS, Question
 from contract.spec import Mode, RunSpec
 from contract.verdict import Outcome, Verdict
-from producer.stats.counted import ANSWERED
+from producer.stats.denominators import ANSWERED
 
 __all__ = ["Measures", "Spread", "steps", "throughput"]
 

@@ -13,15 +13,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from contract.fleet import WorkerRecord
 from contract.ledger import Ledger, Run
 from contract.verdict import Outcome
-from producer.answered import engine_lines
+from producer.engine_differences import engine_lines
 from producer.export.columns import iso
 from producer.export.summary import Summary
 from producer.pairing import MANY, UNDECIDED
-from producer.report.beside import Beside
+from producer.report.comparison import Beside
 from producer.report.measures import Measures
-from producer.report.part import Part
+from producer.report.run_view import Part
 from producer.report.table import PER_PARCEL, Table
-from producer.stats.counted import HEARD
+from producer.stats.denominators import HEARD
 from producer.stats.paired import ALPHA, POWER
 
 __all__ = ["build"]

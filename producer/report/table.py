@@ -20,7 +20,7 @@ from contract.question import Question
 from contract.spec import RunSpec
 from contract.verdict import MAJORITY, Verdict
 from producer.export.columns import UNSETTLED, iso
-from producer.shown import HIT, shown_prompts
+from producer.question_view import HIT, shown_prompts
 
 __all__ = ["PER_PARCEL", "Table"]
 

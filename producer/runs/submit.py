@@ -22,13 +22,13 @@ from producer.broker import Broker
 from producer.intake.qrels import Qrels
 from producer.intake.selection import Selection
 from producer.intake.survey import Survey, survey
-from producer.present import number
+from producer.output import number
 from producer.readers import Source
-from producer.runs.company import Company
-from producer.runs.orders import Orders
+from producer.runs.choice_references import Orders
+from producer.runs.few_shot import Shots
+from producer.runs.prefix_order import Company
 from producer.runs.runconfig import RunConfig
-from producer.runs.shots import Shots
-from producer.runs.taken import taken_of
+from producer.runs.source_coverage import taken_of
 
 __all__ = ["Plan", "State", "Submitted", "afresh", "asked_already", "asked_of", "plan", "submit"]
 

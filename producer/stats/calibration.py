@@ -19,7 +19,7 @@ from typing import Any
 from contract.question import Question
 from contract.spec import Mode, Normalization, RunSpec
 from contract.verdict import MAJORITY, Outcome, Verdict
-from producer.stats.counted import ANSWERED
+from producer.stats.denominators import ANSWERED
 
 __all__ = ["EDGES", "PROBABILITIES", "Bin", "Calibration", "confidence_of", "probabilities"]
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from contract.order import arrangements
+from contract.choice_order import arrangements
 from contract.question import Question
 from contract.spec import Mode, Normalization, RunSpec
 from contract.verdict import Verdict

@@ -16,7 +16,7 @@ from contract.ledger import Counts
 from contract.question import Question
 from contract.verdict import Outcome, Verdict
 from producer.stats.calibration import Calibration
-from producer.stats.counted import ALL, ANSWERED, HEARD
+from producer.stats.denominators import ALL, ANSWERED, HEARD
 from producer.stats.guessing import Guessing
 from producer.stats.proportion import Share, Sum, share
 

@@ -13,13 +13,13 @@ from producer.export.results import write_rejected
 from producer.intake.reading import read_line
 from producer.intake.survey import rejected_rows
 from producer.options import CANCELLED, SOME_FAILED, as_json, folder, note, priority_option, to_priority
-from producer.present import echo_json, echo_lines, echo_table, number
+from producer.output import echo_json, echo_lines, echo_table, number
 from producer.runs.submit import Submitted, submit
 from producer.session import Session
-from producer.suite.file import Suite, load_suite
-from producer.suite.files import folder_of
-from producer.suite.planned import Planned, planned, share_questions
-from producer.suite.work import Work
+from producer.suite.config import Suite, load_suite
+from producer.suite.export import folder_of
+from producer.suite.plan import Planned, planned, share_questions
+from producer.suite.running import Work
 
 __all__ = ["suite"]
 

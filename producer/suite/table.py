@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from producer.stats import Interval, Share, macro, mean_interval
-from producer.stats.counted import HEARD
+from producer.stats.denominators import HEARD
 from producer.suite.cell import Cell
-from producer.suite.paired import Paired
+from producer.suite.pairs import Paired
 
 __all__ = ["MeanOver", "Table"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from contract.ledger import Counts, Ledger, Run
 from producer.broker import Broker
-from producer.suite.board import Board
+from producer.suite.progress import Board
 from producer.watching.progress import NothingToEnd, Snapshot
 from producer.watching.watch import TICK_S, Clock, Watcher
 

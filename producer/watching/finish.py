@@ -11,11 +11,11 @@ import click
 
 from contract.ledger import Counts, Run
 from contract.verdict import Outcome
-from producer.answered import engine_lines
+from producer.engine_differences import engine_lines
 from producer.export.results import export
 from producer.export.summary import Summary
 from producer.options import CANCELLED, FOLDER, INTERRUPTED, SOME_FAILED, note, progress_console
-from producer.present import (
+from producer.output import (
     COMPARED,
     Lines,
     chance,
@@ -27,14 +27,14 @@ from producer.present import (
     result_lines,
     shared_context,
 )
-from producer.retrieved import retrieval_lines
-from producer.runs.taken import taken_lines
+from producer.retrieval_summary import retrieval_lines
+from producer.runs.source_coverage import taken_lines
 from producer.session import Session
 from producer.stats import Share, SubjectMean, Tally
-from producer.stats.counted import HEARD
-from producer.watching.failed import failed_lines
+from producer.stats.denominators import HEARD
+from producer.watching.failures import failed_lines
 from producer.watching.progress import duration, screen_for
-from producer.watching.standing import workers_of
+from producer.watching.status import workers_of
 from producer.watching.watch import watch
 
 __all__ = ["export_and_tell", "finish", "stay", "tell"]

@@ -16,9 +16,9 @@ from rich.text import Text
 
 from contract.fleet import WorkerState
 from contract.ledger import Counts
-from producer.present import number, outcome_line
+from producer.output import number, outcome_line
 from producer.stats import Tally
-from producer.watching.crew import Member
+from producer.watching.worker_status import Member
 
 __all__ = [
     "LINE_EVERY_S",

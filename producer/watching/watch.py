@@ -12,9 +12,9 @@ from contract.errors import LedgerError, RedisUnreachable, UnknownRun, WritesRef
 from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import Counts, Ledger, Run, RunState
 from producer.broker import Broker
-from producer.watching.crew import Crew, Member
 from producer.watching.progress import Pace, Screen, Snapshot
 from producer.watching.unserved import put_off_by, start_workers, unbooted_by_reason
+from producer.watching.worker_status import Crew, Member
 
 __all__ = ["TICK_S", "Clock", "Watcher", "watch"]
 

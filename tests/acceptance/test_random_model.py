@@ -18,7 +18,7 @@ from workers.engines import make_engine
 from workers.engines.base import GenerateRequest, ScoreRequest
 logging.basicConfig(stream=sys.stderr, level=logging.INFO)
 said = []
-logging.getLogger("workers.engines.booting").addFilter(lambda record: said.append(record.getMessage()) or True)
+logging.getLogger("workers.engines.boot_log").addFilter(lambda record: said.append(record.getMessage()) or True)
 engine = make_engine(load_settings(None, json.load(sys.stdin)))
 engine.start()
 texts = [GenerateRequest(one_turn(f"What is {number}?"), Sampling(max_tokens=24)) for number in range(5)]

@@ -14,9 +14,9 @@ from contract import RedisLedger
 from contract.fleet import Fleet
 from contract.settings import load_fleet
 from tests.support import ROOT, process, wait_until
-from workers.host.driver import visible_gpus
 from workers.host.gpus import Device
-from workers.host.placing import Layers, WorkerPlan, plan_host
+from workers.host.nvidia import visible_gpus
+from workers.host.placement import Layers, WorkerPlan, plan_host
 
 pytestmark = pytest.mark.gpu
 

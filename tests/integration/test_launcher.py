@@ -41,7 +41,7 @@ from tests.support import (
 from workers.cli import main as workers_main
 from workers.engines.simulated import CORE
 from workers.host.launcher import Supervisor
-from workers.host.placing import WorkerPlan
+from workers.host.placement import WorkerPlan
 
 
 class Launched:

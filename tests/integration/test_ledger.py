@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from contract import Counts, Ledger, Mode, Outcome, RedisLedger, Run, Settings, Verdict, keys, load_settings
-from contract.engines import EngineUsed
+from contract.engine_info import EngineUsed
 from contract.errors import (
     LedgerError,
     RedisUnreachable,

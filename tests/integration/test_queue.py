@@ -39,7 +39,7 @@ from contract.queue import (
     restore_held,
     task_name,
 )
-from contract.sending import sole_sender, sole_sender_or_none
+from contract.sender_lock import sole_sender, sole_sender_or_none
 from demo.valkey import free_port
 from tests.support import PATIENCE_S, ROOT, SIMULATED_MODEL, make_questions, open_run, process, wait_until
 
@@ -439,10 +439,10 @@ def test_nothing_is_healed_while_a_producer_is_sending_and_no_two_send_at_once(
 
 def test_a_sender_that_was_killed_here_is_not_waited_for(redis_ledger: RedisLedger, tmp_path: Path) -> None:
     hold = """
-import contract.sending, time
+import contract.sender_lock, time
 from contract import RedisLedger, load_settings
-contract.sending.LEASE_S = 3600
-with contract.sending.sole_sender(RedisLedger.connect(load_settings()), "run"):
+contract.sender_lock.LEASE_S = 3600
+with contract.sender_lock.sole_sender(RedisLedger.connect(load_settings()), "run"):
     print("mine", flush=True)
     time.sleep(3600)
 """
@@ -462,7 +462,7 @@ with contract.sending.sole_sender(RedisLedger.connect(load_settings()), "run"):
 def test_a_sender_that_works_for_long_keeps_its_right(
     redis_ledger: RedisLedger, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("contract.sending.LEASE_S", 3.0)
+    monkeypatch.setattr("contract.sender_lock.LEASE_S", 3.0)
     with sole_sender(redis_ledger, "run") as sender:
         for _ in sender.passing(range(5)):
             time.sleep(0.8)

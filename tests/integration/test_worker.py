@@ -293,7 +293,7 @@ def test_a_lost_message_is_found_although_messages_of_other_runs_still_wait(
     redis_ledger.commit(begun.run_id, [Verdict(question_id="q0", outcome=Outcome.CORRECT)])
     send(app, redis_ledger, waiting)
     publish(app, QUEUE, begun.run_id, ["q1", "q2", "q3"], 4)  # the other four are in no message
-    monkeypatch.setattr("workers.quiet.FIRST_S", 0.0)
+    monkeypatch.setattr("workers.stall.FIRST_S", 0.0)
     janitor = Janitor(settings, app, "w0@test", QUEUE)
     janitor.round()
     assert queue_length(redis_ledger.client, QUEUE) == 3, "once may be a message on its way"
@@ -307,7 +307,7 @@ def test_a_lost_message_is_found_although_nothing_of_its_run_is_settled_and_othe
 ) -> None:
     lost, waiting = (open_run(redis_ledger, make_questions(4), name=name) for name in ("lost", "waiting"))
     send(app, redis_ledger, waiting)
-    monkeypatch.setattr("workers.quiet.FIRST_S", 0.0)
+    monkeypatch.setattr("workers.stall.FIRST_S", 0.0)
     janitor = Janitor(settings, app, "w0@test", QUEUE)
     janitor.round()
     janitor.round()

@@ -9,9 +9,9 @@ import pytest
 from contract.settings import load_fleet
 from tests.support import ROOT
 from tests.unit.workers.test_gpus import EIGHT
-from workers.host.findings import check_batching
+from workers.host.diagnostics import check_batching
 from workers.host.gpus import Device
-from workers.host.placing import Layers, plan_host
+from workers.host.placement import Layers, plan_host
 
 DEPLOY = ROOT / "configs" / "deploy"
 CORES = [0, 1]

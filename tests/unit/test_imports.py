@@ -57,7 +57,7 @@ BROKER = {"celery", "kombu", "redis"}
 FREE_OF_BROKER = (
     "workers.scoring",
     "workers.pipeline",
-    "workers.messages.gathering",
+    "workers.messages.batching",
     "workers.stages",
     "workers.engines",
     "workers.retrieval",

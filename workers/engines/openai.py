@@ -27,7 +27,7 @@ from contract.settings import OpenAiSettings, Settings
 from contract.spec import ChatTemplate
 from contract.turns import begun
 from contract.verdict import Failure
-from workers.engines import wire
+from workers.engines import openai_wire
 from workers.engines.base import (
     Completion,
     Engine,
@@ -40,9 +40,9 @@ from workers.engines.base import (
     continuations_of,
     in_order,
 )
-from workers.engines.places import Places
-from workers.engines.remote import Connection, Offers, await_server, find_out
-from workers.engines.serving import LocalServer
+from workers.engines.capacity import Places
+from workers.engines.openai_server import Connection, Offers, await_server, find_out
+from workers.engines.vllm_server import LocalServer
 
 __all__ = ["OpenAiEngine"]
 
@@ -169,7 +169,7 @@ class OpenAiEngine(Engine):
         written = request.sampling.max_tokens if isinstance(request, GenerateRequest) else 1
         try:
             in_chat = self._in_chat(request.chat)
-            body = wire.tokens(request.turns, begun(longest) if in_chat else longest, in_chat=in_chat)
+            body = openai_wire.tokens(request.turns, begun(longest) if in_chat else longest, in_chat=in_chat)
             return self._count({"model": self._model(request.adapter), **body}) + written
         except NotOffered:  # it is told when it is asked
             return 0
@@ -272,7 +272,7 @@ class OpenAiEngine(Engine):
         while (wanted := sampling.samples - len(texts)) > 0:
             # Some servers, Ollama and llama-cpp-python among them, write one text however many are asked for.
             answer = self._post(
-                wire.asked(request.turns, in_chat=in_chat),
+                openai_wire.asked(request.turns, in_chat=in_chat),
                 model=self._model(request.adapter),
                 max_tokens=sampling.max_tokens,
                 temperature=sampling.temperature,
@@ -280,31 +280,35 @@ class OpenAiEngine(Engine):
                 n=wanted,
                 seed=request.seed + len(texts),
                 stop=list(sampling.stop) or None,
-                response_format=wire.form(request.json_schema),
+                response_format=openai_wire.form(request.json_schema),
             )
             if isinstance(answer, Failure):
                 return Completion(error=answer)
-            texts += wire.texts_of(answer)[:wanted]
-            prompt, cached = wire.prompt_tokens(answer.get("usage") or {})
+            texts += openai_wire.texts_of(answer)[:wanted]
+            prompt, cached = openai_wire.prompt_tokens(answer.get("usage") or {})
             prefilled, all_cached = prefilled + prompt, all_cached + cached
         return Completion(texts=tuple(texts), prompt_tokens=prompt, prefill_tokens=prefilled, cached_tokens=all_cached)
 
     def _look_ahead(self, request: ScoreRequest, *, in_chat: bool) -> Completion | _Heard:
-        request, offers = wire.parted(request, in_chat=in_chat), self._offers
+        request, offers = openai_wire.parted(request, in_chat=in_chat), self._offers
         top, echo = (offers.chat_top, offers.chat_echo) if in_chat else (offers.plain_top, offers.plain_echo)
         if not top and not echo:
             raise NotOffered(
                 f"{self._server.base_url} gives no log-probabilities: only the modes that write can be run"
             )
-        asked = wire.asked(request.turns, in_chat=in_chat)
+        asked = openai_wire.asked(request.turns, in_chat=in_chat)
         answer = self._post(
-            asked, model=self._model(request.adapter), max_tokens=1, temperature=0, **wire.top(top, in_chat=in_chat)
+            asked,
+            model=self._model(request.adapter),
+            max_tokens=1,
+            temperature=0,
+            **openai_wire.top(top, in_chat=in_chat),
         )
         if isinstance(answer, Failure):
             return Completion(error=answer)
-        likeliest = wire.next_tokens(answer["choices"][0])
-        logprobs = [likeliest.get(each) for each in wire.continuations_of(request, in_chat=in_chat)]
-        prompt, cached = wire.prompt_tokens(answer.get("usage") or {})
+        likeliest = openai_wire.next_tokens(answer["choices"][0])
+        logprobs = [likeliest.get(each) for each in openai_wire.continuations_of(request, in_chat=in_chat)]
+        prompt, cached = openai_wire.prompt_tokens(answer.get("usage") or {})
         if None in logprobs and not echo:
             missing = request.continuations[logprobs.index(None)]
             raise NotOffered(
@@ -319,15 +323,15 @@ class OpenAiEngine(Engine):
         """The log-probability of one continuation that is no likely next token."""
         request, heard, i = tail
         in_chat = self._in_chat(request.chat)
-        request = wire.parted(request, in_chat=in_chat)
-        continuation = wire.continuations_of(request, in_chat=in_chat)[i]
-        asked = wire.echo(request.turns, continuation, in_chat=in_chat)
+        request = openai_wire.parted(request, in_chat=in_chat)
+        continuation = openai_wire.continuations_of(request, in_chat=in_chat)[i]
+        asked = openai_wire.echo(request.turns, continuation, in_chat=in_chat)
         answer = self._post(asked, model=self._model(request.adapter))
         if isinstance(answer, Failure):
             heard.failure = answer
             return
-        whole, cached = wire.prompt_tokens(answer.get("usage") or {})
-        found = wire.prompt_logprobs(answer)[heard.prompt_tokens : whole]
+        whole, cached = openai_wire.prompt_tokens(answer.get("usage") or {})
+        found = openai_wire.prompt_logprobs(answer)[heard.prompt_tokens : whole]
         if not found or None in found:
             message = f"{self._server.base_url} echoes no log-probabilities of {continuation!r}"
             heard.failure = Failure(type=NotOffered.__name__, message=message)

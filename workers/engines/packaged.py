@@ -18,7 +18,7 @@ from pathlib import Path
 
 from contract.errors import ModelNotFound, nearest
 from contract.models import prepared_models
-from workers.packages import PackagedWeights
+from workers.packaged_weights import PackagedWeights
 
 __all__ = ["PACKAGED", "PackagedModel", "folder_or_hub_id", "prepare", "resolve"]
 

@@ -19,13 +19,13 @@ from contract.verdict import Failure
 from workers.engines.adapters import adapter_arguments, adapter_folders
 from workers.engines.arguments import check_arguments, engine_environment, for_this_cpu
 from workers.engines.base import Completion, Engine, Part, Request, in_order
-from workers.engines.booting import booting, gpu_models, gpus_in_use
+from workers.engines.boot_log import booting, gpu_models, gpus_in_use
 from workers.engines.encoding import Encoded, PromptEncoder
+from workers.engines.engine_thread import Owner
 from workers.engines.installed import installed_version, is_cpu_build
-from workers.engines.memory import keep_freed_memory
-from workers.engines.owner import Owner
+from workers.engines.malloc import keep_freed_memory
 from workers.engines.packaged import resolve
-from workers.engines.plan import Plan, Prefill, excess_tokens, make_plan
+from workers.engines.prefill_plan import Plan, Prefill, excess_tokens, make_plan
 from workers.engines.weights import model_folder, weights_digest
 
 __all__ = ["VllmEngine", "engine_arguments", "prepare_environment"]

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from contract.errors import EXIT_ENGINE, EXIT_RETRY, EXIT_UNBOOTABLE, SettingsError
-from workers.host import channel
-from workers.host.placing import WorkerPlan
+from workers.host import boot_pipe
+from workers.host.placement import WorkerPlan
 from workers.parent import follower
 
 __all__ = ["Child", "Supervisor", "after_exit", "bind", "node_name", "worker_command"]
@@ -200,7 +200,7 @@ class Supervisor:
         os.set_blocking(reader, False)
         node = node_name(child.plan)
         # GPUs are pinned here, before the child's Python imports anything.
-        environment = {**os.environ, **child.plan.environment, channel.VARIABLE: str(writer)}
+        environment = {**os.environ, **child.plan.environment, boot_pipe.VARIABLE: str(writer)}
         with child.log_path.open("ab") as output:
             child.log_begins = output.tell()
             child.process = subprocess.Popen(
@@ -243,9 +243,9 @@ class Supervisor:
         return not booting.isdisjoint(child.plan.gpus)
 
     def _on_word(self, child: Child) -> None:
-        told = channel.hear(child.ready_channel)
+        told = boot_pipe.hear(child.ready_channel)
         self._close_channel(child)
-        if told == channel.READY:
+        if told == boot_pipe.READY:
             child.state, child.ready_at, child.proven = "ready", time.monotonic(), True
             self.announce(f"{child.plan.name}: ready after {child.ready_at - child.started_at:.1f} s")
         else:

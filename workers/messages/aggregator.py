@@ -27,9 +27,9 @@ from celery.worker.request import Request, create_request_cls
 from contract.errors import EXIT_RETRY
 from contract.queue import UNREADABLE, ReceivedBatch
 from contract.settings import Settings
-from workers.attempts import pause_s
 from workers.messages.batch import Batch, Held, Settlement
-from workers.messages.gathering import Gathered, Gathering
+from workers.messages.batching import Gathered, Gathering
+from workers.retries import pause_s
 
 __all__ = ["Aggregator", "stop", "stop_without_engine", "stopping"]
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from workers.messages.gathering import Flush
+from workers.messages.batching import Flush
 
 if TYPE_CHECKING:
     from celery.worker.request import Request

@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from workers.host.driver import handle_of, open_driver
+from workers.host.nvidia import handle_of, open_driver
 
 __all__ = ["Gpu", "Hardware", "Host", "resident_bytes"]
 

@@ -15,7 +15,7 @@ from contract.index import DEFAULT_ENCODER, Encoder
 from contract.models import require_hub
 from workers.engines.packaged import folder_or_hub_id
 from workers.engines.weights import model_folder
-from workers.packages import PackagedWeights
+from workers.packaged_weights import PackagedWeights
 from workers.retrieval.encoder_files import deciding_files
 
 if TYPE_CHECKING:

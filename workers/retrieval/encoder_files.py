@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from workers.packages import sha256_of
+from workers.packaged_weights import sha256_of
 
 __all__ = ["deciding_files"]
 

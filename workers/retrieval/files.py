@@ -11,7 +11,7 @@ from pathlib import Path
 
 from contract.errors import IndexUnusable
 from contract.index import MANIFEST, PLAN, REJECTED
-from workers.packages import sha256_of
+from workers.packaged_weights import sha256_of
 
 __all__ = ["BM25_FOLDER", "DENSE_FILE", "HeldFiles", "digests"]
 

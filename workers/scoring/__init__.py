@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from contract.order import arrangements
+from contract.choice_order import arrangements
 from contract.prompts import turns_of
 from contract.spec import Mode
 from workers.engines.base import Request

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from contract.order import seed_for
+from contract.choice_order import seed_for
 from contract.question import Question
 from contract.spec import ChatTemplate, RunSpec
 from contract.turns import Turns
 from workers.engines.base import Completion, GenerateRequest, Request, Text
 from workers.scoring.base import Reading
 from workers.scoring.extract import Extraction, extract
-from workers.scoring.extract.spoken import (
+from workers.scoring.extract.visible_text import (
     before_next_example,
     before_next_question,
     before_other_choices,

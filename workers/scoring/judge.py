@@ -6,9 +6,9 @@ Two generate calls per batch: all answers, then all gradings. The grading must b
 after anything else the judge is shown what was wrong with it and asked again, `judge.retries` times. A judge that never
 answers so makes the question `failed`, not wrong.
 
-Graded is what the model said to the reader, without its reasoning (`workers/scoring/extract/spoken.py`) and without
-the further questions that it made up behind its answer. Where it said nothing there is nothing to grade: the question
-is unanswered, as a kind judge would call even that right.
+Graded is what the model said to the reader, without its reasoning (`workers/scoring/extract/visible_text.py`) and
+without the further questions that it made up behind its answer. Where it said nothing there is nothing to grade: the
+question is unanswered, as a kind judge would call even that right.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
-from contract.order import seed_for
+from contract.choice_order import seed_for
 from contract.prompts import BETWEEN, render
 from contract.question import Question
 from contract.spec import ChatTemplate, Judge, RunSpec, Sampling
@@ -28,7 +28,7 @@ from contract.turns import one_turn
 from workers.engines.base import Completion, GenerateRequest, Text
 from workers.scoring.base import Further, Reading
 from workers.scoring.extract import extract
-from workers.scoring.extract.spoken import before_next_question, spoken
+from workers.scoring.extract.visible_text import before_next_question, spoken
 from workers.scoring.generate import ask, texts_of
 
 __all__ = ["JudgeSilent", "ask", "grading_prompt", "read"]

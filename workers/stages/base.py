@@ -12,17 +12,17 @@ from functools import lru_cache
 from importlib import metadata
 from typing import Any
 
-from contract.engines import EngineUsed
+from contract.engine_info import EngineUsed
 from contract.errors import EngineDead, LedgerError, RunHalted, UnknownRun
 from contract.ledger import UNCOUNTED
 from contract.queue import MESSAGE_VERSION
 from contract.spec import RunSpec, Stage
 from contract.verdict import Failure, Verdict
-from workers.attempts import LONGEST_PAUSE_S, pause_s, reason_of, too_many
 from workers.messages.batch import Batch, Held, Settlement
 from workers.monitoring.events import BatchEvents
 from workers.pipeline import Item, Journey, failed
-from workers.stages.floor import Floor
+from workers.retries import LONGEST_PAUSE_S, pause_s, reason_of, too_many
+from workers.stages.isolation import Floor
 from workers.stages.work import Endings, NotNow, Settled, Work, Workplace, asked_by_run, by_run
 
 __all__ = ["BatchWork"]

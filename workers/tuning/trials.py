@@ -20,7 +20,7 @@ from contract.errors import EngineError, EngineOutOfMemory
 from contract.spec import ChatTemplate, Prompt, RunSpec
 from contract.verdict import Outcome, Verdict
 from workers.engines.base import Engine
-from workers.messages.gathering import Gathering
+from workers.messages.batching import Gathering
 from workers.pipeline import Item, JudgeEngine, Unforeseen, no_judges, score_batch
 
 __all__ = ["FIGURES", "SHAPES", "SIZES", "Shape", "Trial", "all_marked", "long_enough", "marked", "score_in_batches"]

@@ -20,8 +20,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
+from contract.choice_order import arrangements
 from contract.ledger import Run
-from contract.order import arrangements
 from contract.prompts import BETWEEN, turns_of
 from contract.question import Question
 from contract.spec import ChatTemplate, Mode, Normalization, RunSpec, slug

@@ -8,9 +8,9 @@ import pytest
 from pydantic import ValidationError
 
 from producer.http.bodies import QuestionIn
+from producer.readers.answer_fields import Key
 from producer.readers.answers import Given, Way, right_labels, settle
 from producer.readers.fields import to_row
-from producer.readers.keys import Key
 from producer.readers.layouts import OWN
 from producer.readers.own_answers import answer_label
 from producer.readers.record import FieldTrouble, Record

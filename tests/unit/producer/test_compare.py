@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from contract.engines import EngineUsed
+from contract.engine_info import EngineUsed
 from contract.ledger import MemoryLedger, Run
 from contract.question import Question
 from contract.spec import IndexKind, Mode, Normalization, Prompt, Retrieval, RunSpec

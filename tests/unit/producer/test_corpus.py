@@ -15,9 +15,9 @@ from contract.errors import QuestionFileError
 from contract.index import Chunking, StoredPassage
 from producer.corpus.chunks import cut
 from producer.corpus.document import Document
-from producer.corpus.gate import Gate
 from producer.corpus.read import Reading, read_documents
 from producer.corpus.store import store_passages
+from producer.corpus.validation import Gate
 
 ROWS = [
     {"id": "iron", "text": "Iron rusts.", "path": "metals/iron.md"},

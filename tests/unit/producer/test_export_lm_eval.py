@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from contract.choice_order import arrangements
 from contract.ledger import MemoryLedger, Run
-from contract.order import arrangements
 from contract.question import Question
 from contract.spec import ChatTemplate, FewShot, Judge, Mode, Normalization, Prompt, RunSpec, Sampling
 from contract.verdict import Failure, Outcome, Passage, Verdict

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from contract.harmless import for_cell, for_terminal
 from contract.ledger import MemoryLedger
+from contract.sanitize import for_cell, for_terminal
 from contract.verdict import Outcome, Verdict
 from tests.unit.producer.conftest import Producer, WriteRows
 

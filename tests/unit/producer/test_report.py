@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from contract.engines import EngineUsed
+from contract.engine_info import EngineUsed
 from contract.fleet import WorkerRecord, WorkerState
 from contract.keys import score_queue
 from contract.ledger import MemoryLedger, Run

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from contract.errors import QuestionFileError
-from producer.intake.seen import Seen
+from producer.intake.duplicates import Seen
 from producer.intake.selection import Sampler, Selection, shares
 from producer.intake.survey import survey, taken
 from producer.readers import Source

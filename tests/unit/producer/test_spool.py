@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from contract.errors import InputError
-from producer.intake.seen import Seen
+from producer.intake.duplicates import Seen
 from producer.intake.spool import Spool
 from producer.readers import opened
 from tests.support import ROOT, make_question, make_questions

@@ -14,7 +14,7 @@ import yaml
 from click.testing import CliRunner
 from rich.console import Console
 
-from contract.engines import EngineUsed
+from contract.engine_info import EngineUsed
 from contract.errors import RedisUnreachable, RunConfigError
 from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import Counts, MemoryLedger, Run, RunState
@@ -25,17 +25,17 @@ from producer.cli import main
 from producer.readers import file as reading
 from producer.session import Session
 from producer.stats import macro_interval, share
-from producer.suite import work
-from producer.suite.board import Board
+from producer.suite import running
 from producer.suite.cell import Cell
-from producer.suite.file import load_suite
-from producer.suite.planned import planned
-from producer.suite.shown import echo_figures, markdown
+from producer.suite.config import load_suite
+from producer.suite.plan import planned
+from producer.suite.progress import Board
+from producer.suite.render import echo_figures, markdown
 from producer.suite.table import Table
 from producer.suite.watching import watch_suite
-from producer.watching.crew import Member
 from producer.watching.progress import BarScreen, LineScreen, Snapshot
 from producer.watching.watch import Clock
+from producer.watching.worker_status import Member
 from tests.support import ROOT, build_test_index, make_spec
 from tests.unit.producer.conftest import Producer, WriteRows
 
@@ -857,7 +857,7 @@ def test_a_run_that_was_cancelled_meanwhile_is_exported_and_exits_with_4(
             settle(ledger, each, *[Outcome.CORRECT] * 4)
         return watch_suite(*given)
 
-    monkeypatch.setattr(work, "watch_suite", cancelled)
+    monkeypatch.setattr(running, "watch_suite", cancelled)
     said = producer(two_by_two, "--watch", exit_code=4).stdout
 
     assert "1/4 settled · cancelled · 1 failed" in said
@@ -871,7 +871,7 @@ def test_ctrl_c_ends_the_watching_and_says_how_to_rejoin(
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(work, "watch_suite", interrupted)
+    monkeypatch.setattr(running, "watch_suite", interrupted)
     result = producer(two_by_two, "--watch", exit_code=130)
 
     assert f"the runs go on; rejoin with: python -m producer suite {two_by_two} --watch" in result.stderr

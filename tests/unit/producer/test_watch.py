@@ -21,11 +21,11 @@ from producer.intake.selection import Selection
 from producer.readers import Source
 from producer.runs.runconfig import RunConfig
 from producer.runs.submit import plan, submit
-from producer.watching.crew import Crew, Member
 from producer.watching.progress import BarScreen, LineScreen, NothingToEnd, Pace, Snapshot, screen_for
-from producer.watching.standing import status_lines
+from producer.watching.status import status_lines
 from producer.watching.unserved import start_workers
 from producer.watching.watch import Clock, watch
+from producer.watching.worker_status import Crew, Member
 
 
 class Screen(NothingToEnd):

@@ -20,8 +20,8 @@ from workers.engines import make_engine
 from workers.engines.adapters import adapter_arguments
 from workers.engines.base import ScoreRequest
 from workers.engines.encoding import Encoded
-from workers.engines.plan import make_plan
-from workers.engines.serving import serve_command
+from workers.engines.prefill_plan import make_plan
+from workers.engines.vllm_server import serve_command
 from workers.scoring import MODES
 
 

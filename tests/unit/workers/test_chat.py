@@ -18,12 +18,12 @@ from contract.spec import ChatTemplate, FewShot, Sampling
 from contract.turns import Role, Turn, messages, one_turn
 from tests.support import build_prompt, make_question, make_questions, make_spec
 from tests.unit.workers.test_modes import LETTERED
-from workers.again import request_tokens
 from workers.budget import in_calls
 from workers.engines.base import Request, ScoreRequest
 from workers.engines.encoding import Encoded, PromptEncoder
 from workers.engines.packaged import prepare
 from workers.engines.vllm import VllmEngine
+from workers.recheck import request_tokens
 from workers.scoring import MODES, Item
 
 QUESTION = make_question(50)

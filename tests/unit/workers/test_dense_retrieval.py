@@ -19,7 +19,7 @@ from contract.index import DEFAULT_ENCODER, MANIFEST, DenseOptions, Precision, S
 from contract.spec import IndexKind
 from contract.verdict import Passage
 from tests.support import build_test_index
-from workers.packages import PackagedWeights
+from workers.packaged_weights import PackagedWeights
 from workers.retrieval.base import Ranking
 from workers.retrieval.dense import VectorIndex
 from workers.retrieval.device import free_device, told_of_device

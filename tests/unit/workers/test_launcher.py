@@ -12,7 +12,7 @@ import pytest
 
 from contract.errors import EXIT_ENGINE, EXIT_RETRY, EXIT_UNBOOTABLE
 from workers.host.launcher import Child, Supervisor, after_exit, worker_command
-from workers.host.placing import WorkerPlan
+from workers.host.placement import WorkerPlan
 
 
 @pytest.mark.parametrize(

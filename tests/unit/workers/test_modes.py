@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from contract import Mode, Outcome, Prompt, Question, Verdict, load_settings
-from contract.order import arrangements
+from contract.choice_order import arrangements
 from contract.prompts import examples
 from contract.spec import ChatTemplate, FewShot, Judge, Sampling, Selection
 from tests.support import build_prompt, make_question, make_questions, make_spec

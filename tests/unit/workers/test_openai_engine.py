@@ -20,7 +20,7 @@ from tests.unit.workers.test_modes import Writer
 from workers.engines import JudgeEngines, make_engine
 from workers.engines.base import GenerateRequest, ScoreRequest
 from workers.engines.openai import OpenAiEngine
-from workers.engines.pacing import Pacer
+from workers.engines.rate_limit import Pacer
 from workers.pipeline import Item, score_batch
 
 GRADED = '{"correct": true, "reason": "fine"}'

@@ -22,8 +22,8 @@ from workers.engines.simulated import SimulatedEngine
 from workers.messages.batch import Batch, Held, Settlement
 from workers.retrieval.base import Retriever
 from workers.retrieval.rerank import Rerankers
-from workers.stages.asking import BatchScorer
-from workers.stages.retrieving import BatchRetriever
+from workers.stages.retrieval import BatchRetriever
+from workers.stages.scoring import BatchScorer
 from workers.stages.work import Workplace
 
 SETTINGS = load_settings(None, ["engine=simulated", f"model={SIMULATED_MODEL}"])

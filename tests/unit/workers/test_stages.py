@@ -25,8 +25,8 @@ from workers.engines.simulated import SimulatedEngine
 from workers.messages.batch import Batch, Held, Settlement
 from workers.pipeline import outcome_of
 from workers.scoring import Reading
-from workers.stages.asking import BatchScorer
 from workers.stages.base import KNOWN_RUNS
+from workers.stages.scoring import BatchScorer
 from workers.stages.work import Workplace
 
 SETTINGS = load_settings(None, ["engine=simulated", f"model={SIMULATED_MODEL}", "max_attempts=4"])

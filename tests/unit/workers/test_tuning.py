@@ -34,8 +34,8 @@ from workers.engines.encoding import PromptEncoder
 from workers.engines.simulated import SimulatedEngine
 from workers.pipeline import Item
 from workers.scoring.judge import grading_prompt
-from workers.tuning.files import draw_trials, refuse_unwritable, table, write_deploy_file, write_record
 from workers.tuning.lengths import COMPLAINT_TOKENS, Lengths, lengths
+from workers.tuning.output import draw_trials, refuse_unwritable, table, write_deploy_file, write_record
 from workers.tuning.sample import items_of, most_context
 from workers.tuning.search import Tuned, best_of, tune
 from workers.tuning.trials import Shape, Trial, long_enough, marked, score_in_batches

@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from workers.scoring.extract.normalize import lowered, plain, unemphasized
 from workers.scoring.extract.options import Options
 from workers.scoring.extract.patterns import compiled, past
-from workers.scoring.extract.plain import lowered, plain, unemphasized
 from workers.scoring.extract.targets import Claim, Place
 from workers.scoring.extract.words import CONDITION, DENIED_BEFORE, HESITANT, OR, REFUSED, SUPPOSED, TURNS
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from workers.scoring.extract.answer import Answer
+from workers.scoring.extract.normalize import folded
 from workers.scoring.extract.options import Options
-from workers.scoring.extract.plain import folded
 from workers.scoring.extract.targets import Claim
 
 __all__ = ["checked_choice"]

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from workers.scoring.extract.answer import Answer, is_taken_back, stated
 from workers.scoring.extract.cues import CUES
+from workers.scoring.extract.normalize import lowered
 from workers.scoring.extract.patterns import compiled
-from workers.scoring.extract.plain import lowered
 from workers.scoring.extract.targets import Claim, Place, read_target
 from workers.scoring.extract.words import DENIED_AFTER, JUDGED_RIGHT
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from workers.scoring.extract.answer import Answer
 from workers.scoring.extract.options import Options
 from workers.scoring.extract.rules import EXPLICIT, IMPLICIT
-from workers.scoring.extract.spoken import spoken
 from workers.scoring.extract.targets import Claim
+from workers.scoring.extract.visible_text import spoken
 from workers.scoring.extract.words import OR, RETRACTED
 
 __all__ = ["Extraction", "extract"]

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Iterator
 
 from workers.scoring.extract.answer import Answer, stated
+from workers.scoring.extract.normalize import folded, lowered
 from workers.scoring.extract.patterns import compiled, past
-from workers.scoring.extract.plain import folded, lowered
 from workers.scoring.extract.targets import Claim, Place, enumerated, read_label, read_number
 from workers.scoring.extract.words import BEGINS_TO_THINK, HESITANT, OR, REFUSED
 

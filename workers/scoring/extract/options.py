@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from contract.question import LABELS
+from workers.scoring.extract.normalize import folded
 from workers.scoring.extract.patterns import past
-from workers.scoring.extract.plain import folded
 from workers.scoring.extract.words import ENDS, GOES_ON
 
 __all__ = ["Options"]

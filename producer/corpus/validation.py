@@ -1,0 +1,68 @@
+"""Which documents of a corpus become passages: those that can be read, each id once. The others are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from contract.errors import QuestionFileError
+from producer.corpus.document import Document
+from producer.corpus.read import Unfit
+from producer.intake.bad_rows import Troubles
+
+__all__ = ["Gate"]
+
+
+@dataclass
+class Gate:
+    """Lets the good documents of one corpus through."""
+
+    corpus: Path
+    #: What becomes of a bad one; None: one is enough to refuse the corpus.
+    reject: Callable[[dict[str, Any]], object] | None = None
+    rows: int = 0
+    troubles: Troubles = field(default_factory=Troubles)
+    #: Id → where it stood.
+    _seen: dict[str, int | None] = field(default_factory=dict)
+
+    def good(self, rows: Iterable[Document | Unfit]) -> Iterator[Document]:
+        """The documents among `rows`, of those with the same id the first.
+
+        Raises QuestionFileError at the end, for all bad ones together, unless there is a place for them.
+        """
+        for row in rows:
+            self.rows += 1
+            found = row if isinstance(row, Unfit) else self._repeated(row)
+            if found is not None:
+                self._count(found)
+            elif isinstance(row, Document):
+                self._seen[row.id] = row.line
+                if self.reject or not self.troubles.count:
+                    yield row
+        if self.troubles.count and self.reject is None:
+            raise self.troubles.refusal(self.corpus, self.rows, "documents")
+
+    def _repeated(self, document: Document) -> Unfit | None:
+        if document.id not in self._seen:
+            return None
+        first = self._seen[document.id]
+        where = f"on line {first} too" if first is not None else "before"
+        trouble = QuestionFileError(
+            f"{document.id!r} stands {where}.",
+            path=document.shown,
+            line=document.line,
+            field="id",
+            hint="Give every document an id of its own; without ids, take out the one that repeats the other's text.",
+            kind="stands there twice",
+        )
+        return Unfit({"id": document.id, "text": document.text}, trouble)
+
+    def _count(self, unfit: Unfit) -> None:
+        trouble = unfit.trouble
+        self.troubles.add(trouble)
+        if self.reject:
+            reason = f"{trouble.message} {trouble.hint}".strip()
+            place = {"line": trouble.line, "field": trouble.field, "kind": trouble.kind}
+            self.reject({**place, "reason": reason, "row": unfit.raw})

@@ -1,0 +1,206 @@
+"""What goes to stdout: labelled lines and tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from contract.ledger import Run
+from contract.sanitize import for_json, for_terminal
+from contract.spec import Judge, Normalization, RunSpec
+from contract.verdict import Outcome
+from producer.stats import Calibration, Contexts, Interval, Mean, Pairs, Share, Tally
+from producer.stats.calibration import PROBABILITIES, confidence_of
+
+__all__ = [
+    "COMPARED",
+    "chance",
+    "difference",
+    "doubt_lines",
+    "echo_json",
+    "echo_lines",
+    "echo_table",
+    "interval",
+    "judge_lines",
+    "number",
+    "outcome_line",
+    "p_value",
+    "result_lines",
+    "shared_context",
+    "sharing",
+]
+
+#: Where the model expects a label less often than this, its choice among labels is hardly its answer.
+SELDOM = 0.1
+#: How choices are compared by likelihood, with what lm-evaluation-harness calls the accuracy.
+COMPARED = {
+    Normalization.NONE: "by the sum (acc)",
+    Normalization.CHARACTER: "per character (acc_norm)",
+    Normalization.BYTE: "per byte (acc_bytes)",
+}
+#: A label, and the text behind it.
+Line = tuple[str, str]
+Lines = list[Line]
+#: Width of a table that no terminal limits.
+PIPE_WIDTH = 200
+
+
+def echo_json(content: Any) -> None:
+    """One JSON document."""
+    click.echo(for_json(json.dumps(content, ensure_ascii=False, indent=2)))
+
+
+def echo_lines(lines: Lines) -> None:
+    """`label  value` lines, the values under each other."""
+    width = max(len(label) for label, _ in lines) + 2
+    for label, value in lines:
+        click.echo(for_terminal(f"{label:<{width}}{value}").replace("\n", "\n" + " " * width).rstrip())
+
+
+def echo_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A table; numbers are expected to come formatted."""
+    console = Console(file=sys.stdout)
+    if not console.is_terminal:
+        console = Console(file=sys.stdout, width=PIPE_WIDTH)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in header:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(for_terminal(cell)) for cell in row))
+    console.print(table)
+
+
+def number(count: int, thing: str) -> str:
+    """`1 message`, `1,200 messages`."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def outcome_line(tally: Tally) -> str:
+    """All outcomes with their numbers; unanswered and failed always among them."""
+    shown = [each for each in Outcome if each is not Outcome.ANSWERED or tally.count(each)]
+    return " · ".join(f"{each} {tally.count(each):,}" for each in shown)
+
+
+def interval(figure: Share | Mean) -> str:
+    """A figure with its interval, and of how many questions it is."""
+    counted = f"{figure.right:,} of {figure.of:,}" if isinstance(figure, Share) else f"mean of {figure.of:,}"
+    return f"{figure.value:.3f}  95 % interval {figure.low:.3f} to {figure.high:.3f} ({counted})"
+
+
+def chance(run: Run) -> str:
+    """What guessing scores."""
+    return "-" if run.chance is None else f"{run.chance:.3f}"
+
+
+def difference(pairs: Pairs) -> str:
+    """How much more of the pairs B got right than A, with the interval of that."""
+    bounds = pairs.interval()
+    return f"{pairs.difference:+.3f}  95 % interval {bounds.low:+.3f} to {bounds.high:+.3f}"
+
+
+def shared_context(found: Interval, contexts: Contexts, run: Run, sign: str = "") -> str:
+    """The interval that takes contexts for what was drawn, and why it is the one to quote."""
+    return f"95 % interval {found.low:{sign}.3f} to {found.high:{sign}.3f}, as {sharing(contexts, run)}"
+
+
+def sharing(contexts: Contexts, run: Run) -> str:
+    """How many questions of `run` go together, and why."""
+    repeats = ", or are the same ones again" if run.repeats else ""
+    return f"{contexts.sharing:,} questions share {number(contexts.shared, 'context')}{repeats}"
+
+
+def p_value(found: float) -> str:
+    """`p = 0.03`; never 0, which stands for whatever is too small for a computer's numbers."""
+    return f"p = {found:.2g}" if found else "p < 1e-300"
+
+
+def result_lines(
+    run: Run,
+    tally: Tally,
+    standing: str,
+    files: Iterable[Path] = (),
+    *,
+    beside: Sequence[Line] = (),
+    more: Sequence[Line] = (),
+) -> Lines:
+    """How a run came out; where it is not settled, that comes first.
+
+    `beside` are lines that belong to the accuracy, `more` those that are to stand with the rest.
+    """
+    unfinished = f"{standing}, not finished: {run.questions - tally.settled:,} of {run.questions:,} without a verdict"
+    lines = [
+        ("run", run.run_id),
+        *([] if standing == "settled" else [("state", unfinished)]),
+        *_accuracy_lines(tally),
+        *beside,
+        ("chance", chance(run) + _constant(run, tally)),
+        *_calibration_lines(tally.calibration, run.spec),
+        ("outcomes", outcome_line(tally)),
+        *doubt_lines(tally),
+        *more,
+    ]
+    if tally.keyless.total():
+        lines.append(("no key", f"{number(tally.keyless.total(), 'question')}, in no accuracy"))
+    return lines + [("results" if not at else "", str(path)) for at, path in enumerate(files)]
+
+
+def _constant(run: Run, tally: Tally) -> str:
+    """What always giving the same answer scores, where the accuracy is above chance and not above that."""
+    found, accuracy = tally.guessing().constant(run.spec), tally.over_all()
+    if found is None or accuracy is None or run.chance is None or not run.chance < accuracy.low <= found.value:
+        return ""
+    return f"; always answering {found.answer!r} scores {found.value:.3f}, which the accuracy is not above"
+
+
+def _accuracy_lines(tally: Tally) -> Lines:
+    over_all, over_answered = tally.over_all(), tally.over_answered()
+    if over_all is None:
+        return [("accuracy", "none yet")]
+    lines = [("accuracy", f"{interval(over_all)} of all; unanswered and failed ones count as not right")]
+    if heard := tally.without_failed():
+        lines.append(("", f"{interval(heard)} without failed ones; unanswered ones count as not right"))
+    told = {figure.of for figure in (over_all, heard) if figure}
+    if over_answered and over_answered.of not in told:
+        lines.append(("", f"{interval(over_answered)} of those answered"))
+    return lines
+
+
+def doubt_lines(tally: Tally) -> Lines:
+    """What makes answers worth less than they look; nothing where there is nothing."""
+    lines = []
+    if tally.simulated:
+        made_up = "made up by the simulated engine, so no figure here means anything; `purge` the run and ask a model"
+        lines.append(("simulated", f"{tally.simulated:,} of {tally.settled:,}: {made_up}"))
+    if (mass := tally.mean_label_mass()) is not None:
+        seldom = "; so low, the letters say little: try mode likelihood" if mass < SELDOM else ""
+        lines.append(("label mass", f"{mass:.3f} is the mean probability that a label comes next{seldom}"))
+    if tally.tied:
+        lines.append(("tied", f"{tally.tied:,} of {tally.settled:,}: two choices score the same, the first was taken"))
+    if tally.truncated:
+        lines.append(("truncated", f"{tally.truncated:,} of {tally.settled:,}: the text ran into max_tokens"))
+    return lines
+
+
+def judge_lines(judge: Judge | None, agrees: int, of: int) -> Lines:
+    """Who judged, and how far it can be believed, where there are answers that the key can be asked about."""
+    if judge is None:
+        return []
+    who = judge.model or "the model graded itself: a small one finds nearly every answer right"
+    agreement = f"it says what the key says in {agrees:,} of {of:,} answers that name a choice"
+    return [("judge", who), *([("", agreement)] if of else [])]
+
+
+def _calibration_lines(calibration: Calibration, spec: RunSpec) -> Lines:
+    figures = {"ECE": calibration.ece(), "Brier": calibration.brier()}
+    known = [f"{name} {value:.3f}" for name, value in figures.items() if value is not None]
+    of = confidence_of(spec)
+    what = "" if of == PROBABILITIES else f"; confidence is {of}"
+    return [("calibration", " · ".join(known) + what)] if known else []

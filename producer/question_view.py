@@ -1,0 +1,118 @@
+"""One question as a person or a program is shown it: choices, verdict, passages, prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from contract.choice_order import arrangements
+from contract.ledger import Run
+from contract.prompts import prompts_of, wants_passages
+from contract.question import LABELS, Question
+from contract.relevance import Sources, sources_of
+from contract.spec import Mode, RunSpec
+from contract.verdict import ContextSource, Outcome, Passage, Verdict
+from producer.export.columns import iso
+from producer.export.formats.text import named_infinities
+from producer.output import Lines
+
+__all__ = ["HIT", "key_shown", "question_json", "question_lines", "shown_prompts"]
+
+#: `Verdict.retrieval_hit` in words.
+HIT = {True: "a right passage was shown", False: "no right passage was shown", None: ""}
+#: Stands in a prompt for what nobody has retrieved.
+UNKNOWN_PASSAGES = Passage(id="", score=0.0, text="‹the passages that are found for it›")
+
+
+def question_json(run: Run, question: Question, verdict: Verdict | None) -> dict[str, Any]:
+    """`show` for programs."""
+    return {
+        "run_id": run.run_id,
+        "question": question.model_dump(mode="json"),
+        "verdict": named_infinities(verdict.model_dump(mode="json")) if verdict else None,
+        "prompts": shown_prompts(run.spec, question, verdict),
+    }
+
+
+def question_lines(run: Run, question: Question, verdict: Verdict | None) -> Lines:
+    """`show` for people: choices with the best score first."""
+    scores = verdict.choice_scores if verdict else {}
+    chosen = verdict.choice if verdict else None
+    lines = [("run", run.run_id), ("question", f"{question.id}\n{question.question}")]
+    ranked = sorted(question.labels, key=lambda label: (-scores.get(label, float("-inf")), label))
+    for at, label in enumerate(ranked):
+        score = f"{scores[label]:>12.6f}" if label in scores else f"{'':>12}"
+        marks = f"{'  ← chosen' if label == chosen else ''}{'  ← key' if label in question.right else ''}"
+        lines.append(("" if at else "choices", f"{score}  {label}. {question.choice_text(label)}{marks}"))
+    if verdict is None:
+        lines.append(("outcome", "unsettled"))
+    else:
+        lines += _verdict_lines(run.spec, question, verdict) + _passage_lines(sources_of(question), verdict)
+    return [*lines, *(("prompt", prompt) for prompt in shown_prompts(run.spec, question, verdict))]
+
+
+def key_shown(question: Question) -> str:
+    """The right choice with its text; several, one below the other."""
+    return "\n".join(f"{label}. {question.choice_text(label)}" for label in question.right) or "none"
+
+
+def shown_prompts(spec: RunSpec, question: Question, verdict: Verdict | None) -> list[str]:
+    """What the model saw; where nobody has looked for passages yet, or could, a word in their place."""
+    passages = verdict.passages if verdict else ()
+    asked = verdict is not None and verdict.outcome is not Outcome.FAILED
+    if not asked and not passages and wants_passages(question, spec):
+        passages = (UNKNOWN_PASSAGES,)
+    return prompts_of(question, spec, passages)
+
+
+def _verdict_lines(spec: RunSpec, question: Question, verdict: Verdict) -> Lines:
+    times = f"queued {verdict.queued_ms:,.1f} ms · generate call {verdict.latency_ms:,.1f} ms"
+    settled_at = f" · settled {iso(verdict.settled_at)}" if verdict.settled_at else ""
+    lines = [
+        ("outcome", f"{verdict.outcome} · attempts {verdict.attempts}"),
+        ("rule", verdict.rule),
+        ("raw text", repr(verdict.raw_text) if verdict.raw_text else ""),
+        ("judge", verdict.judge_reason),
+        ("context", _context(verdict)),
+        ("rotations", "\n".join(_rotations(spec, question, verdict))),
+        ("times", times + settled_at),
+        ("by", f"{verdict.worker} · batch {verdict.batch_id} of {verdict.batch_size}" if verdict.worker else ""),
+        ("error", f"{verdict.error.type}: {verdict.error.message}" if verdict.error else ""),
+    ]
+    if verdict.label_mass is not None:
+        lines.insert(1, ("label mass", f"{verdict.label_mass:.6f}"))
+    if verdict.confidence is not None:
+        lines.insert(1, ("confidence", f"{verdict.confidence:.6f}"))
+    return [line for line in lines if line[1]]
+
+
+def _rotations(spec: RunSpec, question: Question, verdict: Verdict) -> Iterator[str]:
+    """How many were right, and what was chosen in each; whose scores are shown."""
+    if not verdict.rotations:
+        return
+    yield f"right in {verdict.rotations_right} of {verdict.rotations}"
+    comparable = question.answer is not None and spec.mode is not Mode.JUDGE
+    shown = verdict.rotation_choices.index(verdict.choice) if verdict.choice in verdict.rotation_choices else 0
+    for at, (choice, each) in enumerate(zip(verdict.rotation_choices, arrangements(question, spec), strict=False)):
+        order = " ".join(LABELS[place] for place in each.order)
+        judged = f", {'right' if choice in question.right else 'wrong'}" if choice and comparable else ""
+        yield f"{order}: {choice or 'none'} chosen{judged}{'  ← the scores above' if at == shown else ''}"
+
+
+def _context(verdict: Verdict) -> str:
+    if verdict.context_source is ContextSource.NONE and verdict.retrieval_hit is None:
+        return ""
+    return " · ".join(filter(None, (verdict.context_source, HIT[verdict.retrieval_hit])))
+
+
+def _passage_lines(sources: Sources, verdict: Verdict) -> Lines:
+    """Each retrieved passage with what its question's file says of it, and its text below."""
+    lines: Lines = []
+    for each in verdict.passages:
+        parts = [f"{each.rank}.  {each.score:.6f}  {each.id}"]
+        parts += [f"document {each.document}"] if each.document not in ("", each.id) else []
+        parts += [f"path {each.path}"] if each.path else []
+        parts.append("shown" if each.shown else "no room for it")
+        mark = "  ← answers" if sources.answered_by(each) else ""
+        lines.append(("" if lines else "passages", f"{' · '.join(parts)}{mark}\n{each.text}"))
+    return lines

@@ -1,0 +1,178 @@
+"""Which of a record's fields says what is right, and what the others must not contradict.
+
+Many names may mean the key. The surest by its name counts, but a letter or a text counts more than a bare number: a
+number beside one is read in the way in which both agree, and where it is a flag or a row's number, it is passed over.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from producer.readers.answers import INDICES, Given, Way, is_number, meant, no_key, settle
+from producer.readers.field_names import names_of, spelled
+from producer.readers.parts import Parts, answers_of
+from producer.readers.record import FieldTrouble, shown_value
+
+__all__ = ["Key", "key_of", "refuse_contradiction", "says_beside"]
+
+#: Share of the rows on which two fields must agree to mean the same.
+_MOST = 0.9
+#: What programs call an index that counts from 0; but not beside choices in columns, where SocialIQA's counts from 1.
+_FROM_0 = frozenset(
+    ["answer_idx", "answer_index", "correct_answer_index", "correct_index", "gold_index", "label", "labels"]
+)
+#: Names that many files use for something other than the key.
+_OFTEN_ELSE = frozenset(
+    ["key", "correct", "label", "labels", "answer_id", "correct_answer_id", "target", "classification"]
+)
+
+
+class Key(NamedTuple):
+    """How a file says which choices are right."""
+
+    way: Way
+    #: The field, where it is not the one that every record's names promise.
+    field: str | None = None
+    #: Other fields that must not name other choices, and how they are meant.
+    beside: tuple[tuple[str, Way], ...] = ()
+    #: Whether only the field's name says what its numbers count from.
+    supposed: bool = False
+
+    def taken(self, parts: Parts) -> Parts:
+        """`parts` with the answer out of this field."""
+        first = parts.used.answer
+        if self.field is None or self.field == first:
+            return parts
+        rest = dict(parts.rest)
+        answer = rest.pop(self.field, None)
+        if first is not None:
+            rest[first] = parts.answer
+        return parts._replace(answer=answer, rest=rest, used=parts.used._replace(answer=self.field))
+
+
+def key_of(head: Sequence[Parts], ways: Sequence[Way], like: Way | None) -> Key:
+    """The key of a file that begins with `head`; its numbers count as `like` where nothing else says how.
+
+    Raises FieldTrouble where nobody can know.
+    """
+    keyed = Counter(each.used.answer for each in head if not no_key(each.answer, each.choices))
+    first = next(iter(keyed.most_common(1)), None)
+    if first is None or first[0] is None:
+        return Key(settle((), ways))
+    name = first[0]
+    fields = {each: _given(head, each) for each in (name, *_others(head, name))}
+    said = [each for each, given in fields.items() if _says_by_label_or_text(given)]
+    field = name
+    if name not in said and _are_numbers(fields[name]):
+        if said:
+            way, agreed = _agreeing(fields[name], fields[said[0]], ways)
+            if agreed or not _is_else(name, fields[name]):
+                return Key(way, None, _beside(said, fields))
+            field = said[0]
+        elif _is_else(name, fields[name]):
+            field = next((each for each in fields if _may_be_index(each, fields[each])), name)
+    elif name not in said and said and _name_all(fields[name]):
+        field = said[0]
+    given = [each for each in fields[field] if each]
+    beside = _beside([each for each in said if each != field], fields)
+    supposed = False
+    try:
+        way = settle(given, ways, like if like in INDICES else None)
+    except FieldTrouble:
+        if not _counts_from_0(head, field):
+            raise
+        way, supposed = Way.INDEX_0, True
+    return Key(way, None if field == name else field, beside, supposed)
+
+
+def says_beside(head: Sequence[Parts], name: str) -> tuple[tuple[str, Way], ...]:
+    """The fields beside `name` that say by label or text what is right."""
+    fields = {each: _given(head, each) for each in _others(head, name)}
+    return _beside([each for each, given in fields.items() if _says_by_label_or_text(given)], fields)
+
+
+def refuse_contradiction(key: Key, parts: Parts, right: tuple[str, ...]) -> None:
+    """Raise FieldTrouble where two fields name different choices: one is wrong, and nobody knows which."""
+    marked = meant(Given(list(parts.marked), parts.choices, parts.labels), Way.LABEL)
+    if marked and right and not set(right) & set(marked):
+        message = f"{parts.used.answer!r} says {shown_value(parts.answer)}, but {marked[0]} is marked as right."
+        raise FieldTrouble("answer", message, "Correct the one that is wrong.", kind="two answers contradict")
+    for name, way in key.beside:
+        other = meant(Given(parts.rest.get(name), parts.choices, parts.labels), way)
+        if right and other and not set(right) & set(other):
+            shown = f"{parts.used.answer!r} says {shown_value(parts.answer)}, which is {', '.join(right)}"
+            message = f"{shown}, but {name!r} says {shown_value(parts.rest[name])}, which is {', '.join(other)}."
+            hint = f"--map answer={name} takes that, --map answer={parts.used.answer} the other."
+            raise FieldTrouble("answer", message, hint, kind="two answers contradict")
+
+
+#: The answer of each record of the head; None where it has no key there.
+_Column = Sequence[Given | None]
+
+
+def _given(head: Sequence[Parts], name: str) -> _Column:
+    values = (each.answer if each.used.answer == name else each.rest.get(name) for each in head)
+    return [
+        None if no_key(value, each.choices) else Given(value, each.choices, each.labels)
+        for value, each in zip(values, head, strict=True)
+    ]
+
+
+def _others(head: Sequence[Parts], name: str) -> Iterable[str]:
+    """Fields that may be the answer too, by their names, the surest first."""
+    there: dict[str, None] = {}
+    for parts in head:
+        names = names_of(tuple(parts.rest))
+        there |= dict.fromkeys(answers_of(parts.rest, names))
+        if "answers" in names.spelled:
+            there[names.spelled["answers"]] = None
+    return [each for each in there if each != name]
+
+
+def _says_by_label_or_text(column: _Column) -> bool:
+    """Whether these name choices, and not by their numbers."""
+    given = [each for each in column if each]
+    said = sum(not is_number(each.answer) and 0 < len(meant(each, Way.ANY)) < len(each.choices) for each in given)
+    return bool(said) and said >= _MOST * len(given)
+
+
+def _name_all(column: _Column) -> bool:
+    """Whether these are the choices, or what they are called, once more."""
+    return all(len(meant(each, Way.ANY)) == len(each.choices) for each in column if each)
+
+
+def _are_numbers(column: _Column) -> bool:
+    return all(is_number(each.answer) for each in column if each)
+
+
+def _is_else(name: str, column: _Column) -> bool:
+    """Whether these numbers look like no key: flags, or each another as rows' numbers are."""
+    numbers = [str(each.answer).strip() for each in column if each]
+    if spelled(name) not in _OFTEN_ELSE:
+        return False
+    return {each.lower() for each in numbers} <= {"0", "1", "true", "false"} or len({*numbers}) == len(numbers)
+
+
+def _may_be_index(name: str, column: _Column) -> bool:
+    given = [each for each in column if each]
+    read = max((sum(bool(meant(each, way)) for each in given) for way in INDICES), default=0)
+    return bool(given) and read >= _MOST * len(given) and not _is_else(name, column)
+
+
+def _agreeing(numbers: _Column, said: _Column, ways: Sequence[Way]) -> tuple[Way, bool]:
+    """The way in which most of the numbers name what is said beside them, and whether nearly all do."""
+    pairs = [(one, meant(other, Way.ANY)) for one, other in zip(numbers, said, strict=True) if one and other]
+    agree = {way: sum(meant(one, way) == other for one, other in pairs) for way in ways}
+    best = max(ways, key=lambda way: (agree[way], sum(bool(meant(one, way)) for one, _ in pairs)))
+    return best, bool(pairs) and agree[best] >= _MOST * len(pairs)
+
+
+def _beside(names: Iterable[str], fields: Mapping[str, _Column]) -> tuple[tuple[str, Way], ...]:
+    return tuple((name, settle(filter(None, fields[name]), (Way.LABEL, Way.TEXT))) for name in names)
+
+
+def _counts_from_0(head: Sequence[Parts], field: str) -> bool:
+    """Whether numbers in fields of that name usually count from 0."""
+    return spelled(field) in _FROM_0 and not any(len(each.used.choices) > 1 for each in head)

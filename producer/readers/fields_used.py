@@ -1,0 +1,73 @@
+"""Which fields of a file its questions, choices and answers were taken from: a name may be meant otherwise.
+
+A file with an old model's `answer` beside its `gold_label` reads as well as one with the key in `answer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from producer.readers.answers import Given, names_a_choice, no_key
+from producer.readers.field_names import names_of
+from producer.readers.parts import Parts, answers_of
+from producer.readers.record import Record
+
+__all__ = ["UsedFields"]
+
+#: Fields that are named one by one; of more, the first and the last.
+MOST_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class UsedFields:
+    """Fields of a file's first records, as it calls them, by the parts that they were taken for."""
+
+    question: tuple[str, ...]
+    #: Empty where the layout itself has the choices: yes and no.
+    choices: tuple[str, ...]
+    #: Empty where no question has a key.
+    answer: tuple[str, ...]
+    #: Others that could be the answer, by their names and by what they say.
+    also_there: tuple[str, ...]
+
+    @classmethod
+    def of(cls, apart: Sequence[tuple[Record, Parts]]) -> UsedFields:
+        """The fields that the parts of these records were taken from."""
+        used = [parts.used for _, parts in apart]
+        answer = _each(parts.used.answer for _, parts in apart if not no_key(parts.answer, parts.choices))
+        others = _each(name for record, parts in apart for name in _others(record, parts))
+        return cls(
+            question=_each(each.question for each in used),
+            choices=_each(name for each in used for name in each.choices),
+            answer=answer,
+            also_there=tuple(name for name in others if name not in answer),
+        )
+
+    def told(self) -> str:
+        """`question ← stem · choices ← A, B, C · answer ← answer (also there: gold_label)`."""
+        others = f" (also there: {_listed(self.also_there)})" if self.also_there else ""
+        parts = [("question", self.question), ("choices", self.choices)]
+        shown = [f"{part} ← {_listed(names)}" for part, names in parts if names]
+        return " · ".join([*shown, f"answer ← {_listed(self.answer) or 'none'}{others}"])
+
+    def to_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        return asdict(self)
+
+
+def _others(record: Record, parts: Parts) -> Iterator[str]:
+    """Fields of the record beside the used ones that could be the answer."""
+    fields = record.fields or {}
+    for name in answers_of(fields, names_of(tuple(fields))):
+        if name not in parts.used.all and names_a_choice(Given(fields[name], parts.choices, parts.labels)):
+            yield name
+
+
+def _each(names: Iterable[str | None]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= MOST_NAMED else f"{names[0]} to {names[-1]}"

@@ -1,0 +1,206 @@
+"""One run as the page shows it: what its summary, its counters and its spec come to, in the words of the template."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from contract.ledger import Run
+from contract.spec import Mode
+from producer.export.summary import Summary
+from producer.output import COMPARED, Lines, doubt_lines, judge_lines, sharing
+from producer.report import figures
+from producer.report.figures import Figure
+from producer.report.measures import NO_CHOICE, Measures
+from producer.retrieval_summary import retrieval_lines
+from producer.runs.source_coverage import taken_lines
+from producer.stats import Interval, Mean, Share, Tally
+from producer.stats.calibration import PROBABILITIES, confidence_of
+from producer.stats.denominators import ANSWERED
+
+__all__ = ["Part"]
+
+#: Of a table of figures: a name, its figure, and what guessing scores there, where one can guess.
+Row = tuple[str, Share | Mean, float | None]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One run, counted."""
+
+    run: Run
+    summary: Summary
+    measures: Measures
+    #: summary.json's content.
+    content: dict[str, Any]
+    #: That the engines which answered were not all alike, if so.
+    engines: Lines
+
+    @property
+    def tally(self) -> Tally:
+        return self.summary.tally
+
+    @cached_property
+    def accuracy(self) -> Share | None:
+        return self.tally.over_all()
+
+    @property
+    def against_chance(self) -> str:
+        """What the interval of the answered questions says about guessing at these.
+
+        The others lower the accuracy, and say nothing of whether the model knows what it answers.
+        """
+        chance = self.answered_chance
+        answered = self.tally.over_answered()
+        found = self._answered_interval
+        if answered is None or found is None or chance is None or self.run.chance is None:
+            return ""
+        how = "above" if found.low > chance else "below" if found.high < chance else "not distinguishable from"
+        if answered.of == self.tally.keyed.total():
+            return f", {how} guessing"
+        return f". At the {answered.of:,} that it answered, it is {how} guessing"
+
+    @property
+    def against_constant(self) -> str:
+        """That what is above guessing is not above always giving the same answer, if so."""
+        constant, found = self.tally.guessing(ANSWERED).constant(self.run.spec), self._answered_interval
+        chance = self.answered_chance
+        if constant is None or found is None or chance is None or not chance < found.low <= constant.value:
+            return ""
+        how = "below" if found.high < constant.value else "not distinguishable from"
+        return f", but it is {how} always answering {constant.answer!r}, which scores {100 * constant.value:.1f} %"
+
+    @property
+    def _answered_interval(self) -> Interval | None:
+        answered = self.tally.over_answered()
+        if answered is None:
+            return None
+        return self.summary.context_interval(ANSWERED) or Interval(answered.low, answered.high)
+
+    @property
+    def answered_chance(self) -> float | None:
+        """What guessing scores at the questions that were answered."""
+        return self.tally.guessing(ANSWERED).chance(self.run.spec)
+
+    @property
+    def macro_chance(self) -> float | None:
+        """What guessing scores in the mean over subjects, where that is not what it scores over all questions."""
+        found, chance = self.summary.over_subjects(), self.run.chance
+        if found is None or found.chance is None or chance is None or round(found.chance, 3) == round(chance, 3):
+            return None
+        return found.chance
+
+    @cached_property
+    def accuracies(self) -> list[Row]:
+        """Over all and over the answered questions; over all, had choices been compared otherwise; and over single
+        rotations, which one guess may get right."""
+        otherwise = self.summary.otherwise_normalized()
+        found: list[tuple[str, Share | Mean | None, float | None]] = [
+            ("all questions with a key", self.accuracy, self.run.chance),
+            ("those that did not fail", self.tally.without_failed(), self.run.chance),
+            ("those answered", self.tally.over_answered(), self.answered_chance),
+            *((f"all, compared {COMPARED[how]}", found, self.run.chance) for how, found in otherwise.items()),
+            ("single rotations", self.summary.rotations.mean(), self.summary.rotation_chance),
+        ]
+        return [(name, figure, chance) for name, figure, chance in found if figure is not None]
+
+    @cached_property
+    def subjects(self) -> list[Row]:
+        """Subjects with keys, the best first; empty where the questions name none."""
+        if set(self.summary.subjects) <= {""}:
+            return []
+        spec = self.run.spec
+        found: list[Row] = [
+            (name, share, tally.guessing().chance(spec))
+            for name, tally in self.summary.subjects.items()
+            if (share := tally.over_all()) is not None
+        ]
+        return sorted(found, key=lambda each: (-each[1].value, each[0]))
+
+    @cached_property
+    def retrieval(self) -> list[Row]:
+        """What retrieval found and what it was worth; figures of no question at all are left out."""
+        found = self.summary.retrieval
+        if found is None:
+            return []
+        figures_of: list[tuple[str, Share | Mean | None]] = [
+            *((f"recall@{k}: a right passage in the first {k}", each) for k, each in found.recall_any().items()),
+            *((f"recall@{k}: share of the right ones there", each) for k, each in found.recall_share().items()),
+            (f"MRR@{found.depths[-1]} of the first right passage", found.mrr()),
+            ("context precision", found.context_precision()),
+            ("accuracy where a right passage was shown", found.accuracy(hit=True)),
+            ("accuracy where none was", found.accuracy(hit=False)),
+            ("right choice's text in a passage shown", found.answer_in_context()),
+            ("wrong choice's text in one", found.wrong_choice_in_context()),
+        ]
+        return [(name, each, None) for name, each in figures_of if each is not None]
+
+    @property
+    def retrieval_extent(self) -> Lines:
+        """How much was retrieved, in words."""
+        return retrieval_lines(self.summary.retrieval)[:1]
+
+    @property
+    def sharing(self) -> str:
+        """How many questions go together, and why."""
+        return sharing(self.summary.contexts(), self.run)
+
+    @property
+    def taken(self) -> str:
+        """What of its source was asked, in words."""
+        return " ".join(told for _, told in taken_lines(self.run))
+
+    @property
+    def doubts(self) -> Lines:
+        """What makes its answers worth less than they look."""
+        judge = judge_lines(self.run.spec.judge, self.summary.judge_agrees, self.summary.judged_and_read)
+        return [*doubt_lines(self.tally), *judge, *self.engines]
+
+    @cached_property
+    def answers(self) -> list[Figure]:
+        """What the model's answers are like."""
+        calibration, spec = self.tally.calibration, self.run.spec
+        drawn = (
+            figures.calibration_curve(calibration, spec),
+            figures.confidence_histogram(calibration, spec),
+            figures.places(self.measures),
+        )
+        return list(filter(None, drawn))
+
+    @property
+    def calibrated(self) -> str:
+        """What stands behind the names of its calibration figures where confidence is no probability."""
+        spec = self.run.spec
+        if confidence_of(spec) == PROBABILITIES:
+            return ""
+        return " of votes" if spec.mode is Mode.VOTE else f" per {spec.normalization}"
+
+    @cached_property
+    def speed(self) -> list[Figure]:
+        """How the run went; of one that was only read again, nothing."""
+        if self.run.spec.rescored_from:
+            return []
+        started_at = self.summary.started_at
+        drawn = (
+            figures.rate_over_time(self.measures, started_at),
+            figures.latency(self.measures),
+            figures.batch_sizes(self.measures),
+        )
+        return list(filter(None, drawn))
+
+    @cached_property
+    def confusion_labels(self) -> tuple[list[str], list[str]]:
+        """Labels of the confusion's rows and of its columns."""
+        keys, chosen = ({pair[side] for pair in self.measures.confusion} for side in (0, 1))
+        labels = sorted((keys | chosen) - {NO_CHOICE})
+        return labels, labels + ([NO_CHOICE] if NO_CHOICE in chosen else [])
+
+    def keys_of(self, label: str) -> int:
+        """Questions in the confusion whose key is `label`."""
+        return sum(count for (key, _), count in self.measures.confusion.items() if key == label)
+
+    @property
+    def spec(self) -> str:
+        return json.dumps(self.content["spec"], ensure_ascii=False, indent=2)

@@ -1,0 +1,69 @@
+"""RESULTS/<suite>/: the table as CSV for a spreadsheet, as JSON for programs, as Markdown for a paper."""
+
+from __future__ import annotations
+
+import csv
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from contract.sanitize import for_cell
+from contract.spec import slug
+from contract.verdict import Outcome
+from producer.export.columns import iso
+from producer.export.files import Drafts, explaining
+from producer.stats import Interval
+from producer.suite.cell import Cell
+from producer.suite.render import markdown
+from producer.suite.table import Table
+
+__all__ = ["folder_of", "write_table"]
+
+COLUMNS = (
+    *("suite", "entry", "model", "run_id", "state", "accuracy", "low", "high", "right", "of", "chance"),
+    *("total", "settled", *(each.value for each in Outcome), "simulated", "mode", "source"),
+    *("context_low", "context_high", "without_failed", "without_failed_low", "without_failed_high"),
+)
+
+
+def folder_of(name: str, out: Path) -> Path:
+    """Where the table of the suite of that name goes."""
+    return out / slug(name)
+
+
+def write_table(table: Table, out: Path, file: Path) -> tuple[Path, ...]:
+    """Write suite.csv, suite.json and suite.md, each whole and all or none. Raises InputError."""
+    directory = folder_of(table.suite, out)
+    paths = tuple(directory / f"suite.{ending}" for ending in ("csv", "json", "md"))
+    with explaining(directory), Drafts() as drafts:
+        sheet, document, text = map(drafts.text, paths)
+        csv.writer(sheet, lineterminator="\n").writerows(_rows(table))
+        content = {**table.to_json(), "file": str(file), "exported_at": iso(time.time())}
+        json.dump(content, document, ensure_ascii=False, indent=2)
+        document.write("\n")
+        text.write(markdown(table))
+    return paths
+
+
+def _rows(table: Table) -> Iterator[tuple[Any, ...]]:
+    yield COLUMNS
+    for each in table.cells:
+        yield tuple(for_cell(value) if isinstance(value, str) else value for value in _row(table.suite, each))
+
+
+def _row(suite: str, cell: Cell) -> tuple[Any, ...]:
+    run, counts, found, heard = cell.run, cell.counts, cell.accuracy, cell.without_failed
+    figures = tuple(found.to_json()[name] for name in ("value", "low", "high", "right", "of")) if found else (None,) * 5
+    return (
+        *(suite, cell.entry, cell.model, run.run_id, counts.standing, *figures, run.chance),
+        *(counts.total, counts.settled, *(counts.of(each) for each in Outcome)),
+        *(cell.simulated, run.spec.mode.value, run.source),
+        *_ends(cell.context_interval),
+        *((round(heard.value, 6), *_ends(cell.interval_without_failed)) if heard else (None,) * 3),
+    )
+
+
+def _ends(found: Interval | None) -> tuple[float | None, float | None]:
+    return (round(found.low, 6), round(found.high, 6)) if found else (None, None)

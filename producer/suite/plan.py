@@ -1,0 +1,90 @@
+"""Every run of a suite, checked before the first one is written: with a bad row in the last file, none is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import orjson
+
+from contract.errors import InputError
+from contract.question import substance
+from contract.settings import Settings
+from producer.readers import opened
+from producer.runs.submit import Plan, asked_of, plan
+from producer.suite.config import Entry, Suite
+
+__all__ = ["Planned", "planned", "share_questions"]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One entry, asked of one model."""
+
+    entry: Entry
+    plan: Plan
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        return self.plan.spec.model
+
+
+@contextmanager
+def planned(suite: Suite, path: Path, settings: Settings) -> Iterator[list[Planned]]:
+    """The runs of the suite in `path`, entry by entry; neither reads nor writes the ledger.
+
+    Raises InputError that says of every entry what is wrong with it.
+    """
+    found: list[Planned] = []
+    troubles: list[str] = []
+    with ExitStack() as stack:
+        for entry in suite.entries:
+            try:
+                found += _of_entry(suite, entry, settings, stack)
+            except (InputError, click.UsageError) as trouble:
+                said = trouble.message if isinstance(trouble, click.UsageError) else str(trouble)
+                troubles.append(f"{path}: entry {entry.name!r}: {said}")
+        if troubles:
+            raise InputError("\n  ".join(troubles))
+        yield found
+
+
+def _of_entry(suite: Suite, entry: Entry, settings: Settings, stack: ExitStack) -> list[Planned]:
+    """The entry's file is read once, however many models are asked."""
+    config = suite.run_config(entry)
+    models = list(dict.fromkeys(settings.served_as(model) for model in suite.models_of(entry)))
+    if models:
+        config = config.model_copy(update={"model": models[0]})
+    source = stack.enter_context(opened(entry.file, entry.how_to_read()))
+    first = plan(source, config, settings, entry.selection(config.seed), skip_bad=entry.skip_bad)
+    runs = (asked_of(first, model, f"{suite.name}-{entry.name}-{model}") for model in models or (first.spec.model,))
+    return [Planned(entry, each) for each in runs]
+
+
+def share_questions(plans: Sequence[Plan]) -> bool:
+    """Whether any two of `plans` have a question or a context in common: their accuracies go together.
+
+    A question is known by its text and choices, in whatever order these stand.
+    """
+    digests = [each.spec.questions_digest for each in plans]
+    if len(set(digests)) < len(digests):
+        return True
+    seen: set[int] = set()
+    for each in plans:
+        own = {known for body in each.survey.bodies for known in _contents(body.canonical)}
+        if not seen.isdisjoint(own):
+            return True
+        seen |= own
+    return False
+
+
+def _contents(canonical: bytes) -> Iterator[int]:
+    """Hashes of what a question asks, and of its context where it has one."""
+    fields = orjson.loads(canonical)
+    yield hash(substance(fields["question"], fields["choices"]))
+    if context := fields.get("context"):
+        yield hash(context)

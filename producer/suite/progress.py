@@ -1,0 +1,105 @@
+"""Showing how the runs of a suite get on: a bar for each where somebody looks at a terminal, one line for all where
+nobody does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from contract.fleet import WorkerState
+from contract.ledger import Run
+from producer.watching.progress import BarScreen, LineScreen, Pace, Snapshot, crew_table, duration, workers_told
+from producer.watching.worker_status import Member
+
+__all__ = ["Board"]
+
+#: Runs that have a bar at the same time; more would push each other off the screen.
+MOST_BARS = 15
+
+
+class Board:
+    """Snapshots and remarks of several runs, gathered in rounds and shown together on `screen`."""
+
+    def __init__(self, screen: LineScreen | BarScreen, name: str, runs: Sequence[tuple[str, Run]]) -> None:
+        """Of the suite called `name`; each run with what a person calls it."""
+        self.screen = screen
+        self._name = name
+        self._titles: Mapping[str, str] = {run.run_id: title for title, run in runs}
+        self._questions = sum(run.questions for _, run in runs)
+        self._snapshots: dict[str, Snapshot] = {}
+        self._remarks: dict[str, list[str]] = {}
+        self._pace = Pace()
+
+    def put(self, snapshot: Snapshot) -> None:
+        """Take in how one of the runs stands."""
+        self._snapshots[snapshot.run_id] = snapshot
+
+    def tell(self, run_id: str, message: str) -> None:
+        """Take in a remark on one of the runs."""
+        self._remarks.setdefault(message, []).append(run_id)
+
+    def draw(self, now: float) -> None:
+        """Show the round that ends at `now` (seconds of a steady clock); what several runs remarked is said once."""
+        for message, run_ids in self._remarks.items():
+            alone = len(run_ids) == 1 and run_ids[0] not in message
+            self.screen.say(f"{run_ids[0]}: {message}" if alone else message)
+        self._remarks.clear()
+        ready = any(each.state == WorkerState.READY for each in self._crew())
+        self._pace.observe(now, self._settled, working=ready)
+        self.screen.show(self)
+
+    @property
+    def over(self) -> bool:
+        """Whether no run is waited for any more."""
+        return self._over == len(self._titles)
+
+    def line(self) -> str:
+        """All runs on one line."""
+        pace = self._pace.steady or self._pace.mean
+        left = f"{duration((self._questions - self._settled) / pace)} left" if pace else "time left unknown"
+        parts = [
+            f"{self._name}: {self._settled:,}/{self._questions:,}",
+            f"{self._over} of {len(self._titles)} runs done",
+            f"{self._pace.lately:,.1f}/s now, {self._pace.mean:,.1f}/s mean",
+            *([workers_told(self._crew()), left] if self._under_way() else []),
+        ]
+        return " · ".join(parts)
+
+    def drawn(self) -> RenderableType:
+        """The line, a bar for each run under way, and the workers."""
+        bars = Table.grid(padding=(0, 1))
+        under_way = self._under_way()
+        for each in under_way[:MOST_BARS]:
+            counts = each.counts
+            bars.add_row(
+                Text(self._titles[each.run_id], style="bold"),
+                ProgressBar(total=counts.total, completed=counts.settled, width=30),
+                Text(f"{counts.settled:,}/{counts.total:,}"),
+                Text(each.left(), style="dim"),
+            )
+        parts: list[RenderableType] = [bars] if under_way else []
+        if len(under_way) > MOST_BARS:
+            parts.append(Text(f"and {len(under_way) - MOST_BARS} more runs", style="dim"))
+        crew = self._crew()
+        return Group(Text(self.line()), *parts, *([crew_table(crew)] if crew else []))
+
+    @property
+    def _over(self) -> int:
+        return sum(each.over for each in self._snapshots.values())
+
+    @property
+    def _settled(self) -> int:
+        return sum(each.counts.settled for each in self._snapshots.values())
+
+    def _under_way(self) -> list[Snapshot]:
+        """Runs that are waited for, in the order of the suite."""
+        there = (self._snapshots[run_id] for run_id in self._titles if run_id in self._snapshots)
+        return [each for each in there if not each.over]
+
+    def _crew(self) -> Sequence[Member]:
+        members = {(each.name, each.queue): each for found in self._under_way() for each in found.crew}
+        return [members[key] for key in sorted(members)]

@@ -1,0 +1,214 @@
+"""A suite's table for people: on a terminal, and as Markdown."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+
+from contract.sanitize import for_terminal
+from producer.output import Lines, chance, echo_table, number, p_value
+from producer.runs.source_coverage import taken_lines
+from producer.stats import Interval, Share
+from producer.suite.cell import Cell
+from producer.suite.pairs import Paired
+from producer.suite.table import MeanOver, Table
+
+__all__ = ["echo_figures", "figure_lines", "markdown"]
+
+#: Models that have a column each; more of them have rows.
+MOST_COLUMNS = 4
+#: Between two columns.
+GAP = 2
+#: What stands where an entry is not asked of a model.
+NONE = "-"
+LONG = ("entry", "model", "accuracy", "95 % interval", "chance", "settled", "unanswered", "failed", "run")
+WITHOUT_FAILED = "without failed"
+BY_CONTEXTS = "where questions share contexts, intervals and tests count those about one together"
+#: Comparisons that a terminal shows; suite.json and suite.md have all.
+MOST_PAIRED = 12
+
+
+def echo_figures(table: Table) -> None:
+    """Print the table: a column per model, or where those have no room, a row per entry and model.
+
+    What a pipe gets depends on the number of models alone, so that it does not change from one call to the next.
+    """
+    wide = list(_wide(table))
+    if len(table.models) <= MOST_COLUMNS and _fits(wide):
+        echo_table(wide[0], wide[1:])
+    else:
+        echo_table(LONG, _long(table))
+
+
+def _fits(rows: Sequence[Sequence[str]]) -> bool:
+    console = Console(file=sys.stdout)
+    widths = (max(len(line) for row in rows for line in row[at].split("\n")) for at in range(len(rows[0])))
+    return not console.is_terminal or sum(widths) + GAP * (len(rows[0]) - 1) <= console.width
+
+
+def _wide(table: Table) -> Iterator[tuple[str, ...]]:
+    yield ("entry", "chance", *table.models)
+    for entry in table.entries:
+        cells = (table.cell(entry, model) for model in table.models)
+        yield (entry, chance(table.of_entry(entry)[0].run), *map(_cell, cells))
+    if means := table.means():
+        yield (_mean_title(table), _share(table.mean_chance), *(_mean_cell(table, each) for each in means))
+
+
+def _cell(cell: Cell | None) -> str:
+    if cell is None:
+        return NONE
+    accuracy = _figure(cell.accuracy, cell.interval)
+    return "\n".join(filter(None, (accuracy, _without_failed(cell), _beside(cell)))) or NONE
+
+
+def _figure(found: Share | MeanOver | None, interval: Interval | None) -> str:
+    if found is None:
+        return ""
+    return f"{found.value:.3f}" + (f" ({_bounds(interval)})" if interval else "")
+
+
+def _without_failed(found: Cell) -> str:
+    figure = _figure(found.without_failed, found.interval_without_failed)
+    return figure and f"{figure} {WITHOUT_FAILED}"
+
+
+def _bounds(interval: Interval | None) -> str:
+    return f"{interval.low:.3f} to {interval.high:.3f}" if interval else NONE
+
+
+def _beside(cell: Cell) -> str:
+    """What must be read with an accuracy: what is unsettled, unanswered or failed; nothing where all were answered."""
+    counts = cell.counts
+    settled = "" if counts.finished else f"{counts.settled:,}/{counts.total:,} settled"
+    halted = counts.standing if counts.halted else ""
+    return " · ".join(filter(None, (settled, halted, _not_heard(cell.unanswered, cell.failed))))
+
+
+def _not_heard(unanswered: int, failed: int) -> str:
+    told = (f"{count:,} {what}" for count, what in ((unanswered, "unanswered"), (failed, "failed")) if count)
+    return " · ".join(told)
+
+
+def _mean_title(table: Table) -> str:
+    entries = len(table.in_the_mean)
+    return f"mean of {entries}" if entries == len(table.entries) else f"mean of {entries} of {len(table.entries)}"
+
+
+def _mean_cell(table: Table, mean: MeanOver) -> str:
+    without = mean.without_failed
+    heard = f"{_figure(without, without.interval)} {WITHOUT_FAILED}" if without else ""
+    cells = [each for each in table.cells if each.model == mean.model and each.entry in table.in_the_mean]
+    beside = _not_heard(sum(each.unanswered for each in cells), sum(each.failed for each in cells))
+    return "\n".join(filter(None, (_figure(mean, mean.interval), heard, beside)))
+
+
+def _share(value: float | None) -> str:
+    return NONE if value is None else f"{value:.3f}"
+
+
+def _long(table: Table) -> Iterator[tuple[str, ...]]:
+    for each in table.cells:
+        found, counts = each.accuracy, each.counts
+        yield (
+            each.entry,
+            each.model,
+            _share(found.value if found else None),
+            _bounds(each.interval),
+            chance(each.run),
+            f"{counts.settled:,}/{counts.total:,}",
+            f"{each.unanswered:,}",
+            f"{each.failed:,}",
+            each.run.run_id,
+        )
+        if heard := each.without_failed:
+            bounds = _bounds(each.interval_without_failed)
+            yield (f"  {WITHOUT_FAILED}", each.model, _share(heard.value), bounds, "", "", "", "", "")
+    for mean in table.means():
+        yield _long_mean(_mean_title(table), mean, table)
+        if mean.without_failed:
+            yield _long_mean(f"  {WITHOUT_FAILED}", mean.without_failed, table)
+
+
+def _long_mean(title: str, mean: MeanOver, table: Table) -> tuple[str, ...]:
+    chance = _share(table.mean_chance)
+    return (title, mean.model, _share(mean.value), _bounds(mean.interval), chance, "", "", "", "")
+
+
+def figure_lines(table: Table) -> Lines:
+    """What has to be known of the figures, and how to look closer."""
+    lines: Lines = []
+    if made_up := _made_up(table):
+        lines.append(("simulated", made_up))
+    if table.means():
+        lines.append(("mean", _mean_remark(table)))
+    if any(each.context_interval for each in table.cells):
+        lines.append(("contexts", BY_CONTEXTS))
+    lines += [("taken", told) for told in _taken(table)]
+    pairs = [(each.title, _paired(each)) for each in table.comparisons]
+    lines += [("" if at else "in pairs", f"{title}: {told}") for at, (title, told) in enumerate(pairs[:MOST_PAIRED])]
+    if len(pairs) > MOST_PAIRED:
+        lines.append(("", f"and {len(pairs) - MOST_PAIRED} others, which --json has"))
+    for group in table.comparable()[:1]:
+        ids = [each.run.run_id for each in group]
+        lines.append(("compare", f"python -m producer compare {ids[0]} {ids[1]}"))
+        lines.append(("", "more of the pairs, question by question. Whether two intervals overlap does not tell"))
+        lines.append(("report", f"python -m producer report {' '.join(ids)}"))
+    return lines
+
+
+def _taken(table: Table) -> list[str]:
+    """What the figures of an entry are of, where that is not all of its source."""
+    return [f"{entry}: {told}" for entry in table.entries for _, told in taken_lines(table.of_entry(entry)[0].run)]
+
+
+def _paired(each: Paired) -> str:
+    found, bounds = each.found, each.interval
+    told = f"{found.pairs.difference:+.3f} ({bounds.low:+.3f} to {bounds.high:+.3f}), {p_value(found.p_value)}"
+    if each.together != found.p_value:
+        told += f", {p_value(each.together)} among all (Holm)"
+    if found.undecided:
+        told += ", undecided"
+    return told + (f"; {number(found.failed.of, 'question')} that failed left out" if found.failed.of else "")
+
+
+def _made_up(table: Table) -> str:
+    found = [each.run.run_id for each in table.cells if each.simulated]
+    if not found:
+        return ""
+    others = f" and {number(len(found) - 1, 'other run')}" if len(found) > 1 else ""
+    return f"the simulated engine answered {found[0]}{others}, whose figures mean nothing"
+
+
+def _mean_remark(table: Table) -> str:
+    over = "each entry weighs the same"
+    if len(table.in_the_mean) < len(table.entries):
+        over += "; only those that every model was asked and is settled for"
+    if table.shared:
+        return f"{over}; without an interval, as entries have questions or contexts in common"
+    return f"{over}; the interval is for these entries, not for others like them"
+
+
+def markdown(table: Table) -> str:
+    """The table for a paper or a README: a row per entry, a column per model."""
+    rows = [tuple(each.replace("\n", "<br>") for each in map(_escaped, row)) for row in _wide(table)]
+    rule = ("---", *("---:" for _ in rows[0][1:]))
+    lines = [f"| {' | '.join(row)} |" for row in (rows[0], rule, *rows[1:])]
+    remark = "Accuracy with its 95 % interval; unanswered and failed questions count as not right, and stand beside it."
+    mean = f" Mean: {_mean_remark(table)}." if table.means() else ""
+    made_up = f" **{_escaped(found)}.**" if (found := _made_up(table)) else ""
+    contexts = f" {_sentence(BY_CONTEXTS)}" if any(each.context_interval for each in table.cells) else ""
+    taken = "".join(f" Taken of {_escaped(told)}." for told in _taken(table))
+    pairs = [f"| {_escaped(each.title)} | {_paired(each)} |" for each in table.comparisons]
+    below = ["", "| in pairs | difference (95 % interval), p |", "|---|---|", *pairs] if pairs else []
+    return "\n".join([*lines, "", f"{remark}{mean}{contexts}{taken}{made_up}", *below, ""])
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _escaped(text: str) -> str:
+    return for_terminal(text).replace("|", "\\|").replace("<", "&lt;")

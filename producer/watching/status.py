@@ -1,0 +1,125 @@
+"""How a run stands: its counts so far, the queues that it waits on, and who works on it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from contract import keys
+from contract.fleet import BootFailure, WorkerRecord, WorkerState
+from contract.ledger import Counts, Run
+from producer.broker import Broker
+from producer.output import Lines, number, result_lines
+from producer.stats import Tally
+from producer.watching.unserved import put_off_by, start_workers, unbooted_lines
+
+__all__ = [
+    "queue_lines",
+    "queues_json",
+    "status_json",
+    "status_lines",
+    "unbooted_of",
+    "unwritten",
+    "workers_line",
+    "workers_of",
+]
+
+
+def status_json(run: Run, counts: Counts, broker: Broker) -> dict[str, Any]:
+    """`status` for programs."""
+    return {
+        "run_id": run.run_id,
+        "source": run.source,
+        "model": run.spec.model,
+        "mode": run.spec.mode.value,
+        "state": counts.standing,
+        **Tally.of_counts(counts, run.without_key).to_json(),
+        "finished": counts.finished,
+        "chance": run.chance,
+        "priority": run.priority.name.lower(),
+        "weight": broker.weight(run.run_id),
+        "queues": queues_json(run, broker),
+        "workers": [each.model_dump(mode="json", exclude={"engine"}) for each in workers_of(run, broker)],
+        "unbooted": [each.model_dump(mode="json") for each in unbooted_of(run, broker)],
+    }
+
+
+def status_lines(run: Run, counts: Counts, broker: Broker) -> Lines:
+    """`status` for people."""
+    spec = run.spec
+    tally = Tally.of_counts(counts, run.without_key)
+    lines = result_lines(run, tally, counts.standing)
+    asked = [run.source, spec.model, spec.mode, f"normalization {spec.normalization}"]
+    asked += [f"prompt {spec.prompt.name} {spec.prompt.version}"]
+    asked += [f"{number(spec.few_shot.k, 'example')}, {spec.few_shot.selection}"] if spec.few_shot else []
+    if counts.unwritten:
+        lines.append(("unwritten", unwritten(counts)))
+    lines[1:1] = [
+        ("asked", " · ".join(asked)),
+        ("settled", f"{counts.settled:,} of {counts.total:,} ({100 * counts.settled / counts.total:.1f} %)"),
+    ]
+    weight = broker.weight(run.run_id)
+    return [
+        *lines,
+        *queue_lines(run, broker),
+        *([("weight", f"{weight}: so many turns where other runs get one")] if weight > 1 else []),
+        ("workers", workers_line(run, counts.finished, broker)),
+        *([] if counts.finished else _hindered(run, broker)),
+    ]
+
+
+def _hindered(run: Run, broker: Broker) -> Lines:
+    """Why workers that are there do not score the run, and why others are not there."""
+    return [
+        *[("put off", each) for each in put_off_by(run.run_id, workers_of(run, broker))],
+        *[("not booted", each) for each in unbooted_lines(unbooted_of(run, broker))],
+    ]
+
+
+def unwritten(counts: Counts) -> str:
+    """That questions of a run are not in the ledger, and what to do."""
+    missing = f"{counts.unwritten:,} of {counts.total:,} questions are not in the ledger"
+    return f"{missing}: unless `enqueue` is writing them now, it was cut short; repeat it, and it goes on"
+
+
+def queues_json(run: Run, broker: Broker) -> dict[str, int]:
+    """Messages that wait on each of the run's queues."""
+    return {queue: broker.queue_length(queue) for queue in keys.route(run.spec)}
+
+
+def queue_lines(run: Run, broker: Broker) -> Lines:
+    """`queues_json` in words."""
+    return [("queue", f"{queue}: {number(n, 'message')} waiting") for queue, n in queues_json(run, broker).items()]
+
+
+def workers_line(run: Run, finished: bool, broker: Broker) -> str:
+    """Who works on the run, and what to do where nobody takes from one of its queues."""
+    live = workers_of(run, broker)
+    names = f"{len(live)} live: {', '.join(map(_named, live))}" if live else "none live"
+    if any(each.engine.get("engine") == "simulated" for each in live):
+        names += "; the engine is simulated: its answers mean nothing"
+    unserved = [queue for queue in keys.route(run.spec) if not broker.workers(queue)]
+    if finished or not unserved:
+        return names
+    if refused := broker.why_no_writes():
+        return f"{names}; {refused}"
+    remedy = start_workers(unserved, broker.all_workers())
+    return (
+        f"{names}; nobody takes from {' and '.join(unserved)}, start: {remedy}"
+        if live
+        else f"{names}; start one: {remedy}"
+    )
+
+
+def _named(worker: WorkerRecord) -> str:
+    """Its name, and its state unless it is ready: a large model boots for minutes in which a run stands still."""
+    return worker.name if worker.state is WorkerState.READY else f"{worker.name} ({worker.state})"
+
+
+def workers_of(run: Run, broker: Broker) -> list[WorkerRecord]:
+    """Live workers that take from one of the run's queues."""
+    return [worker for queue in keys.route(run.spec) for worker in broker.workers(queue)]
+
+
+def unbooted_of(run: Run, broker: Broker) -> list[BootFailure]:
+    """Workers that would take from one of the run's queues, but did not boot."""
+    return [each for queue in keys.route(run.spec) for each in broker.boot_failures(queue)]

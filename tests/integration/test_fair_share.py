@@ -1,0 +1,355 @@
+"""Runs share a queue: by turns, in questions, by weight; and nothing is lost where messages change their places."""
+
+from __future__ import annotations
+
+import functools
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import cast
+
+import pytest
+from celery import Celery
+from click.testing import CliRunner
+
+from contract import RedisLedger, Run, fair_share, keys
+from contract.ledger import RunState
+from contract.priority import Priority
+from producer.cli import main
+from tests.integration.runs import send, verdicts, wait_finished
+from tests.integration.test_queue import messages_in
+from tests.support import ROOT, SIMULATED_MODEL, make_questions, open_run, wait_until, worker
+
+QUEUE = keys.score_queue(SIMULATED_MODEL)
+LIST = keys.broker_lists(QUEUE)[2]
+
+#: Levels a queue without an end, in small steps, and is killed.
+LEVELS = """
+import sys
+from contract import RedisLedger, fair_share, load_settings
+fair_share.AT_ONCE = 40
+ledger = RedisLedger.connect(load_settings(None, []))
+print("begins", flush=True)
+while True:
+    fair_share._Leveller(ledger.client, sys.argv[1]).level()
+    ledger.client.lmove(sys.argv[1], sys.argv[1], "RIGHT", "LEFT")
+"""
+
+
+def sent(
+    app: Celery,
+    ledger: RedisLedger,
+    name: str,
+    questions: int,
+    size: int = 4,
+    weight: int = 1,
+    priority: Priority = Priority.NORMAL,
+) -> Run:
+    """A run called `name` whose questions are on the queue in messages of `size`."""
+    run = open_run(ledger, make_questions(questions), name=name)
+    fair_share.weigh(ledger, run.run_id, weight)
+    send(app, ledger, run, size, priority)
+    return run
+
+
+def turns(ledger: RedisLedger, count: int | None = None) -> str:
+    """Whose messages are taken next: the first letters of their runs."""
+    return "".join(message.run_id[0] for message in messages_in(ledger.client, LIST)[:count])
+
+
+def take(ledger: RedisLedger, count: int) -> None:
+    """Messages leave the queue as workers take them."""
+    ledger.client.rpop(LIST, count)
+
+
+# The order of turns
+
+
+def test_runs_take_turns_and_the_one_that_came_first_begins(app: Celery, redis_ledger: RedisLedger) -> None:
+    for name, questions in (("a", 24), ("b", 8), ("c", 16)):
+        sent(app, redis_ledger, name, questions)
+    assert turns(redis_ledger) == "aaaaaabbcccc"
+    fair_share.level(redis_ledger, QUEUE)
+    assert turns(redis_ledger) == "abcabcacacaa"
+
+
+def test_turns_are_counted_in_questions_not_in_messages(app: Celery, redis_ledger: RedisLedger) -> None:
+    sent(app, redis_ledger, "large", 64, size=16)
+    sent(app, redis_ledger, "small", 32, size=4)
+    fair_share.level(redis_ledger, QUEUE)
+    assert turns(redis_ledger) == "lsssslssssll"
+
+
+def test_messages_of_a_single_question_take_turns_as_well(app: Celery, redis_ledger: RedisLedger) -> None:
+    sent(app, redis_ledger, "large", 12, size=4)
+    sent(app, redis_ledger, "single", 3, size=1)
+    fair_share.level(redis_ledger, QUEUE)
+    assert turns(redis_ledger) == "lsssll"
+
+
+def test_a_run_of_weight_three_gets_three_turns_where_another_gets_one(app: Celery, redis_ledger: RedisLedger) -> None:
+    sent(app, redis_ledger, "light", 80)
+    sent(app, redis_ledger, "heavy", 240, weight=3)
+    fair_share.level(redis_ledger, QUEUE)
+    assert Counter(turns(redis_ledger, 40)) == {"h": 30, "l": 10}
+
+
+@pytest.mark.parametrize("weights", [(1, 1), (1, 3), (5, 2)])
+def test_however_often_a_list_is_levelled_while_it_is_taken_from_the_shares_are_kept(
+    app: Celery, redis_ledger: RedisLedger, weights: tuple[int, int]
+) -> None:
+    draw = random.Random(1)
+    for name, weight in zip("ab", weights, strict=True):
+        sent(app, redis_ledger, name, 4 * 200, weight=weight)
+    taken = ""
+    while len(taken) < 210:
+        fair_share.level(redis_ledger, QUEUE)
+        count = draw.randint(1, 3)
+        taken += turns(redis_ledger, count)
+        take(redis_ledger, count)
+    share = Counter(taken[:210])["a"] / 210
+    assert share == pytest.approx(weights[0] / sum(weights), abs=0.02)
+
+
+def test_a_list_that_is_in_order_is_left_alone(app: Celery, redis_ledger: RedisLedger) -> None:
+    sent(app, redis_ledger, "a", 40)
+    sent(app, redis_ledger, "b", 400, weight=3)
+    fair_share.level(redis_ledger, QUEUE)
+    take(redis_ledger, 7)
+    before = redis_ledger.client.lrange(LIST, 0, -1)
+    fair_share.level(redis_ledger, QUEUE)
+    assert redis_ledger.client.lrange(LIST, 0, -1) == before
+
+
+def test_a_changed_weight_changes_the_order(app: Celery, redis_ledger: RedisLedger) -> None:
+    run = sent(app, redis_ledger, "a", 80)
+    sent(app, redis_ledger, "b", 80)
+    fair_share.level(redis_ledger, QUEUE)
+    assert turns(redis_ledger, 8) == "abababab"
+    fair_share.weigh(redis_ledger, run.run_id, 3)
+    fair_share.level(redis_ledger, QUEUE)
+    assert Counter(turns(redis_ledger, 8)) == {"a": 6, "b": 2}
+
+
+@pytest.mark.parametrize("state", [RunState.PAUSED, RunState.CANCELLED])
+def test_a_halted_run_takes_no_turn_that_another_wants(app: Celery, redis_ledger: RedisLedger, state: RunState) -> None:
+    halted = sent(app, redis_ledger, "halted", 16)
+    for name in ("a", "b"):
+        sent(app, redis_ledger, name, 8)
+    redis_ledger.halt(halted.run_id, state)
+    fair_share.level(redis_ledger, QUEUE)
+    assert turns(redis_ledger) == "ababhhhh"
+
+
+def test_a_purged_runs_messages_wait_behind_the_others_and_its_weight_is_forgotten(
+    app: Celery, redis_ledger: RedisLedger
+) -> None:
+    gone = sent(app, redis_ledger, "gone", 8, weight=7)
+    sent(app, redis_ledger, "a", 8)
+    redis_ledger.purge(gone.run_id)
+    fair_share.level(redis_ledger, QUEUE)
+    assert turns(redis_ledger) == "aagg"
+    assert fair_share.weight_of(redis_ledger, gone.run_id) == 1
+
+
+def test_rubbish_in_the_list_stays_in_it_and_is_taken_first(app: Celery, redis_ledger: RedisLedger) -> None:
+    sent(app, redis_ledger, "a", 40)
+    sent(app, redis_ledger, "b", 8)
+    rubbish = ["", "no message", '"argsrepr": "', '"argsrepr": "x: 1 questions']
+    redis_ledger.client.lpush(LIST, *rubbish)
+    fair_share.level(redis_ledger, QUEUE)
+    assert redis_ledger.client.lrange(LIST, -4, -1) == rubbish[::-1]
+    assert redis_ledger.client.llen(LIST) == 16
+
+
+def test_each_priority_is_ordered_by_itself(app: Celery, redis_ledger: RedisLedger) -> None:
+    for name, priority in (("a", Priority.LOW), ("b", Priority.LOW), ("c", Priority.HIGH)):
+        sent(app, redis_ledger, name, 12, priority=priority)
+    fair_share.level(redis_ledger, QUEUE)
+    lists = keys.broker_lists(QUEUE)
+    orders = ["".join(each.run_id[0] for each in messages_in(redis_ledger.client, name)) for name in lists]
+    assert orders == ["ccc", "", "", "ababab"]
+
+
+# Long lists
+
+
+@pytest.fixture
+def short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is long for these tests is quickly made."""
+    monkeypatch.setattr(fair_share, "AT_ONCE", 40)
+
+
+@pytest.mark.usefixtures("short_steps")
+def test_in_a_long_list_the_head_is_shared_by_all_runs_wherever_they_lie(
+    app: Celery, redis_ledger: RedisLedger
+) -> None:
+    for name, questions in (("a", 800), ("b", 400), ("c", 8), ("d", 400)):
+        sent(app, redis_ledger, name, questions)
+    before = Counter(cast("list[str]", redis_ledger.client.lrange(LIST, 0, -1)))
+    fair_share.level(redis_ledger, QUEUE)
+    assert turns(redis_ledger, 20) == "abcdabcdabdabdabdabd"
+    assert Counter(cast("list[str]", redis_ledger.client.lrange(LIST, 0, -1))) == before
+
+
+@pytest.mark.usefixtures("short_steps")
+def test_the_head_of_a_long_list_is_filled_again_as_it_is_used_up(app: Celery, redis_ledger: RedisLedger) -> None:
+    for name in "abc":
+        sent(app, redis_ledger, name, 800)
+    taken = ""
+    while len(taken) < 300:
+        fair_share.level(redis_ledger, QUEUE)
+        taken += turns(redis_ledger, 10)
+        take(redis_ledger, 10)
+    for first in range(0, 300, 30):
+        assert max(Counter(taken[first : first + 30]).values()) <= 12
+
+
+def test_of_large_messages_fewer_are_moved_at_a_time(
+    app: Celery, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, questions in (("a", 800), ("b", 8), ("c", 800)):
+        sent(app, redis_ledger, name, questions)
+    largest = max(len(each) for each in cast("list[str]", redis_ledger.client.lrange(LIST, 0, -1)))
+    monkeypatch.setattr(fair_share, "BYTES_AT_ONCE", 40 * (largest + 10))
+    fair_share.level(redis_ledger, QUEUE)
+    assert turns(redis_ledger, 20) == "abcabcacacacacacacac"
+    assert turns(redis_ledger, 60) != ("abcabc" + 27 * "ac")
+
+
+def test_who_reads_the_list_in_pieces_is_not_deceived(app: Celery, redis_ledger: RedisLedger) -> None:
+    for name in "ab":
+        sent(app, redis_ledger, name, 40)
+    with fair_share.at_rest(redis_ledger, QUEUE):
+        fair_share.level(redis_ledger, QUEUE)
+        assert turns(redis_ledger) == 10 * "a" + 10 * "b"
+    fair_share.level(redis_ledger, QUEUE)
+    assert turns(redis_ledger) == 10 * "ab"
+
+
+def test_killed_at_any_moment_it_loses_nothing_and_doubles_nothing(app: Celery, redis_ledger: RedisLedger) -> None:
+    draw = random.Random(7)
+    for name in "abc":
+        sent(app, redis_ledger, name, 1200)
+    before = Counter(cast("list[str]", redis_ledger.client.lrange(LIST, 0, -1)))
+    for _ in range(8):
+        with subprocess.Popen(
+            [sys.executable, "-c", LEVELS, LIST], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        ) as leveller:
+            assert leveller.stdout is not None
+            assert leveller.stdout.readline() == "begins\n"
+            time.sleep(draw.uniform(0, 0.1))  # the moment at which it dies
+            leveller.kill()
+        assert Counter(cast("list[str]", redis_ledger.client.lrange(LIST, 0, -1))) == before
+
+
+# With workers
+
+
+def settled_in_order(ledger: RedisLedger, runs: Sequence[Run]) -> str:
+    """First letters of the runs of all verdicts, as they were settled."""
+    found = [(verdict.settled_at, run.run_id[0]) for run in runs for verdict in verdicts(ledger, run)]
+    return "".join(letter for _, letter in sorted(found))
+
+
+@contextmanager
+def stopped(*workers: subprocess.Popen[bytes]) -> Iterator[None]:
+    """They do nothing meanwhile, which must be for less than their leases."""
+    for each in workers:
+        each.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for each in workers:
+            each.send_signal(signal.SIGCONT)
+
+
+def test_a_short_run_behind_a_long_one_ends_after_about_twice_its_own_time(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    long, short = sent(app, redis_ledger, "long", 2000), sent(app, redis_ledger, "short", 160)
+    with worker(tmp_path / "log", batch_size=8, simulated={"call_ms": 40}):
+        wait_finished(redis_ledger, short)
+    order = settled_in_order(redis_ledger, [long, short])
+    # As many of the other as its own 160, and what the worker had taken and committed around it.
+    assert order[: order.rindex("s")].count("l") < 160 + 100
+
+
+def test_a_run_that_comes_while_others_are_under_way_gets_its_turns_soon(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    long = sent(app, redis_ledger, "long", 4000)
+    with worker(tmp_path / "log", batch_size=8, simulated={"call_ms": 50}):
+        wait_until(lambda: redis_ledger.counts(long.run_id).settled > 0, "the long run to begin")
+        short = sent(app, redis_ledger, "short", 40)
+        wait_finished(redis_ledger, short)
+        assert redis_ledger.counts(long.run_id).settled < 2000
+
+
+def test_three_runs_on_two_workers_go_on_by_their_weights(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    with (
+        worker(tmp_path / "w0", batch_size=8, simulated={"call_ms": 40}) as one,
+        worker(tmp_path / "w1", name="w1", batch_size=8, simulated={"call_ms": 40}) as other,
+    ):
+        with stopped(one, other):  # both are there when it begins, and so is all of it
+            runs = [sent(app, redis_ledger, name, 400, weight=of) for name, of in (("a", 1), ("b", 1), ("c", 3))]
+            fair_share.level(redis_ledger, QUEUE)
+        wait_finished(redis_ledger, *runs)
+    assert {verdict.worker for run in runs for verdict in verdicts(redis_ledger, run)} == {"w0@test", "w1@test"}
+    shares = Counter(settled_in_order(redis_ledger, runs)[100:500])
+    assert {name: pytest.approx(share, abs=40) for name, share in (("a", 80), ("b", 80), ("c", 240))} == shares
+
+
+def test_a_worker_killed_while_runs_take_turns_costs_no_question(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    runs = [sent(app, redis_ledger, name, 300) for name in "ab"]
+    with worker(tmp_path / "first", batch_size=8, simulated={"call_ms": 40}) as first:
+        wait_until(lambda: redis_ledger.counts(runs[1].run_id).settled >= 40, "a part of the second run")
+        first.kill()
+        first.wait()
+    with worker(tmp_path / "second", batch_size=8):
+        wait_finished(redis_ledger, *runs)
+    for run in runs:
+        assert redis_ledger.counts(run.run_id).settled == len(verdicts(redis_ledger, run)) == 300
+
+
+def test_two_producers_that_send_at_the_same_time_share_from_the_beginning(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    runs = [open_run(redis_ledger, make_questions(600), name=name) for name in "ab"]
+
+    with ThreadPoolExecutor() as pool:
+        assert list(pool.map(functools.partial(send, app, redis_ledger), runs)) == [150, 150]
+    with worker(tmp_path / "log", batch_size=8, simulated={"call_ms": 30}):
+        wait_finished(redis_ledger, *runs)
+    order = settled_in_order(redis_ledger, runs)
+    assert Counter(order) == {"a": 600, "b": 600}
+    assert Counter(order[:400]) == {"a": pytest.approx(200, abs=40), "b": pytest.approx(200, abs=40)}
+
+
+# From the command line
+
+
+def test_a_weight_is_given_with_a_run_seen_in_its_status_and_changed(redis_url: str, tmp_path: Path) -> None:
+    def said(*words: str) -> str:
+        result = CliRunner().invoke(main, ["--redis", redis_url, *words])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    file = tmp_path / "q.jsonl"
+    file.write_text('{"id": "q", "question": "1 + 1?", "choices": ["1", "2"], "answer": "B"}\n')
+    said("enqueue", str(file), "--weight", "3")
+    assert "3: so many turns where other runs get one" in said("status")
+    said("weight", "last", "1")
+    assert "so many turns" not in said("status")
+    assert CliRunner().invoke(main, ["--redis", redis_url, "weight", "last", "0"]).exit_code == 2

@@ -1,0 +1,49 @@
+"""Who answered a run, said where engines of one name may answer otherwise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from contract import MemoryLedger
+from contract.engine_info import EngineUsed, differing
+from producer.engine_differences import engine_lines
+from producer.export.results import export
+from tests.support import make_questions, open_run
+from tests.unit.producer.conftest import Producer
+
+ENGINE = {"engine": "vllm", "weights": "aa", "dtype": "bfloat16", "max_num_seqs": 64}
+
+
+def test_a_run_that_engines_of_other_weights_answered_says_so_and_its_summary_by_whom_and_when(tmp_path: Path) -> None:
+    books = MemoryLedger()
+    run = open_run(books, make_questions(2))
+    books.note_engine(run.run_id, EngineUsed(worker="gpu0@a", since=0.0, engine=ENGINE))
+    books.note_engine(run.run_id, EngineUsed(worker="gpu1@a", since=60.0, engine=ENGINE | {"max_num_seqs": 256}))
+    assert engine_lines(books, run) == []
+
+    books.note_engine(run.run_id, EngineUsed(worker="gpu0@a", since=86_400.0, engine=ENGINE | {"weights": "bb"}))
+    (what, by_whom) = engine_lines(books, run)
+    assert what == ("engines", 'not all alike: they differ in weights ("aa", "bb")')
+    assert "which of gpu0@a, gpu1@a had which since when" in by_whom[1]
+    found = export(books, run.run_id, tmp_path).summary["environment"]["answered_by"]
+    assert [(each["worker"], each["since"], each["engine"]["weights"]) for each in found] == [
+        ("gpu0@a", "1970-01-01T00:00:00.000Z", "aa"),
+        ("gpu1@a", "1970-01-01T00:01:00.000Z", "aa"),
+        ("gpu0@a", "1970-01-02T00:00:00.000Z", "bb"),
+    ]
+
+
+def test_a_fleet_of_several_kinds_of_gpu_is_one_but_not_if_their_caches_hold_other_numbers() -> None:
+    a100, h100 = ({**ENGINE, "gpu": gpu, "attention_backend": "auto", "kv_cache_dtype": "bfloat16"} for gpu in "ah")
+    assert differing([a100, h100]) == {}
+    assert differing([a100, h100 | {"kv_cache_dtype": "fp8"}]) == {"kv_cache_dtype": ['"bfloat16"', '"fp8"']}
+
+
+def test_status_says_while_a_run_goes_on_that_its_engines_are_not_alike(
+    producer: Producer, five: Path, ledger: MemoryLedger
+) -> None:
+    run_id = producer.json("enqueue", five)["run_id"]
+    for dtype in ("float32", "bfloat16"):
+        assert "not all alike" not in producer("status", run_id).stdout
+        ledger.note_engine(run_id, EngineUsed(worker=dtype, since=0.0, engine={"dtype": dtype}))
+    assert 'not all alike: they differ in dtype ("float32", "bfloat16")' in producer("status", run_id).stdout

@@ -1,0 +1,98 @@
+"""Whether what questions name as their source can be found at all, said before they are asked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from contract.index import PASSAGES, Chunking
+from contract.ledger import MemoryLedger
+from producer.cli import main
+from producer.corpus.document import Document
+from producer.corpus.store import store_passages
+from producer.runs.gold_sources import Named, named_sources
+from producer.session import Session
+from tests.support import build_test_index, make_question
+
+
+@pytest.fixture
+def passages(tmp_path: Path) -> Path:
+    """The passages of an index: of a document `iron` that is cut in two, and of one with a path and a question."""
+    documents = [
+        Document("iron", "Iron rusts.", "", "", "made up", 1),
+        Document("zinc", "It", "metals/zinc.md", "ab12", "made up", 2),
+    ]
+    store_passages(documents, Chunking(tokens=2), tmp_path / PASSAGES, tmp_path)
+    return tmp_path
+
+
+def named(index: Path, *sources: dict[str, Any]) -> Named:
+    return named_sources([make_question(at, **each).body() for at, each in enumerate(sources)], index)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"gold_passages": ["iron#2"]},
+        {"gold_passages": ["iron"]},
+        {"gold_passages": ["elsewhere", "iron#1"]},
+        {"metadata": {"source_id": "zinc"}},
+        {"metadata": {"source_path": "metals/zinc.md"}},
+        {"metadata": {"question_hash": "ab12"}},
+    ],
+)
+def test_a_source_that_the_index_has_is_not_lost(passages: Path, source: dict[str, Any]) -> None:
+    assert named(passages, source, {}) == Named(questions=2, sourced=1, lost=0)
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ({"gold_passages": ["iron#3"]}, "iron#3"),
+        ({"gold_passages": ["metals/zinc.md"]}, "metals/zinc.md"),
+        ({"metadata": {"source_path": "zinc"}}, "zinc"),
+        ({"metadata": {"source_id": "Iron"}}, "Iron"),
+    ],
+)
+def test_a_source_that_the_index_lacks_is_told_with_an_example(
+    passages: Path, source: dict[str, Any], name: str
+) -> None:
+    assert named(passages, source, {"gold_passages": ["iron"]}).lines() == [
+        (
+            "sources",
+            f"2 of 2 questions name theirs; of 1 the index has none, and each counts as never found: q0 names {name!r}",
+        )
+    ]
+
+
+def test_questions_that_name_nothing_are_told_to_have_no_recall(passages: Path) -> None:
+    assert named(passages, {}).lines() == [("sources", "no question names its source: there will be no recall")]
+
+
+def test_where_the_passages_are_elsewhere_nobody_claims_to_have_looked(tmp_path: Path) -> None:
+    found = named(tmp_path / "manifest alone", {"gold_passages": ["iron"]})
+    assert found.lost is None
+    assert "can only be seen where its passages are" in found.lines()[0][1]
+
+
+def test_enqueue_says_before_anything_is_asked_which_sources_cannot_be_found(tmp_path: Path) -> None:
+    build_test_index(tmp_path / "facts", ["one", "two"])
+    rows = [make_question(at, gold_passages=[gold]).model_dump_json() for at, gold in enumerate(("p0", "p2"))]
+    (tmp_path / "q.jsonl").write_text("\n".join(rows))
+
+    def enqueue(*more: str) -> str:
+        asked = ["q.jsonl", "--set", "rag.enabled=true", "--set", "rag.index=facts", *more]
+        result = CliRunner().invoke(main, ["enqueue", *asked], obj=Session(own_ledger=MemoryLedger()))
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    said = "2 of 2 questions name theirs; of 1 the index has none, and each counts as never found: q1 names 'p2'"
+    assert said in enqueue("--dry-run")
+    assert said in enqueue()
+    assert json.loads(enqueue("--json"))["sources"] == {"named_by": 2, "not_in_index": 1}
+    assert "sources" not in enqueue("--no-rag")
+    assert ("passages of facts" in enqueue(), "passages" in enqueue("--no-rag")) == (True, False)

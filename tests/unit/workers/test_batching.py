@@ -1,0 +1,254 @@
+"""When a batch leaves, by a clock that the test holds."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workers.messages.batching import Gathering
+
+
+def gathering(batch_size: int = 8, batch_timeout_s: float = 1.0, batches_in_flight: int = 2) -> Gathering[str]:
+    return Gathering(batch_size, batch_timeout_s, batches_in_flight, max_batches_in_flight=64)
+
+
+def test_a_full_batch_leaves_at_once() -> None:
+    waiting = gathering(batch_size=8)
+    waiting.add("a", 4, now_s=0.0)
+    assert waiting.take(0.0) is None
+    waiting.add("b", 4, now_s=0.1)
+    batch = waiting.take(0.1)
+    assert batch is not None
+    assert (batch.items, batch.questions, batch.flush) == (["a", "b"], 8, "size")
+
+
+def test_a_single_message_leaves_when_its_time_is_up_and_not_before() -> None:
+    waiting = gathering(batch_timeout_s=0.05)
+    waiting.add("a", 1, now_s=10.0)
+    assert waiting.due_in_s(10.0) == pytest.approx(0.05)
+    assert waiting.take(10.049) is None
+    batch = waiting.take(10.05)
+    assert batch is not None
+    assert (batch.items, batch.flush) == (["a"], "timeout")
+    assert batch.waited_s == pytest.approx(0.05)
+
+
+def test_the_deadline_is_the_age_of_the_oldest_and_later_arrivals_do_not_move_it() -> None:
+    waiting = gathering(batch_timeout_s=1.0)
+    waiting.add("old", 1, now_s=0.0)
+    waiting.add("new", 1, now_s=0.9)
+    assert waiting.due_in_s(0.9) == pytest.approx(0.1)
+    batch = waiting.take(1.0)
+    assert batch is not None
+    assert batch.items == ["old", "new"]
+
+
+def test_no_more_batches_run_than_are_allowed_and_the_next_leaves_when_one_ends() -> None:
+    waiting = gathering(batch_size=1, batches_in_flight=2)
+    for name in "abc":
+        waiting.add(name, 1, now_s=0.0)
+    assert waiting.take(0.0) is not None
+    assert waiting.take(0.0) is not None
+    assert waiting.take(5.0) is None
+    assert waiting.due_in_s(5.0) is None
+    waiting.done(1)
+    third = waiting.take(5.0)
+    assert third is not None
+    assert third.items == ["c"]
+
+
+def test_while_the_engine_is_busy_small_messages_grow_into_full_batches() -> None:
+    waiting = gathering(batch_size=8, batch_timeout_s=0.1, batches_in_flight=1)
+    waiting.add("first", 1, now_s=0.0)
+    assert waiting.take(0.1) is not None
+    for number in range(8):
+        waiting.add(str(number), 1, now_s=0.2 + number)
+    assert waiting.take(20.0) is None
+    waiting.done(1)
+    batch = waiting.take(20.0)
+    assert batch is not None
+    assert (batch.questions, batch.flush) == (8, "size")
+
+
+def test_an_engine_with_room_gets_one_batch_more_and_the_next_when_it_has_room_again() -> None:
+    waiting = Gathering[str](batch_size=1, batch_timeout_s=1.0, batches_in_flight=1, max_batches_in_flight=3)
+    for name in "abcde":
+        waiting.add(name, 1, now_s=0.0)
+    assert waiting.take(0.0) is not None
+    assert waiting.take(0.0) is None
+    for _ in range(2):
+        waiting.room_came()
+        waiting.room_came()  # said twice, it is still one
+        assert waiting.take(0.0) is not None
+        assert waiting.take(0.0) is None
+    waiting.room_came()
+    assert waiting.take(0.0) is None  # three run: the most there may be
+    waiting.done(1)
+    assert waiting.take(0.0) is not None
+
+
+def test_a_batch_is_taken_from_the_queue_for_an_engine_with_room() -> None:
+    waiting = Gathering[str](batch_size=8, batch_timeout_s=1.0, batches_in_flight=1, max_batches_in_flight=3)
+    for name in "ab":
+        waiting.add(name, 8, now_s=0.0)
+    waiting.take(0.0)
+    assert not waiting.has_room()
+    waiting.room_came()
+    assert waiting.room_for_items() == 1
+    waiting.take(0.0)
+    assert waiting.room_for_items() == 1  # one that follows those that run
+
+
+def test_messages_are_never_cut() -> None:
+    waiting = gathering(batch_size=8)
+    waiting.add("a", 6, now_s=0.0)
+    waiting.add("b", 6, now_s=0.0)
+    batch = waiting.take(0.0)
+    assert batch is not None
+    assert batch.items == ["a"]
+
+
+def test_a_message_larger_than_a_batch_still_leaves_alone() -> None:
+    waiting = gathering(batch_size=8)
+    waiting.add("big", 20, now_s=0.0)
+    waiting.add("small", 1, now_s=0.0)
+    batch = waiting.take(0.0)
+    assert batch is not None
+    assert batch.items == ["big"]
+
+
+def test_consumption_stops_at_what_the_running_batches_and_one_more_can_use() -> None:
+    waiting = gathering(batch_size=8, batches_in_flight=2)
+    for number in range(6):
+        assert waiting.has_room()
+        waiting.add(str(number), 4, now_s=0.0)
+        waiting.take(0.0)
+    assert not waiting.has_room()
+    waiting.done(8)
+    assert waiting.has_room()
+
+
+def test_more_urgent_messages_leave_before_those_that_waited_longer() -> None:
+    waiting = gathering(batch_size=8, batches_in_flight=1)
+    for name in ("low 1", "low 2", "low 3"):
+        waiting.add(name, 4, now_s=0.0, priority=9)
+    waiting.add("normal", 4, now_s=0.1, priority=6)
+    waiting.add("high", 2, now_s=0.2, priority=0)
+    first = waiting.take(0.2)
+    assert first is not None
+    assert (first.items, first.questions) == (["high", "normal"], 6)
+    waiting.done(6)
+    second = waiting.take(0.2)
+    assert second is not None
+    assert second.items == ["low 1", "low 2"]
+
+
+def test_what_is_urgent_and_few_leaves_with_what_waited_its_time() -> None:
+    waiting = gathering(batch_size=8, batch_timeout_s=1.0)
+    waiting.add("low", 1, now_s=0.0, priority=9)
+    waiting.add("high", 1, now_s=0.9, priority=0)
+    assert waiting.due_in_s(0.9) == pytest.approx(0.1)
+    batch = waiting.take(1.0)
+    assert batch is not None
+    assert batch.items == ["high", "low"]
+
+
+def test_there_is_room_for_urgent_messages_as_if_nothing_less_urgent_waited() -> None:
+    waiting = gathering(batch_size=8, batches_in_flight=1)
+    for name in ("runs", "waits"):
+        waiting.add(name, 8, now_s=0.0, priority=9)
+        waiting.take(0.0)
+    assert [waiting.room_for_items(priority) for priority in (0, 6, 9)] == [1, 1, 0]
+    assert waiting.has_room()
+    waiting.add("normal", 8, now_s=0.0, priority=6)
+    assert [waiting.room_for_items(priority) for priority in (0, 6, 9)] == [1, 0, 0]
+    waiting.add("high", 8, now_s=0.0, priority=0)
+    assert not waiting.has_room()
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 40), st.floats(0, 5), st.sampled_from((0, 6, 9)), st.booleans()), max_size=60),
+    st.integers(1, 32),
+    st.integers(1, 4),
+    st.integers(0, 4),
+)
+def test_every_message_leaves_exactly_once_those_of_a_priority_in_order(
+    arrivals: list[tuple[int, float, int, bool]], batch_size: int, in_flight: int, more: int
+) -> None:
+    waiting: Gathering[int] = Gathering(batch_size, 1.0, in_flight, in_flight + more)
+    now_s = 0.0
+    left: list[int] = []
+    running: list[int] = []
+
+    def take_all() -> None:
+        while (batch := waiting.take(now_s)) is not None:
+            left.extend(batch.items)
+            running.append(batch.questions)
+            assert len(running) <= in_flight + more
+            assert batch.questions <= batch_size or len(batch.items) == 1
+
+    for number, (questions, pause_s, priority, room_came) in enumerate(arrivals):
+        now_s += pause_s
+        if room_came:
+            waiting.room_came()
+        waiting.add(number, questions, now_s, priority)
+        take_all()
+        if running:
+            waiting.done(running.pop())
+            take_all()
+    while running or waiting.due_in_s(now_s) is not None:
+        now_s += 1.0
+        if running:
+            waiting.done(running.pop())
+        take_all()
+    assert sorted(left) == list(range(len(arrivals)))
+    for priority in (0, 6, 9):
+        of_priority = [number for number in left if arrivals[number][2] == priority]
+        assert of_priority == sorted(of_priority)
+
+
+def test_room_is_told_in_items_as_large_as_the_largest_so_far() -> None:
+    gathering: Gathering[str] = Gathering(
+        batch_size=16, batch_timeout_s=1.0, batches_in_flight=1, max_batches_in_flight=1
+    )
+    assert gathering.room_for_items() == 32  # nothing seen yet: items of one question
+    gathering.add("small", 4, now_s=0.0)
+    assert gathering.room_for_items() == 7
+    gathering.add("large", 10, now_s=0.0)
+    assert gathering.room_for_items() == 2  # 18 questions: a second large one still begins within them
+    gathering.add("large", 10, now_s=0.0)
+    gathering.add("large", 10, now_s=0.0)
+    assert gathering.room_for_items() == 0
+
+
+def test_of_a_queue_that_gets_short_no_more_is_taken_than_can_begin_and_batch_by_batch() -> None:
+    waiting = gathering(batch_size=8, batches_in_flight=2)
+    waiting.left_waiting(items=71, other_workers=2)  # three workers can hold three batches of eight each
+    assert waiting.room_for_items() == 8
+    for name in "abc":
+        waiting.add(name, 8, now_s=0.0)
+        waiting.take(0.0)
+    waiting.done(8)
+    waiting.take(0.0)  # "c"
+    waiting.left_waiting(items=8, other_workers=2)
+    assert not waiting.has_room()
+    waiting.done(8)
+    assert waiting.room_for_items() == 1
+
+
+def test_of_a_long_queue_and_of_ones_own_the_next_batch_is_held_ready() -> None:
+    for items, others in ((72, 2), (8, 0)):
+        waiting = gathering(batch_size=8, batches_in_flight=2)
+        waiting.left_waiting(items, others)
+        assert waiting.room_for_items() == 24
+
+
+def test_less_than_a_batch_is_held_ready_whoever_else_could_take_it() -> None:
+    waiting = gathering(batch_size=8, batches_in_flight=1)
+    waiting.add("runs", 8, now_s=0.0)
+    waiting.take(0.0)
+    waiting.left_waiting(items=0, other_workers=2)
+    assert waiting.room_for_items() == 1
+    waiting.add("waits", 5, now_s=0.0)
+    assert waiting.room_for_items() == 1  # as large as the largest so far

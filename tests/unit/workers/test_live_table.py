@@ -1,0 +1,111 @@
+"""What `workers up` shows of its workers."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import time
+from typing import Any, cast
+
+import pytest
+from rich.console import Console
+
+from contract.fleet import WorkerRecord, WorkerState
+from contract.settings import load_settings
+from tests.unit.workers.test_gpus import EIGHT
+from workers.host.launcher import Child
+from workers.host.live_table import LiveScreen, Observer, Screen, make_screen, row_of, state_of, table_of
+from workers.host.placement import Layers, plan_worker
+
+
+def child(**changes: Any) -> Child:
+    plan = plan_worker(load_settings(None, ["model=small"]), ("3",), EIGHT, [0], Layers())
+    made = Child(plan, log_path=cast(Any, None), process=cast("subprocess.Popen[bytes]", object()), boots=2)
+    for name, value in {"state": "ready", **changes}.items():
+        setattr(made, name, value)
+    return made
+
+
+def record(**changes: Any) -> WorkerRecord:
+    return WorkerRecord.model_validate({"name": "gpu3@h", "model": "small", "state": WorkerState.READY, **changes})
+
+
+@pytest.mark.parametrize(
+    ("launcher_says", "worker_says", "shown"),
+    [
+        ("killed", record(running=2), "killed"),
+        ("ready", None, "ready"),
+        ("ready", record(running=0), "ready"),
+        ("ready", record(running=2), "busy"),
+        ("ready", record(running=2, state=WorkerState.DRAINING), "draining"),
+        ("draining", record(running=2), "draining"),
+        ("waiting", record(running=2), "dead"),  # its record outlives it by some seconds
+        ("stopped", None, "drained"),
+        ("given up", None, "given up"),
+    ],
+)
+def test_the_state_is_the_processes_where_it_lives(
+    launcher_says: str, worker_says: WorkerRecord | None, shown: str
+) -> None:
+    assert state_of(child(state=launcher_says), worker_says) == shown
+
+
+def test_a_worker_that_boots_shows_for_how_long() -> None:
+    assert state_of(child(state="booting", started_at=time.monotonic() - 42), None) == "booting 42 s"
+
+
+def test_the_last_picture_shows_how_it_ended_however_short_the_time_since_the_one_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Observer, "start", lambda _: None)
+    out = io.StringIO()
+    with LiveScreen(Console(file=out, width=140, force_terminal=True), Observer(load_settings())) as screen:
+        worker = child()
+        screen.show([worker])
+        worker.state = "stopped"
+        screen.show([worker])
+        assert "drained" not in out.getvalue(), "it is drawn once a second"
+    assert out.getvalue().rindex("drained") > out.getvalue().rindex("ready")
+
+
+def test_a_row_says_how_fast_the_worker_was_lately_and_how_full_its_batches_were() -> None:
+    before = record(done=100, seen_at=10.0, batches=2, gathered=40, batch_size=32)
+    now = record(done=180, seen_at=14.0, batches=4, gathered=96, batch_size=32, running=1)
+    row = row_of(child(), [before, now], memory_bytes=3 * 2**30)
+    assert (row.name, row.place, row.serves, row.state, row.boots) == ("gpu3", "GPU 3", "small", "busy", 2)
+    assert (row.questions_per_s, row.fill) == (20.0, 0.875)
+
+
+def test_a_worker_that_has_ended_has_no_memory() -> None:
+    assert row_of(child(state="stopped", process=None), [record()], memory_bytes=3 * 2**30).memory_bytes is None
+
+
+def test_a_worker_that_has_said_nothing_yet_has_no_figures() -> None:
+    row = row_of(child(state="booting"))
+    assert (row.questions_per_s, row.fill, row.memory_bytes) == (None, None, None)
+
+
+def test_the_table_names_every_column_and_shows_what_is_not_known_as_such() -> None:
+    out = io.StringIO()
+    Console(file=out, width=140).print(table_of([row_of(child(), [record()], 5 * 2**29, 2**30)]))
+    head, row = (" ".join(line.split()) for line in out.getvalue().splitlines())
+    assert head == "worker place model state boots questions/s batch fill memory GPU memory"
+    assert row == "gpu3 GPU 3 small ready 2 - - 2.5 GiB 1.0 GiB"
+
+
+def test_elsewhere_than_on_a_terminal_there_are_plain_lines_of_any_length() -> None:
+    out = io.StringIO()
+    with Screen(Console(file=out, width=20)) as screen:
+        screen.say("gpu3: booting (pid 1, GPU 3, log [.mcqueue]/logs/gpu3.log)")
+        screen.show([child()])
+    assert out.getvalue() == "gpu3: booting (pid 1, GPU 3, log [.mcqueue]/logs/gpu3.log)\n"
+
+
+@pytest.mark.parametrize("foreground", [True, False])
+def test_a_table_is_drawn_on_a_terminal_of_its_own_and_not_over_what_others_show_there(
+    monkeypatch: pytest.MonkeyPatch, foreground: bool
+) -> None:
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setattr(os, "tcgetpgrp", lambda _: os.getpgrp() + (not foreground))
+    assert isinstance(make_screen(load_settings()), LiveScreen) is foreground

@@ -1,0 +1,111 @@
+"""Which GPUs there are, by a driver that answers as NVIDIA's does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pynvml
+import pytest
+
+from workers.host import nvidia
+from workers.host.diagnostics import lost
+from workers.host.gpus import Device
+from workers.host.nvidia import driver_cuda, driver_trouble, lost_gpus, model_name, on_the_bus, visible_gpus
+
+EIGHT = [Device(str(i), f"GPU-{i}aaa0000-1111") for i in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("variable", "expected"),
+    [
+        ("0,2", ["0", "2"]),
+        ("", []),
+        ("-1", []),
+        ("GPU-3aaa", ["3"]),
+        ("MIG-unknown-to-the-driver", ["MIG-unknown-to-the-driver"]),
+        (None, list("01234567")),
+    ],
+)
+def test_what_the_person_made_visible_is_all_there_is(variable: str | None, expected: list[str]) -> None:
+    environ = {} if variable is None else {"CUDA_VISIBLE_DEVICES": variable}
+    assert [device.name for device in visible_gpus(environ, EIGHT)] == expected
+
+
+def test_what_cuda_a_driver_is_for_is_asked_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pynvml.nvmlInit", lambda: None)
+    monkeypatch.setattr("pynvml.nvmlShutdown", lambda: None)
+    monkeypatch.setattr("pynvml.nvmlSystemGetCudaDriverVersion_v2", lambda: 12080)
+    assert driver_cuda() == 12
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, ""),
+        (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, "Driver Not Loaded"),
+    ],
+)
+def test_a_driver_that_does_not_work_is_told_from_none(monkeypatch: pytest.MonkeyPatch, error: int, said: str) -> None:
+    def fails() -> None:
+        raise pynvml.NVMLError(error)
+
+    monkeypatch.setattr("pynvml.nvmlInit", fails)
+    assert driver_trouble() == said
+
+
+def test_gpus_without_a_driver_are_counted_on_the_bus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    plugged = {"gpu": ("0x10de", "0x030200"), "its sound": ("0x10de", "0x040300"), "other": ("0x1002", "0x030000")}
+    for name, (vendor, kind) in plugged.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "vendor").write_text(f"{vendor}\n")
+        (tmp_path / name / "class").write_text(f"{kind}\n")
+    (tmp_path / "says nothing").mkdir()
+    monkeypatch.setattr(nvidia, "PCI_DEVICES", tmp_path)
+    assert on_the_bus() == 1
+
+
+def test_what_a_gpu_is_is_asked_of_the_driver_by_number_or_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {0: "NVIDIA A100-SXM4-80GB", "MIG-11aa": b"NVIDIA H100 80GB HBM3 MIG 1g.10gb"}
+
+    def handle(name: object) -> object:
+        if name not in known:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
+        return name
+
+    for entry in ("nvmlInit", "nvmlShutdown"):
+        monkeypatch.setattr(f"pynvml.{entry}", lambda: None)
+    for entry in ("nvmlDeviceGetHandleByIndex", "nvmlDeviceGetHandleByUUID"):
+        monkeypatch.setattr(f"pynvml.{entry}", handle)
+    monkeypatch.setattr("pynvml.nvmlDeviceGetName", known.__getitem__)
+    told = [model_name(name) for name in ("0", "MIG-11aa", "7")]
+    assert told == ["NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3 MIG 1g.10gb", ""]
+
+
+def test_a_gpu_that_fell_off_the_bus_costs_nobody_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def handle(number: int) -> int:
+        if number == 1:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+        return number
+
+    def no_mig(_: int) -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+    for entry in ("nvmlInit", "nvmlShutdown"):
+        monkeypatch.setattr(f"pynvml.{entry}", lambda: None)
+    monkeypatch.setattr("pynvml.nvmlDeviceGetCount", lambda: 3)
+    monkeypatch.setattr("pynvml.nvmlDeviceGetHandleByIndex", handle)
+    monkeypatch.setattr("pynvml.nvmlDeviceGetMigMode", no_mig)
+    monkeypatch.setattr("pynvml.nvmlDeviceGetUUID", "GPU-{}".format)
+
+    assert visible_gpus({}) == [Device("0", "GPU-0"), Device("2", "GPU-2")]
+    (told,) = lost(lost_gpus())
+    assert told.level == "warning"
+    assert "the driver cannot reach GPU 1 (GPU is lost): no worker is planned on it" in told.found
+
+
+def test_without_a_driver_there_is_no_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+
+    monkeypatch.setattr("pynvml.nvmlInit", fail)
+    assert driver_cuda() is None

@@ -1,0 +1,195 @@
+"""The plan of a host, with faked GPUs and cores: which workers, where, and with what in their environment."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract import Settings
+from contract.errors import PlanError
+from contract.settings import load_fleet
+from tests.unit.workers.test_gpus import CUT, EIGHT
+from workers.host.gpus import Device
+from workers.host.placement import Layers, WorkerPlan, pick, plan_host, plan_retrieval, plan_worker
+
+CORES = list(range(8))
+
+
+def fleet(*models: dict[str, Any], **common: Any) -> tuple[Settings, ...]:
+    values = {**common, "models": list(models)} if models else common
+    return load_fleet(None, [f"{name}={json.dumps(value)}" for name, value in values.items()])
+
+
+def planned(
+    chosen: tuple[Settings, ...], visible: list[Device] = EIGHT, cores: list[int] = CORES
+) -> tuple[list[WorkerPlan], list[str]]:
+    return plan_host(chosen, visible, cores, Layers())
+
+
+def places(plans: list[WorkerPlan]) -> dict[str, str]:
+    return {plan.name: plan.place for plan in plans}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, {f"gpu{i}": f"GPU {i}" for i in range(8)}),
+        ({"vllm_args": {"tensor_parallel_size": 8}}, {"gpu0-1-2-3-4-5-6-7": "GPU 0,1,2,3,4,5,6,7"}),
+        (
+            {"vllm_args": {"tensor_parallel_size": 2, "pipeline_parallel_size": 2}},
+            {"gpu0-1-2-3": "GPU 0,1,2,3", "gpu4-5-6-7": "GPU 4,5,6,7"},
+        ),
+        ({"gpu_groups": [[6], ["GPU-2"]]}, {"gpu6": "GPU 6", "gpu2": "GPU 2"}),
+        ({"gpu_groups": []}, {}),
+    ],
+)
+def test_one_worker_per_group(settings: dict[str, Any], expected: dict[str, str]) -> None:
+    plans, warnings = planned(fleet(**settings))
+    assert (places(plans), warnings) == (expected, [])
+
+
+def test_a_host_may_search_indexes_and_have_no_model_with_or_without_gpus() -> None:
+    assert planned(fleet(gpu_groups=[]), [])[0] == []
+
+
+def test_the_pin_is_in_the_environment_and_numbers_mean_what_nvidia_smi_shows() -> None:
+    plans, _ = planned(fleet(vllm_args={"tensor_parallel_size": 4}))
+    pins = [(each.environment["CUDA_VISIBLE_DEVICES"], each.environment["CUDA_DEVICE_ORDER"]) for each in plans]
+    assert pins == [("0,1,2,3", "PCI_BUS_ID"), ("4,5,6,7", "PCI_BUS_ID")]
+
+
+def test_a_mig_instance_is_a_place_like_a_gpu() -> None:
+    plans, _ = planned(fleet(), CUT)
+    assert [each.environment["CUDA_VISIBLE_DEVICES"] for each in plans] == ["0", "MIG-11aa", "MIG-22bb"]
+
+
+def test_several_models_have_workers_queues_and_settings_of_their_own(tmp_path: Path) -> None:
+    file = tmp_path / "two.yaml"
+    file.write_text(
+        "batch_size: 16\n"
+        "models:\n"
+        "  - {model: large, gpu_groups: [[0, 1], [2, 3]], vllm_args: {tensor_parallel_size: 2}}\n"
+        "  - {model: small, gpu_groups: auto, batch_size: 64}\n"
+    )
+    both = load_fleet(file)
+    plans, _ = plan_host(both, EIGHT, CORES, Layers(file))
+    assert places(plans) == {
+        "large-gpu0-1": "GPU 0,1",
+        "large-gpu2-3": "GPU 2,3",
+        **{f"small-gpu{i}": f"GPU {i}" for i in (4, 5, 6, 7)},
+    }
+    assert [each.batch_size for each in both] == [16, 64]
+    environment = plans[-1].environment
+    assert (environment["MCQUEUE_MODEL"], environment["MCQUEUE_CONFIG"]) == ("small", str(file))
+    assert environment["MCQUEUE_WORKER_NAME"] == "small-gpu7"
+
+
+@pytest.mark.parametrize(
+    ("models", "says"),
+    [
+        ([{"model": "a", "gpu_groups": [[0]]}, {"model": "b", "gpu_groups": [[0]]}], r"GPU 0 into 2 groups \(a, b\)"),
+        ([{"model": "a"}, {"model": "b"}], "auto is said for a, b: which of the 8 GPUs is whose"),
+        ([{"model": "a", "gpu_groups": [[i] for i in range(8)]}, {"model": "b"}], "0 visible and not in another group"),
+        ([{"model": "a", "gpu_groups": [[0, 1]]}], r"Group \[0, 1\] has 2 GPUs"),
+        ([{"model": "a", "gpu_groups": [[8]]}], "asks for GPU 8; 8 visible"),
+    ],
+)
+def test_an_impossible_plan_is_refused_with_the_arithmetic(models: list[dict[str, Any]], says: str) -> None:
+    with pytest.raises(PlanError, match=says):
+        planned(fleet(*models))
+
+
+def test_groups_that_are_named_need_gpus_even_where_there_is_none() -> None:
+    with pytest.raises(PlanError, match="asks for GPU 0; none is visible"):
+        planned(fleet(gpu_groups=[[0]]), [])
+
+
+def test_two_workers_share_a_gpu_only_if_the_file_says_so_and_are_warned_of() -> None:
+    half = {"gpu_groups": [[0]], "vllm_args": {"gpu_memory_utilization": 0.45}}
+    plans, warnings = planned(fleet({"model": "a", **half}, {"model": "b", **half}, share_gpus=True))
+    assert places(plans) == {"a-gpu0": "GPU 0", "b-gpu0": "GPU 0"}
+    assert warnings == ["GPU 0 is shared by 2 workers (a, b): each slows the others."]
+
+
+def test_what_shares_a_gpu_must_fit_on_it() -> None:
+    with pytest.raises(PlanError, match=r"GPU 0: gpu_memory_utilization 0.92 \+ 0.3 = 1.22 of its memory"):
+        planned(
+            fleet(
+                {"model": "a", "gpu_groups": [[0]]},
+                {"model": "b", "gpu_groups": [[0]], "vllm_args": {"gpu_memory_utilization": 0.3}},
+                share_gpus=True,
+            )
+        )
+
+
+@pytest.mark.parametrize(("share", "boots"), [(0.475, True), (0.48, False), (0.5, False)])
+def test_what_cuda_takes_for_each_worker_must_find_room_beside_their_shares(share: float, boots: bool) -> None:
+    each = {"gpu_groups": [[0]], "vllm_args": {"gpu_memory_utilization": share}}
+    two = fleet({"model": "a", **each}, {"model": "b", **each}, share_gpus=True)
+    with nullcontext() if boots else pytest.raises(PlanError, match=r"Lower them to a sum of 0\.95 or less"):
+        assert len(planned(two)[0]) == 2
+
+
+def test_without_a_gpu_workers_are_bound_to_cores_that_they_share_with_nobody() -> None:
+    plans, warnings = planned(fleet(cpu_workers=3), [])
+    assert (places(plans), warnings) == ({"cpu0": "cores 0-1", "cpu1": "cores 2-3", "cpu2": "cores 4-5"}, [])
+    assert {each.environment["OMP_NUM_THREADS"] for each in plans} == {"2"}
+    assert {each.environment["CUDA_VISIBLE_DEVICES"] for each in plans} == {""}
+
+
+def test_models_without_a_gpu_share_the_cores_too() -> None:
+    plans, _ = planned(fleet({"model": "a"}, {"model": "b", "cpu_workers": 3}), [])
+    assert places(plans) == {"a-cpu0": "cores 0-1", "b-cpu1": "cores 2-3", "b-cpu2": "cores 4-5", "b-cpu3": "cores 6-7"}
+
+
+def test_more_workers_than_cores_are_not_bound_and_warned_of() -> None:
+    plans, warnings = planned(fleet(cpu_workers=3), [], [0, 1])
+    assert set(places(plans).values()) == {"CPU"}
+    assert warnings == ["3 CPU workers on 2 cores: they are not bound, and take turns."]
+
+
+def test_gpus_that_auto_makes_no_group_of_are_warned_of() -> None:
+    plans, warnings = planned(fleet(vllm_args={"tensor_parallel_size": 3}))
+    assert list(places(plans).values()) == ["GPU 0,1,2", "GPU 3,4,5"]
+    assert warnings == ["GPU 6, 7 stays unused: a worker takes 3, and fewer are left."]
+    assert planned(fleet(gpu_groups=[[0], [1]]))[1] == [], "left to others on purpose"
+
+
+def test_a_worker_that_asks_a_server_elsewhere_takes_no_gpu() -> None:
+    plans, _ = planned(fleet(engine="openai", openai={"url": "http://h", "model": "m"}))
+    assert places(plans) == {"cpu0": "cores 0-7"}
+
+
+def test_a_single_worker_is_pinned_to_what_its_command_names() -> None:
+    (settings,) = fleet(vllm_args={"tensor_parallel_size": 2})
+    plan = plan_worker(settings, ("4", "5"), EIGHT, CORES, Layers(), "mine")
+    assert (plan.name, plan.environment["CUDA_VISIBLE_DEVICES"]) == ("mine", "4,5")
+    assert plan.environment["MCQUEUE_WORKER_NAME"] == "mine"
+    with pytest.raises(PlanError, match=r"Group \[4\] has 1 GPUs"):
+        plan_worker(settings, ("4",), EIGHT, CORES, Layers())
+    assert plan_worker(settings, (), EIGHT, CORES, Layers()).place == "cores 0-7"
+
+
+def test_workers_read_the_settings_that_their_launcher_read(tmp_path: Path) -> None:
+    environment = Layers(tmp_path / "x.yaml", ["batch_size=8", "vllm_args.dtype=float32"]).environment()
+    assert environment["MCQUEUE_CONFIG"] == str((tmp_path / "x.yaml").resolve())
+    assert json.loads(environment["MCQUEUE_OVERRIDES"]) == {"batch_size": 8, "vllm_args": {"dtype": "float32"}}
+
+
+def test_a_worker_that_searches_has_the_time_that_the_settings_give_any_worker() -> None:
+    settings = Settings(server_startup_timeout=1800, drain_timeout_s=300)
+    (plan,) = plan_retrieval(["facts"], settings, CORES, Layers())
+    assert (plan.name, plan.queue) == ("retrieve-facts", "retrieve.facts")
+    assert (plan.startup_timeout_s, plan.drain_timeout_s) == (1800, 300)
+
+
+def test_of_the_plan_some_workers_may_be_picked_by_name() -> None:
+    plans, _ = planned(fleet(vllm_args={"tensor_parallel_size": 4}))
+    assert pick(plans, ["gpu4-5-6-7"]) == plans[1:]
+    assert pick(plans, []) == plans
+    with pytest.raises(PlanError, match=r"--only gpu4: .* They are gpu0-1-2-3, gpu4-5-6-7"):
+        pick(plans, ["gpu4"])

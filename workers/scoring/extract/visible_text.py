@@ -1,0 +1,138 @@
+"""What a model said to the reader: its text without reasoning, control tokens and made-up next questions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from workers.scoring.extract.normalize import folded
+
+__all__ = ["before_next_example", "before_next_question", "before_other_choices", "opened", "spoken"]
+
+_TAG_NAMES = "think|thinking|thought|thoughts|reason|reasoning|reflection|analysis|scratchpad|seed:think"
+_TAG = re.compile(
+    rf"(?P<close></(?:{_TAG_NAMES})>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>|<unused95>)"
+    rf"|<(?:{_TAG_NAMES})>|\[THINK\]|◁think▷|<\|begin_of_thought\|>|<unused94>",
+    re.IGNORECASE,
+)
+#: A "harmony" channel: `<|channel|>final<|message|>…`. Where the control tokens were dropped, their words remain.
+_FINAL_CHANNEL = re.compile(r"<\|channel\|>\s?final[^<\n]{0,40}<\|message\|>")
+_BARE_ANALYSIS = re.compile(r"\s{0,20}analysis(?=[A-Z])")
+_BARE_FINAL = "assistantfinal"
+
+_END = re.compile(
+    r"</s>|<eos>|<end_of_turn>|<\|(?:im_end|eot_id|endoftext|end|return|end_of_text|eom_id)\|>|<｜end▁of▁sentence｜>"
+)
+_CONTROL = re.compile(r"<\|[A-Za-z_]{1,40}\|>|<｜[^<>｜]{1,40}｜>|<(?:bos|s|start_of_turn)>")
+_NEXT_QUESTION = re.compile(
+    r"^[#>*\s]{0,6}(?:(?:(?:next |new )?question(?: \d{1,4})?|q\d{0,4}|user|human|instruction)\s?\*{0,2}\s?:"
+    r"|#{1,4} ?(?:question|user|instruction)\b)",
+    re.IGNORECASE | re.MULTILINE,
+)
+#: How a solved example ends: its label in a line of its own, announced or not, and a blank line.
+_SOLVED = re.compile(r"(?:\A|\n)[ \t]{0,4}(?:Answer:[ \t]{0,4})?[(\[]?[A-Z][)\]]?[.:]?[ \t]{0,4}\n[ \t]{0,4}\n")
+#: Where choices are listed.
+_LISTED = re.compile(
+    r"^[ \t]{0,4}[(\[]?A[)\].:](?P<first>[^\n]*)\n[ \t]{0,4}[(\[]?B[)\].:](?P<second>[^\n]*)", re.MULTILINE
+)
+_BLANK_LINE = "\n\n"
+
+
+def spoken(text: str) -> str | None:
+    """`text` as the reader sees it; None where the model never came to the end of its reasoning.
+
+    `<think>A?</think>The answer is C.` → `The answer is C.`; `<think>The answer is C.` → None.
+    """
+    said = _final_channel(text)
+    said = said if said is None else _without_reasoning(said)
+    if said is None:
+        return None
+    said = _CONTROL.sub(" ", _cut(_END, said))
+    return _cut(_NEXT_QUESTION, said)
+
+
+def before_next_example(said: str) -> str:
+    """`said` without what a model that was shown examples goes on with: more of them, question, choices and answer.
+
+    The last "Answer: C" of those would have the last word.
+    """
+    for solved in _SOLVED.finditer(said):
+        listed = _LISTED.search(said, solved.end())
+        if listed is None:
+            break
+        if said[solved.end() : listed.start()].strip():
+            return said[: solved.end()]
+    return said
+
+
+def before_next_question(said: str, asked: str, template: str) -> str:
+    """`said` without what a model goes on with that has no end of its own: questions like the one that it was `asked`.
+
+    The line that ends the prompt's `template` gives the next one away. One like "Answer:" does not, as it may also
+    announce the answer; nor does the prompt said over again.
+    """
+    line = template.strip().rpartition("\n")[2].rpartition("}")[2].strip()
+    again = re.search(rf"\n[ \t]*{re.escape(line)}(?!\S)", said) if line and not line.endswith(":") else None
+    before = said[: again.start()].rstrip() if again else ""
+    if asked in before:
+        return said
+    parts = (before.rpartition(mark)[0] for mark in (_BLANK_LINE, "\n"))
+    return next((answer for answer in parts if answer.strip()), said)
+
+
+def before_other_choices(said: str, choices: Sequence[str]) -> str:
+    """`said` up to the blank line behind its first line, if further down another question lists choices of its own.
+
+    Who looks at the choices one by one names these `choices` beside their labels.
+    """
+    first, _, rest = said.strip().partition(_BLANK_LINE)
+    listed = _LISTED.search(rest)
+    if "\n" in first or listed is None or not rest[: listed.start()].strip():
+        return said
+    own = any(
+        folded(text) in folded(line) for text, line in zip(choices, listed.group("first", "second"), strict=False)
+    )
+    return said if own else first
+
+
+def opened(prompt_end: str) -> str:
+    """The tag, and what follows it, by which the end of a prompt has the model begin to reason; empty where none does.
+
+    `<|Assistant|><think>\\n` → `<think>\\n`; nothing of `<think>\\n\\n</think>`, which has it begin to answer.
+    """
+    *_, last = (None, *_TAG.finditer(prompt_end))
+    if last is None or last["close"] or prompt_end[last.end() :].strip():
+        return ""
+    return prompt_end[last.start() :]
+
+
+def _final_channel(text: str) -> str | None:
+    if "<|channel|>" in text:
+        ends = [found.end() for found in _FINAL_CHANNEL.finditer(text)]
+        return text[ends[-1] :] if ends else None
+    if _BARE_ANALYSIS.match(text):
+        _, final, said = text.rpartition(_BARE_FINAL)
+        return said if final else None
+    return text
+
+
+def _without_reasoning(text: str) -> str | None:
+    """A lone closing tag ends reasoning that the prompt had opened: all before it goes."""
+    said: list[str] = []
+    since, thinking = 0, False
+    for tag in _TAG.finditer(text):
+        if tag["close"]:
+            said = said if thinking else []
+            since, thinking = tag.end(), False
+        elif not thinking:
+            said.append(text[since : tag.start()])
+            thinking = True
+    return None if thinking else " ".join([*said, text[since:]])
+
+
+def _cut(mark: re.Pattern[str], text: str) -> str:
+    """`text` up to the first `mark` that has something before it."""
+    for found in mark.finditer(text):
+        if text[: found.start()].strip():
+            return text[: found.start()]
+    return text

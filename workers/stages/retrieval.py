@@ -1,0 +1,117 @@
+"""The retrieval stage: a batch's questions are looked up together, their passages kept, and the questions sent on."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from contract.errors import InputError
+from contract.index import Manifest
+from contract.prompts import query_of, wants_passages
+from contract.spec import Retrieval, RunSpec, Stage
+from contract.verdict import Failure, Passage
+from workers.messages.batch import Batch
+from workers.retrieval.base import Retriever
+from workers.stages.base import BatchWork
+from workers.stages.index_builds import OpenBuilds, Reopen
+from workers.stages.work import Endings, NotNow, Settled, Work, Workplace, send_on
+
+__all__ = ["BatchRetriever"]
+
+log = logging.getLogger(__name__)
+
+
+class BatchRetriever(BatchWork):
+    """The retrieval stage of one index, which may be built anew in its place while it is searched."""
+
+    stage = Stage.RETRIEVE
+
+    def __init__(
+        self, workplace: Workplace, retriever: Retriever, manifest: Manifest, reopen: Reopen = lambda _: None
+    ) -> None:
+        super().__init__(workplace)
+        self._builds = OpenBuilds(retriever, manifest, reopen)
+
+    def _unfit(self, spec: RunSpec) -> Failure | None:
+        return None if spec.rag else Failure(type="WrongIndex", message="the run asks for no retrieval")
+
+    def _hindrance(self, spec: RunSpec) -> str:
+        try:
+            if spec.rag is not None:
+                self._builds.of(spec.rag)
+        except NotNow as why:
+            return str(why)
+        except InputError:
+            return ""  # told with the failure of each question, in `_answers`
+        return ""
+
+    def _perform(self, batch: Batch, works: Sequence[Work]) -> Iterator[Endings]:
+        found: dict[str, dict[str, list[Passage]]] = defaultdict(dict)
+        failed: list[Settled] = []
+        staying: set[int] = set()
+        searched = [each for each in works if wants_passages(each.item.question, each.item.spec)]
+        for wanted, alike in _by_retrieval(searched).items():
+            try:
+                answers = self._answers(alike, wanted)
+            except NotNow as why:  # its build was there for `_hindrance`, and is gone since
+                for work in alike:
+                    staying.add(id(work))
+                    yield self._troubled(batch, work.held, work.item.question.id, work.attempts, str(why))
+                continue
+            for work, passages in zip(alike, answers, strict=True):
+                question_id = work.item.question.id
+                if isinstance(passages, Failure):
+                    staying.add(id(work))
+                    failed.append(self._failed(batch, work.held, question_id, work.attempts, passages))
+                else:
+                    found[work.held.run_id][question_id] = passages
+        yield self._commit(failed)
+        for run_id, passages_of in found.items():
+            self._ledger.attach(run_id, passages_of)
+        going_on = [each for each in works if id(each) not in staying]
+        yield send_on(self._send, going_on, Stage.SCORE, "retrieved")
+        self.done += len(going_on)
+
+    def _answers(self, works: Sequence[Work], wanted: Retrieval) -> Sequence[list[Passage] | Failure]:
+        """What is found for each of `works`, or why nothing could be looked up. Raises NotNow."""
+        queries = [query_of(work.item.question, wanted.query) for work in works]
+        try:
+            retriever = self._builds.of(wanted)
+        except InputError as trouble:  # without its reranker the run cannot be served, the others can
+            log.warning("reranker %s: %s", wanted.reranker, trouble)
+            return [_failure(trouble)] * len(works)
+        answers = _search(retriever, queries, wanted)
+        if retriever.changed():
+            self._builds.close(wanted)
+            raise NotNow(f"index {wanted.index} was written over while it was searched")
+        floor = wanted.retrieval_score_threshold
+        return [
+            found if isinstance(found, Failure) or floor is None else [each for each in found if each.score >= floor]
+            for found in answers
+        ]
+
+
+def _search(retriever: Retriever, queries: Sequence[str], wanted: Retrieval) -> list[list[Passage] | Failure]:
+    """One search for all; if it fails as a whole, its halves, down to the query that cannot be answered."""
+    try:
+        return list(retriever.search(queries, wanted.retrieval_top_k, wanted.kind))
+    except Exception as trouble:  # noqa: BLE001 - whatever a search raises, only its culprit pays
+        if len(queries) == 1:
+            return [_failure(trouble)]
+        log.warning("a search of %d queries failed, halving it: %s", len(queries), trouble)
+        middle = len(queries) // 2
+        return _search(retriever, queries[:middle], wanted) + _search(retriever, queries[middle:], wanted)
+
+
+def _failure(trouble: Exception) -> Failure:
+    return Failure(type="RetrievalFailed", message=f"{type(trouble).__name__}: {trouble}")
+
+
+def _by_retrieval(works: Sequence[Work]) -> dict[Retrieval, list[Work]]:
+    """Questions that are looked up in the same way, together: one search each."""
+    groups: dict[Retrieval, list[Work]] = defaultdict(list)
+    for work in works:
+        if work.item.spec.rag is not None:
+            groups[work.item.spec.rag].append(work)
+    return groups

@@ -1,0 +1,103 @@
+"""The scoring stage: a batch's questions are asked of the engine together, and their verdicts written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from contract.prompts import wants_passages
+from contract.spec import RunSpec, Stage
+from contract.verdict import Failure
+from workers.budget import in_calls
+from workers.engines.base import Engine
+from workers.messages.batch import Batch
+from workers.pipeline import JudgeEngine, no_judges, score_in_parts
+from workers.retries import one_line
+from workers.stages.base import BatchWork
+from workers.stages.work import Endings, Settled, Work, Workplace, by_run, send_on
+
+__all__ = ["BatchScorer"]
+
+
+class BatchScorer(BatchWork):
+    """The scoring stage."""
+
+    stage = Stage.SCORE
+
+    def __init__(self, workplace: Workplace, engine: Engine, judge_engine: JudgeEngine = no_judges) -> None:
+        super().__init__(workplace)
+        self._judge_engine = judge_engine
+        self._engine = engine
+        self._generated = workplace.generated
+
+    def _unfit(self, spec: RunSpec) -> Failure | None:
+        if spec.model != self._settings.served_model:
+            message = f"the run asks for {spec.model}, this worker serves {self._settings.served_model}"
+            return Failure(type="WrongModel", message=message)
+        if spec.adapter and spec.adapter not in self._settings.adapters:
+            known = ", ".join(self._settings.adapters) or "none"
+            message = f"the run asks for the adapter {spec.adapter!r}, this worker has {known}: see `adapters`"
+            return Failure(type="NoAdapter", message=message)
+        if spec.vllm_version and spec.vllm_version != (here := self._engine.describe().get("vllm", "none")):
+            message = (
+                f"the run asks for vLLM {spec.vllm_version}, this worker has {here}: requeue it for another worker"
+            )
+            return Failure(type="WrongEngine", message=message)
+        if spec.rag and spec.rag.max_context_tokens and not self._engine.counts_tokens:
+            message = (
+                "the run limits its passages by max_context_tokens, and this worker's server does not count tokens "
+                "(vLLM's does, at /tokenize): leave rag.max_context_tokens out, lower rag.retrieval_top_k instead, or "
+                "requeue it for another worker"
+            )
+            return Failure(type="WrongEngine", message=message)
+        return None
+
+    def _describe_engine(self) -> dict[str, Any]:
+        return self._engine.describe()
+
+    def _perform(self, batch: Batch, works: Sequence[Work]) -> Iterator[Endings]:
+        works, astray = self._with_passages(works)
+        yield astray
+        for part in self._calls(works):
+            yield from self._scored(batch, part)
+
+    def _scored(self, batch: Batch, works: Sequence[Work]) -> Iterator[Endings]:
+        """Ask `works` in one generate call and commit what comes of it, while its longest texts are still written."""
+        journeys = [self._journey(batch, work.held, work.attempts) for work in works]
+        latency_ms = 0.0
+        for part in score_in_parts([work.item for work in works], self._engine, self._judge_engine, journeys):
+            heard = [Settled(works[i].held, verdict) for i, verdict in part]
+            latency_ms = part[-1][1].latency_ms
+            endings = self._commit([each for each in heard if not each.unforeseen])
+            for held, verdict in (each for each in heard if each.unforeseen):
+                reason = one_line(str(verdict.error))
+                endings |= self._troubled(batch, held, verdict.question_id, verdict.attempts, reason)
+            yield endings
+        self._generated(len(works), latency_ms / 1000, max([each["queued_ms"] for each in journeys]) / 1000)
+
+    def _calls(self, works: Sequence[Work]) -> Iterator[Sequence[Work]]:
+        """`works` in the generate calls that they are asked by: a single one, unless their prompts are too long."""
+        if not works:
+            return
+        if not self._settings.batch_tokens:
+            yield works
+            return
+        for part in in_calls([work.item for work in works], self._engine, self._settings.batch_tokens):
+            yield works[part]
+
+    def _with_passages(self, works: Sequence[Work]) -> tuple[list[Work], Endings]:
+        """`works` with what was retrieved for them; a question that still wants passages goes back to get them."""
+        ready: list[Work] = []
+        astray: list[Work] = []
+        for run_id, of_run in by_run(works).items():
+            wanting = {each.item.question.id for each in of_run if wants_passages(each.item.question, each.item.spec)}
+            found = self._ledger.passages(run_id, list(wanting))
+            for work in of_run:
+                question_id = work.item.question.id
+                if question_id not in wanting:
+                    ready.append(work)
+                elif question_id in found:
+                    ready.append(work._replace(item=work.item._replace(passages=found[question_id])))
+                else:
+                    astray.append(work)
+        return ready, send_on(self._send, astray, Stage.RETRIEVE, "back to retrieval")
