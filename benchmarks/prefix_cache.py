@@ -33,7 +33,7 @@ from contract.settings import load_settings
 from contract.spec import RunSpec
 from producer.intake.survey import survey, taken
 from producer.readers import Source
-from producer.runs.prefix_order import Company
+from producer.runs.prefix_order import PrefixOrder
 from producer.runs.runconfig import load_run_config
 from workers.engines.base import Engine
 from workers.pipeline import Item, score_batch
@@ -72,7 +72,7 @@ def order(engine: Engine, contexts: int, each: int, rounds: int) -> dict[str, An
     """Shuffled against together."""
     shuffled = about_texts(contexts, each)
     spec = asked("mode=letter", "rag.use_context_field=true")
-    company = Company(spec)
+    company = PrefixOrder(spec)
     for question in shuffled:
         company.add(question)
     by_id = {question.id: question for question in shuffled}

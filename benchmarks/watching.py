@@ -23,7 +23,7 @@ from contract import Outcome, Verdict
 from contract.keys import score_queue
 from contract.priority import Priority
 from contract.queue import MESSAGE_VERSION, make_celery, task_name
-from workers.messages.batch import Batch, Held, Settlement
+from workers.messages.batch import Batch, HeldMessage, Settlement
 from workers.monitoring.events import BatchEvents
 from workers.monitoring.metrics import WorkerMetrics
 
@@ -87,10 +87,10 @@ def batch(at: Stand, number: int) -> Batch:
     return Batch(number, held, questions=at.settings.batch_size, flush="size", waited_s=0.1)
 
 
-def message(name: str, ids: list[str]) -> Held:
+def message(name: str, ids: list[str]) -> HeldMessage:
     """One message, settled."""
     request: Any = SimpleNamespace(id=name, root_id=name, delivery_info={"redelivered": False})
-    return Held(
+    return HeldMessage(
         request=cast(Request, request),
         run_id="run-12345678",
         question_ids=ids,

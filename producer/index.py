@@ -36,7 +36,7 @@ from producer.corpus.index_folder import refuse_foreign, unfinished
 from producer.corpus.progress import Steps
 from producer.corpus.read import Reading, read_documents
 from producer.corpus.store import store_passages
-from producer.corpus.validation import Gate
+from producer.corpus.validation import DocumentCheck
 from producer.intake.reading import check_encoding
 from producer.options import as_json, note, progress_console
 from producer.output import echo_json, echo_lines, number
@@ -147,7 +147,7 @@ def index(
     chunking = _chunking(tokens, overlap, by_heading=by_heading)
     with unfinished(out) as folder, Steps(progress_console()) as steps:
         with _rejecting(folder / REJECTED) if skip_bad else nullcontext() as reject:
-            gate = Gate(corpus, reject)
+            gate = DocumentCheck(corpus, reject)
             documents = gate.good(steps.counted("reading", read_documents(corpus, reading)))
             stored = store_passages(documents, chunking, folder / PASSAGES, corpus)
         plan = IndexPlan(
@@ -168,7 +168,7 @@ def index(
 class _Corpus(NamedTuple):
     """What a person is told of the corpus besides what the index's manifest says."""
 
-    gate: Gate
+    gate: DocumentCheck
     repeated: int
     longest: tuple[str, int]
     left_alone: list[str]

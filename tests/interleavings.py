@@ -26,10 +26,10 @@ from contract.queue import MESSAGE_VERSION
 from tests.support import SIMULATED_MODEL, make_question, open_run
 from workers.engines.base import Completion, Request
 from workers.engines.simulated import SimulatedEngine
-from workers.messages.batch import Batch, Held, Settlement
+from workers.messages.batch import Batch, HeldMessage, Settlement
 from workers.messages.batching import Gathering
 from workers.stages.scoring import BatchScorer
-from workers.stages.work import Workplace
+from workers.stages.work import StageContext
 
 __all__ = ["Interleavings"]
 
@@ -70,7 +70,7 @@ class Engine(SimulatedEngine):
 class Worker:
     """A worker's memory: gone when it is killed."""
 
-    gathering: Gathering[Held] = field(default_factory=lambda: Gathering(4, 1.0, 2, 2))
+    gathering: Gathering[HeldMessage] = field(default_factory=lambda: Gathering(4, 1.0, 2, 2))
     engine: Engine = field(default_factory=Engine)
     batches: int = 0
 
@@ -219,7 +219,7 @@ class Interleavings(RuleBasedStateMachine):
         while how_many and self.queue and worker.gathering.has_room():
             message = self.queue.pop(0)
             self.held[name].append(message)
-            held = Held(cast(Any, message), *message, 0.0, priority, MESSAGE_VERSION, arrived_at=0.0)
+            held = HeldMessage(cast(Any, message), *message, 0.0, priority, MESSAGE_VERSION, arrived_at=0.0)
             worker.gathering.add(held, len(held.question_ids), self.now_s, priority)
             how_many -= 1
 
@@ -266,7 +266,7 @@ class Interleavings(RuleBasedStateMachine):
         if end == "killed in the call":
             worker.engine.meanwhile.insert(0, _kill)
         ledger = self.ledger if end != "redis away" else cast(Ledger, _NoCommits(self.ledger))
-        scorer = BatchScorer(Workplace(SETTINGS, ledger, name, _send_nothing, stopping=lambda: True), worker.engine)
+        scorer = BatchScorer(StageContext(SETTINGS, ledger, name, _send_nothing, stopping=lambda: True), worker.engine)
         try:
             scorer.run(batch)
         except Killed:
@@ -287,7 +287,7 @@ class Interleavings(RuleBasedStateMachine):
         self.queue += self.held[name]
         self.held[name] = []
 
-    def _settle(self, name: str, held: Held) -> None:
+    def _settle(self, name: str, held: HeldMessage) -> None:
         message: Message = cast(Any, held.request)
         if message in self.held[name]:
             self.held[name].remove(message)

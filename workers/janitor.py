@@ -23,9 +23,9 @@ from contract.fleet import LEASE_S, Fleet, Wish, WorkerRecord, WorkerState
 from contract.ledger import RedisLedger, Run
 from contract.queue import restore_held
 from contract.settings import Settings
-from workers.stall import Quiet
+from workers.stall import StallWatch
 
-__all__ = ["Heart", "Janitor"]
+__all__ = ["Heartbeat", "Janitor"]
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class _Rounds(threading.Thread):
         raise NotImplementedError
 
 
-class Heart(_Rounds):
+class Heartbeat(_Rounds):
     """Renews the worker's lease, and reads what people ask of it.
 
     `on_name_lost` is called if the name has gone to another worker, `on_wish` once for a wish, `on_beat` at each beat.
@@ -111,7 +111,7 @@ class Janitor(_Rounds):
         self._ledger = RedisLedger.connect(settings)
         self._fleet = Fleet(self._ledger.client, self._ledger.place)
         self._stalled: set[str] = set()
-        self._quiet = Quiet()
+        self._quiet = StallWatch()
         #: The open runs of every queue, without their examples, which may be thousands.
         self._open: dict[str, Run] = {}
         #: Workers beside this one that take from its queue.

@@ -11,7 +11,7 @@ from contract import keys
 from contract.errors import EXIT_RETRY, IndexUnusable, SettingsError
 from contract.index import read_manifest, replaced_beside
 from workers.engines import JudgeEngines, make_engine
-from workers.engines.guarded import Guarded
+from workers.engines.guarded import GuardedEngine
 from workers.hard_exit import end_at_once
 from workers.host.indexes import index_folders
 from workers.messages.batch import Batch
@@ -19,7 +19,7 @@ from workers.monitoring.events import BatchEvents
 from workers.retrieval.base import Retriever
 from workers.stages.retrieval import BatchRetriever
 from workers.stages.scoring import BatchScorer
-from workers.stages.work import Workplace
+from workers.stages.work import StageContext
 
 __all__ = ["Job", "make_job"]
 
@@ -61,12 +61,12 @@ class Scoring:
     """Scoring questions with the engine that the settings name."""
 
     def __init__(
-        self, workplace: Workplace, room_came: Callable[[], object], engine_gone: Callable[[str], object]
+        self, workplace: StageContext, room_came: Callable[[], object], engine_gone: Callable[[str], object]
     ) -> None:
         self._settings = settings = workplace.settings
         self.name = settings.served_model
         engine = make_engine(settings)
-        self._engine = Guarded(engine, on_hang=self._end_hung)
+        self._engine = GuardedEngine(engine, on_hang=self._end_hung)
         self._judges = JudgeEngines(settings)
         self._scorer = BatchScorer(workplace, self._engine, self._judges.engine_of)
         # The room beside a suspect is not for others, who would be kept from other workers meanwhile.
@@ -113,7 +113,7 @@ class Scoring:
 class Searching:
     """Searching one of the indexes that the settings name."""
 
-    def __init__(self, workplace: Workplace, queue: str) -> None:
+    def __init__(self, workplace: StageContext, queue: str) -> None:
         here = {keys.retrieve_queue(name): path for name, path in index_folders([workplace.settings]).items()}
         if queue not in here:
             known = ", ".join(here) or "none"
@@ -185,7 +185,7 @@ class Searching:
 
 
 def make_job(
-    workplace: Workplace, queue: str, room_came: Callable[[], object], engine_gone: Callable[[str], object]
+    workplace: StageContext, queue: str, room_came: Callable[[], object], engine_gone: Callable[[str], object]
 ) -> Job:
     """The job behind `queue`. From any thread it calls `room_came` when it could take another batch, and `engine_gone`,
     with the reason, when it can do nothing any more.

@@ -25,9 +25,9 @@ from workers.scoring import MODES, Further, Item, Reading
 
 __all__ = [
     "Item",
-    "Journey",
     "JudgeEngine",
-    "Unforeseen",
+    "Provenance",
+    "UnexpectedFailure",
     "failed",
     "in_original_labels",
     "no_judges",
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 JudgeEngine: TypeAlias = Callable[[Judge], Engine]
 
 
-class Journey(TypedDict, total=False):
+class Provenance(TypedDict, total=False):
     """What a verdict says about how its question came here; the fields are Verdict's."""
 
     attempts: int
@@ -53,7 +53,7 @@ class Journey(TypedDict, total=False):
     queued_ms: float
 
 
-class Unforeseen(Failure):
+class UnexpectedFailure(Failure):
     """What an engine raised that none should: nobody knows whether trying again helps."""
 
     def __str__(self) -> str:
@@ -74,17 +74,17 @@ def score_in_parts(
     items: Sequence[Item],
     engine: Engine,
     judge_engine: JudgeEngine = no_judges,
-    journeys: Sequence[Journey] = (),
+    journeys: Sequence[Provenance] = (),
 ) -> Iterator[list[tuple[int, Verdict]]]:
     """One verdict per item, with its position, from one generate call; in parts, as the answers of that call end.
 
     Each verdict says its item's journey, where `journeys` has one for each.
     What cannot be scored becomes a verdict with outcome `failed` and the reason: a call that fails is split until the
-    culprit stands alone, whose error is `Unforeseen` where no engine should raise it. Only EngineDead is raised.
+    culprit stands alone, whose error is `UnexpectedFailure` where no engine should raise it. Only EngineDead is raised.
     """
     started = time.monotonic()
     items = fitted(items, engine)
-    journeys = journeys or [Journey()] * len(items)
+    journeys = journeys or [Provenance()] * len(items)
     left = {i: _interviews(item) for i, item in enumerate(items)}
     for _ in _ask_all([interview for of_item in left.values() for interview in of_item], engine, judge_engine):
         latency_ms = (time.monotonic() - started) * 1000
@@ -120,7 +120,7 @@ def _ask(engine: Engine, interviews: Sequence[_Interview]) -> Iterator[None]:
         yield
 
 
-def failed(question_id: str, failure: Failure, journey: Journey) -> Verdict:
+def failed(question_id: str, failure: Failure, journey: Provenance) -> Verdict:
     """The verdict of a question that the model was never heard on."""
     return Verdict(question_id=question_id, outcome=Outcome.FAILED, error=failure, settled_at=time.time(), **journey)
 
@@ -219,7 +219,7 @@ def _generate(engine: Engine, requests: Sequence[Request]) -> Iterator[Part]:
         trouble = raised
     positions = list(left)
     if len(positions) == 1:
-        kind = Failure if isinstance(trouble, EngineError) else Unforeseen
+        kind = Failure if isinstance(trouble, EngineError) else UnexpectedFailure
         yield [(positions[0], Completion(error=kind(type=type(trouble).__name__, message=str(trouble))))]
     elif positions:
         log.warning("a call left %d of %d requests, halving them: %s", len(positions), len(requests), trouble)
@@ -229,7 +229,7 @@ def _generate(engine: Engine, requests: Sequence[Request]) -> Iterator[Part]:
                 yield [(half[k], completion) for k, completion in part]
 
 
-def _verdict(item: Item, interviews: Sequence[_Interview], latency_ms: float, journey: Journey) -> Verdict:
+def _verdict(item: Item, interviews: Sequence[_Interview], latency_ms: float, journey: Provenance) -> Verdict:
     failures = [each.failure for each in interviews if each.failure]
     heard = [completion for each in interviews for completion in each.heard]
     found: dict[str, Any]

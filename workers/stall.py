@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-__all__ = ["Quiet"]
+__all__ = ["StallWatch"]
 
 FIRST_S = 30.0
 LONGEST_S = 600.0
@@ -23,7 +23,7 @@ class _Seen:
     patience_s: float
 
 
-class Quiet:
+class StallWatch:
     """How long each run has settled nothing. Pure: the clock is passed in."""
 
     def __init__(self) -> None:

@@ -26,14 +26,14 @@ from contract.settings import Settings
 from workers.host import boot_pipe
 from workers.host.diagnostics import alike
 from workers.host.gpus import words_of
-from workers.janitor import Heart, Janitor
+from workers.janitor import Heartbeat, Janitor
 from workers.jobs import make_job
 from workers.messages.batch import Batch
 from workers.monitoring.events import BatchEvents
 from workers.monitoring.exporter import Exporter
 from workers.monitoring.hardware import Hardware
 from workers.monitoring.metrics import HardwareMetrics, WorkerMetrics
-from workers.stages.work import Workplace
+from workers.stages.work import StageContext
 
 __all__ = ["Worker"]
 
@@ -85,7 +85,7 @@ class Worker:
         self._gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         self._metrics = WorkerMetrics(settings, name, queue, self._gpus)
         self._job = make_job(
-            Workplace(
+            StageContext(
                 settings,
                 self._ledger,
                 name,
@@ -113,7 +113,7 @@ class Worker:
             ready=lambda: self.state is WorkerState.READY,
         )
         self._metrics_at = ""
-        self._heart = Heart(settings, self.record, on_name_lost, on_wish, self._metrics.beaten)
+        self._heart = Heartbeat(settings, self.record, on_name_lost, on_wish, self._metrics.beaten)
         self._janitor = Janitor(settings, app, name, queue)
 
     def boot(self) -> None:

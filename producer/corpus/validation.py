@@ -10,20 +10,20 @@ from typing import Any
 from contract.errors import QuestionFileError
 from producer.corpus.document import Document
 from producer.corpus.read import Unfit
-from producer.intake.bad_rows import Troubles
+from producer.intake.bad_rows import BadRows
 
-__all__ = ["Gate"]
+__all__ = ["DocumentCheck"]
 
 
 @dataclass
-class Gate:
+class DocumentCheck:
     """Lets the good documents of one corpus through."""
 
     corpus: Path
     #: What becomes of a bad one; None: one is enough to refuse the corpus.
     reject: Callable[[dict[str, Any]], object] | None = None
     rows: int = 0
-    troubles: Troubles = field(default_factory=Troubles)
+    troubles: BadRows = field(default_factory=BadRows)
     #: Id → where it stood.
     _seen: dict[str, int | None] = field(default_factory=dict)
 

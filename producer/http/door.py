@@ -23,7 +23,7 @@ from contract.spec import Mode
 from contract.verdict import Verdict
 from producer.broker import Broker
 from producer.intake.survey import Digest
-from producer.runs.few_shot import Shots
+from producer.runs.few_shot import FewShotCheck
 from producer.runs.runconfig import RunConfig, Texts
 
 __all__ = ["Door"]
@@ -141,7 +141,7 @@ class Door:
         for question in questions:
             digest.add(question)
         spec = config.to_spec(digest.hexdigest(), self._settings, texts=self._texts_of(config))
-        shots = Shots(spec.few_shot)
+        shots = FewShotCheck(spec.few_shot)
         for question in questions:
             shots.add(question)
         shots.refuse()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from contract.errors import QuestionFileError
 
-__all__ = ["Troubles"]
+__all__ = ["BadRows"]
 
 #: Troubles that are spelled out before the rest is only counted.
 MOST_SHOWN = 20
@@ -40,7 +40,7 @@ class Repeated:
 
 
 @dataclass
-class Troubles:
+class BadRows:
     """Bad rows, gathered one by one."""
 
     count: int = 0

@@ -16,7 +16,7 @@ from typing import Any
 
 from contract.errors import QuestionFileError, nearest
 from contract.question import Body, Question
-from producer.intake.bad_rows import Troubles
+from producer.intake.bad_rows import BadRows
 from producer.intake.duplicates import Repeats, Seen
 from producer.intake.profile import Keys, lost_backslash, same_choices
 from producer.intake.selection import EVERYTHING, Sampler, Selection
@@ -99,7 +99,7 @@ class Inspector:
 
     file: QuestionFile
     rows: int = 0
-    troubles: Troubles = field(default_factory=Troubles)
+    troubles: BadRows = field(default_factory=BadRows)
     subjects: set[str] = field(default_factory=set)
     _seen: Seen = field(default_factory=Seen)
     #: Content hash → how often it stood before.

@@ -17,7 +17,7 @@ from producer.stats import Pairs
 from producer.stats.paired import holm
 from producer.stats.side import Side
 
-__all__ = ["Against", "Beside"]
+__all__ = ["Against", "RunComparison"]
 
 #: What streams by of a run.
 Results = Iterator[tuple[Question, Verdict | None]]
@@ -73,7 +73,7 @@ class Against:
         return [(name, *both) for name, both in differences(self.a.spec, self.b.spec).items()]
 
 
-class Beside:
+class RunComparison:
     """The first run paired with each other one, while each run passes by once."""
 
     def __init__(self, ledger: Ledger, runs: Sequence[Run]) -> None:

@@ -17,7 +17,7 @@ from producer.engine_differences import engine_lines
 from producer.export.columns import iso
 from producer.export.summary import Summary
 from producer.pairing import MANY, UNDECIDED
-from producer.report.comparison import Beside
+from producer.report.comparison import RunComparison
 from producer.report.measures import Measures
 from producer.report.run_view import Part
 from producer.report.table import PER_PARCEL, Table
@@ -39,7 +39,7 @@ def build(
     have their engines described in it.
     """
     table = Table() if questions else None
-    beside = Beside(ledger, runs)
+    beside = RunComparison(ledger, runs)
     parts = [_part(ledger, run, table, beside, live) for run in runs]
     if table:
         table.close()
@@ -72,7 +72,7 @@ def build(
     )
 
 
-def _part(ledger: Ledger, run: Run, table: Table | None, beside: Beside, live: Sequence[WorkerRecord]) -> Part:
+def _part(ledger: Ledger, run: Run, table: Table | None, beside: RunComparison, live: Sequence[WorkerRecord]) -> Part:
     if table:
         table.begin(run)
     summary, measures = Summary(run, ledger.counts(run.run_id).state), Measures(run)

@@ -9,7 +9,7 @@ from contract.spec import RunSpec
 from producer.output import number
 from producer.stats.guessing import shows_choices
 
-__all__ = ["Orders", "speaks_of_others"]
+__all__ = ["ChoiceReferences", "speaks_of_others"]
 
 _WORD = re.compile(r"\w+")
 #: What may stand around the letters of "both A and B", "(a) & (c) only", "neither A nor B is correct".
@@ -22,7 +22,7 @@ _LONGEST = 60
 _ABOVE = re.compile(r"(?:all|none|any|both|neither|either|two|some|one)\b(?: \w+){0,3} above[.!]?", re.IGNORECASE)
 
 
-class Orders:
+class ChoiceReferences:
     """Looks at each question of a run, and remembers how many mean something else when their choices are moved."""
 
     def __init__(self, spec: RunSpec) -> None:

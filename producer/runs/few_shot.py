@@ -9,13 +9,13 @@ from contract.prompts import examples
 from contract.question import Question, asked_in
 from contract.spec import FewShot, Selection
 
-__all__ = ["Shots"]
+__all__ = ["FewShotCheck"]
 
 #: Subjects that are named in the message.
 MOST_NAMED = 5
 
 
-class Shots:
+class FewShotCheck:
     """Looks at each question, and remembers those that would be shown too few examples."""
 
     def __init__(self, few_shot: FewShot | None) -> None:

@@ -15,14 +15,14 @@ from contract.prompts import describe
 from contract.question import Question
 from contract.spec import RunSpec, Selection
 
-__all__ = ["Company"]
+__all__ = ["PrefixOrder"]
 
 #: Questions among which those that begin alike are brought together; what is sent is never all in memory.
 WINDOW = 65_536
 ALONE = 0
 
 
-class Company:
+class PrefixOrder:
     """Remembers, eight bytes a question, which ones share a beginning that others of the run have not."""
 
     def __init__(self, spec: RunSpec) -> None:

@@ -24,9 +24,9 @@ from producer.intake.selection import Selection
 from producer.intake.survey import Survey, survey
 from producer.output import number
 from producer.readers import Source
-from producer.runs.choice_references import Orders
-from producer.runs.few_shot import Shots
-from producer.runs.prefix_order import Company
+from producer.runs.choice_references import ChoiceReferences
+from producer.runs.few_shot import FewShotCheck
+from producer.runs.prefix_order import PrefixOrder
 from producer.runs.runconfig import RunConfig
 from producer.runs.source_coverage import taken_of
 
@@ -60,10 +60,10 @@ class Plan:
     spec: RunSpec
     survey: Survey
     #: Which of its questions begin alike.
-    company: Company
+    company: PrefixOrder
     taken: Taken
     #: Which of its questions mean something else in other orders of their choices.
-    orders: Orders
+    orders: ChoiceReferences
     #: How many times the same thing is asked on purpose, this one included.
     repeat: int = 1
 
@@ -143,7 +143,7 @@ def plan(
         )
     # Templates and examples are checked before a long file is read; the digest is known only after.
     draft = config.to_spec("0" * 64, settings, source)
-    company, shots, orders = Company(draft), Shots(draft.few_shot), Orders(draft)
+    company, shots, orders = PrefixOrder(draft), FewShotCheck(draft.few_shot), ChoiceReferences(draft)
     more = {"change": qrels.join} if qrels else {}
     lookers = [each.add for each in (company, shots, orders) if each.needed]
     found = survey(source, selection, skip_bad=skip_bad, lookers=lookers, **more)

@@ -14,7 +14,7 @@ from contract.ledger import Counts, Ledger, Run, RunState
 from producer.broker import Broker
 from producer.watching.progress import Pace, Screen, Snapshot
 from producer.watching.unserved import put_off_by, start_workers, unbooted_by_reason
-from producer.watching.worker_status import Crew, Member
+from producer.watching.worker_status import Member, RunWorkers
 
 __all__ = ["TICK_S", "Clock", "Watcher", "watch"]
 
@@ -63,7 +63,7 @@ class Watcher:
     run: Run
     screen: Screen
     pace: Pace = field(default_factory=Pace)
-    crew: Crew = field(default_factory=Crew)
+    crew: RunWorkers = field(default_factory=RunWorkers)
     away_since: float | None = None
     no_worker_since: float | None = None
     no_worker_next: float = 0.0

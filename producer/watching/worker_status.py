@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from contract.fleet import WorkerRecord, fill, pace, remembered
 
-__all__ = ["Crew", "Member"]
+__all__ = ["Member", "RunWorkers"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Member:
 
 
 @dataclass
-class Crew:
+class RunWorkers:
     """Remembers each worker's records for a while, since what it does is a difference of two."""
 
     _seen: dict[str, Sequence[WorkerRecord]] = field(default_factory=dict)

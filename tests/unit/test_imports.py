@@ -18,9 +18,9 @@ PACKAGES = ("contract", "producer", "workers")
 #: From the bottom up: a module imports only what stands before it.
 CONTRACT_ORDER = (
     "errors",
-    "harmless",
+    "sanitize",
     "commands",
-    "engines",
+    "engine_info",
     "models",
     "logs",
     "question",
@@ -35,7 +35,7 @@ CONTRACT_ORDER = (
     "settings.loading",
     "settings",
     "keys",
-    "order",
+    "choice_order",
     "prompts",
     "priority",
     "chunks",
@@ -49,8 +49,8 @@ CONTRACT_ORDER = (
     "process",
     "fleet",
     "metrics",
-    "sending",
-    "sharing",
+    "sender_lock",
+    "fair_share",
     "audit",
 )
 BROKER = {"celery", "kombu", "redis"}
@@ -65,7 +65,8 @@ FREE_OF_BROKER = (
 )
 HEAVY = {"vllm", "torch", "transformers", "sentence_transformers", "faiss", "bm25s"}
 HEAVY_AT = {
-    f"workers.engines.{name}" for name in ("owner", "parameters", "packaged", "encoding", "arguments", "installed")
+    f"workers.engines.{name}"
+    for name in ("engine_thread", "sampling_params", "packaged", "encoding", "arguments", "installed")
 } | {f"workers.retrieval.{name}" for name in ("bm25", "dense", "device", "encoder")}
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from workers.engines.prefill_plan import Prefill
 
-__all__ = ["Demand", "Places"]
+__all__ = ["Capacity", "Demand"]
 
 #: A call that was told to come and has nothing left to ask never comes; after this long another is told.
 PATIENCE_S = 1.0
@@ -19,7 +19,7 @@ STEPS_AHEAD = 2
 NEWEST = 1 / 64
 
 
-class Places:
+class Capacity:
     """Counts who wants an engine's places, and tells of room for a call. Thread-safe.
 
     There is room while fewer than its places and a quarter more are wanted: the next call takes a moment to come. It is

@@ -30,12 +30,12 @@ from contract.errors import (
     first_line,
 )
 from workers.engines.boot_errors import Cause, cause_of, hearing
-from workers.engines.capacity import Demand, Places
+from workers.engines.capacity import Capacity, Demand
 from workers.engines.prefill_plan import Prefill
 from workers.engines.sampling_params import sampling_params
 from workers.engines.timer_slack import rare_wakeups
 
-__all__ = ["Owner"]
+__all__ = ["EngineThread"]
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class _Pending(NamedTuple):
         return self.call.prefills[self.slot]
 
 
-class Owner(threading.Thread):
+class EngineThread(threading.Thread):
     """The one thread that touches vLLM's engine, from boot to shutdown."""
 
     def __init__(
@@ -106,7 +106,7 @@ class Owner(threading.Thread):
         self._arguments = arguments
         self._room_came = room_came
         self._gone = gone
-        self._places: Places
+        self._places: Capacity
         self._demand: Demand
         self._folders = adapters
         #: Name → vLLM's LoRARequest.
@@ -184,7 +184,7 @@ class Owner(threading.Thread):
         threading.Thread(target=self._tell_of_death, name="vllm-core-watch", daemon=True).start()
         self._load_adapters()
         limits = self.engine.vllm_config.scheduler_config
-        self._places = Places(limits.max_num_seqs, self._room_came)
+        self._places = Capacity(limits.max_num_seqs, self._room_came)
         self._demand = Demand(limits.max_num_seqs, limits.max_num_batched_tokens)
 
     def _unbooted(self, cause: Cause, told: Cause | None) -> EngineError:

@@ -14,7 +14,7 @@ from contract.errors import EngineOutOfMemory
 from contract.verdict import Failure
 from workers.engines.base import Completion, Engine, Part, Request, in_order
 
-__all__ = ["Guarded"]
+__all__ = ["GuardedEngine"]
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 LOOK_S = 0.25
 
 
-class Guarded(Engine):
+class GuardedEngine(Engine):
     """`engine` with a memory of what fits, and a deadline: one that is asked has to answer within `batch_deadline_s`.
 
     Any call will do, as one may wait long behind the others of a busy engine. A hung call cannot be taken back from

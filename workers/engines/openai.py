@@ -40,7 +40,7 @@ from workers.engines.base import (
     continuations_of,
     in_order,
 )
-from workers.engines.capacity import Places
+from workers.engines.capacity import Capacity
 from workers.engines.openai_server import Connection, Offers, await_server, find_out
 from workers.engines.vllm_server import LocalServer
 
@@ -101,7 +101,7 @@ class OpenAiEngine(Engine):
         self._offers = Offers(chat=True)
         self._connection: Connection | None = None
         self._pool: ThreadPoolExecutor | None = None
-        self._places = Places(self._server.concurrency, lambda: self.room_came())
+        self._places = Capacity(self._server.concurrency, lambda: self.room_came())
 
     def start(self) -> None:
         if self._local is not None:

@@ -10,7 +10,7 @@ from contract.errors import EngineError, SettingsError, nearest
 from contract.settings import OpenAiSettings
 from contract.turns import one_turn
 from workers.engines import openai_wire
-from workers.engines.rate_limit import Pacer
+from workers.engines.rate_limit import RateLimiter
 
 __all__ = ["Connection", "Offers", "await_server", "find_out"]
 
@@ -50,7 +50,7 @@ class Connection:
             timeout=server.timeout_s,
             max_retries=server.max_retries,
         )
-        self.pacer = Pacer(server.requests_per_minute)
+        self.pacer = RateLimiter(server.requests_per_minute)
 
     def post(self, path: str, **body: Any) -> dict[str, Any]:
         """The server's answer, which has choices. Raises OpenAIError."""

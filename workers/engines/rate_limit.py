@@ -6,10 +6,10 @@ import threading
 import time
 from collections.abc import Callable
 
-__all__ = ["Pacer"]
+__all__ = ["RateLimiter"]
 
 
-class Pacer:
+class RateLimiter:
     """Lets `per_minute` callers a minute through; 0 lets everybody through. Thread-safe."""
 
     def __init__(

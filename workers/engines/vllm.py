@@ -21,7 +21,7 @@ from workers.engines.arguments import check_arguments, engine_environment, for_t
 from workers.engines.base import Completion, Engine, Part, Request, in_order
 from workers.engines.boot_log import booting, gpu_models, gpus_in_use
 from workers.engines.encoding import Encoded, PromptEncoder
-from workers.engines.engine_thread import Owner
+from workers.engines.engine_thread import EngineThread
 from workers.engines.installed import installed_version, is_cpu_build
 from workers.engines.malloc import keep_freed_memory
 from workers.engines.packaged import resolve
@@ -38,7 +38,7 @@ class VllmEngine(Engine):
         super().__init__(settings)
         if is_cpu_build():  # and the core in this process
             keep_freed_memory()  # now, as it is for threads that begin afterwards, and a worker's begin before `start`
-        self._owner: Owner | None = None
+        self._owner: EngineThread | None = None
         self.encoder: PromptEncoder
         self._weights = ""
         self._gpu = ""
@@ -49,7 +49,7 @@ class VllmEngine(Engine):
         prepare_environment(model)
         arguments = engine_arguments(self.settings, model)
         folders = adapter_folders(self.settings.adapters)
-        owner = Owner(arguments, folders, lambda: self.room_came(), lambda reason: self.gone(reason))
+        owner = EngineThread(arguments, folders, lambda: self.room_came(), lambda reason: self.gone(reason))
         self._owner = owner
         with booting(self.settings, model):
             owner.start()
@@ -132,7 +132,7 @@ class VllmEngine(Engine):
         caches = bool(config.cache_config.enable_prefix_caching)
         return make_plan(request, encoded, config.model_config.max_model_len, caches=caches)
 
-    def _running(self) -> Owner:
+    def _running(self) -> EngineThread:
         if self._owner is None:
             raise EngineDead("The engine was not started.")
         return self._owner

@@ -27,7 +27,7 @@ from celery.worker.request import Request, create_request_cls
 from contract.errors import EXIT_RETRY
 from contract.queue import UNREADABLE, ReceivedBatch
 from contract.settings import Settings
-from workers.messages.batch import Batch, Held, Settlement
+from workers.messages.batch import Batch, HeldMessage, Settlement
 from workers.messages.batching import Gathered, Gathering
 from workers.retries import pause_s
 
@@ -84,13 +84,13 @@ class _Gatherer:
         settings = task.settings
         self._task = task
         self._pool = pool
-        self._gathering: Gathering[Held] = Gathering(
+        self._gathering: Gathering[HeldMessage] = Gathering(
             batch_size=settings.batch_size if settings.enable_batching else 1,
             batch_timeout_s=settings.batch_timeout if settings.enable_batching else 0.0,
             batches_in_flight=min(settings.batches_in_flight, pool.limit),
             max_batches_in_flight=min(settings.max_batches_in_flight, pool.limit),
         )
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, HeldMessage] = {}
         self._timer: Any = None
         self._batches = 0
         self._failures_in_a_row = 0
@@ -183,7 +183,7 @@ class _Gatherer:
         self._timer = None
         self._pump()
 
-    def _dispatch(self, gathered: Gathered[Held]) -> None:
+    def _dispatch(self, gathered: Gathered[HeldMessage]) -> None:
         self._batches += 1
         batch = Batch(self._batches, gathered.items, gathered.questions, gathered.flush, gathered.waited_s)
         for held in batch.held:
@@ -217,13 +217,13 @@ class _Gatherer:
         self._pump()
 
 
-def _read(request: Request) -> Held:
+def _read(request: Request) -> HeldMessage:
     """The message as the producer wrote it. Raises InvalidTaskError, at which Celery drops it; the audit finds out."""
     try:
         batch = ReceivedBatch.read(request.args, request.kwargs, request.delivery_info["priority"])
     except ValueError as trouble:
         raise InvalidTaskError(f"not a question batch: {trouble}") from None
-    return Held(
+    return HeldMessage(
         request=request,
         run_id=batch.run_id,
         question_ids=batch.question_ids,

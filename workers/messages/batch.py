@@ -13,7 +13,7 @@ from workers.messages.batching import Flush
 if TYPE_CHECKING:
     from celery.worker.request import Request
 
-__all__ = ["Batch", "Held", "Settlement"]
+__all__ = ["Batch", "HeldMessage", "Settlement"]
 
 
 class Settlement(enum.Enum):
@@ -24,7 +24,7 @@ class Settlement(enum.Enum):
 
 
 @dataclass(slots=True)
-class Held:
+class HeldMessage:
     """A message in this worker's hands: a question batch."""
 
     request: Request
@@ -44,7 +44,7 @@ class Batch:
     """Messages that go into one generate call together."""
 
     number: int
-    held: list[Held]
+    held: list[HeldMessage]
     questions: int
     flush: Flush
     waited_s: float

@@ -18,12 +18,12 @@ from contract.ledger import UNCOUNTED
 from contract.queue import MESSAGE_VERSION
 from contract.spec import RunSpec, Stage
 from contract.verdict import Failure, Verdict
-from workers.messages.batch import Batch, Held, Settlement
+from workers.messages.batch import Batch, HeldMessage, Settlement
 from workers.monitoring.events import BatchEvents
-from workers.pipeline import Item, Journey, failed
+from workers.pipeline import Item, Provenance, failed
 from workers.retries import LONGEST_PAUSE_S, pause_s, reason_of, too_many
-from workers.stages.isolation import Floor
-from workers.stages.work import Endings, NotNow, Settled, Work, Workplace, asked_by_run, by_run
+from workers.stages.isolation import Isolation
+from workers.stages.work import Endings, NotNow, Settled, StageContext, Work, asked_by_run, by_run
 
 __all__ = ["BatchWork"]
 
@@ -43,7 +43,7 @@ class BatchWork(abc.ABC):
 
     stage: Stage
 
-    def __init__(self, workplace: Workplace) -> None:
+    def __init__(self, workplace: StageContext) -> None:
         #: Questions that this stage is done with: settled, or sent on.
         self.done = 0
         self._settings = workplace.settings
@@ -56,7 +56,7 @@ class BatchWork(abc.ABC):
         self._spec: Callable[[str], RunSpec] = lru_cache(KNOWN_RUNS)(lambda run_id: self._ledger.run(run_id).spec)
         #: By run, as it was when the run first came. Asking each time would take milliseconds of a batch.
         self._engine_of: Callable[[str], dict[str, Any]] = lru_cache(KNOWN_RUNS)(lambda _: self._engine_and_version())
-        self._floor = Floor()
+        self._isolation = Isolation()
         #: Run → why its questions go back to the queue from here at the moment.
         self._puts_off: dict[str, str] = {}
         #: By batch, what is begun and has no verdict yet.
@@ -65,7 +65,7 @@ class BatchWork(abc.ABC):
     @property
     def asks_alone(self) -> bool:
         """Whether a suspect is under way by itself, or waits until it may be."""
-        return self._floor.wanted_alone
+        return self._isolation.wanted_alone
 
     @property
     def puts_off(self) -> dict[str, str]:
@@ -112,10 +112,10 @@ class BatchWork(abc.ABC):
 
     def _do(self, batch: Batch) -> Endings:
         """What became of the questions that this batch found unsettled."""
-        with self._floor.together():
+        with self._isolation.shared():
             endings, suspects = self._do_all_but_suspects(batch)
         for suspect in suspects:
-            with self._floor.alone():
+            with self._isolation.exclusive():
                 endings |= self._alone(batch, suspect)
         return endings
 
@@ -143,7 +143,9 @@ class BatchWork(abc.ABC):
             endings |= self._attempt(batch, ready)
         return endings, suspects
 
-    def _begin_what_can_be(self, batch: Batch, run_id: str, asked: dict[str, Held]) -> tuple[list[Work], Endings]:
+    def _begin_what_can_be(
+        self, batch: Batch, run_id: str, asked: dict[str, HeldMessage]
+    ) -> tuple[list[Work], Endings]:
         """Those that `_begin` begins, and the endings of the others: halted, put off, or unreadable."""
         try:
             return self._begin(run_id, asked), {}
@@ -163,7 +165,7 @@ class BatchWork(abc.ABC):
         begun = [work for works, _ in parts for work in works]
         return begun, {each: ending for _, endings in parts for each, ending in endings.items()}
 
-    def _begin(self, run_id: str, asked: dict[str, Held]) -> list[Work]:
+    def _begin(self, run_id: str, asked: dict[str, HeldMessage]) -> list[Work]:
         """Begin the unsettled ones of `asked`. A suspect's attempt is counted later, when it is begun alone.
 
         Raises RunHalted for a paused or cancelled run, whose questions the ledger has put aside: their messages are no
@@ -244,7 +246,7 @@ class BatchWork(abc.ABC):
         middle = len(left) // 2
         return endings | self._attempt(batch, left[:middle]) | self._attempt(batch, left[middle:])
 
-    def _troubled(self, batch: Batch, held: Held, question_id: str, attempts: int, reason: str) -> Endings:
+    def _troubled(self, batch: Batch, held: HeldMessage, question_id: str, attempts: int, reason: str) -> Endings:
         """An attempt failed for `reason`: the question comes again after a pause, or it is failed with all reasons."""
         try:
             (known,) = self._ledger.note_trouble(held.run_id, [question_id], f"{self._worker}: {reason}")
@@ -274,7 +276,7 @@ class BatchWork(abc.ABC):
         while (left_s := until - time.monotonic()) > 0 and not self._stopping():
             time.sleep(min(0.1, left_s))
 
-    def _journey(self, batch: Batch, held: Held, attempts: int) -> Journey:
+    def _journey(self, batch: Batch, held: HeldMessage, attempts: int) -> Provenance:
         """What its verdict will say of how a question came here."""
         return {
             "attempts": attempts,
@@ -285,7 +287,7 @@ class BatchWork(abc.ABC):
             "queued_ms": max(0.0, (time.time() - held.published_at) * 1000),
         }
 
-    def _failed(self, batch: Batch, held: Held, question_id: str, attempts: int, failure: Failure) -> Settled:
+    def _failed(self, batch: Batch, held: HeldMessage, question_id: str, attempts: int, failure: Failure) -> Settled:
         return Settled(held, failed(question_id, failure, self._journey(batch, held, attempts)))
 
     def _commit(self, settled: Sequence[Settled]) -> Endings:

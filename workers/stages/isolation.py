@@ -13,10 +13,10 @@ from contextlib import contextmanager
 
 from contract.errors import EngineDead
 
-__all__ = ["Floor"]
+__all__ = ["Isolation"]
 
 
-class Floor:
+class Isolation:
     """The turns of one engine. Thread-safe. Once a turn ended with EngineDead, all later ones begin with it."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Floor:
         return self._suspects > 0
 
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def shared(self) -> Iterator[None]:
         """Beside other batches. Raises EngineDead."""
         with self._changed:
             if self._suspects:
@@ -55,7 +55,7 @@ class Floor:
                 self._changed.notify_all()
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def exclusive(self) -> Iterator[None]:
         """Beside nothing. Raises EngineDead."""
         with self._changed:
             self._suspects += 1

@@ -15,7 +15,7 @@ from workers.messages.batch import Batch
 from workers.retrieval.base import Retriever
 from workers.stages.base import BatchWork
 from workers.stages.index_builds import OpenBuilds, Reopen
-from workers.stages.work import Endings, NotNow, Settled, Work, Workplace, send_on
+from workers.stages.work import Endings, NotNow, Settled, StageContext, Work, send_on
 
 __all__ = ["BatchRetriever"]
 
@@ -28,7 +28,7 @@ class BatchRetriever(BatchWork):
     stage = Stage.RETRIEVE
 
     def __init__(
-        self, workplace: Workplace, retriever: Retriever, manifest: Manifest, reopen: Reopen = lambda _: None
+        self, workplace: StageContext, retriever: Retriever, manifest: Manifest, reopen: Reopen = lambda _: None
     ) -> None:
         super().__init__(workplace)
         self._builds = OpenBuilds(retriever, manifest, reopen)

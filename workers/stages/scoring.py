@@ -14,7 +14,7 @@ from workers.messages.batch import Batch
 from workers.pipeline import JudgeEngine, no_judges, score_in_parts
 from workers.retries import one_line
 from workers.stages.base import BatchWork
-from workers.stages.work import Endings, Settled, Work, Workplace, by_run, send_on
+from workers.stages.work import Endings, Settled, StageContext, Work, by_run, send_on
 
 __all__ = ["BatchScorer"]
 
@@ -24,7 +24,7 @@ class BatchScorer(BatchWork):
 
     stage = Stage.SCORE
 
-    def __init__(self, workplace: Workplace, engine: Engine, judge_engine: JudgeEngine = no_judges) -> None:
+    def __init__(self, workplace: StageContext, engine: Engine, judge_engine: JudgeEngine = no_judges) -> None:
         super().__init__(workplace)
         self._judge_engine = judge_engine
         self._engine = engine

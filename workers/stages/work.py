@@ -14,10 +14,10 @@ from contract.queue import QuestionBatch
 from contract.settings import Settings
 from contract.spec import Stage
 from contract.verdict import Verdict
-from workers.messages.batch import Batch, Held
-from workers.pipeline import Item, Unforeseen
+from workers.messages.batch import Batch, HeldMessage
+from workers.pipeline import Item, UnexpectedFailure
 
-__all__ = ["Endings", "NotNow", "Send", "Settled", "Work", "Workplace", "asked_by_run", "by_run", "send_on"]
+__all__ = ["Endings", "NotNow", "Send", "Settled", "StageContext", "Work", "asked_by_run", "by_run", "send_on"]
 
 #: Sends question batches on to a queue.
 Send: TypeAlias = Callable[[str, Sequence[QuestionBatch]], object]
@@ -37,24 +37,24 @@ class Work(NamedTuple):
     """A question of a batch, the message that brought it, and how often it was begun, this time included."""
 
     item: Item
-    held: Held
+    held: HeldMessage
     attempts: int
 
 
 class Settled(NamedTuple):
     """A verdict, and the message that brought its question."""
 
-    held: Held
+    held: HeldMessage
     verdict: Verdict
 
     @property
     def unforeseen(self) -> bool:
         """Whether it failed for something that may not happen again."""
-        return isinstance(self.verdict.error, Unforeseen)
+        return isinstance(self.verdict.error, UnexpectedFailure)
 
 
 @dataclass(frozen=True, slots=True)
-class Workplace:
+class StageContext:
     """What a worker gives each batch, whatever its stage."""
 
     settings: Settings
@@ -90,9 +90,9 @@ def by_run(works: Sequence[Work]) -> dict[str, list[Work]]:
     return runs
 
 
-def asked_by_run(batch: Batch) -> dict[str, dict[str, Held]]:
+def asked_by_run(batch: Batch) -> dict[str, dict[str, HeldMessage]]:
     """Run → question id → the message that brought it; a question that came twice is asked once."""
-    runs: dict[str, dict[str, Held]] = defaultdict(dict)
+    runs: dict[str, dict[str, HeldMessage]] = defaultdict(dict)
     for held in batch.held:
         for question_id in held.question_ids:
             runs[held.run_id].setdefault(question_id, held)

@@ -21,7 +21,7 @@ from contract.spec import ChatTemplate, Prompt, RunSpec
 from contract.verdict import Outcome, Verdict
 from workers.engines.base import Engine
 from workers.messages.batching import Gathering
-from workers.pipeline import Item, JudgeEngine, Unforeseen, no_judges, score_batch
+from workers.pipeline import Item, JudgeEngine, UnexpectedFailure, no_judges, score_batch
 
 __all__ = ["FIGURES", "SHAPES", "SIZES", "Shape", "Trial", "all_marked", "long_enough", "marked", "score_in_batches"]
 
@@ -80,7 +80,7 @@ def score_in_batches(
         for verdict in verdicts:
             failed = verdict.error if verdict.outcome is Outcome.FAILED else None
             heard += failed is None
-            if failed and (isinstance(failed, Unforeseen) or failed.type in ENGINE_TROUBLES):
+            if failed and (isinstance(failed, UnexpectedFailure) or failed.type in ENGINE_TROUBLES):
                 raise EngineError(f"{failed.type}: {failed.message}")
         tokens += sum(each.prefill_tokens + each.completion_tokens for each in verdicts)
     if not heard:

@@ -17,7 +17,7 @@ from producer.corpus.chunks import cut
 from producer.corpus.document import Document
 from producer.corpus.read import Reading, read_documents
 from producer.corpus.store import store_passages
-from producer.corpus.validation import Gate
+from producer.corpus.validation import DocumentCheck
 
 ROWS = [
     {"id": "iron", "text": "Iron rusts.", "path": "metals/iron.md"},
@@ -32,7 +32,7 @@ def write(path: Path, *lines: Any) -> Path:
 
 def documents(path: Path, reading: Reading | None = None) -> list[Document]:
     """The documents of a corpus, all of which are good."""
-    return list(Gate(path).good(read_documents(path, reading)))
+    return list(DocumentCheck(path).good(read_documents(path, reading)))
 
 
 def document(text: str, name: str = "d") -> Document:
@@ -142,7 +142,7 @@ def test_all_bad_documents_are_told_together_and_counted_by_kind(tmp_path: Path)
 def test_bad_documents_that_have_a_place_leave_the_good_ones(tmp_path: Path) -> None:
     path = write(tmp_path / "c.jsonl", *MESS)
     bad: list[dict[str, Any]] = []
-    gate = Gate(path, bad.append)
+    gate = DocumentCheck(path, bad.append)
     assert [(each.id, each.text) for each in gate.good(read_documents(path))] == [("a", "one"), ("d", "three")]
     assert (gate.rows, gate.troubles.count) == (6, 4)
     assert [(each["line"], each["kind"]) for each in bad] == [
@@ -246,13 +246,13 @@ def test_a_missing_corpus_is_told_with_what_lies_beside_it(tmp_path: Path) -> No
 def test_two_documents_of_one_id_are_refused(tmp_path: Path, rows: tuple[Any, ...]) -> None:
     path = write(tmp_path / "c.jsonl", *rows)
     with pytest.raises(QuestionFileError, match=r"c\.jsonl:2: field 'id': '.*' stands on line 1 too\. Give every"):
-        store_passages(Gate(path).good(read_documents(path)), Chunking(), tmp_path / "p.arrow", path)
+        store_passages(DocumentCheck(path).good(read_documents(path)), Chunking(), tmp_path / "p.arrow", path)
 
 
 def test_a_corpus_without_a_passage_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "c.jsonl")
     with pytest.raises(QuestionFileError, match="there is no passage in it"):
-        store_passages(Gate(path).good(read_documents(path)), Chunking(), tmp_path / "p.arrow", path)
+        store_passages(DocumentCheck(path).good(read_documents(path)), Chunking(), tmp_path / "p.arrow", path)
 
 
 def test_a_document_that_is_not_cut_keeps_its_id() -> None:

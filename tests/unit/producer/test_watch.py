@@ -25,7 +25,7 @@ from producer.watching.progress import BarScreen, LineScreen, NothingToEnd, Pace
 from producer.watching.status import status_lines
 from producer.watching.unserved import start_workers
 from producer.watching.watch import Clock, watch
-from producer.watching.worker_status import Crew, Member
+from producer.watching.worker_status import Member, RunWorkers
 
 
 class Screen(NothingToEnd):
@@ -434,7 +434,7 @@ def record(at: float, batches: int, gathered: int, pid: int = 1, done: int | Non
 
 
 def test_a_workers_pace_and_fill_are_those_of_the_last_seconds() -> None:
-    crew = Crew()
+    crew = RunWorkers()
     (first,) = crew.look([record(0, 10, 40)])
     assert (first.questions_per_s, first.fill, first.busy) == (None, 40 / 160, 0.5)
     for second in range(2, 22, 2):
@@ -443,21 +443,21 @@ def test_a_workers_pace_and_fill_are_those_of_the_last_seconds() -> None:
 
 
 def test_a_worker_that_rests_keeps_the_fill_of_its_batches_and_has_no_pace() -> None:
-    crew = Crew()
+    crew = RunWorkers()
     for second in range(0, 40, 2):
         (last,) = crew.look([record(second, 4, 48)])
     assert (last.questions_per_s, last.fill) == (0.0, 0.75)
 
 
 def test_questions_that_are_dropped_because_their_run_is_paused_are_no_pace() -> None:
-    crew = Crew()
+    crew = RunWorkers()
     crew.look([record(0, 10, 160, done=160)])
     (last,) = crew.look([record(2, 900, 14400, done=160)])
     assert last.questions_per_s == 0.0
 
 
 def test_a_worker_that_came_back_under_its_name_is_another_one() -> None:
-    crew = Crew()
+    crew = RunWorkers()
     crew.look([record(0, 10, 40)])
     (fresh,) = crew.look([record(4, 0, 0, pid=2)])
     assert (fresh.questions_per_s, fresh.fill) == (None, None)

@@ -7,19 +7,21 @@ from typing import Any, cast
 from contract import Run
 from contract.priority import Priority
 from contract.queue import MESSAGE_VERSION
-from workers.messages.batch import Batch, Held
+from workers.messages.batch import Batch, HeldMessage
 
 __all__ = ["PUBLISHED_AT", "batch_of", "message"]
 
 PUBLISHED_AT = 7.0
 
 
-def message(run: Run, *question_ids: str, priority: Priority = Priority.NORMAL, version: int = MESSAGE_VERSION) -> Held:
+def message(
+    run: Run, *question_ids: str, priority: Priority = Priority.NORMAL, version: int = MESSAGE_VERSION
+) -> HeldMessage:
     """A question batch of `run` in a worker's hands."""
     request = cast(Any, None)
-    return Held(request, run.run_id, question_ids, PUBLISHED_AT, int(priority), version, arrived_at=0.0)
+    return HeldMessage(request, run.run_id, question_ids, PUBLISHED_AT, int(priority), version, arrived_at=0.0)
 
 
-def batch_of(*held: Held, number: int = 1) -> Batch:
+def batch_of(*held: HeldMessage, number: int = 1) -> Batch:
     """These messages, to be worked on together."""
     return Batch(number, list(held), sum(len(each.question_ids) for each in held), "size", 0.0)

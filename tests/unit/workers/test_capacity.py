@@ -7,7 +7,7 @@ import pytest
 from contract.spec import Sampling
 from contract.turns import one_turn
 from workers.engines.base import GenerateRequest
-from workers.engines.capacity import PATIENCE_S, Demand, Places
+from workers.engines.capacity import PATIENCE_S, Capacity, Demand
 from workers.engines.prefill_plan import Prefill
 
 
@@ -17,7 +17,7 @@ class Told:
     def __init__(self, places: int) -> None:
         self.times = 0
         self.now_s = 0.0
-        self.places = Places(places, self.tell, lambda: self.now_s)
+        self.places = Capacity(places, self.tell, lambda: self.now_s)
 
     def tell(self) -> None:
         self.times += 1

@@ -20,12 +20,12 @@ import pytest
 from contract.errors import EngineDead, EngineError, EngineUnbootable
 from tests.support import PATIENCE_S, wait_until
 from workers.engines.boot_errors import VARIABLE
-from workers.engines.engine_thread import Owner
+from workers.engines.engine_thread import EngineThread
 
 
 def owner_of(
     monkeypatch: pytest.MonkeyPatch, boot: Callable[..., Any], engine: Any = None, gone: Callable[[str], object] = print
-) -> Owner:
+) -> EngineThread:
     """The owner of a vLLM that boots like that, to that engine."""
     engines = SimpleNamespace(from_engine_args=lambda *_, **__: engine)
     usage = SimpleNamespace(UsageContext=SimpleNamespace(LLM_CLASS=None))
@@ -33,7 +33,7 @@ def owner_of(
     monkeypatch.setitem(sys.modules, "vllm.usage.usage_lib", usage)
     monkeypatch.setitem(sys.modules, "vllm.v1.engine.llm_engine", SimpleNamespace(LLMEngine=engines))
     monkeypatch.setitem(sys.modules, "vllm.lora.request", SimpleNamespace(LoRARequest=None))
-    return Owner({"model": "owner/name"}, {}, lambda: None, gone)
+    return EngineThread({"model": "owner/name"}, {}, lambda: None, gone)
 
 
 def test_of_a_core_process_that_failed_it_is_said_where_its_cause_stands(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from contract.turns import one_turn
 from tests.support import PATIENCE_S, make_questions
 from tests.unit.workers.engines import SlowTexts
 from workers.engines.base import Completion, Engine, Part, Request, ScoreRequest
-from workers.engines.guarded import Guarded
+from workers.engines.guarded import GuardedEngine
 from workers.engines.simulated import SimulatedEngine
 
 
@@ -37,8 +37,8 @@ def requests(count: int) -> list[ScoreRequest]:
     return [ScoreRequest(one_turn(each.question), each.choices) for each in make_questions(count)]
 
 
-def guarded(engine: SimulatedEngine, on_hang: threading.Event | None = None) -> Guarded:
-    found = Guarded(engine, (on_hang or threading.Event()).set)
+def guarded(engine: SimulatedEngine, on_hang: threading.Event | None = None) -> GuardedEngine:
+    found = GuardedEngine(engine, (on_hang or threading.Event()).set)
     found.start()
     return found
 
@@ -91,7 +91,7 @@ def test_of_a_call_that_does_not_fit_only_what_it_left_unanswered_is_asked_again
             return super().answers(requests)
 
     engine = Full(load_settings(), "plus 1?")
-    door = Guarded(engine, on_hang=threading.Event().set)
+    door = GuardedEngine(engine, on_hang=threading.Event().set)
     asked = requests(5)
     parts = [[i for i, _ in part] for part in door.answers(asked)]
     slow = [i for i, each in enumerate(asked) if "plus 1?" in each.prompt]
@@ -108,7 +108,7 @@ def test_the_deadline_is_for_the_engine_and_begins_anew_with_every_part_of_a_cal
             yield from super().answers(requests)
             threading.Event().wait()
 
-    door = Guarded(Stuck(load_settings(None, ["batch_deadline_s=0.3"]), "plus 1?"), hung.set)
+    door = GuardedEngine(Stuck(load_settings(None, ["batch_deadline_s=0.3"]), "plus 1?"), hung.set)
     door.start()
     parts = door.answers(requests(3))
     next(parts)
@@ -130,7 +130,7 @@ def test_a_call_that_waits_behind_others_is_no_hung_one_while_these_are_answered
                     time.sleep(0.25)
                     yield part[at : at + 1]
 
-    door = Guarded(Busy(load_settings(None, ["batch_deadline_s=2"]), "nothing is slow"), hung.set)
+    door = GuardedEngine(Busy(load_settings(None, ["batch_deadline_s=2"]), "nothing is slow"), hung.set)
     door.start()
     waits = threading.Thread(target=door.generate, args=(requests(1),), daemon=True)
     waits.start()
@@ -143,5 +143,5 @@ def test_a_call_that_waits_behind_others_is_no_hung_one_while_these_are_answered
 
 
 def test_nothing_that_an_engine_can_do_is_lost_behind_the_guard() -> None:
-    own = {name for name, value in vars(Guarded).items() if callable(value)}
+    own = {name for name, value in vars(GuardedEngine).items() if callable(value)}
     assert {name for name, value in vars(Engine).items() if callable(value) and not name.startswith("_")} <= own

@@ -11,14 +11,14 @@ import pytest
 
 from contract.errors import EngineDead
 from tests.support import PATIENCE_S, wait_until
-from workers.stages.isolation import Floor
+from workers.stages.isolation import Isolation
 
 
 class Stage:
-    """Those who ask on one floor, each in a thread of its own until it is told to end; and who came in which order."""
+    """Those who ask of one engine, each in a thread of its own until it is told to end; and who came in which order."""
 
     def __init__(self, pool: ThreadPoolExecutor) -> None:
-        self.floor = Floor()
+        self.isolation = Isolation()
         self.came: list[str] = []
         self.there: set[str] = set()
         self._pool = pool
@@ -60,21 +60,21 @@ def stage() -> Iterator[Stage]:
 
 
 def test_batches_ask_beside_each_other(stage: Stage) -> None:
-    stage.ask("one", stage.floor.together)
-    stage.ask("two", stage.floor.together)
+    stage.ask("one", stage.isolation.shared)
+    stage.ask("two", stage.isolation.shared)
     stage.wait_for("one", "two")
-    assert not stage.floor.wanted_alone
+    assert not stage.isolation.wanted_alone
     stage.end("one")
     stage.end("two")
 
 
 def test_a_suspect_waits_for_those_who_ask_and_goes_before_those_who_come_later(stage: Stage) -> None:
-    stage.ask("batch", stage.floor.together)
+    stage.ask("batch", stage.isolation.shared)
     stage.wait_for("batch")
-    stage.ask("suspect", stage.floor.alone)
-    wait_until(lambda: stage.floor.wanted_alone, "the suspect to wait")
-    stage.ask("later", stage.floor.together)
-    wait_until(lambda: stage.floor._waiting == 1, "the later one to wait")
+    stage.ask("suspect", stage.isolation.exclusive)
+    wait_until(lambda: stage.isolation.wanted_alone, "the suspect to wait")
+    stage.ask("later", stage.isolation.shared)
+    wait_until(lambda: stage.isolation._waiting == 1, "the later one to wait")
     assert stage.came == ["batch"]
     stage.end("batch")
     stage.wait_for("suspect")
@@ -85,12 +85,12 @@ def test_a_suspect_waits_for_those_who_ask_and_goes_before_those_who_come_later(
 
 
 def test_suspects_ask_one_after_the_other_and_who_waits_has_its_turn_between_them(stage: Stage) -> None:
-    stage.ask("first", stage.floor.alone)
+    stage.ask("first", stage.isolation.exclusive)
     stage.wait_for("first")
-    stage.ask("one", stage.floor.together)
-    stage.ask("second", stage.floor.alone)
-    stage.ask("two", stage.floor.together)
-    wait_until(lambda: (stage.floor._waiting, stage.floor._suspects) == (2, 2), "all of them to wait")
+    stage.ask("one", stage.isolation.shared)
+    stage.ask("second", stage.isolation.exclusive)
+    stage.ask("two", stage.isolation.shared)
+    wait_until(lambda: (stage.isolation._waiting, stage.isolation._suspects) == (2, 2), "all of them to wait")
     assert stage.came == ["first"]
     stage.end("first")
     stage.wait_for("one", "two")
@@ -101,13 +101,13 @@ def test_suspects_ask_one_after_the_other_and_who_waits_has_its_turn_between_the
     stage.end("second")
 
 
-@pytest.mark.parametrize("first", ["together", "alone"])
+@pytest.mark.parametrize("first", ["shared", "exclusive"])
 def test_once_the_engine_died_nobody_begins_anything_here(first: str) -> None:
-    floor = Floor()
-    with pytest.raises(EngineDead, match="poisoned"), getattr(floor, first)():
+    isolation = Isolation()
+    with pytest.raises(EngineDead, match="poisoned"), getattr(isolation, first)():
         raise EngineDead("poisoned")
     begun = []
-    for how in (floor.together, floor.alone):
+    for how in (isolation.shared, isolation.exclusive):
         with pytest.raises(EngineDead, match="poisoned"), how():
             begun.append(how)
     assert begun == []

@@ -18,7 +18,7 @@ from contract import Outcome, Settings, Verdict
 from contract.errors import LedgerError
 from demo.valkey import free_port
 from tests.support import needed_program
-from workers.messages.batch import Batch, Held, Settlement
+from workers.messages.batch import Batch, HeldMessage, Settlement
 from workers.monitoring.exporter import Exporter
 from workers.monitoring.hardware import Gpu, Hardware, Host
 from workers.monitoring.metrics import BATCH_BUCKETS, HardwareMetrics, WorkerMetrics
@@ -30,9 +30,9 @@ def read(registry: CollectorRegistry, name: str, **labels: str) -> float | None:
     return registry.get_sample_value(name, labels)
 
 
-def held(settlement: Settlement, *, redelivered: bool = False) -> Held:
+def held(settlement: Settlement, *, redelivered: bool = False) -> HeldMessage:
     request = SimpleNamespace(delivery_info={"redelivered": redelivered})
-    return Held(request, "run", ["q"], 0.0, 6, 1, 0.0, settlement)
+    return HeldMessage(request, "run", ["q"], 0.0, 6, 1, 0.0, settlement)
 
 
 def verdict(number: int, outcome: Outcome = Outcome.CORRECT, **changes: object) -> Verdict:

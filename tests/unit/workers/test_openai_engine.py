@@ -20,7 +20,7 @@ from tests.unit.workers.test_modes import Writer
 from workers.engines import JudgeEngines, make_engine
 from workers.engines.base import GenerateRequest, ScoreRequest
 from workers.engines.openai import OpenAiEngine
-from workers.engines.rate_limit import Pacer
+from workers.engines.rate_limit import RateLimiter
 from workers.pipeline import Item, score_batch
 
 GRADED = '{"correct": true, "reason": "fine"}'
@@ -238,7 +238,7 @@ def test_requests_are_spread_over_the_minute_that_the_limit_speaks_of() -> None:
         slept.append(seconds)
         now[0] += seconds
 
-    pacer = Pacer(30, lambda: now[0], sleep)
+    pacer = RateLimiter(30, lambda: now[0], sleep)
     for _ in range(4):
         pacer.wait()
     assert slept == [2.0, 2.0, 2.0]

@@ -12,7 +12,7 @@ from contract.verdict import Failure
 from tests.support import make_question, make_questions, make_spec
 from tests.unit.workers.engines import ReadyEngine, SlowTexts
 from workers.engines.base import Completion, Engine, Part, Request, ScoreRequest
-from workers.pipeline import Item, Unforeseen, score_batch, score_in_parts
+from workers.pipeline import Item, UnexpectedFailure, score_batch, score_in_parts
 
 
 class KeyEngine(ReadyEngine):
@@ -122,7 +122,7 @@ def test_a_question_asked_in_several_orders_has_its_verdict_with_the_last_of_the
 
 
 @pytest.mark.parametrize(
-    ("trouble", "kind"), [(EngineError("poisoned"), Failure), (ZeroDivisionError("a bug"), Unforeseen)]
+    ("trouble", "kind"), [(EngineError("poisoned"), Failure), (ZeroDivisionError("a bug"), UnexpectedFailure)]
 )
 def test_what_was_answered_before_a_call_failed_is_not_asked_again(trouble: Exception, kind: type[Failure]) -> None:
     engine = SlowTexts(load_settings(), "What is 3 plus", trouble)

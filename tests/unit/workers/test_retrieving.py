@@ -19,12 +19,12 @@ from contract.spec import IndexKind, Query, Retrieval, Stage
 from tests.support import SIMULATED_MODEL, make_question, make_questions, open_run
 from tests.unit.workers.batches import PUBLISHED_AT, batch_of, message
 from workers.engines.simulated import SimulatedEngine
-from workers.messages.batch import Batch, Held, Settlement
+from workers.messages.batch import Batch, HeldMessage, Settlement
 from workers.retrieval.base import Retriever
 from workers.retrieval.rerank import Rerankers
 from workers.stages.retrieval import BatchRetriever
 from workers.stages.scoring import BatchScorer
-from workers.stages.work import Workplace
+from workers.stages.work import StageContext
 
 SETTINGS = load_settings(None, ["engine=simulated", f"model={SIMULATED_MODEL}"])
 MANIFEST = Manifest(
@@ -94,16 +94,16 @@ def outbox() -> Outbox:
     return Outbox()
 
 
-def retrieve(books: MemoryLedger, echo: Echo, outbox: Outbox, *held: Held) -> Batch:
+def retrieve(books: MemoryLedger, echo: Echo, outbox: Outbox, *held: HeldMessage) -> Batch:
     batch = batch_of(*held)
-    BatchRetriever(Workplace(SETTINGS, books, "r@host", outbox), echo, MANIFEST).run(batch)
+    BatchRetriever(StageContext(SETTINGS, books, "r@host", outbox), echo, MANIFEST).run(batch)
     return batch
 
 
-def score(books: MemoryLedger, outbox: Outbox, *held: Held) -> Batch:
+def score(books: MemoryLedger, outbox: Outbox, *held: HeldMessage) -> Batch:
     batch, engine = batch_of(*held), SimulatedEngine(SETTINGS)
     engine.start()
-    BatchScorer(Workplace(SETTINGS, books, "w@host", outbox), engine).run(batch)
+    BatchScorer(StageContext(SETTINGS, books, "w@host", outbox), engine).run(batch)
     return batch
 
 
@@ -116,7 +116,7 @@ def test_a_question_that_was_sent_on_or_has_failed_is_done_here(
 ) -> None:
     run = open_run(books, make_questions(3), rag=RAG)
     echo.breaks_at = make_questions(3)[1].question
-    stage = BatchRetriever(Workplace(SETTINGS, books, "r@host", outbox), echo, MANIFEST)
+    stage = BatchRetriever(StageContext(SETTINGS, books, "r@host", outbox), echo, MANIFEST)
     stage.run(batch_of(message(run, "q0", "q1", "q2")))
     assert (stage.done, books.counts(run.run_id).settled) == (3, 1)
 
@@ -195,7 +195,7 @@ def test_questions_for_a_build_that_is_not_here_wait_for_it_however_often_they_c
 ) -> None:
     run = open_run(books, make_questions(2), rag=of_build("9"))
     there: dict[str, Retriever] = {}
-    stage = BatchRetriever(Workplace(SETTINGS, books, "r@host", outbox, stopping=at_once), echo, MANIFEST, there.get)
+    stage = BatchRetriever(StageContext(SETTINGS, books, "r@host", outbox, stopping=at_once), echo, MANIFEST, there.get)
     for _ in range(SETTINGS.max_attempts + 2):
         held = message(run, "q0", "q1")
         stage.run(batch_of(held))
@@ -226,7 +226,7 @@ def test_what_is_found_in_an_index_while_it_is_written_over_is_thrown_away(
     run = open_run(books, make_questions(1), rag=RAG)
     again = Echo()
     stage = BatchRetriever(
-        Workplace(SETTINGS, books, "r@host", outbox, stopping=at_once), echo, MANIFEST, lambda _: again
+        StageContext(SETTINGS, books, "r@host", outbox, stopping=at_once), echo, MANIFEST, lambda _: again
     )
     echo.written_over_by_search = True
     first, second = message(run, "q0"), message(run, "q0")
@@ -253,7 +253,7 @@ def test_an_index_that_was_built_anew_is_opened_for_the_runs_that_want_it_and_th
         asked.append(digest)
         return anew if digest == "9" * 64 else None
 
-    stage = BatchRetriever(Workplace(SETTINGS, books, "r@host", outbox), echo, MANIFEST, reopen)
+    stage = BatchRetriever(StageContext(SETTINGS, books, "r@host", outbox), echo, MANIFEST, reopen)
     for run, question in ((old, "q0"), (new, "q0"), (old, "q1"), (new, "q1")):
         stage.run(batch_of(message(run, question)))
 
@@ -266,7 +266,7 @@ def test_the_oldest_build_of_an_index_is_closed_for_the_third(books: MemoryLedge
     first = open_run(books, make_questions(1), "first", rag=RAG)
     there = {"7" * 64, "8" * 64}
     stage = BatchRetriever(
-        Workplace(SETTINGS, books, "r@host", outbox, stopping=at_once),
+        StageContext(SETTINGS, books, "r@host", outbox, stopping=at_once),
         echo,
         MANIFEST,
         lambda digest: Echo() if digest in there else None,
@@ -288,7 +288,7 @@ def test_a_new_build_that_cannot_be_opened_is_told_with_the_reason_and_not_hashe
         tried.append(digest)
         raise IndexUnusable("is damaged", path="indexes/facts/passages.arrow", hint="Copy it again.")
 
-    stage = BatchRetriever(Workplace(SETTINGS, books, "r@host", outbox, stopping=at_once), echo, MANIFEST, reopen)
+    stage = BatchRetriever(StageContext(SETTINGS, books, "r@host", outbox, stopping=at_once), echo, MANIFEST, reopen)
     for _ in range(2):
         stage.run(batch_of(message(run, "q0")))
     assert "indexes/facts/passages.arrow: is damaged. Copy it again." in stage.puts_off[run.run_id]
@@ -399,7 +399,7 @@ def test_questions_wait_while_the_hub_does_not_answer_for_their_reranker(
 
     monkeypatch.setattr("workers.retrieval.rerank.CrossEncoder", load)
     run = open_run(books, make_questions(1), rag=RAG.model_copy(update={"reranker": "far/away"}))
-    stage = BatchRetriever(Workplace(SETTINGS, books, "r@host", outbox, stopping=at_once), echo, MANIFEST)
+    stage = BatchRetriever(StageContext(SETTINGS, books, "r@host", outbox, stopping=at_once), echo, MANIFEST)
     for _ in range(SETTINGS.max_attempts + 1):
         held = message(run, "q0")
         stage.run(batch_of(held))

@@ -22,12 +22,12 @@ from tests.unit.workers.batches import batch_of, message
 from tests.unit.workers.engines import SlowTexts
 from workers.engines.base import Completion, Engine, Request
 from workers.engines.simulated import SimulatedEngine
-from workers.messages.batch import Batch, Held, Settlement
+from workers.messages.batch import Batch, HeldMessage, Settlement
 from workers.pipeline import outcome_of
 from workers.scoring import Reading
 from workers.stages.base import KNOWN_RUNS
 from workers.stages.scoring import BatchScorer
-from workers.stages.work import Workplace
+from workers.stages.work import StageContext
 
 SETTINGS = load_settings(None, ["engine=simulated", f"model={SIMULATED_MODEL}", "max_attempts=4"])
 
@@ -66,9 +66,9 @@ def books() -> MemoryLedger:
     return MemoryLedger()
 
 
-def score(books: Ledger, engine: Engine, *held: Held) -> Batch:
+def score(books: Ledger, engine: Engine, *held: HeldMessage) -> Batch:
     batch = batch_of(*held)
-    BatchScorer(Workplace(SETTINGS, books, "w@host", nowhere), engine).run(batch)
+    BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere), engine).run(batch)
     return batch
 
 
@@ -90,7 +90,7 @@ def test_messages_are_acknowledged_once_their_verdicts_stand(books: MemoryLedger
 
 
 def test_a_worker_does_not_remember_every_run_that_it_ever_served(books: MemoryLedger, engine: CountingEngine) -> None:
-    scorer = BatchScorer(Workplace(SETTINGS, books, "w@host", nowhere), engine)
+    scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere), engine)
     for number in range(KNOWN_RUNS + 40):  # as callers of the HTTP door make them
         run = open_run(books, make_questions(1), f"http-{number}", seed=number)
         scorer.run(batch_of(message(run, "q0")))
@@ -124,7 +124,7 @@ def test_the_ledger_keeps_what_answered_a_run_also_when_a_worker_of_the_name_is_
 def test_a_run_that_was_purged_and_enqueued_again_has_its_engine_in_the_ledger(
     books: MemoryLedger, engine: CountingEngine
 ) -> None:
-    scorer = BatchScorer(Workplace(SETTINGS, books, "w@host", nowhere), engine)
+    scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere), engine)
     for _ in range(2):
         run = open_run(books, make_questions(2))
         scorer.run(batch_of(message(run, "q0")))
@@ -136,7 +136,7 @@ def test_a_run_that_was_purged_and_enqueued_again_has_its_engine_in_the_ledger(
 def test_verdicts_say_that_the_engine_made_them_up(books: MemoryLedger, engine: CountingEngine) -> None:
     run = open_run(books, make_questions(2))
     score(books, engine, message(run, "q0"))
-    as_if_real = Workplace(SETTINGS.model_copy(update={"engine": "vllm"}), books, "w@host", nowhere)
+    as_if_real = StageContext(SETTINGS.model_copy(update={"engine": "vllm"}), books, "w@host", nowhere)
     BatchScorer(as_if_real, engine).run(batch_of(message(run, "q1")))
     assert verdict_of(books, run, "q0").simulated
     assert not verdict_of(books, run, "q1").simulated
@@ -147,7 +147,7 @@ def test_a_batch_of_long_prompts_is_asked_in_calls_whose_verdicts_stand_one_by_o
     engine, standing = CountingEngine(), []
     engine.dies_at = lambda _: bool(standing.append(books.counts(run.run_id).settled))  # type: ignore[func-returns-value]
     run = open_run(books, make_questions(6))
-    scorer = BatchScorer(Workplace(settings, books, "w@host", nowhere), engine)
+    scorer = BatchScorer(StageContext(settings, books, "w@host", nowhere), engine)
     scorer.run(batch_of(message(run, "q0", "q1", "q2", "q3", "q4", "q5")))
     assert engine.calls == [2, 2, 2]
     assert standing == [0, 2, 4]
@@ -165,7 +165,7 @@ def test_verdicts_stand_while_the_longest_text_of_their_batch_is_still_written(b
     run = open_run(books, make_questions(4))
     batch = batch_of(message(run, "q0", "q1"), message(run, "q2", "q3"))
     calls: list[tuple[int, float]] = []
-    workplace = Workplace(
+    workplace = StageContext(
         SETTINGS, books, "w@host", nowhere, generated=lambda questions, seconds, _: calls.append((questions, seconds))
     )
     BatchScorer(workplace, Watched(SETTINGS, "What is 2 plus")).run(batch)
@@ -331,7 +331,7 @@ def test_what_is_suspected_beside_a_poison_of_another_batch_is_not_convicted_wit
     while not books.counts(run.run_id).finished:
         boots += 1
         engine = MortalEngine()
-        scorer = BatchScorer(Workplace(SETTINGS, books, "w@host", nowhere), engine)
+        scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere), engine)
         beside = threading.Thread(target=scorer.run, args=(batch_of(message(run, "q1", "q2"), number=2),))
         engine.meanwhile = beside.start
         scorer.run(batch_of(message(run, "q0")))
@@ -425,7 +425,7 @@ def test_a_bug_in_a_later_call_of_a_batch_has_no_question_of_an_earlier_one_aske
     monkeypatch.setattr("workers.pipeline.outcome_of", with_a_bug)
     settings = SETTINGS.model_copy(update={"batch_tokens": 25})
     batch = batch_of(message(run, "q0", "q1", "q2", "q3", "q4", "q5"))
-    BatchScorer(Workplace(settings, books, "w@host", nowhere), engine).run(batch)
+    BatchScorer(StageContext(settings, books, "w@host", nowhere), engine).run(batch)
     assert asked[:4] == ["q0", "q1", "q2", "q3"]
     assert not {"q0", "q1", "q2", "q3"} & set(asked[4:])
     assert books.counts(run.run_id).settled == 5

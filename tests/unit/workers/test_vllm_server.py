@@ -131,9 +131,9 @@ def test_its_port_is_given_to_nobody_else_before_it_is_used(settings: Settings) 
 def test_it_ends_with_a_killed_worker(tmp_path: Path) -> None:
     code = (
         "import signal, sys\nfrom contract import load_settings\nfrom workers.engines import vllm_server\n"
-        "serving.check_arguments = lambda _: None\nserving.resolve = lambda name: name\n"
-        f"serving.serve_command = lambda _s, _m, port: [sys.executable, '-c', {SERVER!r}, str(port)]\n"
-        "serving.LocalServer(load_settings(None, ['engine=openai', 'boot_local=true']), print).start()\n"
+        "vllm_server.check_arguments = lambda _: None\nvllm_server.resolve = lambda name: name\n"
+        f"vllm_server.serve_command = lambda _s, _m, port: [sys.executable, '-c', {SERVER!r}, str(port)]\n"
+        "vllm_server.LocalServer(load_settings(None, ['engine=openai', 'boot_local=true']), print).start()\n"
         "print('up', flush=True)\nsignal.pause()\n"
     )
     log = tmp_path / "log"
