@@ -266,11 +266,15 @@ class Settings(BaseSettings):
             raise SettingsError(f"There are several models: {', '.join(names)}.", hint=hint)
 
     def served_as(self, model: str) -> str:
-        """The name that `model` is served under: a hub id or folder of these settings goes by its workers' name."""
-        found = self._each_model()
-        names = {model_name(each) for each in found}
-        by_id = {each["hf_model_id"]: model_name(each) for each in found}
-        return model if model in names else by_id.get(model, model)
+        """Return the name that `model` is served under: `model` may be a name, hub id or folder of these settings.
+
+        Upper and lower case do not matter, as they do not for queues: otherwise workers would take a run's questions
+        and then fail them for asking for another model.
+        """
+        known = [(each["hf_model_id"], model_name(each)) for each in self._each_model()]
+        exact: dict[str, str] = dict(known) | {name: name for _, name in known}
+        alike = {slug(spelled): name for spelled, name in exact.items()}
+        return exact.get(model) or alike.get(slug(model), model)
 
     def _each_model(self) -> list[dict[str, Any]]:
         common = self.model_dump(exclude={"models"})

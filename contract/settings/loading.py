@@ -15,7 +15,7 @@ from pydantic_settings import SettingsError as EnvironmentLayerError
 from contract.errors import SettingsError, nearest
 from contract.layers import FORMER_NAMES, OVERRIDE, Place, explain, has, merge, parse_overrides, read_yaml
 from contract.settings.fields import PREFIX, Settings, model_name
-from contract.spec import RunSpec
+from contract.spec import RunSpec, slug
 
 __all__ = [
     "CONFIG_VARIABLE",
@@ -151,10 +151,12 @@ def _models_of(layers: Mapping[str, Any], source: str) -> dict[str, Mapping[str,
     if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
         raise SettingsError(f"{source}: models: expected a list of settings, one `- hf_model_id: …` per model.")
     named = {model_name({**layers, "model": "", **entry}): entry for entry in entries}
-    if len(named) < len(entries):
+    queues = {slug(name) for name in named}
+    if len(queues) < len(entries):
         raise SettingsError(
-            f"{source}: models: {len(entries)} models, but only {len(named)} names: {', '.join(named)}.",
-            hint="Give each a `model:` of its own; it names the queue.",
+            f"{source}: models: {len(entries)} models, but only {len(queues)} queue names: "
+            f"{', '.join(sorted(queues))}.",
+            hint="Give each a `model:` of its own, in letters a to z and digits; it names the queue.",
         )
     return named
 

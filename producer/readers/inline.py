@@ -67,6 +67,10 @@ def split_list(text: str) -> Inline | None:
     return Inline("", tuple(mark[1].upper() for mark in marks), behind_each(marks, text))
 
 
+#: What joins the labels in a choice that names others. No single letters: choices may be "x" and "y".
+_JOINS = re.compile(r"[,;/&+]|,?\s*(?:and|or|nor|und|oder|et|ou)", re.IGNORECASE)
+
+
 def behind_each(marks: Sequence[re.Match[str]], text: str) -> tuple[str, ...]:
     """What stands in `text` behind each of `marks`, up to the next one."""
     ends = [*(each.start() for each in marks[1:]), len(text)]
@@ -92,8 +96,8 @@ def mark_of(choice: str) -> Mark | None:
 def _marked(text: str, pattern: re.Pattern[str]) -> Inline | None:
     marks = list(pattern.finditer(text))
     for start in range(len(marks) - 1, -1, -1):
-        if _rank(marks[start]) == 0 and (run := _run(marks, start)):
-            return _cut(text, run)
+        if _rank(marks[start]) == 0 and (run := _run(marks, start)) and (found := _cut(text, run)):
+            return found
     return None
 
 
@@ -103,6 +107,11 @@ def _run(marks: list[re.Match[str]], start: int) -> list[re.Match[str]]:
     for mark in marks[start + 1 :]:
         if _kind(mark) == _kind(run[0]) and _rank(mark) == len(run):
             run.append(mark)
+    before_their_turn = (
+        _kind(mark) == _kind(run[0]) and _rank(mark) == len(run) for mark in marks[start : marks.index(run[-1])]
+    )
+    if any(before_their_turn):  # "(1) … (3) … (2) … (4) …", of choices in two columns
+        return []
     return run if MIN_CHOICES <= len(run) <= MAX_CHOICES else []
 
 
@@ -118,7 +127,8 @@ def _rank(mark: re.Match[str]) -> int:
 def _cut(text: str, run: list[re.Match[str]]) -> Inline | None:
     choices = behind_each(run, text)
     stem = _HEADING.sub("", text[: run[0].start()].rstrip()).strip()
-    if not all(choices) or not stem:
+    # "(A) … (B) … (C) Both (A) and (B) (D) …": a choice that is only "and" is part of one that names others.
+    if not stem or not all(choices) or any(map(_JOINS.fullmatch, choices)):
         return None
     labels = tuple((each["letter"] or each["digits"]).upper() for each in run)
     return Inline(stem, labels, _without_lead_in(choices))

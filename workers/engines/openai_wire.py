@@ -6,6 +6,7 @@ Servers differ: vLLM echoes prompts in chat too, llama.cpp gives plain completio
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 from contract.turns import Role, Turn, Turns, begun, messages, one_turn
@@ -113,7 +114,10 @@ def next_tokens(choice: dict[str, Any]) -> dict[str, float]:
     """The likeliest next tokens, as text. Chat completions, and llama.cpp's plain ones, have them in `content`."""
     found = choice.get("logprobs") or {}
     if found.get("content"):
-        return {row["token"]: row["logprob"] for row in found["content"][0].get("top_logprobs") or ()}
+        rows = found["content"][0].get("top_logprobs") or ()
+        # Servers that decode each token alone give several the same text: which of them is meant cannot be told.
+        times = Counter(row["token"] for row in rows)
+        return {row["token"]: row["logprob"] for row in rows if times[row["token"]] == 1}
     rows = found.get("top_logprobs") or [{}]
     return dict(rows[0] or {})
 

@@ -182,7 +182,7 @@ class Supervisor:
             self._kill_all()
         given_up = [child for child in self.children if child.state == "given up"]
         for child in given_up if len(given_up) < len(self.children) else []:  # of others it was the last word
-            self.announce(f"{child.plan.name}: was given up; {child.trouble or f'see {child.log_path}'}")
+            self._say(f"{child.plan.name}: was given up; {child.trouble or f'see {child.log_path}'}")
         return 1 if given_up else 0
 
     def _on_signal(self, *_: Any) -> None:
@@ -191,35 +191,56 @@ class Supervisor:
     def _on_hang_up(self, on_terminal: bool, *_: Any) -> None:
         """Drain, once, though shell and kernel both tell it. What is said then goes to a file: the terminal is gone."""
         if on_terminal and not self._hung_up:
-            with (self.log_folder / "up.log").open("ab") as output:
+            with contextlib.suppress(OSError), (self.log_folder / "up.log").open("ab") as output:
                 os.dup2(output.fileno(), 2)
         self._hung_up, self._stop_signals = True, max(self._stop_signals, 1)
 
+    def _say(self, line: str) -> None:
+        """Announce `line`. Where that fails, on a full disk for instance, the workers matter more than the words."""
+        with contextlib.suppress(OSError):
+            self.announce(line)
+
+    def _show(self) -> None:
+        with contextlib.suppress(OSError):
+            self.show()
+
+    def _try_to_start(self, child: Child) -> None:
+        """Start `child`; where the system cannot now (no room, memory or file handles), again after a pause."""
+        try:
+            self._start(child)
+        except (OSError, subprocess.SubprocessError) as trouble:
+            self._close_channel(child)
+            child.start_at = time.monotonic() + LONGEST_PAUSE_S
+            self._say(f"{child.plan.name}: cannot be started: {trouble}; tried again in {LONGEST_PAUSE_S:g} s")
+
     def _start(self, child: Child) -> None:
+        self.log_folder.mkdir(parents=True, exist_ok=True)  # somebody may have tidied up since the launcher began
         reader, writer = os.pipe()
         os.set_blocking(reader, False)
         node = node_name(child.plan)
         # GPUs are pinned here, before the child's Python imports anything.
         environment = {**os.environ, **child.plan.environment, boot_pipe.VARIABLE: str(writer)}
-        with child.log_path.open("ab") as output:
-            child.log_begins = output.tell()
-            child.process = subprocess.Popen(
-                worker_command(node, child.plan.concurrency, child.plan.queue),
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                pass_fds=(writer,),
-                start_new_session=True,
-                preexec_fn=_prepare(child.plan),
-            )
-        os.close(writer)
         child.ready_channel = reader
         self._selector.register(reader, selectors.EVENT_READ, child)
+        try:
+            with child.log_path.open("ab") as output:
+                child.log_begins = output.tell()
+                child.process = subprocess.Popen(
+                    worker_command(node, child.plan.concurrency, child.plan.queue),
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    pass_fds=(writer,),
+                    start_new_session=True,
+                    preexec_fn=_prepare(child.plan),
+                )
+        finally:
+            os.close(writer)
         child.state, child.started_at, child.ready_at, child.start_at = "booting", time.monotonic(), None, None
         child.overdue, child.trouble = False, ""
         child.boots += 1
-        self.announce(f"{node}: booting (pid {child.process.pid}, {child.plan.place}, log {child.log_path})")
+        self._say(f"{node}: booting (pid {child.process.pid}, {child.plan.place}, log {child.log_path})")
 
     def _watch(self) -> None:
         """One look: who got ready, who ended, whose pause is over, who takes too long to boot."""
@@ -230,12 +251,12 @@ class Supervisor:
             if child.process is not None and child.process.poll() is not None:
                 self._on_exit(child, child.process.returncode)
             elif child.start_at is not None and now >= child.start_at and not self._boots_beside(child):
-                self._start(child)
+                self._try_to_start(child)
             elif child.state == "booting" and now - child.started_at > child.plan.startup_timeout_s + 30:
-                self.announce(f"{child.plan.name}: not up after {now - child.started_at:.0f} s, killed")
+                self._say(f"{child.plan.name}: not up after {now - child.started_at:.0f} s, killed")
                 child.overdue = True
                 self._kill(child)
-        self.show()
+        self._show()
 
     def _boots_beside(self, child: Child) -> bool:
         """Whether a GPU of this child's is measured now: vLLM takes what another engine fills meanwhile for its own."""
@@ -247,7 +268,7 @@ class Supervisor:
         self._close_channel(child)
         if told == boot_pipe.READY:
             child.state, child.ready_at, child.proven = "ready", time.monotonic(), True
-            self.announce(f"{child.plan.name}: ready after {child.ready_at - child.started_at:.1f} s")
+            self._say(f"{child.plan.name}: ready after {child.ready_at - child.started_at:.1f} s")
         else:
             child.trouble = told
 
@@ -264,28 +285,28 @@ class Supervisor:
         child.failed_boots = child.failed_boots + 1 if boot_failed(verdict, was_ready) else 0
         if decision.action == "stop":
             child.state = "stopped"
-            self.announce(f"{child.plan.name}: ended as asked")
+            self._say(f"{child.plan.name}: ended as asked")
             return
         explained = child.trouble and is_a_persons(verdict, was_ready, child.proven)
         why = child.trouble if explained else f"its last lines:\n{child.last_lines()}"
-        self.announce(f"{child.plan.name}: ended with {_meaning(exit_code)}; {why}")
+        self._say(f"{child.plan.name}: ended with {_meaning(exit_code)}; {why}")
         if decision.action == "give up":
             child.state = "given up"
             again = f"this command again, in another terminal, with --only {child.plan.name}"
-            self.announce(f"{child.plan.name}: given up; mend what its log says, then start it alone: {again}")
+            self._say(f"{child.plan.name}: given up; mend what its log says, then start it alone: {again}")
         else:
             child.state, child.start_at = "waiting", time.monotonic() + decision.pause_s
-            self.announce(f"{child.plan.name}: starts again in {decision.pause_s:g} s")
+            self._say(f"{child.plan.name}: starts again in {decision.pause_s:g} s")
 
     def _drain(self) -> None:
         """Let running batches end; a second signal, or `drain_timeout_s`, ends the patience."""
         if self._hung_up:
-            self.announce("the terminal is gone (SIGHUP); in tmux, with nohup or as a unit, workers outlive it")
+            self._say("the terminal is gone (SIGHUP); in tmux, with nohup or as a unit, workers outlive it")
         living = [child for child in self.children if child.process is not None]
         if not living:
             return
         many = "1 worker" if len(living) == 1 else f"{len(living)} workers"
-        self.announce(f"draining {many}; a second Ctrl-C or SIGTERM ends them at once")
+        self._say(f"draining {many}; a second Ctrl-C or SIGTERM ends them at once")
         for child in living:
             child.state = "draining"
             if child.process is not None:
@@ -293,9 +314,9 @@ class Supervisor:
         asked, until = self._stop_signals, time.monotonic() + max(child.plan.drain_timeout_s for child in living)
         while living := [child for child in living if not self._has_ended(child)]:
             if self._stop_signals > asked or time.monotonic() > until:
-                self.announce("not waiting any longer")
+                self._say("not waiting any longer")
                 return
-            self.show()
+            self._show()
             time.sleep(POLL_S)
 
     def _has_ended(self, child: Child) -> bool:

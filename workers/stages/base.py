@@ -218,6 +218,8 @@ class BatchWork(abc.ABC):
                 return {}
         except RunHalted as halt:
             return _not_begun(run_id, [question_id], halt)
+        except UnknownRun:
+            return {}
         return self._attempt(batch, [work])
 
     def _attempt(self, batch: Batch, works: Sequence[Work]) -> Endings:

@@ -6,7 +6,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from contract.errors import InputError
+from contract.errors import InputError, UnknownRun
 from contract.index import Manifest
 from contract.prompts import query_of, wants_passages
 from contract.spec import Retrieval, RunSpec, Stage
@@ -67,9 +67,13 @@ class BatchRetriever(BatchWork):
                 else:
                     found[work.held.run_id][question_id] = passages
         yield self._commit(failed)
+        purged: set[str] = set()
         for run_id, passages_of in found.items():
-            self._ledger.attach(run_id, passages_of)
-        going_on = [each for each in works if id(each) not in staying]
+            try:
+                self._ledger.attach(run_id, passages_of)
+            except UnknownRun:  # purged while it was searched; the other runs' questions go on
+                purged.add(run_id)
+        going_on = [each for each in works if id(each) not in staying and each.held.run_id not in purged]
         yield send_on(self._send, going_on, Stage.SCORE, "retrieved")
         self.done += len(going_on)
 

@@ -374,7 +374,15 @@ def test_one_of_several_models_is_named_by_override_or_environment(
 
 @pytest.mark.parametrize(
     ("asked", "served"),
-    [("owner/Large", "large"), ("large", "large"), ("small", "small"), ("owner/Other", "owner/Other")],
+    [
+        ("owner/Large", "large"),
+        ("large", "large"),
+        ("small", "small"),
+        ("owner/Other", "owner/Other"),
+        # Their queue is the same: with another name, workers would take the questions and fail them.
+        ("Large", "large"),
+        ("Owner/large", "large"),
+    ],
 )
 def test_a_model_may_be_asked_for_by_the_id_that_the_deploy_file_has(several: Path, asked: str, served: str) -> None:
     assert load_settings(several).served_as(asked) == served
@@ -399,7 +407,8 @@ def test_several_models_have_no_name_in_common(several: Path) -> None:
     [
         (["model=smal"], "none is called 'smal'. Did you mean 'small'"),
         (["models=[{batch_siz: 3, model: small}]", "model=small"], "model small: unknown setting 'batch_siz'"),
-        (["models=[{model: a}, {model: a}]"], "2 models, but only 1 names: a"),
+        (["models=[{model: a}, {model: a}]"], "2 models, but only 1 queue names: a"),
+        (["models=[{model: Llama3}, {model: llama3}]"], "2 models, but only 1 queue names: llama3"),
         (["models=large"], "models: expected a list of settings"),
     ],
 )

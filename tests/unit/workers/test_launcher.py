@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -141,3 +142,23 @@ def test_a_worker_that_cannot_boot_is_started_once_and_the_others_go_on_and_at_t
     assert "gpu0: ended with exit code 78; There is no such attention." in told
     assert [child.boots for child in up.children] == [1, 1]
     assert told[-1] == "gpu0: was given up; There is no such attention."
+
+
+@pytest.mark.usefixtures("own_signals")
+def test_a_worker_that_cannot_be_started_and_a_full_disk_cost_the_others_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.host.launcher.worker_command", lambda node, *_: [sys.executable, "-c", TELL, node])
+
+    def announce(_: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    up = Supervisor([WorkerPlan("gpu1", "m"), WorkerPlan("gpu1/x", "m")], tmp_path, announce)
+
+    def end_when_settled() -> None:
+        if up.children[0].state == "ready" and (up.children[1].start_at or 0) > time.monotonic() + 10:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    up.show = end_when_settled
+    assert up.run() == 0
+    assert [child.boots for child in up.children] == [1, 0]

@@ -412,3 +412,21 @@ def test_questions_wait_while_the_hub_does_not_answer_for_their_reranker(
     assert verdict is not None
     assert verdict.error is not None
     assert "There is none of that name" in verdict.error.message
+
+
+def test_a_run_that_is_purged_while_it_is_searched_holds_up_no_other(
+    books: MemoryLedger, echo: Echo, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = open_run(books, make_questions(1), rag=RAG, name="gone")
+    stays = open_run(books, make_questions(1), rag=RAG, name="stays")
+    search = echo.search
+
+    def purged_meanwhile(queries: Sequence[str], top_k: int, kind: IndexKind) -> list[list[Passage]]:
+        books.purge(gone.run_id)
+        return search(queries, top_k, kind)
+
+    monkeypatch.setattr(echo, "search", purged_meanwhile)
+    held = message(gone, "q0"), message(stays, "q0")
+    retrieve(books, echo, outbox, *held)
+    assert [each.settlement for each in held] == [Settlement.ACKNOWLEDGE, Settlement.ACKNOWLEDGE]
+    assert [sent.run_id for _, sent in outbox.sent] == [stays.run_id]

@@ -1,0 +1,27 @@
+"""Choices inside a text: what belongs to a choice, and what only looks like the next one."""
+
+from __future__ import annotations
+
+import pytest
+
+from producer.readers.inline import split_choices
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Which is a noble gas? (A) helium (B) neon (C) Both (A) and (B) (D) None of these",
+        "Which is a noble gas? A) helium B) neon C) Both A) and B) D) None of these",
+        "Which is a noble gas? (1) helium (2) neon (3) Both (1) and (2) (4) None of these",
+    ],
+)
+def test_a_choice_that_names_others_on_the_same_line_is_one_choice(text: str) -> None:
+    found = split_choices(text)
+    assert found is not None
+    assert found.stem == "Which is a noble gas?"
+    assert [each.replace("(", "").replace(")", "") for each in found.choices][0::3] == ["helium", "None of these"]
+    assert len(found.choices) == 4
+
+
+def test_choices_in_two_columns_are_refused_rather_than_joined() -> None:
+    assert split_choices("Best? (1) breeding (3) cloning (2) engineering (4) replication") is None
