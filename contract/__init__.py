@@ -1,4 +1,4 @@
-"""What producers and workers have agreed on, and nothing else: words, wire format, ledger, queue."""
+"""The contract between producers and workers: shared types, wire format, ledger and queue. Nothing else."""
 
 from contract.errors import McqueueError
 from contract.ledger import Begun, Counts, Ledger, MemoryLedger, RedisLedger, Run, RunState

@@ -1,10 +1,10 @@
-"""Where Redis is: a URL that holds a password, taken apart without ever showing one.
+"""The Redis URL: validation and parsing without ever revealing its password.
 
     redis://[user:password@]host[:port][/number]
     rediss://…[?ssl_ca_certs=FILE&ssl_certfile=FILE&ssl_keyfile=FILE&ssl_cert_reqs=required|none]     over TLS
 
-redis-py and kombu read the same URL and differ: kombu takes a `rediss://` without options for one that may be answered
-by anybody. Here the server's certificate is checked unless the URL says otherwise.
+redis-py and kombu interpret the same URL differently: for a `rediss://` without options, kombu does not verify the
+server at all. Here the server's certificate is verified unless the URL says otherwise.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ FILES = frozenset({"ssl_ca_certs", "ssl_certfile", "ssl_keyfile"})
 
 
 def check(url: str) -> None:
-    """Raises ValueError that says what is wrong, and quotes nothing that may be a piece of the password."""
+    """Validate the URL. Raises ValueError that quotes nothing that may be part of the password."""
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError:  # its message would show what it took for a host or port
+    except ValueError:  # its message would show what it parsed as host or port
         parts, port = None, None
     if parts is not None and parts.scheme not in SCHEMES:
         raise ValueError(f"expected redis:// or rediss://, found {'another' if '://' in url else 'no'} scheme")
@@ -51,19 +51,19 @@ def _check_options(parts: SplitResult) -> None:
 
 
 def place(url: str) -> str:
-    """The URL without user name, password and options: fit for a message."""
+    """Return the URL without user name, password and options, for messages."""
     parts = urlsplit(url)
     port = f":{parts.port}" if parts.port else ""
     return f"{parts.scheme}://{before_port(parts.hostname or '')}{port}{parts.path}"
 
 
 def before_port(host: str) -> str:
-    """`host` as a port may follow it: an IPv6 address in brackets."""
+    """Return `host` so that a port can be appended: an IPv6 address in brackets."""
     return f"[{host}]" if ":" in host else host
 
 
 def tls(url: str) -> dict[str, Any] | None:
-    """kombu's `ssl` for the URL; None without TLS."""
+    """Return kombu's `ssl` option for the URL; None without TLS."""
     parts = urlsplit(url)
     if parts.scheme != "rediss":
         return None
@@ -72,10 +72,10 @@ def tls(url: str) -> dict[str, Any] | None:
 
 
 def facing(url: str) -> str:
-    """This host's address on the way to Redis: where whoever reaches Redis will mostly reach this host too.
+    """Return the address of this host's interface towards Redis, which hosts that reach Redis can usually reach too.
 
-    A host's name may mean nothing elsewhere, as that of a container does. Where Redis is on this very host, or its name
-    cannot be resolved now, the host's name is all there is to say.
+    A host name may not resolve elsewhere, e.g. that of a container. It is only the fallback if Redis is on this very
+    host or its name cannot be resolved.
     """
     parts = urlsplit(url)
     try:
@@ -83,7 +83,7 @@ def facing(url: str) -> str:
             parts.hostname, parts.port or 6379, type=socket.SOCK_DGRAM
         )[0]
         with socket.socket(family, kind, protocol) as probe:
-            probe.connect(there)  # of a datagram socket: it chooses the way, and sends nothing
+            probe.connect(there)  # on a datagram socket this selects the route and sends nothing
             address = ipaddress.ip_address(probe.getsockname()[0])
     except (OSError, ValueError):
         return socket.gethostname()

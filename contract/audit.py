@@ -1,7 +1,7 @@
-"""The audit: whatever is unsettled but neither queued nor held was lost by the broker, and is sent again.
+"""The audit: questions that are unsettled but neither queued nor held were lost by the broker, and are sent again.
 
-kombu takes a message with one command and notes that it did with a second; a process killed between the two loses the
-message. No setting closes that window, so the ledger does.
+kombu takes a message with one command and records it as unacknowledged with a second; a process killed between the two
+loses the message. No setting closes that window, so the ledger does.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ __all__ = ["go_on", "heal", "looks_stalled", "missing", "send_missing"]
 
 
 def missing(ledger: RedisLedger, run: Run) -> list[str]:
-    """Ids of `run` that are unsettled, in no waiting message and in no worker's hands, in input order.
+    """Return ids of `run` that are unsettled, neither in a waiting message nor held by a worker, in input order.
 
-    A message on its way from the queue into a worker's hands while this looks can be reported as missing; sent twice,
-    it costs a look at the ledger. A run that reads stored texts again misses nothing: its questions never go to
-    workers, and the same command, repeated, reads what is left.
+    A message that a worker takes from the queue meanwhile may be reported as missing; sending it twice only costs a
+    ledger lookup. A rescored run misses nothing: its questions never go to workers, and repeating the command scores
+    the rest.
     """
     if run.spec.rescored_from:
         return []
@@ -41,7 +41,7 @@ def missing(ledger: RedisLedger, run: Run) -> list[str]:
 def send_missing(
     ledger: RedisLedger, app: Celery, run: Run, batch_size: int, priority: Priority = Priority.NORMAL
 ) -> tuple[int, int]:
-    """Publish what is `missing`, from the start of its way; return (questions, messages) sent."""
+    """Publish the `missing` questions to the first queue of their route; return (questions, messages) sent."""
     lost = missing(ledger, run)
     return len(lost), publish(app, keys.route(run.spec)[0], run.run_id, lost, batch_size, priority) if lost else 0
 
@@ -49,7 +49,8 @@ def send_missing(
 def heal(ledger: RedisLedger, app: Celery, run: Run, batch_size: int) -> tuple[int, int]:
     """`send_missing` at the run's own priority.
 
-    Sends nothing while somebody else is sending the run or has just looked, or while it is halted or being written.
+    Sends nothing while another process is sending the run or has just audited it, or while the run is halted or still
+    being written.
     """
     with translating(ledger.place):
         counts, fleet = ledger.counts(run.run_id), Fleet(ledger.client, ledger.place)
@@ -62,10 +63,10 @@ def heal(ledger: RedisLedger, app: Celery, run: Run, batch_size: int) -> tuple[i
 def go_on(
     ledger: RedisLedger, app: Celery, run: Run, batch_size: int, priority: Priority = Priority.NORMAL
 ) -> tuple[int, int]:
-    """Let a paused or cancelled run go on; publish what is in no message and return (questions, messages).
+    """Resume a paused or cancelled run: publish the questions that are in no message; return (questions, messages).
 
-    Sent are the questions that workers put aside, which are booked exactly even while their message is being dropped,
-    and whatever else got lost. Killed in between and repeated, it sends the rest.
+    These are the questions that workers put aside, which are recorded exactly even while their message is being
+    dropped, and any that were lost. If this is killed midway, repeating it sends the rest.
     """
     ledger.resume(run.run_id)
     aside = list(ledger.take_aside(run.run_id))
@@ -75,10 +76,10 @@ def go_on(
 
 
 def looks_stalled(ledger: RedisLedger, run: Run) -> bool:
-    """Whether `run` has unsettled questions that no message can be carrying any more.
+    """Whether `run` has unsettled questions that no message can contain any more.
 
-    Cheap enough to ask every second: while messages wait it costs a few counts, and only held ones are ever read.
-    A run that is halted, still being written, or of which no message ever carries anything is not stalled.
+    Cheap enough to call every second: while messages wait it costs a few counts, and only held ones are ever read.
+    A run that is halted, still being written, or rescored (never in any message) is not stalled.
     """
     if run.spec.rescored_from:
         return False

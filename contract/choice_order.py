@@ -1,7 +1,7 @@
-"""In which orders a question's choices are shown, and what a label stands for in each.
+"""Orders in which a question's choices are shown, and the mapping of labels back to the original order.
 
-`shuffle`: one order per question, drawn by the run's seed. `circular`: every rotation once, the evaluation of Liu et
-al., "MMBench: Is Your Multi-modal Model an All-around Player?" (2023), section 4.3: a model that likes a position
+`shuffle`: one order per question, drawn from the run's seed. `circular`: every rotation once, the evaluation of Liu et
+al., "MMBench: Is Your Multi-modal Model an All-around Player?" (2023), section 4.3: a model that prefers a position
 cannot be right in all of them.
 """
 
@@ -17,28 +17,28 @@ from contract.spec import RunSpec
 __all__ = ["Arrangement", "arrangements", "seed_for"]
 
 
-#: Number of choices → their places in the file's order.
+#: Number of choices → their positions in the file's order.
 _NATURAL = tuple(tuple(range(count)) for count in range(len(LABELS) + 1))
 
 
 class Arrangement(NamedTuple):
-    """A question with its choices in some order; `order[i]` is the original place of the choice shown at place i."""
+    """A question with its choices in some order; `order[i]` is the original position of the choice shown at i."""
 
     question: Question
     order: tuple[int, ...]
 
     @property
     def as_enqueued(self) -> bool:
-        """Whether every choice stands where the file has it."""
+        """Whether the choices are in the file's order."""
         return self.order == _NATURAL[len(self.order)]
 
     def original(self, label: str) -> str:
-        """The original label of the choice that is shown as `label`."""
+        """Return the original label of the choice shown as `label`."""
         return LABELS[self.order[LABELS.index(label)]]
 
 
 def arrangements(question: Question, spec: RunSpec) -> list[Arrangement]:
-    """The orders in which `spec` wants the question asked."""
+    """Return the question in every order in which `spec` asks it."""
     natural = _NATURAL[len(question.choices)]
     if spec.circular:
         return [_arranged(question, natural[i:] + natural[:i]) for i in natural]
@@ -59,7 +59,7 @@ def _arranged(question: Question, places: tuple[int, ...]) -> Arrangement:
 
 
 def seed_for(question: Question, spec: RunSpec, purpose: str) -> int:
-    """A seed of 31 bits that depends on the run's seed, the question and the purpose, and on nothing else.
+    """Return a 31-bit seed that depends only on the run's seed, the question and the purpose.
 
     So a question is asked the same way whatever batch it is in.
     """

@@ -1,4 +1,4 @@
-"""Many things, a few at a time."""
+"""Splitting of iterables into chunks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """`items` in lists of `size`, the last one shorter."""
+    """Yield `items` in lists of `size`; the last one may be shorter."""
     iterator = iter(items)
     while chunk := list(islice(iterator, size)):
         yield chunk

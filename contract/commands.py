@@ -1,5 +1,4 @@
-"""The frame of a command line, the producers' and the workers': expected errors and Ctrl-C end it in one line, and what
-it says steers no terminal."""
+"""Shared base of the two command lines: one-line handling of expected errors and Ctrl-C, and sanitized output."""
 
 from __future__ import annotations
 
@@ -14,17 +13,17 @@ from contract.sanitize import for_terminal
 
 __all__ = ["INTERRUPTED", "Command", "Commands", "config_options", "note", "tell"]
 
-#: Exit code after Ctrl-C, as a shell has it.
+#: Exit code after Ctrl-C, as in a shell.
 INTERRUPTED = 130
 
-#: Characters of a command's first sentence, at most.
+#: Maximum characters shown of a command's first sentence.
 SENTENCE = 120
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class _OneLine(click.ClickException):
-    """An expected error: what is wrong and what to do, without a traceback."""
+    """An expected error, shown with its remedy and without a traceback."""
 
     def show(self, file: IO[Any] | None = None) -> None:
         click.secho("error: ", fg="red", nl=False, file=file, err=True)
@@ -32,13 +31,13 @@ class _OneLine(click.ClickException):
 
 
 class Commands(click.Group):
-    """A group whose commands may raise our errors."""
+    """A command group whose commands may raise McqueueError."""
 
-    #: What is said at Ctrl-C.
+    #: Message shown at Ctrl-C.
     interrupted: ClassVar[str] = ""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Each command with its whole first sentence: click cuts them at the terminal's edge, where they say most."""
+        """List each command with its whole first sentence, which click would truncate at the terminal's width."""
         found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(
@@ -63,7 +62,7 @@ class Commands(click.Group):
 
 
 def config_options(config: str, overrides: str) -> Callable[[Command], Command]:
-    """`--config` and `--set`, with what their help says."""
+    """Return a decorator that adds `--config` and `--set` with the given help texts."""
 
     def add(command: Command) -> Command:
         command = click.option("--set", "overrides", multiple=True, metavar="NAME=VALUE", help=overrides)(command)
@@ -73,10 +72,10 @@ def config_options(config: str, overrides: str) -> Callable[[Command], Command]:
 
 
 def tell(message: str) -> None:
-    """A result."""
+    """Print a result to stdout."""
     click.echo(for_terminal(message))
 
 
 def note(message: str) -> None:
-    """A remark for the person at the terminal, kept out of the results on stdout."""
+    """Print a remark for the user to stderr, separate from the results on stdout."""
     click.echo(for_terminal(message), err=True)

@@ -1,4 +1,4 @@
-"""Redis, for all that is kept in it: a client, our atomic steps and locks, and its errors as ours."""
+"""Redis access: the client, the Lua scripts, locks, and the translation of its errors into ours."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from contract.settings import Settings
 __all__ = ["connect", "lua", "refusal", "refused", "releasing", "translating", "try_writing", "why_no_writes"]
 
 _PRIMARY = "Make it the primary (REPLICAOF NO ONE), or start all with the primary's MCQUEUE_REDIS_URL"
-#: First word of an error that Redis answers until something is mended → what is the matter, and the remedy.
+#: First word of a Redis error that persists until its cause is fixed → the cause, and the remedy.
 _REFUSALS = {
     "OOM": ("it is at its memory limit", "Raise maxmemory, or export and purge old runs"),
     "MISCONF": ("it cannot write to its disk", "Make room on Redis' disk; its log says what it could not write"),
@@ -31,16 +31,16 @@ _REFUSALS = {
     "NOREPLICAS": ("too few replicas follow it", "Bring them back, or lower min-replicas-to-write"),
     "BUSY": ("a script keeps it busy", "Wait for that, or end it: SCRIPT KILL"),
 }
-#: redis-py, and a server's scripts, put words of their own before it.
+#: redis-py and server-side scripts put their own words before it.
 _FIRST_WORD = re.compile(rf"(?:^|: -?)({'|'.join(_REFUSALS)}) ")
 
 
 def connect(settings: Settings) -> redis.Redis:
-    """A Redis client that has been answered once. Raises RedisUnreachable."""
+    """Return a Redis client after a successful ping. Raises RedisUnreachable."""
     client = redis.Redis.from_url(
         settings.redis_url.get_secret_value(),
         decode_responses=True,
-        encoding_errors="replace",  # what we write is UTF-8; what others put there must not end a reader
+        encoding_errors="replace",  # we write UTF-8; data written by others must not crash a reader
         socket_connect_timeout=5,
         socket_keepalive=True,
         health_check_interval=10,
@@ -56,14 +56,14 @@ def connect(settings: Settings) -> redis.Redis:
 
 
 def lua(client: redis.Redis, name: str) -> Script:
-    """The atomic step in `contract/lua/<name>.lua`."""
+    """Return the atomic script `contract/lua/<name>.lua`."""
     text = resources.files("contract").joinpath("lua", f"{name}.lua").read_text(encoding="utf-8")
     return client.register_script(text)
 
 
 @contextmanager
 def releasing(lock: Lock) -> Iterator[None]:
-    """Give `lock`, which is held, back at the end; where that cannot be done, it runs out."""
+    """Release the held `lock` at the end of the block; if that fails, it expires by itself."""
     try:
         yield
     finally:
@@ -73,7 +73,7 @@ def releasing(lock: Lock) -> Iterator[None]:
 
 @contextmanager
 def translating(place: str) -> Iterator[None]:
-    """Raise redis-py's errors as ours."""
+    """Translate redis-py's errors into ours."""
     try:
         yield
     except (redis.RedisError, OSError) as trouble:
@@ -92,7 +92,7 @@ def _ours(trouble: redis.RedisError | OSError, place: str) -> LedgerError:
 
 
 def refusal(trouble: BaseException) -> str:
-    """`MISCONF`, say, where Redis answered that it takes no writes for now; else an empty string."""
+    """Return the error code, e.g. `MISCONF`, if Redis temporarily refuses writes; else an empty string."""
     if (word := getattr(trouble, "status_code", None)) in _REFUSALS:
         return str(word)
     found = _FIRST_WORD.search(str(trouble))
@@ -100,7 +100,7 @@ def refusal(trouble: BaseException) -> str:
 
 
 def refused(trouble: BaseException, who: str) -> WritesRefused | None:
-    """Such an answer as our error, with the remedy; None for any other trouble."""
+    """Return a refusal of writes as our error, with the remedy; None for any other error."""
     if not (word := refusal(trouble)):
         return None
     what, remedy = _REFUSALS[word]
@@ -109,14 +109,14 @@ def refused(trouble: BaseException, who: str) -> WritesRefused | None:
 
 
 def try_writing(client: redis.Redis) -> None:
-    """Write something that is gone in a second. Raises redis-py's error where Redis takes no writes."""
+    """Write a key that expires after a second. Raises redis-py's error if Redis refuses writes."""
     client.set(keys.trial(), "", ex=1)
 
 
 def why_no_writes(client: redis.Redis, place: str) -> WritesRefused | None:
-    """Why Redis takes no writes now, if so. Raises RedisUnreachable."""
+    """Return why Redis refuses writes at the moment; None if it accepts them. Raises RedisUnreachable."""
     try:
-        with translating(place), suppress(redis.exceptions.NoPermissionError):  # a user who may only read
+        with translating(place), suppress(redis.exceptions.NoPermissionError):  # a read-only user
             try_writing(client)
     except WritesRefused as trouble:
         return trouble

@@ -1,4 +1,4 @@
-"""What an engine says of itself, as far as it can change an answer."""
+"""The parts of an engine's description that can change an answer."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 __all__ = ["EngineUsed", "differing", "told"]
 
-#: Of an engine's description. A model's path may differ where its weights do not. Left out is what moves no more than
-#: last digits, like the kind of GPU: hosts of several kinds serve one run.
+#: Fields of an engine's description that are compared. A model's path may differ where its weights do not. Fields that
+#: only affect the last digits are left out, e.g. the kind of GPU: one run may be served by different hosts.
 DECIDE = (
     "mcqueue",
     "engine",
@@ -26,19 +26,19 @@ DECIDE = (
 
 
 class EngineUsed(BaseModel):
-    """An engine that answered questions of a run, by the worker that had it, and since when."""
+    """An engine that answered questions of a run: its worker, and since when."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")  # a newer worker may say more
+    model_config = ConfigDict(frozen=True, extra="ignore")  # a newer worker may send more
 
     worker: str
-    #: Seconds since the epoch, by the worker's clock: before its first verdict in the run.
+    #: Seconds since the epoch, by the worker's clock; earlier than its first verdict in the run.
     since: float
-    #: Its own description.
+    #: What the engine reports about itself.
     engine: dict[str, Any] = Field(default_factory=dict)
 
 
 def differing(engines: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """What can change an answer and is not the same in all of `engines`: its name and the values, as JSON.
+    """Return the answer-relevant fields that differ among `engines`, with their values as JSON.
 
     >>> differing([{"engine": "vllm", "dtype": "float32"}, {"engine": "vllm", "dtype": "bfloat16"}])
     {'dtype': ['"float32"', '"bfloat16"']}
@@ -50,7 +50,7 @@ def differing(engines: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
 
 
 def told(differs: Mapping[str, Sequence[str]]) -> str:
-    """What differs, in a line.
+    """Format the differences in one line.
 
     >>> print(told({"dtype": ['"float32"', '"bfloat16"'], "quantization": ["null", '"awq"']}))
     dtype ("float32", "bfloat16"), quantization (null, "awq")

@@ -1,33 +1,33 @@
-"""Every error that a person or a worker is meant to understand, in one tree.
+"""All errors that a user or a worker is expected to handle, as one hierarchy.
 
     McqueueError
-    ├── InputError              what a person handed in: exit 1, nothing was changed
+    ├── InputError              the user's input is wrong: exit 1, nothing was changed
     │   ├── QuestionFileError       a question file, with file, line and field
     │   ├── SettingsError           configs/deploy/*.yaml, --set, environment
     │   ├── RunConfigError          configs/runs/*.yaml
     │   ├── ModelNotFound           no such folder, package or hub id
-    │   │   └── HubUnreachable          nobody can say now whether there is
-    │   ├── PlanError               GPU groups that cannot be
-    │   ├── IndexUnusable           an index that is missing, damaged, or made with something else
-    │   └── NameTaken               retryable: a worker's name is another living worker's
-    ├── LedgerError             the truth cannot be read or written
+    │   │   └── HubUnreachable          unknown: the hub cannot be asked right now
+    │   ├── PlanError               impossible GPU groups
+    │   ├── IndexUnusable           an index that is missing, damaged, or built differently
+    │   └── NameTaken               retryable: another live worker has the name
+    ├── LedgerError             the ledger cannot be read or written
     │   ├── RedisUnreachable        retryable
-    │   ├── WritesRefused           retryable: Redis is full, its disk is, or it is no primary
+    │   ├── WritesRefused           retryable: Redis or its disk is full, or it is not a primary
     │   ├── UnknownRun
-    │   ├── RunHalted               paused or cancelled: nothing of it is begun
-    │   └── RunConflict             one run id, two different contents
-    ├── UnreadableRun           written by a version of mcqueue that this one does not understand
-    ├── WorkerStays             a worker did not end, or did not come back, in its time
-    ├── NoWorker                retryable: nobody serves what somebody waits for
-    ├── TooBusy                 retryable: more is waited for already than may be
-    ├── DeadlineMissed          retryable: the verdicts were not there in time
-    └── EngineError             the model could not answer
+    │   ├── RunHalted               paused or cancelled: none of its questions are started
+    │   └── RunConflict             one run id, two different specs
+    ├── UnreadableRun           written by a version of mcqueue that this one cannot read
+    ├── WorkerStays             a worker did not stop, or did not restart, in time
+    ├── NoWorker                retryable: no worker serves the requested model
+    ├── TooBusy                 retryable: too many questions are waiting already
+    ├── DeadlineMissed          retryable: the verdicts did not arrive in time
+    └── EngineError             the engine could not answer
         ├── RequestRejected         this one request, e.g. longer than the model's context
         ├── EngineOutOfMemory       retryable with fewer requests
         ├── EngineDead              retryable on a fresh engine
-        └── EngineUnbootable        no boot can succeed with this model and these arguments
+        └── EngineUnbootable        cannot boot with this model and these arguments
 
-Each carries a `hint`, what to do about it. `retryable` says whether trying the same thing again can help.
+Each carries a `hint` on what to do about it. `retryable` says whether trying the same thing again can help.
 """
 
 from __future__ import annotations
@@ -72,16 +72,16 @@ __all__ = [
 ]
 
 
-#: Exit code of a process that could not go on now but may later (EX_TEMPFAIL of sysexits.h): start it again.
+#: Exit code of a process with a temporary failure (EX_TEMPFAIL of sysexits.h): restart it.
 EXIT_RETRY = 75
-#: Exit code of a worker whose engine did not boot (EX_SOFTWARE): start it again, but not for ever.
+#: Exit code of a worker whose engine did not boot (EX_SOFTWARE): restart it a limited number of times.
 EXIT_ENGINE = 70
-#: Exit code of a worker whose engine cannot boot as it is configured (EX_CONFIG): mend that first.
+#: Exit code of a worker whose engine cannot boot as configured (EX_CONFIG): fix the configuration first.
 EXIT_UNBOOTABLE = 78
 
 
 class McqueueError(Exception):
-    """Base of all expected errors: one message, one remedy, no traceback."""
+    """Base class of all expected errors: a message and a remedy, shown without a traceback."""
 
     retryable: ClassVar[bool] = False
 
@@ -95,11 +95,11 @@ class McqueueError(Exception):
 
 
 class InputError(McqueueError):
-    """What a person handed in is wrong; nothing was changed."""
+    """The user's input is wrong; nothing was changed."""
 
 
 class QuestionFileError(InputError):
-    """A question file, or one row of it, cannot be understood."""
+    """A question file, or one row of it, cannot be read."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class QuestionFileError(InputError):
         self.path = str(path)
         self.line = line
         self.field = field
-        #: What troubles of this sort are counted as, without the values that this one names.
+        #: Key under which errors of this kind are counted: the message without its specific values.
         self.kind = kind or message.rstrip(".")
 
     def __str__(self) -> str:
@@ -125,27 +125,27 @@ class QuestionFileError(InputError):
 
 
 class SettingsError(InputError):
-    """A setting is unknown or has an impossible value."""
+    """A setting is unknown or has an invalid value."""
 
 
 class RunConfigError(InputError):
-    """A run configuration is unknown or has an impossible value."""
+    """A run option is unknown or has an invalid value."""
 
 
 class ModelNotFound(InputError):
-    """The model's name is neither a folder, nor a packaged model, nor reachable on a hub."""
+    """The model's name is not a folder, a packaged model, or available on the hub."""
 
 
 class HubUnreachable(ModelNotFound):
-    """The model is not here, and the hub gives no answer now."""
+    """The model is not available locally, and the hub does not answer right now."""
 
 
 class PlanError(InputError):
-    """The wanted GPU groups do not fit the GPUs that are there."""
+    """The requested GPU groups do not fit the available GPUs."""
 
 
 class IndexUnusable(InputError):
-    """An index is missing, damaged, or not what was asked for. `path` is the folder or the file in it."""
+    """An index is missing, damaged, or not the requested one. `path` is its folder, or the affected file."""
 
     def __init__(self, message: str, *, path: Path | str, hint: str) -> None:
         super().__init__(message, hint=hint)
@@ -156,7 +156,7 @@ class IndexUnusable(InputError):
 
 
 class NameTaken(InputError):
-    """Another living worker has this name."""
+    """Another live worker has this name."""
 
     retryable = True
 
@@ -166,19 +166,19 @@ class LedgerError(McqueueError):
 
 
 class RedisUnreachable(LedgerError):
-    """No answer from Redis."""
+    """Redis does not answer."""
 
     retryable = True
 
 
 class WritesRefused(LedgerError):
-    """Redis answers and takes no writes: it is full, say, or its disk is. Once that is mended, it does again."""
+    """Redis answers but refuses writes, for instance because it or its disk is full. Writes work again once fixed."""
 
     retryable = True
 
 
 class UnknownRun(LedgerError):
-    """No run of that name is in the ledger."""
+    """The ledger has no run of that name."""
 
 
 class RunHalted(LedgerError):
@@ -190,31 +190,31 @@ class RunHalted(LedgerError):
 
 
 class RunConflict(LedgerError):
-    """The run id is taken by something else."""
+    """The run id already belongs to a different spec."""
 
 
 class UnreadableRun(McqueueError):
-    """The run was written by a version of mcqueue that this one does not understand: no trouble with the ledger."""
+    """The run was written by a version of mcqueue that this one cannot read. The ledger itself is fine."""
 
 
 class WorkerStays(McqueueError):
-    """A worker that was asked to end is still there, or one that was to come back did not."""
+    """A worker that was asked to stop is still running, or one that was to restart did not."""
 
 
 class NoWorker(McqueueError):
-    """Nobody serves the model that somebody waits for."""
+    """No worker serves the requested model."""
 
     retryable = True
 
 
 class TooBusy(McqueueError):
-    """More is waited for already than may be."""
+    """The limit on waiting questions is reached."""
 
     retryable = True
 
 
 class DeadlineMissed(McqueueError):
-    """The verdicts were not there in time."""
+    """The verdicts did not arrive in time."""
 
     retryable = True
 
@@ -224,7 +224,7 @@ class EngineError(McqueueError):
 
 
 class RequestRejected(EngineError):
-    """The engine refuses this request for what it is; the others of its call are not touched."""
+    """The engine rejects this particular request; the others of the same call are not affected."""
 
 
 class EngineOutOfMemory(EngineError):
@@ -234,22 +234,22 @@ class EngineOutOfMemory(EngineError):
 
 
 class EngineDead(EngineError):
-    """The engine is gone; only a fresh process can answer."""
+    """The engine is dead; only a new process can answer."""
 
     retryable = True
 
 
 class EngineUnbootable(EngineError):
-    """The engine does not boot, and would not at another time: this model cannot be had with these arguments."""
+    """The engine can never boot with this model and these arguments."""
 
 
 def first_line(trouble: BaseException) -> str:
-    """The first line of what it says, without its full stop; its kind where it says nothing."""
+    """Return the first line of the message without its full stop; the exception's class name if it has none."""
     lines = str(trouble).strip().splitlines()
     return lines[0].rstrip(". ") if lines else type(trouble).__name__
 
 
 def nearest(word: str, known: Mapping[str, object] | list[str]) -> str:
-    """`Did you mean 'x'?` for the known word nearest to `word`, or an empty string."""
+    """Return `Did you mean 'x'?` for the known word closest to `word`, or an empty string."""
     found = get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f"Did you mean {found[0]!r}?" if found else ""

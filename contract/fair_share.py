@@ -1,12 +1,12 @@
-"""How the runs of one queue and priority share its workers: by turns, in questions, in proportion to their weights.
+"""Fair sharing among the runs of one queue and priority: they take turns, in questions, in proportion to their weights.
 
-A broker list is first in, first out: a short run sent behind a long one would wait for all of it. So the workers'
-janitors put the list into the order of turns now and then (`lua/level.lua`), where the messages lie: it stays the one
-list that Celery knows, and every step is atomic, so that nothing is lost wherever it ends.
+A broker list is first in, first out: a short run sent after a long one would wait for all of it. So the workers'
+janitors regularly reorder the list in place (`lua/level.lua`): it stays the one list that Celery knows, and every step
+is atomic, so that nothing is lost if it is interrupted.
 
-No step looks at more than `AT_ONCE` messages, as the server answers nobody else meanwhile. A longer list is turned past
-its head, step by step, and the head keeps the messages whose turn comes first: fair is what is taken next, and the
-head is filled again before it is used up.
+No step looks at more than `AT_ONCE` messages, as the server is blocked meanwhile. A longer list is rotated past its
+head, step by step, and the head keeps the messages whose turn is first. Only the messages taken next need a fair order,
+and the head is refilled before it is used up.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from contract.ledger import RedisLedger
 
 __all__ = ["MOST_WEIGHT", "at_rest", "level", "level_if_due", "weigh", "weight_of"]
 
-#: A run of weight 1 beside one of this weight still has a message in the front.
+#: With this weight, a run of weight 1 in the same queue still has a message in the front.
 MOST_WEIGHT = 100
-#: Messages of a step, and what they may amount to: some 15 ms of the server's time.
+#: Limits of a step, in messages and in bytes: about 15 ms of the server's time.
 AT_ONCE, BYTES_AT_ONCE = 3000, 5_000_000
-#: A list that is longer than a step is turned past its head, half a step (1 / HEAD), once its front, a tenth of a step
-#: (1 / FRONT), has no message of a run that has some behind the first step.
+#: A list longer than a step is rotated past its head, half a step (1 / HEAD), as soon as its front, a tenth of a step
+#: (1 / FRONT), lacks messages of a run that has some behind the first step.
 HEAD, FRONT = 2, 10
-#: A queue is looked at every so many seconds at most, and so rarely that it takes a tenth of the server's time at most.
+#: Minimum interval between two passes over a queue, and the maximum share of the server's time that they may take.
 EVERY_S = 1.5
 SERVER_SHARE = 0.1
 
 
 def weigh(ledger: RedisLedger, run_id: str, weight: int) -> None:
-    """Give the run `weight` turns where others get one. Takes effect at the janitors' next look."""
+    """Give the run `weight` turns where others get one. Takes effect at the janitors' next pass."""
     with translating(ledger.place):
         if weight == 1:
             ledger.client.hdel(keys.weights(), run_id)
@@ -49,13 +49,13 @@ def weigh(ledger: RedisLedger, run_id: str, weight: int) -> None:
 
 
 def weight_of(ledger: RedisLedger, run_id: str) -> int:
-    """The run's weight."""
+    """Return the run's weight."""
     with translating(ledger.place):
         return int(cast("str | None", ledger.client.hget(keys.weights(), run_id)) or 1)
 
 
 def level_if_due(ledger: RedisLedger, queue: str) -> None:
-    """Put the lists of `queue` into the order of turns, unless somebody did lately. Raises LedgerError."""
+    """Reorder the lists of `queue` fairly, unless that was done recently. Raises LedgerError."""
     if not Fleet(ledger.client, ledger.place).claim(keys.levelled(queue)):
         return
     started = time.monotonic()
@@ -66,7 +66,7 @@ def level_if_due(ledger: RedisLedger, queue: str) -> None:
 
 
 def level(ledger: RedisLedger, queue: str) -> None:
-    """Put the lists of `queue` into the order of turns, long ones at their head; not while they are `at_rest`.
+    """Reorder the lists of `queue` fairly, long ones only at their head; does nothing while they are `at_rest`.
 
     Raises LedgerError.
     """
@@ -80,9 +80,9 @@ def level(ledger: RedisLedger, queue: str) -> None:
 
 @contextmanager
 def at_rest(ledger: RedisLedger, queue: str) -> Iterator[None]:
-    """In the block no message changes its place within `queue`, so that a read in pieces misses none.
+    """Prevent reordering of `queue` in the block, so that reading it in pieces misses no message.
 
-    This holds for ten seconds: a read that takes longer may miss some after all. Raises LedgerError.
+    The lock expires after ten seconds: a read that takes longer may miss some. Raises LedgerError.
     """
     lock = _moving(ledger, queue)
     with translating(ledger.place):
@@ -113,7 +113,7 @@ class _Leveller:
                 self._deal(step, head)
 
     def _step(self) -> int:
-        """How many messages to deal with at once, going by the size of the first and of the last one."""
+        """Return the number of messages per step, judging by the size of the first and the last one."""
         ends = [cast("str | None", self._client.lindex(self._name, place)) for place in (-1, 0)]
         largest = max((len(each) for each in ends if each), default=0)
         return max(10, min(AT_ONCE, BYTES_AT_ONCE // (largest or 1)))
@@ -123,11 +123,11 @@ class _Leveller:
         return any(self._runs(first, step) - in_front for first in range(step, length, step))
 
     def _runs(self, first: int, count: int) -> set[str]:
-        """Open runs that have one of the `count` messages after the `first`."""
+        """Return the open runs with messages among the `count` after the first `first`."""
         return self._call(first, count, 0)
 
     def _deal(self, count: int, in_front: int) -> None:
-        """Put the first `count` in order, keep as many `in_front` and move the others of them to the end."""
+        """Reorder the first `count` messages, keep `in_front` of them in front and move the others to the end."""
         self._call(0, count, in_front)
 
     def _call(self, *arguments: int) -> set[str]:

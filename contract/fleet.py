@@ -1,7 +1,7 @@
-"""Who is at work: one record per worker that expires when the worker stops beating.
+"""The registry of workers: one record per worker, which expires when its heartbeat stops.
 
-The record doubles as the lease on the worker's name. The name decides whose books of held messages are whose, so two
-live workers must never share one.
+The record is also the lease on the worker's name. Unacknowledged messages are recorded under that name, so two live
+workers must never share one.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from contract.settings import Settings
 
 __all__ = ["LEASE_S", "BootFailure", "Fleet", "Wish", "WorkerRecord", "WorkerState", "fill", "pace", "remembered"]
 
-#: A worker that has not beaten for this long is taken for dead.
+#: A worker without a heartbeat for this long is considered dead.
 LEASE_S = 10
-#: A worker's pace is over this time. Batches may take long: over less, a busy worker would seem to rest between two.
+#: Window for a worker's pace. Batches may take long: over a shorter one, a busy worker would seem idle in between.
 PACE_OVER_S = 20.0
-#: Boots under a name are counted anew after so long without one.
+#: The boot count of a name restarts after this long without a boot.
 BOOTS_S = 7 * 24 * 3600
-#: Why boots failed is forgotten, once none has for so long.
+#: Reasons of failed boots are deleted after this long without another.
 UNBOOTED_S = 24 * 3600
-#: A wish that its worker has not read for this long, say because its host is gone, is forgotten.
+#: A wish that its worker has not read for this long, e.g. because its host is gone, expires.
 WISH_S = 600
 
 
 class WorkerState(StrEnum):
-    """Where a worker is in its life."""
+    """Lifecycle state of a worker."""
 
     BOOTING = "booting"
     READY = "ready"
@@ -45,64 +45,64 @@ class WorkerState(StrEnum):
 
 
 class Wish(StrEnum):
-    """What a person may ask of a worker by name."""
+    """A command to a worker by name."""
 
-    #: End after the running batches, and stay away.
+    #: Stop after the running batches, and stay stopped.
     DRAIN = "drain"
-    #: The same, and come back as a fresh process.
+    #: Stop after the running batches, and start again as a new process.
     RESTART = "restart"
 
 
 class WorkerRecord(BaseModel):
-    """What a worker says about itself."""
+    """A worker's record: what it reports about itself."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")  # a newer worker may say more
+    model_config = ConfigDict(frozen=True, extra="ignore")  # a newer worker may send more
 
     name: str
     #: The model it serves, or the index it searches.
     model: str
     state: WorkerState
-    #: The queue that it takes messages from.
+    #: The queue it takes messages from.
     queue: str = ""
     gpus: str = ""
     host: str = Field(default_factory=socket.gethostname)
-    #: Where `pid` means something: host, boot, and process namespace, as containers may share a host name.
+    #: Scope in which `pid` is valid: host, boot and process namespace, as containers may share a host name.
     place: str = Field(default_factory=process_place)
     pid: int = Field(default_factory=os.getpid)
-    #: Start of the process in clock ticks since boot: a reused process id is not the same worker.
+    #: Start of the process in clock ticks since boot, to detect a reused process id.
     process_started: int = Field(default_factory=lambda: process_start(os.getpid()) or 0)
-    #: What the engine says it is, e.g. version, dtype, cache size.
+    #: What the engine reports about itself, e.g. version, dtype, cache size.
     engine: dict[str, Any] = Field(default_factory=dict)
     batch_size: int = 0
-    #: Questions that it settled or sent on since its start.
+    #: Questions settled or sent on since its start.
     done: int = 0
-    #: Batches begun since its start, the questions in them, and batches under way now.
+    #: Batches begun since its start, the questions in them, and batches running now.
     batches: int = 0
     gathered: int = 0
     running: int = 0
-    #: Share of its GPUs, or of its cores where it has none, that was busy lately, 0 to 1; None where nobody can tell.
+    #: Recent utilization of its GPUs, or of its cores if it has none, 0 to 1; None if unknown.
     busy: float | None = None
-    #: Run → why this worker puts its questions back into the queue at the moment.
+    #: Run → why this worker currently requeues its questions.
     puts_off: dict[str, str] = Field(default_factory=dict)
-    #: `host:port` of its Prometheus metrics, as others reach them unless it is on loopback; empty: none.
+    #: `host:port` of its Prometheus metrics, reachable by others unless it is a loopback address; empty: none.
     metrics_at: str = ""
-    #: A launcher looks after it and starts it again.
+    #: Whether a launcher supervises it and restarts it.
     launched: bool = False
     seen_at: float = 0.0
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def owner(self) -> str:
-        """The one process that this record is about."""
+        """Unique name of the process this record is about."""
         return f"{self.place}/{self.pid}/{self.process_started}"
 
     def died_here(self) -> bool:
-        """Whether the process ran where we can see it, and is gone."""
+        """Whether the process ran in this process namespace and has ended."""
         return died_here(self.owner)
 
 
 class BootFailure(BaseModel):
-    """Why a worker did not boot when it last tried."""
+    """Why a worker's last boot failed."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -113,7 +113,7 @@ class BootFailure(BaseModel):
 
 
 def remembered(seen: Sequence[WorkerRecord], record: WorkerRecord) -> Sequence[WorkerRecord]:
-    """`record` behind those `seen` of its worker, oldest first; older ones than its pace needs are left out."""
+    """Return `seen` with `record` of the same worker appended, without records too old for the pace; oldest first."""
     if seen and seen[-1].owner != record.owner:
         return (record,)  # another process under the name
     if seen and seen[-1].seen_at >= record.seen_at:
@@ -123,13 +123,13 @@ def remembered(seen: Sequence[WorkerRecord], record: WorkerRecord) -> Sequence[W
 
 
 def pace(seen: Sequence[WorkerRecord]) -> float | None:
-    """Questions per second of the worker whose last records were `seen`; None: nothing can be told yet."""
+    """Return the worker's questions per second over its last records; None if unknown yet."""
     elapsed_s = seen[-1].seen_at - seen[0].seen_at
     return (seen[-1].done - seen[0].done) / elapsed_s if elapsed_s > 0 else None
 
 
 def fill(seen: Sequence[WorkerRecord]) -> float | None:
-    """Questions of its batches as a share of `batch_size`; where it began none lately, of all its batches."""
+    """Return the mean fill of its recent batches as a share of `batch_size`; of all its batches if none is recent."""
     first, last = seen[0], seen[-1]
     gathered = last.gathered - first.gathered
     batches, questions = (last.batches - first.batches, gathered) if gathered else (last.batches, last.gathered)
@@ -137,7 +137,7 @@ def fill(seen: Sequence[WorkerRecord]) -> float | None:
 
 
 class Fleet:
-    """The workers' records in Redis. Redis errors come as LedgerError."""
+    """The workers' records in Redis. Redis errors are raised as LedgerError."""
 
     def __init__(self, client: redis.Redis, place: str = "redis") -> None:
         self._redis = client
@@ -146,11 +146,11 @@ class Fleet:
 
     @classmethod
     def connect(cls, settings: Settings) -> Self:
-        """The records in the Redis that `settings` name, on a connection of their own. Raises RedisUnreachable."""
+        """Open a separate connection to the Redis named in `settings`. Raises RedisUnreachable."""
         return cls(connect(settings), settings.redis_place)
 
     def join(self, record: WorkerRecord) -> None:
-        """Take the name. Raises NameTaken while another live worker has it."""
+        """Acquire the lease on the name. Raises NameTaken while another live worker has it."""
         there = self.get(record.name)
         dead = there.owner if there and there.died_here() else ""
         if not self._held(record, dead):
@@ -163,14 +163,14 @@ class Fleet:
             )
 
     def beat(self, record: WorkerRecord) -> None:
-        """Renew the lease and the record. Raises NameTaken if the name went to another worker meanwhile."""
+        """Renew the lease and the record. Raises NameTaken if another worker took the name meanwhile."""
         if not self._held(record, ""):
             raise NameTaken(f"The name {record.name!r} went to another worker while this one did not beat.")
 
     def leave(self, record: WorkerRecord) -> None:
-        """Give the name back after a clean end, and whatever was asked of it: that is done.
+        """Release the name after a clean stop, and delete a pending wish, which is fulfilled by it.
 
-        It stays on the list while kombu may hold messages for it.
+        The name stays on the list while kombu may hold messages for it.
         """
         there = self.get(record.name)
         if there and there.owner == record.owner:
@@ -178,28 +178,28 @@ class Fleet:
                 self._redis.delete(keys.worker(record.name), keys.wish(record.name))
 
     def ask(self, name: str, wish: Wish) -> None:
-        """Leave a wish for worker `name`, which reads it at its next beat, even if it is away for a while."""
+        """Leave a wish for worker `name`, which reads it at its next heartbeat, even if disconnected for a while."""
         with translating(self._place):
             self._redis.set(keys.wish(name), wish.value, ex=WISH_S)
 
     def wish(self, name: str) -> Wish | None:
-        """What was asked of worker `name` and is not fulfilled yet."""
+        """Return the pending wish for worker `name`."""
         with translating(self._place):
             found = cast("str | None", self._redis.get(keys.wish(name)))
         return Wish(found) if found else None
 
     def fulfilled(self, name: str) -> None:
-        """Note that whatever was asked of worker `name` is done."""
+        """Delete the wish for worker `name`, which is fulfilled."""
         with translating(self._place):
             self._redis.delete(keys.wish(name))
 
     def boots(self, name: str) -> int:
-        """Boots under `name` without a pause of `BOOTS_S` seconds."""
+        """Return the number of boots under `name` without a gap of `BOOTS_S` seconds."""
         with translating(self._place):
             return int(cast("str | None", self._redis.get(keys.boots(name))) or 0)
 
     def booted(self, name: str, queue: str) -> None:
-        """Count a boot under `name`; why earlier ones for `queue` failed is of no interest any more."""
+        """Count a boot under `name`, and delete why its earlier boots for `queue` failed."""
         with translating(self._place):
             pipeline = self._redis.pipeline(transaction=True)
             pipeline.incr(keys.boots(name))
@@ -208,7 +208,7 @@ class Fleet:
             pipeline.execute()
 
     def boot_failed(self, name: str, queue: str, reason: str) -> None:
-        """Note why worker `name` could not begin to take from `queue`, for those who wait for it."""
+        """Record why worker `name` could not boot to serve `queue`, for those waiting for it."""
         failure = BootFailure(worker=name, reason=reason, at=time.time())
         with translating(self._place):
             pipeline = self._redis.pipeline(transaction=True)
@@ -217,13 +217,13 @@ class Fleet:
             pipeline.execute()
 
     def boot_failures(self, queue: str) -> list[BootFailure]:
-        """Workers of `queue` whose last boot failed, by name."""
+        """Return the boot failures of workers of `queue` whose last boot failed, by name."""
         with translating(self._place):
             found = cast("dict[str, str]", self._redis.hgetall(keys.unbooted(queue)))
         return [BootFailure.model_validate_json(found[name]) for name in sorted(found)]
 
     def forget(self, name: str) -> None:
-        """Take the name off the list: nothing is held under it any more."""
+        """Remove the name from the list: no messages are held under it any more."""
         with translating(self._place):
             self._redis.srem(keys.workers(), name)
 
@@ -234,18 +234,18 @@ class Fleet:
             return bool(self._hold(books, [record.name, record.owner, fresh, str(LEASE_S), dead_owner]))
 
     def get(self, name: str) -> WorkerRecord | None:
-        """The record of `name`, if it beat lately."""
+        """Return the record of `name`, if its lease is valid."""
         with translating(self._place):
             found = cast("str | None", self._redis.get(keys.worker(name)))
         return WorkerRecord.model_validate_json(found) if found else None
 
     def names(self) -> list[str]:
-        """Every worker that may hold messages, alive or not."""
+        """Return every worker that may hold messages, alive or not."""
         with translating(self._place):
             return sorted(cast("set[str]", self._redis.smembers(keys.workers())))
 
     def alive(self) -> list[WorkerRecord]:
-        """Records of the workers that beat lately and whose process, where it can be seen, is there."""
+        """Return the records of workers with a valid lease whose process, as far as visible from here, is running."""
         if not (names := self.names()):
             return []
         with translating(self._place):
@@ -254,11 +254,11 @@ class Fleet:
         return [record for record in records if not record.died_here()]
 
     def dead(self) -> list[str]:
-        """Names on the list without a live worker."""
+        """Return the names on the list without a live worker."""
         living = {record.name for record in self.alive()}
         return [name for name in self.names() if name not in living]
 
     def claim(self, lock: str) -> bool:
-        """Whether this caller, and no other for the next seconds, may do the chore that `lock` names."""
+        """Return whether this caller got `lock` for a chore; for `LEASE_S` seconds no other caller gets it."""
         with translating(self._place):
             return bool(self._redis.set(lock, "1", nx=True, ex=LEASE_S))

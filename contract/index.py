@@ -1,14 +1,14 @@
-"""An index as both sides know it: a folder of passages with a search structure, and a manifest that says what it is.
+"""The index format: a folder with passages, a search structure, and a manifest that describes them.
 
     indexes/x/
       manifest.json     this module's `Manifest`
       passages.arrow    the passages in order: columns of `StoredPassage`
       bm25/             bm25s's own files: kinds bm25 and hybrid
       dense.faiss       vectors: kinds dense and hybrid
-      rejected.jsonl    what of the corpus was left out, for the person: no part of the index
+      rejected.jsonl    what was left out of the corpus, for the user; not part of the index
 
 The producer reads the corpus and writes the passages and a `plan.json`; the worker side builds the search structure
-and turns the plan into the manifest, which is written last: a folder with a manifest is complete.
+and turns the plan into the manifest. It is written last, so a folder with a manifest is complete.
 """
 
 from __future__ import annotations
@@ -50,53 +50,53 @@ __all__ = [
     "replaced_beside",
 ]
 
-#: Raised whenever the files, or what a search makes of the same files, change.
+#: Incremented whenever the file format, or the search results from the same files, change.
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 PASSAGES = "passages.arrow"
 PLAN = "plan.json"
 REJECTED = "rejected.jsonl"
-#: Travels as a package with the requirements, and needs no network.
+#: Installed as a package with the requirements, so that it needs no network.
 DEFAULT_ENCODER = "all-minilm-l6-v2"
-#: How little the first ranks outweigh the next where rankings are fused: a rank is worth 1 / (60 + itself).
+#: The k of reciprocal rank fusion: a rank counts 1 / (k + rank). The larger, the less the first ranks dominate.
 FUSION_K = 60
 
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
 class StoredPassage(NamedTuple):
-    """What can be retrieved: a document, or a chunk of one. The fields are the columns of `PASSAGES`."""
+    """A retrievable passage: a document or a chunk of one. The fields are the columns of `PASSAGES`."""
 
     id: str
-    #: Id of the document that it comes from; its own where the document is not cut.
+    #: Id of the document it comes from; its own id if the document is not split.
     document: str
-    #: Where the document lies, as the corpus says; may be empty.
+    #: Path of the document according to the corpus; may be empty.
     path: str
-    #: Hash of the question that it was written for, as the corpus says; mostly empty.
+    #: Hash of the question it was written for according to the corpus; usually empty.
     question_hash: str
     text: str
 
 
 def highest_score(kind: IndexKind) -> float | None:
-    """What a passage can score at most where it is searched so; None: there is no bound."""
+    """Return the highest possible score of a passage with this kind of search; None: unbounded."""
     return {IndexKind.DENSE: 1.0, IndexKind.HYBRID: 2 / (FUSION_K + 1)}.get(kind)
 
 
 def can_answer(index: IndexKind, asked: IndexKind) -> bool:
-    """Whether an index of kind `index` can be searched as `asked`: a hybrid one in all three ways."""
+    """Whether an index of kind `index` supports a search of kind `asked`; a hybrid one supports all three."""
     return index in {asked, IndexKind.HYBRID}
 
 
 class Chunking(BaseModel):
-    """How documents were cut into passages."""
+    """How documents were split into passages."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    #: Words and punctuation marks in a passage at most; None: documents stay whole.
+    #: Maximum words and punctuation marks in a passage; None: documents are not split.
     tokens: int | None = Field(default=None, ge=1)
-    #: Tokens that a passage repeats of the one before.
+    #: Tokens that a passage shares with the previous one.
     overlap: int = Field(default=0, ge=0)
-    #: Cut at Markdown headings first.
+    #: Split at Markdown headings first.
     by_heading: bool = False
 
     @model_validator(mode="after")
@@ -107,7 +107,7 @@ class Chunking(BaseModel):
 
 
 class Counts(BaseModel):
-    """How much the index holds."""
+    """Size of an index."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -115,37 +115,37 @@ class Counts(BaseModel):
     passages: int = Field(ge=1)
 
 
-#: Languages that bm25s has stop words for.
+#: Languages for which bm25s has stop words.
 StopWords = Literal["none", "en", "da", "de", "es", "fr", "it", "ko", "nl", "no", "pt", "ru", "sv", "tr", "zh"]
 
 
 class Bm25Options(BaseModel):
-    """How BM25 reads words."""
+    """Tokenization options of BM25."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    #: Language of the words that are left out.
+    #: Language of the stop words to remove.
     stop_words: StopWords = "en"
 
 
 class Structure(StrEnum):
-    """How FAISS finds the nearest vectors."""
+    """The FAISS index type."""
 
     EXACT = "exact"
-    #: Approximate, by a graph: faster from some hundred thousand passages on.
+    #: Approximate, graph-based: faster from a few hundred thousand passages on.
     HNSW = "hnsw"
 
 
 class Precision(StrEnum):
-    """What is kept of each dimension of a vector."""
+    """Precision of each vector dimension."""
 
     FLOAT32 = "float32"
-    #: Its sign: 32 times smaller; what is found is scored again with the query's full vector.
+    #: Sign bits only: 32 times smaller; hits are rescored with the query's full vector.
     BINARY = "binary"
 
 
 class DenseOptions(BaseModel):
-    """How vectors are kept and searched."""
+    """How vectors are stored and searched."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -154,31 +154,31 @@ class DenseOptions(BaseModel):
 
 
 class Encoder(BaseModel):
-    """What made the vectors, and must make those of the queries."""
+    """The encoder of the passages; queries must be encoded with the same one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     #: A packaged encoder's name, a Hugging Face id, or a folder.
     id: Annotated[str, StringConstraints(min_length=1)]
-    #: SHA-256 of each file that decides its vectors, by its path in the encoder's folder.
+    #: SHA-256 of each file that affects its vectors, by its path in the encoder's folder.
     files: dict[str, Sha256] = Field(default_factory=dict)
-    #: Put before a text; None: what the encoder itself registers.
+    #: Prefix of each text; None: the encoder's own default.
     query_prompt: str | None = None
     passage_prompt: str | None = None
-    #: In place of `files`, in an index from before all of them were hashed; None: nobody knows.
+    #: Instead of `files` in older indexes, which hashed the weights only; None: unknown.
     weights_sha256: Sha256 | None = None
     dimensions: int = Field(ge=1)
 
     @property
     def identity(self) -> Any:
-        """What in it can change a search: its files where they are known, wherever they lie."""
+        """The parts that can change a search: its files if known, wherever they are stored."""
         if not self.files:
             return self.weights_sha256 or self.id
         return {"files": self.files, "query_prompt": self.query_prompt, "passage_prompt": self.passage_prompt}
 
 
 class IndexPlan(BaseModel):
-    """What is to be built over the passages that lie beside it."""
+    """The plan for the index to be built over the passages in the same folder."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -188,14 +188,14 @@ class IndexPlan(BaseModel):
     corpus_digest: Sha256
     chunking: Chunking
     counts: Counts
-    #: Whether a passage has the hash of a question; None in an index from before this was noted.
+    #: Whether any passage has a question hash; None in older indexes that did not record it.
     question_hashes: bool | None = None
     #: Kinds bm25 and hybrid.
     bm25: Bm25Options | None = None
     #: Kinds dense and hybrid.
     dense: DenseOptions | None = None
     encoder_id: str | None = None
-    #: Put before queries and passages for the encoder; None: what it registers itself.
+    #: Prefixes of queries and passages for the encoder; None: the encoder's own defaults.
     query_prompt: str | None = None
     passage_prompt: str | None = None
 
@@ -212,14 +212,14 @@ class IndexPlan(BaseModel):
 
 
 class Manifest(BaseModel):
-    """What an index is, what it was made from, and how. Frozen; `manifest.json` in its folder."""
+    """Description of a complete index and its origin; stored as `manifest.json` in its folder. Frozen."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     format_version: int = FORMAT_VERSION
     plan: IndexPlan
     encoder: Encoder | None = None
-    #: SHA-256 of every file of the index but the manifest, by its path in the folder.
+    #: SHA-256 of every file of the index except the manifest, by its path in the folder.
     files: dict[str, Sha256]
     created_at: datetime
 
@@ -233,8 +233,8 @@ class Manifest(BaseModel):
     def digest(self) -> str:
         """SHA-256 over everything that can change a search result, as 64 hex digits.
 
-        Neither name nor place nor time is in it, and an encoder is known by its files: the same corpus indexed the
-        same way elsewhere has the same digest.
+        It excludes name, location and time, and identifies an encoder by its files: the same corpus indexed the same
+        way elsewhere has the same digest.
         """
         plan, encoder = self.plan, self.encoder
         parts: dict[str, Any] = {
@@ -249,9 +249,9 @@ class Manifest(BaseModel):
 
 
 def read_manifest(path: Path) -> Manifest:
-    """The manifest of the index in folder `path`. What the other files hold is not looked at.
+    """Read the manifest of the index in folder `path`, without checking the other files.
 
-    Raises IndexUnusable, with path and remedy, where there is no complete index of this format.
+    Raises IndexUnusable, with path and remedy, if there is no complete index of this format.
     """
     manifest = path / MANIFEST
     if not path.is_dir():
@@ -280,7 +280,7 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def replaced_beside(path: Path) -> Path:
-    """Where the index is kept that was in folder `path` before the last build, for the runs that were made for it."""
+    """Return where the last build moved the previous index of folder `path`, for runs that were made for it."""
     place = path.resolve()
     return place.with_name(f"{place.name}.replaced")
 

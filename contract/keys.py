@@ -1,37 +1,37 @@
-"""Every Redis key: a function each, and a class for those of a run. Nobody else spells a key.
+"""All Redis keys: one function each, and a class for the keys of a run. No other module spells out a key.
 
 mcqueue:runs                    sorted set  run id → creation time (s)
-mcqueue:open                    set         ids of runs that have unsettled questions and go on
-mcqueue:weights                 hash        run id → turns it gets where others get one; only what is not 1
-mcqueue:run:<id>:meta           string      Run as JSON; its absence means: purged, or never there
+mcqueue:open                    set         ids of runs with unsettled questions that are not halted
+mcqueue:weights                 hash        run id → its weight in fair sharing, if not 1
+mcqueue:run:<id>:meta           string      Run as JSON; absent: purged, or never existed
 mcqueue:run:<id>:questions      hash        question id → Question as JSON
-mcqueue:run:<id>:order          list        question ids as the file had them
+mcqueue:run:<id>:order          list        question ids in file order
 mcqueue:run:<id>:todo           set         question ids without a verdict
 mcqueue:run:<id>:verdicts       hash        question id → Verdict as JSON; first write wins
-mcqueue:run:<id>:counts         hash        outcome → number; moves with `verdicts`, atomically
-mcqueue:run:<id>:attempts       hash        question id → how often a worker began to score it
-mcqueue:run:<id>:lookups        hash        question id → how often a worker began to retrieve for it; until it has
-mcqueue:run:<id>:troubles       hash        question id → why its attempts failed, as JSON; until it is settled
-mcqueue:run:<id>:passages       hash        question id → its passages as JSON; until it is settled
+mcqueue:run:<id>:counts         hash        outcome → number; updated atomically with `verdicts`
+mcqueue:run:<id>:attempts       hash        question id → attempts to score it
+mcqueue:run:<id>:lookups        hash        question id → attempts to retrieve for it; until one succeeds
+mcqueue:run:<id>:troubles       hash        question id → reasons of failed attempts, as JSON; until settled
+mcqueue:run:<id>:passages       hash        question id → its passages as JSON; until settled
 mcqueue:run:<id>:engines        hash        worker and digest of an engine that answered → EngineUsed as JSON
-mcqueue:run:<id>:state          string      `paused` or `cancelled`; its absence means: goes on
-mcqueue:run:<id>:aside          set         unsettled question ids whose message a worker dropped in such a state
+mcqueue:run:<id>:state          string      `paused` or `cancelled`; absent: running
+mcqueue:run:<id>:aside          set         unsettled question ids whose message a worker dropped in that state
 mcqueue:workers                 set         names of workers that may hold messages
-mcqueue:worker:<name>           string      WorkerRecord as JSON; expires when the worker stops beating
-mcqueue:boots:<name>            string      how often an engine was booted under this name; expires
-mcqueue:unbooted:<queue>        hash        worker of that queue → why it did not boot, as JSON, until it has; expires
-mcqueue:wish:<name>             string      what a person asked of this worker: drain or restart
-mcqueue:restore:<name>          string      lock: who is putting this dead worker's messages back
-mcqueue:audit:<id>              string      lock: this run was just looked through for lost questions
-mcqueue:sending:<id>            string      lock: who is sending questions of this run
-mcqueue:levelled:<queue>        string      lock: this queue was just put into the order of turns
-mcqueue:moving:<queue>          string      lock: who is moving messages within this queue, or wants them to stay
-mcqueue:trial                   string      written to see whether Redis takes writes; expires
-retrieve.<index>[\\x06\\x16<n>]   list        Celery messages for those who search that index (kombu's naming)
+mcqueue:worker:<name>           string      WorkerRecord as JSON; expires when the heartbeat stops
+mcqueue:boots:<name>            string      number of engine boots under this name; expires
+mcqueue:unbooted:<queue>        hash        worker of that queue → why its boot failed, as JSON; until it boots; expires
+mcqueue:wish:<name>             string      command to this worker: drain or restart
+mcqueue:restore:<name>          string      lock: restoring this dead worker's messages
+mcqueue:audit:<id>              string      lock: this run was just audited for lost questions
+mcqueue:sending:<id>            string      lock: sending questions of this run
+mcqueue:levelled:<queue>        string      lock: this queue was just reordered
+mcqueue:moving:<queue>          string      lock: reordering this queue, or preventing that
+mcqueue:trial                   string      written to test whether Redis accepts writes; expires
+retrieve.<index>[\\x06\\x16<n>]   list        Celery messages for workers that search that index (kombu's naming)
 score.<model>[\\x06\\x16<n>]      list        Celery messages by priority step (kombu's naming)
-unacked:<worker>                hash        delivery tag → message that this worker holds (kombu)
+unacked:<worker>                hash        delivery tag → message held by this worker (kombu)
 unacked_index:<worker>          sorted set  delivery tag → delivery time (kombu)
-unacked_mutex:<worker>          string      lock: who is restoring this worker's messages (kombu)
+unacked_mutex:<worker>          string      lock: restoring this worker's messages (kombu)
 """
 
 from __future__ import annotations
@@ -123,37 +123,37 @@ def worker(name: str) -> str:
 
 
 def boots(name: str) -> str:
-    """How often worker `name` booted its engine."""
+    """Number of engine boots of worker `name`."""
     return f"{PREFIX}:boots:{name}"
 
 
 def unbooted(queue: str) -> str:
-    """Why workers of `queue` did not boot."""
+    """Why workers of `queue` failed to boot."""
     return f"{PREFIX}:unbooted:{queue}"
 
 
 def wish(name: str) -> str:
-    """What a person asked of worker `name`."""
+    """Pending command to worker `name`."""
     return f"{PREFIX}:wish:{name}"
 
 
 def restore_lock(name: str) -> str:
-    """Lock around putting back the messages of worker `name`."""
+    """Lock around restoring the messages of worker `name`."""
     return f"{PREFIX}:restore:{name}"
 
 
 def audit_lock(run_id: str) -> str:
-    """Lock that spaces the looks for what run `run_id` has in no message."""
+    """Lock that limits how often run `run_id` is audited."""
     return f"{PREFIX}:audit:{run_id}"
 
 
 def levelled(queue: str) -> str:
-    """Lock that spaces the looks at whose turn it is in `queue`."""
+    """Lock that limits how often `queue` is reordered."""
     return f"{PREFIX}:levelled:{queue}"
 
 
 def moving(queue: str) -> str:
-    """Lock around moving messages within `queue`, and around reading it where none may be missed."""
+    """Lock around reordering `queue`, and around reading it where no message may be missed."""
     return f"{PREFIX}:moving:{queue}"
 
 
@@ -163,7 +163,7 @@ def sending(run_id: str) -> str:
 
 
 def trial() -> str:
-    """What is written to see whether Redis takes writes."""
+    """Key written to test whether Redis accepts writes."""
     return f"{PREFIX}:trial"
 
 
@@ -173,7 +173,7 @@ def score_queue(model: str) -> str:
 
 
 def is_score_queue(queue: str) -> bool:
-    """Whether models, and not indexes, are asked of `queue`."""
+    """Whether `queue` is for a model rather than an index."""
     return queue.startswith(f"{Stage.SCORE}.")
 
 
@@ -183,13 +183,13 @@ def retrieve_queue(index: str) -> str:
 
 
 def index_of(queue: str) -> str:
-    """The index that is searched for `queue`, as its name stands there; empty where none is."""
+    """Name of the index in the queue's name; empty if it is not a retrieval queue."""
     stage, _, index = queue.partition(".")
     return index if stage == Stage.RETRIEVE else ""
 
 
 def queue_of(stage: Stage, spec: RunSpec) -> str:
-    """The queue where `stage` is done for runs of `spec`. Raises ValueError for a stage that they do not have."""
+    """The queue of `stage` for runs of `spec`. Raises ValueError if they have no such stage."""
     if stage is Stage.SCORE:
         return score_queue(spec.model)
     if spec.rag is None:
@@ -214,7 +214,7 @@ def unacked(name: str) -> str:
 
 
 def unacked_options(name: str) -> dict[str, str]:
-    """kombu transport options that give worker `name` its own books of held messages."""
+    """kombu transport options that give worker `name` its own unacked keys."""
     return {
         "unacked_key": unacked(name),
         "unacked_index_key": f"unacked_index:{name}",

@@ -1,4 +1,4 @@
-"""Configuration in layers: YAML files, `--set a.b=c`, and messages that name the mistake and the nearest right word."""
+"""Layered configuration: YAML files, `--set a.b=c`, and error messages that suggest the closest known name."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ __all__ = [
 ]
 
 
-#: Given the path of a setting, says where it was given: a message must not blame the file for a word of the command
-#: line.
+#: Maps the path of a setting to the layer it came from, so that a message does not blame the file for a value given on
+#: the command line.
 Place = Callable[[tuple[Any, ...]], str]
-#: What messages call the layer of the command line.
+#: Name of the command-line layer in messages.
 OVERRIDE = "--set"
-#: Characters in one value. A limit also has pydantic refuse what UTF-8 cannot write, which a plain string may hold.
+#: Maximum characters in one value. With a limit, pydantic also rejects text that UTF-8 cannot encode.
 LONGEST = 100_000
-#: Names that people bring along from the predecessor's files, and what does the same here.
+#: Setting names of the predecessor project, and their equivalents here.
 FORMER_NAMES = {
     "auto_port": "Leave it out: with boot_local a free port is always found.",
     "parallel_workers": "That is batches_in_flight, the generate calls that overlap.",
@@ -44,32 +44,32 @@ FORMER_NAMES = {
     "retrieval_score_threshold": "In a run's configuration it is rag.retrieval_score_threshold.",
     "use_context_field": "In a run's configuration it is rag.use_context_field.",
 }
-#: A configuration file has some kilobytes.
+#: Upper limit for a configuration file, which normally has a few kilobytes.
 LARGEST_BYTES = 1_000_000
 
 
 def brief(value: Any) -> str:
-    """A value as a message shows it: YAML's aliases make enormous values out of small files."""
+    """Return `value` abbreviated for a message: YAML aliases can turn a small file into an enormous value."""
     shown = reprlib.Repr()
     shown.maxlevel, shown.maxdict, shown.maxlist, shown.maxstring, shown.maxother = 2, 4, 8, 200, 80
     return shown.repr(value)
 
 
 def read_yaml(path: Path, error: type[InputError]) -> dict[str, Any]:
-    """Mapping in the YAML file at `path`; an empty file is an empty mapping.
+    """Return the mapping in the YAML file at `path`; an empty file is an empty mapping.
 
     Raises `error` for a missing file, broken YAML (with its line) or anything but a mapping.
     """
     shown = brief(str(path))[1:-1]
     try:
-        with path.open("rb") as file:  # of /dev/zero there is no end
+        with path.open("rb") as file:  # bounded: /dev/zero never ends
             start = file.read(LARGEST_BYTES + 1)
         if len(start) > LARGEST_BYTES:
             raise error(f"{shown}: larger than {LARGEST_BYTES:,} bytes.", hint="Is it a configuration file?")
         content = load_yaml(start.decode())
     except FileNotFoundError:
         raise error(f"{shown}: no such configuration file.", hint="See configs/ for the shipped ones.") from None
-    except (OSError, ValueError) as trouble:  # no UTF-8, or a NUL in the name
+    except (OSError, ValueError) as trouble:  # not UTF-8, or a NUL in the name
         why = trouble.strerror if isinstance(trouble, OSError) else trouble
         raise error(f"{shown}: cannot be read: {why}.") from None
     except yaml.YAMLError as trouble:
@@ -89,8 +89,7 @@ def read_yaml(path: Path, error: type[InputError]) -> dict[str, Any]:
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a name that stands twice in a mapping: PyYAML takes the last one, and what stood under the first is gone
-    without a word."""
+    """YAML loader that rejects duplicate keys in a mapping: PyYAML silently keeps only the last one."""
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
@@ -106,18 +105,18 @@ class _Loader(yaml.SafeLoader):
 
 
 def load_yaml(text: str) -> Any:
-    """What `text` says in YAML, plain values only. Raises yaml.YAMLError."""
+    """Parse `text` as YAML, plain values only. Raises yaml.YAMLError."""
     try:
         return _Loader(text).get_single_data()
     except RecursionError:
         raise yaml.YAMLError("nested too deeply") from None
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as trouble:
-        # A date in the 13th month, `!!int x`: PyYAML lets out what its constructors raise.
+        # For example a date in the 13th month, or `!!int x`: PyYAML does not catch what its constructors raise.
         raise yaml.YAMLError(f"{type(trouble).__name__}: {trouble}") from None
 
 
 def parse_overrides(pairs: Iterable[str], error: type[InputError]) -> dict[str, Any]:
-    """Nested mapping from `a.b=c` words; values are read as YAML, so `true`, `3` and `[0, 1]` are what they look like.
+    """Return a nested mapping from `a.b=c` pairs; values are parsed as YAML, e.g. `true`, `3` and `[0, 1]`.
 
     >>> parse_overrides(["batch_size=8", "vllm_args.dtype=float32"], InputError)
     {'batch_size': 8, 'vllm_args': {'dtype': 'float32'}}
@@ -139,7 +138,7 @@ def parse_overrides(pairs: Iterable[str], error: type[InputError]) -> dict[str, 
 
 
 def merge(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
-    """`upper` laid over `lower`, mappings merged key by key."""
+    """Return `lower` overridden by `upper`, with mappings merged key by key."""
     result = dict(lower)
     for key, value in upper.items():
         below = result.get(key)
@@ -148,7 +147,7 @@ def merge(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def has(layer: Mapping[str, Any], path: tuple[Any, ...]) -> bool:
-    """Whether `layer` says something at `path`.
+    """Whether `layer` has a value at `path`.
 
     >>> has({"vllm_args": {"seed": 1}}, ("vllm_args", "seed")), has({"vllm_args": {}}, ("vllm_args", "seed"))
     (True, False)
@@ -156,7 +155,7 @@ def has(layer: Mapping[str, Any], path: tuple[Any, ...]) -> bool:
     here: Any = layer
     for part in path:
         if not isinstance(here, Mapping):
-            return True  # a plain value where a mapping is expected, or a list: what is in it was given here
+            return True  # a scalar or a list where a mapping is expected: its content came from this layer
         if part not in here:
             return False
         here = here[part]
@@ -164,7 +163,7 @@ def has(layer: Mapping[str, Any], path: tuple[Any, ...]) -> bool:
 
 
 def explain(trouble: ValidationError, model: type[BaseModel], source: str | Place) -> str:
-    """One line per mistake, each naming where it stands, the field, what was found and what to write instead."""
+    """Describe each mistake in one line: its source, the field, what was found and what was expected."""
     place = source if callable(source) else lambda _: source
     return " ".join(_explain_one(dict(entry), model, place(entry["loc"])) for entry in trouble.errors())
 
@@ -185,7 +184,7 @@ def _explain_one(entry: dict[str, Any], model: type[BaseModel], source: str) -> 
 
 
 def _is_secret(model: type[BaseModel], path: tuple[Any, ...]) -> bool:
-    """Whether what stands at `path` is a secret, or holds one."""
+    """Whether the value at `path` is a secret or contains one."""
     fields = model.model_fields
     annotations = [fields[name].annotation for name in map(str, path[:1] or fields) if name in fields]
     return any(
@@ -197,7 +196,7 @@ def _is_secret(model: type[BaseModel], path: tuple[Any, ...]) -> bool:
 
 
 def _known_names(model: type[BaseModel], path: tuple[Any, ...]) -> list[str]:
-    """Field names at `path` inside `model`."""
+    """Return the field names at `path` inside `model`."""
     here: type[BaseModel] = model
     for part in path:
         field = here.model_fields.get(str(part))

@@ -1,4 +1,4 @@
-"""Logging: one short line per edge for the person who reads it, or the same records as JSON for a collector."""
+"""Logging: one short line per event for people, or the same records as JSON for a log collector."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["JsonFormatter", "PersonFormatter", "set_up"]
 
 T = TypeVar("T")
 
-#: Attributes that every LogRecord has; whatever else is on one came in by `extra=`.
+#: Attributes of every LogRecord; any other came from `extra=`.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 class PersonFormatter(logging.Formatter):
-    """`12:30:05 gpu0 batch 42: 16 questions in 2.34 s` - the level only where it is a warning or worse."""
+    """`12:30:05 gpu0 batch 42: 16 questions in 2.34 s`; the level is shown from WARNING up."""
 
     def __init__(self, who: str = "") -> None:
         super().__init__("%(asctime)s%(who)s %(mark)s%(message)s", datefmt="%H:%M:%S")
@@ -33,7 +33,7 @@ class PersonFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per record: time, level, logger, worker, message, traceback, and what was given as `extra=`."""
+    """One JSON object per record: time, level, logger, worker, message, traceback and the `extra=` fields."""
 
     def __init__(self, who: str = "") -> None:
         super().__init__()
@@ -54,9 +54,9 @@ class JsonFormatter(logging.Formatter):
 
 
 def set_up(who: str = "") -> None:
-    """Send this process's records to stderr; results go to stdout, so the two never mix.
+    """Send this process's log records to stderr, so that they never mix with results on stdout.
 
-    MCQUEUE_LOG_LEVEL and MCQUEUE_LOG_FORMAT say which and how. Raises SettingsError for what they cannot be.
+    MCQUEUE_LOG_LEVEL and MCQUEUE_LOG_FORMAT set level and format. Raises SettingsError for an invalid value.
     """
     levels = {name.lower(): number for name, number in logging.getLevelNamesMapping().items()}
     level = _chosen("MCQUEUE_LOG_LEVEL", "info", levels)

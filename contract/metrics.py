@@ -1,6 +1,6 @@
-"""What Redis knows of queues, runs and workers, as Prometheus metrics; asked anew at every scrape.
+"""Prometheus metrics about queues, runs and workers, read from Redis at every scrape.
 
-Any process may export it, and several do: rules and dashboards take the maximum over those who say the same.
+Several processes export the same values, so rules and dashboards take the maximum over them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class RedisMetrics(Collector):
-    """Queue depths, ages, open runs and leases. Without Redis it says `mcqueue_redis_up 0` and nothing else."""
+    """Collector of queue depths, ages, open runs and leases. Without Redis it only reports `mcqueue_redis_up 0`."""
 
     def __init__(self, ledger: Ledger, client: redis.Redis, place: str = "redis") -> None:
         self._ledger = ledger
@@ -35,7 +35,7 @@ class RedisMetrics(Collector):
         self._fleet = Fleet(client, place)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """For prometheus_client."""
+        """Yield the metrics; called by prometheus_client."""
         try:
             runs = list(self._ledger.standings(self._open_runs()))
             found = [*self._queues([run for run, _ in runs]), _questions(runs)]
@@ -49,7 +49,7 @@ class RedisMetrics(Collector):
         for run_id in self._ledger.open_runs():
             try:
                 run = self._ledger.run(run_id)
-            except (UnknownRun, UnreadableRun):  # purged meanwhile; another version's
+            except (UnknownRun, UnreadableRun):  # purged in the meantime, or written by another version
                 continue
             yield run
 
@@ -94,7 +94,7 @@ def _questions(runs: Iterable[tuple[Run, Counts]]) -> GaugeMetricFamily:
 
 
 def scrape_targets(fleet: Fleet) -> list[dict[str, Any]]:
-    """Every live worker's exporter as Prometheus' `http_sd_configs` want it, with the worker's name and queue."""
+    """Return every live worker's exporter, with its name and queue, in the format of Prometheus' `http_sd_configs`."""
     return [
         {"targets": [each.metrics_at], "labels": {"worker": each.name, "queue": each.queue}}
         for each in fleet.alive()

@@ -1,4 +1,4 @@
-"""Where models are that are no folder somebody names: prepared ones in the user's cache, all others on a hub."""
+"""Location of models that are not given as a folder: prepared ones in the user's cache, all others on a hub."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from contract.errors import HubUnreachable, ModelNotFound, first_line
 
 __all__ = ["prepared_models", "require_hub"]
 
-#: Seconds in which the hub must say something.
+#: Timeout of a request to the hub, in seconds.
 HUB_WITHIN_S = 10.0
 
 
 def prepared_models() -> Path:
-    """The folder of models that were prepared on this machine, by the XDG convention."""
+    """Return the folder of models prepared on this machine, by the XDG convention."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mcqueue" / "models"
 
 
 def require_hub(model: str, file: str) -> None:
-    """Raise ModelNotFound unless the hub's `file` of `model` is in its cache here, or the hub says something of it.
+    """Raise ModelNotFound unless the hub's `file` of `model` is cached here, or the hub knows the model.
 
-    HubUnreachable where it says nothing, or that it cannot answer now. It is asked once. Its library, which loads the
-    file afterwards, asks for three quarters of a minute before it says that nobody answers.
+    Raises HubUnreachable if the hub does not answer, or not right now. The hub is asked once: its library, which loads
+    the file afterwards, would retry for 45 seconds before it reports that the hub is unreachable.
     """
     from huggingface_hub import get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
     from huggingface_hub.errors import EntryNotFoundError, HFValidationError, RepositoryNotFoundError
@@ -31,8 +31,8 @@ def require_hub(model: str, file: str) -> None:
         if not isinstance(try_to_load_from_cache(model, file), str):
             get_hf_file_metadata(hf_hub_url(model, file), timeout=HUB_WITHIN_S)
     except EntryNotFoundError:
-        return  # there is such a model: whoever loads it says what it lacks
-    except Exception as trouble:  # noqa: BLE001 - no network, no such model, no rights, no name: each of another class
+        return  # the model exists; loading it will report what it lacks
+    except Exception as trouble:  # noqa: BLE001 - network, missing model, permissions, invalid name: each has its own class
         why = f"{type(trouble).__name__}: {first_line(trouble)}"
         hint = "A folder needs no network; a packaged model is prepared by python -m workers prepare."
         said_no = isinstance(trouble, RepositoryNotFoundError | HFValidationError)

@@ -1,4 +1,4 @@
-"""Which messages a worker takes first."""
+"""Message priorities."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Priority"]
 
 
 class Priority(IntEnum):
-    """The values are kombu's steps, where 0 is the most urgent."""
+    """Priority of a message. The values are kombu's priority steps, where 0 is the most urgent."""
 
     HIGH = 0
     NORMAL = 6

@@ -1,4 +1,4 @@
-"""Names of processes that are never given twice, and whether the process of such a name is gone."""
+"""Unique process names, and whether the process of such a name has ended."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ __all__ = ["died_here", "process_place", "process_start", "this_process"]
 
 
 def this_process() -> str:
-    """A name that no other process has or will have: place, process id, and when it started."""
+    """Return a unique name of this process: its place, process id and start time."""
     return f"{process_place()}/{os.getpid()}/{process_start(os.getpid()) or 0}"
 
 
 def died_here(process: str) -> bool:
-    """Whether the process of that name ran where we can see it, and is gone."""
+    """Whether the process of that name ran in this process namespace and has ended."""
     place, _, rest = process.partition(f"{process_place()}/")
     pid, _, started = rest.partition("/")
     return not place and pid.isdigit() and str(process_start(int(pid))) != started
 
 
 def process_place() -> str:
-    """Where process ids are ours to look at: host, boot and process namespace."""
+    """Return the scope in which process ids are valid: host, boot and process namespace."""
     parts = [socket.gethostname()]
     with contextlib.suppress(OSError):
         parts += [
@@ -36,7 +36,7 @@ def process_place() -> str:
 
 
 def process_start(pid: int) -> int | None:
-    """When process `pid` started, in ticks that no clock change touches; None if it is gone, zombies included."""
+    """Return when process `pid` started, in ticks independent of clock changes; None if it has ended or is a zombie."""
     try:
         process = psutil.Process(pid)
         if process.status() == psutil.STATUS_ZOMBIE:

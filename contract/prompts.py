@@ -1,4 +1,4 @@
-"""Turning a prompt's template and a question into turns: the one place, so that both sides see the very same prompt."""
+"""Rendering of prompts: template and question to chat turns. Shared, so that both sides see the same prompt."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ __all__ = [
     "wants_passages",
 ]
 
-#: What a template may refer to.
+#: Variables of a prompt template.
 VARIABLES = ("question", "choices", "context", "subject")
-#: What a description may refer to, which stands before questions other than the one that is asked.
+#: Variables of a description, which also precedes the examples' questions.
 DESCRIPTION_VARIABLES = ("subject",)
-#: What a judge's template may refer to besides: the model's free answer, and the text of the right choice.
+#: Additional variables of a judge's template: the model's free-text answer, and the text of the right choice.
 JUDGE_VARIABLES = ("response", "reference")
 
 
-#: Between a solved example and what follows it.
+#: Separator between a solved example and what follows it.
 BETWEEN = "\n\n"
 BETWEEN_PASSAGES = "\n"
 
@@ -58,7 +58,7 @@ class Choice(NamedTuple):
 
 class _Sandbox(ImmutableSandboxedEnvironment):
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """Ours need not be asked what is asked of strange objects; it is four fifths of the cost of a lookup."""
+        """Skip the sandbox checks for our own `Choice`: they are four fifths of the cost of a lookup."""
         if type(obj) is Choice and attribute in Choice._fields:
             return getattr(obj, attribute)
         return super().getattr(obj, attribute)
@@ -66,16 +66,16 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 
 @lru_cache(maxsize=1)
 def environment() -> ImmutableSandboxedEnvironment:
-    """The Jinja environment of all prompts. Sandboxed: a template comes out of Redis, and is text, not code."""
-    # Not autoescaped: a prompt is no HTML, and "<" must reach the model as "<".
+    """Return the Jinja environment of all prompts. Sandboxed: templates come from Redis and must not run code."""
+    # No autoescaping: a prompt is not HTML, and "<" must reach the model as "<".
     return _Sandbox(undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True)
 
 
 def render(prompt: Prompt, question: Question, context: str | None, **judged: str) -> str:
-    """The text that the model sees before the choice it is to continue with.
+    """Render the prompt text that the model continues.
 
-    `context` is given by the caller, who knows whether the spec wants it shown; `judged` are the variables that only
-    a judge's template has. Raises RunConfigError for a template that fails on this question.
+    The caller decides by the spec whether to pass `context`; `judged` are the additional variables of a judge's
+    template. Raises RunConfigError if the template fails on this question.
     """
     choices = list(map(Choice, question.labels, question.choices))
     subject = question.subject or ""
@@ -91,9 +91,9 @@ def render(prompt: Prompt, question: Question, context: str | None, **judged: st
 
 
 def describe(description: str, subject: str | None) -> str:
-    """What stands once before examples and question, with the subject filled in; empty where there is none.
+    """Render the description that precedes examples and question, for `subject`; empty if there is none.
 
-    Raises RunConfigError for a template that fails.
+    Raises RunConfigError if the template fails.
     """
     if not description:
         return ""
@@ -109,29 +109,29 @@ def describe(description: str, subject: str | None) -> str:
 @lru_cache(maxsize=64)
 def _compiled(text: str) -> Template:
     template = environment().from_string(text)
-    template.globals = dict(template.globals)  # every rendering copies them, and Jinja's ChainMap is slow to copy
+    template.globals = dict(template.globals)  # copied by every rendering, and Jinja's ChainMap is slow to copy
     return template
 
 
 def context_source(question: Question, spec: RunSpec, passages: Sequence[Passage] = ()) -> ContextSource:
-    """Where the context of the question's prompt comes from. Its own goes before what was retrieved."""
+    """Return where the context in the question's prompt comes from. Its own context takes precedence over passages."""
     if spec.use_context_field and question.context:
         return ContextSource.QUESTION
     return ContextSource.RETRIEVED if passages and any(each.shown for each in passages) else ContextSource.NONE
 
 
 def wants_passages(question: Question, spec: RunSpec) -> bool:
-    """Whether something has to be retrieved before `question` may be asked."""
+    """Whether passages must be retrieved before `question` can be asked."""
     return spec.rag is not None and context_source(question, spec) is ContextSource.NONE
 
 
 def query_of(question: Question, query: Query) -> str:
-    """What is looked up for `question`."""
+    """Return the retrieval query for `question`."""
     return "\n".join((question.question, *(question.choices if query is Query.QUESTION_AND_CHOICES else ())))
 
 
 def turns_of(question: Question, spec: RunSpec, passages: Sequence[Passage] = ()) -> Turns:
-    """What the model is asked. `question` has its choices in the order in which they are shown."""
+    """Return the turns of the prompt. `question` has its choices in the order in which they are shown."""
     described, asked = describe(spec.description, question.subject), _unsolved(question, spec, passages)
     shots: Sequence[Question] = ()
     if spec.few_shot is not None:
@@ -149,19 +149,19 @@ def turns_of(question: Question, spec: RunSpec, passages: Sequence[Passage] = ()
 
 
 def all_turns(question: Question, spec: RunSpec, passages: Sequence[Passage] = ()) -> list[Turns]:
-    """All that `question`, as it was enqueued, is asked with: one per order of its choices."""
+    """Return all prompts for `question` as it was enqueued: one per order of its choices."""
     return [turns_of(each.question, spec, passages) for each in arrangements(question, spec)]
 
 
 def prompts_of(question: Question, spec: RunSpec, passages: Sequence[Passage] = ()) -> list[str]:
-    """`all_turns`, to be read."""
+    """Return `all_turns` as readable text."""
     return [readable(turns) for turns in all_turns(question, spec, passages)]
 
 
 def examples(question: Question, few_shot: FewShot, seed: int) -> Sequence[Question]:
-    """The examples that `question` is shown: never itself. Where that leaves too few, the producer refuses the run.
+    """Return the few-shot examples for `question`, excluding itself. If too few remain, the producer rejects the run.
 
-    It is known by its text, whatever its white space: ids are often the rows' numbers, and the same in every split.
+    A question is recognized by its text, ignoring white space: ids are often row numbers, the same in every split.
     """
     if few_shot.selection is Selection.SEEDED:
         return _drawn(question, few_shot, seed)
@@ -172,7 +172,7 @@ def examples(question: Question, few_shot: FewShot, seed: int) -> Sequence[Quest
 
 
 def _drawn(question: Question, few_shot: FewShot, seed: int) -> Sequence[Question]:
-    """Drawn as if from a list of all but `question`. That list is not made: the pool may be a whole training split."""
+    """Draw as if from a list without `question`. That list is never built: the pool may be a whole training split."""
     itself = few_shot.places.get(asked_in(question.question), ())
     others = len(few_shot.pool) - len(itself)
     drawn = []
@@ -191,11 +191,11 @@ def _unsolved(question: Question, spec: RunSpec, passages: Sequence[Passage] = (
 
 
 def _answer(example: Question, spec: RunSpec) -> str:
-    """What the model is to write after it: the choice's text where texts are weighed or written, else its label."""
+    """Return the expected answer: the choice's text in modes that score or generate texts, else its label."""
     if example.answer is None:
         raise ValueError(f"example {example.id} has no answer")
     if spec.few_shot is not None and spec.few_shot.rationale:
-        # As the model is told to end, and as the rules read it.
+        # The ending that the prompt asks for and that the extraction rules recognize.
         return f"\n{example.metadata[spec.few_shot.rationale]}\nAnswer: {example.answer}"
     by_text = spec.mode in {Mode.LIKELIHOOD, Mode.JUDGE}
     return spec.delimiter + (example.choice_text(example.answer) if by_text else example.answer)

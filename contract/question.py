@@ -1,4 +1,4 @@
-"""A multiple-choice question, as both sides know it."""
+"""A multiple-choice question, as used by producers and workers."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ __all__ = [
 LABELS = string.ascii_uppercase
 MIN_CHOICES = 2
 MAX_CHOICES = len(LABELS)
-#: By number of choices: made once, as every question asks for its labels several times.
+#: Labels by number of choices, precomputed: they are needed several times per question.
 _FIRST_LABELS = tuple(tuple(LABELS[:count]) for count in range(MAX_CHOICES + 1))
 
-#: Any text that UTF-8 can write: a constrained string is refused for half a surrogate pair, a plain one is not.
+#: Any text that UTF-8 can encode: pydantic rejects lone surrogates in constrained strings only.
 Text = Annotated[str, StringConstraints(pattern="")]
 NonBlank = Annotated[str, StringConstraints(pattern=r"\S")]
 #: A JSON value that fits into one CSV cell.
@@ -36,23 +36,23 @@ Scalar = Text | int | float | bool | None
 
 
 class Question(BaseModel):
-    """One question with its choices; `answer` is the label of the right one, or None where no key is known."""
+    """A question with its choices; `answer` is the label of the correct one, or None without a key."""
 
-    # JSON has no word for NaN and the infinities: they would come back from the ledger as None.
+    # JSON cannot represent NaN and infinities: they would come back from the ledger as None.
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     id: Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f]+$")]
     question: NonBlank
-    #: None at all makes it a free prompt (`Mode.FREE`); no question file may have such.
+    #: Empty for a free prompt (`Mode.FREE`); not allowed in question files.
     choices: Annotated[tuple[NonBlank, ...], Field(max_length=MAX_CHOICES, strict=False)]
     answer: str | None = None
-    #: Labels of further choices that are right too, in order after `answer`: choosing any of them is correct.
+    #: Labels of further correct choices, in order after `answer`: choosing any of them is correct.
     also_right: Annotated[tuple[str, ...], Field(strict=False)] = ()
     subject: Text | None = None
     context: Text | None = None
-    #: Ids of the passages that answer it, where the file names them: what retrieval is measured by.
+    #: Ids of the passages that answer it, if the file names them; used to evaluate retrieval.
     gold_passages: Annotated[tuple[NonBlank, ...], Field(strict=False)] = ()
-    #: What the file said besides, carried through to the results (source ids, difficulty, …).
+    #: Other fields of the file, carried through to the results (source ids, difficulty, …).
     metadata: dict[Text, Scalar] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -71,7 +71,7 @@ class Question(BaseModel):
 
     @property
     def right(self) -> tuple[str, ...]:
-        """Labels of all right choices, in order; empty where no key is known."""
+        """Labels of all correct choices, in order; empty without a key."""
         return () if self.answer is None else (self.answer, *self.also_right)
 
     @property
@@ -80,20 +80,20 @@ class Question(BaseModel):
         return _FIRST_LABELS[len(self.choices)]
 
     def choice_text(self, label: str) -> str:
-        """Text of the choice that `label` names."""
+        """Return the text of the choice with this label."""
         return self.choices[self.labels.index(label)]
 
     def canonical(self) -> bytes:
-        """Bytes that are equal exactly when two questions ask and carry the same."""
+        """Return the canonical form: equal for two questions exactly if all their fields are."""
         return self.model_dump_json(exclude_defaults=True).encode()
 
     def body(self) -> Body:
-        """The question as the ledger keeps it."""
+        """Return the question as the ledger stores it."""
         return Body(self.id, self.canonical())
 
 
 class Body(NamedTuple):
-    """A checked question in its canonical form."""
+    """A validated question in canonical form."""
 
     question_id: str
     canonical: bytes
@@ -101,27 +101,27 @@ class Body(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def asked_in(text: str) -> str:
-    """What a question's text asks, by which it is known again: files of one set differ in the white space around it."""
+    """Return `text` with normalized white space, to recognize a question: files of one data set differ in it."""
     return " ".join(text.split())
 
 
 def content_id(question: str, choices: tuple[str, ...] | list[str]) -> str:
-    """Id for a question whose file gives none: the first 16 hex digits of SHA-256 over its text and choices.
+    """Return an id for a question without one: the first 16 hex digits of the SHA-256 over its text and choices.
 
-    The same content has the same id wherever it stands in a file.
+    The same content has the same id wherever it appears in a file.
     """
     return hashlib.sha256("\x1f".join((question, *choices)).encode()).hexdigest()[:16]
 
 
 def substance(question: str, choices: Iterable[str]) -> tuple[str, ...]:
-    """What a question of this text asks, in whatever order its choices stand: the same in two that are one question."""
+    """Return a key that is equal for the same question regardless of the order of its choices."""
     return (question, *sorted(choices))
 
 
 def question_hash(question: str, answer: str) -> str:
-    """The hash by which corpora of reasoning traces name the question that a trace was written for, 16 hex digits.
+    """Return the hash by which corpora of reasoning traces refer to a trace's question, 16 hex digits.
 
-    The definition is that of Argonium's add_question_hashes.py; `question` is the text with the choices in it.
+    Defined as in Argonium's add_question_hashes.py; `question` is the text including the choices.
     """
     cleaned = question.strip().replace("\n", " ").replace("  ", " ")
     return hashlib.sha256(f"{cleaned}||{answer.strip()}".encode(errors="surrogatepass")).hexdigest()[:16]

@@ -1,6 +1,6 @@
 """The queue: one Celery message is a question batch, `(run id, [question ids])`; bodies stay in the ledger.
 
-Both sides build their Celery app here and nowhere else. Names, priorities and the message's shape are the wire format.
+Both sides create their Celery app here and nowhere else. Names, priorities and the message's shape are the wire format.
 """
 
 from __future__ import annotations
@@ -44,31 +44,31 @@ __all__ = [
     "task_name",
 ]
 
-#: Raised when a worker of today could misread the message.
+#: Incremented when current workers could misread a new message.
 MESSAGE_VERSION = 1
-#: Messages of a broker list read at a time.
+#: Messages of a broker list read per round trip.
 READ_CHUNK = 2000
-#: A server that has not answered for so long is gone; its host may have vanished without a word. It is redis-py's
-#: default, which kombu overrides with none; a BRPOP waits for one second only.
+#: A server that has not answered for this long counts as gone; its host may have vanished silently. This is redis-py's
+#: default, which kombu disables; a BRPOP waits for one second only.
 SOCKET_TIMEOUT_S = 5.0
-#: What reading something that is no message of ours may raise; errors of the connection are not among them.
+#: Errors that reading a malformed message may raise; connection errors are not among them.
 UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
 class QuestionBatch(NamedTuple):
-    """A question batch as it is sent."""
+    """A question batch to be sent."""
 
     run_id: str
     question_ids: list[str]
     priority: Priority
-    #: When the questions were first published; a batch that is sent on to the next stage keeps it.
+    #: When the questions were first published; kept when a batch is sent on to the next stage.
     published_at: float
 
 
 class ReceivedBatch(BaseModel):
-    """A question batch as it came, checked: anything may lie in a queue."""
+    """A received question batch, validated: a queue may contain anything."""
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")  # a newer producer may say more
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")  # a newer producer may send more
 
     run_id: str = Field(min_length=1)
     question_ids: list[str] = Field(min_length=1, max_length=MOST_QUESTIONS)
@@ -78,7 +78,7 @@ class ReceivedBatch(BaseModel):
 
     @classmethod
     def read(cls, arguments: Any, named: Any, priority: Any) -> ReceivedBatch:
-        """From a task's arguments and its message's priority. Raises ValueError that says what is wrong."""
+        """Parse a task's arguments and its message's priority. Raises ValueError that says what is wrong."""
         try:
             run_id, question_ids = arguments
             return cls.model_validate({**named, "run_id": run_id, "question_ids": question_ids, "priority": priority})
@@ -90,14 +90,14 @@ class ReceivedBatch(BaseModel):
 
 
 class _Celery(Celery):  # type: ignore[misc]  # celery ships no types
-    """Celery without results of its own, which it would look for in every package that is installed: 6 ms."""
+    """Celery without a result backend, which it would search for in all installed packages: 6 ms."""
 
     def _get_backend(self) -> DisabledBackend:
         return DisabledBackend(app=self)
 
 
 def make_celery(settings: Settings) -> Celery:
-    """The Celery app of both sides. Reasons: docs/how-it-works.md, "How Celery is used"."""
+    """Create the Celery app of either side. Reasons: docs/how-it-works.md, "How Celery is used"."""
     # A producer names the queue of each message; only workers read from this one, and they serve one model.
     queue = "celery" if settings.models else keys.score_queue(settings.served_model)
     url = settings.redis_url.get_secret_value()
@@ -117,12 +117,12 @@ def make_celery(settings: Settings) -> Celery:
         worker_prefetch_multiplier=0,  # the aggregator's gate counts questions instead
         worker_enable_prefetch_count_reduction=False,
         worker_hijack_root_logger=False,
-        worker_send_task_events=False,  # workers/monitoring/events.py sends them, exactly once each
+        worker_send_task_events=False,  # sent by workers/monitoring/events.py, exactly once each
         worker_cancel_long_running_tasks_on_connection_loss=False,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         broker_transport_options={
-            "visibility_timeout": 600,  # a backstop: dead workers' messages are restored long before
+            "visibility_timeout": 600,  # only a backstop: dead workers' messages are restored long before
             "unacked_restore_interval": 10,
             "unacked_restore_throttle": 1,
             "queue_order_strategy": "priority",
@@ -135,12 +135,12 @@ def make_celery(settings: Settings) -> Celery:
 
 
 def task_name(queue: str) -> str:
-    """The task that the messages of `queue` are for: `mcqueue.score` or `mcqueue.retrieve`."""
+    """Return the Celery task of the messages of `queue`: `mcqueue.score` or `mcqueue.retrieve`."""
     return f"mcqueue.{queue.partition('.')[0]}"
 
 
 def shown_arguments(run_id: str, questions: int) -> str:
-    """What Flower shows of a message; `level.lua` reads run and number out of it."""
+    """Return the arguments of a message as Flower shows them; `level.lua` parses run and number from this text."""
     return f"{run_id}: {questions} question{'' if questions == 1 else 's'}"
 
 
@@ -152,7 +152,7 @@ def publish(
     batch_size: int,
     priority: Priority = Priority.NORMAL,
 ) -> int:
-    """Send question batches of `batch_size` ids to `queue` and return how many were sent; raises as `send` does."""
+    """Send question batches of `batch_size` ids to `queue` and return how many were sent. Raises like `send`."""
     batches = (QuestionBatch(run_id, ids, priority, time.time()) for ids in chunks(question_ids, batch_size))
     return send(app, queue, batches)
 
@@ -160,8 +160,8 @@ def publish(
 def send(app: Celery, queue: str, batches: Iterable[QuestionBatch]) -> int:
     """Send `batches` to `queue` and return how many were sent.
 
-    Sends are pipelined (`Producer.batch`). An error leaves it unknown what was sent: the audit tells, and anything
-    sent twice meets a settled question. Raises LedgerError.
+    Sends are pipelined (`Producer.batch`). After an error it is unknown what was sent: the audit finds out, and a
+    question sent twice is found settled. Raises LedgerError.
     """
     sent = 0
     task = task_name(queue)
@@ -186,7 +186,7 @@ def send(app: Celery, queue: str, batches: Iterable[QuestionBatch]) -> int:
 
 
 def _why_not_sent(cause: BaseException) -> LedgerError:
-    """kombu wraps what happened: a broken pipeline in BatchPublishError, no connection in OperationalError."""
+    """Translate what kombu wraps: a broken pipeline in BatchPublishError, a lost connection in OperationalError."""
     if found := refused(cause, "Redis"):
         return found
     if isinstance(cause, redis.ResponseError):
@@ -197,12 +197,12 @@ def _why_not_sent(cause: BaseException) -> LedgerError:
 
 
 def queue_length(client: redis.Redis, queue: str) -> int:
-    """Messages that wait on `queue`."""
+    """Return the number of messages waiting on `queue`."""
     return sum(queue_lengths(client, queue).values())
 
 
 def queue_lengths(client: redis.Redis, queue: str) -> dict[Priority, int]:
-    """Messages that wait on `queue`, by priority."""
+    """Return the number of messages waiting on `queue`, by priority."""
     pipeline = client.pipeline(transaction=True)
     for name in keys.broker_lists(queue):
         pipeline.llen(name)
@@ -210,7 +210,7 @@ def queue_lengths(client: redis.Redis, queue: str) -> dict[Priority, int]:
 
 
 def by_priority(lengths: Iterable[int]) -> dict[Priority, int]:
-    """The lengths of a queue's broker lists, most urgent first, by priority: kombu has more steps than we have."""
+    """Sum the lengths of a queue's broker lists, most urgent first, by priority: kombu has more steps than we do."""
     waiting = dict.fromkeys(Priority, 0)
     for step, length in zip(keys.PRIORITY_STEPS, lengths, strict=True):
         waiting[max(each for each in Priority if each <= step)] += length
@@ -218,10 +218,10 @@ def by_priority(lengths: Iterable[int]) -> dict[Priority, int]:
 
 
 def oldest_published_at(client: redis.Redis, queue: str) -> float | None:
-    """When the oldest message that waits on `queue` was published, in seconds since the epoch.
+    """Return when the oldest message waiting on `queue` was published, in seconds since the epoch; None if none waits.
 
-    Of each list the message that is taken next; one that came back to the queue counts from its first publishing, and
-    what is no message of ours counts for nothing.
+    Only the next message of each list is read. A requeued message counts from its first publishing; malformed ones are
+    ignored.
     """
     pipeline = client.pipeline(transaction=True)
     for name in keys.broker_lists(queue):
@@ -239,29 +239,29 @@ def _published_at(message: str) -> float | None:
 
 
 def queued_question_ids(client: redis.Redis, queue: str, run_id: str) -> set[str]:
-    """Ids of `run_id` in messages that wait on `queue`."""
+    """Return the question ids of `run_id` in messages waiting on `queue`."""
     lists = keys.broker_lists(queue)
     return {each for name in lists for each in _ids_in(_list_items(client, name), run_id)}
 
 
 def held_question_ids(client: redis.Redis, workers: Iterable[str], run_id: str) -> set[str]:
-    """Ids of `run_id` in messages that one of `workers` took and has not settled."""
+    """Return the question ids of `run_id` in unacknowledged messages held by `workers`."""
     held = (cast("list[str]", client.hvals(keys.unacked(name))) for name in workers)
     return {each for messages in held for each in _ids_in(messages, run_id)}
 
 
 def restore_held(settings: Settings, worker: str) -> int:
-    """Put the messages that dead worker `worker` held back on their queues; return how many went back.
+    """Requeue the messages that dead worker `worker` held, and return how many.
 
-    kombu's own restore with this worker's books and no visibility timeout: one far below zero, as the dead worker's
-    clock may have been ahead. Only for a worker that is known to be dead: a live one would have its messages executed
-    twice. Raises LedgerError.
+    This is kombu's own restore, with this worker's unacked keys and a visibility timeout far below zero, as the dead
+    worker's clock may have been ahead. Only for a worker that is known to be dead: a live one's messages would be
+    executed twice. Raises LedgerError.
     """
     url, books = settings.redis_url.get_secret_value(), keys.unacked_options(worker)
     with translating(settings.redis_place), redis.Redis.from_url(url, decode_responses=True) as client:
         held = cast(int, client.hlen(keys.unacked(worker)))
-        # A worker killed while it restored left its lock behind, and kombu would give up without a word. The lock
-        # only saves work: each message is put back by a transaction of its own, once whoever tries.
+        # A worker killed during a restore leaves its lock behind, and kombu would silently give up. The lock only saves
+        # work: each message is requeued in its own transaction, only once however many try.
         client.delete(books["unacked_mutex_key"])
         if held:
             _restore(url, {**books, "visibility_timeout": -(10**9), "socket_timeout": SOCKET_TIMEOUT_S})
@@ -287,7 +287,7 @@ def _list_items(client: redis.Redis, name: str) -> Iterator[str]:
 
 
 def _ids_in(items: Iterable[str], run_id: str) -> Iterator[str]:
-    """Ids of `run_id` in waiting messages, or in held ones; whatever else lies there carries none."""
+    """Yield the question ids of `run_id` in waiting or held messages, skipping malformed ones."""
     for item in items:
         try:
             found = json.loads(item)

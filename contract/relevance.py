@@ -1,8 +1,8 @@
-"""Which passages answer a question, by what its file says: what retrieval is measured against.
+"""The passages that answer a question according to its file, used to evaluate retrieval.
 
 A file names them by `gold_passages` (ids of passages, or of documents whose every passage answers), or by the metadata
 `source_chunk_id` (a passage's id), `source_id` (the document's id, or a passage's), `source_path` (the document's path)
-or `question_hash` (the hash of the question that a passage was written for). Each of the last four may be a list, too.
+or `question_hash` (the hash of the question a passage was written for). Each of the last four may also be a list.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ __all__ = ["Sources", "sources_in", "sources_of"]
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What a question says of where its answer stands. Empty: it says nothing."""
+    """The sources of the answer that a question names. Falsy if it names none."""
 
-    #: By id, or by that of the document that they were cut from.
+    #: Ids of passages, or of documents they were cut from.
     passages: frozenset[str] = frozenset()
     documents: frozenset[str] = frozenset()
     paths: frozenset[str] = frozenset()
@@ -32,7 +32,7 @@ class Sources:
         return bool(self.passages or self.documents or self.paths or self.question_hashes)
 
     def answered_by(self, passage: Passage) -> bool:
-        """Whether `passage` is one of them."""
+        """Whether `passage` is one of the sources."""
         return (
             not self.passages.isdisjoint((passage.id, passage.document))
             or not self.documents.isdisjoint((passage.id, passage.document))
@@ -41,27 +41,27 @@ class Sources:
         )
 
     def named_among(self, passages: Iterable[Passage]) -> frozenset[str]:
-        """Those of `self.passages` that one of `passages` is, or was cut from."""
+        """Return the ids in `self.passages` that match one of `passages` or its document."""
         return self.passages.intersection(name for each in passages for name in (each.id, each.document))
 
     def hit(self, passages: Iterable[Passage]) -> bool | None:
-        """Whether one of `passages` is among them; None if the question names none."""
+        """Whether one of `passages` is a source; None if the question names none."""
         return any(self.answered_by(each) for each in passages) if self else None
 
 
 def sources_in(question: Question, rag: Retrieval | None, found: Iterable[Passage]) -> Sources:
-    """What `question` says of its source, as far as it can be held against the index that `rag` searches.
+    """Return the sources named by `question`, as far as they can be matched in the index that `rag` searches.
 
-    Where that was built before it was noted whether its passages have question hashes, those that were `found` tell.
+    If the index does not record whether its passages have question hashes, the passages `found` decide.
     """
     noted = rag.question_hashes if rag else None
     return sources_of(question, by_hash=any(each.question_hash for each in found) if noted is None else noted)
 
 
 def sources_of(question: Question, *, by_hash: bool = True) -> Sources:
-    """What `question` says of its source. `by_hash`: whether the passages have question hashes.
+    """Return the sources named by `question`. `by_hash`: whether the passages have question hashes.
 
-    Beside passages that have none a hash says nothing: where choices stand in a question's text, its reader makes one.
+    If they have none, the question's hash is ignored: the reader adds one to every question with choices in its text.
     """
 
     def named(field: str) -> frozenset[str]:
@@ -80,7 +80,7 @@ def sources_of(question: Question, *, by_hash: bool = True) -> Sources:
 
 
 def _listed(value: object) -> list[str] | None:
-    """The names in a list, which metadata has as its JSON; None where `value` is no list."""
+    """Return the names in a list, which metadata stores as JSON; None if `value` is not a list."""
     if not isinstance(value, str) or not value.startswith("["):
         return None
     try:

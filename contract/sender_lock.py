@@ -1,4 +1,4 @@
-"""One sender at a time for each run, so that what one is about to send, no other sends as well."""
+"""A lock that allows one sender per run at a time, so that no question is sent twice."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ __all__ = ["SoleSender", "sole_sender", "sole_sender_or_none"]
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-#: Seconds between two looks of one who waits for another sender.
+#: Seconds between checks while waiting for another sender.
 LOOK_S = 0.1
 
 
 class SoleSender:
-    """The right to send a run's questions. It runs out by itself ten seconds after its holder's last sign of life."""
+    """The held right to send a run's questions. It expires ten seconds after it was last renewed."""
 
     def __init__(self, lock: Lock | None = None) -> None:
-        """`lock` is held; None where nobody else could send."""
+        """`lock` is already held; None where no other process can send."""
         self._lock = lock
         self._renew_at = 0.0
 
     def passing(self, items: Iterable[T]) -> Iterator[T]:
-        """`items` as they are; whoever takes them is alive, and keeps the right."""
+        """Yield `items` unchanged and renew the lock as they are consumed."""
         for item in items:
             if self._lock is not None and time.monotonic() >= self._renew_at:
                 self._renew(self._lock)
@@ -46,17 +46,17 @@ class SoleSender:
 
     def _renew(self, lock: Lock) -> None:
         self._renew_at = time.monotonic() + LEASE_S / 4
-        # Lost after a long sleep: others may send the same by now, which costs a look at the ledger each.
-        # What else keeps it from being renewed, the next thing that is sent will tell.
+        # The lock may be lost after a long sleep. Others may then send the same questions, which costs a ledger lookup
+        # each. Any other error will show up at the next send.
         with contextlib.suppress(redis.RedisError):
             lock.reacquire()
 
 
 @contextmanager
 def sole_sender(ledger: RedisLedger, run_id: str) -> Iterator[SoleSender]:
-    """Wait until nobody else is sending questions of `run_id`, and be the one who does. Raises LedgerError.
+    """Wait for the lock on sending questions of `run_id`, and hold it in the block. Raises LedgerError.
 
-    A sender that died on this machine is not waited for; one that died elsewhere is for ten seconds.
+    A sender that died on this machine is not waited for; one that died elsewhere blocks for ten seconds.
     """
     lock = _lock(ledger, run_id)
     with translating(ledger.place):
@@ -74,7 +74,7 @@ def sole_sender(ledger: RedisLedger, run_id: str) -> Iterator[SoleSender]:
 
 @contextmanager
 def sole_sender_or_none(ledger: RedisLedger, run_id: str) -> Iterator[SoleSender | None]:
-    """The same without waiting: None while somebody else is sending."""
+    """Like `sole_sender`, without waiting: None while another process is sending."""
     lock = _lock(ledger, run_id)
     with translating(ledger.place):
         free = _acquired(lock, ledger)
@@ -90,7 +90,7 @@ def _lock(ledger: RedisLedger, run_id: str) -> Lock:
 
 
 def _acquired(lock: Lock, ledger: RedisLedger) -> bool:
-    """Whether `lock` is ours now. Its token names this process, so that others can tell whether its holder lives."""
+    """Try to acquire `lock`. Its token names this process, so that others can tell whether the holder is alive."""
     token = f"{uuid.uuid4().hex} {this_process()}"
     if lock.acquire(blocking=False, token=token):
         return True
@@ -98,6 +98,6 @@ def _acquired(lock: Lock, ledger: RedisLedger) -> bool:
     _, _, process = holder.partition(" ")
     if not process or not died_here(process):
         return False
-    with contextlib.suppress(LockNotOwnedError):  # somebody else was faster
+    with contextlib.suppress(LockNotOwnedError):  # another process was faster
         lock.do_release(holder)
     return bool(lock.acquire(blocking=False, token=token))

@@ -1,4 +1,4 @@
-"""What is asked: everything that can change an answer, and nothing of where and how fast."""
+"""The run spec: everything that can change an answer, and nothing about where or how fast it runs."""
 
 from __future__ import annotations
 
@@ -36,38 +36,38 @@ __all__ = [
 
 
 class Mode(StrEnum):
-    """How an answer is taken from the model; one module of `workers/scoring/` each."""
+    """How the answer is obtained from the model; each mode is a module of `workers/scoring/`."""
 
     LETTER = "letter"
     LIKELIHOOD = "likelihood"
     GENERATE = "generate"
     VOTE = "vote"
     JUDGE = "judge"
-    #: The question is the prompt, and the text is all that is wanted.
+    #: The question is the prompt, and the generated text is the result.
     FREE = "free"
 
     @property
     def writes(self) -> bool:
-        """Whether the model writes text, rather than having given continuations weighed."""
+        """Whether the model generates text, rather than scoring given continuations."""
         return self in {Mode.GENERATE, Mode.VOTE, Mode.JUDGE, Mode.FREE}
 
 
 class Normalization(StrEnum):
-    """What a choice's log-likelihood is divided by before choices are compared (`likelihood` only)."""
+    """How a choice's log-likelihood is normalized before choices are compared (`likelihood` only)."""
 
     NONE = "none"
     CHARACTER = "character"
     BYTE = "byte"
 
     def length(self, choice: str) -> int:
-        """What the log-likelihood of `choice` is divided by."""
+        """Return the divisor for the log-likelihood of `choice`."""
         if self is Normalization.NONE:
             return 1
         return len(choice) if self is Normalization.CHARACTER else len(choice.encode())
 
 
 class Prompt(BaseModel):
-    """A Jinja template with its text, so that a worker needs no file and an old run stays reproducible."""
+    """A Jinja template including its text, so that workers need no file and old runs stay reproducible."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -76,59 +76,59 @@ class Prompt(BaseModel):
 
     @property
     def version(self) -> str:
-        """First 8 hex digits of the text's SHA-256: a changed template is another version by itself."""
+        """First 8 hex digits of the text's SHA-256, so that a changed template automatically has another version."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:8]
 
 
 class ChatTemplate(StrEnum):
-    """Whether a prompt is put into the model's own chat template."""
+    """Whether a prompt is wrapped in the model's own chat template."""
 
-    #: Where the model has one.
+    #: If the model has one.
     AUTO = "auto"
     NEVER = "never"
-    #: Always: a model without one is refused.
+    #: Always; a model without one is rejected.
     ALWAYS = "always"
-    #: Always, and not all in one turn of the user: each example is a turn that asks and one that answers, and the
-    #: description is the system's.
+    #: Always, as several turns: each example is a user turn and an assistant turn, and the description is the system
+    #: turn.
     TURNS = "turns"
 
 
 class Sampling(BaseModel):
-    """How text is drawn from the model, in vLLM's words."""
+    """How text is sampled from the model, in vLLM's terms."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=100_000)
 
-    #: Longest text; one that reaches it is cut.
+    #: Maximum length of a text; longer ones are truncated.
     max_tokens: int = Field(default=256, ge=1)
-    #: 0 takes the likeliest token each time.
+    #: 0 is greedy decoding.
     temperature: float = Field(default=0.0, ge=0, le=2)
-    #: Tokens are drawn from the likeliest ones that have this share of the probability together.
+    #: Nucleus sampling: tokens are drawn from the most likely ones that together have this probability.
     top_p: float = Field(default=1.0, gt=0, le=1)
-    #: Texts per question; more than one only for `vote`.
+    #: Texts per question; more than one is for `vote` only.
     samples: int = Field(default=1, ge=1, le=256)
-    #: Texts at which the model is stopped.
+    #: Strings at which generation stops.
     stop: tuple[Annotated[str, StringConstraints(min_length=1)], ...] = ()
 
 
 class Selection(StrEnum):
-    """Which examples a question is shown."""
+    """How the few-shot examples of a question are selected."""
 
     #: The first k of the pool, the same for all.
     FIXED = "fixed"
-    #: Drawn from the pool by the run's seed and the question's id.
+    #: Drawn from the pool, seeded by the run's seed and the question's id.
     SEEDED = "seeded"
-    #: The first k of the question's own subject, as MMLU is asked.
+    #: The first k of the question's own subject, as in MMLU.
     SUBJECT = "subject"
 
 
 class FewShot(BaseModel):
-    """Solved examples before each question. The pool travels in the spec: it can change every answer."""
+    """Solved examples before each question. The pool is part of the spec, as it can change every answer."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     k: int = Field(ge=1, le=64)
     selection: Selection = Selection.FIXED
-    #: Field of the examples' metadata that holds the reasoning before their answer; empty: the answer alone is shown.
+    #: Metadata field of the examples with the reasoning shown before their answer; empty: only the answer is shown.
     rationale: str = ""
     pool: tuple[Question, ...]
 
@@ -147,7 +147,7 @@ class FewShot(BaseModel):
 
     @cached_property
     def by_subject(self) -> Mapping[str | None, tuple[Question, ...]]:
-        """Subject → its examples, in the pool's order."""
+        """Mapping of each subject to its examples, in the pool's order."""
         subjects: dict[str | None, list[Question]] = {}
         for each in self.pool:
             subjects.setdefault(each.subject, []).append(each)
@@ -155,7 +155,7 @@ class FewShot(BaseModel):
 
     @cached_property
     def places(self) -> Mapping[str, Sequence[int]]:
-        """What is asked (`asked_in`) → where the pool has questions that ask it, in order."""
+        """Mapping of a question text (`asked_in`) to the positions in the pool of questions with it, in order."""
         places: dict[str, list[int]] = {}
         for place, each in enumerate(self.pool):
             places.setdefault(asked_in(each.question), []).append(place)
@@ -163,15 +163,15 @@ class FewShot(BaseModel):
 
 
 class Judge(BaseModel):
-    """How the model's free answer is graded against the reference (`judge` only)."""
+    """How the model's free-text answer is graded against the reference (`judge` only)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     prompt: Prompt
     max_tokens: int = Field(default=256, ge=1)
-    #: Times the judge is asked again after an answer that is not the JSON asked for.
+    #: Retries after a judge's answer that is not the requested JSON.
     retries: int = Field(default=2, ge=0, le=10)
-    #: Base URL of an OpenAI-compatible server that grades, and its model; empty: the model that answered.
+    #: Base URL of an OpenAI-compatible server that does the grading, and its model; empty: the model under test.
     server: str = ""
     model: str = ""
 
@@ -185,7 +185,7 @@ class Judge(BaseModel):
 
 
 class IndexKind(StrEnum):
-    """How passages are found: by words, by vectors, or by both."""
+    """How passages are searched: by keywords, by vectors, or by both."""
 
     BM25 = "bm25"
     DENSE = "dense"
@@ -193,45 +193,45 @@ class IndexKind(StrEnum):
 
 
 class Query(StrEnum):
-    """What is looked up."""
+    """What the retrieval query consists of."""
 
-    #: The question alone, so that the options cannot leak into retrieval.
+    #: The question alone, so that the choices cannot leak into retrieval.
     QUESTION = "question"
     QUESTION_AND_CHOICES = "question+choices"
 
 
 class Retrieval(BaseModel):
-    """Which passages a question is shown, and from where."""
+    """Which passages are retrieved for a question, and from which index."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    #: Name of the index; also names the queue of those who search it.
+    #: Name of the index; also names the queue of the workers that search it.
     index: Annotated[str, StringConstraints(min_length=1)]
-    #: Digest of its manifest: another corpus or another encoder is another run.
+    #: Digest of its manifest, so that another corpus or encoder makes another run.
     index_digest: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
     kind: IndexKind
-    #: Whether its passages have question hashes, which questions may be found by; None: its manifest does not say.
+    #: Whether its passages have question hashes that questions can be matched by; None: the manifest does not say.
     question_hashes: bool | None = None
     retrieval_top_k: int = Field(default=5, ge=1, le=1000)
-    #: Passages with a lower score count as not found. The scale is the index kind's own, or the reranker's.
+    #: Passages with a lower score are discarded. The scale is that of the index kind, or of the reranker.
     retrieval_score_threshold: float | None = None
     query: Query = Query.QUESTION
-    #: Cross-encoder that orders the `rerank_from` best anew, by id or path; empty: none does.
+    #: Id or path of the cross-encoder that reranks the `rerank_from` best; empty: no reranking.
     reranker: str = ""
     rerank_from: int = Field(default=50, ge=1, le=1000)
-    #: Tokens that the passages may take together; None: as many as the model's context leaves.
+    #: Token limit for all passages together; None: whatever the model's context leaves.
     max_context_tokens: int | None = Field(default=None, ge=1)
 
 
 class Stage(StrEnum):
-    """What is done for a question, each by workers of its own."""
+    """A step of processing a question, each done by its own workers."""
 
     RETRIEVE = "retrieve"
     SCORE = "score"
 
 
 class RunSpec(BaseModel):
-    """Everything that can change an answer. Two runs with equal fingerprints ask the very same thing."""
+    """Everything that can change an answer. Runs with equal fingerprints ask exactly the same."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -239,34 +239,34 @@ class RunSpec(BaseModel):
     questions_digest: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
     #: The name under which a worker serves the model; also names the queue.
     model: Annotated[str, StringConstraints(min_length=1)]
-    #: LoRA adapter on the model, by the name that the deployment has for it; empty: the model as it is.
+    #: LoRA adapter, by its name in the deployment; empty: the base model.
     adapter: str = ""
     mode: Mode
     normalization: Normalization = Normalization.NONE
     prompt: Prompt
-    #: Only this version of vLLM may answer, where equal numbers matter more than an answer; empty: any engine.
+    #: The only version of vLLM that may answer, where identical numbers matter more than an answer; empty: any engine.
     vllm_version: str = ""
-    #: Put before a choice (or label) when it continues the prompt.
+    #: Inserted between the prompt and a choice (or label) that continues it.
     delimiter: str = " "
-    #: Whether `Question.context` is shown to the model; where a question has one, nothing is retrieved for it.
+    #: Whether `Question.context` is shown to the model; nothing is retrieved for a question that has one.
     use_context_field: bool = False
     #: None: closed book.
     rag: Retrieval | None = None
     seed: int = Field(default=0, ge=0)
     chat_template: ChatTemplate = ChatTemplate.NEVER
-    #: Only with a mode that writes.
+    #: For modes that generate text only.
     sampling: Sampling | None = None
     few_shot: FewShot | None = None
-    #: Template of what stands once before examples and question; may use the question's `subject`.
+    #: Template of the text that precedes examples and question, once; may use the question's `subject`.
     description: str = ""
-    #: Show each question's choices in an order of its own, drawn by the seed.
+    #: Show each question's choices in its own random order, drawn from the seed.
     shuffle: bool = False
     #: Ask each question once per rotation of its choices; it is correct only if every rotation is.
     circular: bool = False
     judge: Judge | None = None
-    #: The run whose stored texts were read again, where no model was asked.
+    #: The run whose stored texts were rescored without asking a model; empty for an ordinary run.
     rescored_from: str = ""
-    #: The rules that read them; empty where a model was asked.
+    #: Version of the extraction rules that rescored them; empty for an ordinary run.
     rules_version: str = ""
 
     @model_validator(mode="after")
@@ -284,10 +284,10 @@ class RunSpec(BaseModel):
         return self
 
     def fingerprint(self) -> str:
-        """SHA-256 over the canonical JSON of all fields, as 64 hex digits.
+        """Return the SHA-256 over the canonical JSON of all fields, as 64 hex digits.
 
-        Fields that specs once did not have are left out where the run does not use them, so that older runs keep their
-        ids. So is what follows from the index's digest.
+        Fields added later are left out if the run does not use them, so that older runs keep their ids. A field that
+        follows from the index's digest is left out as well.
         """
         later: dict[str, Any] = {
             name: True for name in ("adapter", "description", "rules_version") if not getattr(self, name)
@@ -302,7 +302,7 @@ class RunSpec(BaseModel):
 
 
 def mode_conflict(mode: Mode, normalization: Normalization, sampling: Sampling | None, rationale: str) -> str:
-    """What in these does not go together, or an empty string."""
+    """Return why these do not go together, or an empty string."""
     if rationale and mode not in {Mode.GENERATE, Mode.VOTE}:
         return f"few_shot.rationale shows reasoning before a letter, which mode {mode} does not ask for"
     if mode is not Mode.LIKELIHOOD and normalization is not Normalization.NONE:
@@ -318,7 +318,7 @@ def mode_conflict(mode: Mode, normalization: Normalization, sampling: Sampling |
 
 
 def slug(text: str) -> str:
-    """`text` reduced to what is safe in a queue name, a file name and a URL.
+    """Return `text` reduced to characters that are safe in a queue name, a file name and a URL.
 
     >>> slug("HuggingFaceTB/SmolLM2-135M Instruct")
     'huggingfacetb-smollm2-135m-instruct'
@@ -327,16 +327,16 @@ def slug(text: str) -> str:
 
 
 def run_id_for(name: str, spec: RunSpec, repeat: int = 1) -> str:
-    """Readable name plus the fingerprint's first 8 hex digits; a deliberate repeat gets its number behind.
+    """Return a readable name plus the fingerprint's first 8 hex digits, and the number of a deliberate repeat.
 
-    Asking the same thing twice gives the same id, so it resumes instead of starting again.
+    Asking the same thing twice gives the same id, so it resumes instead of starting over.
     """
     base = f"{slug(name)}-{spec.fingerprint()[:8]}"
     return base if repeat == 1 else f"{base}-{repeat}"
 
 
 def is_called(run_id: str, name: str) -> bool:
-    """Whether `run_id_for` made the id of that name.
+    """Whether `run_id_for` made this id from `name`.
 
     >>> is_called("my-test-0a1b2c3d", "My Test"), is_called("my-test-2-0a1b2c3d", "My Test")
     (True, False)

@@ -1,4 +1,4 @@
-"""What a model is asked, as turns of a chat: the system's, the user's, the model's own. A text is one turn."""
+"""Prompts as chat turns (system, user, assistant). A plain text is a single user turn."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Role", "Turn", "Turns", "begun", "messages", "one_turn", "readable"]
 
 
 class Role(StrEnum):
-    """Who speaks, in the words of chat templates and of OpenAI's protocol."""
+    """The speaker of a turn, named as in chat templates and OpenAI's protocol."""
 
     SYSTEM = "system"
     USER = "user"
@@ -17,33 +17,33 @@ class Role(StrEnum):
 
 
 class Turn(NamedTuple):
-    """What one of them says."""
+    """One message of a chat."""
 
     role: Role
     text: str
 
 
-#: In the order in which they are said; the model's next one is what is asked for.
+#: In chronological order; the prompt asks for the assistant turn that follows.
 Turns: TypeAlias = tuple[Turn, ...]
 
 
 def one_turn(text: str) -> Turns:
-    """`text` as a single turn of the user."""
+    """Return `text` as a single user turn."""
     return (Turn(Role.USER, text),)
 
 
 def begun(text: str) -> str:
-    """`text` as the beginning of a turn of the model: without the white space that would part it from a prompt."""
+    """Return `text` as the start of an assistant turn: without the white space that would separate it from a prompt."""
     return text.lstrip()
 
 
 def readable(turns: Turns) -> str:
-    """One turn as its text; of several, each below the name of who speaks."""
+    """Return the turns as readable text: a single turn as is, several with the role above each."""
     if len(turns) == 1:
         return turns[0].text
     return "\n\n".join([f"‹{turn.role}›\n{turn.text}" for turn in turns])
 
 
 def messages(turns: Turns) -> list[dict[str, str]]:
-    """As chat templates and OpenAI's protocol want them."""
+    """Return the turns as the messages of chat templates and OpenAI's protocol."""
     return [{"role": turn.role.value, "content": turn.text} for turn in turns]

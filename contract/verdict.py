@@ -1,4 +1,4 @@
-"""What became of a question."""
+"""The verdict on a question: its outcome and how it came about."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 __all__ = ["MAJORITY", "ContextSource", "Failure", "Outcome", "Passage", "Verdict"]
 
-#: `Verdict.rule` where several texts were counted (`vote`): its `choice_scores` are shares of them.
+#: `Verdict.rule` of a majority vote over several texts (`vote`); its `choice_scores` are shares of them.
 MAJORITY = "majority"
 
 
 class Outcome(StrEnum):
-    """How a question can end.
+    """Possible outcomes of a question.
 
-    `failed` is not `wrong`: the model was never heard. It is counted apart and shown beside every accuracy.
-    `answered` is for questions without a key: a choice was made, and nobody knows whether it is right.
+    `failed` is not `wrong`: there was no answer from the model. It is counted separately and shown beside every
+    accuracy. `answered` is for questions without a key: there is a choice, but it is unknown whether it is right.
     """
 
     CORRECT = "correct"
@@ -52,58 +52,58 @@ class Passage(BaseModel):
     id: str
     score: float
     text: str
-    #: From 1, the best.
+    #: Rank from 1, the best.
     rank: int = Field(default=1, ge=1)
-    #: Id of the document that it was cut from, and that document's path, where the index knows them.
+    #: Id and path of the document it was cut from, if the index has them.
     document: str = ""
     path: str = ""
-    #: Hash of the question that it was written for (corpora of reasoning traces).
+    #: Hash of the question it was written for (corpora of reasoning traces).
     question_hash: str = ""
-    #: Whether the prompt had room for it.
+    #: Whether it fit into the prompt.
     shown: bool = True
 
 
 class Verdict(BaseModel):
-    """One settled question. The first one written for a question stands."""
+    """The verdict on one question. The first one written for a question stands."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
 
     question_id: str
     outcome: Outcome
-    #: Label of the chosen choice; None where nothing was chosen.
+    #: Label of the chosen choice; None if nothing was chosen.
     choice: str | None = None
-    #: Label → the score that choices were compared by: log-probability, normalised where the spec says so; by
-    #: `MAJORITY`, share of the texts that named it. With `circular` these, and what follows from them, are those of the
-    #: first rotation with the choice of most.
+    #: Label → score that choices were compared by: log-probability, normalized if the spec says so; with `MAJORITY`,
+    #: the share of texts that named it. With `circular`, these and the fields derived from them are those of the
+    #: first rotation with the most frequent choice.
     choice_scores: dict[str, float] = Field(default_factory=dict)
-    #: Softmax share of the chosen choice among the choices, or its share of the texts, 0 to 1.
+    #: Softmax probability of the chosen choice among the choices, or its share of the texts, 0 to 1.
     confidence: float | None = None
     #: Best score minus second best: nats, or a share of the texts.
     margin: float | None = None
-    #: Probability that the model put on any of the labels at all (`letter`): a validity signal.
+    #: Total probability the model put on the labels (`letter`): a validity signal.
     label_mass: float | None = None
     raw_text: str = ""
-    #: Name of the rule that read the choice.
+    #: Name of the rule that extracted the choice.
     rule: str = ""
     context_source: ContextSource = ContextSource.NONE
-    #: Everything that was retrieved, best first, shown or not.
+    #: All retrieved passages, best first, shown or not.
     passages: tuple[Passage, ...] = ()
-    #: Whether a passage that answers the question was shown; None where the question names none, or nothing was
+    #: Whether a passage that answers the question was shown; None if the question names none, or nothing was
     #: retrieved.
     retrieval_hit: bool | None = None
-    #: The model ran into `max_tokens` before it was done.
+    #: Whether the text was cut off at `max_tokens`.
     truncated: bool = False
-    #: Rotations in which the choice was right, and rotations asked (`circular`).
+    #: Number of rotations in which the choice was right, and of rotations asked (`circular`).
     rotations_right: int = 0
     rotations: int = 0
-    #: Label of what was chosen in each of them, in the order of `contract.choice_order.arrangements`; None where
-    #: nothing was. Labels are those of the question as it was enqueued. Empty in verdicts from before this was kept.
+    #: Label chosen in each of them, in the order of `contract.choice_order.arrangements`; None if nothing was chosen.
+    #: Labels are those of the question as enqueued. Empty in older verdicts that did not record it.
     rotation_choices: tuple[str | None, ...] = ()
-    #: What the judge wrote (`judge`).
+    #: The judge's explanation (`judge`).
     judge_reason: str = ""
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    #: Prompt tokens over all prefills, and how many of them came from the engine's prefix cache.
+    #: Prompt tokens over all prefills, and those of them served from the engine's prefix cache.
     prefill_tokens: int = 0
     cached_tokens: int = 0
     attempts: int = 1
@@ -111,16 +111,16 @@ class Verdict(BaseModel):
     batch_id: str = ""
     batch_size: int = 0
     worker: str = ""
-    #: Whether the worker's engine was the simulated one, whose answers mean nothing.
+    #: Whether the engine was the simulated one, whose answers are meaningless.
     simulated: bool = False
     #: From publishing the message to the start of the generate call.
     queued_ms: float = 0.0
-    #: The generate call, as long as this question waited for it.
+    #: From the start of the generate call until this question's answer was complete.
     latency_ms: float = 0.0
     #: Seconds since the epoch, by the worker's clock.
     settled_at: float = 0.0
 
     @property
     def passages_left_out(self) -> int:
-        """Passages that were retrieved and not shown, because the prompt had no room."""
+        """Number of retrieved passages that did not fit into the prompt."""
         return sum(not each.shown for each in self.passages)

@@ -1,1 +1,1 @@
-"""What a person runs: reads questions, enqueues them, watches, exports. Needs no GPU."""
+"""The command-line side: reads questions, enqueues them, watches runs and exports results. Needs no GPU."""

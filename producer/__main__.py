@@ -1,15 +1,15 @@
-"""`python -m producer`."""
+"""Entry point of `python -m producer`."""
 
 import gc
 import sys
 
-gc.disable()  # loading modules makes no garbage, only work for whoever looks for it
+gc.disable()  # importing modules creates no garbage, so collecting during imports only costs time
 
 try:
     from producer.cli import main
-except KeyboardInterrupt:  # of somebody who thought better of it in the first half second
+except KeyboardInterrupt:  # Ctrl-C during the first half second, while modules are still loading
     sys.exit(130)
 
-gc.freeze()  # they stay to the end: nobody need look at them again, on the way out least of all
+gc.freeze()  # modules live until exit, so the collector need not scan them again, least of all at shutdown
 gc.enable()
 main(prog_name="python -m producer")

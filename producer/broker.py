@@ -1,4 +1,4 @@
-"""Queue, audit and fleet as far as the producer needs them, behind one door; and a twin of it in memory."""
+"""The producer's single interface to queue, audit and fleet, with a Redis and an in-memory implementation."""
 
 from __future__ import annotations
 
@@ -22,50 +22,50 @@ __all__ = ["Broker", "MemoryBroker", "RedisBroker"]
 
 
 class Broker(Protocol):
-    """What the producer asks of the queue and of those who work on it. All raise RedisUnreachable."""
+    """What the producer needs from the queue and its workers. All methods raise RedisUnreachable."""
 
     def publish(self, run: Run, question_ids: Iterable[str], priority: Priority) -> int:
         """Send the questions; return the number of messages."""
 
     def send_missing(self, run: Run, priority: Priority) -> tuple[int, int]:
-        """Send what is unsettled and in no message; return (questions, messages)."""
+        """Send the unsettled questions that are in no message; return (questions, messages)."""
 
     def heal(self, run: Run) -> tuple[int, int]:
-        """The same for a stalled run at its own priority, unless somebody else is at it."""
+        """Do the same for a stalled run at its own priority, unless another process is already doing so."""
 
     def sole_sender(self, run_id: str) -> AbstractContextManager[SoleSender]:
-        """The right to send the run's questions, as soon as nobody else has it."""
+        """Hold the exclusive right to send the run's questions, waiting until no other process holds it."""
 
     def go_on(self, run: Run, priority: Priority) -> tuple[int, int]:
-        """Let a paused or cancelled run go on: send what is in no message; return (questions, messages)."""
+        """Resume a paused or cancelled run: send the questions in no message; return (questions, messages)."""
 
     def looks_stalled(self, run: Run) -> bool:
-        """Whether there are unsettled questions that no message can be carrying."""
+        """Whether there are unsettled questions that cannot be in any message."""
 
     def weigh(self, run_id: str, weight: int) -> None:
-        """Give the run so many turns where others of its queue and priority get one."""
+        """Give the run `weight` turns for each turn of other runs with the same queue and priority."""
 
     def weight(self, run_id: str) -> int:
-        """How many turns the run gets where others get one."""
+        """Return how many turns the run gets for each turn of other runs."""
 
     def queue_length(self, queue: str) -> int:
-        """Messages that wait on `queue`."""
+        """Return the number of messages waiting in `queue`."""
 
     def workers(self, queue: str) -> list[WorkerRecord]:
-        """Live workers that take messages from `queue`."""
+        """Return the live workers that take messages from `queue`."""
 
     def all_workers(self) -> list[WorkerRecord]:
-        """All live workers."""
+        """Return all live workers."""
 
     def boot_failures(self, queue: str) -> list[BootFailure]:
-        """Workers that would take messages from `queue`, but did not boot."""
+        """Return the workers that should take messages from `queue` but failed to boot."""
 
     def why_no_writes(self) -> WritesRefused | None:
-        """Why Redis takes no writes now, if so: then no worker can say that it lives."""
+        """Return why Redis currently refuses writes, if it does; no worker can renew its heartbeat then."""
 
 
 class RedisBroker:
-    """The real one."""
+    """The implementation backed by Redis."""
 
     def __init__(self, settings: Settings, ledger: RedisLedger) -> None:
         self._settings = settings
@@ -115,27 +115,27 @@ class RedisBroker:
         return why_no_writes(self._ledger.client, self._ledger.place)
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._app.close()
         self._ledger.client.close()
 
 
 @dataclass
 class MemoryBroker:
-    """The same promises without Redis or workers: `messages` wait until somebody takes them out."""
+    """An implementation without Redis or workers: `messages` stay in the list until they are taken out."""
 
     ledger: Ledger
     batch_size: int = 16
     #: (queue, run id, question ids), most urgent first.
     messages: list[tuple[str, str, list[str]]] = field(default_factory=list)
     live: list[WorkerRecord] = field(default_factory=list)
-    #: Of every queue.
+    #: Returned for every queue.
     unbooted: list[BootFailure] = field(default_factory=list)
     weights: dict[str, int] = field(default_factory=dict)
     refused: WritesRefused | None = None
 
     def publish(self, run: Run, question_ids: Iterable[str], priority: Priority) -> int:
-        """Put the questions into messages; return their number."""
+        """Put the questions into messages; return the number of messages."""
         new = [(keys.route(run.spec)[0], run.run_id, ids) for ids in chunks(question_ids, self.batch_size)]
         self.messages = [*new, *self.messages] if priority is Priority.HIGH else [*self.messages, *new]
         return len(new)
@@ -146,11 +146,11 @@ class MemoryBroker:
         return len(lost), self.publish(run, lost, priority)
 
     def heal(self, run: Run) -> tuple[int, int]:
-        """The same, unless the run is halted: there is nobody else."""
+        """Send what is missing unless the run is halted; there is no other process to wait for."""
         return (0, 0) if self.ledger.counts(run.run_id).halted else self.send_missing(run, run.priority)
 
-    def sole_sender(self, run_id: str) -> AbstractContextManager[SoleSender]:  # noqa: ARG002 - of any run
-        """There is nobody else."""
+    def sole_sender(self, run_id: str) -> AbstractContextManager[SoleSender]:  # noqa: ARG002 - the same for every run
+        """Return at once: there is no other sender."""
         return nullcontext(SoleSender())
 
     def go_on(self, run: Run, priority: Priority) -> tuple[int, int]:
@@ -161,16 +161,16 @@ class MemoryBroker:
         return len(aside) + questions, messages + more
 
     def looks_stalled(self, run: Run) -> bool:
-        """Whether there are unsettled questions and no message."""
+        """Whether there are unsettled questions but no messages."""
         counts = self.ledger.counts(run.run_id)
         return not any(map(self.queue_length, keys.route(run.spec))) and counts.todo > 0 and not counts.halted
 
     def weigh(self, run_id: str, weight: int) -> None:
-        """Note it: nobody takes turns here."""
+        """Record the weight; it has no effect here."""
         self.weights[run_id] = weight
 
     def weight(self, run_id: str) -> int:
-        """What was noted."""
+        """Return the recorded weight."""
         return self.weights.get(run_id, 1)
 
     def queue_length(self, queue: str) -> int:
@@ -182,10 +182,10 @@ class MemoryBroker:
     def all_workers(self) -> list[WorkerRecord]:
         return list(self.live)
 
-    def boot_failures(self, queue: str) -> list[BootFailure]:  # noqa: ARG002 - of any queue
-        """What a test says."""
+    def boot_failures(self, queue: str) -> list[BootFailure]:  # noqa: ARG002 - the same for every queue
+        """Return what the test has set."""
         return list(self.unbooted)
 
     def why_no_writes(self) -> WritesRefused | None:
-        """What a test says."""
+        """Return what the test has set."""
         return self.refused

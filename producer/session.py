@@ -1,4 +1,4 @@
-"""What every command shares: settings, ledger and broker, each opened when it is first asked for."""
+"""State shared by all commands: settings, ledger and broker, each opened on first use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Session"]
 
 @dataclass
 class Session:
-    """One call of the command line. Who brings a ledger and a broker, as tests do, needs no Redis."""
+    """One invocation of the command line. With a ledger and broker passed in, as in tests, no Redis is needed."""
 
     deploy: Path | None = None
     own_ledger: Ledger | None = None
@@ -24,17 +24,17 @@ class Session:
 
     @cached_property
     def settings(self) -> Settings:
-        """Raises SettingsError."""
+        """The settings. Raises SettingsError."""
         return load_settings(self.deploy)
 
     @cached_property
     def ledger(self) -> Ledger:
-        """Raises RedisUnreachable."""
+        """The ledger. Raises RedisUnreachable."""
         return self.own_ledger or RedisLedger.connect(self.settings)
 
     @cached_property
     def broker(self) -> Broker:
-        """Raises RedisUnreachable."""
+        """The broker. Raises RedisUnreachable."""
         if self.own_broker is not None:
             return self.own_broker
         if not isinstance(self.ledger, RedisLedger):
@@ -44,14 +44,14 @@ class Session:
         return broker
 
     def reach(self) -> None:
-        """Raise RedisUnreachable now, so that nobody learns it after a long file was read."""
+        """Raise RedisUnreachable now rather than after a long file has been read."""
         _ = self.ledger
 
     def run(self, name: str) -> Run:
-        """The run that `name` means, as `Ledger.named` has it."""
+        """Return the run that `name` refers to, as resolved by `Ledger.named`."""
         return self.ledger.named(name)
 
     def close(self) -> None:
-        """Give connections back."""
+        """Close the connections."""
         for broker in self._opened:
             broker.close()

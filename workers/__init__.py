@@ -1,1 +1,1 @@
-"""Workers: what runs beside a GPU."""
+"""Workers: the processes that run on the GPU hosts."""

@@ -1,6 +1,6 @@
 """The Celery app of the workers: `celery -A workers.app worker --pool threads -n gpu0@%h`, and `… flower`.
 
-Importing this reads the settings and boots nothing. The engine boots when a worker process starts, in the main
+Importing this module reads the settings but boots nothing. The engine boots when a worker process starts, in the main
 thread, before the first message is taken.
 """
 
@@ -45,7 +45,7 @@ __all__ = ["app"]
 
 log = logging.getLogger(__name__)
 
-#: Celery's, after SIGINT and SIGQUIT.
+#: Celery's exit code after SIGINT and SIGQUIT.
 EXIT_INTERRUPTED = 1
 
 
@@ -64,7 +64,7 @@ app.conf.worker_consumer = "workers.messages.consumer:Consumer"
 
 
 class BatchTask(Aggregator):
-    """The task behind every question batch. It gets its name, `mcqueue.score` say, from the queue that is served."""
+    """The task of all question batches. Its name, e.g. `mcqueue.score`, depends on the queue it serves."""
 
     settings = settings
     worker: Worker
@@ -80,13 +80,13 @@ class BatchTask(Aggregator):
 
 
 class Lifecycle:
-    """Celery's signals, and what happens at each."""
+    """Handlers of Celery's signals."""
 
     def __init__(self) -> None:
         self._worker: Worker | None = None
 
     def connect(self) -> None:
-        """Listen. Celery swallows a listener's exceptions; only an exit ends the process."""
+        """Connect the handlers. Celery swallows their exceptions; only an exit ends the process."""
         signals.setup_logging.connect(self.log_our_way, weak=False)
         signals.celeryd_init.connect(self.own_books, weak=False)
         signals.worker_init.connect(self.boot, weak=False)
@@ -95,28 +95,28 @@ class Lifecycle:
         signals.worker_shutdown.connect(self.close, weak=False)
 
     def log_our_way(self, **_: Any) -> None:
-        """The launcher says whose lines these are; a worker started by hand has a terminal of its own."""
+        """Set up logging. The launcher names the worker; one started by hand has its own terminal."""
         logs.set_up(os.environ.get("MCQUEUE_WORKER_NAME", ""))
 
     def own_books(self, sender: str, conf: Any, **_: Any) -> None:
-        """Give this worker its own record of held messages, before any connection is made."""
-        # Celery warns root because of pickle; this app reads JSON and nothing else.
+        """Give this worker its own unacked keys before any connection is made."""
+        # Celery warns about running as root because of pickle; this app only reads JSON.
         warnings.filterwarnings("ignore", category=SecurityWarning)
-        warnings.filterwarnings("ignore", category=CPendingDeprecationWarning)  # about a setting that we do set
+        warnings.filterwarnings("ignore", category=CPendingDeprecationWarning)  # about a setting that is set here
         conf.broker_transport_options = {**conf.broker_transport_options, **unacked_options(sender)}
 
     def boot(self, sender: Any, **_: Any) -> None:
-        """Be ready for messages, or end with one line and an exit code that says whether trying again can help.
+        """Boot the worker, or exit with a one-line error and an exit code that says whether a retry can help.
 
-        Celery's own signal handlers come only after this, so SIGTERM gets one that frees the engine.
+        Celery only installs its signal handlers after this, so SIGTERM gets one here that frees the engine.
         """
         signal.signal(signal.SIGTERM, _exit)
         booted = False
         try:
-            self.log_our_way()  # Celery sets logging up only after this
+            self.log_our_way()  # Celery only sets up logging after this
             _refuse_other_pools(sender.pool_cls)
             queue = _own_queue()
-            # Only the task of this worker's queue: a second one would gather, and gate consumption, beside it.
+            # Only the task of this worker's queue: a second one would also gather messages and limit consumption.
             task = BatchTask()
             self._worker = Worker(
                 settings,
@@ -145,7 +145,7 @@ class Lifecycle:
                 self.close()
 
     def ready(self, **_: Any) -> None:
-        """Celery takes messages now, and has set its signal handlers."""
+        """Called when Celery consumes messages and has installed its signal handlers."""
         impatient = Impatience()
         for number in (signal.SIGINT, signal.SIGQUIT):
             signal.signal(number, impatient)
@@ -153,7 +153,7 @@ class Lifecycle:
             self._worker.ready()
 
     def drain(self, exitcode: int, **_: Any) -> None:
-        """The end begins: running batches have `drain_timeout_s`, the rest goes back."""
+        """Start draining: running batches have `drain_timeout_s`, other messages are requeued."""
         if self._worker is not None and self._worker.state is not WorkerState.DRAINING:
             self._worker.state = WorkerState.DRAINING
             patience = threading.Timer(settings.drain_timeout_s, _give_up_waiting, (exitcode,))
@@ -161,16 +161,16 @@ class Lifecycle:
             patience.start()
 
     def close(self, **_: Any) -> None:
-        """After the last batch."""
+        """Called after the last batch."""
         if self._worker is not None:
             self._worker.close()
 
 
 class Impatience:
-    """At SIGINT and SIGQUIT: end after the running batches, and at the third one without them.
+    """Handler of SIGINT and SIGQUIT: stop after the running batches, and at the third signal without waiting for them.
 
-    Celery's own handlers of SIGQUIT and of the second SIGINT stop the thread pool from within. Where the signal comes
-    while the main thread hands a batch to the pool, that waits for the main thread, and for ever.
+    Celery's own handlers of SIGQUIT and of the second SIGINT stop the thread pool inside the handler. If the signal
+    arrives while the main thread hands a batch to the pool, that deadlocks.
     """
 
     def __init__(self) -> None:
@@ -184,7 +184,7 @@ class Impatience:
 
 
 def grant(wish: Wish) -> None:
-    """Do what a person asked of this worker by name."""
+    """Carry out a command to this worker."""
     log.warning("asked to %s", wish)
     if wish is Wish.DRAIN:
         os.kill(os.getpid(), signal.SIGTERM)
@@ -202,7 +202,7 @@ def _exit(*_: Any) -> None:
 
 
 def _exit_code(trouble: McqueueError) -> int:
-    """What a launcher should make of it: mend it first, try later, or try a few times."""
+    """Return the exit code that tells the launcher to give up, retry later, or retry a few times."""
     if trouble.retryable:
         return EXIT_RETRY
     if isinstance(trouble, EngineUnbootable):
@@ -211,7 +211,7 @@ def _exit_code(trouble: McqueueError) -> int:
 
 
 def _own_queue() -> str:
-    """The queue that this worker takes from: the settings' model's, or the one given by -Q."""
+    """Return the queue of this worker: that of the settings' model, or the one given by -Q."""
     queues = list(app.amqp.queues.consume_from)
     if len(queues) != 1:
         raise SettingsError(f"-Q {','.join(queues)}: a worker serves one queue.", hint="Start a worker for each.")

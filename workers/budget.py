@@ -1,8 +1,8 @@
-"""How many passages a prompt has room for, and how many questions a call. The question itself is never cut.
+"""Token budgets: how many passages fit into a prompt, and how many questions into a call.
 
-Passages go whole until the prompt with the answer it asks for fits the model's context, and until they fit
-`max_context_tokens`: first those that have no room even alone, whatever their rank, then from the lowest rank up. They
-stay in the item, marked as not shown.
+Questions are never truncated. Whole passages are dropped until the prompt and its answer fit the model's context, and
+the passages fit `max_context_tokens`: first those that would not fit even alone, whatever their rank, then from the
+lowest rank up. They stay in the item, marked as not shown.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Count = Callable[[Sequence[str]], Sequence[int]]
 
 
 def fitted(items: Sequence[Item], engine: Engine) -> list[Item]:
-    """`items`, with as many passages shown as there is room for."""
+    """Return `items` with as many passages shown as fit."""
     done = [capped(item, engine.count_tokens) for item in items]
     tight = [place for place, item in enumerate(done) if any(each.shown for each in item.passages)]
     while tight:
-        # By how many tokens the longest request of each is too long.
+        # Number of tokens by which the longest request of each item is too long.
         found = measured([_requests(done[place]) for place in tight], engine.excess_tokens)
         excess = [max(of_item, default=0) for of_item in found]
         for place, tokens in zip(tight, excess, strict=True):
@@ -41,9 +41,9 @@ def fitted(items: Sequence[Item], engine: Engine) -> list[Item]:
 
 
 def in_calls(items: Sequence[Item], engine: Engine, most_tokens: int) -> Iterator[slice]:
-    """The parts of `items`, in order, whose prompts hold `most_tokens` together at most; one item at least each.
+    """Split `items`, in order, into parts whose prompts have at most `most_tokens` together; at least one item each.
 
-    Counted is what is asked first: prompts with their continuations, passages included.
+    Only the first requests are counted: prompts with passages and continuations.
     """
     start = tokens = 0
     counts = measured([_requests(item) for item in items], engine.count_prompt_tokens)
@@ -56,17 +56,17 @@ def in_calls(items: Sequence[Item], engine: Engine, most_tokens: int) -> Iterato
 
 
 def capped(item: Item, count: Count) -> Item:
-    """`item` with no more passages shown than `max_context_tokens` allows."""
+    """Return `item` with no more passages shown than `max_context_tokens` allows."""
     limit = item.spec.rag.max_context_tokens if item.spec.rag else None
     if limit is None or not item.passages:
         return item
-    # What is asked again comes with what was left out then: that takes no tokens now.
+    # An item that is asked again keeps the passages left out before; they take no tokens.
     taken = sum(count([each.text for each in item.passages if each.shown]))
     return _shortened(item, taken - limit, count)
 
 
 def _shortened(item: Item, tokens: int, count: Count) -> Item:
-    """With so many fewer passages shown that `tokens` are saved."""
+    """Return `item` with enough passages dropped to save `tokens`."""
     if tokens <= 0:
         return item
     shown = [place for place, each in enumerate(item.passages) if each.shown]
@@ -90,6 +90,6 @@ def _shortened(item: Item, tokens: int, count: Count) -> Item:
 def _requests(item: Item) -> list[Request]:
     try:
         return list(requests_of(item))
-    except Exception as trouble:  # noqa: BLE001 - it will be asked, fail the same way, and tell
+    except Exception as trouble:  # noqa: BLE001 - asking it will fail the same way and report the error
         log.debug("question %s cannot be measured: %s", item.question.id, trouble)
         return []

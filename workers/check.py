@@ -1,4 +1,4 @@
-"""`python -m workers check`: what would go wrong, found before it does, each with its remedy."""
+"""`python -m workers check`: finds problems before they occur, each with a remedy."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ __all__ = ["Finding", "check", "refuse_unbootable"]
 
 
 def check(fleet: Sequence[Settings], cores: Sequence[int]) -> Iterator[Finding]:
-    """Look at settings, GPUs, engine, model, indexes and Redis, in this order, for the models of `fleet`."""
+    """Check settings, GPUs, engine, model, indexes and Redis, in this order, for the models of `fleet`."""
     yield from _each(fleet, check_batching)
     yield from _placing(fleet, cores)
     yield from _each(fleet, _engine)
@@ -66,8 +66,10 @@ def check(fleet: Sequence[Settings], cores: Sequence[int]) -> Iterator[Finding]:
 
 
 def refuse_unbootable(fleet: Sequence[Settings], plans: Sequence[WorkerPlan]) -> None:
-    """Raise what the boot of a planned worker would end with, as far as it is known at once: without importing vLLM,
-    asking a hub or preparing a model. Raises McqueueError."""
+    """Raise the McqueueError that the boot of a planned worker would fail with, as far as it is quickly known.
+
+    That is without importing vLLM, asking a hub or preparing a model.
+    """
     served = {plan.serves for plan in plans if not plan.queue}
     for settings in fleet:
         if settings.served_model in served and settings.runs_the_model:
@@ -78,7 +80,7 @@ def refuse_unbootable(fleet: Sequence[Settings], plans: Sequence[WorkerPlan]) ->
 
 
 def _each(fleet: Sequence[Settings], look: Callable[[Settings], Iterable[Finding]]) -> Iterator[Finding]:
-    """What `look` finds for each model; of several, whose it is."""
+    """Yield what `look` finds for each model, labelled with the model if there are several."""
     for settings in fleet:
         whose = f"{settings.served_model}: " if len(fleet) > 1 else ""
         yield from (replace(each, found=whose + each.found) for each in look(settings))
@@ -134,9 +136,9 @@ def _engine(settings: Settings) -> Iterator[Finding]:
 
 
 def _on_hub(model: str) -> Finding:
-    """Whether a hub id can be had: no error if not, as another machine may be the one that boots it."""
+    """Check whether a hub id is available; only a warning if not, as another machine may boot it."""
     if importlib.util.find_spec("huggingface_hub") is None:
-        return Finding("ok", "model", model)  # it comes with vLLM, which is missing then, and that is told
+        return Finding("ok", "model", model)  # it comes with vLLM, whose absence is reported anyway
     try:
         require_hub(model, "config.json")
     except ModelNotFound as trouble:
@@ -146,7 +148,7 @@ def _on_hub(model: str) -> Finding:
 
 
 def _indexes(fleet: Sequence[Settings]) -> Iterator[Finding]:
-    """Whether each can be read; whether its files are what it says is looked at when it is opened."""
+    """Check whether each manifest can be read; the other files are verified when the index is opened."""
     try:
         for path in index_folders(fleet).values():
             plan = read_manifest(path).plan
@@ -156,14 +158,14 @@ def _indexes(fleet: Sequence[Settings]) -> Iterator[Finding]:
 
 
 def _missing_for_triton() -> list[str]:
-    """What Triton compiles with and would not find here: looked for as Triton does."""
+    """Return what Triton needs for compiling and would not find here, searched in the same way as Triton does."""
     compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
     header = Path(sysconfig.get_path("include"), "Python.h")
     return [*([] if compiler else ["C compiler"]), *([] if header.is_file() else [str(header)])]
 
 
 def _libraries() -> Finding:
-    """vLLM's CPU build links libnuma, which a minimal system may lack."""
+    """Check libnuma, which vLLM's CPU build links and a minimal system may lack; report the installed build."""
     try:
         if is_cpu_build():
             ctypes.CDLL("libnuma.so.1")
@@ -176,10 +178,10 @@ def _libraries() -> Finding:
 
 
 def _arguments(settings: Settings) -> Iterator[Finding]:
-    """Their names alone, as at boot. vLLM is imported for it, which takes seconds: without arguments it is not."""
+    """Check the argument names, as at boot. Skipped without arguments, as importing vLLM takes seconds."""
     if not settings.vllm_args:
         return
-    prepare_environment("")  # of no model: what is set for one would hold for the others, too
+    prepare_environment("")  # not for a specific model: the variables would affect the others, too
     try:
         check_arguments(settings.vllm_args)
     except McqueueError as trouble:
@@ -200,14 +202,14 @@ def _redis(fleet: Sequence[Settings]) -> Iterator[Finding]:
         yield Finding("ok", "Redis", f"{settings.redis_place} answers")
         yield from _redis_configuration(client)
         if refused := why_no_writes(client, settings.redis_place):
-            raise refused  # no worker can beat, so all would seem to be gone
+            raise refused  # no worker can renew its lease, so all would seem to be gone
         yield from _work(client, settings, fleet)
     except (McqueueError, RedisError) as trouble:
         yield Finding("error", "Redis", str(trouble))
 
 
 def _work(client: Redis, settings: Settings, models: Sequence[Settings]) -> Iterator[Finding]:
-    """Workers, queues and clocks as they are now."""
+    """Check the current workers, queues and clocks."""
     fleet = Fleet(client, settings.redis_place)
     records = fleet.alive()
     alive = [f"{each.name} ({each.state}, {each.model})" for each in records]
@@ -221,7 +223,7 @@ def _work(client: Redis, settings: Settings, models: Sequence[Settings]) -> Iter
     rerankers: set[str] = set()
     searches = any(each.indexes for each in models)
     for run_id in ledger.open_runs():
-        with suppress(UnknownRun, UnreadableRun):  # purged meanwhile, as the HTTP door does; another version's
+        with suppress(UnknownRun, UnreadableRun):  # purged meanwhile, as the HTTP server does, or of another version
             left, spec = ledger.counts(run_id).todo, ledger.run(run_id).spec
             unsettled.update(dict.fromkeys(keys.route(spec), left))
             rerankers |= {spec.rag.reranker} if spec.rag and spec.rag.reranker else set()
@@ -233,7 +235,7 @@ def _work(client: Redis, settings: Settings, models: Sequence[Settings]) -> Iter
 
 
 def _reranker(name: str) -> Finding:
-    """Whether this host can have what an open run orders passages by; it is loaded with the run's first questions."""
+    """Check whether an open run's reranker is available here; it is loaded with the run's first questions."""
     try:
         model = folder_or_hub_id(name, "reranker", [])
         if not Path(model).is_dir():
@@ -244,7 +246,7 @@ def _reranker(name: str) -> Finding:
 
 
 def _shares(fleet: Sequence[Settings], plans: Sequence[WorkerPlan]) -> dict[str, float]:
-    """Of the memory of each GPU with planned workers, what their engines ask for together."""
+    """Return the total share of each GPU's memory that the engines planned on it request."""
     of_model = {each.served_model: memory_share(each) for each in fleet if each.runs_the_model}
     shares: defaultdict[str, float] = defaultdict(float)
     for plan in plans:
@@ -259,7 +261,7 @@ def _free_memory(gpus: Sequence[Device]) -> dict[str, tuple[int, int]]:
 
 
 def _redis_configuration(client: Redis) -> Iterator[Finding]:
-    """Memory, persistence and memory policy, where the server lets itself be asked."""
+    """Check memory, persistence and eviction policy, if the server permits the commands."""
     with suppress(RedisError):
         yield from room(client.info())
     try:

@@ -1,4 +1,4 @@
-"""Ending this process at once, where an orderly end would hang as well."""
+"""Immediate exit of this process, for when an orderly exit would hang."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["end_at_once"]
 
 
 def end_at_once(exit_code: int) -> NoReturn:
-    """End this process and all that it started, now, from any thread.
+    """Kill this process and all its children immediately, from any thread.
 
-    Nothing is given back; whoever boots next, here or elsewhere, finds a dead worker and puts its messages back.
+    Nothing is released; other workers, here or elsewhere, will find a dead worker and requeue its messages.
     """
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):

@@ -1,8 +1,7 @@
-"""What every worker does on the side: beat, put dead workers' messages back, look for what the broker lost, and see
-that runs share their queue.
+"""Background threads of every worker: heartbeat, requeueing of dead workers' messages, audit, fair sharing.
 
-Every worker does it for all, so it works whether workers were launched together, by hand, or on other hosts. Heart and
-janitor are two threads, because a long audit must not look like death.
+Every worker does this for all, so it works whether workers were launched together, by hand, or on other hosts.
+Heartbeat and janitor are separate threads, because a long audit must not make the worker look dead.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ ROUND_S = 2.0
 
 
 class _Rounds(threading.Thread):
-    """A thread that makes a round every two seconds until stopped, whatever a round raises."""
+    """A thread that calls `round` every two seconds until stopped, whatever it raises."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name=name, daemon=True)
@@ -43,24 +42,24 @@ class _Rounds(threading.Thread):
         while not self._stopped.wait(ROUND_S):
             try:
                 self.round()
-            except Exception as trouble:  # noqa: BLE001 - one bad round must not be the last
+            except Exception as trouble:  # noqa: BLE001 - a failed round must not end the thread
                 log.warning("%s: round skipped: %s: %s", self.name, type(trouble).__name__, trouble)
 
     def stop(self) -> None:
-        """End after the round under way."""
+        """Stop after the current round."""
         self._stopped.set()
         if self.is_alive():
             self.join(timeout=10)
 
     def round(self) -> None:
-        """What is done every two seconds."""
+        """Do the work of one round."""
         raise NotImplementedError
 
 
 class Heartbeat(_Rounds):
-    """Renews the worker's lease, and reads what people ask of it.
+    """Renews the worker's lease, and reads commands to it.
 
-    `on_name_lost` is called if the name has gone to another worker, `on_wish` once for a wish, `on_beat` at each beat.
+    `on_name_lost` is called if another worker took the name, `on_wish` once per wish, `on_beat` at each heartbeat.
     """
 
     def __init__(
@@ -80,7 +79,7 @@ class Heartbeat(_Rounds):
         self._granted: Wish | None = None
 
     def round(self) -> None:
-        """Beat, and listen."""
+        """Send a heartbeat and check for a wish."""
         record = self._record()
         try:
             self._fleet.beat(record)
@@ -98,7 +97,7 @@ class Heartbeat(_Rounds):
 
 
 class Janitor(_Rounds):
-    """Looks after the messages of the dead, after those that nobody has any more, and after whose turn it is."""
+    """Requeues messages of dead workers, resends lost questions, and keeps the queue in fair order."""
 
     def __init__(self, settings: Settings, app: Celery, worker: str, queue: str) -> None:
         super().__init__("janitor")
@@ -107,23 +106,23 @@ class Janitor(_Rounds):
         self._restore_own = threading.Event()
         self._settings = settings
         self._app = app
-        # A connection of its own: a generate call or a commit in another thread never waits for a round.
+        # A separate connection: a generate call or a commit in another thread never waits for a round.
         self._ledger = RedisLedger.connect(settings)
         self._fleet = Fleet(self._ledger.client, self._ledger.place)
         self._stalled: set[str] = set()
         self._quiet = StallWatch()
-        #: The open runs of every queue, without their examples, which may be thousands.
+        #: The open runs of all queues, without their few-shot examples, of which there may be thousands.
         self._open: dict[str, Run] = {}
-        #: Workers beside this one that take from its queue.
+        #: Number of other ready workers on this worker's queue.
         self.others = 0
         self._leases_tell_from = 0.0
 
     def round(self) -> None:
-        """Count heads, restore, and look."""
+        """Count workers, restore messages, and audit runs."""
         try:
             self._look_after_all()
         except LedgerError:
-            # Nobody could beat. Until all have had time to, a lease that ran out says nothing of who had it.
+            # No worker could renew its lease. Until all have had time to, an expired lease does not mean a dead worker.
             self._leases_tell_from = time.monotonic() + LEASE_S
             raise
 
@@ -141,17 +140,17 @@ class Janitor(_Rounds):
         return [name for name in self._fleet.dead() if name != self._worker]
 
     def restore_own_soon(self) -> None:
-        """Put back, in the next round, all that stands in this worker's own books.
+        """Requeue all messages recorded as held by this worker, in the next round.
 
-        A connection that broke between kombu's noting a message and handing it over leaves one that is held by a live
-        worker and known to nobody. What the worker does hold comes again as well, and only renews its delivery.
+        If a connection breaks after kombu recorded a message as held but before delivering it, a live worker holds a
+        message that it does not know. Messages it does hold are redelivered as well, which only renews the delivery.
         """
         self._restore_own.set()
 
     def look(self, *, thoroughly: bool) -> None:
-        """Send again what is in no message, and see that the runs of this queue take turns.
+        """Resend lost questions, and make the runs of this queue take turns.
 
-        `thoroughly` looks for lost messages everywhere, as after a worker died; else only where a run is stalled.
+        `thoroughly` audits all runs, as after a worker died; otherwise only stalled ones.
         """
         here = self._open_runs_here()
         self._quiet.keep_only({run.run_id for run in here})
@@ -160,15 +159,15 @@ class Janitor(_Rounds):
             level_if_due(self._ledger, self._queue)
 
     def _restore_own_books(self) -> bool:
-        self._restore_own.clear()  # before: another reconnect meanwhile asks for another round
+        self._restore_own.clear()  # cleared first: a reconnect meanwhile requests another round
         try:
             return restore_held(self._settings, self._worker) > 0
-        except LedgerError:  # Redis is still away: the next round tries again
+        except LedgerError:  # Redis is still unavailable: retry in the next round
             self._restore_own.set()
             raise
 
     def _open_runs_here(self) -> list[Run]:
-        """Runs that go through this worker's queue and are not settled."""
+        """Return the open runs whose route includes this worker's queue."""
         known, self._open = self._open, {}
         for run_id in self._ledger.open_runs():
             with _skipping(run_id):
@@ -184,9 +183,9 @@ class Janitor(_Rounds):
         self._stalled = stalled
 
     def _restore(self, name: str) -> bool:
-        """Whether to look for what it had: some messages are back on the queue, or it has no books.
+        """Requeue a dead worker's messages. Return whether to audit: some were requeued, or none were recorded.
 
-        Without books it held nothing, or died between taking a message and noting that it did.
+        If none were recorded, it held nothing, or died after taking a message but before recording it.
         """
         if not self._ledger.client.exists(keys.unacked(name)):
             self._fleet.forget(name)
@@ -198,7 +197,7 @@ class Janitor(_Rounds):
         return messages > 0
 
     def _needs_healing(self, run: Run, thoroughly: bool, stalled: set[str]) -> bool:
-        """Stalled in two rounds in a row, as once may be a message on its way; or quiet while others' messages wait."""
+        """Whether to audit: stalled twice in a row (once may be a message in flight), or long without progress."""
         settled = self._ledger.counts(run.run_id).settled
         if thoroughly or self._quiet.is_due(run.run_id, settled, time.monotonic()):
             return True
@@ -218,8 +217,8 @@ def _without_examples(run: Run) -> Run:
 
 @contextmanager
 def _skipping(run_id: str) -> Iterator[None]:
-    """A run that this version cannot read, or that fails otherwise, is not the others' trouble."""
+    """Keep a run that cannot be read, or fails otherwise, from affecting the others."""
     try:
         yield
-    except Exception as trouble:  # noqa: BLE001 - whatever it is
+    except Exception as trouble:  # noqa: BLE001 - any error
         log.warning("run %s: audit skipped: %s: %s", run_id, type(trouble).__name__, trouble)

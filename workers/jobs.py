@@ -1,4 +1,4 @@
-"""What a worker process is for: scoring with a model, or searching an index. Its queue says which."""
+"""The job of a worker process: scoring with a model or searching an index, depending on its queue."""
 
 from __future__ import annotations
 
@@ -26,39 +26,39 @@ __all__ = ["Job", "make_job"]
 
 log = logging.getLogger(__name__)
 
-#: Seconds that a worker whose engine hangs takes to say so in the ledger.
+#: Seconds that a worker with a hung engine spends on recording that in the ledger.
 LAST_WORDS_S = 1.0
 
 
 class Job(Protocol):
-    """What the rest of the worker knows of its purpose."""
+    """Interface of a job to the rest of the worker."""
 
-    #: The model or index, by name.
+    #: Name of the model or index.
     name: str
 
     @property
     def done(self) -> int:
-        """Questions that this worker settled or sent on so far."""
+        """Number of questions settled or sent on so far."""
 
     @property
     def puts_off(self) -> dict[str, str]:
-        """Run → why its questions go back to the queue from here at the moment."""
+        """Run → why this worker currently requeues its questions."""
 
     def start(self) -> None:
-        """Get ready, in the main thread. Raises McqueueError."""
+        """Start up, in the main thread. Raises McqueueError."""
 
     def describe(self) -> dict[str, Any]:
-        """What decides the numbers. JSON values."""
+        """Return what determines the results, as JSON values."""
 
     def run(self, batch: Batch, events: BatchEvents) -> None:
-        """Do it for `batch`, from any thread; settle each of its messages."""
+        """Process `batch` and settle each of its messages; from any thread."""
 
     def close(self) -> None:
-        """Free everything. May be called twice."""
+        """Free all resources. May be called twice."""
 
 
 class Scoring:
-    """Scoring questions with the engine that the settings name."""
+    """Job of scoring questions with the engine in the settings."""
 
     def __init__(
         self, workplace: StageContext, room_came: Callable[[], object], engine_gone: Callable[[str], object]
@@ -69,12 +69,12 @@ class Scoring:
         self._engine = GuardedEngine(engine, on_hang=self._end_hung)
         self._judges = JudgeEngines(settings)
         self._scorer = BatchScorer(workplace, self._engine, self._judges.engine_of)
-        # The room beside a suspect is not for others, who would be kept from other workers meanwhile.
+        # While a suspect is asked alone, no more messages are taken: they would be kept from other workers.
         engine.room_came = lambda: None if self._scorer.asks_alone else room_came()
         engine.gone = engine_gone
 
     def _end_hung(self) -> NoReturn:
-        """The engine hangs: tell the ledger, if that does not hang as well, and end."""
+        """Record in the ledger that the engine hangs, unless that hangs as well, and exit."""
         reason = f"the engine had not answered after {self._settings.batch_deadline_s:g} s (batch_deadline_s)"
         telling = threading.Thread(target=self._scorer.note_under_way, args=(reason,), daemon=True)
         telling.start()
@@ -83,12 +83,12 @@ class Scoring:
 
     @property
     def done(self) -> int:
-        """Questions settled so far."""
+        """Number of questions settled so far."""
         return self._scorer.done
 
     @property
     def puts_off(self) -> dict[str, str]:
-        """Always empty: of a run that cannot be scored here, the questions fail."""
+        """Always empty: the questions of a run that cannot be scored here fail."""
         return self._scorer.puts_off
 
     def start(self) -> None:
@@ -97,7 +97,7 @@ class Scoring:
         self._engine.start()
 
     def describe(self) -> dict[str, Any]:
-        """What the engine says of itself."""
+        """Return the engine's description."""
         return self._engine.describe()
 
     def run(self, batch: Batch, events: BatchEvents) -> None:
@@ -105,13 +105,13 @@ class Scoring:
         self._scorer.run(batch, events)
 
     def close(self) -> None:
-        """Free the model, and let go of judges elsewhere."""
+        """Free the model, and close connections to judge servers."""
         self._engine.close()
         self._judges.close()
 
 
 class Searching:
-    """Searching one of the indexes that the settings name."""
+    """Job of searching one of the indexes in the settings."""
 
     def __init__(self, workplace: StageContext, queue: str) -> None:
         here = {keys.retrieve_queue(name): path for name, path in index_folders([workplace.settings]).items()}
@@ -129,16 +129,16 @@ class Searching:
 
     @property
     def done(self) -> int:
-        """Questions looked up and sent on so far, and those of which that failed."""
+        """Number of questions looked up and sent on, or failed, so far."""
         return self._retriever.done if self._retriever else 0
 
     @property
     def puts_off(self) -> dict[str, str]:
-        """Runs for another build of the index, or with a reranker that is not to be had now."""
+        """Runs for another build of the index, or with a reranker that is unavailable at the moment."""
         return self._retriever.puts_off if self._retriever else {}
 
     def start(self) -> None:
-        """Open the index, and check that it is what its manifest says."""
+        """Open the index and verify it against its manifest."""
         from workers.retrieval.load import load_index
 
         log.info("opening index %s at %s", self.name, self._path)
@@ -147,7 +147,7 @@ class Searching:
         self._retriever = BatchRetriever(self._workplace, opened, self._manifest, self._reopened)
 
     def _reopened(self, digest: str) -> Retriever | None:
-        """The index of that digest, if it lies in the folder now or did before the last build. Raises McqueueError."""
+        """Open the index of that digest if it is the current or previous build of the folder. Raises McqueueError."""
         from workers.retrieval.load import load_index
 
         replaced = replaced_beside(self._path)
@@ -162,7 +162,7 @@ class Searching:
         return None
 
     def describe(self) -> dict[str, Any]:
-        """The index's manifest, in short."""
+        """Return a summary of the index's manifest."""
         plan = self._manifest.plan
         encoder = self._manifest.encoder.id if self._manifest.encoder else None
         return {
@@ -181,16 +181,16 @@ class Searching:
         self._retriever.run(batch, events)
 
     def close(self) -> None:
-        """Nothing is held that does not go with the process."""
+        """Do nothing: all resources are freed with the process."""
 
 
 def make_job(
     workplace: StageContext, queue: str, room_came: Callable[[], object], engine_gone: Callable[[str], object]
 ) -> Job:
-    """The job behind `queue`. From any thread it calls `room_came` when it could take another batch, and `engine_gone`,
-    with the reason, when it can do nothing any more.
+    """Create the job for `queue`.
 
-    Raises SettingsError for a queue that the settings do not serve.
+    From any thread it calls `room_came` when it has capacity for another batch, and `engine_gone`, with the reason,
+    when it cannot work any more. Raises SettingsError for a queue that the settings do not serve.
     """
     if keys.index_of(queue):
         return Searching(workplace, queue)

@@ -1,4 +1,4 @@
-"""Weights that travel as a Python package, for machines without a way to a model hub."""
+"""Model weights distributed as Python packages, for machines without access to a model hub."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ __all__ = ["PackagedWeights", "sha256_of"]
 
 @dataclass(frozen=True)
 class PackagedWeights:
-    """Where the weights of a name come from."""
+    """The package that contains a model's weights."""
 
     package: str
     requirement: str
-    #: Path of the file in the package.
+    #: Path of the weights file in the package.
     file: str
-    #: Of that file: these weights and no others.
+    #: SHA-256 of that file.
     sha256: str
 
     def path(self) -> Path:
-        """The file, as it was installed. Raises ModelNotFound where it is missing, or another one."""
+        """Return the path of the installed file. Raises ModelNotFound if it is missing or has another SHA-256."""
         found = importlib.util.find_spec(self.package)
         if found is None or found.origin is None:
             raise ModelNotFound(
@@ -42,6 +42,6 @@ class PackagedWeights:
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 of the file's bytes, as 64 hex digits."""
+    """Return the SHA-256 of the file, as 64 hex digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,9 +1,9 @@
-"""A child process that does not outlive its parent, whatever ends the parent. Only Linux has a means for that.
+"""Child processes that die with their parent, however it ends. Only possible on Linux.
 
-Who starts a child himself gives it `follower()`. vLLM starts its core and worker processes by itself, and its core
-outlives a killed parent with all its memory; `follow_parent`, a plugin that vLLM loads in each of its processes
-(`vllm.general_plugins` in pyproject.toml), makes it follow as well. The same plugin has them tell the worker why a boot
-failed.
+Code that starts a child itself passes `follower()`. vLLM starts its core and worker processes by itself, and its core
+would outlive a killed parent with all its memory; `follow_parent`, a plugin that vLLM loads in each of its processes
+(`vllm.general_plugins` in pyproject.toml), makes them follow as well. The same plugin has them tell the worker why a
+boot failed.
 """
 
 from __future__ import annotations
@@ -25,29 +25,31 @@ PR_SET_PDEATHSIG = 1
 
 
 def follower(number: signal.Signals = signal.SIGTERM) -> Callable[[], None]:
-    """A `preexec_fn` for a child that gets `number` when this process dies. Call it, and fork, in the main thread."""
+    """Return a `preexec_fn` for a child that gets signal `number` when this process dies.
+
+    Call it, and fork, in the main thread.
+    """
     parent = os.getpid()
-    # Loaded before the fork: between fork and exec a child of a process with threads must not wait for any lock.
+    # Loaded before the fork: between fork and exec, the child of a multithreaded process must not take any lock.
     libc = _libc()
 
     def follow() -> None:
         if libc is not None:
             libc.prctl(PR_SET_PDEATHSIG, number)
-            if os.getppid() != parent:  # it died before that
-                os._exit(EXIT_RETRY)  # no signal to ourselves: here the parent's own handlers would take it
+            if os.getppid() != parent:  # it died before prctl
+                os._exit(EXIT_RETRY)  # not by a signal: the handlers inherited from the parent would catch it
 
     return follow
 
 
 def follow_parent() -> None:
-    """Tell the worker what a boot fails of, and be killed when the thread ends that started this process by
-    multiprocessing."""
+    """Report boot errors to the worker, and die with the thread that started this process by multiprocessing."""
     tell_worker()
     parent, libc = multiprocessing.parent_process(), _libc()
     if parent is None or libc is None:
         return
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if not parent.is_alive():  # it died before that
+    if not parent.is_alive():  # it died before prctl
         os._exit(EXIT_RETRY)
 
 

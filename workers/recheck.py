@@ -1,4 +1,4 @@
-"""Looking again at a run: its stored texts by today's rules, its answers one at a time, its prompts token by token."""
+"""Re-examination of a run: rescore its texts, ask its questions one at a time, show its prompts' tokens."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CHUNK = 500
 
 @dataclass(frozen=True, slots=True)
 class Rescored:
-    """A run made from the stored texts of another, and how many of its outcomes or choices are not what they were."""
+    """A run made by rescoring another, and how many of its outcomes or choices changed."""
 
     run: Run
     questions: int
@@ -42,11 +42,11 @@ class Rescored:
 
 
 def rescore(ledger: Ledger, run_id: str) -> Rescored:
-    """Read the stored texts of a finished run again and write the readings as a run of their own; no model is asked.
+    """Rescore the stored texts of a finished run with the current rules, as a new run; no model is asked.
 
-    Other rules make another run, the same ones the same run: first verdicts stand.
+    Different rules make a different run, the same rules the same run: first verdicts stand.
 
-    Raises RunConfigError for a run that stores no readable texts, or is not finished.
+    Raises RunConfigError for a run that stores no texts to read, or is not finished.
     """
     old = ledger.run(run_id)
     if old.spec.mode not in {Mode.GENERATE, Mode.VOTE} or old.spec.circular:
@@ -60,7 +60,7 @@ def rescore(ledger: Ledger, run_id: str) -> Rescored:
         update={"run_id": run_id_for(f"{name}-rescored", spec), "spec": spec, "created_at": time.time()}
     )
     ledger.open_run(new)
-    for used in ledger.engines(run_id):  # what wrote the texts decides the figures here, too
+    for used in ledger.engines(run_id):  # the engines that wrote the texts determine these results, too
         ledger.note_engine(new.run_id, used)
     questions = changed = 0
     for results in chunks(ledger.results(run_id), CHUNK):
@@ -73,7 +73,7 @@ def rescore(ledger: Ledger, run_id: str) -> Rescored:
 
 
 def _read_again(run: Run, question: Question, verdict: Verdict) -> Verdict:
-    """What today's rules make of the stored text. A failure stays one: nothing was said."""
+    """Apply the current rules to the stored text. A failure stays one: it has no text."""
     if verdict.outcome is Outcome.FAILED:
         return verdict
     (arrangement,) = arrangements(question, run.spec)
@@ -97,8 +97,10 @@ def _read_again(run: Run, question: Question, verdict: Verdict) -> Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """A question that comes out otherwise when it is asked alone: its choice, its grade where it is judged, or the
-    choices of its rotations where it is circular."""
+    """A question with another result when asked alone.
+
+    The result is its choice, its grade with a judge, or the choices of its rotations if circular.
+    """
 
     question_id: str
     in_batch: str | None
@@ -115,9 +117,9 @@ def stability(
     seed: int = 0,
     judge_engine: JudgeEngine = no_judges,
 ) -> tuple[int, list[Flip]]:
-    """Ask `sample` of the run's settled questions again, one at a time; (asked, those that came out otherwise).
+    """Ask `sample` of the run's settled questions again, one at a time; return (number asked, changed ones).
 
-    Each is shown the passages that it was shown then: nothing is retrieved anew.
+    Each gets the same passages as before: nothing is retrieved again.
     """
     run = ledger.run(run_id)
     settled = [(question, verdict) for question, verdict in ledger.results(run_id) if verdict and not verdict.error]
@@ -132,7 +134,7 @@ def stability(
 
 
 def unlike(ledger: Ledger, run_id: str, engine: Engine) -> str:
-    """In what `engine` differs from those that answered the run, so that an answer may depend on it; empty: nothing."""
+    """Describe answer-relevant differences between `engine` and those that answered the run; empty if none."""
     now = {"mcqueue": metadata.version("mcqueue"), **engine.describe()}
     return told(differing([*(each.engine for each in ledger.engines(run_id)), now]))
 
@@ -142,15 +144,15 @@ def _came_out(run: Run, verdict: Verdict) -> str | None:
         return f"failed ({verdict.error.message})"
     if run.spec.mode is Mode.JUDGE:
         return verdict.outcome.value
-    if run.spec.circular:  # right only if every rotation is, whatever most of them choose
+    if run.spec.circular:  # every rotation counts, not only the most frequent choice
         return " ".join(each or "–" for each in verdict.rotation_choices)
     return verdict.choice
 
 
 def serving(fleet: Sequence[Settings], run: Run) -> Settings:
-    """The settings of `fleet` that serve the run's model: another one's answers would be compared with its own.
+    """Return the settings of `fleet` that serve the run's model. Raises SettingsError if none do.
 
-    Raises SettingsError.
+    Another model's answers must not be compared with the run's.
     """
     names = [each.served_model for each in fleet]
     if run.spec.model not in names:
@@ -162,7 +164,7 @@ def serving(fleet: Sequence[Settings], run: Run) -> Settings:
 
 
 def refuse_lacking_adapter(settings: Settings, run: Run) -> None:
-    """Raises SettingsError where the run is asked of an adapter that `settings` do not have: all would be refused."""
+    """Raise SettingsError if `settings` lack the run's adapter: every request would be rejected."""
     if run.spec.adapter and run.spec.adapter not in settings.adapters:
         raise SettingsError(
             f"{run.run_id} is asked of the adapter {run.spec.adapter!r}, and the settings have "
@@ -174,7 +176,7 @@ def refuse_lacking_adapter(settings: Settings, run: Run) -> None:
 def request_tokens(
     run: Run, question: Question, passages: Sequence[Passage], encoder: PromptEncoder
 ) -> Iterator[dict[str, Any]]:
-    """What the engine is given for `question`: per request the text, its token ids, and those of each continuation."""
+    """Yield the engine's input for `question`: per request the text, its token ids, and those of each continuation."""
     for encoded in encoder.encode(list(requests_of(Item(question, run.spec, tuple(passages))))):
         if not isinstance(encoded, Encoded):
             yield {"rejected": str(encoded)}

@@ -1,8 +1,8 @@
-"""When to look for lost messages of a run although messages still wait in its queue: once it is quiet for long.
+"""When to audit a run for lost messages while its queue is not empty: after a long time without progress.
 
-Only a look through the whole queue can tell, which is expensive while much waits there. So a run is looked through only
-once nothing of it was settled for half a minute; again after one minute, two, four, and then every ten minutes, because
-it may just be waiting for its turn.
+The audit reads the whole queue, which is expensive while many messages wait. So a run is only audited after half a
+minute without a settled question; again after one minute, two, four, and then every ten minutes, because it may just be
+waiting for its turn.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class _Seen:
 
 
 class StallWatch:
-    """How long each run has settled nothing. Pure: the clock is passed in."""
+    """Tracks how long each run has made no progress. Pure: the clock is passed in."""
 
     def __init__(self) -> None:
         self._runs: dict[str, _Seen] = {}
 
     def is_due(self, run_id: str, settled: int, now_s: float) -> bool:
-        """Whether to look through the run now, of which so many questions are settled."""
+        """Return whether to audit the run now, given its number of settled questions."""
         seen = self._runs.get(run_id)
         if seen is None or seen.settled != settled:
             self._runs[run_id] = _Seen(settled, now_s, FIRST_S)

@@ -1,4 +1,4 @@
-"""One worker process: its name, its job, its side jobs, and the order in which they start and end."""
+"""The worker process: its name, its job, its background threads, and the order of startup and shutdown."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Load:
-    """Batches begun and under way, counted in pool threads."""
+    """Counters of batches begun and running, updated by pool threads."""
 
     batches: int = 0
     gathered: int = 0
@@ -51,7 +51,7 @@ class Load:
 
     @contextmanager
     def of(self, questions: int) -> Iterator[None]:
-        """Count a batch of so many questions; in the block it is running."""
+        """Count a batch with this many questions, which runs in the block."""
         with self._lock:
             self.batches, self.gathered, self.running = self.batches + 1, self.gathered + questions, self.running + 1
         try:
@@ -62,7 +62,7 @@ class Load:
 
 
 class Worker:
-    """What a worker process has besides Celery. Making one connects to Redis and raises RedisUnreachable."""
+    """Everything in a worker process besides Celery. Creating it connects to Redis and raises RedisUnreachable."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class Worker:
         self._janitor = Janitor(settings, app, name, queue)
 
     def boot(self) -> None:
-        """Take the name, put back what an earlier worker of that name held, boot the engine. Raises McqueueError."""
+        """Take the name, requeue what an earlier worker of that name held, boot the engine. Raises McqueueError."""
         had_predecessor = self.name in self._fleet.names()
         self._metrics.booted_before(self._fleet.boots(self.name))
         if self._settings.metrics_port:
@@ -126,7 +126,7 @@ class Worker:
             )
         self._fleet.join(self.record())
         if self._fleet.wish(self.name) is Wish.RESTART:
-            self._fleet.fulfilled(self.name)  # by being here
+            self._fleet.fulfilled(self.name)  # by this start
         self._heart.start()
         messages = restore_held(self._settings, self.name)
         if messages:
@@ -148,30 +148,30 @@ class Worker:
         _collect_seldom()
 
     def ready(self) -> None:
-        """The engine is up and messages are taken: tell the fleet, and the launcher if there is one."""
+        """Announce to the fleet, and to the launcher if there is one, that messages are consumed."""
         self.state = WorkerState.READY
-        with contextlib.suppress(McqueueError):  # the next beat says it as well
+        with contextlib.suppress(McqueueError):  # the next heartbeat reports it as well
             self._fleet.beat(self.record())
         log.info("ready: takes question batches for %s", self._job.name, extra={"action": "ready"})
         boot_pipe.tell(boot_pipe.READY)
 
     def run_batch(self, batch: Batch) -> None:
-        """Do this worker's job for `batch`, from any pool thread."""
+        """Process `batch`, from any pool thread."""
         with self._load.of(batch.questions):
             self._job.run(batch, self._events)
         self._metrics.batch_ended(batch)
 
     @property
     def others(self) -> int:
-        """Workers that take from the same queue, as of two seconds ago."""
+        """Number of other workers on the same queue, updated every two seconds."""
         return self._janitor.others
 
     def restore_own_soon(self) -> None:
-        """Put back what the broker has in our name: after it was away, or took no message back, we may not hold it."""
+        """Requeue the messages held in our name: after a lost connection or a failed requeue, we may not know them."""
         self._janitor.restore_own_soon()
 
     def close(self) -> None:
-        """Free engine or index, and the name."""
+        """Free the engine or index, and release the name."""
         self._job.close()
         self._janitor.stop()
         self._heart.stop()
@@ -182,7 +182,7 @@ class Worker:
             log.warning("the name is not given back, and is free again in %d s: %s", LEASE_S, trouble)
 
     def record(self) -> WorkerRecord:
-        """What the fleet may know of this worker now."""
+        """Return this worker's current record."""
         return WorkerRecord(
             name=self.name,
             model=self._job.name,
@@ -203,9 +203,9 @@ class Worker:
 
 
 def _collect_seldom() -> None:
-    """Keep the garbage collector from what stays until the end, and from a batch's objects: they die without its help.
+    """Make the garbage collector skip permanent objects and run rarely: a batch's objects are freed without it.
 
-    By default it looks whenever 700 objects more are alive, which is forty questions; here, three thousand.
+    By default it runs whenever 700 more objects are alive, which is forty questions; here, three thousand.
     """
     gc.collect()
     gc.freeze()

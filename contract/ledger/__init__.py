@@ -1,6 +1,6 @@
-"""The ledger: runs, question bodies, and the one verdict of each question. It is the truth; queues only carry ids.
+"""The ledger: runs, question bodies and one verdict per question. It is the source of truth; queues only carry ids.
 
-`Ledger` is the agreement; `RedisLedger` and `MemoryLedger` keep it.
+`Ledger` is the interface; `RedisLedger` and `MemoryLedger` implement it.
 """
 
 from contract.ledger.base import UNCOUNTED, Begun, Committed, Ledger

@@ -1,4 +1,4 @@
-"""The ledger as both sides may ask of it, wherever it is kept."""
+"""The ledger's interface, independent of where it is stored."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from contract.verdict import Passage, Verdict
 
 __all__ = ["LAST", "UNCOUNTED", "Begun", "Committed", "Ledger"]
 
-#: The name that means the newest run.
+#: The name that stands for the newest run.
 LAST = "last"
-#: As `suspect_from`: no question is counted as begun; the caller only looks which are unsettled.
+#: As `suspect_from`: count no attempts; the caller only wants to know which questions are unsettled.
 UNCOUNTED = -1
-#: Runs that a message lists before the rest is only counted.
+#: Maximum number of runs that a message lists by name.
 MOST_LISTED = 5
 
 
 class Begun(NamedTuple):
-    """An unsettled question handed to a worker, with the number of times it was begun.
+    """An unsettled question handed to a worker, with its number of attempts.
 
-    `counted` says whether this handing-out is one of them; a suspect is handed out without, to be begun alone.
+    `counted` says whether this one is included; a suspect is handed out uncounted, to be begun alone later.
     """
 
     question: Question
@@ -35,39 +35,39 @@ class Begun(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """What a commit changed: verdicts that were the first for their question, and questions still unsettled."""
+    """Result of a commit: the number of questions newly settled, and of those still unsettled."""
 
     new: int
     left: int
 
 
 class Ledger(abc.ABC):
-    """What both sides may ask of the ledger. Unknown runs raise UnknownRun unless the method says otherwise."""
+    """Interface of the ledger. Methods raise UnknownRun for an unknown run unless they say otherwise."""
 
     @abc.abstractmethod
     def open_run(self, run: Run) -> bool:
-        """Write `run`, and say whether it is new. Raises RunConflict if the id belongs to another spec."""
+        """Write `run` and return whether it is new. Raises RunConflict if the id belongs to another spec."""
 
     def add_questions(self, run_id: str, questions: Iterable[Question]) -> int:
-        """Write the bodies of `questions`, each once, and return how many were new."""
+        """Write the bodies of `questions`, skipping known ones, and return how many were new."""
         return self.add_bodies(run_id, (question.body() for question in questions))
 
     @abc.abstractmethod
     def add_bodies(self, run_id: str, bodies: Iterable[Body]) -> int:
-        """Write `bodies` of questions, each once, and return how many were new."""
+        """Write question `bodies`, skipping known ones, and return how many were new."""
 
     @abc.abstractmethod
     def run(self, run_id: str) -> Run:
-        """The run of that id. Raises UnreadableRun for one that this version does not understand."""
+        """Return the run of that id. Raises UnreadableRun if this version cannot read it."""
 
     @abc.abstractmethod
     def runs(self) -> list[Run]:
-        """All runs, newest first, but for those that this version does not understand."""
+        """Return all runs that this version can read, newest first."""
 
     def named(self, name: str) -> Run:
-        """The run of that id; else the only one called so, else the only one whose id begins so; `last` is the newest.
+        """Return the run with id `name`, else the only run of that name, else the only one whose id starts with it.
 
-        Raises InputError where several are meant, and where there is no run at all.
+        `last` is the newest run. Raises InputError if several match, and for `last` if there is no run at all.
         """
         runs = self.runs()
         if name == LAST and runs:
@@ -89,14 +89,14 @@ class Ledger(abc.ABC):
 
     @abc.abstractmethod
     def open_runs(self) -> list[str]:
-        """Ids of the runs that have unsettled questions and are neither paused nor cancelled."""
+        """Return the ids of runs that have unsettled questions and are neither paused nor cancelled."""
 
     @abc.abstractmethod
     def counts(self, run_id: str) -> Counts:
-        """How far the run is."""
+        """Return the run's progress."""
 
     def standings(self, runs: Iterable[Run]) -> Iterator[tuple[Run, Counts]]:
-        """Each of `runs` and how far it is. One that was purged meanwhile, as the HTTP door does, is left out."""
+        """Yield each of `runs` with its progress. Runs purged meanwhile (as the HTTP server does) are left out."""
         for run in runs:
             try:
                 counts = self.counts(run.run_id)
@@ -106,80 +106,80 @@ class Ledger(abc.ABC):
 
     @abc.abstractmethod
     def unsettled(self, run_id: str) -> Iterator[str]:
-        """Ids without a verdict, in input order."""
+        """Yield the ids without a verdict, in input order."""
 
     @abc.abstractmethod
     def begin(
         self, run_id: str, question_ids: Sequence[str], suspect_from: int = 0, stage: Stage = Stage.SCORE
     ) -> list[Begun]:
-        """Those of `question_ids` that are unsettled, each counted as begun once more in this stage.
+        """Return the unsettled ones of `question_ids`, and count an attempt of this stage for each.
 
-        A question begun `suspect_from` times already (0: no limit) comes back uncounted, so that the caller can begin
-        it alone: it may be what its earlier company died of. With `UNCOUNTED` all do, for a caller who only asks.
+        A question with `suspect_from` attempts already (0: no limit) is returned uncounted, so that the caller can
+        begin it alone: it may have killed the earlier batches. With `UNCOUNTED` no attempt is counted at all.
 
-        Raises RunHalted for a paused or cancelled run, having put aside the unsettled ones: drop their message.
+        Raises RunHalted for a paused or cancelled run, after putting the unsettled ones aside: drop their message.
         """
 
     @abc.abstractmethod
     def note_trouble(self, run_id: str, question_ids: Sequence[str], reason: str) -> list[int]:
-        """Keep why an attempt at each of `question_ids` failed, until it is settled; return how many reasons each has.
+        """Record why an attempt at each of `question_ids` failed; return how many reasons each has now.
 
-        0 for a question that is settled already.
+        Reasons are kept until the question is settled; a settled one has 0.
         """
 
     @abc.abstractmethod
     def troubles(self, run_id: str, question_id: str) -> list[str]:
-        """Why earlier attempts at an unsettled question failed, as far as anybody lived to say."""
+        """Return why earlier attempts at an unsettled question failed, as far as their workers lived to report it."""
 
     @abc.abstractmethod
     def attach(self, run_id: str, passages: Mapping[str, Sequence[Passage]]) -> None:
-        """Keep what was retrieved, by question id, until the question is settled."""
+        """Store the retrieved passages, by question id, until the question is settled."""
 
     @abc.abstractmethod
     def passages(self, run_id: str, question_ids: Sequence[str]) -> dict[str, tuple[Passage, ...]]:
-        """What was attached, by question id; a question that nothing was retrieved for yet is not in it."""
+        """Return the attached passages by question id, without the questions that have none attached yet."""
 
     @abc.abstractmethod
     def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> Committed:
-        """Settle questions in one atomic step; a verdict that came second changes nothing."""
+        """Settle questions in one atomic step. The first verdict of a question stands; later ones are ignored."""
 
     @abc.abstractmethod
     def note_engine(self, run_id: str, used: EngineUsed) -> None:
-        """Keep that this engine answers questions of the run; the first of equal notes stands."""
+        """Record that this engine answers questions of the run; of equal records, the first stands."""
 
     @abc.abstractmethod
     def engines(self, run_id: str) -> list[EngineUsed]:
-        """The engines that answered questions of the run, the first one first."""
+        """Return the engines that answered questions of the run, oldest first."""
 
     @abc.abstractmethod
     def results(
         self, run_id: str, start: int = 0, stop: int | None = None
     ) -> Iterator[tuple[Question, Verdict | None]]:
-        """The questions of the run in input order, from position `start` to before `stop` (None: to the end).
+        """Yield the questions in input order with their verdicts (None: unsettled).
 
-        Each with its verdict if it has one.
+        From position `start` up to, but not including, `stop` (None: to the end).
         """
 
     @abc.abstractmethod
     def result(self, run_id: str, question_id: str) -> tuple[Question, Verdict | None]:
-        """One question with its verdict if it has one. Raises UnknownRun if the run lacks it."""
+        """Return one question and its verdict, if any. Raises UnknownRun if the run has no such question."""
 
     @abc.abstractmethod
     def halt(self, run_id: str, state: RunState) -> RunState:
-        """Pause or cancel the run and return what it was; a cancelled run stays cancelled."""
+        """Pause or cancel the run and return its previous state; a cancelled run stays cancelled."""
 
     @abc.abstractmethod
     def resume(self, run_id: str) -> RunState:
-        """Let the run go on and return what it was. `take_aside` then says what must be sent for that."""
+        """Resume the run and return its previous state. `take_aside` then returns the questions to send again."""
 
     @abc.abstractmethod
     def take_aside(self, run_id: str) -> Iterator[str]:
-        """Unsettled ids that were put aside, in input order, each given out once: send them."""
+        """Yield the unsettled ids that were put aside, in input order, each only once: the caller must send them."""
 
     @abc.abstractmethod
     def reopen_failed(self, run_id: str) -> int:
-        """Take failed verdicts back and return how many; their questions are as if never begun. Raises RunHalted."""
+        """Remove failed verdicts and the attempts of their questions; return how many. Raises RunHalted."""
 
     @abc.abstractmethod
     def purge(self, run_id: str) -> None:
-        """Forget the run; messages of it that are still under way will be dropped."""
+        """Delete the run; workers will drop its messages that are still in flight."""

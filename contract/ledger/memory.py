@@ -1,4 +1,4 @@
-"""The ledger in memory: the same promises without Redis, for tests and for trying the pipeline in one process."""
+"""The ledger in memory: the same guarantees without Redis, for tests and single-process experiments."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Books:
 
 
 class MemoryLedger(Ledger):
-    """A ledger that lives as long as the object. One lock stands for the atomicity of the Lua steps."""
+    """A ledger that lives as long as the object. One lock replaces the atomicity of the Lua scripts."""
 
     def __init__(self) -> None:
         self._runs: dict[str, _Books] = {}

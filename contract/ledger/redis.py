@@ -1,4 +1,4 @@
-"""The ledger in Redis. Its layout is `contract/keys.py`, its atomic steps are `contract/lua/`."""
+"""The ledger in Redis. Keys are defined in `contract/keys.py`, atomic steps in `contract/lua/`."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from contract.verdict import Outcome, Passage, Verdict
 
 __all__ = ["RedisLedger"]
 
-#: Rows per round trip where many are read or written: a few hundred kilobytes at a time.
+#: Rows per round trip of bulk reads and writes: a few hundred kilobytes.
 CHUNK = 500
-#: Runs whose number of questions is remembered.
+#: Number of runs whose question count is cached.
 KNOWN_RUNS = 4096
 _REASONS: TypeAdapter[list[str]] = TypeAdapter(list[str])
 _PASSAGES: TypeAdapter[tuple[Passage, ...]] = TypeAdapter(tuple[Passage, ...])
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 def _run(run_id: str, body: str) -> Run:
-    """The run as it was written. Raises UnreadableRun, naming what is not understood."""
+    """Parse a stored run. Raises UnreadableRun that names the unreadable fields."""
     try:
         return Run.model_validate_json(body)
     except ValidationError as trouble:
@@ -64,22 +64,22 @@ class RedisLedger(Ledger):
         self._halt = lua(self._redis, "halt")
         self._resume = lua(self._redis, "resume")
         self._reopen = lua(self._redis, "reopen")
-        #: By run and when it was made: its spec may hold thousands of examples, and counts are asked for all the time.
+        #: Cached by run id and creation time: the spec may hold thousands of examples, and counts are read constantly.
         self._total: Callable[[str, float], int] = lru_cache(KNOWN_RUNS)(lambda run_id, _: self.run(run_id).questions)
 
     @classmethod
     def connect(cls, settings: Settings) -> RedisLedger:
-        """A ledger on the Redis that `settings` name. Raises RedisUnreachable."""
+        """Connect to the Redis named in `settings`. Raises RedisUnreachable."""
         return cls(connect(settings), settings.redis_place)
 
     @property
     def place(self) -> str:
-        """Where it is kept, fit for a message."""
+        """Address of the Redis server without credentials, for messages."""
         return self._place
 
     @property
     def client(self) -> redis.Redis:
-        """The connection, for the other books that live beside the ledger (`contract.fleet`, `contract.queue`)."""
+        """The Redis client, for other data in the same Redis (`contract.fleet`, `contract.queue`)."""
         return self._redis
 
     def open_run(self, run: Run) -> bool:
@@ -191,7 +191,7 @@ class RedisLedger(Ledger):
         names = keys.RunKeys(run_id)
         arguments: list[str | bytes] = [run_id]
         for verdict in verdicts:
-            body = _VERDICT.dump_json(verdict, exclude_defaults=True)  # bytes: `model_dump_json` makes text of them
+            body = _VERDICT.dump_json(verdict, exclude_defaults=True)  # bytes; `model_dump_json` would decode them
             arguments += (verdict.question_id, body, verdict.outcome.value)
         books = [
             names.meta,
@@ -291,7 +291,7 @@ class RedisLedger(Ledger):
             pipeline.execute()
 
     def _step(self, script: Script, run_id: str, books: Sequence[str], arguments: Sequence[str | bytes | int]) -> Any:
-        """What an atomic step answers. Raises UnknownRun."""
+        """Run a Lua script and return its result. Raises UnknownRun."""
         with translating(self._place):
             found = script(books, arguments)
             if found is None:
@@ -301,7 +301,7 @@ class RedisLedger(Ledger):
     def _read(
         self, run_id: str, question_id: str, body: str | None, verdict: str | None
     ) -> tuple[Question, Verdict | None]:
-        """What the ledger holds of a question. Raises LedgerError where that is no question or no verdict."""
+        """Parse a stored question and its verdict. Raises LedgerError if either cannot be parsed."""
         try:
             question = Question.model_validate_json(cast(str, body))
             return question, None if verdict is None else Verdict.model_validate_json(verdict)

@@ -1,4 +1,4 @@
-"""A run, whether it goes on, and how far it is."""
+"""A run, its state and its progress."""
 
 from __future__ import annotations
 
@@ -15,70 +15,70 @@ __all__ = ["Counts", "Run", "RunState", "Taken", "halted"]
 
 
 class Taken(BaseModel):
-    """What of its source a run asks, and what it left out."""
+    """Which part of its source a run asks, and what it leaves out."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    #: The set and the split of the source that were asked for; empty: it is not said, or there is one.
+    #: Subset and split of the source that were requested; empty: none requested, or there is only one.
     subset: str = ""
     split: str = ""
-    #: Subjects asked for; none: all.
+    #: Requested subjects; empty: all.
     subjects: tuple[str, ...] = ()
-    #: The first so many, whatever comes after them.
+    #: Only this many questions, from the start.
     limit: int | None = None
-    #: So many at random, by this seed, each subject with its share or not.
+    #: Size and seed of a random sample, and whether it is stratified by subject.
     sample: int | None = None
     seed: int | None = None
     stratified: bool = False
-    #: Good rows that were looked at, asked or not; where there is a limit, the rest was not read.
+    #: Valid rows that were read, asked or not; with a limit, the rest was not read.
     rows: int = 0
-    #: Bad rows that were left out.
+    #: Invalid rows that were skipped.
     skipped: int = 0
-    #: Of the questions asked, those with a context, and those that ask, word for word, what one before them asks, in
-    #: whatever order their choices stand.
+    #: Number of questions asked that have a context, and of those that repeat an earlier one word for word, regardless
+    #: of the order of their choices.
     with_context: int = 0
     repeated: int = 0
 
 
 class Run(BaseModel):
-    """One RunSpec applied to one set of questions."""
+    """A RunSpec applied to a set of questions."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     run_id: str
     spec: RunSpec
-    #: Where the questions came from, as the person named it.
+    #: Where the questions came from, as the user named it.
     source: str
     questions: int = Field(ge=1)
-    #: What guessing scores, over the questions with a key; None where nobody can guess: there is no key, or no choice
-    #: is shown.
+    #: Expected accuracy of guessing, over the questions with a key; None where guessing is impossible: without a key,
+    #: or where no choices are shown.
     chance: float | None
-    #: Questions without a key; they are in no accuracy.
+    #: Questions without a key; no accuracy includes them.
     without_key: int = 0
     created_at: float
-    #: At which its questions were first sent, and at which lost ones are sent again.
+    #: Priority at which questions are sent, and lost ones sent again.
     priority: Priority = Priority.NORMAL
-    #: None where nobody chose from a source, and in runs from before this was kept.
+    #: None if nothing was selected from a source, and for older runs that did not record it.
     taken: Taken | None = None
 
     @property
     def repeats(self) -> bool:
-        """Whether questions may stand in it twice, word for word, under ids of their own."""
+        """Whether it may contain the same question twice, word for word, under different ids."""
         return self.taken is not None and self.taken.repeated > 0
 
 
 class RunState(StrEnum):
-    """Whether a run's questions are begun. In any state, what was begun before is settled."""
+    """Whether workers begin a run's questions. In any state, questions already begun are still settled."""
 
     RUNNING = "running"
-    #: Nothing is begun until somebody resumes it.
+    #: No question is begun until the run is resumed.
     PAUSED = "paused"
-    #: The same, and nobody waits for it.
+    #: Like PAUSED, and no command waits for it.
     CANCELLED = "cancelled"
 
 
 class Counts(BaseModel):
-    """How far a run is. `settled` is the sum of the outcomes."""
+    """Progress of a run. `settled` is the sum of the outcomes."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -88,17 +88,17 @@ class Counts(BaseModel):
     state: RunState = RunState.RUNNING
 
     def of(self, outcome: Outcome) -> int:
-        """Questions that ended as `outcome`."""
+        """Return the number of questions with this outcome."""
         return self.outcomes.get(outcome, 0)
 
     @property
     def settled(self) -> int:
-        """Questions with a verdict."""
+        """Number of questions with a verdict."""
         return sum(self.outcomes.values())
 
     @property
     def unwritten(self) -> int:
-        """Questions that the producer has not written: it is at it, or was cut short."""
+        """Number of questions not written yet: the producer is still writing, or was interrupted."""
         return max(0, self.total - self.settled - self.todo)
 
     @property
@@ -118,7 +118,7 @@ class Counts(BaseModel):
 
     @property
     def standing(self) -> str:
-        """How the run stands, in one word: `settled`, or its state."""
+        """The run's status in one word: `settled`, or its state."""
         return "settled" if self.finished else self.state.value
 
     @property
@@ -128,7 +128,7 @@ class Counts(BaseModel):
 
 
 def halted(run_id: str, state: str) -> RunHalted:
-    """What is raised where a run in `state` is asked to go on."""
+    """Return the error for an operation that needs a run which is not paused or cancelled."""
     return RunHalted(
         f"Run {run_id} is {state}.", state=state, hint=f"Let it go on with: python -m producer resume {run_id}"
     )

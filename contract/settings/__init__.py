@@ -1,7 +1,7 @@
-"""Where and how fast: Redis, batching, GPU groups, engine arguments. Nothing here may change an answer's meaning.
+"""Deployment settings: Redis, batching, GPU groups, engine arguments. They must not change the meaning of an answer.
 
 Layers, highest first: environment (`MCQUEUE_BATCH_SIZE`, `MCQUEUE_VLLM_ARGS__DTYPE`) · `--set` · YAML · defaults.
-Nothing is read at import; `load_settings` reads once, and the result is frozen.
+Nothing is read at import; `load_settings` reads them once, and the result is frozen.
 """
 
 from contract.settings.fields import MOST_QUESTIONS, PREFIX, OpenAiSettings, Settings, SimulatedSettings

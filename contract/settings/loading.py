@@ -1,4 +1,4 @@
-"""From the layers to settings: environment over `--set` over YAML over defaults, one model of several."""
+"""Loading of settings: environment over `--set` over YAML over defaults, for one or several models."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ __all__ = [
 
 #: Path of the deploy file, for commands that take no --config (`celery -A workers.app …`).
 CONFIG_VARIABLE = "MCQUEUE_CONFIG"
-#: JSON of the `--set` layer, handed from the launcher to its workers.
+#: The `--set` layer as JSON, passed from the launcher to its workers.
 OVERRIDES_VARIABLE = "MCQUEUE_OVERRIDES"
-#: Which model of a deploy file with several; set by the launcher for its workers.
+#: Selects one model of a deploy file with several; set by the launcher for its workers.
 MODEL_VARIABLE = "MCQUEUE_MODEL"
-#: Settings whose values are nobody's business.
+#: Settings whose values may contain secrets.
 MAY_HOLD_SECRETS = frozenset({"redis_url", "openai", "judge_api_key", "http"})
-#: Variables of the prefix that are not settings.
+#: Variables with the prefix that are not settings.
 OTHER_VARIABLES = frozenset(
     {
         CONFIG_VARIABLE,
@@ -50,12 +50,12 @@ OTHER_VARIABLES = frozenset(
 
 
 def load_settings(config: Path | None = None, overrides: Iterable[str] = ()) -> Settings:
-    """Settings from all layers. Without `config`, the file named by `MCQUEUE_CONFIG` is the YAML layer, if any.
+    """Load settings from all layers. Without `config`, the YAML layer is the file named by `MCQUEUE_CONFIG`, if any.
 
-    Of a file with several `models`, the one that `model` names (by --set or MCQUEUE_MODEL); where it is not named, what
-    they have in common.
+    If the file has several `models`, load the one selected by `model` (--set or MCQUEUE_MODEL); without a selection,
+    the settings they have in common.
 
-    Raises SettingsError that names the setting, what was found, and the nearest known name.
+    Raises SettingsError that names the setting, the value found, and the closest known name.
     """
     layers = _Layers.read(config, overrides)
     if layers.models and layers.chosen:
@@ -64,7 +64,7 @@ def load_settings(config: Path | None = None, overrides: Iterable[str] = ()) -> 
 
 
 def load_fleet(config: Path | None = None, overrides: Iterable[str] = ()) -> tuple[Settings, ...]:
-    """Settings of each model of the file, or of the one that `model` names. Raises SettingsError."""
+    """Load the settings of each model of the file, or only of the one selected by `model`. Raises SettingsError."""
     layers = _Layers.read(config, overrides)
     if not layers.models:
         return (layers.common(),)
@@ -72,9 +72,9 @@ def load_fleet(config: Path | None = None, overrides: Iterable[str] = ()) -> tup
 
 
 def as_file(config: Path | None, overrides: Iterable[str], model: str, found: Mapping[str, Any]) -> dict[str, Any]:
-    """What a deploy file would say so that no `--set` is needed, with `found` laid over what it says of `model`.
+    """Return a deploy file that includes the `--set` layer, with the settings of `model` overridden by `found`.
 
-    What the environment says is left out, and so is whatever of `--set` may hold a password. Raises SettingsError.
+    The environment is left out, and so are `--set` values that may hold a password. Raises SettingsError.
     """
     layers = _Layers.read(config, overrides)
     over = {name: value for name, value in layers.over.items() if name not in MAY_HOLD_SECRETS}
@@ -87,14 +87,14 @@ def as_file(config: Path | None, overrides: Iterable[str], model: str, found: Ma
 
 @dataclass(frozen=True, slots=True)
 class _Layers:
-    """YAML and `--set`, before the environment is laid over them."""
+    """The YAML and `--set` layers, before the environment overrides them."""
 
     source: str
     file: Mapping[str, Any]
     over: Mapping[str, Any]
-    #: Name → entry of `models`.
+    #: Model name → entry of `models`.
     models: Mapping[str, Mapping[str, Any]]
-    #: The one that is asked for, if any.
+    #: The selected model, if any.
     chosen: str
 
     @classmethod
@@ -111,7 +111,7 @@ class _Layers:
         return _checked(merge(self.file, self.over), self._place(self.file, self.source))
 
     def of_model(self, name: str) -> Settings:
-        """`--set` over the model's entry over the rest of the file."""
+        """Return the settings of one model: `--set` over its entry over the rest of the file."""
         if name not in self.models:
             hint = nearest(name, list(self.models)) or f"It has {', '.join(self.models)}."
             raise SettingsError(f"{self.source}: models: none is called {name!r}.", hint=hint)
@@ -120,7 +120,7 @@ class _Layers:
         return _checked(values, self._place(lower, f"{self.source}: model {name}"))
 
     def _place(self, file: Mapping[str, Any], source: str) -> Place:
-        """Tells the layer that a setting's value came from; `file` is the lowest one, and stands in `source`."""
+        """Return a function that names the layer of a setting's value; `file` is the lowest layer, called `source`."""
 
         def place(path: tuple[Any, ...]) -> str:
             variables = [PREFIX + "__".join(map(str, path[:end])).upper() for end in range(1, len(path) + 1)]
@@ -136,8 +136,11 @@ class _Layers:
 
 
 def _named_by_environment() -> Path | None:
-    """The file that `MCQUEUE_CONFIG` names. That is often set in a shell's start-up file: whoever calls from another
-    folder has not typed the path, and is told what it counts from."""
+    """Return the file named by `MCQUEUE_CONFIG`.
+
+    The variable is often set in a shell's start-up file, so the error message says which folder a relative path is
+    resolved against.
+    """
     named = os.environ.get(CONFIG_VARIABLE)
     if named and not Path(named).exists():
         raise SettingsError(

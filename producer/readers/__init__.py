@@ -1,4 +1,4 @@
-"""Question files, whatever their format: `understand` says what a file is, and its rows what it says."""
+"""Reading question files in any supported format: `understand` detects format and layout, `rows` yields the rows."""
 
 from producer.readers.field_names import PARTS
 from producer.readers.file import QuestionFile, understand

@@ -1,6 +1,6 @@
-"""Which field of a record plays which part, told by its name: many names are in use for the same few things.
+"""Mapping field names to the parts of a question: many names are in use for the same few parts.
 
-Names are compared in one spelling: `answerKey`, `Answer Key` and `ANSWER_KEY` are `answer_key`.
+Names are compared in normalised spelling: `answerKey`, `Answer Key` and `ANSWER_KEY` become `answer_key`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from string import ascii_lowercase
 
 __all__ = ["PARTS", "Names", "is_table_header", "names_of", "spelled"]
 
-#: Part → the names that it goes by, the surest first.
+#: Part → the names in use for it, the most reliable first.
 PARTS: dict[str, tuple[str, ...]] = {
     part: tuple(names.split())
     for part, names in {
@@ -41,11 +41,12 @@ PARTS: dict[str, tuple[str, ...]] = {
         "gold_passages": "gold_passages gold",
     }.items()
 }
-#: Columns of one choice each: a common beginning, then a letter or a number. A bare letter is such a name too.
+#: Columns with one choice each: a common prefix followed by a letter or a number. The prefix may be empty for letters.
 _FAMILY = re.compile(
     r"((?:(?:answer|mc)_)?(?:choice|option|opt|op|answer|ans|ending|solution|sol|hypothesis)|)_?(?:([a-z])|(\d{1,2}))"
 )
-#: Beginnings that go before others, however many of these there are: `ans1` to `ans5` may be what five people said.
+#: Prefixes that take precedence over all others, however many columns those have: `ans1` to `ans5` may be answers of
+#: five people.
 _SURE_FAMILY = re.compile(r".*(?:choice|option|opt|op)")
 _WRONG = re.compile(r"(?:distractor|(?:incorrect|wrong)(?:_(?:answer|option|choice))?)_?(\d{1,2})")
 _WRONG_LISTS = ("incorrect_answers", "distractors", "wrong_answers")
@@ -54,19 +55,19 @@ _RIGHT = ("correct_answer", "best_answer", "answer", "right_answer")
 
 @dataclass(frozen=True)
 class Names:
-    """The parts that a record's field names promise; each as the file spells it."""
+    """The fields of a record by the part that their names suggest, in the file's spelling."""
 
-    #: One spelling → the file's.
+    #: Normalised spelling → the file's spelling.
     spelled: dict[str, str]
     question: str | None
     #: The field that holds all choices.
     choices: str | None
-    #: Label and field of each choice, where every one has a field of its own.
+    #: Label and field of each choice, if each choice has its own field.
     family: tuple[tuple[str, str], ...]
     #: Fields of wrong choices, and the field of the right one.
     wrong: tuple[str, ...]
     right: str | None
-    #: Fields that may say which choice is right, the surest first.
+    #: Fields that may be the answer key, the most reliable first.
     answers: tuple[str, ...]
     id: str | None
     subject: str | None
@@ -75,14 +76,14 @@ class Names:
 
 
 def spelled(name: str) -> str:
-    """`name` in the one spelling."""
+    """Return `name` in normalised spelling."""
     parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
     return re.sub(r"[^\w]+", "_", parted).strip("_").lower() or name
 
 
 @lru_cache(maxsize=1024)
 def names_of(fields: tuple[str, ...]) -> Names:
-    """What the names `fields` promise."""
+    """Assign the field names `fields` to the parts that they suggest."""
     known: dict[str, str] = {}
     for each in fields:
         known.setdefault(spelled(each) if each != "_id" else each, each)
@@ -92,7 +93,7 @@ def names_of(fields: tuple[str, ...]) -> Names:
     wrong = _numbered(known, _WRONG) or tuple(known[name] for name in _WRONG_LISTS if name in known)
     question = next((name for name in found["question"] if name not in own), None)
     if question is None and (family or found["choices"]):
-        # Some call the question what others call its context.
+        # In some files, a name that usually means the context holds the question.
         question = next(iter(found["context"]), None)
     choices, answers = _choices_and_answers(known, found, question, bool(family))
     return Names(
@@ -113,7 +114,7 @@ def names_of(fields: tuple[str, ...]) -> Names:
 def _choices_and_answers(
     known: dict[str, str], found: dict[str, list[str]], question: str | None, has_family: bool
 ) -> tuple[str | None, list[str]]:
-    """The field of all choices, and those of the right one: `answers` are the right ones where choices stand beside."""
+    """Return the field of all choices and the possible answer keys; beside choices, `answers` holds the right ones."""
     there = [name for name in found["choices"] if name != question]
     right = known.get("answers")
     if right in there and (has_family or len(there) > 1):
@@ -122,7 +123,7 @@ def _choices_and_answers(
 
 
 def _family(known: dict[str, str]) -> tuple[tuple[str, str], ...]:
-    """The columns of one choice each, in order: those of the beginning that has most of them, without a gap."""
+    """Return the columns with one choice each, in order: those of the prefix with the longest gapless sequence."""
     families: dict[tuple[str, bool], dict[int, tuple[str, str]]] = defaultdict(dict)
     for name, original in known.items():
         if match := _FAMILY.fullmatch(name):
@@ -148,6 +149,6 @@ def _numbered(known: dict[str, str], pattern: re.Pattern[str]) -> tuple[str, ...
 
 
 def is_table_header(cells: Sequence[str]) -> bool:
-    """Whether `cells` are names of a question and its choices."""
+    """Whether `cells` are column names for a question and its choices or answer."""
     names = names_of(tuple(cells))
     return names.question is not None and bool(names.family or names.choices or names.wrong or names.answers)

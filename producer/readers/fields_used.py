@@ -1,6 +1,7 @@
-"""Which fields of a file its questions, choices and answers were taken from: a name may be meant otherwise.
+"""Reporting which fields of a file its questions, choices and answers were taken from, as names can be misleading.
 
-A file with an old model's `answer` beside its `gold_label` reads as well as one with the key in `answer`.
+A file whose `answer` is an old model's output and whose key is `gold_label` is as readable as one with the key in
+`answer`.
 """
 
 from __future__ import annotations
@@ -16,25 +17,25 @@ from producer.readers.record import Record
 
 __all__ = ["UsedFields"]
 
-#: Fields that are named one by one; of more, the first and the last.
+#: Maximum number of fields that are listed individually; of more, only the first and the last are shown.
 MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class UsedFields:
-    """Fields of a file's first records, as it calls them, by the parts that they were taken for."""
+    """The fields, in the file's spelling, from which the parts of its first records were taken."""
 
     question: tuple[str, ...]
-    #: Empty where the layout itself has the choices: yes and no.
+    #: Empty if the layout implies the choices: yes and no.
     choices: tuple[str, ...]
-    #: Empty where no question has a key.
+    #: Empty if no question has a key.
     answer: tuple[str, ...]
-    #: Others that could be the answer, by their names and by what they say.
+    #: Other fields that could be the answer, judging by name and value.
     also_there: tuple[str, ...]
 
     @classmethod
     def of(cls, apart: Sequence[tuple[Record, Parts]]) -> UsedFields:
-        """The fields that the parts of these records were taken from."""
+        """Collect the fields that the parts of these records were taken from."""
         used = [parts.used for _, parts in apart]
         answer = _each(parts.used.answer for _, parts in apart if not no_key(parts.answer, parts.choices))
         others = _each(name for record, parts in apart for name in _others(record, parts))
@@ -46,19 +47,19 @@ class UsedFields:
         )
 
     def told(self) -> str:
-        """`question ← stem · choices ← A, B, C · answer ← answer (also there: gold_label)`."""
+        """Describe the fields: `question ← stem · choices ← A, B, C · answer ← answer (also there: gold_label)`."""
         others = f" (also there: {_listed(self.also_there)})" if self.also_there else ""
         parts = [("question", self.question), ("choices", self.choices)]
         shown = [f"{part} ← {_listed(names)}" for part, names in parts if names]
         return " · ".join([*shown, f"answer ← {_listed(self.answer) or 'none'}{others}"])
 
     def to_json(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the fields for `--json`."""
         return asdict(self)
 
 
 def _others(record: Record, parts: Parts) -> Iterator[str]:
-    """Fields of the record beside the used ones that could be the answer."""
+    """Yield unused fields of the record that could be the answer."""
     fields = record.fields or {}
     for name in answers_of(fields, names_of(tuple(fields))):
         if name not in parts.used.all and names_a_choice(Given(fields[name], parts.choices, parts.labels)):

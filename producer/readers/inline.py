@@ -1,4 +1,4 @@
-"""Choices that stand inside a text: `A) …`, `(B) …`, `3. …`, one per line or one after the other."""
+"""Extracting choices from a text: `A) …`, `(B) …`, `3. …`, one per line or in running text."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from contract.question import MAX_CHOICES, MIN_CHOICES
 
 __all__ = ["Inline", "Mark", "behind_each", "mark_of", "split_choices", "split_list"]
 
-#: A mark: a letter or a number, then what closes it. A dot or a colon needs white space after it, as in no decimal.
+#: A mark: a letter or number, then its closing character. A dot or colon must be followed by white space, which
+#: excludes decimals.
 _MARK = r"[(\[]?(?:(?P<letter>[A-Za-z])|(?P<digits>\d{1,2}))(?P<close>[)\]]|[.:](?=\s)|[．：、）])[ \t]*"
 _AT_LINE_START = re.compile(rf"^[ \t]*{_MARK}", re.MULTILINE)
 _IN_LINE = re.compile(rf"(?:^|(?<=\s)){_MARK}", re.MULTILINE)
-#: A mark of a list in one text, its words and signs parted by blanks (MathQA): `a ) 38 , b ) 27.5`.
+#: A mark in a tokenised list, with blanks between words and punctuation (MathQA): `a ) 38 , b ) 27.5`.
 _SPACED = re.compile(r"(?:^|,)\s*([a-zA-Z])\s+\)\s*")
 _BULLETS = re.compile(r"\n\s*(?:Options|Choices|Answer choices):[ \t]*\n(?=[ \t]*[-*•] )", re.IGNORECASE)
 _BULLET = re.compile(r"^[ \t]*[-*•][ \t]+(.+)$", re.MULTILINE)
 _HEADING = re.compile(r"\n\s*(?:Options|Choices|Answer choices):?\s*$", re.IGNORECASE)
-#: What a prompt may end with, language by language.
+#: Lead-ins to the answer that a prompt may end with, by language.
 _LEADS = (
     r"(?:(?:the|your) )?(?:(?:correct|right|best|final) )?(?:answer|option|choice)(?: is)?",
     r"(?:正[确確])?(?:答案?|回答)[是为為]?",
@@ -32,32 +33,33 @@ _LEADS = (
     r"(?:(?:poprawna|prawidłowa) )?odpowiedź(?: to)?",
     r"(?:правильный )?ответ",
 )
-#: A line with nothing else in it. "The answer is (" needs no colon.
+#: A line that consists of a lead-in only. "The answer is (" needs no colon.
 _LEAD_IN = re.compile(
     rf"(?:(?:{'|'.join(_LEADS)})\s*[:：]|the (?:(?:correct|right|best|final) )?answer is)\s*[(\[（]?", re.IGNORECASE
 )
 
 
 class Inline(NamedTuple):
-    """A text taken apart."""
+    """A question text separated into stem and choices."""
 
-    #: What stands before the first choice.
+    #: The text before the first choice.
     stem: str
-    #: What the text calls each choice: letters in capitals, or digits.
+    #: The label of each choice in the text: an upper-case letter, or digits.
     labels: tuple[str, ...]
     choices: tuple[str, ...]
 
 
 def split_choices(text: str) -> Inline | None:
-    """The text before its choices, and the choices; None where it holds none.
+    """Split a text into the part before the choices and the choices; None if it contains none.
 
-    The choices are the last marks that count up from A or 1: a list of statements before them belongs to the stem.
+    The choices are the last sequence of marks that counts up from A or 1; an earlier list of statements belongs to
+    the stem.
     """
     return _marked(text, _AT_LINE_START) or _marked(text, _IN_LINE) or _bulleted(text)
 
 
 def split_list(text: str) -> Inline | None:
-    """The choices of a text that is nothing but their list: `a ) 38 , b ) 27.5 , c ) none of these`; else None."""
+    """Split a text that consists of choices only: `a ) 38 , b ) 27.5 , c ) none of these`; None for any other text."""
     marks: list[re.Match[str]] = []
     for mark in _SPACED.finditer(text):
         if ord(mark[1].upper()) - ord("A") == len(marks):
@@ -72,13 +74,13 @@ _JOINS = re.compile(r"[,;/&+]|,?\s*(?:and|or|nor|und|oder|et|ou)", re.IGNORECASE
 
 
 def behind_each(marks: Sequence[re.Match[str]], text: str) -> tuple[str, ...]:
-    """What stands in `text` behind each of `marks`, up to the next one."""
+    """Return the text after each of `marks`, up to the next one."""
     ends = [*(each.start() for each in marks[1:]), len(text)]
     return tuple(text[mark.end() : end].strip() for mark, end in zip(marks, ends, strict=True))
 
 
 class Mark(NamedTuple):
-    """What a choice calls itself: "(B) red" is the second, "B", and "red" without it."""
+    """The mark that a choice begins with: "(B) red" has rank 1, label "B" and rest "red"."""
 
     rank: int
     label: str
@@ -86,7 +88,7 @@ class Mark(NamedTuple):
 
 
 def mark_of(choice: str) -> Mark | None:
-    """The mark that a choice begins with; None where it has none, or is nothing else."""
+    """Return the mark that a choice begins with; None if it has none, or consists of nothing else."""
     text = choice.lstrip()
     found = _AT_LINE_START.match(text)
     rest = text[found.end() :].strip() if found else ""
@@ -102,7 +104,7 @@ def _marked(text: str, pattern: re.Pattern[str]) -> Inline | None:
 
 
 def _run(marks: list[re.Match[str]], start: int) -> list[re.Match[str]]:
-    """The marks that count on from `marks[start]` in its own way; empty if they are too few or do not reach the end."""
+    """Return the marks that continue the count from `marks[start]` in the same style; empty if too few or too many."""
     run = [marks[start]]
     for mark in marks[start + 1 :]:
         if _kind(mark) == _kind(run[0]) and _rank(mark) == len(run):
@@ -135,16 +137,16 @@ def _cut(text: str, run: list[re.Match[str]]) -> Inline | None:
 
 
 def _without_lead_in(choices: tuple[str, ...]) -> tuple[str, ...]:
-    """The choices, the last without the line "Answer:" that the prompt ends with."""
+    """Return the choices, with the prompt's closing line "Answer:" removed from the last one."""
     *others, last = choices
-    # What other choices end with too is their own text.
+    # If other choices end with such a line too, it is part of their text.
     if not _ends_in_lead_in(last) or any(map(_ends_in_lead_in, others)):
         return choices
     return (*others, last.rpartition("\n")[0].rstrip())
 
 
 def _ends_in_lead_in(choice: str) -> bool:
-    """Whether a lead-in is the last of its lines, and not the only one."""
+    """Whether the last line of several is a lead-in."""
     text, _, line = choice.rpartition("\n")
     return bool(text) and bool(_LEAD_IN.fullmatch(line.strip()))
 

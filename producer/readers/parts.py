@@ -1,4 +1,4 @@
-"""A record taken apart: what every layout does alike."""
+"""The parts of a record (question, choices, answer, …), and the steps of extracting them that all layouts share."""
 
 from __future__ import annotations
 
@@ -24,50 +24,50 @@ __all__ = [
 ]
 
 Fields = Mapping[str, Any]
-#: The field that a record has its answer in where answers stand in a file of their own: the surest by its name
-#: (`answer_key`), in a spelling that no file has.
+#: The field that receives the answer from a separate answer file. It normalises to `answer_key`, the most reliable
+#: name, in a spelling that no file uses.
 PAIRED = "--answer-key"
-#: Names that can mean nothing but the right choice: they count where the field of a surer name is empty.
+#: Names that can only mean the answer key: they are used if the field with the most reliable name is empty.
 _SURE = frozenset({"answer_key", "answer_idx", "answer_index", "answer_letter", "label", "labels", "correct_answer"})
 
 
 class Used(NamedTuple):
-    """The fields that a record's question, choices and answer were taken from, as its file calls them."""
+    """The fields that a record's question, choices and answer were taken from, spelled as in its file."""
 
     question: str | None = None
-    #: The field of all choices, or one for each; none where the layout itself has them.
+    #: The field of all choices, or one field per choice; empty if the layout implies the choices.
     choices: tuple[str | None, ...] = ()
     answer: str | None = None
-    #: What says one of these once more, and so is no metadata.
+    #: Fields that repeat one of these, and so are not kept as metadata.
     more: tuple[str | None, ...] = ()
 
     @property
     def all(self) -> frozenset[str | None]:
-        """All of them."""
+        """All of these fields."""
         return frozenset((self.question, *self.choices, self.answer, *self.more))
 
 
 class Parts(NamedTuple):
-    """A record taken apart, its answer not yet understood."""
+    """The parts of a record, with the answer not yet interpreted."""
 
     question: Any
     choices: list[str]
     answer: object = None
-    #: What the file calls the choices; None: A, B, …
+    #: The file's labels of the choices; None for A, B, …
     labels: list[str] | None = None
     id: Any = None
     subject: Any = None
     context: str | None = None
     gold_passages: Any = ()
-    #: Everything else that the record says.
+    #: All other fields of the record.
     rest: Mapping[str, Any] = {}
     used: Used = Used()
-    #: Labels of the choices that are marked as right where they stand, beside `answer`.
+    #: Labels of choices that are flagged as right in the list of choices, in addition to `answer`.
     marked: Sequence[str] = ()
 
 
 def described(fields: Fields, names: Names, used: Used, **known: Any) -> Parts:
-    """Parts with what every layout has: id, subject, context, gold passages and the rest."""
+    """Build Parts from `known` plus what all layouts share: id, subject, context, gold passages and other fields."""
     own = used.all
     context, from_contexts = context_of(fields, names, own)
     golds = [name for name in names.golds if name not in own and gold_ids(name, fields[name]) is not None]
@@ -89,10 +89,10 @@ def are_ids(found: object) -> bool:
 
 
 def gold_ids(name: str, found: object) -> tuple[str, ...] | None:
-    """The ids of passages that field `name` holds; None where it holds something else.
+    """Return the passage ids in field `name`; None if it holds something else.
 
-    `gold_passages` can be nothing else: one id alone, a number, and a list written into a cell of a table are taken.
-    Under other names only texts in a list are ids.
+    The name `gold_passages` is unambiguous, so a single id, a number, and a JSON list in a table cell are accepted.
+    Under other names, only a list of strings counts as ids.
     """
     if spelled(name) != "gold_passages":
         return tuple(found) if isinstance(found, list) and are_ids(found) else None
@@ -106,14 +106,14 @@ def gold_ids(name: str, found: object) -> tuple[str, ...] | None:
 
 
 def context_of(fields: Fields, names: Names, used: Collection[str | None]) -> tuple[str | None, list[str]]:
-    """What is to be read before the question: every such field, a blank line between them."""
+    """Return the text to be read before the question, joined by blank lines, and the fields that it comes from."""
     found = {name: _joined(fields[name]) for name in names.contexts if name not in used}
     found = {name: text for name, text in found.items() if text.strip()}
     return "\n\n".join(dict.fromkeys(found.values())) or None, list(found)
 
 
 def _joined(found: object) -> str:
-    """Texts of any depth: a list of paragraphs, {"contexts": [...]}, evidences with their text."""
+    """Join nested texts: a list of paragraphs, {"contexts": [...]}, or evidence objects with a text."""
     if isinstance(found, str):
         return found
     if isinstance(found, Mapping):
@@ -125,9 +125,9 @@ def _joined(found: object) -> str:
 
 
 def answer_of(fields: Fields, names: Names) -> tuple[object, str | None]:
-    """What the surest field says of the right choice, and which one that is.
+    """Return the answer from the most reliable field, and the name of that field.
 
-    AGIEval has an `answer` beside `label`, which is empty where there are choices.
+    AGIEval has an `answer` in addition to `label`; it is empty if the question has choices.
     """
     there = answers_of(fields, names)
     first = next(iter(there), None)
@@ -138,7 +138,7 @@ def answer_of(fields: Fields, names: Names) -> tuple[object, str | None]:
 
 
 def answers_of(fields: Fields, names: Names) -> list[str]:
-    """Every field that may say which choice is right, the surest first."""
+    """Return every field that may be the answer key, the most reliable first."""
     return [name for name in names.answers if not (name in names.golds and are_ids(fields[name]))]
 
 

@@ -1,4 +1,4 @@
-"""The words that the readers share: a record as the file has it, and the row that it becomes."""
+"""Types shared by the readers: the record as read from a file, and the row that it becomes."""
 
 from __future__ import annotations
 
@@ -10,73 +10,73 @@ from contract.question import Question
 
 __all__ = ["FieldTrouble", "Record", "Records", "Row", "shown_value"]
 
-#: Characters of a value that a message shows.
+#: Maximum number of characters of a value shown in a message.
 LONGEST_SHOWN = 60
 
 
 class FieldTrouble(Exception):
-    """One field of one record is wrong; where the record stands is added by the caller."""
+    """One field of a record is invalid; the caller adds the record's file and line."""
 
     def __init__(self, field: str, message: str, hint: str = "", *, kind: str = "") -> None:
         super().__init__(message)
         self.field = field
         self.message = message
         self.hint = hint
-        #: What troubles of this sort are counted as; the message itself where it names no values.
+        #: The category under which such errors are counted; by default the message, if it contains no values.
         self.kind = kind or message.rstrip(".")
 
     def at(self, path: str, line: int) -> QuestionFileError:
-        """The same with its place."""
+        """Return the error with its file and line."""
         return QuestionFileError(
             self.message, path=path, line=line, field=self.field or None, hint=self.hint, kind=self.kind
         )
 
 
 class Record(NamedTuple):
-    """One entry of a question file, before anybody asked what its fields mean."""
+    """One entry of a question file, before its fields are interpreted."""
 
     #: 1-based position among the file's records.
     number: int
     #: 1-based line on which the record starts; in formats without lines, its number.
     line: int
-    #: The entry as the file has it, for `rejected.jsonl`.
+    #: The entry as read, for `rejected.jsonl`.
     raw: Any
-    #: The entry by field name; None where there is no such thing.
+    #: The entry by field name; None if it has no fields.
     fields: Mapping[str, Any] | None = None
-    #: Why the entry cannot even be taken apart.
+    #: Why the entry could not be parsed.
     trouble: FieldTrouble | None = None
-    #: Whether the format knows text only (CSV), so that a number arrives as its digits.
+    #: Whether the format has only text values (CSV), so that numbers arrive as strings.
     untyped: bool = False
-    #: What the file calls the entry, where it is an object keyed by ids.
+    #: The entry's key, if the file is an object keyed by id.
     key: str | None = None
-    #: The part of the file that the entry stands in (a subset, a split), where there are such.
+    #: The part of the file (subset, split) that the entry belongs to, if there are any.
     group: str | None = None
-    #: What the file says of all its questions together.
+    #: Descriptions that apply to all questions of the file.
     task: Mapping[str, str] = {}
-    #: The file that the entry stands in, where the source is a folder of several.
+    #: The file that contains the entry, if the source is a folder of several.
     file: str = ""
 
 
-#: Reads the records from the beginning, as often as it is called.
+#: Reads the records from the beginning each time it is called.
 Records = Callable[[], Iterator[Record]]
 
 
 class Row(NamedTuple):
-    """One entry of a question file, understood (`question`) or not (`trouble`)."""
+    """One entry of a question file: a valid question (`question`) or an error (`trouble`)."""
 
     number: int
     line: int
     raw: Any
     question: Question | None
     trouble: QuestionFileError | None = None
-    #: Whether the question's id is a hash of its content, because the file names none.
+    #: Whether the question's id is a hash of its content because the file gives none.
     content_id: bool = False
-    #: The file that the entry stands in, as messages name it.
+    #: The file that contains the entry, as shown in messages.
     file: str = ""
 
 
 def shown_value(value: object) -> str:
-    """`value` as a message shows it: quoted, and cut where it would drown the message."""
-    # A long value is cut before it is quoted: nobody waits for the repr of megabytes.
+    """Return `value` quoted for a message, truncated if it is long."""
+    # Truncate a long value before quoting it, to avoid building the repr of megabytes.
     text = repr(value[: LONGEST_SHOWN + 1] if isinstance(value, str | list) else value)
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"

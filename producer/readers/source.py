@@ -1,4 +1,4 @@
-"""Where questions come from: a file, or standard input, which is kept in a temporary file to be read twice."""
+"""The source of questions: a file, or standard input, copied to a temporary file so that it can be read twice."""
 
 from __future__ import annotations
 
@@ -14,53 +14,53 @@ from producer.temporary import no_room
 
 __all__ = ["STDIN", "HowToRead", "Source", "opened"]
 
-#: The path that means standard input.
+#: The path that stands for standard input.
 STDIN = "-"
-#: What a path starts with that is the name of a dataset on the hub.
+#: The prefix of a path that names a dataset on the hub.
 HUB = "hf:"
 
 
 @dataclass(frozen=True, slots=True)
 class HowToRead:
-    """What the person says of a file that would otherwise be told from its content."""
+    """The user's reading options, which override what would otherwise be detected from the content."""
 
     layout: str = ""
     #: Part of a question → the field that holds it.
     mapping: Mapping[str, str] = field(default_factory=dict)
     encoding: str = ""
-    #: The subset wanted: of a JSON file with several, the files of a folder or zip, a configuration of a dataset.
+    #: The requested subset: a list in a JSON file, files of a folder or zip, or a configuration of a dataset.
     subset: str = ""
-    #: The split wanted of a dataset or folder.
+    #: The requested split of a dataset or folder.
     split: str = ""
-    #: A file with one answer per line.
+    #: A separate file with one answer per line.
     answers: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A question file and the name it goes by."""
+    """A question file and its display name."""
 
     path: Path
     #: Its name in messages and in the run.
     shown: str
     how: HowToRead = HowToRead()
-    #: The file of a zip that is meant; empty: the only one.
+    #: The member of a zip to read; empty for its only file.
     member: str = ""
 
     @property
     def title(self) -> str:
-        """What was read: its name, and the part of it that was asked for."""
+        """The display name, followed by the requested subset and split."""
         parts = [f"{what} {part}" for what, part in (("subset", self.how.subset), ("split", self.how.split)) if part]
         return ", ".join((self.shown, *parts))
 
     @property
     def hub_name(self) -> str:
-        """The dataset's name on the hub, for `hf:owner/name`; else an empty string."""
+        """The dataset's name on the hub for `hf:owner/name`, otherwise an empty string."""
         return self.shown.removeprefix(HUB) if self.shown.startswith(HUB) else ""
 
     @property
     def stem(self) -> str:
-        """What a run of it is called after."""
+        """The base name for a run over this source."""
         name = Path(self.shown.strip("<>").removeprefix(HUB)).name or self.path.resolve().name
         base = name.split(".")[0] or name
         return "-".join(filter(None, (base, self.how.subset, self.how.split)))
@@ -68,9 +68,9 @@ class Source:
 
 @contextmanager
 def opened(path: str, how: HowToRead | None = None) -> Iterator[Source]:
-    """The source that `path` names; a copy of standard input lives as long as the context.
+    """Yield the source that `path` names; a copy of standard input is deleted when the context ends.
 
-    Raises InputError where there is no room for that.
+    Raises InputError if there is no disk space for the copy.
     """
     how = how or HowToRead()
     if path != STDIN:
@@ -83,7 +83,7 @@ def opened(path: str, how: HowToRead | None = None) -> Iterator[Source]:
             shutil.copyfileobj(sys.stdin.buffer, copy)
             copy.flush()
         except OSError as trouble:
-            with suppress(OSError):  # what is still buffered finds no room either
+            with suppress(OSError):  # flushing the remaining buffer fails for the same reason
                 stack.close()
             raise no_room("standard input", trouble) from None
         yield Source(Path(copy.name), "<stdin>", how)

@@ -1,1 +1,1 @@
-"""What is asked, and the run that asks it: into the ledger and the queue."""
+"""Run configurations, and submitting runs to the ledger and the queue."""

@@ -1,1 +1,1 @@
-"""Staying with a run, and telling how it stands."""
+"""Watching a run, and reporting its status and results."""

@@ -1,5 +1,4 @@
-"""Those who work on a run, as a watch shows them: what each does now, from the records that they renew every two
-seconds."""
+"""Current activity of a run's workers, derived from the records that they renew every two seconds."""
 
 from __future__ import annotations
 
@@ -13,27 +12,27 @@ __all__ = ["Member", "RunWorkers"]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One worker, lately. None: nothing can be told yet."""
+    """Recent activity of one worker. None: not known yet."""
 
     name: str
     state: str
     queue: str
     questions_per_s: float | None
-    #: Questions of its batches as a share of `batch_size`.
+    #: Mean number of questions in its batches as a fraction of `batch_size`.
     fill: float | None
-    #: Share of its GPUs, or of its cores where it has none, that was busy.
+    #: Utilisation of its GPUs, or of its cores if it has none, from 0 to 1.
     busy: float | None
     on_gpu: bool
 
 
 @dataclass
 class RunWorkers:
-    """Remembers each worker's records for a while, since what it does is a difference of two."""
+    """Keeps recent records of each worker, since its activity is the difference between two of them."""
 
     _seen: dict[str, Sequence[WorkerRecord]] = field(default_factory=dict)
 
     def look(self, records: Iterable[WorkerRecord]) -> list[Member]:
-        """The workers of `records`, by name."""
+        """Return the workers of `records`, sorted by name."""
         self._seen = {each.owner: remembered(self._seen.get(each.owner, ()), each) for each in records}
         return sorted(map(_member, self._seen.values()), key=lambda each: each.name)
 

@@ -1,4 +1,4 @@
-"""Engines by name. The heavy module behind a name is imported when it is asked for, and not before."""
+"""Registry of engines by name. The heavy module behind a name is imported only when that engine is requested."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ ENGINES = {
 
 
 def make_engine(settings: Settings) -> Engine:
-    """The engine that `settings.engine` names, not yet started. Raises SettingsError for several models."""
+    """Return the engine named by `settings.engine`, not yet started. Raises SettingsError for several models."""
     settings.refuse_several_models()
     module, _, name = ENGINES[settings.engine].partition(":")
     return cast("type[Engine]", getattr(import_module(module), name))(settings)
 
 
 class JudgeEngines:
-    """The engines of judges elsewhere, one per server and model, made when first asked for. Thread-safe."""
+    """Engines for judges on remote servers, one per server and model, created on first use. Thread-safe."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -35,7 +35,7 @@ class JudgeEngines:
         self._lock = threading.Lock()
 
     def engine_of(self, judge: Judge) -> Engine:
-        """The started engine of `judge`."""
+        """Return the started engine for `judge`."""
         from workers.engines.openai import OpenAiEngine
 
         with self._lock:
@@ -56,7 +56,7 @@ class JudgeEngines:
         )
 
     def close(self) -> None:
-        """Let go of all servers."""
+        """Close the connections to all servers."""
         with self._lock:
             for engine in self._engines.values():
                 engine.close()

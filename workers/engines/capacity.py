@@ -1,5 +1,5 @@
-"""When an engine could take another call: so that its places stay full while texts end one by one, and its steps while
-prompts are prefilled."""
+"""Detection of spare engine capacity: sequence slots stay full while texts finish one by one, and steps stay full
+while prompts are prefilled."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from workers.engines.prefill_plan import Prefill
 
 __all__ = ["Capacity", "Demand"]
 
-#: A call that was told to come and has nothing left to ask never comes; after this long another is told.
+#: Wait before announcing room again: the caller notified last may have had nothing left to submit.
 PATIENCE_S = 1.0
-#: Steps' worth of tokens that are kept in the engine of what is only prefilled: the step that runs, and the next.
+#: Steps' worth of prefill-only tokens to keep in the engine: the running step and the next one.
 STEPS_AHEAD = 2
-#: Weight of the newest prefill in the running mean of the share that is computed: after a batch, the mean follows.
+#: Weight of the newest prefill in the running mean of the uncached share: the mean follows within about a batch.
 NEWEST = 1 / 64
 
 
 class Capacity:
-    """Counts who wants an engine's places, and tells of room for a call. Thread-safe.
+    """Tracks demand for an engine's slots and announces room for another call. Thread-safe.
 
-    There is room while fewer than its places and a quarter more are wanted: the next call takes a moment to come. It is
-    told at most once until the next call has come, as that one may be enough.
+    There is room while demand is below 125 % of the slots, because the next call takes a moment to arrive. Room is
+    announced at most once until the next call has arrived, since that call may fill it.
     """
 
     def __init__(self, places: int, room_came: Callable[[], object], now: Callable[[], float] = time.monotonic) -> None:
@@ -35,14 +35,14 @@ class Capacity:
         self._lock = threading.Lock()
 
     def want(self, places: int) -> None:
-        """A call has come that wants so many places."""
+        """Record a new call that wants `places` slots."""
         with self._lock:
             self._wanted += places
             self._quiet_until_s = float("-inf")
         self._tell()
 
     def leave(self, places: int = 1) -> None:
-        """So many places are wanted no more."""
+        """Record that `places` slots are no longer wanted."""
         with self._lock:
             self._wanted -= places
         self._tell()
@@ -56,24 +56,24 @@ class Capacity:
 
 
 class Demand:
-    """How many of an engine's places a prefill wants. For one thread.
+    """Estimates how many of an engine's slots a prefill wants. Not thread-safe.
 
-    A text wants one of its own till it ends. What is only prefilled leaves with its step, and wants as large a share of
-    the places as its tokens are of what steps compute: an engine may have many more places than a step has prompts.
-    Tokens that the cache has are not computed; how many these will be is estimated by what was prefilled last.
+    A generated text occupies one slot until it ends. A prefill without decoding leaves after its step, so it wants the
+    share of the slots that its tokens are of the steps' token budget: an engine may have far more slots than a step
+    has prompts. Cached tokens are not computed; their share is estimated from recent prefills.
     """
 
     def __init__(self, places: int, tokens_per_step: int) -> None:
         self._tokens_per_place = STEPS_AHEAD * tokens_per_step / places
-        #: Share of a prefill's tokens that the cache does not have, lately.
+        #: Running mean of the share of a prefill's tokens that is not cached.
         self._computed = 1.0
 
     def of(self, prefill: Prefill) -> int:
-        """The places that `prefill` wants."""
+        """Return the number of slots that `prefill` wants."""
         if prefill.generate is not None:
             return prefill.generate.sampling.samples
         return max(1, round(self._computed * len(prefill.token_ids) / self._tokens_per_place))
 
     def prefilled(self, prefill: Prefill, cached_tokens: int) -> None:
-        """`prefill` is done, and had so many of its tokens from the cache."""
+        """Record that `prefill` is done and took `cached_tokens` of its tokens from the cache."""
         self._computed += NEWEST * (1 - cached_tokens / len(prefill.token_ids) - self._computed)

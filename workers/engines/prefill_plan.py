@@ -1,4 +1,4 @@
-"""The cheapest exact set of prefills for a request, and how their outputs are read. Pure."""
+"""Planning of the cheapest exact set of prefills for a request, and reading of their outputs. Pure."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ __all__ = [
     "make_plan",
 ]
 
-#: Of a continuation, all tokens but the last: what is fed after the prompt.
+#: All tokens of a continuation but the last: those fed after the prompt.
 Head: TypeAlias = tuple[int, ...]
-#: From so many tokens on, a prompt is prefilled by itself first, and its continuations read it from the cache. One that
-#: is asked how likely its own tokens are takes half as long again on a CPU, for the vocabulary's distribution at each.
-#: With the prompt cached, only what fills no block of the cache is computed again: half a block in the mean.
+#: A prompt of at least this many tokens is first prefilled by itself, and its continuations reuse it from the cache.
+#: Requesting log-probabilities of prompt tokens makes a prefill 50 % slower on a CPU, as each needs the distribution
+#: over the vocabulary. With the prompt cached, only the part beyond its last full cache block is recomputed: half a
+#: block on average.
 LEAD_FROM_TOKENS = 64
-#: A shorter one, too, from so many continuations of two tokens on: that half is saved for each of them.
+#: A shorter prompt as well from this many two-token continuations on: each of them saves those 50 %.
 LEAD_FROM_PAIRS = 3
-#: Characters at a prompt's end: enough for the tag by which some templates have the model begin to reason.
+#: Characters kept from a prompt's end: enough for the tag with which some templates open the model's reasoning.
 ENDING = 40
 
 
@@ -38,23 +39,23 @@ class Prefill:
     """One request to vLLM."""
 
     token_ids: list[int]
-    #: How likely is each of these after `token_ids`?
+    #: Tokens whose log-probability after `token_ids` is wanted.
     next_ids: tuple[int, ...] = ()
-    #: How likely are the tokens of `token_ids` from here on? 0: nobody asks.
+    #: Position in `token_ids` from which on log-probabilities are wanted; 0 means none.
     start: int = 0
-    #: Instead of both: write.
+    #: Generate text instead of scoring.
     generate: GenerateRequest | None = None
-    #: LoRA adapter; empty: none.
+    #: LoRA adapter; empty for none.
     adapter: str = ""
-    #: Whether cached blocks may stand in for computing them again.
+    #: Whether blocks from the prefix cache may be used.
     use_cache: bool = True
 
     def is_trustworthy(self, output: Any) -> bool:
-        """Whether the output's log-probabilities were computed, not left over from a cached block.
+        """Whether the output's log-probabilities were computed and are not stale values of cached positions.
 
-        For positions whose keys and values came from the prefix cache, vLLM answers `prompt_logprobs` with leftovers
-        (its model runner V1, on a CPU) or with nothing (V2, on a GPU). The first token of the continuation is predicted
-        by the last of the prompt, so that one must be computed too.
+        For positions whose keys and values came from the prefix cache, vLLM fills `prompt_logprobs` with stale values
+        (its model runner V1, on a CPU) or omits them (V2, on a GPU). The first token of the continuation is predicted
+        by the last one of the prompt, so that one must have been computed too.
         """
         if self.start == 0 or not self.use_cache:
             return True
@@ -63,28 +64,28 @@ class Prefill:
 
 
 class Plan(Protocol):
-    """What is asked of vLLM for one request."""
+    """The prefills for one request, and how their outputs become its completion."""
 
     @property
     def prefills(self) -> Sequence[Prefill]:
-        """In the order in which `read` wants their outputs."""
+        """The prefills, in the order in which `read` expects their outputs."""
 
     def read(self, outputs: Sequence[Any]) -> Completion:
-        """The completion that vLLM's outputs amount to."""
+        """Return the completion for vLLM's outputs."""
 
 
 def excess_tokens(request: Request, encoded: Encoded, limit: int) -> int:
-    """By how many tokens `request` is too long for a context of `limit`, with all that may be written; else 0."""
+    """Return by how many tokens `request`, with the longest possible answer, exceeds a context of `limit`, or 0."""
     if isinstance(request, GenerateRequest):
         return max(0, len(encoded.prompt) + request.sampling.max_tokens - limit)
-    # A choice's last token is not fed; in its place, vLLM generates one, whether it is wanted or not.
+    # A choice's last token is not fed, but vLLM always generates one token, which takes its place.
     return max(0, len(encoded.prompt) + max(map(len, encoded.tails)) - limit)
 
 
 def make_plan(request: Request, encoded: Encoded, limit: int, *, caches: bool) -> Plan | RequestRejected:
-    """The plan for `request`; `limit` is the model's context in tokens, `caches` whether prefixes are computed once.
+    """Return the plan for `request`; `limit` is the model's context in tokens, `caches` whether prefixes are cached.
 
-    A request that does not fit is rejected with the counts, and never cut.
+    A request that does not fit is rejected with the token counts, never truncated.
     """
     if not encoded.prompt or any(not tail for tail in encoded.tails):
         return RequestRejected("The prompt or a choice has no tokens.", hint="Check the prompt template.")
@@ -104,22 +105,22 @@ def make_plan(request: Request, encoded: Encoded, limit: int, *, caches: bool) -
 
 @dataclass(frozen=True, slots=True)
 class ScorePlan:
-    """A prefill per continuation, of all its tokens but the last: what it predicts tells how likely that one is.
+    """One prefill per continuation, with all its tokens but the last, whose probability is the model's prediction.
 
-    Continuations that differ in their last token alone share a prefill. A prefill of the prompt alone tells how likely
-    each first token is; with it, a continuation of two tokens needs no log-probabilities of what it was fed.
+    Continuations that differ only in their last token share a prefill. A prefill of the prompt alone gives the
+    probabilities of all first tokens; with it, a two-token continuation needs no log-probabilities of fed tokens.
     """
 
     prompt_tokens: int
     tails: list[list[int]]
-    #: What is fed after the prompt, by prefill.
+    #: Tokens fed after the prompt, by prefill.
     heads: list[Head]
     prefills: Sequence[Prefill]
 
     @classmethod
     def make(cls, prompt: list[int], tails: list[list[int]], adapter: str = "", *, caches: bool) -> ScorePlan:
-        """The prefills: that of the prompt alone first, where there is one."""
-        # At most 26 choices, so always within vLLM's limit of 128 tokens at once.
+        """Plan the prefills; that of the prompt alone, if any, comes first."""
+        # At most 26 choices, so always within vLLM's limit of 128 tokens per request.
         lasts: dict[Head, set[int]] = {}
         for tail in tails:
             lasts.setdefault(_head(tail), set()).add(tail[-1])
@@ -140,7 +141,7 @@ class ScorePlan:
         return cls(len(prompt), tails, list(lasts), prefills)
 
     def read(self, outputs: Sequence[Any]) -> Completion:
-        """Log-probabilities in the order of the continuations."""
+        """Return log-probabilities in the order of the continuations."""
         said = dict(zip(self.heads, outputs, strict=True))
         return Completion(
             logprobs=tuple([_logprob(tail, said) for tail in self.tails]),
@@ -153,11 +154,11 @@ class ScorePlan:
 
 @dataclass(frozen=True, slots=True)
 class TextPlan:
-    """One prefill, and as many texts as are asked for."""
+    """One prefill that generates the requested number of texts."""
 
     prompt: list[int]
     request: GenerateRequest
-    #: The last characters of the text.
+    #: The last characters of the prompt text.
     prompt_end: str
 
     @property
@@ -165,14 +166,14 @@ class TextPlan:
         return [Prefill(self.prompt, generate=self.request, adapter=self.request.adapter)]
 
     def read(self, outputs: Sequence[Any]) -> Completion:
-        """The texts, in vLLM's order of samples."""
+        """Return the texts, in vLLM's order of samples."""
         written = sorted(outputs[0].outputs, key=lambda each: each.index)
         return Completion(
             texts=tuple(Text(each.text, len(each.token_ids), each.finish_reason == "length") for each in written),
             prompt_end=self.prompt_end,
             prompt_tokens=len(self.prompt),
             prefill_tokens=len(self.prompt),
-            # Of several texts, vLLM says what the one that ended last had from the cache: most often from the first.
+            # With several texts, vLLM reports the cached tokens of the last to finish, mostly shared with the first.
             cached_tokens=_cached(outputs) if len(written) == 1 else 0,
         )
 
@@ -182,7 +183,7 @@ def _head(tail: Sequence[int]) -> Head:
 
 
 def _logprob(tail: list[int], said: Mapping[Head, Any]) -> float:
-    """Log-probability of `tail`, from what vLLM said of its head and, where that was asked, of the prompt alone."""
+    """Return the log-probability of `tail`, from the outputs for its head and, if prefilled, for the prompt alone."""
     head = _head(tail)
     found = _next_logprob(said[head], tail[-1])
     if head and () in said:
@@ -196,15 +197,15 @@ def _next_logprob(output: Any, token: int) -> float:
 
 
 def _fed_logprob(output: Any, fed: Head) -> float:
-    """Log-probability of the last tokens of a prefill, which are `fed`."""
+    """Return the log-probability of the last tokens of a prefill, which are `fed`."""
     if not fed:
         return 0.0
-    # Counted from the end: on a GPU, cached positions have no row.
+    # Index from the end: on a GPU, cached positions have no row.
     return sum(_at(output.prompt_logprobs, position, token) for position, token in enumerate(fed, -len(fed)))
 
 
 def _at(told: Any, position: int, token: int) -> float:
-    """Of `token` in row `position` of vLLM's FlatLogprobs, which keeps the rows' tokens one after the other."""
+    """Return the value for `token` in row `position` of vLLM's FlatLogprobs, which stores all rows concatenated."""
     first, end = told.start_indices[position], told.end_indices[position]
     return float(told.logprobs[told.token_ids.index(token, first, end)])
 

@@ -1,4 +1,4 @@
-"""A limit of requests per minute, evenly spaced, whichever threads ask."""
+"""Rate limit in requests per minute, evenly spaced and shared by all threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["RateLimiter"]
 
 
 class RateLimiter:
-    """Lets `per_minute` callers a minute through; 0 lets everybody through. Thread-safe."""
+    """Lets `per_minute` callers through per minute; 0 means no limit. Thread-safe."""
 
     def __init__(
         self,
@@ -24,7 +24,7 @@ class RateLimiter:
         self._next_at = 0.0
 
     def wait(self) -> None:
-        """Return when it is the caller's turn."""
+        """Block until it is the caller's turn."""
         if not self._interval_s:
             return
         with self._lock:

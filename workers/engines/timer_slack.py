@@ -1,4 +1,4 @@
-"""Letting threads that poll wake up late, and so rarely: each wake-up takes a core from the model."""
+"""Timer slack for polling threads: they wake up later and less often, as each wake-up takes a core from the model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 __all__ = ["rare_wakeups"]
 
-# prctl(2): by how many nanoseconds the kernel may delay the end of a thread's timed waits. Its threads inherit it.
+# prctl(2): nanoseconds by which the kernel may delay the end of a thread's timed waits. New threads inherit it.
 PR_SET_TIMERSLACK = 29
 PR_GET_TIMERSLACK = 30
 SLACK_NS = 100_000_000
@@ -16,12 +16,12 @@ SLACK_NS = 100_000_000
 
 @contextmanager
 def rare_wakeups() -> Iterator[None]:
-    """Threads that begin in here, started by this one, may sleep 0.1 s longer than they ask for, until something comes.
+    """Allow threads started by this thread within the block to sleep up to 0.1 s longer than they request.
 
-    For an engine in this process: vLLM makes a dozen groups of processes even where there is but one, and each has a
-    thread of gloo that looks a hundred times a second for messages that nobody sends. Every look takes a core from the
-    model for a moment, and as all cores wait for the last one at each of its layers, from all of them. A message would
-    wake such a thread at once. Where the system is not Linux, nothing changes.
+    Meant for an engine in this process: vLLM creates a dozen process groups even for a single process, and each has a
+    gloo thread that polls a hundred times a second for messages that nobody sends. Each poll takes a core from the
+    model for a moment, and since all cores wait for the slowest one at every layer, it delays all of them. A message
+    would still wake such a thread at once. Has no effect on systems other than Linux.
     """
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is None:

@@ -1,6 +1,6 @@
-"""Which weights are in a folder: a digest, so that two workers of one model can be told apart by what they loaded.
+"""Digest of a model's weights, so that a run can tell whether its workers loaded the same ones.
 
-A model's files take minutes to read. A few blocks of each tell a fine-tuned, newer or quantised one from another.
+Reading a model's files takes minutes. A few blocks of each distinguish fine-tuned, newer or quantised versions.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from pathlib import Path
 
 __all__ = ["model_folder", "weights_digest"]
 
-#: Files of weights, by their suffix.
+#: Suffixes of weight files.
 WEIGHTS = frozenset({".safetensors", ".bin", ".gguf", ".pt"})
-#: Small files that decide what weights come to.
+#: Small files that determine how the weights are used.
 DESCRIPTIONS = ("config.json", "adapter_config.json")
 BLOCKS = 16
 BLOCK_BYTES = 65_536
 
 
 def weights_digest(folder: Path) -> str:
-    """16 hex digits over names, sizes and blocks of the weights in `folder`; empty where there are none to be read."""
+    """Return 16 hex digits over names, sizes and blocks of the weights in `folder`; empty if none can be read."""
     digest = hashlib.sha256()
     try:
         found = sorted(each for each in folder.iterdir() if each.suffix in WEIGHTS)
@@ -44,13 +44,13 @@ def _add(digest: hashlib._Hash, path: Path) -> None:
 
 
 def model_folder(model: str, revision: str | None = None, download_dir: str | None = None) -> Path | None:
-    """Where the files of `model`, a folder or a hub id, lie on this machine; None where nobody can tell."""
+    """Return the local folder with the files of `model` (a folder or a hub id), or None if it is unknown."""
     if Path(model).is_dir():
         return Path(model)
     from huggingface_hub import try_to_load_from_cache
 
     try:
         found = try_to_load_from_cache(model, "config.json", cache_dir=download_dir, revision=revision)
-    except ValueError:  # vLLM knows names that the hub has not, like owner/name:Q4_K_M
+    except ValueError:  # vLLM accepts names that the hub does not, like owner/name:Q4_K_M
         return None
     return Path(found).parent if isinstance(found, str) else None

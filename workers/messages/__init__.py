@@ -1,1 +1,1 @@
-"""Messages between Redis and the thread pool: taken, held until their batch is full, settled. All that knows kombu."""
+"""Message handling between Redis and the thread pool: receive, hold until a batch is full, settle. All kombu code."""

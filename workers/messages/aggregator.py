@@ -1,13 +1,13 @@
-"""The aggregator: a Celery task whose messages are gathered into batches before anything runs.
+"""The aggregator: a Celery task that gathers messages into batches before it runs them.
 
-It replaces Celery's own message handler through the documented `Task.Strategy` seam. celery-batches showed the way;
-this one differs where that loses questions: the deadline is the age of the oldest item and is armed again after a
-reconnect, size is counted in questions, consumption stops at what the running batches and one more can use, and every
-message is settled on its own, acknowledged only once its verdicts stand in the ledger.
+It replaces Celery's message handler through the documented `Task.Strategy` hook. It is modelled on celery-batches, but
+differs where that loses questions: the deadline is the age of the oldest item and is set again after a reconnect, size
+is counted in questions, consumption stops at what the running batches and one more can use, and every message is
+settled individually, acknowledged only once its verdicts are in the ledger.
 
-Threads: the event loop's thread owns all state here. A pool thread runs `run_batch`; its messages are settled in the
-event loop, one hop away for all of them together. Celery's own acknowledgement would be a second hop, which comes too
-late for the last batch of a warm shutdown, and it would wake the event loop for each message.
+Threads: the event loop's thread owns all state here. A pool thread runs `run_batch`; the batch's messages are then
+settled by a single callback in the event loop. Celery's own acknowledgement would need a second callback, which comes
+too late for the last batch of a warm shutdown, and would wake the event loop for each message.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ __all__ = ["Aggregator", "stop", "stop_without_engine", "stopping"]
 
 log = logging.getLogger(__name__)
 
-#: How often the broker hears that messages are still held: far more often than its visibility timeout.
+#: Interval of renewing held messages at the broker: far shorter than its visibility timeout.
 RENEW_S = 60.0
 
 
 class Aggregator(Task):  # type: ignore[misc]  # celery ships no types
-    """Base of tasks whose messages are `(run id, [question ids])`. Subclasses say what a batch does."""
+    """Base of tasks whose messages are `(run id, [question ids])`. Subclasses implement `run_batch`."""
 
     abstract = True
     acks_late = True
@@ -49,18 +49,18 @@ class Aggregator(Task):  # type: ignore[misc]  # celery ships no types
     _gatherer: _Gatherer | None = None
 
     def run_batch(self, batch: Batch) -> None:
-        """Work on `batch` and set each message's `settlement` and `summary`. Runs in a pool thread; must not raise."""
+        """Process `batch` and set each message's `settlement` and `summary`. Runs in a pool thread; must not raise."""
         raise NotImplementedError
 
     def other_workers(self) -> int:
-        """How many other workers take from the same queue. Called in the event loop; must not block."""
+        """Return the number of other workers on the same queue. Called in the event loop; must not block."""
         return 0
 
     def restore_own_soon(self) -> None:
-        """Put back what the broker has in our name: we may not hold it. Called in the event loop; must not block."""
+        """Requeue the messages held in our name: we may not know them. Called in the event loop; must not block."""
 
     def Strategy(self, task: Task, app: Any, consumer: Any) -> Callable[..., None]:  # noqa: N802 - Celery's name
-        """Celery's seam, called at every (re)connect: what was gathered stays, timers and channel are new."""
+        """Celery's hook, called at every (re)connect: gathered messages stay, timers and channel are new."""
         if self._gatherer is None:
             self._gatherer = _Gatherer(self, consumer.pool)
         else:
@@ -69,13 +69,13 @@ class Aggregator(Task):  # type: ignore[misc]  # celery ships no types
         return self._gatherer.on_message
 
     def room_came(self) -> None:
-        """What `run_batch` works with could begin another batch beside those that run. From any thread."""
+        """Report that the engine has capacity for another batch beside the running ones. From any thread."""
         if self._gatherer is not None:
             self._gatherer.room_came()
 
 
 class _Gatherer:
-    """Between Celery's consumer and its thread pool.
+    """Gathers messages from Celery's consumer into batches for its thread pool.
 
     Everything but `_work`, `_worked` and `room_came` runs in the event loop.
     """
@@ -102,21 +102,21 @@ class _Gatherer:
         self._request_class = create_request_cls(
             symbol_by_name(task.Request), task, consumer.pool, consumer.hostname, None, app=app
         )
-        # Celery's own worker_disable_prefetch gates consumption by this very hook.
+        # Celery's own worker_disable_prefetch limits consumption by the same hook.
         self._qos = qos = consumer.connection.default_channel.qos
         qos.can_consume = self._gathering.has_room
         qos.room_for = self._gathering.room_for_items
         qos.left_waiting = self._left_waiting
-        self._timer = None  # Celery cleared the old event loop's timers
+        self._timer = None  # Celery has cleared the old event loop's timers
         consumer.timer.call_repeatedly(RENEW_S, self._renew)
         self._pump()
 
     def room_came(self) -> None:
-        """From any thread."""
+        """Dispatch another batch if one is ready. From any thread."""
         self._consumer.call_soon(self._use_room)
 
     def on_message(self, message: Any, *_: Any, **__: Any) -> None:
-        """Celery's message handler: hold the message until its batch leaves."""
+        """Celery's message handler: hold the message until its batch is dispatched."""
         request = self._request(message)
         if request.revoked():
             return
@@ -124,7 +124,7 @@ class _Gatherer:
         if known is not None and known.request.message.delivery_tag != message.delivery_tag:
             raise InvalidTaskError(f"a second message calls itself {request.id!r}")
         if known is not None:
-            # Redelivered after a reconnect while still in our hands: only the way to acknowledge it is new.
+            # Redelivered after a reconnect while still held: only the channel for acknowledging it is new.
             known.request = request
             return
         held = _read(request)
@@ -134,7 +134,7 @@ class _Gatherer:
         self._pump()
 
     def _request(self, message: Any) -> Request:
-        """Celery's view of the message. What Celery cannot read, it has rejected once InvalidTaskError is raised."""
+        """Create Celery's request for the message. Raises InvalidTaskError if malformed; Celery then rejects it."""
         try:
             return self._request_class(
                 message,
@@ -154,7 +154,7 @@ class _Gatherer:
             raise InvalidTaskError(f"{type(trouble).__name__}: {trouble}") from trouble
 
     def _give_back(self, message: Any, _: logging.Logger, errors: tuple[type[Exception], ...], requeue: bool) -> None:
-        """What Celery calls to reject a message. One that cannot be put back now would lie idle for ten minutes."""
+        """Reject a message, as called by Celery. One that cannot be requeued now would be stuck for ten minutes."""
         try:
             message.reject(requeue=requeue)
         except errors as trouble:
@@ -197,7 +197,7 @@ class _Gatherer:
         except Exception:
             self._failures_in_a_row += 1
             log.exception("batch %d failed", batch.number)
-            time.sleep(pause_s(self._failures_in_a_row))  # its messages come again at once
+            time.sleep(pause_s(self._failures_in_a_row))  # its messages are redelivered at once
         return batch
 
     def _worked(self, batch: Batch) -> None:
@@ -218,7 +218,7 @@ class _Gatherer:
 
 
 def _read(request: Request) -> HeldMessage:
-    """The message as the producer wrote it. Raises InvalidTaskError, at which Celery drops it; the audit finds out."""
+    """Parse the message. Raises InvalidTaskError, upon which Celery drops it; the audit resends its questions."""
     try:
         batch = ReceivedBatch.read(request.args, request.kwargs, request.delivery_info["priority"])
     except ValueError as trouble:
@@ -235,19 +235,19 @@ def _read(request: Request) -> HeldMessage:
 
 
 def stopping() -> bool:
-    """Whether this worker was told to end. The flags hold exit codes, and 0 is one."""
+    """Whether this worker is stopping. The flags hold exit codes, of which 0 is one."""
     return any(flag is not None and flag is not False for flag in (state.should_stop, state.should_terminate))
 
 
 def stop(exit_code: int) -> None:
-    """End this worker after the running batches, from any thread."""
+    """Stop this worker after the running batches, from any thread."""
     if not stopping():
-        signals.worker_shutting_down.send(sender=None, sig="", how="Warm", exitcode=exit_code)  # as Celery's own do
+        signals.worker_shutting_down.send(sender=None, sig="", how="Warm", exitcode=exit_code)  # as Celery does
         state.should_stop = exit_code
 
 
 def stop_without_engine(reason: str) -> None:
-    """End this worker, which can score nothing any more, from any thread."""
+    """Stop this worker because its engine is gone, from any thread."""
     if not stopping():
         log.critical("%s This worker ends; its messages go back to the queue.", reason)
         stop(EXIT_RETRY)

@@ -1,4 +1,4 @@
-"""A batch, and the messages in it: what the aggregator hands to a stage, and what the stage says of each."""
+"""A batch and its messages: passed from the aggregator to a stage, which sets how each message is settled."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Batch", "HeldMessage", "Settlement"]
 
 
 class Settlement(enum.Enum):
-    """What becomes of a message after its batch."""
+    """How a message is settled after its batch."""
 
     ACKNOWLEDGE = "acknowledge"
     REQUEUE = "requeue"
@@ -25,7 +25,7 @@ class Settlement(enum.Enum):
 
 @dataclass(slots=True)
 class HeldMessage:
-    """A message in this worker's hands: a question batch."""
+    """A received, unacknowledged message: a question batch."""
 
     request: Request
     run_id: str
@@ -35,21 +35,21 @@ class HeldMessage:
     version: int
     arrived_at: float
     settlement: Settlement = Settlement.REQUEUE
-    #: One line for Flower.
+    #: One-line result for Flower.
     summary: str = ""
 
 
 @dataclass(slots=True)
 class Batch:
-    """Messages that go into one generate call together."""
+    """Messages that are processed together in one generate call."""
 
     number: int
     held: list[HeldMessage]
     questions: int
     flush: Flush
     waited_s: float
-    #: Set by `run_batch` when this worker cannot go on.
+    #: Reason why this worker cannot continue; set by `run_batch`.
     fatal: str = ""
-    #: How long `run_batch` rested, as some of its messages go back to the queue.
+    #: How long `run_batch` pauses because some of its messages are requeued.
     pause_s: float = 0.0
     started_at: float = field(default_factory=time.time)

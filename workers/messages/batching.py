@@ -1,17 +1,17 @@
-"""When a batch leaves: the rule of the aggregator, pure, with the clock passed in.
+"""The aggregator's batching policy: when a batch is dispatched. Pure, with the clock passed in.
 
-Items are weighed in questions. A batch leaves when `batch_size` questions wait, or when the oldest one has waited
-`batch_timeout_s`, and in both cases only while fewer than `batches_in_flight` batches run. So an idle engine gets
-small batches soon, and a busy one gets full batches.
+Sizes are counted in questions. A batch is dispatched when `batch_size` questions wait, or when the oldest one has
+waited `batch_timeout_s`, and in both cases only while fewer than `batches_in_flight` batches run. So an idle engine
+gets small batches soon, and a busy one gets full batches.
 
-A batch ends with its longest text, long after most of its questions. So an engine that says that it has room gets one
-batch more, up to `max_batches_in_flight`.
+A batch ends with its longest text, long after most of its questions. So an engine that reports free capacity gets one
+more batch, up to `max_batches_in_flight`.
 
-Where several workers take from one queue and it gets short, they take from it batch by batch, and only what can begin
-at once: what one of them holds back, another could have begun.
+When several workers share a queue and it runs short, they take only batch by batch, and only what can start at once:
+messages held by one worker could have been started by another.
 
-More urgent items leave first, and there is room for them as if nothing less urgent were waiting: they are in the next
-batch that leaves, whatever lies here already.
+More urgent items are dispatched first, and are received as if nothing less urgent were waiting: they are in the next
+batch, whatever is held already.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Flush = Literal["size", "timeout"]
 
 @dataclass(frozen=True, slots=True)
 class Gathered(Generic[T]):
-    """A batch ready to leave."""
+    """A batch ready to be dispatched."""
 
     items: list[T]
     questions: int
@@ -45,7 +45,7 @@ class _Waiting(Generic[T]):
 
 
 class Gathering(Generic[T]):
-    """Items that wait for their batch, and the account of batches that run. Not thread-safe: one thread owns it."""
+    """The items waiting for a batch, and the running batches. Not thread-safe: owned by one thread."""
 
     def __init__(
         self, batch_size: int, batch_timeout_s: float, batches_in_flight: int, max_batches_in_flight: int
@@ -54,7 +54,7 @@ class Gathering(Generic[T]):
         self.batch_timeout_s = batch_timeout_s
         self.batches_in_flight = batches_in_flight
         self.max_batches_in_flight = max_batches_in_flight
-        #: By priority, of which the smallest is the most urgent.
+        #: By priority; the smallest is the most urgent.
         self._waiting: defaultdict[int, deque[_Waiting[T]]] = defaultdict(deque)
         self._waiting_questions: Counter[int] = Counter()
         self._running_questions = 0
@@ -65,13 +65,13 @@ class Gathering(Generic[T]):
         self._fills_a_batch = False
 
     def add(self, item: T, questions: int, now_s: float, priority: int = 0) -> None:
-        """Let `item` wait for its batch. A smaller `priority` is more urgent."""
+        """Add a waiting item. A smaller `priority` is more urgent."""
         self._waiting[priority].append(_Waiting(item, questions, now_s))
         self._waiting_questions[priority] += questions
         self._largest = max(self._largest, questions)
 
     def take(self, now_s: float) -> Gathered[T] | None:
-        """The batch that leaves now, or None. The caller runs it and reports `done`."""
+        """Return the batch to dispatch now, or None. The caller runs it and then calls `done`."""
         oldest_s = self._oldest_s()
         if oldest_s is None or not self._may_begin():
             return None
@@ -81,35 +81,35 @@ class Gathering(Generic[T]):
             return None
         items, questions = self._pop_whole_messages()
         self._running += 1
-        self._engine_has_room = False  # it says so again, where this batch leaves any
+        self._engine_has_room = False  # it reports again if capacity is left after this batch
         self._running_questions += questions
         return Gathered(items, questions, "size" if full else "timeout", waited_s)
 
     def done(self, questions: int) -> None:
-        """A batch of so many questions has ended, well or not."""
+        """Record the end of a batch with this many questions, successful or not."""
         self._running -= 1
         self._running_questions -= questions
 
     def room_came(self) -> None:
-        """The engine could begin one more batch, whatever runs."""
+        """Record that the engine has capacity for one more batch beside the running ones."""
         self._engine_has_room = True
 
     def due_in_s(self, now_s: float) -> float | None:
-        """Seconds until the oldest item's time is up; None if nothing waits, or no batch could leave anyway."""
+        """Return the seconds until the oldest item times out; None if nothing waits or no batch may start."""
         oldest_s = self._oldest_s()
         if oldest_s is None or not self._may_begin():
             return None
         return max(0.0, oldest_s + self.batch_timeout_s - now_s)
 
     def has_room(self) -> bool:
-        """Whether to take anything more from the queue, be it the most urgent only."""
+        """Whether to take more from the queue, if only the most urgent items."""
         return self.room_for_items() > 0
 
     def room_for_items(self, priority: int = 0) -> int:
-        """How many more items of that priority to take from the queue, if they are as large as the largest so far.
+        """Return how many more items of this priority to take, assuming the size of the largest so far.
 
-        Enough for the batches that run and one to follow, and no more: what is held here is out of other workers'
-        reach. One at least while there is room for a question. What waits and is less urgent takes none of it.
+        Enough for the running batches and the next one, and no more: other workers cannot get what is held here. At
+        least one while there is room for a question. Less urgent waiting items do not count.
         """
         waiting = sum(questions for of, questions in self._waiting_questions.items() if of <= priority)
         to_follow = 0 if self._queue_is_short and self._fills_a_batch else 1
@@ -120,10 +120,10 @@ class Gathering(Generic[T]):
         return -(-max(0, room) // self._largest)
 
     def left_waiting(self, items: int, other_workers: int) -> None:
-        """So many items are left in the queue, for this worker and others.
+        """Record how many items are left in the queue, and how many other workers share it.
 
-        It is short if all could hold more than that. Less than a batch is held ready all the same: there it waits for
-        its time.
+        The queue is short if all workers together could hold more than that. Less than a batch is still held ahead:
+        in the queue it would have to wait for its timeout as well.
         """
         questions = items * self._largest
         all_can_hold = (1 + other_workers) * (self.batches_in_flight + 1) * self.batch_size
@@ -140,7 +140,7 @@ class Gathering(Generic[T]):
         return min((queue[0].since_s for queue in self._waiting.values() if queue), default=None)
 
     def _pop_whole_messages(self) -> tuple[list[T], int]:
-        """The most urgent items, up to `batch_size` questions but at least one item."""
+        """Remove and return the most urgent items, up to `batch_size` questions but at least one item."""
         items: list[T] = []
         total = 0
         for priority, queue in sorted(self._waiting.items()):

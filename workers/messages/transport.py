@@ -1,18 +1,18 @@
-"""kombu's Redis transport at a third of its cost per message, on the same books.
+"""kombu's Redis transport at a third of its cost per message, with the same data in Redis.
 
 kombu makes a new client object for every command, takes every message with two round trips, and acknowledges every
-message in a transaction of its own. Here a channel keeps one client (the pool behind it is the same); once a message
-has woken the event loop, as many more as the consumer has room for are taken in one atomic step; and the
-acknowledgements of one turn of the event loop leave in one transaction: before the loop sleeps, before the channel
-closes, and before kombu reads its books.
+message in its own transaction. Here a channel keeps one client (with the same connection pool); once a message has
+woken the event loop, as many more as the consumer has room for are taken in one atomic step; and all acknowledgements
+of one event loop iteration are written in one transaction: before the loop sleeps, before the channel closes, and
+before kombu reads its unacked keys.
 
-There may be room for urgent messages where there is none for others; then only those are waited for.
+There may be room for urgent messages but not for others; then only the urgent ones are waited for.
 
-What is no message at all, kombu would end the worker for; here it is dropped with an error in the log.
+Malformed messages would crash the worker in kombu; here they are dropped with an error in the log.
 
-A Redis that answers, but takes no writes for now, would end the worker as well; here it counts as away.
+A Redis that answers but temporarily refuses writes would also crash it; here it counts as unavailable.
 
-Overrides what kombu 5.7.0 calls between its own classes, so kombu is pinned to that version.
+This overrides internal methods of kombu 5.7.0, so kombu is pinned to that version.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ __all__ = ["FOR_WRITING", "Channel", "QoS", "Transport", "use"]
 
 log = logging.getLogger(__name__)
 
-#: How long a BRPOP that leaves out some priorities waits.
+#: Timeout of a BRPOP that leaves out some priorities.
 WAIT_FOR_URGENT_S = 0.2
-#: A transport option: only a Redis that takes writes is there.
+#: Transport option: connecting requires that Redis accepts writes.
 FOR_WRITING = "for_writing"
 
 
 class Refused(ResponseError):
-    """Redis takes no writes for now. To kombu and Celery a connection error; to redis-py the connection is sound."""
+    """Redis temporarily refuses writes. A connection error for kombu and Celery, but not for redis-py."""
 
 
 class _Connection(Connection):
     def read_response(self, *arguments: Any, **options: Any) -> Any:
-        """What Redis answers. Raises Refused."""
+        """Read a response. Raises Refused."""
         try:
             return super().read_response(*arguments, **options)
         except ResponseError as trouble:
@@ -57,24 +57,24 @@ class _Connection(Connection):
 
 
 class _TlsConnection(_Connection, SSLConnection):
-    """The same over TLS."""
+    """`_Connection` over TLS."""
 
 
 class QoS(redis.QoS):  # type: ignore[misc]  # kombu ships no types
-    """Kombu's books of held messages, with acknowledgements written together."""
+    """kombu's record of unacknowledged messages, with batched acknowledgements."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._acknowledged: list[str] = []
-        #: Delivery tags that came onto the books together with being taken.
+        #: Delivery tags recorded as unacked in the same step in which their messages were taken.
         self.on_the_books: set[str] = set()
-        #: How many messages of a priority the consumer has room for, where it knows better than a prefetch count.
+        #: Returns how many messages of a priority the consumer has room for; by default the prefetch count's estimate.
         self.room_for: Callable[[int], int | None] = lambda _: self.can_consume_max_estimate()
-        #: Told how many messages are left in the queue, whenever some were taken.
+        #: Called with the number of messages left in the queue, whenever some were taken.
         self.left_waiting: Callable[[int], object] = lambda _: None
 
     def append(self, message: Any, delivery_tag: str) -> None:
-        """Put a message on the books, unless it is there already."""
+        """Record a message as unacknowledged, unless it is recorded already."""
         if delivery_tag in self.on_the_books:
             self.on_the_books.discard(delivery_tag)
             virtual.QoS.append(self, message, delivery_tag)
@@ -82,20 +82,20 @@ class QoS(redis.QoS):  # type: ignore[misc]  # kombu ships no types
             super().append(message, delivery_tag)
 
     def ack(self, delivery_tag: str) -> None:
-        """Acknowledge with the others of this turn of the event loop; on a closed channel, which has no turns, now."""
+        """Acknowledge with the others of this event loop iteration; immediately if the channel is closed."""
         self.strike(delivery_tag)
         virtual.QoS.ack(self, delivery_tag)
 
     def strike(self, delivery_tag: str) -> None:
-        """Have a message struck off the books in Redis."""
+        """Remove a message from the unacked keys, with the next acknowledgements."""
         self._acknowledged.append(delivery_tag)
         if self.channel.closed:
             self.write_acknowledgements()
 
     def write_acknowledgements(self) -> None:
-        """Strike the acknowledged messages off the books. What cannot be written now is tried again next time.
+        """Remove the acknowledged messages from the unacked keys. Failed writes are retried next time.
 
-        A message that stays on the books for good comes again, and meets settled questions.
+        A message that is never removed is redelivered, and its questions are found settled.
         """
         if not self._acknowledged:
             return
@@ -110,7 +110,7 @@ class QoS(redis.QoS):  # type: ignore[misc]  # kombu ships no types
             self._acknowledged.clear()
 
     def renew(self, delivery_tags: Iterable[str]) -> None:
-        """Hold these messages, as far as they are on the books, for another visibility timeout from now."""
+        """Restart the visibility timeout of these messages, as far as they are unacknowledged."""
         try:
             with self.channel.conn_or_acquire() as client:
                 client.zadd(self.unacked_index_key, dict.fromkeys(delivery_tags, time.time()), xx=True)
@@ -123,9 +123,9 @@ class QoS(redis.QoS):  # type: ignore[misc]  # kombu ships no types
 
 
 class Channel(redis.Channel):  # type: ignore[misc]
-    """Kombu's channel with one client for all its commands but BRPOP, which has its own already.
+    """kombu's channel with one client for all commands except BRPOP, which has its own already.
 
-    The client outlives the channel: what it brought can still be acknowledged.
+    The client outlives the channel, so that messages it delivered can still be acknowledged.
     """
 
     QoS = QoS
@@ -134,33 +134,33 @@ class Channel(redis.Channel):  # type: ignore[misc]
     _commands: Any = None
     _take: Any = None
     priority_steps: Sequence[int]
-    #: The priorities that the BRPOP under way waits for.
+    #: The priorities that the current BRPOP waits for.
     _awaited: Sequence[int] = ()
 
     @contextmanager
     def conn_or_acquire(self, client: Any = None) -> Iterator[Any]:
-        """The given client, or the channel's."""
+        """Yield the given client, or the channel's."""
         if client is None and self._commands is None:
             self._commands = self._create_client()
         yield client or self._commands
 
     def _brpop_start(self, timeout: float | None = None) -> None:
-        """Wait for messages of those priorities that there is room for: the more urgent ones."""
+        """Wait for messages of the priorities with room: the more urgent ones."""
         every_step = self.priority_steps
         self._awaited = self.priority_steps = self._steps_with_room()
         try:
-            # Soon again where some are left out: there may be room for them by then.
+            # A short timeout if some are left out: there may be room for them by then.
             super()._brpop_start(timeout if len(self._awaited) == len(every_step) else WAIT_FOR_URGENT_S)
         finally:
             self.priority_steps = every_step
 
     def take_where_room_came(self) -> None:
-        """Take waiting messages that the BRPOP under way does not wait for, as there was no room for them."""
+        """Take waiting messages of priorities that the current BRPOP left out for lack of room."""
         if self._in_poll and not self._closing and len(self._steps_with_room()) > len(self._awaited):
             self._take_more()
 
     def maybe_refresh_binding_expiry(self) -> None:
-        """Kombu's, every second; which logs a traceback each time where Redis takes no writes."""
+        """kombu's, called every second; without this it logs a traceback each time while Redis refuses writes."""
         try:
             super().maybe_refresh_binding_expiry()
         except ResponseError as trouble:
@@ -173,7 +173,7 @@ class Channel(redis.Channel):  # type: ignore[misc]
     def _brpop_read(self, **options: Any) -> Any:
         try:
             delivered = super()._brpop_read(**options)
-        except UNREADABLE as trouble:  # it is off the queue already, and on no books
+        except UNREADABLE as trouble:  # it has already left the queue, and is not in the unacked keys
             _tell_dropped(trouble)
             delivered = True
         if delivered and not self._closing:
@@ -181,10 +181,10 @@ class Channel(redis.Channel):  # type: ignore[misc]
         return delivered
 
     def _take_more(self) -> None:
-        """Deliver as many messages that wait already as there is room for, the most urgent ones first."""
+        """Deliver as many waiting messages as there is room for, most urgent first."""
         queues = self._queue_cycle.consume(len(self.active_queues))
         room = [self.qos.room_for(step) for step in self.priority_steps for _ in queues]
-        if not room or None in room:  # a consumer without a limit is one of Celery's own, which acknowledges nothing
+        if not room or None in room:  # no limit: one of Celery's own consumers, which do not acknowledge
             return
         with self.conn_or_acquire() as client:
             self._take = self._take or lua(client, "take")
@@ -211,7 +211,7 @@ class Channel(redis.Channel):  # type: ignore[misc]
 
 class _Poller(redis.MultiChannelPoller):  # type: ignore[misc]
     def on_poll_start(self) -> None:
-        """Called once a turn, before the event loop sleeps."""
+        """Called once per iteration, before the event loop sleeps."""
         for channel in self._channels:
             channel.qos.write_acknowledgements()
             channel.take_where_room_came()
@@ -219,7 +219,7 @@ class _Poller(redis.MultiChannelPoller):  # type: ignore[misc]
 
 
 class Transport(redis.Transport):  # type: ignore[misc]
-    """Kombu's transport on these channels."""
+    """kombu's transport with these channels."""
 
     Channel = Channel
     connection_errors = (*redis.Transport.connection_errors, Refused)
@@ -229,7 +229,7 @@ class Transport(redis.Transport):  # type: ignore[misc]
         self.cycle = _Poller()
 
     def establish_connection(self) -> Any:
-        """A connection that was answered once."""
+        """Connect; with FOR_WRITING, test that Redis accepts writes."""
         made = super().establish_connection()
         if self.client.transport_options.get(FOR_WRITING):
             with self._avail_channels[-1].conn_or_acquire() as client:
@@ -237,7 +237,7 @@ class Transport(redis.Transport):  # type: ignore[misc]
         return made
 
     def _deliver(self, message: Any, queue: str) -> None:
-        """Hand a message to its consumer. Raises one of UNREADABLE for what kombu could not put on its books."""
+        """Pass a message to its consumer. Raises one of UNREADABLE if kombu could not record it as unacknowledged."""
         properties = message["properties"]
         where = properties["delivery_info"]
         for each in (properties["delivery_tag"], where["exchange"], where["routing_key"]):
@@ -251,6 +251,6 @@ def _tell_dropped(trouble: Exception) -> None:
 
 
 def use() -> None:
-    """Have this process's redis:// and rediss:// connections made by `Transport`."""
+    """Use `Transport` for this process's redis:// and rediss:// connections."""
     for scheme in ("redis", "rediss"):
         TRANSPORT_ALIASES[scheme] = f"{__name__}:{Transport.__name__}"

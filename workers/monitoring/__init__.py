@@ -1,1 +1,1 @@
-"""What others see of a worker: metrics, hardware, and its tasks in Flower."""
+"""Monitoring of a worker: metrics, hardware, and its tasks in Flower."""

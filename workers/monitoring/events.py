@@ -1,7 +1,7 @@
 """Task events for Flower: one received-started-succeeded triple per message, flushed twice per batch.
 
-With the thread pool, Celery 5.6.3 loses events that several threads send through its one dispatcher (celery issue
-10434). Each pool thread has a dispatcher of its own here, and a batch's events leave in one publish.
+With the thread pool, Celery 5.6.3 loses events that several threads send through its single dispatcher (celery issue
+10434). Here each pool thread has its own dispatcher, and a batch's events are sent in one publish.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class BatchEvents:
-    """Sends the events of whole batches from whichever pool thread runs them."""
+    """Sends the events of whole batches from the pool threads that run them."""
 
     def __init__(self, app: Celery, hostname: str, task_name: str) -> None:
         self._app = app
@@ -32,7 +32,7 @@ class BatchEvents:
         self._local = threading.local()
 
     def started(self, batch: Batch) -> None:
-        """The batch's messages were received when they arrived, and start now."""
+        """Send received and started events for the batch's messages."""
         events: list[tuple[str, dict[str, Any]]] = []
         for held in batch.held:
             request = held.request
@@ -53,7 +53,7 @@ class BatchEvents:
         self._send(events)
 
     def ended(self, batch: Batch) -> None:
-        """The batch's messages are settled or go back to the queue."""
+        """Send succeeded or retried events for the batch's messages."""
         runtime_s = time.time() - batch.started_at
         events: list[tuple[str, dict[str, Any]]] = []
         for held in batch.held:
@@ -72,7 +72,7 @@ class BatchEvents:
             for kind, fields in events:
                 dispatcher.send(kind, **fields)
             dispatcher.flush()
-        except Exception as trouble:  # noqa: BLE001 - watching must never cost a verdict
+        except Exception as trouble:  # noqa: BLE001 - monitoring must never cost a verdict
             log.warning("task events not sent: %s", trouble)
             self._local.dispatcher = None
 

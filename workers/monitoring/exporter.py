@@ -1,8 +1,8 @@
-"""The page that Prometheus reads: this worker's metrics, Redis', the hardware's, and what libraries keep of their own.
+"""HTTP exporter for Prometheus: metrics of this worker, of Redis, of the hardware, and of libraries.
 
 `/metrics` is for scraping one worker; `/targets` lists every live worker's exporter (Prometheus' `http_sd_configs`),
-so that a scrape configuration names one worker and finds all. `/health` answers while the process lives, whatever Redis
-does; `/ready` is 503 until the engine is up, and again while it drains.
+so that a scrape configuration that names one worker finds all. `/health` answers while the process lives, even without
+Redis; `/ready` is 503 until the engine is up, and again while the worker drains.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ __all__ = ["Exporter"]
 
 log = logging.getLogger(__name__)
 
-#: Ports tried from the first one on: more than one machine has workers.
+#: Number of ports tried from the first one on: more than the workers of any machine.
 PORTS = 64
-#: How often the server looks whether it is to end; a worker that drains waits for that.
+#: Interval at which the server checks for shutdown; a draining worker waits for it.
 POLL_S = 0.1
 OK = "200 OK"
 UNAVAILABLE = "503 Service Unavailable"
-#: Binding to one of these is binding to every address of the machine.
+#: Wildcard addresses, which bind to every address of the machine.
 EVERYWHERE = frozenset({"0.0.0.0", "::"})
 
 
 class Exporter:
-    """Serves `collectors` and the process' own registry until closed."""
+    """Serves `collectors` and the process' default registry until closed."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Exporter:
         targets: Callable[[], list[dict[str, Any]]],
         ready: Callable[[], bool] = lambda: True,
     ) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each counter
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # they would add a second series for each counter
         registry = CollectorRegistry()
         for each in (*collectors, REGISTRY):
             registry.register(_Part(each))
@@ -56,10 +56,10 @@ class Exporter:
         self._server: WSGIServer | None = None
 
     def start(self, address: str, first_port: int, host: str) -> str:
-        """Serve on the first free port from `first_port`; return where others find it, `host:port`.
+        """Serve on the first free port from `first_port`; return the `host:port` for others to connect to.
 
-        An `address` that stands for all of this machine's is no place to go to: then others go to `host`. Where no port
-        is free that is a warning and an empty text: watching must never keep a worker from working.
+        For a wildcard `address` that is `host`. If no port is free, log a warning and return an empty string:
+        monitoring must never keep a worker from working.
         """
         for port in range(first_port, first_port + PORTS):
             try:
@@ -102,7 +102,7 @@ class Exporter:
 
 
 class _Part(Collector):
-    """A collector or a whole registry as part of another one, which then does not compare their names."""
+    """A collector or registry as part of another registry, without its check for duplicate names."""
 
     def __init__(self, part: Collector | CollectorRegistry) -> None:
         self._part = part
@@ -113,11 +113,11 @@ class _Part(Collector):
 
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
-    #: A worker that comes again has the port that probes and Prometheus know, though connections of its predecessor
-    #: linger there for a minute. No two workers get the same one: of two that bind it, one may listen.
+    #: So that a restarted worker gets the port that probes and Prometheus know, though connections of its predecessor
+    #: linger for a minute. Two workers still cannot share a port: only one of them may listen.
     allow_reuse_address = True
 
 
 class _Quiet(WSGIRequestHandler):
     def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 - the base class' name
-        """Scrapes are no news."""
+        """Do not log scrapes."""

@@ -1,7 +1,7 @@
-"""Flower as question batches need it: their run, size and result in the list of tasks, and queues by priority.
+"""Flower customized for question batches: run, size and result in the task list, and queues by priority.
 
-Without being told, Flower's list has neither arguments nor results, and its broker page shows the sum of the lists that
-kombu keeps for a queue's priorities. The latter overrides a method of Flower 2.2.0, so Flower is pinned to that.
+By default, Flower's task list shows neither arguments nor results, and its broker page shows the sum of a queue's
+priority lists. Changing the latter overrides a method of Flower 2.2.0, so Flower is pinned to that version.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from contract.queue import by_priority
 
 __all__ = ["dress_flower"]
 
-#: Of the list of tasks, unless --tasks_columns or FLOWER_TASKS_COLUMNS says otherwise.
+#: Columns of the task list, unless set by --tasks_columns or FLOWER_TASKS_COLUMNS.
 COLUMNS = "state,args,result,worker,received,runtime,uuid"
 
 
 def dress_flower() -> None:
-    """Do it, where this process may be a Flower: before it reads its options."""
-    if "flower.command" not in sys.modules:  # Celery's command line has imported it before it imports our app
+    """Apply the customization if this process is Flower, before it reads its options."""
+    if "flower.command" not in sys.modules:  # Celery's command line imports it before our app
         return
     from tornado.options import options
 

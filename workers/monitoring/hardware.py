@@ -1,4 +1,4 @@
-"""How busy the hardware under a worker is: its GPUs by NVML, else the cores that it may use."""
+"""Hardware utilization of a worker: its GPUs by NVML, and the CPU cores it may use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Gpu", "Hardware", "Host", "resident_bytes"]
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU at one moment; what the driver does not tell is None."""
+    """Snapshot of a GPU; values that the driver does not provide are None."""
 
     name: str
     utilization: float | None
@@ -29,18 +29,18 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The machine at one moment."""
+    """Snapshot of the machine."""
 
-    #: Share of the cores this process may use that its process tree kept busy since the last look.
+    #: Utilization by this process tree of the cores it may use, since the last snapshot.
     cpu_utilization: float
-    #: Of this process and its children.
+    #: Resident memory of this process and its children.
     memory_used_bytes: int
     memory_total_bytes: int
     temperature_celsius: float | None
 
 
 class Hardware:
-    """Looks at the GPUs called `gpus` (numbers or UUIDs, as CUDA_VISIBLE_DEVICES has them) and at the host."""
+    """Takes snapshots of `gpus` (numbers or UUIDs, as in CUDA_VISIBLE_DEVICES) and of the host."""
 
     def __init__(self, gpus: Sequence[str] = ()) -> None:
         self._process = psutil.Process()
@@ -48,7 +48,7 @@ class Hardware:
         self._handles = list(_handles(gpus))
 
     def gpus(self) -> list[Gpu]:
-        """Each GPU now; those that the driver no longer answers for are left out."""
+        """Return a snapshot of each GPU, without those the driver no longer answers for."""
         import pynvml
 
         found = []
@@ -61,13 +61,13 @@ class Hardware:
         return found
 
     def host(self) -> Host:
-        """The machine now; utilisation is since the last call of this or of `busy`."""
+        """Return a snapshot of the machine; utilization is since the last call of this or of `busy`."""
         return Host(
             self._cpu_share(), resident_bytes(self._process), psutil.virtual_memory().total, _host_temperature()
         )
 
     def busy(self) -> float | None:
-        """Mean utilisation of the GPUs; of the cores where there is no GPU."""
+        """Return the mean utilization of the GPUs, or of the cores if there is no GPU."""
         if not self._handles:
             return self._cpu_share()
         known = [each.utilization for each in self.gpus() if each.utilization is not None]
@@ -81,7 +81,7 @@ class Hardware:
 
 
 def resident_bytes(process: psutil.Process) -> int:
-    """Memory of `process` and of all that it started. Raises psutil.Error where it is gone."""
+    """Return the resident memory of `process` and its children. Raises psutil.Error if it has ended."""
     return sum(map(_resident_bytes, _tree(process)))
 
 

@@ -1,4 +1,4 @@
-"""The builds of one index that are open: it may be built anew in its place while runs still want the old one."""
+"""The open builds of one index: it may be rebuilt in place while runs still need the previous build."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ __all__ = ["OpenBuilds", "Reopen"]
 
 log = logging.getLogger(__name__)
 
-#: Builds of an index that are open at once: the newest, and the one whose runs go on. Each may hold an encoder.
+#: Maximum open builds of an index: the newest, and the one of earlier runs. Each may hold an encoder.
 MOST_OPEN = 2
-#: Seconds for which a build that cannot be opened is not tried again: each time its files are hashed.
+#: Seconds before a build that could not be opened is tried again: each attempt hashes its files.
 UNUSABLE_FOR_S = 10.0
-#: Given a digest: the index of that digest, if it lies here.
+#: Opens the index of a digest, if it is on this host.
 Reopen = Callable[[str], Retriever | None]
 
 
 class OpenBuilds:
-    """The open builds of one index, by digest; one that was replaced on the disk is searched on. Thread-safe."""
+    """The open builds of one index, by digest; a build replaced on disk stays usable. Thread-safe."""
 
     def __init__(self, retriever: Retriever, manifest: Manifest, reopen: Reopen) -> None:
-        """`retriever` has opened the build of `manifest`; `reopen` opens others."""
+        """`retriever` is the opened build of `manifest`; `reopen` opens others."""
         self._name = manifest.plan.name
         #: The newest last.
         self._opened = {manifest.digest: Rerankers(retriever)}
         self._reopen = reopen
         self._lock = threading.Lock()
-        #: By digest: until when, by the monotonic clock, one that could not be opened is not tried again, and why.
+        #: By digest: when (monotonic clock) a build that could not be opened may be tried again, and why it failed.
         self._unusable: dict[str, tuple[float, str]] = {}
 
     def of(self, wanted: Retrieval) -> Retriever:
-        """What searches as `wanted` says.
+        """Return a retriever for `wanted`.
 
-        Raises NotNow where another worker may have it, or this one later, InputError where nobody will.
+        Raises NotNow if another worker may have it, or this one later; InputError if no worker can.
         """
         with self._lock:
             opened = self._opened.get(wanted.index_digest)
@@ -60,18 +60,18 @@ class OpenBuilds:
             raise NotNow(str(trouble)) from None
 
     def close(self, wanted: Retrieval) -> None:
-        """Let go of the build that `wanted` names: its files are no longer what they were."""
+        """Close the build of `wanted`: its files have changed."""
         with self._lock:
             self._drop(wanted)
 
     def _anew(self, wanted: Retrieval) -> Retriever:
-        """The build that the run was made for, opened now."""
+        """Open the build that the run was made for."""
         until, why = self._unusable.get(wanted.index_digest, (0.0, ""))
         if time.monotonic() < until:
             raise NotNow(why)
         try:
             found = self._reopen(wanted.index_digest)
-        except Exception as trouble:  # noqa: BLE001 - whatever lies there now, only this run waits
+        except Exception as trouble:  # noqa: BLE001 - whatever the folder contains, only this run must wait
             why = self._lacks(wanted, f"its folder cannot be opened: {trouble}")
             self._unusable[wanted.index_digest] = time.monotonic() + UNUSABLE_FOR_S, why
             raise NotNow(why) from None

@@ -1,8 +1,8 @@
-"""Who may ask the engine now: batches beside each other, or one suspected question alone.
+"""Readers-writer lock around the engine: batches share it, a suspected question gets it alone.
 
-If the worker dies while a suspect is under way, nothing else was, so no innocent question is blamed. Neither side waits
-for ever: a suspect waits for the batches under way, and holds back all that come after it; once it is through, these
-are let in together, before the next suspect.
+If the worker dies while a suspect runs, nothing else was running, so no innocent question is blamed. Neither side
+starves: a suspect waits for the running batches, and blocks all that come after it; when it is done, these are admitted
+together, before the next suspect.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ __all__ = ["Isolation"]
 
 
 class Isolation:
-    """The turns of one engine. Thread-safe. Once a turn ended with EngineDead, all later ones begin with it."""
+    """The lock around one engine. Thread-safe. Once a holder raised EngineDead, all later ones get it at entry."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        #: Batches that are under way, and those that wait for a suspect.
+        #: Running batches, and batches waiting for a suspect.
         self._batches = 0
         self._waiting = 0
-        #: Suspects that wait or are under way.
+        #: Suspects waiting or running.
         self._suspects = 0
         self._alone = False
-        #: Suspects that are through: each lets in who waits.
+        #: Suspects that are done: each admits the waiting batches.
         self._through = 0
         self._dead = ""
 
     @property
     def wanted_alone(self) -> bool:
-        """Whether a suspect is under way, or waits until it may be."""
+        """Whether a suspect is running or waiting."""
         return self._suspects > 0
 
     @contextmanager
     def shared(self) -> Iterator[None]:
-        """Beside other batches. Raises EngineDead."""
+        """Hold the engine beside other batches. Raises EngineDead."""
         with self._changed:
             if self._suspects:
                 self._waiting += 1
@@ -56,7 +56,7 @@ class Isolation:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Beside nothing. Raises EngineDead."""
+        """Hold the engine alone. Raises EngineDead."""
         with self._changed:
             self._suspects += 1
             self._changed.wait_for(lambda: not (self._batches or self._alone))
@@ -69,7 +69,7 @@ class Isolation:
                 self._alone = False
                 self._suspects -= 1
                 self._through += 1
-                self._batches, self._waiting = self._waiting, 0  # counted in here, so that no suspect is faster
+                self._batches, self._waiting = self._waiting, 0  # admitted here, so that no suspect gets ahead
                 self._changed.notify_all()
 
     @contextmanager

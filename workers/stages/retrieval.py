@@ -1,4 +1,4 @@
-"""The retrieval stage: a batch's questions are looked up together, their passages kept, and the questions sent on."""
+"""The retrieval stage: searches for all questions of a batch, stores the passages, and sends the questions on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class BatchRetriever(BatchWork):
-    """The retrieval stage of one index, which may be built anew in its place while it is searched."""
+    """The retrieval stage of one index, which may be rebuilt in place while it is searched."""
 
     stage = Stage.RETRIEVE
 
@@ -43,7 +43,7 @@ class BatchRetriever(BatchWork):
         except NotNow as why:
             return str(why)
         except InputError:
-            return ""  # told with the failure of each question, in `_answers`
+            return ""  # reported as the failure of each question, in `_answers`
         return ""
 
     def _perform(self, batch: Batch, works: Sequence[Work]) -> Iterator[Endings]:
@@ -54,7 +54,7 @@ class BatchRetriever(BatchWork):
         for wanted, alike in _by_retrieval(searched).items():
             try:
                 answers = self._answers(alike, wanted)
-            except NotNow as why:  # its build was there for `_hindrance`, and is gone since
+            except NotNow as why:  # the build was available in `_hindrance`, and has gone since
                 for work in alike:
                     staying.add(id(work))
                     yield self._troubled(batch, work.held, work.item.question.id, work.attempts, str(why))
@@ -78,11 +78,11 @@ class BatchRetriever(BatchWork):
         self.done += len(going_on)
 
     def _answers(self, works: Sequence[Work], wanted: Retrieval) -> Sequence[list[Passage] | Failure]:
-        """What is found for each of `works`, or why nothing could be looked up. Raises NotNow."""
+        """Return the passages for each of `works`, or why the search failed. Raises NotNow."""
         queries = [query_of(work.item.question, wanted.query) for work in works]
         try:
             retriever = self._builds.of(wanted)
-        except InputError as trouble:  # without its reranker the run cannot be served, the others can
+        except InputError as trouble:  # without its reranker only this run cannot be served
             log.warning("reranker %s: %s", wanted.reranker, trouble)
             return [_failure(trouble)] * len(works)
         answers = _search(retriever, queries, wanted)
@@ -97,10 +97,10 @@ class BatchRetriever(BatchWork):
 
 
 def _search(retriever: Retriever, queries: Sequence[str], wanted: Retrieval) -> list[list[Passage] | Failure]:
-    """One search for all; if it fails as a whole, its halves, down to the query that cannot be answered."""
+    """Search for all queries at once; if that fails, retry the halves, down to the failing query."""
     try:
         return list(retriever.search(queries, wanted.retrieval_top_k, wanted.kind))
-    except Exception as trouble:  # noqa: BLE001 - whatever a search raises, only its culprit pays
+    except Exception as trouble:  # noqa: BLE001 - whatever a search raises must only fail the culprit
         if len(queries) == 1:
             return [_failure(trouble)]
         log.warning("a search of %d queries failed, halving it: %s", len(queries), trouble)
@@ -113,7 +113,7 @@ def _failure(trouble: Exception) -> Failure:
 
 
 def _by_retrieval(works: Sequence[Work]) -> dict[Retrieval, list[Work]]:
-    """Questions that are looked up in the same way, together: one search each."""
+    """Group questions with the same retrieval options: one search each."""
     groups: dict[Retrieval, list[Work]] = defaultdict(list)
     for work in works:
         if work.item.spec.rag is not None:

@@ -1,4 +1,4 @@
-"""Questions on their way through a stage of a worker: with the message that brought each, and how each ended."""
+"""Types for questions in a stage: the question with its message, its ending, and the context of the stage."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ __all__ = ["Endings", "NotNow", "Send", "Settled", "StageContext", "Work", "aske
 
 #: Sends question batches on to a queue.
 Send: TypeAlias = Callable[[str, Sequence[QuestionBatch]], object]
-#: Told of verdicts once they stand in the ledger.
+#: Called with verdicts once they are in the ledger.
 OnCommitted: TypeAlias = Callable[[Sequence[Verdict]], object]
-#: Told at the end of a generate call: of its questions, its seconds, and for how many seconds the oldest was queued.
+#: Called after a generate call with its number of questions, its seconds, and the longest queueing time in seconds.
 OnGenerated: TypeAlias = Callable[[int, float, float], object]
-#: (run, question) → how it ended here: an outcome, where it went on to, or why it was not begun.
+#: (run, question) → how it ended here: its outcome, where it was sent on to, or why it was not begun.
 Endings: TypeAlias = dict[tuple[str, str], str]
 
 
 class NotNow(Exception):
-    """This worker cannot do its stage for a run at the moment, for the reason given: another may, or this one later."""
+    """This worker cannot do its stage for a run at the moment, for the given reason: another may, or this one later."""
 
 
 class Work(NamedTuple):
-    """A question of a batch, the message that brought it, and how often it was begun, this time included."""
+    """A question of a batch, its message, and its number of attempts, including this one."""
 
     item: Item
     held: HeldMessage
@@ -42,34 +42,34 @@ class Work(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """A verdict, and the message that brought its question."""
+    """A verdict, and the message of its question."""
 
     held: HeldMessage
     verdict: Verdict
 
     @property
     def unforeseen(self) -> bool:
-        """Whether it failed for something that may not happen again."""
+        """Whether it failed with an unexpected error, which may be transient."""
         return isinstance(self.verdict.error, UnexpectedFailure)
 
 
 @dataclass(frozen=True, slots=True)
 class StageContext:
-    """What a worker gives each batch, whatever its stage."""
+    """What a worker provides to its stage."""
 
     settings: Settings
     ledger: Ledger
     #: The worker's name.
     worker: str
     send: Send
-    #: Whether the worker is told to end.
+    #: Whether the worker is stopping.
     stopping: Callable[[], bool] = lambda: False
     committed: OnCommitted = lambda _: None
     generated: OnGenerated = lambda *_: None
 
 
 def send_on(send: Send, works: Sequence[Work], stage: Stage, ending: str) -> Endings:
-    """Send the questions of `works` on to `stage`, those of one message together; each then has ended as `ending`."""
+    """Send the questions of `works` on to `stage`, keeping messages together; return `ending` for each."""
     by_queue: dict[str, dict[int, QuestionBatch]] = defaultdict(dict)
     for work in works:
         held, queue = work.held, keys.queue_of(stage, work.item.spec)
@@ -83,7 +83,7 @@ def send_on(send: Send, works: Sequence[Work], stage: Stage, ending: str) -> End
 
 
 def by_run(works: Sequence[Work]) -> dict[str, list[Work]]:
-    """Run → those of `works` that belong to it."""
+    """Group `works` by run."""
     runs: dict[str, list[Work]] = defaultdict(list)
     for work in works:
         runs[work.held.run_id].append(work)
@@ -91,7 +91,7 @@ def by_run(works: Sequence[Work]) -> dict[str, list[Work]]:
 
 
 def asked_by_run(batch: Batch) -> dict[str, dict[str, HeldMessage]]:
-    """Run → question id → the message that brought it; a question that came twice is asked once."""
+    """Return run → question id → its message; a question in several messages is asked once."""
     runs: dict[str, dict[str, HeldMessage]] = defaultdict(dict)
     for held in batch.held:
         for question_id in held.question_ids:
