@@ -1,16 +1,17 @@
 # shellcheck shell=bash
-# What slurm.sh and pbs.sh have in common, sourced by them on the job's first node, in mcqueue's folder. They define
-# on_every_node COMMAND…, and may have started a process $alarm that sends this shell SIGTERM before the time is up.
+# The common part of slurm.sh and pbs.sh, which source it on the job's first node, in mcqueue's folder. They define
+# on_every_node COMMAND…, and may have started a process $alarm that sends this shell SIGTERM before the time limit.
 #
-# Set in the environment, all optional:
-#     QUESTIONS           question file            RUN_CONFIG   what is asked: a file of configs/runs/
+# Environment variables, all optional:
+#     QUESTIONS           question file
+#     RUN_CONFIG          what is asked: a file of configs/runs/
 #     DEPLOY              where and how fast: a file of configs/deploy/ whose drain_timeout_s is 60 or less
-#     RESULTS             folder of the results    STATE        data, logs and addresses, where all nodes see them; a
-#                                                               job beside this one needs a folder of its own
-#     MCQUEUE_REDIS_URL   a Redis of your own; else one is started on this node, with its data in STATE
-#     REDIS_ADDRESS       address of this node that the others reach; else its first one
+#     RESULTS             folder of the results
+#     STATE               folder that all nodes see, for data, logs and addresses; each concurrent job needs its own
+#     MCQUEUE_REDIS_URL   your own Redis; by default one is started on this node, with its data in STATE
+#     REDIS_ADDRESS       address of this node that the others can reach; by default its first one
 #
-# Exit codes: 0 done, 3 done with failed questions, 75 the time is up and the job can be submitted again, 1 anything else.
+# Exit codes: 0 done, 3 done with failed questions, 75 time limit reached, submit the job again, 1 anything else.
 QUESTIONS=${QUESTIONS:-demo/questions.jsonl}
 RUN_CONFIG=${RUN_CONFIG:-configs/runs/likelihood.yaml}
 DEPLOY=${DEPLOY:-configs/deploy/gpu.yaml}
@@ -22,8 +23,8 @@ if [ -d .venv ]; then PATH="$PWD/.venv/bin:$PATH"; fi
 mkdir -p "$STATE/logs"
 
 # shellcheck disable=SC2329  # the trap calls it
-finish() { # the workers drain before the server goes; both within their own time
-    # bash loses a signal for a child that it has forked and that is not yet the command: told until it is gone
+finish() { # workers drain before the server ends, each in its own time
+    # bash loses a signal to a child that is forked but has not yet exec'ed: repeat until it is gone
     while kill -TERM "${watching:-}" 2>/dev/null; do sleep 0.2; done
     for process in "${alarm:-}" "${workers:-}" "${redis:-}"; do
         if kill -TERM "$process" 2>/dev/null; then wait "$process" || true; fi
@@ -35,7 +36,7 @@ trap 'time_is_up=yes' TERM
 if [ -n "${MCQUEUE_REDIS_URL:-}" ]; then
     (umask 077 && printf %s "$MCQUEUE_REDIS_URL" >"$STATE/url")
 else
-    rm -f "$STATE/url.own" # the other one may be a running job's, beside which this one ends
+    rm -f "$STATE/url.own" # STATE/url may belong to a running job; then this job ends instead of replacing it
     address=${REDIS_ADDRESS:-$(hostname -I | cut -d' ' -f1)}
     python -m demo.valkey --folder "$STATE/valkey" --host "$address" --url-file "$STATE/url.own" &
     redis=$!
@@ -57,7 +58,7 @@ python -m producer --deploy "$DEPLOY" watch "$run" --export --out "$RESULTS" &
 watching=$!
 
 going_on() { [ -z "${time_is_up:-}" ] && kill -0 "$watching" 2>/dev/null && kill -0 "$workers" 2>/dev/null; }
-while sleep 1 && going_on; do :; done # not `wait -n`: what ended before it is called, some versions of bash never tell
+while sleep 1 && going_on; do :; done # not `wait -n`: some versions of bash never report what ended before the call
 if [ -n "${time_is_up:-}" ]; then
     echo "The time is up: draining. Submit the job again to go on with $run." >&2
     kill -TERM "$watching" "$workers" 2>/dev/null || true

@@ -1,10 +1,10 @@
 #!/bin/bash
-# mcqueue as a job of PBS Pro or OpenPBS: a run from its questions to results.csv. From the folder of mcqueue:
+# mcqueue as a PBS Pro or OpenPBS job: a run from questions to results.csv. From mcqueue's folder:
 #
 #     qsub configs/hpc/pbs.sh
 #     qsub -v QUESTIONS=mine.jsonl,RUN_CONFIG=configs/runs/letter.yaml,DEPLOY=mine.yaml configs/hpc/pbs.sh
 #
-# job.sh, beside this, says what can be set. Submitted again after its time was up, the job goes on with the same run.
+# job.sh, next to this file, lists the variables. Submitted again after its time limit, the job continues the same run.
 #PBS -N mcqueue
 #PBS -S /bin/bash
 #PBS -l select=2:ncpus=16:ngpus=4:mpiprocs=1
@@ -14,11 +14,11 @@
 set -euo pipefail
 cd "$PBS_O_WORKDIR"
 
-on_every_node() { # a task per chunk, which place=scatter puts on a node of its own; pbsdsh hands signals on
+on_every_node() { # one task per chunk, which place=scatter puts on its own node; pbsdsh forwards signals
     exec pbsdsh -- "$@"
 }
 
-# PBS gives no warning that lasts for long: this is one, two minutes before the walltime that stands above.
+# PBS gives no warning early enough. This sends one, two minutes before the walltime set above.
 walltime_s=${WALLTIME_S:-$((8 * 3600))}
 batch=$$
 (

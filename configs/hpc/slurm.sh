@@ -1,10 +1,10 @@
 #!/bin/bash
-# mcqueue as a Slurm job: a run from its questions to results.csv. From the folder of mcqueue:
+# mcqueue as a Slurm job: a run from questions to results.csv. From mcqueue's folder:
 #
 #     sbatch configs/hpc/slurm.sh
 #     QUESTIONS=mine.jsonl RUN_CONFIG=configs/runs/letter.yaml DEPLOY=mine.yaml sbatch configs/hpc/slurm.sh
 #
-# job.sh, beside this, says what can be set. Submitted again after its time was up, the job goes on with the same run.
+# job.sh, next to this file, lists the variables. Submitted again after its time limit, the job continues the same run.
 #SBATCH --job-name=mcqueue
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1
@@ -12,13 +12,13 @@
 #SBATCH --gpus-per-node=4
 #SBATCH --exclusive
 #SBATCH --time=08:00:00
-# Two minutes before the end, to this script alone: time to drain, which takes drain_timeout_s at most, and to export.
+# Two minutes before the end, to this script alone: time to drain, which takes at most drain_timeout_s, and to export.
 #SBATCH --signal=B:TERM@120
 #SBATCH --output=mcqueue-%j.log
 set -euo pipefail
 cd "$SLURM_SUBMIT_DIR"
 
-on_every_node() { # a task per node, which gets the node's GPUs; srun hands signals on
+on_every_node() { # one task per node, with the node's GPUs; srun forwards signals
     exec srun --ntasks-per-node=1 --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" "$@"
 }
 
