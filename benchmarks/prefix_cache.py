@@ -72,11 +72,11 @@ def order(engine: Engine, contexts: int, each: int, rounds: int) -> dict[str, An
     """Shuffled against together."""
     shuffled = about_texts(contexts, each)
     spec = asked("mode=letter", "rag.use_context_field=true")
-    company = PrefixOrder(spec)
+    prefix_order = PrefixOrder(spec)
     for question in shuffled:
-        company.add(question)
+        prefix_order.add(question)
     by_id = {question.id: question for question in shuffled}
-    together = [by_id[name] for name in company.together(by_id)]
+    together = [by_id[name] for name in prefix_order.grouped(by_id)]
 
     def side(in_order: Sequence[Question], name: str) -> Side:
         return lambda mark: score(engine, [Item(each, marked(spec, f"{name}, {mark}.")) for each in in_order])

@@ -160,7 +160,7 @@ def _warn(planned: Plan) -> None:
         note(f"--sample {sample:,}: there are only {number(digest.count, 'question')} to draw from, and all are asked")
     spec = planned.spec
     placed = shows_choices(spec.prompt) and not (spec.shuffle or spec.circular)
-    warnings = text_warnings(digest.lost_backslashes, digest.same_choices) + planned.orders.warnings()
+    warnings = text_warnings(digest.lost_backslashes, digest.same_choices) + planned.choice_references.warnings()
     if spec.mode is not Mode.JUDGE:
         warnings += key_warnings(digest.keys, placed=placed, least=MOST_UNEVEN)
     for warning in warnings:

@@ -44,15 +44,15 @@ class PrefixOrder:
         shared = question.subject if self._subject else question.context
         self._beginnings.append(hash(shared) if shared else ALONE)
 
-    def together(self, ids: Iterable[str]) -> Iterator[str]:
+    def grouped(self, ids: Iterable[str]) -> Iterator[str]:
         """`ids`, in the order in which their questions were added, with those that begin alike next to the first."""
         if not self.needed:
             yield from ids
             return
         placed = zip(ids, self._beginnings, strict=True)
         for window in chunks(placed, WINDOW):
-            companies: dict[int | str, list[str]] = {}
+            groups: dict[int | str, list[str]] = {}
             for question_id, beginning in window:
-                companies.setdefault(beginning or question_id, []).append(question_id)
-            for company in companies.values():
-                yield from company
+                groups.setdefault(beginning or question_id, []).append(question_id)
+            for group in groups.values():
+                yield from group

@@ -60,10 +60,10 @@ class Plan:
     spec: RunSpec
     survey: Survey
     #: Which of its questions begin alike.
-    company: PrefixOrder
+    prefix_order: PrefixOrder
     taken: Taken
     #: Which of its questions mean something else in other orders of their choices.
-    orders: ChoiceReferences
+    choice_references: ChoiceReferences
     #: How many times the same thing is asked on purpose, this one included.
     repeat: int = 1
 
@@ -143,14 +143,15 @@ def plan(
         )
     # Templates and examples are checked before a long file is read; the digest is known only after.
     draft = config.to_spec("0" * 64, settings, source)
-    company, shots, orders = PrefixOrder(draft), FewShotCheck(draft.few_shot), ChoiceReferences(draft)
+    prefix_order, few_shot = PrefixOrder(draft), FewShotCheck(draft.few_shot)
+    choice_references = ChoiceReferences(draft)
     more = {"change": qrels.join} if qrels else {}
-    lookers = [each.add for each in (company, shots, orders) if each.needed]
+    lookers = [each.add for each in (prefix_order, few_shot, choice_references) if each.needed]
     found = survey(source, selection, skip_bad=skip_bad, lookers=lookers, **more)
-    shots.refuse()
+    few_shot.refuse()
     spec = draft.model_copy(update={"questions_digest": found.digest.hexdigest()})
     called = slug(name or f"{source.stem}-{spec.model}-{spec.mode}")[:LONGEST_NAME]
-    return Plan(called, spec, found, company, taken_of(found, selection), orders)
+    return Plan(called, spec, found, prefix_order, taken_of(found, selection), choice_references)
 
 
 def asked_of(planned: Plan, model: str, name: str) -> Plan:
@@ -191,7 +192,7 @@ def submit(
         if counts.state is RunState.PAUSED:
             return Submitted(run, State.PAUSED, ledger.counts(run.run_id).todo, sent=0, messages=0)
         if new:
-            asked = planned.company.together(body.question_id for body in planned.survey.bodies)
+            asked = planned.prefix_order.grouped(body.question_id for body in planned.survey.bodies)
             messages = broker.publish(run, sender.passing(asked), priority)
             return Submitted(run, State.NEW, run.questions, run.questions, messages)
         unsettled = ledger.counts(run.run_id).todo
