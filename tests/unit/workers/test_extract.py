@@ -109,6 +109,7 @@ def test_each_cue_announces_its_example(cue: Cue) -> None:
         ("I cannot answer this.", Extraction(None, "none")),
         ("The answer is A or B.", Extraction(None, "ambiguous", ("A", "B"))),
         ("A. Paris", Extraction(None, "ambiguous", ("A", "C"))),
+        ("The answer is C. For Italy, the best choice is Rome.", Extraction(None, "ambiguous", ("C", "D"))),
         ("The answer is A. Wait, that's wrong.", Extraction(None, "retracted", ("A",))),
         ("The answer is E.", Extraction(None, "no-such-choice")),
         ("<think>The answer is C.", Extraction(None, "unfinished-reasoning")),

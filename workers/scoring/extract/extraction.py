@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from workers.scoring.extract.answer import Answer
 from workers.scoring.extract.options import Options
+from workers.scoring.extract.other_cases import is_hypothetical, split_other_cases
 from workers.scoring.extract.rules import EXPLICIT, IMPLICIT
 from workers.scoring.extract.targets import Claim
 from workers.scoring.extract.visible_text import spoken
@@ -47,13 +48,30 @@ def extract(text: str, choices: Sequence[str]) -> Extraction:
         return Extraction(None, "unfinished-reasoning")
     answer = Answer.of(said, Options.of(choices))
     claims = sorted((claim for rule in EXPLICIT for claim in rule.read(answer)), key=lambda claim: claim.start)
-    if claims:
-        return _last_word(claims, answer)
+    given, elsewhere = split_other_cases(claims, answer.lower)
+    found = _last_word(given, answer) if given else _implied(answer, elsewhere)
+    return _beside_other_cases(found, elsewhere, answer) if elsewhere else found
+
+
+def _implied(answer: Answer, elsewhere: list[Claim]) -> Extraction:
+    """What the first rule reads that needs no announcement, other than the claims that may speak of another case."""
+    passed = {(claim.start, claim.end) for claim in elsewhere}
     for rule in IMPLICIT:
-        if found := list(rule.read(answer)):
+        if found := [claim for claim in rule.read(answer) if (claim.start, claim.end) not in passed]:
             retracted = _is_retracted(found[0], answer.lower[found[0].end :][:_REACH])
             return Extraction(None, "retracted", found[0].labels) if retracted else _only(found)
     return Extraction(None, "none")
+
+
+def _beside_other_cases(found: Extraction, elsewhere: list[Claim], answer: Answer) -> Extraction:
+    """What was `found` in a text that ends with claims which may speak of another case."""
+    if found.label is None:
+        return found if found.candidates else _only(elsewhere)
+    contradicts = [
+        claim for claim in elsewhere if claim.labels != (found.label,) and not is_hypothetical(claim, answer.lower)
+    ]
+    labels = {found.label, *(label for claim in contradicts for label in claim.labels)}
+    return Extraction(None, "ambiguous", tuple(sorted(labels))) if contradicts else found
 
 
 def _last_word(claims: list[Claim], answer: Answer) -> Extraction:

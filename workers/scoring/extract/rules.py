@@ -15,7 +15,7 @@
 
 The first three are *explicit*: together they are one rule, in which the last word stands ("The answer is A. No, the
 answer is C."), and what they announce may also be a number or the text of a choice. The others are tried one by one;
-each must find one label only.
+each must find one label only. What is said of another case ("D would be the best choice for Italy") displaces none.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ SUPPOSED = compiled(r"""
     |refuse)\b
     |\b(?:wrong|incorrect|false|worst|(?:least|less)(?: \w{1,12})?|runner-up|opposite|your|his|her|their|s
     |first|second|third|suggested|proposed|given|other|another|alternative|possible|plausible|tempting|common|popular|obvious|naive|intuitive|trap|tricky
-    |(?:second|third|next)[ -](?:best|most)(?: \w{1,12})?)\s$
+    |next|(?:second|third|next)[ -](?:best|most)(?: \w{1,12})?)\s$
 """)
 #: In its clause: what follows is denied.
 DENIED_BEFORE = compiled(r"""
