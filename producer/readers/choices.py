@@ -19,6 +19,8 @@ __all__ = ["Choices", "as_text", "checked", "choices_of", "in_order", "mixed", "
 
 _EXAMPLE = 'For example ["red", "blue"].'
 _TEXTS = ("text", "content", "atext", "value", "choice", "option", "answer")
+#: Names of which a file may also call the letter: {"option": "A", "answer": "Rome"}.
+_TEXTS_OR_LETTERS = ("choice", "option", "answer")
 _LABELS = ("label", "letter", "aid", "key", "id")
 _FLAGS = frozenset({"correct", "is_correct", "right", "is_right", "is_answer"})
 
@@ -150,12 +152,27 @@ def _of_objects(found: Sequence[Mapping[str, Any]]) -> Choices:
     if in_order(texts) and all(labels) and not in_order(labels):
         # Forms on the web call the text a label, and what is sent a value.
         texts, labels = list(labels), [str(each) for each in texts]
+    if in_order(texts) and not any(labels) and (behind := _behind_letters(found)):
+        texts, labels = behind, [str(each) for each in texts]
     flags = [next((value for name, value in each.items() if spelled(name) in _FLAGS), None) for each in found]
     called = labels if all(labels) else None
     right = [(called or LABELS)[at] for at, flag in enumerate(flags[: len(LABELS)]) if flag]
     # Beside one that is marked, a choice without a flag is a wrong one.
     marked = bool(right) and all(flag in (True, False, None) for flag in flags)
     return Choices(texts, called, right if marked else None)
+
+
+def _behind_letters(found: Sequence[Mapping[str, Any]]) -> list[str] | None:
+    """The one text of each object beside the first of `_TEXTS_OR_LETTERS` that it has; None: not all have just one."""
+    texts: list[str] = []
+    for each in found:
+        letter = next((name for name in _TEXTS if name in each), None)
+        written = {name: value for name, value in each.items() if isinstance(value, str)}
+        others = [value for name, value in written.items() if name != letter and spelled(name) not in _FLAGS]
+        if letter not in _TEXTS_OR_LETTERS or len(others) != 1:
+            return None
+        texts += others
+    return texts
 
 
 def in_order(found: Sequence[Any]) -> bool:

@@ -281,6 +281,32 @@ def test_values_that_are_letters_are_labels_and_their_labels_are_texts(tmp_path:
 
 
 @pytest.mark.parametrize(
+    "options",
+    [
+        [{"option": "A", "answer": "Paris"}, {"option": "B", "answer": "Rome"}],
+        [{"option": "A", "description": "Paris"}, {"option": "B", "description": "Rome"}],
+        [{"choice": "A", "wording": "Paris", "is_correct": "no"}, {"choice": "B", "wording": "Rome"}],
+    ],
+)
+def test_options_that_are_letters_are_labels_of_the_one_text_beside_them(
+    tmp_path: Path, options: list[dict[str, str]]
+) -> None:
+    (row,) = understood(tmp_path, lines({"question": "q", "options": options, "answer": "B"})).rows()
+
+    assert row.question
+    assert (row.question.choices, row.question.right) == (("Paris", "Rome"), ("B",))
+
+
+def test_choices_that_are_letters_stay_where_no_text_stands_beside_each(tmp_path: Path) -> None:
+    options = [{"option": "A", "color": "red", "shape": "round"}, {"option": "B"}]
+
+    (row,) = understood(tmp_path, lines({"question": "q", "options": options, "answer": "B"})).rows()
+
+    assert row.question
+    assert (row.question.choices, row.question.right) == (("A", "B"), ("B",))
+
+
+@pytest.mark.parametrize(
     "cell",
     [
         "['Ir' 'Fe' 'In' 'F']",
