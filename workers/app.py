@@ -47,6 +47,8 @@ log = logging.getLogger(__name__)
 
 #: Celery's exit code after SIGINT and SIGQUIT.
 EXIT_INTERRUPTED = 1
+#: How long an immediate exit waits for Redis, which may be unreachable.
+FAREWELL_S = 1.0
 
 
 def _settings() -> Settings:
@@ -156,9 +158,18 @@ class Lifecycle:
         """Start draining: running batches have `drain_timeout_s`, other messages are requeued."""
         if self._worker is not None and self._worker.state is not WorkerState.DRAINING:
             self._worker.state = WorkerState.DRAINING
-            patience = threading.Timer(settings.drain_timeout_s, _give_up_waiting, (exitcode,))
+            patience = threading.Timer(settings.drain_timeout_s, self._give_up_waiting, (exitcode,))
             patience.daemon = True
             patience.start()
+
+    def _give_up_waiting(self, exit_code: int) -> None:
+        log.critical("the running batches did not end within %g s (drain_timeout_s)", settings.drain_timeout_s)
+        if exit_code == 0 and self._worker is not None:
+            # A drained worker is not started again by its launcher; a wish left behind would end the next one instead.
+            farewell = threading.Thread(target=self._worker.wish_fulfilled, daemon=True)
+            farewell.start()
+            farewell.join(FAREWELL_S)
+        end_at_once(exit_code)
 
     def close(self, **_: Any) -> None:
         """Called after the last batch."""
@@ -190,11 +201,6 @@ def grant(wish: Wish) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
     else:
         stop(EXIT_RETRY)
-
-
-def _give_up_waiting(exit_code: int) -> None:
-    log.critical("the running batches did not end within %g s (drain_timeout_s)", settings.drain_timeout_s)
-    end_at_once(exit_code)
 
 
 def _exit(*_: Any) -> None:

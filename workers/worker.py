@@ -181,6 +181,11 @@ class Worker:
         except LedgerError as trouble:
             log.warning("the name is not given back, and is free again in %d s: %s", LEASE_S, trouble)
 
+    def wish_fulfilled(self) -> None:
+        """Delete the wish for this worker, which ends now."""
+        with contextlib.suppress(LedgerError):
+            self._fleet.fulfilled(self.name)
+
     def record(self) -> WorkerRecord:
         """Return this worker's current record."""
         return WorkerRecord(

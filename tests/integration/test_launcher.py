@@ -22,7 +22,7 @@ from celery import Celery
 from click.testing import CliRunner
 
 from contract import Outcome, RedisLedger, Run, keys
-from contract.fleet import LEASE_S, Fleet, WorkerRecord, WorkerState
+from contract.fleet import LEASE_S, Fleet, Wish, WorkerRecord, WorkerState
 from tests.integration.runs import send, sent, verdicts, wait_finished
 from tests.support import (
     NOT_BY_ITSELF,
@@ -186,8 +186,11 @@ def test_a_drain_does_not_wait_longer_than_it_may_for_a_batch(
     with worker(tmp_path / "log", drain_timeout_s=1, simulated={"hang_text": "plus"}) as slow:
         run = sent(app, redis_ledger, 4)
         wait_until(lambda: begun(redis_ledger, run), "the call to begin")
-        slow.send_signal(signal.SIGTERM)
+        fleet = Fleet(redis_ledger.client)
+        (name,) = fleet.names()
+        fleet.ask(name, Wish.DRAIN)
         assert slow.wait(timeout=PATIENCE_S) == 0
+        assert fleet.wish(name) is None, "the next worker of this name stays"
     with worker(tmp_path / "next", name="w1"):
         wait_finished(redis_ledger, run)
     assert "did not end within 1 s" in (tmp_path / "log").read_text()
