@@ -50,6 +50,9 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
+#: vLLM fills in what a request leaves out from the model's `generation_config.json`, which may penalise repetitions;
+#: these are the neutral values of the engine itself. Servers of another kind may not know the names.
+VLLM_SAMPLING = {"repetition_penalty": 1.0, "top_k": -1, "min_p": 0.0}
 #: Tokens that a chat template may put around a text, beyond the bytes of it.
 MOST_AROUND = 256
 
@@ -281,6 +284,7 @@ class OpenAiEngine(Engine):
                 seed=request.seed + len(texts),
                 stop=list(sampling.stop) or None,
                 response_format=openai_wire.form(request.json_schema),
+                **(VLLM_SAMPLING if self._offers.context else {}),
             )
             if isinstance(answer, Failure):
                 return Completion(error=answer)

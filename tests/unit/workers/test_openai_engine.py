@@ -387,6 +387,24 @@ def test_a_server_that_counts_tokens_tells_what_is_too_long_and_is_asked_only_of
     assert [seen["path"] for seen in script.asked] == ["/tokenize"] * 4
 
 
+def test_vllm_samples_as_the_run_says_and_not_as_the_model_recommends() -> None:
+    script = Script(context=400)
+    with started(script) as engine:
+        engine.generate([lengthy(5)])
+    assert {name: script.asked[-1][name] for name in ("repetition_penalty", "top_k", "min_p")} == {
+        "repetition_penalty": 1.0,
+        "top_k": -1,
+        "min_p": 0.0,
+    }
+
+
+def test_other_servers_are_not_asked_with_names_that_only_vllm_knows() -> None:
+    script = Script()
+    with started(script) as engine:
+        engine.generate([lengthy(5)])
+    assert script.asked[-1].keys().isdisjoint({"repetition_penalty", "top_k", "min_p"})
+
+
 @pytest.mark.parametrize("chat", [ChatTemplate.NEVER, ChatTemplate.ALWAYS])
 def test_the_longest_choice_and_the_token_behind_it_need_room(chat: ChatTemplate) -> None:
     asked = ScoreRequest(one_turn(" ".join(["word"] * 300)), (" A", " two and two"), chat=chat)
