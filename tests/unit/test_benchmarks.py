@@ -18,7 +18,7 @@ import pytest
 
 from benchmarks import beside, command
 from benchmarks.asking import Asking
-from benchmarks.batch_sweep import optimal_size, row
+from benchmarks.batch_size import optimal_size, row
 from benchmarks.chaos import part_of, record_name
 from benchmarks.command import (
     Parser,

@@ -1,7 +1,7 @@
-"""Which `batch_size` to begin with, by size of the model: reckoned, not measured.
+"""Which `batch_size` to begin with, by size of the model: calculated, not measured.
 
 A batch should be about half a second of work: then its fixed costs do not show, the next one fills the engine in time,
-and little is asked again after a crash. Work is reckoned as 2 operations per parameter and token of prompt, at two
+and little is asked again after a crash. Work is estimated as 2 operations per parameter and token of prompt, at two
 fifths of the processor's peak in bfloat16, which is what large prefills reach. The size is the power of two below. A
 second column says how many questions the memory left for keys and values holds at once, which must not be less: weights
 take two bytes per parameter, and keys and values `bytes_per_token` from the model's own configuration.
@@ -74,7 +74,7 @@ def main() -> None:
     options = parser.parse_args()
     rows = [reckon(model, options.question_tokens) for model in MODELS]
     print_table(f"{options.question_tokens} tokens a question, 80 GB GPUs", rows)
-    print(write("batch_sizes", rows, options.out, models=[asdict(each) for each in MODELS]))
+    print(write("batch_size_estimate", rows, options.out, models=[asdict(each) for each in MODELS]))
 
 
 if __name__ == "__main__":
