@@ -267,7 +267,8 @@ def _boot(settings: Settings) -> None:
     from vllm import LLM
 
     global _llm
-    _llm = LLM(**engine_arguments(settings, model))
+    # Without the statistics that a worker's /metrics needs: `LLM` takes none by default.
+    _llm = LLM(**{**engine_arguments(settings, model), "disable_log_stats": True})
 
 
 def _max_model_len() -> int:

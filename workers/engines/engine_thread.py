@@ -172,7 +172,7 @@ class EngineThread(threading.Thread):
                 self._boot_failure = self._unbooted(cause_of(trouble), told())
 
     def _make_engine(self) -> None:
-        from vllm import EngineArgs
+        from vllm import EngineArgs, envs
         from vllm.usage.usage_lib import UsageContext
         from vllm.v1.engine.llm_engine import LLMEngine
 
@@ -181,6 +181,7 @@ class EngineThread(threading.Thread):
             # What a deploy file leaves out, vLLM chooses for throughput then, as in `LLM`: 16,384 tokens and 1,024
             # sequences on an H100, not 2,048 and 128.
             self.engine = LLMEngine.from_engine_args(arguments, usage_context=UsageContext.LLM_CLASS)
+        envs.enable_envs_cache()  # vLLM does so in its core process; here it reads the environment at every token, too
         threading.Thread(target=self._tell_of_death, name="vllm-core-watch", daemon=True).start()
         self._load_adapters()
         limits = self.engine.vllm_config.scheduler_config
@@ -244,7 +245,8 @@ class EngineThread(threading.Thread):
             name = f"{next(self._ids)}"
             self._pending[name] = _Pending(call, slot, wanted[slot])
             try:
-                prompt = {"prompt_token_ids": prefill.token_ids}
+                # What `vllm.inputs.tokens_input` makes: without a type, a renderer would look at the prompt first.
+                prompt = {"type": "token", "prompt_token_ids": prefill.token_ids}
                 adapter = self._adapters[prefill.adapter] if prefill.adapter else None
                 self.engine.add_request(name, prompt, sampling_params(prefill), lora_request=adapter)
             except Exception as trouble:

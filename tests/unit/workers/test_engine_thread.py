@@ -28,8 +28,9 @@ def owner_of(
 ) -> EngineThread:
     """The owner of a vLLM that boots like that, to that engine."""
     engines = SimpleNamespace(from_engine_args=lambda *_, **__: engine)
+    envs = SimpleNamespace(enable_envs_cache=lambda: None)
     usage = SimpleNamespace(UsageContext=SimpleNamespace(LLM_CLASS=None))
-    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(EngineArgs=boot))
+    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(EngineArgs=boot, envs=envs))
     monkeypatch.setitem(sys.modules, "vllm.usage.usage_lib", usage)
     monkeypatch.setitem(sys.modules, "vllm.v1.engine.llm_engine", SimpleNamespace(LLMEngine=engines))
     monkeypatch.setitem(sys.modules, "vllm.lora.request", SimpleNamespace(LoRARequest=None))
