@@ -21,7 +21,10 @@ def died_here(process: str) -> bool:
     """Whether the process of that name ran in this process namespace and has ended."""
     place, _, rest = process.partition(f"{process_place()}/")
     pid, _, started = rest.partition("/")
-    return not place and pid.isdigit() and str(process_start(int(pid))) != started
+    if place or not pid.isdigit():
+        return False
+    found = process_start(int(pid))
+    return not _is_hidden(int(pid)) if found is None else str(found) != started
 
 
 def process_place() -> str:
@@ -36,7 +39,7 @@ def process_place() -> str:
 
 
 def process_start(pid: int) -> int | None:
-    """Return when process `pid` started, in ticks independent of clock changes; None if it has ended or is a zombie."""
+    """Return when process `pid` started, in ticks independent of clock changes; None if ended, a zombie, or hidden."""
     try:
         process = psutil.Process(pid)
         if process.status() == psutil.STATUS_ZOMBIE:
@@ -45,5 +48,16 @@ def process_start(pid: int) -> int | None:
         if stat.exists():
             return int(stat.read_text().rpartition(")")[2].split()[19])  # field 22 of proc(5), `starttime`
         return int(process.create_time())
-    except (psutil.NoSuchProcess, OSError, IndexError):
+    except (psutil.Error, OSError, IndexError):
         return None
+
+
+def _is_hidden(pid: int) -> bool:
+    """Whether another user runs process `pid`, of which `hidepid` of proc(5) may hide everything else."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return False
