@@ -12,7 +12,7 @@ from rich.text import Text
 
 from contract.fleet import WorkerState
 from contract.ledger import Run
-from producer.watching.progress import BarScreen, LineScreen, Pace, Snapshot, crew_table, duration, workers_told
+from producer.watching.progress import BarScreen, LineScreen, Pace, Snapshot, crew_table, describe_workers, duration
 from producer.watching.worker_status import Member
 
 __all__ = ["Board"]
@@ -65,7 +65,7 @@ class Board:
             f"{self._name}: {self._settled:,}/{self._questions:,}",
             f"{self._over} of {len(self._titles)} runs done",
             f"{self._pace.lately:,.1f}/s now, {self._pace.mean:,.1f}/s mean",
-            *([workers_told(self._crew()), left] if self._under_way() else []),
+            *([describe_workers(self._crew()), left] if self._under_way() else []),
         ]
         return " · ".join(parts)
 
