@@ -141,7 +141,7 @@ def _repeated(profile: Profile) -> str:
     if not profile.same_text:
         return "no duplicate questions"
     exact = profile.repeats.count()
-    return f"{exact:,} exact duplicates, {profile.same_text - exact:,} with other choices or contexts"
+    return f"{number(exact, 'exact duplicate')}, {profile.same_text - exact:,} with other choices or contexts"
 
 
 def _counted(counts: dict[str, int]) -> str:

@@ -1,4 +1,4 @@
-"""Comparisons of a report's first run with each of the others: paired while streaming, then prepared for the template."""
+"""Comparisons of a report's first run with each of the others, paired while streaming and prepared for the template."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class Measures:
 
 
 def place_shown(question: Question, spec: RunSpec, label: str) -> int:
-    """Return the position, from 0, of the choice with this label in the file; in the first order if there are several."""
+    """Return the position, from 0, of the choice that has this label in the file; in the first order, if several."""
     at = LABELS.index(label)
     return arrangements(question, spec)[0].order.index(at) if spec.shuffle else at
 

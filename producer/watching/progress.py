@@ -29,9 +29,9 @@ __all__ = [
     "Screen",
     "Snapshot",
     "crew_table",
+    "describe_workers",
     "duration",
     "screen_for",
-    "describe_workers",
 ]
 
 #: Columns of the workers' table, with their alignment.

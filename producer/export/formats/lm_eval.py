@@ -1,10 +1,10 @@
 """The files that lm-evaluation-harness writes with --log_samples, for tools that read those.
 
 `lm-eval/` corresponds to its `--output_path`: it has a folder named after the model, with
-`samples_<task>_<date>.jsonl`, a line per question that did not fail, and `results_<date>.json`. The task is the question
-file, the date that of the run's creation: exporting again replaces the files, and runs of the same file count as one
-task for comparisons. Layout: lm-evaluation-harness of 2026-08, `lm_eval/evaluator.py`, `lm_eval/result_schema.py` and
-`lm_eval/loggers/evaluation_tracker.py`.
+`samples_<task>_<date>.jsonl`, a line per question that did not fail, and `results_<date>.json`. The task is the
+question file, the date that of the run's creation: exporting again replaces the files, and runs of the same file count
+as one task for comparisons. Layout: lm-evaluation-harness of 2026-08, `lm_eval/evaluator.py`,
+`lm_eval/result_schema.py` and `lm_eval/loggers/evaluation_tracker.py`.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def test_who_moves_choices_that_speak_of_each_other_is_warned(producer: Producer
 
     def warned(*settings: str) -> bool:
         words = [word for setting in settings for word in ("--set", setting)]
-        return "warning: 2 questions with a choice that names others" in producer("enqueue", path, *words).stderr
+        return "warning: 2 questions with a choice that refers to others" in producer("enqueue", path, *words).stderr
 
     assert warned("mode=letter", "circular=true")
     assert warned("mode=generate", "shuffle=true")

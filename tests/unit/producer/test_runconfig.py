@@ -54,8 +54,8 @@ def test_set_lies_over_the_file_over_the_defaults(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("override", "wanted"),
     [
-        ("rag.index=indexes/x", "rag: index alone retrieves nothing: set rag.enabled to true, or to false"),
-        ("few_shot.file=x.jsonl", "few_shot: file alone shows no example: set few_shot.k"),
+        ("rag.index=indexes/x", "rag: index alone has no effect: set rag.enabled to true, or to false"),
+        ("few_shot.file=x.jsonl", "few_shot: file alone has no effect: set few_shot.k"),
         ("mod=letter", "unknown setting 'mod'. Did you mean 'mode'?"),
         ("retrieval_top_k=3", "unknown setting 'retrieval_top_k'. In a run's configuration it is rag.retrieval_top_k"),
         (
@@ -149,7 +149,8 @@ def test_a_template_that_cannot_work_is_refused_with_file_and_line(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted"), [("questoin", "Did you mean 'question'? Built in are"), ("no.j2", "no such prompt template")]
+    ("name", "wanted"),
+    [("questoin", "Did you mean 'question'? Built-in prompts:"), ("no.j2", "no such prompt template")],
 )
 def test_an_unknown_template_is_refused(name: str, wanted: str) -> None:
     with pytest.raises(RunConfigError) as caught:
@@ -256,7 +257,7 @@ def test_a_threshold_that_no_passage_can_reach_is_refused_unless_a_reranker_scor
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     asked = RagConfig(enabled=True, index=str(tmp_path), retrieval_score_threshold=threshold)
     if highest:
-        with pytest.raises(RunConfigError, match=f"drops all: {kind} gives {highest} at most"):
+        with pytest.raises(RunConfigError, match=f"drops every passage: {kind} scores are at most {highest}"):
             asked.load()
     else:
         assert asked.load()
