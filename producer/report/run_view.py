@@ -10,7 +10,7 @@ from typing import Any
 from contract.ledger import Run
 from contract.spec import Mode
 from producer.export.summary import Summary
-from producer.output import COMPARED, Lines, doubt_lines, judge_lines, sharing
+from producer.output import COMPARED, Lines, doubt_lines, judge_lines, number, sharing
 from producer.report import figures
 from producer.report.figures import Figure
 from producer.report.measures import NO_CHOICE, Measures
@@ -60,7 +60,7 @@ class Part:
         how = "above" if found.low > chance else "below" if found.high < chance else "not distinguishable from"
         if answered.of == self.tally.keyed.total():
             return f", {how} chance"
-        return f". On the {answered.of:,} questions it answered, it is {how} chance"
+        return f". On the {number(answered.of, 'question')} it answered, it is {how} chance"
 
     @property
     def against_constant(self) -> str:

@@ -165,7 +165,7 @@ def test_the_report_tells_both(producer: Producer, two_runs: tuple[Run, Run]) ->
     assert told.replace("'", "&#39;") in page or told in page
     assert "right on 50.0 % of 40 questions" in re.sub(r"<[^>]+>", "", page)
     assert "(95 % interval 12.3 to 87.7 %)" in page
-    assert "interval and test take that into account" in page
+    assert "interval and test are clustered by context" in page
     assert "95 % interval -10.0 to +90.0);" in page
-    assert "test by contexts, two-sided: p = 0.1." in page
-    assert "not distinguishable from guessing" in page
+    assert "test clustered by context, two-sided: p = 0.1." in page
+    assert "not distinguishable from chance" in page

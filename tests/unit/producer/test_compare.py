@@ -250,9 +250,9 @@ def test_what_retrieval_repaired_and_broke_is_told_apart_by_what_was_shown(ran: 
     assert lines[at + 1].strip().startswith("3 pairs without one: accuracy 0.667 → 0.333, -0.333  95 %")
     table = [line.rstrip() for line in lines[lines.index("") + 1 :]]
     assert table[0].split() == ["question", "subject", "key", "A", "B", "retrieval"]
-    assert table[1].endswith("repaired · right passage shown")
-    assert table[3].endswith("repaired · right passage not shown")
-    assert table[4].endswith("broken · right passage shown")
+    assert table[1].endswith("repaired · relevant passage shown")
+    assert table[3].endswith("repaired · relevant passage not shown")
+    assert table[4].endswith("broken · relevant passage shown")
     assert "q9" not in " ".join(table), "A failed: nothing is known of what retrieval did to it"
 
 

@@ -204,7 +204,7 @@ def test_requeue_of_a_settled_run_says_so_and_how_its_failed_questions_are_asked
     settle(ledger, run_id, "q1", "q3")
     assert producer("requeue", run_id).stdout == f"{settled}\n"
     again = producer("requeue", run_id, "--failed").stdout
-    assert again == f"{run_id}: 0 failed verdicts discarded; it is settled already, nothing was sent\n"
+    assert again == f"{run_id}: 0 failed verdicts discarded; already settled, nothing was sent\n"
 
 
 def cut_off(run_id: str, ledger: MemoryLedger) -> None:

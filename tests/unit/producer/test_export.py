@@ -350,7 +350,8 @@ def test_a_folder_of_another_user_is_one_clear_error_that_names_who_may_not_writ
         (tmp_path / "results.csv").write_text("")
     assert str(trouble.value) == (
         f"{tmp_path}: the results cannot be written: Permission denied; existing files there are unchanged. "
-        f"Let user {user} write there (containers: HOST_UID, in compose.yaml) or choose another folder with --out."
+        f"Give user {user} write permission there (containers: HOST_UID, in compose.yaml) "
+        "or choose another folder with --out."
     )
 
 
@@ -501,9 +502,9 @@ def test_a_rename_that_fails_after_another_is_told_and_the_same_command_again_me
             export(filled, "run-1", RUN, ("csv", "lm-eval"))
 
         assert str(trouble.value) == (
-            "run: of the results only results.csv could take the place of the older file: Permission "
-            "denied. There is no summary.json until all files are of one export. "
-            "Mend that and repeat the command, or choose another folder with --out."
+            "run: not all older results could be replaced (replaced: results.csv): Permission "
+            "denied. There is no summary.json until all files belong to the same export. "
+            "Fix that and repeat the command, or choose another folder with --out."
         )
         assert ages(RUN) == {"results.csv": "new"}
 

@@ -64,7 +64,8 @@ def test_a_source_that_the_index_lacks_is_told_with_an_example(
     assert named(passages, source, {"gold_passages": ["iron"]}).lines() == [
         (
             "sources",
-            f"2 of 2 questions name their source; for 1 it is not in the index, so they count as not found: q0 names {name!r}",
+            "2 of 2 questions name their source; for 1 it is not in the index, so they count as not found: "
+            f"q0 names {name!r}",
         )
     ]
 
@@ -95,4 +96,4 @@ def test_enqueue_says_before_anything_is_asked_which_sources_cannot_be_found(tmp
     assert said in enqueue()
     assert json.loads(enqueue("--json"))["sources"] == {"named_by": 2, "not_in_index": 1}
     assert "sources" not in enqueue("--no-rag")
-    assert ("passages of facts" in enqueue(), "passages" in enqueue("--no-rag")) == (True, False)
+    assert ("passages from facts" in enqueue(), "passages" in enqueue("--no-rag")) == (True, False)

@@ -532,13 +532,13 @@ def test_show_tells_a_circular_questions_rotations_apart(producer: Producer, led
     (at,) = (at for at, line in enumerate(lines) if line.startswith("rotations") and line.endswith("correct in 2 of 4"))
     assert lines[at + 1 : at + 5] == [
         "A B C D: D chosen, wrong",
-        "B C D A: A chosen, right  ← the scores above",
+        "B C D A: A chosen, correct  ← the scores above",
         "C D A B: none chosen",
-        "D A B C: A chosen, right",
+        "D A B C: A chosen, correct",
     ]
     assert producer.json("show", "last", "q0")["verdict"]["rotation_choices"] == ["D", "A", None, "A"]
     older = producer("show", "last", "q1").stdout
-    assert "right in 3 of 4" in older, "a verdict from before each rotation was kept"
+    assert "correct in 3 of 4" in older, "a verdict from before each rotation was kept"
     assert " chosen," not in older
 
 

@@ -117,7 +117,7 @@ def test_the_report_of_a_run_shows_accuracy_interval_chance_figures_and_how_it_w
     assert "50.0 %" in page.text
     assert "95 % interval 29.9 to 70.1 %" in page.text
     assert "above chance: chance is 25.0 %" in page.text
-    for title in ("Calibration", "Confidence", "Position bias", "Confusion of labels", "Throughput", "Latency"):
+    for title in ("Calibration", "Confidence", "Position bias", "Confusion matrix", "Throughput", "Latency"):
         assert title in page.text
     assert {"even", "odd"} <= set(page.words)
     assert run.spec.fingerprint() in page.text
@@ -139,8 +139,8 @@ def test_a_run_that_failures_lower_is_not_called_worse_than_guessing(ledger: Mem
 
     assert "below chance: chance is 25.0 %" in texts[0]
     assert "right on 2.4 % of 41 questions" in texts[1]
-    assert "and on 100.0 % of the 1 that did not fail (20.7 to 100.0 %)" in texts[1]
-    assert "At the 1 that it answered, it is not distinguishable from guessing: chance is 25.0 %" in texts[1]
+    assert "and on 100.0 % of the 1 question that did not fail (20.7 to 100.0 %)" in texts[1]
+    assert "On the 1 question it answered, it is not distinguishable from chance: chance is 25.0 %" in texts[1]
     assert "did not fail" not in texts[0]
 
 
@@ -213,7 +213,7 @@ def test_a_model_that_always_says_the_same_is_not_taken_for_one_that_knows(
     assert "above chance: chance is 33.3 %" in text
     assert told is None or told in text
     assert ("always answering" in text) is (told is not None)
-    beside = "; always answering 'yes' scores 0.600, which the accuracy is not above\n"
+    beside = "; always answering 'yes' scores 0.600, which the accuracy does not exceed\n"
     assert (beside in ended) is (told is not None)
     assert json.loads((folder / "summary.json").read_text())["constant"] == {"answer": "yes", "value": 0.6}
 
@@ -231,8 +231,8 @@ def test_the_mean_over_subjects_has_its_own_interval_and_the_accuracy_that_of_th
     text = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")).text
     assert "Mean over 5 subjects, each counted once: 40.0 % (95 % interval 33.5 to 45.5 %, for these subjects)." in text
     assert (
-        "With each question counted once, the accuracy is 28.6 %, with an interval of 16.8 to 40.4 % if the subjects are treated as a sample."
-        in text
+        "With each question counted once, the accuracy is 28.6 %, with an interval of 16.8 to 40.4 % "
+        "if the subjects are treated as a sample." in text
     )
 
 
@@ -350,7 +350,7 @@ def test_where_nobody_can_guess_the_report_draws_no_chance(ledger: MemoryLedger,
     assert "95 % interval 29.9 to 70.1 %)." in page.text
     assert "guessing" not in page.text
     assert "dashed line is chance" not in page.text
-    assert "Confusion of labels" not in page.text, "a free answer chooses no label"
+    assert "Confusion matrix" not in page.text, "a free answer chooses no label"
     assert "Position bias" not in page.text
     assert not any(attributes.get("class") == "chance" for _, attributes in page.tags)
 
@@ -373,7 +373,7 @@ def test_a_circular_run_is_also_told_by_single_rotations_beside_one_guess(
     guess = [attributes["x1"] for _, attributes in page.tags if attributes.get("class") == "chance"]
     assert "25.00" in guess, "one rotation is guessed like any question"
     assert "the run's accuracy requires all rotations to be right" in page.text
-    assert "what was chosen in most rotations" in page.text
+    assert "An answer is right if the majority choice is" in page.text
 
 
 def test_where_a_circular_runs_choices_stood_is_counted_rotation_by_rotation(ledger: MemoryLedger) -> None:
@@ -438,9 +438,9 @@ def test_the_report_tells_ties_label_mass_made_up_answers_and_texts_that_were_cu
     page = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
     assert "1.125 is the mean probability that a label comes next" in page.text, "an engine that only simulates"
     assert "1 of 1: two choices score the same, the first was chosen" in page.text
-    assert "1 of 1: the text ran into max_tokens" in page.text
+    assert "1 of 1: the text was cut off at max_tokens" in page.text
     assert "1 of 1: made up by the simulated engine" in page.text
-    assert f"The simulated engine answered 1 question of {run.run_id}: no figure of it means anything." in page.text
+    assert f"The simulated engine answered 1 question of {run.run_id}: its figures are meaningless." in page.text
 
 
 def test_the_report_asks_for_nothing_outside_itself(ledger: MemoryLedger, report: Producer) -> None:
@@ -639,10 +639,10 @@ def test_with_retrieval_it_shows_what_was_found_and_what_passages_changed(
     page = Page(Path(f"results/{closed.run_id}/report-with-{opened.run_id}.html").read_text(encoding="utf-8"))
     assert "recall@1: a relevant passage in the first 1 75.0 %" in page.text
     assert "accuracy with a relevant passage shown 100.0 %" in page.text
-    assert "accuracy where none was 0.0 %" in page.text
+    assert "accuracy without one shown 0.0 %" in page.text
     assert "repaired 5 of 10 incorrect" in page.text
-    assert "broken 0 of 10 right" in page.text
-    assert "What retrieval changed" in page.text
+    assert "broken 0 of 10 correct" in page.text
+    assert "Effect of retrieval" in page.text
 
 
 def test_two_runs_have_the_same_two_names_throughout_their_comparison(ledger: MemoryLedger, report: Producer) -> None:

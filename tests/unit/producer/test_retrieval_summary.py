@@ -50,7 +50,7 @@ def test_every_figure_comes_with_what_it_is_of() -> None:
     extent = "passages for 2 questions · 2.0 shown each · not all fit in 2"
     assert lines[:3] == [
         ("retrieval", f"{extent} · 1 with their own context · 1 failed without passages"),
-        ("recall", "@1 0.000 · @3 1.000  a relevant passage in the first k, shown or not, of 2"),
+        ("recall", "@1 0.000 · @3 1.000  a relevant passage among the first k, shown or not, of 2 questions"),
         ("", "@1 0.000 · @3 0.500  mean share of the relevant passages found there, of 2 questions"),
     ]
     begun = [(label, text.split("  ")[0], text.split(") ")[1]) for label, text in lines[3:]]
@@ -60,7 +60,7 @@ def test_every_figure_comes_with_what_it_is_of() -> None:
         ("hit", "1.000", "accuracy with a relevant passage shown"),
         ("miss", "0.000", "accuracy without one shown"),
         ("in context", "1.000", "a shown passage contains the right choice's text"),
-        ("", "0.000", "a wrong choice's text does"),
+        ("", "0.000", "a shown passage contains a wrong choice's text"),
     ]
 
 
@@ -98,7 +98,7 @@ def test_show_lists_every_passage_with_its_text_and_whether_the_model_saw_it(set
         "passages  1.  7.250000  water-0003 · document water · path water.md · shown  ← relevant",
         "One and one",
         "is 3.",
-        "2.  -0.500000  fire · no room for it",
+        "2.  -0.500000  fire · did not fit",
         "Fire burns.",
     ]
     assert "context   retrieved · a relevant passage was shown" in lines

@@ -187,7 +187,7 @@ def test_the_end_of_a_run_with_failed_questions_tells_its_accuracy_without_them_
     assert (
         "\n          0.333  95 % interval 0.061 to 0.792 (1 of 3) excluding failed questions; unanswered count" in told
     )
-    assert "\n          0.500  95 % interval 0.095 to 0.905 (1 of 2) of those answered" in told
+    assert "\n          0.500  95 % interval 0.095 to 0.905 (1 of 2) over answered questions" in told
     assert "excluding failed questions" not in without
 
 
@@ -208,7 +208,7 @@ def test_an_accuracy_that_is_of_the_same_questions_is_told_once(
 
     assert told in ended
     assert ended.count("(1 of 2)") == 1
-    assert "of those answered" not in ended
+    assert "over answered questions" not in ended
 
 
 def test_the_end_of_any_other_run_speaks_of_no_rotations(ledger: MemoryLedger, session: Session) -> None:
