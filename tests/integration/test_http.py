@@ -304,7 +304,11 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("/score", {**QUESTION, "id": ""}, "id: found ''. An id is 1 to 200 characters"),
     ("/score/batch", {"questions": [QUESTION, QUESTION]}, " is the same as questions.0.id"),
     ("/score/batch", {"questions": [QUESTION, {**QUESTION, "answer": "Z"}]}, "questions.1.answer: 'Z' names no choice"),
-    ("/score/batch", {"questions": [QUESTION, {**QUESTION, "choices": ["3"]}]}, "questions.1.choices: a question has"),
+    (
+        "/score/batch",
+        {"questions": [QUESTION, {**QUESTION, "choices": ["3"]}]},
+        "questions.1.choices: a question needs",
+    ),
     ("/score/batch", {"questions": [QUESTION] * 5}, "5 questions; at most 4 are allowed in one request"),
     ("/generate/batch", {"prompts": ["p"] * 5}, "5 prompts; at most 4 are allowed in one request"),
     ("/generate", {"prompt": " "}, "prompt"),

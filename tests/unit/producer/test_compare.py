@@ -333,7 +333,7 @@ def test_what_another_model_changed_is_not_told_as_the_work_of_passages(ran: Ran
 
     assert told in compare("closed", "larger").stdout
     assert json.loads(compare("closed", "larger", "--json").stdout)["retrieval"]["also_differ_in"] == ["model", "seed"]
-    assert "not the work of" not in compare("closed", "rag").stdout
+    assert "not due to" not in compare("closed", "rag").stdout
 
 
 def test_two_runs_that_both_retrieve_are_only_compared(ran: Ran, compare: Producer) -> None:

@@ -44,6 +44,6 @@ def test_status_says_while_a_run_goes_on_that_its_engines_are_not_alike(
 ) -> None:
     run_id = producer.json("enqueue", five)["run_id"]
     for dtype in ("float32", "bfloat16"):
-        assert "not all alike" not in producer("status", run_id).stdout
+        assert "not identical" not in producer("status", run_id).stdout
         ledger.note_engine(run_id, EngineUsed(worker=dtype, since=0.0, engine={"dtype": dtype}))
     assert 'not identical: they differ in dtype ("float32", "bfloat16")' in producer("status", run_id).stdout
