@@ -112,7 +112,7 @@ def test_that_it_ended_is_told_though_nobody_asks_it_unless_it_was_ended_by_us(
     wait_until(lambda: bool(told), "its end to be told")
     killed.stop()
     assert len(told) == 1
-    assert told[0].startswith("vLLM's server is gone. It ended with -9")
+    assert told[0].startswith("vLLM's server is gone. It exited with status -9")
 
 
 def test_its_port_is_given_to_nobody_else_before_it_is_used(settings: Settings) -> None:
