@@ -80,7 +80,7 @@ def test_a_folder_of_something_else_that_is_replaced_is_not_kept(tmp_path: Path,
     assert beside(tmp_path) == {"corpus.jsonl", "x"}
 
 
-@pytest.mark.parametrize(("text", "message"), [("", "field 'text'"), ("the of", "No passage holds a word")])
+@pytest.mark.parametrize(("text", "message"), [("", "field 'text'"), ("the of", "No passage has a word")])
 def test_an_index_stays_as_it_was_where_the_new_one_cannot_be_built(
     tmp_path: Path, corpus: Path, text: str, message: str
 ) -> None:
