@@ -198,11 +198,11 @@ def _row_lines(planned: Plan, run: Run, rejected: Path | None) -> Lines:
     digest = found.digest
     rows = f"{found.good:,} read + {found.rejected:,} skipped = {number(found.rows, 'row')}"
     more = [
-        f", {count:,} {what}"
-        for count, what in (
-            (digest.keys.without_key, "without a key"),
-            (digest.keys.several_right, "with several right choices"),
-            (digest.repeated(), "duplicates"),
+        f", {shown}"
+        for count, shown in (
+            (digest.keys.without_key, f"{digest.keys.without_key:,} without a key"),
+            (digest.keys.several_right, f"{digest.keys.several_right:,} with several right choices"),
+            (digest.repeated(), number(digest.repeated(), "duplicate")),
         )
         if count
     ]

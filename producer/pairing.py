@@ -232,7 +232,7 @@ class Pairing:
         if not kinds and left_out.of:
             raise InputError(
                 f"No question with a key was answered in both runs; failed: {left_out.describe()}.",
-                hint="`show RUN QUESTION_ID` says why a question failed; `requeue RUN --failed` asks it again.",
+                hint="python -m producer show RUN QUESTION_ID says why one failed; requeue RUN --failed asks it again.",
             )
         if not kinds:
             keyless = number(self._without_key, "question")

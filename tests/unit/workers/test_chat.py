@@ -206,7 +206,7 @@ def test_a_template_that_writes_bos_itself_has_one() -> None:
 def test_a_template_that_does_not_take_the_turns_refuses_the_question_with_the_remedy(template: str, says: str) -> None:
     message = refused(template, in_turns())
     assert says in message
-    assert message.endswith("Set chat_template: always, which makes one turn of them all.")
+    assert message.endswith("Set chat_template: always, which merges them into one turn.")
 
 
 @pytest.mark.parametrize("template", [REFUSES_SYSTEM, WANTS_ALTERNATION, DROPS_SYSTEM])

@@ -82,7 +82,7 @@ def test_it_is_asked_itself_where_a_site_has_a_proxy(settings: Settings, monkeyp
 def test_what_it_died_of_is_told_with_its_last_lines(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     runs(monkeypatch, "print('one'); print('no room on the card'); raise SystemExit(3)")
     server = LocalServer(settings, print)
-    with pytest.raises(EngineError, match=r"(?s)did not boot.*ended with 3.*no room on the card"):
+    with pytest.raises(EngineError, match=r"(?s)did not boot.*exited with status 3.*no room on the card"):
         server.start()
     server.stop()
 
