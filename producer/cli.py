@@ -1,4 +1,4 @@
-"""The command line: it parses, calls, and prints. Results go to stdout, progress and remarks to stderr."""
+"""The command line: parses arguments, calls the implementation and prints. Results go to stdout, progress to stderr."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from producer.report import report
 from producer.session import Session
 from producer.stats import Tally
 from producer.suite import suite
-from producer.watching.finish import export_and_tell, finish, stay, tell
+from producer.watching.finish import export_and_print, finish, print_results, wait_for
 from producer.watching.status import status_json, status_lines
 
 __all__ = ["main"]
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--redis", metavar="URL", help=f"Redis to use, whatever {PREFIX}REDIS_URL says.")
-@click.option("--deploy", type=click.Path(path_type=Path), help="Settings: a file of configs/deploy/.")
+@click.option("--redis", metavar="URL", help=f"Redis URL; overrides {PREFIX}REDIS_URL.")
+@click.option("--deploy", type=click.Path(path_type=Path), help="Deployment settings file, as in configs/deploy/.")
 @click.pass_context
 def main(ctx: click.Context, redis: str | None, deploy: Path | None) -> None:
     """Score language models on multiple-choice questions through a durable queue.
 
-    RUN is a run's id or the name it was given, the beginning of one, or `last`.
+    RUN is a run's id or name, a unique prefix of either, or `last`.
     """
     logs.set_up()
     if redis:
-        # The environment lies over every other layer, so this is where a flag must be to win.
+        # The environment overrides every other layer, so a flag takes precedence only if it is set there.
         os.environ[f"{PREFIX}REDIS_URL"] = redis
     session = ctx.ensure_object(Session)
     session.deploy = deploy or session.deploy
@@ -60,7 +60,7 @@ for command in (enqueue, suite, inspect, compare, report, index, pause, resume, 
 @as_json
 @click.pass_obj
 def status(session: Session, run_name: str, as_json: bool) -> None:
-    """How far RUN is (default: the newest)."""
+    """Show the progress of RUN (default: the newest run)."""
     run = session.run(run_name)
     counts = session.ledger.counts(run.run_id)
     if as_json:
@@ -71,19 +71,19 @@ def status(session: Session, run_name: str, as_json: bool) -> None:
 
 @main.command("watch")
 @run_argument(required=False)
-@click.option("--export", "then_export", is_flag=True, help="Write the results once the run is settled.")
+@click.option("--export", "then_export", is_flag=True, help="Export the results once the run is settled.")
 @folder
 @as_json
 @click.pass_obj
 def watch_(session: Session, run_name: str, then_export: bool, out: Path, as_json: bool) -> None:
-    """Stay until RUN (default: the newest) is settled; what got lost on the way is sent again."""
+    """Watch RUN (default: the newest run) until it is settled; lost questions are sent again."""
     run = session.run(run_name)
     if then_export:
         refuse_unwritable(out / run.run_id)
         finish(session, run, out, as_json=as_json)
     else:
-        counts = stay(session, run)
-        tell(session, run, out, counts, as_json=as_json)
+        counts = wait_for(session, run)
+        print_results(session, run, out, counts, as_json=as_json)
 
 
 @main.command("export")
@@ -95,25 +95,25 @@ def watch_(session: Session, run_name: str, then_export: bool, out: Path, as_jso
     multiple=True,
     default=("csv",),
     show_default=True,
-    help="Results in this format; give it again for more than one.",
+    help="Output format; repeat the option to write several.",
 )
 @folder
 @as_json
 @click.pass_obj
 def export_(session: Session, run_name: str, formats: tuple[str, ...], out: Path, as_json: bool) -> None:
-    """Write the results of RUN (default: the newest) as they stand, with a summary beside them.
+    """Export the current results of RUN (default: the newest run), with a summary.
 
-    csv opens in a spreadsheet; parquet has the same columns with types; jsonl has the whole question and verdict;
-    lm-eval writes a folder as lm-evaluation-harness does with --log_samples, for tools that read those.
+    csv opens in a spreadsheet; parquet has the same columns with types; jsonl has the complete questions and verdicts;
+    lm-eval writes the same folder as lm-evaluation-harness with --log_samples, for tools that read that layout.
     """
-    export_and_tell(session, session.run(run_name), out, tuple(dict.fromkeys(formats)), as_json=as_json)
+    export_and_print(session, session.run(run_name), out, tuple(dict.fromkeys(formats)), as_json=as_json)
 
 
 @main.command()
 @as_json
 @click.pass_obj
 def runs(session: Session, as_json: bool) -> None:
-    """All runs, newest first."""
+    """List all runs, newest first."""
     found = list(session.ledger.standings(session.ledger.runs()))
     if as_json:
         echo_json(
@@ -132,7 +132,7 @@ def runs(session: Session, as_json: bool) -> None:
         )
         return
     if not found:
-        note("There is no run yet. Make one: python -m producer enqueue FILE")
+        note("There are no runs yet. Create one with: python -m producer enqueue FILE")
         return
     rows = []
     for run, counts in found:
@@ -152,7 +152,7 @@ def runs(session: Session, as_json: bool) -> None:
 @as_json
 @click.pass_obj
 def show(session: Session, run_name: str, question_id: str, as_json: bool) -> None:
-    """One question of RUN: its choices by score, its verdict, and the prompt the model saw."""
+    """Show one question of RUN: its choices ranked by score, its verdict, and the prompt the model saw."""
     run = session.run(run_name)
     question, verdict = session.ledger.result(run.run_id, question_id)
     if as_json:

@@ -1,4 +1,4 @@
-"""`python -m producer compare`: two settled runs over the same questions, as a person or a program is told of them."""
+"""`python -m producer compare`: a paired comparison of two settled runs, as text or as JSON."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from producer.stats.paired import ALPHA, POWER
 
 __all__ = ["compare"]
 
-#: Characters of a spec's value that a person is shown; programs get all of it.
+#: Characters shown of a spec's value; JSON output has all of it.
 MOST_SHOWN = 60
-#: Subjects that a person is shown.
+#: Largest number of subjects that are listed.
 MOST_SUBJECTS = 12
-#: Of the table of flipped questions; the last only where one of the runs had retrieval.
+#: Columns of the table of flipped questions; the last one only if exactly one of the runs used retrieval.
 COLUMNS = ("question", "subject", "key", "A", "B", "retrieval")
 
 
@@ -41,16 +41,20 @@ COLUMNS = ("question", "subject", "key", "A", "B", "retrieval")
 @click.argument("name_a", metavar="A")
 @click.argument("name_b", metavar="B")
 @click.option(
-    "--flips", type=click.IntRange(min=0), default=10, metavar="N", help="Show the first N that flipped.  [default: 10]"
+    "--flips",
+    type=click.IntRange(min=0),
+    default=10,
+    metavar="N",
+    help="Flipped questions to list at most.  [default: 10]",
 )
 @as_json
 @click.pass_obj
 def compare(session: Session, name_a: str, name_b: str, flips: int, as_json: bool) -> None:
-    """Compare the settled runs A and B over the same questions: is B better, and how sure is that?
+    """Compare the settled runs A and B over the same questions: is B better, and how certain is that?
 
-    Differences are B minus A. A question that failed in either run is left out, and counted beside. With --json all
-    questions that flipped are listed. Where one of the two had retrieval, it is told what the passages repaired and
-    what they broke; where both had, which of them found what answers.
+    Differences are B minus A. Questions that failed in either run are excluded and counted separately. With --json, all
+    flipped questions are listed. If one of the runs used retrieval, the comparison shows which answers the passages
+    repaired and which they broke; if both did, which of them retrieved a relevant passage more often.
     """
     found = pair_up(session.ledger, session.run(name_a), session.run(name_b))
     if as_json:
@@ -70,7 +74,7 @@ def _lines(found: Comparison, flips: int) -> Lines:
         ("A", _accuracy(found.a, pairs.accuracy_a)),
         ("B", _accuracy(found.b, pairs.accuracy_b)),
         ("chance", _chance(found)),
-        ("differ in", "\n".join(_changes(found)) or "nothing: the same was asked twice"),
+        ("differ in", "\n".join(_changes(found)) or "nothing: both runs asked the same thing"),
         *found.engines.lines(),
         ("pairs", f"{pairs.of:,}: {table}"),
         ("difference", f"{difference(pairs)} (B minus A)"),
@@ -80,13 +84,13 @@ def _lines(found: Comparison, flips: int) -> Lines:
         ("detectable", _detectable(found)),
     ]
     if any(found.unanswered):
-        lines.append(("unanswered", f"{_by_run(found.unanswered)} of the pairs, counted as not right"))
+        lines.append(("unanswered", f"{_by_run(found.unanswered)} of the pairs, counted as incorrect"))
     if any(found.simulated):
-        lines.append(("simulated", f"{_by_run(found.simulated)} of the pairs, so no figure here means anything"))
+        lines.append(("simulated", f"{_by_run(found.simulated)} of the pairs, so these figures are meaningless"))
     if found.failed.of:
-        lines.append(("failed", f"{found.failed.told()}; in no figure here, an error is no wrong answer"))
+        lines.append(("failed", f"{found.failed.describe()}; excluded, as an error is not a wrong answer"))
     if found.without_key:
-        lines.append(("no key", f"{number(found.without_key, 'question')}, in no figure"))
+        lines.append(("no key", f"{number(found.without_key, 'question')}, excluded"))
     if found.retrieval:
         lines += effect_lines(found.retrieval, *found.names, found.besides_retrieval)
     if found.recall:
@@ -96,9 +100,9 @@ def _lines(found: Comparison, flips: int) -> Lines:
 
 
 def _subject_lines(by_subject: Mapping[str, Pairs]) -> Lines:
-    """Each subject's difference; that of one among many may well be chance."""
+    """Return each subject's difference; one of many may well be due to chance."""
     if len(by_subject) > MOST_SUBJECTS:
-        return [("by subject", f"{len(by_subject):,} of them; --json has each")]
+        return [("by subject", f"{len(by_subject):,} subjects; --json lists them")]
     lines = [
         (
             "" if at else "by subject",
@@ -115,16 +119,16 @@ def _by_run(counts: tuple[int, int]) -> str:
 
 
 def _context_lines(found: Comparison) -> Lines:
-    """Where questions share contexts: the difference's interval, and its p, with that taken into account."""
+    """Return the difference's interval and p-value clustered by context, if questions share contexts."""
     within = found.context_interval
     if within is None:
         return []
-    told = shared_context(within, found.contexts, found.a, "+")
-    return [("contexts", f"{p_value(found.p_value)}  {told}; McNemar's p takes each for its own")]
+    clustered = shared_context(within, found.contexts, found.a, "+")
+    return [("contexts", f"{p_value(found.p_value)}  {clustered}; McNemar's p assumes independent questions")]
 
 
 def _chance(found: Comparison) -> str:
-    """Of both, where they differ: to be right in every rotation by guessing is harder."""
+    """Return the chance level, of each run if they differ: guessing right in every rotation is harder."""
     a, b = chance(found.a), chance(found.b)
     return a if a == b else f"A {a} · B {b}"
 
@@ -148,8 +152,8 @@ def _detectable(found: Comparison) -> str:
     if smallest is None:
         return "no difference: too few discordant pairs"
     power = f"about {100 * POWER:.0f} % power at level {ALPHA}"
-    contexts = "; more, as questions share contexts" if found.context_interval else ""
-    return f"{smallest:.3f} or more ({power}, so many pairs, so many discordant{contexts})"
+    contexts = "; larger, as questions share contexts" if found.context_interval else ""
+    return f"{smallest:.3f} or more ({power}, given these numbers of pairs and discordant pairs{contexts})"
 
 
 def _row(flip: Flip) -> tuple[str, ...]:
@@ -160,5 +164,5 @@ def _row(flip: Flip) -> tuple[str, ...]:
 def _did(flip: Flip) -> str:
     if flip.retrieval is None:
         return ""
-    shown = {True: " · right passage shown", False: " · right passage not shown", None: ""}[flip.retrieval_hit]
+    shown = {True: " · relevant passage shown", False: " · relevant passage not shown", None: ""}[flip.retrieval_hit]
     return f"{flip.retrieval}{shown}"

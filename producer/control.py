@@ -1,6 +1,6 @@
-"""Commands that steer a run under way: pause, resume, cancel, requeue, weight, purge.
+"""Commands that control an existing run: pause, resume, cancel, requeue, weight, purge.
 
-Each may be repeated, and all are safe beside running workers.
+Each can be repeated, and all are safe while workers are running.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["cancel", "pause", "purge", "requeue", "resume", "weight"]
 @run_argument(required=True)
 @click.pass_obj
 def pause(session: Session, run_name: str) -> None:
-    """Begin nothing more of RUN until it is resumed. What is in flight ends; other runs go on."""
+    """Pause RUN until it is resumed. Questions in flight are finished; other runs continue."""
     _halt(session, session.run(run_name), RunState.PAUSED)
 
 
@@ -33,22 +33,23 @@ def pause(session: Session, run_name: str) -> None:
 @run_argument(required=True)
 @click.pass_obj
 def cancel(session: Session, run_name: str) -> None:
-    """Give RUN up: what is in flight ends, the rest is dropped, verdicts stay. Enqueuing it again takes it up again."""
+    """Cancel RUN. Questions in flight are finished, the rest is dropped, verdicts are kept.
+
+    Enqueuing it again resumes it.
+    """
     _halt(session, session.run(run_name), RunState.CANCELLED)
 
 
 def _halt(session: Session, run: Run, state: RunState) -> None:
     counts = session.ledger.counts(run.run_id)
     if counts.finished:
-        click.echo(f"{run.run_id} is settled already")
+        click.echo(f"{run.run_id} is already settled")
         return
     was = session.ledger.halt(run.run_id, state)
     if was is RunState.CANCELLED and state is RunState.PAUSED:
-        raise InputError(
-            f"{run.run_id} is cancelled.", hint=f"Take it up first: python -m producer resume {run.run_id}"
-        )
+        raise InputError(f"{run.run_id} is cancelled.", hint=f"Resume it first: python -m producer resume {run.run_id}")
     rest = f"{counts.settled:,} of {counts.total:,} settled"
-    click.echo(f"{run.run_id} is {state}{' already' if was is state else ''}: {rest}")
+    click.echo(f"{run.run_id} is {'already ' if was is state else ''}{state}: {rest}")
 
 
 @click.command()
@@ -56,30 +57,30 @@ def _halt(session: Session, run: Run, state: RunState) -> None:
 @priority_again_option
 @click.pass_obj
 def resume(session: Session, run_name: str, priority: str | None) -> None:
-    """Let RUN go on, paused or cancelled: its unsettled questions are sent again."""
+    """Resume the paused or cancelled RUN: its unsettled questions are sent again."""
     run = session.run(run_name)
     counts = session.ledger.counts(run.run_id)
     if counts.finished:
-        click.echo(f"{run.run_id} is settled already")
+        click.echo(f"{run.run_id} is already settled")
         return
     with session.broker.sole_sender(run.run_id):
         questions, messages = session.broker.go_on(run, _priority(run, priority))
-    was = f"was {counts.state}, and goes on" if counts.halted else "goes on, as it did"
+    was = f"was {counts.state}, now resumed" if counts.halted else "was not halted"
     click.echo(f"{run.run_id} {was}: {_sent(questions, messages)}")
     _note_unwritten(session, run)
 
 
 @click.command()
 @run_argument(required=True)
-@click.option("--failed", is_flag=True, help="Take failed verdicts back, and ask those questions anew.")
+@click.option("--failed", is_flag=True, help="Discard failed verdicts and ask those questions again.")
 @priority_again_option
 @click.pass_obj
 def requeue(session: Session, run_name: str, failed: bool, priority: str | None) -> None:
-    """Send again what is unsettled in RUN and in no message any more."""
+    """Re-send the unsettled questions of RUN that are no longer in any message."""
     run = session.run(run_name)
     if old := run.spec.rescored_from:
         raise InputError(
-            f"{run.run_id} reads the texts of {old} again, and asks no model.",
+            f"{run.run_id} rescores the texts of {old} and asks no model.",
             hint=f"Finish it with: python -m workers rescore {old}",
         )
     counts = session.ledger.counts(run.run_id)
@@ -88,13 +89,13 @@ def requeue(session: Session, run_name: str, failed: bool, priority: str | None)
     with session.broker.sole_sender(run.run_id):
         reopened = session.ledger.reopen_failed(run.run_id) if failed else 0
         questions, messages = session.broker.send_missing(run, _priority(run, priority))
-    taken_back = f"{number(reopened, 'failed verdict')} taken back; " if failed else ""
+    discarded = f"{number(reopened, 'failed verdict')} discarded; " if failed else ""
     if counts.finished and not reopened:
         failures = counts.of(Outcome.FAILED)
-        remedy = f"; --failed asks {number(failures, 'failed question')} anew" if failures and not failed else ""
-        click.echo(f"{run.run_id}: {taken_back}it is settled already, nothing was sent{remedy}")
+        remedy = f"; --failed asks {number(failures, 'failed question')} again" if failures and not failed else ""
+        click.echo(f"{run.run_id}: {discarded}already settled, nothing was sent{remedy}")
         return
-    click.echo(f"{run.run_id}: {taken_back}{_sent(questions, messages)}")
+    click.echo(f"{run.run_id}: {discarded}{_sent(questions, messages)}")
     _note_unwritten(session, run)
 
 
@@ -103,7 +104,7 @@ def requeue(session: Session, run_name: str, failed: bool, priority: str | None)
 @click.argument("turns", type=to_weight)
 @click.pass_obj
 def weight(session: Session, run_name: str, turns: int) -> None:
-    """Give RUN so many TURNS where other runs of its queue and priority get one."""
+    """Give RUN this many TURNS for each turn of other runs with the same queue and priority."""
     run = session.run(run_name)
     session.broker.weigh(run.run_id, turns)
     click.echo(f"{run.run_id}: weight {turns}")
@@ -121,26 +122,26 @@ def _note_unwritten(session: Session, run: Run) -> None:
 
 def _sent(questions: int, messages: int) -> str:
     if not questions:
-        return "every unsettled question is in a message already, nothing was sent"
+        return "every unsettled question is already in a message, nothing was sent"
     return f"{number(questions, 'question')} sent in {number(messages, 'message')}"
 
 
 @click.command()
 @run_argument(required=True)
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
 def purge(session: Session, run_name: str, yes: bool) -> None:
-    """Forget RUN: questions and verdicts leave the ledger. Exported files stay."""
+    """Delete RUN with its questions and verdicts from the ledger. Exported files are kept."""
     run = session.run(run_name)
     if not yes:
         if not someone_to_ask():
-            raise click.UsageError("Nobody to ask: say --yes.")
+            raise click.UsageError("Cannot ask for confirmation without a terminal: pass --yes.")
         settled = session.ledger.counts(run.run_id).settled
-        click.confirm(f"Forget {run.run_id} with {settled:,} of {run.questions:,} verdicts?", abort=True, err=True)
+        click.confirm(f"Delete {run.run_id} with {settled:,} of {run.questions:,} verdicts?", abort=True, err=True)
     session.ledger.purge(run.run_id)
-    click.echo(f"forgot {run.run_id}")
+    click.echo(f"deleted {run.run_id}")
 
 
 def someone_to_ask() -> bool:
-    """Whether a person sits at the terminal."""
+    """Whether standard input is a terminal, so that a person can confirm."""
     return sys.stdin.isatty()

@@ -1,4 +1,4 @@
-"""Whether a run, or two that are compared, were answered by engines that may say different things."""
+"""Detects whether the engines that answered a run, or two compared runs, differ in ways that can change answers."""
 
 from __future__ import annotations
 
@@ -12,35 +12,38 @@ from producer.output import Lines
 
 __all__ = ["Engines", "engine_lines"]
 
-#: What differs in the engines of two models because the models do.
+#: Engine properties that differ simply because the models differ.
 OF_MODEL = frozenset({"model", "weights", "adapters"})
 Differs = dict[str, list[str]]
 
 
 def engine_lines(ledger: Ledger, run: Run) -> Lines:
-    """What a reader of the run's figures must know of who answered; nothing where all engines were alike."""
+    """Return a warning about the engines that answered the run; nothing if all were alike."""
     used = ledger.engines(run.run_id)
     if not (differs := differing(each.engine for each in used)):
         return []
     workers = ", ".join(dict.fromkeys(each.worker for each in used))
     return [
-        ("engines", f"not all alike: they differ in {told(differs)}"),
-        ("", f"which of {workers} had which since when: environment.answered_by in summary.json"),
+        ("engines", f"not identical: they differ in {told(differs)}"),
+        ("", f"environment.answered_by in summary.json lists the engine of each of {workers} over time"),
     ]
 
 
 @dataclass(frozen=True, slots=True)
 class Engines:
-    """What can change an answer and was not the same in all engines that answered two runs: names, values as JSON."""
+    """Engine properties that can change an answer and differ between the engines of two runs.
+
+    Each maps a property name to its values as JSON.
+    """
 
     within_a: Differs = field(default_factory=dict)
     within_b: Differs = field(default_factory=dict)
-    #: Of one run against the other, besides; without what comes with the model where they asked two.
+    #: Further differences between the two runs, without those that follow from asking different models.
     across: Differs = field(default_factory=dict)
 
     @classmethod
     def of(cls, ledger: Ledger, a: Run, b: Run) -> Engines:
-        """What differs in the engines of A and B."""
+        """Return what differs in the engines of A and B."""
         of_a, of_b = ([each.engine for each in ledger.engines(run.run_id)] for run in (a, b))
         within_a, within_b = differing(of_a), differing(of_b)
         explained = OF_MODEL if a.spec.model != b.spec.model else frozenset()
@@ -52,13 +55,13 @@ class Engines:
         return cls(within_a, within_b, across)
 
     def lines(self) -> Lines:
-        """What differs, in words; nothing where all were alike."""
+        """Return the differences as output lines; nothing if all engines were alike."""
         places = {"of A": self.within_a, "of B": self.within_b, "of A and B": self.across}
-        found = [f"{where} not all alike: they differ in {told(values)}" for where, values in places.items() if values]
+        found = [f"{where} not identical: they differ in {told(values)}" for where, values in places.items() if values]
         return [("engines", "\n".join(found))] if found else []
 
     def to_json(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the content for `--json`."""
         return {
             where: {name: [json.loads(each) for each in values] for name, values in differs.items()}
             for where, differs in asdict(self).items()

@@ -1,4 +1,4 @@
-"""`python -m producer enqueue`: the command that makes runs."""
+"""`python -m producer enqueue`: the command that creates runs."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from producer.watching.status import queue_lines, queues_json, workers_line
 __all__ = ["enqueue"]
 
 
-#: Examples from which on it is said that all of them travel with the run.
+#: Number of examples from which a note says that all of them are stored with the run.
 MANY_EXAMPLES = 5_000
-#: The built-in prompt that wishes for a reason.
+#: The built-in prompt that asks for reasoning.
 REASONED = "reasoned"
-#: Right answers may stand in one place more often than evenly, by this share of the questions, before that is told.
+#: Excess share of questions with the right answer in one position, over an even distribution, that triggers a warning.
 MOST_UNEVEN = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class _How:
-    """The options that say what happens after the file was read."""
+    """The options that control what happens after the file has been read."""
 
     priority: Priority
     weight: int | None
@@ -52,37 +52,35 @@ class _How:
     watch: bool
     out: Path
     as_json: bool
-    #: The configuration as the person wrote it: it names examples and index, of which the run has the content.
+    #: The configuration as the user wrote it: it names the examples file and the index; the run holds their content.
     asked: RunConfig
 
     @property
     def index(self) -> Path | None:
-        """Folder of the index that the questions are looked up in, if they are."""
+        """Folder of the index used for retrieval, if any."""
         return Path(self.asked.rag.index) if self.asked.rag.enabled else None
 
 
 @click.command(short_help="Enqueue the questions of FILE: JSON, CSV, Parquet, a folder, a dataset.")
 @click.argument("file")
-@run_config_options("What is asked: a file of configs/runs/.")
+@run_config_options("Run configuration file, as in configs/runs/.")
 @click.option("--model", default="", metavar="NAME", help="The model: the name that workers serve it under, or its id.")
-@click.option("--run", "name", default="", metavar="NAME", help="What the run is called instead of file, model, mode.")
+@click.option("--run", "name", default="", metavar="NAME", help="Name of the run [default: from file, model and mode].")
 @priority_option
-@click.option(
-    "--weight", type=to_weight, help="Turns beside other runs of its priority, which get one each [default: 1]."
-)
+@click.option("--weight", type=to_weight, help="Turns for each turn of other runs with the same priority [default: 1].")
 @reading_options
 @selection_options
 @click.option(
     "--qrels",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Which passages answer which question, by id: BEIR's TSV, TREC's columns, or JSON Lines.",
+    help="Relevance judgments, passages by question id: BEIR's TSV, TREC's columns, or JSON Lines.",
 )
-@click.option("--no-rag", is_flag=True, help="Retrieve nothing, whatever the configuration says: closed book.")
-@click.option("--skip-bad", is_flag=True, help="Go on without the bad rows; they go to RESULTS/<run>/rejected.jsonl.")
-@click.option("--fresh", is_flag=True, help="Ask the same thing once more, as a run of its own.")
+@click.option("--no-rag", is_flag=True, help="Disable retrieval, overriding the configuration: closed book.")
+@click.option("--skip-bad", is_flag=True, help="Skip bad rows and write them to RESULTS/<run>/rejected.jsonl.")
+@click.option("--fresh", is_flag=True, help="Ask the same questions again, as a separate run.")
 @click.option("--dry-run", is_flag=True, help="Check everything and show the first prompt; write nothing.")
-@click.option("--watch", is_flag=True, help="Stay until the run is settled, then export it.")
+@click.option("--watch", is_flag=True, help="Watch until the run is settled, then export it.")
 @folder
 @as_json
 @click.pass_obj
@@ -101,11 +99,11 @@ def enqueue(
     **rest: Any,
 ) -> None:
     """Enqueue the questions of FILE: JSON, JSON Lines, CSV, TSV or Parquet, also packed (gz, zst, zip); a folder or zip
-    of such files; a Hugging Face dataset (hf:NAME, or its folder); or - for standard input. Its layout is told from its
-    content.
+    of such files; a Hugging Face dataset (hf:NAME, or its folder); or - for standard input. The layout is detected from
+    the content.
 
-    The same questions asked the same way under the same name (by default file, model and mode) are the same run:
-    enqueuing them again resumes it, a cancelled one too.
+    The same questions asked the same way under the same name (by default made of file, model and mode) are the same
+    run: enqueuing them again resumes it, even if it was cancelled.
     """
     overrides += (f"model={json.dumps(model)}",) if model else ()  # in quotes: it is read as YAML
     asked = load_run_config(config, (*overrides, "rag.enabled=false") if no_rag else overrides)
@@ -141,23 +139,23 @@ def _carry_out(planned: Plan, session: Session, how: _How) -> None:
 
 
 def _warn(planned: Plan) -> None:
-    """Say what may not be as it was meant."""
+    """Warn about what is probably unintended."""
     few_shot = planned.spec.few_shot
     if few_shot is not None and len(few_shot.pool) >= MANY_EXAMPLES:
         note(
-            f"few_shot.file has {len(few_shot.pool):,} examples. All travel with the run, and whoever looks at it reads"
-            " them: a few hundred serve as well."
+            f"few_shot.file has {len(few_shot.pool):,} examples. All of them are stored with the run and read by every"
+            " command that opens it: a few hundred are enough."
         )
     if few_shot is not None and not few_shot.rationale and planned.spec.prompt.name == REASONED:
         note(
-            "few_shot: the prompt asks for reasons, and its examples are solved by their letter alone, as the model"
-            " will do. Name the examples' field with reasons (few_shot.rationale), or set prompt: lettered."
+            "few_shot: the prompt asks for reasoning, but its examples answer with a letter alone, and the model will"
+            " do the same. Name the examples' reasoning field in few_shot.rationale, or set prompt: lettered."
         )
     if doubt := planned.survey.file.doubt:
         note(doubt)
     digest = planned.survey.digest
     if (sample := planned.taken.sample) and digest.count < sample:
-        note(f"--sample {sample:,}: there are only {number(digest.count, 'question')} to draw from, and all are asked")
+        note(f"--sample {sample:,}: only {number(digest.count, 'question')} available; all of them are asked")
     spec = planned.spec
     placed = shows_choices(spec.prompt) and not (spec.shuffle or spec.circular)
     warnings = text_warnings(digest.lost_backslashes, digest.same_choices) + planned.choice_references.warnings()
@@ -175,7 +173,7 @@ def _echo(planned: Plan, done: Submitted, session: Session, how: _How, rejected:
     settled = done.state is State.SETTLED
     lines = [
         ("run", done.run.run_id),
-        ("state", done.told()),
+        ("state", done.describe()),
         *([] if how.fresh else _asked_already(done, session)),
         *_row_lines(planned, done.run, rejected),
         *_source_lines(planned, how.index),
@@ -190,7 +188,7 @@ def _echo(planned: Plan, done: Submitted, session: Session, how: _How, rejected:
 
 
 def _asked_already(done: Submitted, session: Session) -> Lines:
-    what = "the same questions asked the same way, under another name"
+    what = "the same questions asked in the same way under another name"
     others = asked_already([done], session.ledger).values()
     return [("already", f"{', '.join(each)}: {what}") for each in others]
 
@@ -200,15 +198,15 @@ def _row_lines(planned: Plan, run: Run, rejected: Path | None) -> Lines:
     digest = found.digest
     rows = f"{found.good:,} read + {found.rejected:,} skipped = {number(found.rows, 'row')}"
     more = [
-        f", {count:,} {what}"
-        for count, what in (
-            (digest.keys.without_key, "without a key"),
-            (digest.keys.several_right, "with several right choices"),
-            (digest.repeated(), "that repeat others"),
+        f", {shown}"
+        for count, shown in (
+            (digest.keys.without_key, f"{digest.keys.without_key:,} without a key"),
+            (digest.keys.several_right, f"{digest.keys.several_right:,} with several right choices"),
+            (digest.repeated(), number(digest.repeated(), "duplicate")),
         )
         if count
     ]
-    # How the key was read decides every figure, and an index can be meant from 0 or from 1.
+    # Every figure depends on how the key was read, and an index may be 0-based or 1-based.
     answers = "" if not digest.keys.keyed else f", answers {found.file.way.value}"
     lines = [
         ("file", f"{run.source}: {rows}"),
@@ -220,7 +218,7 @@ def _row_lines(planned: Plan, run: Run, rejected: Path | None) -> Lines:
 
 
 def _asked(spec: RunSpec, config: RunConfig) -> str:
-    """What stands around the questions, so that nobody's examples or passages are shown unnoticed."""
+    """Describe how the questions are asked, so that examples or passages are never included unnoticed."""
     shots, split = config.few_shot, f", split {config.few_shot.split}" if config.few_shot.split else ""
     described = (
         (True, spec.mode),
@@ -229,9 +227,9 @@ def _asked(spec: RunSpec, config: RunConfig) -> str:
         (spec.adapter, f"adapter {spec.adapter}"),
         (True, f"chat template {spec.chat_template}"),
         (spec.description, "a description"),
-        (spec.few_shot, f"{number(shots.k, 'example')} of {shots.file}{split}"),
+        (spec.few_shot, f"{number(shots.k, 'example')} from {shots.file}{split}"),
         (spec.use_context_field, "its own context"),
-        (spec.rag, f"passages of {config.rag.index}"),
+        (spec.rag, f"passages from {config.rag.index}"),
         (spec.shuffle, "choices shuffled"),
         (spec.circular, "choices in every rotation"),
     )
@@ -239,7 +237,7 @@ def _asked(spec: RunSpec, config: RunConfig) -> str:
 
 
 def _example_lines(planned: Plan, config: RunConfig) -> Lines:
-    return [("examples", config.few_shot.told(planned.survey.file))] if planned.spec.few_shot else []
+    return [("examples", config.few_shot.describe_file(planned.survey.file))] if planned.spec.few_shot else []
 
 
 def _source_lines(planned: Plan, index: Path | None) -> Lines:
@@ -301,7 +299,7 @@ def _echo_dry_run(planned: Plan, how: _How) -> None:
             *_example_lines(planned, how.asked),
             (
                 "prompt",
-                f"{run.spec.prompt.name}, version {run.spec.prompt.version}; for {first.id} it reads:\n{prompt}",
+                f"{run.spec.prompt.name}, version {run.spec.prompt.version}; for {first.id}:\n{prompt}",
             ),
             ("key", key_shown(first)),
         ]

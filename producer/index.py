@@ -1,4 +1,4 @@
-"""`python -m producer index`: a corpus into an index that workers can search."""
+"""`python -m producer index`: builds an index that workers can search from a corpus."""
 
 from __future__ import annotations
 
@@ -43,81 +43,81 @@ from producer.output import echo_json, echo_lines, number
 
 __all__ = ["index"]
 
-#: Names of fields that are spelled out.
+#: Largest number of field names that are listed.
 MOST_FIELDS = 12
-#: Tokens of a passage that is cut from a text file, unless somebody says otherwise: with the pieces that a model makes
-#: of words, what the packaged encoder reads at most.
+#: Default passage length, in words and punctuation marks, for text files: after subword tokenization this is about the
+#: longest input of the packaged encoder.
 FILE_TOKENS = 180
 
 
 @click.command()
 @click.argument("corpus", type=click.Path(path_type=Path))
-@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="Folder that becomes the index.")
+@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="Folder of the new index.")
 @click.option(
     "--kind",
     type=click.Choice([each.value for each in IndexKind]),
     default=IndexKind.BM25.value,
     show_default=True,
-    help="Search by words, by an encoder's vectors, or by both.",
+    help="Search by words (BM25), by an encoder's vectors, or by both.",
 )
 @click.option(
     "--tokens",
     type=click.IntRange(min=0),
-    help=f"Words and punctuation marks in a passage at most; 0: documents stay whole. "
+    help=f"Maximum number of words and punctuation marks per passage; 0: do not split documents. "
     f"[default: {FILE_TOKENS} for a folder of texts, else 0]",
 )
-@click.option("--overlap", type=click.IntRange(min=0), default=0, help="Tokens that a passage repeats of the last.")
-@click.option("--by-heading", is_flag=True, help="Cut at Markdown headings first.")
+@click.option("--overlap", type=click.IntRange(min=0), default=0, help="Tokens shared with the previous passage.")
+@click.option("--by-heading", is_flag=True, help="Split at Markdown headings first.")
 @click.option(
     "--stop-words",
     type=click.Choice(get_args(StopWords)),
     default="en",
     show_default=True,
-    help="Words that BM25 leaves out.",
+    help="Stop words that BM25 ignores.",
 )
 @click.option(
     "--encoder",
     "encoder_id",
     default=DEFAULT_ENCODER,
     show_default=True,
-    help="What makes vectors of texts: a packaged encoder, a Hugging Face id, or a folder.",
+    help="Encoder that computes the vectors: a packaged one, a Hugging Face id, or a folder.",
 )
 @click.option(
     "--query-prompt",
     metavar="TEXT",
-    help="What the encoder wants before a query, for example 'query: '.  [default: what it registers itself]",
+    help="Prefix that the encoder expects before a query, for example 'query: '.  [default: the encoder's own]",
 )
-@click.option("--passage-prompt", metavar="TEXT", help="The same before a passage, for example 'passage: '.")
+@click.option("--passage-prompt", metavar="TEXT", help="The same for passages, for example 'passage: '.")
 @click.option(
     "--device",
     default="auto",
     show_default=True,
-    help="Where vectors are made: cpu, cuda, cuda:1, …; auto: a GPU that nobody else uses, else the CPU.",
+    help="Where vectors are computed: cpu, cuda, cuda:1, …; auto: an unused GPU if there is one, else the CPU.",
 )
 @click.option(
     "--structure",
     type=click.Choice([each.value for each in Structure]),
     default=Structure.EXACT.value,
     show_default=True,
-    help="How vectors are searched: all of them, or by a graph that is faster and may miss some.",
+    help="How vectors are searched: exhaustively, or with a graph, which is faster but may miss some.",
 )
 @click.option(
     "--precision",
     type=click.Choice([each.value for each in Precision]),
     default=Precision.FLOAT32.value,
     show_default=True,
-    help="How vectors are kept: in full, or one bit per number, a thirty-second of the size.",
+    help="How vectors are stored: in full precision, or as one bit per number, a thirty-second of the size.",
 )
 @click.option(
     "--map",
     "mapping",
     multiple=True,
     metavar="PART=FIELD,…",
-    help="Where id, text, path and question_hash are, for example id=pmid,text=title+abstract.",
+    help="Fields that hold id, text, path and question_hash, for example id=pmid,text=title+abstract.",
 )
-@click.option("--encoding", default="", metavar="NAME", help="The texts' encoding, if it is not UTF-8 or UTF-16.")
-@click.option("--skip-bad", is_flag=True, help="Go on without the bad documents; they go to OUT/rejected.jsonl.")
-@click.option("--force", is_flag=True, help="Replace OUT even if it is a folder of something else.")
+@click.option("--encoding", default="", metavar="NAME", help="Text encoding, if it is neither UTF-8 nor UTF-16.")
+@click.option("--skip-bad", is_flag=True, help="Skip bad documents and write them to OUT/rejected.jsonl.")
+@click.option("--force", is_flag=True, help="Replace OUT even if it is a folder with other content.")
 @as_json
 def index(
     corpus: Path,
@@ -135,8 +135,8 @@ def index(
 ) -> None:
     """Build an index over CORPUS: JSON Lines, CSV, TSV (also .gz, .zst), Parquet, or a folder of .txt and .md files.
 
-    A record has `text`, and where it has them `id`, `path` and `question_hash`. An index that is in OUT already serves
-    until the new one is complete, and is then kept as OUT.replaced for the runs that were made for it.
+    A record has `text` and optionally `id`, `path` and `question_hash`. An existing index in OUT stays in use until the
+    new one is complete, and is then kept as OUT.replaced for the runs that were created for it.
     """
     if encoding:
         check_encoding(encoding)
@@ -160,13 +160,13 @@ def index(
         )
         (folder / PLAN).write_text(plan.model_dump_json(), encoding="utf-8")
         _build(folder, device, steps)
-    _tell(
+    _print_result(
         out, read_manifest(out), _Corpus(gate, stored.repeated, stored.longest, reading.left_alone()), as_json=as_json
     )
 
 
 class _Corpus(NamedTuple):
-    """What a person is told of the corpus besides what the index's manifest says."""
+    """Facts about the corpus that are printed but not part of the index's manifest."""
 
     gate: DocumentCheck
     repeated: int
@@ -177,7 +177,7 @@ class _Corpus(NamedTuple):
 def _search_structure(
     kind: str, stop_words: StopWords, structure: str, precision: str, **encoder: str | None
 ) -> dict[str, Any]:
-    """What a plan says of how its index is searched; `encoder` are its id and prompts."""
+    """Return the fields of an IndexPlan that describe the search; `encoder` holds the encoder's id and prompts."""
     found: dict[str, Any] = {"kind": IndexKind(kind)}
     if can_answer(found["kind"], IndexKind.BM25):
         found["bm25"] = Bm25Options(stop_words=stop_words)
@@ -194,21 +194,21 @@ def _mapping(given: tuple[str, ...]) -> dict[str, list[str]]:
         names = [name.strip() for name in fields.split("+") if name.strip()]
         if part not in PARTS or not names:
             hint = nearest(part, list(PARTS)) or f"Parts: {', '.join(PARTS)}."
-            raise InputError(f"--map: {each!r} is no PART=FIELD.", hint=hint)
+            raise InputError(f"--map: {each!r} is not PART=FIELD.", hint=hint)
         mapping[part] = names
     return mapping
 
 
 @contextmanager
 def _rejecting(path: Path) -> Iterator[Callable[[dict[str, Any]], object]]:
-    """What writes a bad document to `path`; without bad ones there is no such file."""
+    """Yield a function that writes a bad document to `path`; the file is created only if there is one."""
     with ExitStack() as stack:
         files: list[IO[str]] = []
 
         def reject(row: dict[str, Any]) -> None:
             if not files:
                 files.append(stack.enter_context(path.open("w", encoding="utf-8")))
-            # What a cell of Parquet may hold, JSON need not know.
+            # Parquet cells may hold types that JSON cannot represent.
             files[0].write(json.dumps(row, ensure_ascii=True, default=str) + "\n")
 
         yield reject
@@ -222,26 +222,26 @@ def _chunking(tokens: int, overlap: int, *, by_heading: bool) -> Chunking:
 
 
 def _build(folder: Path, device: str, steps: Steps) -> None:
-    """Have the worker side build the search structure: a process of its own, whose lines of JSON say how far it is.
+    """Build the search structure in a separate worker process, which reports its progress as lines of JSON.
 
-    Raises InputError with what it says went wrong.
+    Raises InputError with the error that the process reports.
     """
     command = [sys.executable, "-m", "workers", "index-build", str(folder), "--device", device]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, encoding="utf-8") as child:
         try:
             assert child.stdout is not None
-            events = [_told(json.loads(line), steps) for line in child.stdout]
+            events = [_show_event(json.loads(line), steps) for line in child.stdout]
         except BaseException:
             child.terminate()
             raise
     if child.returncode:
         error = next((each["error"] for each in events if "error" in each), None)
-        hint = "" if error else "Its own message stands above."
-        raise InputError(error or f"Building ended with exit code {child.returncode}.", hint=hint)
+        hint = "" if error else "See its own message above."
+        raise InputError(error or f"Building the index failed with exit code {child.returncode}.", hint=hint)
 
 
-def _told(event: dict[str, Any], steps: Steps) -> dict[str, Any]:
-    """Show what an event of the builder says: {step, done, total}, {note}, or {error}, which is left for the end."""
+def _show_event(event: dict[str, Any], steps: Steps) -> dict[str, Any]:
+    """Show an event of the builder: {step, done, total} or {note}; an {error} is handled at the end. Return it."""
     if "step" in event:
         steps.show(event["step"], event["done"], event["total"])
     elif "note" in event:
@@ -249,22 +249,22 @@ def _told(event: dict[str, Any], steps: Steps) -> dict[str, Any]:
     return event
 
 
-def _tell(out: Path, manifest: Manifest, corpus: _Corpus, *, as_json: bool) -> None:
+def _print_result(out: Path, manifest: Manifest, corpus: _Corpus, *, as_json: bool) -> None:
     gate = corpus.gate
     if as_json:
-        said = {
+        facts = {
             "skipped": gate.troubles.count,
             "skipped_kinds": dict(gate.troubles.kinds.most_common()),
             "repeated": corpus.repeated,
             "longest_passage": dict(zip(("id", "characters"), corpus.longest, strict=True)),
             "fields_left_alone": corpus.left_alone,
         }
-        echo_json({"path": str(out), "digest": manifest.digest, **said, **manifest.model_dump(mode="json")})
+        echo_json({"path": str(out), "digest": manifest.digest, **facts, **manifest.model_dump(mode="json")})
         return
     plan, encoder = manifest.plan, manifest.encoder
     lines = [
         ("index", f"{out} ({plan.kind})"),
-        ("passages", f"{plan.counts.passages:,} of {plan.counts.documents:,} documents"),
+        ("passages", f"{plan.counts.passages:,} from {plan.counts.documents:,} documents"),
         ("longest", f"passage {corpus.longest[0]} with {corpus.longest[1]:,} characters"),
         ("digest", manifest.digest),
     ]
@@ -276,9 +276,9 @@ def _tell(out: Path, manifest: Manifest, corpus: _Corpus, *, as_json: bool) -> N
         kinds = ", ".join(f"{count:,} × {kind}" for kind, count in gate.troubles.kinds.most_common())
         lines.append(("skipped", f"{number(gate.troubles.count, 'document')}: {kinds}; see {out / REJECTED}"))
     if corpus.repeated:
-        what = "with the text of another, word for word: what finds one finds both, and both take a place"
+        what = "with exactly the same text as another: a search that finds one finds both, and each takes a rank"
         lines.append(("repeats", f"{number(corpus.repeated, 'passage')} {what}"))
     if corpus.left_alone:
         shown = ", ".join(corpus.left_alone[:MOST_FIELDS]) + (", …" if len(corpus.left_alone) > MOST_FIELDS else "")
-        lines.append(("left alone", f"{shown}; what belongs into a passage, say with --map, as in text=title+text"))
+        lines.append(("left alone", f"{shown}; add fields to the passages with --map, as in text=title+text"))
     echo_lines(lines)

@@ -1,4 +1,4 @@
-"""`python -m producer inspect`: what a question file says, before anything is asked."""
+"""`python -m producer inspect`: describes the contents of a question file without enqueuing anything."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from producer.tokens import token_counter
 
 __all__ = ["inspect"]
 
-#: Names of a list that are spelled out.
+#: Largest number of names that are listed.
 MOST_LISTED = 12
 
 
 @click.command()
 @click.argument("file")
 @reading_options
-@click.option("--model", default="", metavar="NAME", help="Count tokens as this model does: a folder, or a hub id.")
-@run_config_options("How the questions would be asked: configs/runs/….")
-@click.option("--show", type=click.IntRange(min=0), default=2, show_default=True, help="Render so many questions.")
+@click.option("--model", default="", metavar="NAME", help="Count tokens for this model: a folder, or a hub id.")
+@run_config_options("Run configuration to render the questions with, as in configs/runs/.")
+@click.option("--show", type=click.IntRange(min=0), default=2, show_default=True, help="Number of questions to render.")
 @as_json
 @click.pass_obj
 def inspect(
@@ -47,9 +47,9 @@ def inspect(
     as_json: bool,
     **rest: Any,
 ) -> None:
-    """What FILE says: its layout, counts, answers, lengths, subjects, and a few questions as they would be asked.
+    """Describe FILE: its layout, counts, answers, lengths, subjects, and a few questions as they would be asked.
 
-    Nothing is written. Exit code 0 also if rows are bad: they are counted, and the first ones listed.
+    Nothing is written. Bad rows are counted and the first ones listed; the exit code is 0 nonetheless.
     """
     how = how_to_read(rest)
     asked = load_run_config(config, overrides)
@@ -71,7 +71,7 @@ def inspect(
 
 
 def _texts(question: Question, spec: RunSpec) -> list[str]:
-    """What it is asked, to be counted: without the names of those who speak."""
+    """Return the prompt texts whose tokens are counted, without the role names of chat turns."""
     return [BETWEEN.join(turn.text for turn in turns) for turns in all_turns(question, spec)]
 
 
@@ -119,17 +119,17 @@ def _lines(inspector: Inspector, profile: Profile, shown: list[Question], spec: 
         lines.append(("", f"{context}; {number(profile.with_context, 'question')} have one"))
     if profile.tokens_of:
         lines.append(("tokens", _lengths({"prompt": profile.prompt_tokens})))
-        needed = f"max_model_len {profile.needed_tokens.longest} or more, for the longest prompt and its answer"
-        lines.append(("", f"{needed}; passages and a chat template come on top"))
+        needed = f"max_model_len {profile.needed_tokens.longest} or more for the longest prompt and its answer"
+        lines.append(("", f"{needed}, plus passages and the chat template"))
     for each in shown:
-        lines += [("prompt", f"for {each.id} it reads:\n{prompts_of(each, spec)[0]}"), ("key", key_shown(each))]
+        lines += [("prompt", f"for {each.id}:\n{prompts_of(each, spec)[0]}"), ("key", key_shown(each))]
     return lines
 
 
 def _answers(inspector: Inspector, profile: Profile) -> str:
     keys = profile.keys
     if not keys.keyed:
-        return "no question has a key: there will be no accuracy"
+        return "no question has a key, so there will be no accuracy"
     shares = " · ".join(f"{label} {count / keys.keyed:.1%}" for label, count in sorted(keys.guessing.answers.items()))
     more = [f"given {inspector.file.way.value}"]
     more += [f"{keys.without_key:,} without a key"] if keys.without_key else []
@@ -139,9 +139,9 @@ def _answers(inspector: Inspector, profile: Profile) -> str:
 
 def _repeated(profile: Profile) -> str:
     if not profile.same_text:
-        return "no question stands there twice"
-    word_for_word = profile.repeats.count()
-    return f"{word_for_word:,} word for word, {profile.same_text - word_for_word:,} with other choices or contexts"
+        return "no duplicate questions"
+    exact = profile.repeats.count()
+    return f"{number(exact, 'exact duplicate')}, {profile.same_text - exact:,} with other choices or contexts"
 
 
 def _counted(counts: dict[str, int]) -> str:
@@ -165,4 +165,4 @@ def _warn(inspector: Inspector, profile: Profile) -> None:
         note(warning)
     if inspector.troubles.count:
         bad = number(inspector.troubles.count, "row")
-        note(f"warning: {bad} cannot be asked; enqueue refuses them without --skip-bad.")
+        note(f"warning: {bad} cannot be asked; enqueue refuses the file unless --skip-bad is given.")

@@ -1,6 +1,6 @@
-"""The command line's exit codes, and the options that several commands share.
+"""Exit codes of the command line, and options shared by several commands.
 
-Exit codes: 0 done, 1 user error, 2 usage, 3 finished but some questions failed, 4 cancelled before its end,
+Exit codes: 0 success, 1 user error, 2 usage error, 3 finished but some questions failed, 4 cancelled before the end,
 130 interrupted.
 """
 
@@ -36,63 +36,63 @@ __all__ = [
 ]
 
 PRIORITIES = click.Choice(["high", "normal", "low"])
-#: What a run's weight may be.
+#: Valid weights of a run.
 to_weight = click.IntRange(1, MOST_WEIGHT)
-#: Where results go unless `--out` says otherwise.
+#: Default folder for results, overridden by `--out`.
 FOLDER = Path("results")
 SOME_FAILED = 3
 CANCELLED = 4
 
 
 class Commands(commands.Commands):
-    """The producer's commands."""
+    """The producer's command group."""
 
-    interrupted = "interrupted; the same command again goes on where it stopped"
+    interrupted = "interrupted; run the same command again to continue"
 
 
 def progress_console() -> Console:
-    """Where progress goes."""
+    """Return the console for progress: stderr."""
     return Console(stderr=True)
 
 
 def as_json(command: Command) -> Command:
-    """`--json`."""
+    """Add `--json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")(command)
 
 
 def folder(command: Command) -> Command:
-    """`--out`."""
+    """Add `--out`."""
     kind = click.Path(file_okay=False, path_type=Path)
-    text = "Folder that gets one folder per run."
+    text = "Results folder, with one subfolder per run."
     return click.option("--out", type=kind, default=FOLDER, show_default=True, help=text)(command)
 
 
 def priority_option(command: Command) -> Command:
-    """`--priority`."""
+    """Add `--priority`."""
     return click.option(
-        "--priority", type=PRIORITIES, default="normal", show_default=True, help="Before or after other runs."
+        "--priority", type=PRIORITIES, default="normal", show_default=True, help="Priority relative to other runs."
     )(command)
 
 
 def priority_again_option(command: Command) -> Command:
-    """`--priority` of what is sent again; None: the run's own."""
-    return click.option("--priority", type=PRIORITIES, help="Before or after other runs. [default: the run's own]")(
+    """Add `--priority` for questions that are sent again; None: the run's own."""
+    return click.option("--priority", type=PRIORITIES, help="Priority relative to other runs. [default: the run's]")(
         command
     )
 
 
 def run_config_options(of_config: str) -> Callable[[Command], Command]:
-    """`--config` and `--set` of what is asked."""
-    return config_options(of_config, "Lay one value over the configuration.")
+    """Add `--config` and `--set` for the run configuration."""
+    return config_options(of_config, "Override one value of the configuration.")
 
 
 def run_argument(*, required: bool) -> Callable[[Command], Command]:
-    """`RUN`: an id, its unique beginning, or `last`, the default where it may be left out."""
+    """Add the argument `RUN`: an id, a unique prefix of it, or `last`, which is the default if it is optional."""
     if required:
         return click.argument("run_name", metavar="RUN")
     return click.argument("run_name", metavar="[RUN]", default="last")
 
 
 def to_priority(name: str) -> Priority:
-    """The priority of that name."""
+    """Return the priority called `name`."""
     return Priority[name.upper()]

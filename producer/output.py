@@ -1,4 +1,4 @@
-"""What goes to stdout: labelled lines and tables for people, JSON for programs."""
+"""Formatting of stdout: labelled lines and tables for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -38,35 +38,35 @@ __all__ = [
     "sharing",
 ]
 
-#: Where the model expects a label less often than this, its choice among labels is hardly its answer.
+#: Below this mean probability of any label, the model's choice among the labels is hardly its answer.
 SELDOM = 0.1
-#: How choices are compared by likelihood, with what lm-evaluation-harness calls the accuracy.
+#: How choices are compared by likelihood, with lm-evaluation-harness's name for the metric.
 COMPARED = {
     Normalization.NONE: "by the sum (acc)",
     Normalization.CHARACTER: "per character (acc_norm)",
     Normalization.BYTE: "per byte (acc_bytes)",
 }
-#: A label, and the text behind it.
+#: A label and the text after it.
 Line = tuple[str, str]
 Lines = list[Line]
-#: Width of a table that no terminal limits.
+#: Width of tables that are not written to a terminal.
 PIPE_WIDTH = 200
 
 
 def echo_json(content: Any) -> None:
-    """One JSON document."""
+    """Print one JSON document."""
     click.echo(for_json(json.dumps(content, ensure_ascii=False, indent=2)))
 
 
 def echo_lines(lines: Lines) -> None:
-    """`label  value` lines, the values under each other."""
+    """Print `label  value` lines with the values aligned."""
     width = max(len(label) for label, _ in lines) + 2
     for label, value in lines:
         click.echo(for_terminal(f"{label:<{width}}{value}").replace("\n", "\n" + " " * width).rstrip())
 
 
 def echo_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """A table; numbers are expected to come formatted."""
+    """Print a table; numbers must already be formatted."""
     console = Console(file=sys.stdout)
     if not console.is_terminal:
         console = Console(file=sys.stdout, width=PIPE_WIDTH)
@@ -79,46 +79,46 @@ def echo_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def number(count: int, thing: str) -> str:
-    """`1 message`, `1,200 messages`."""
+    """Return a count with its noun: `1 message`, `1,200 messages`."""
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def outcome_line(tally: Tally) -> str:
-    """All outcomes with their numbers; unanswered and failed always among them."""
+    """Return all outcomes with their counts, always including unanswered and failed."""
     shown = [each for each in Outcome if each is not Outcome.ANSWERED or tally.count(each)]
     return " · ".join(f"{each} {tally.count(each):,}" for each in shown)
 
 
 def interval(figure: Share | Mean) -> str:
-    """A figure with its interval, and of how many questions it is."""
+    """Return a figure with its interval and the number of questions it is based on."""
     counted = f"{figure.right:,} of {figure.of:,}" if isinstance(figure, Share) else f"mean of {figure.of:,}"
     return f"{figure.value:.3f}  95 % interval {figure.low:.3f} to {figure.high:.3f} ({counted})"
 
 
 def chance(run: Run) -> str:
-    """What guessing scores."""
+    """Return the run's chance level."""
     return "-" if run.chance is None else f"{run.chance:.3f}"
 
 
 def difference(pairs: Pairs) -> str:
-    """How much more of the pairs B got right than A, with the interval of that."""
+    """Return the accuracy difference, B minus A, with its interval."""
     bounds = pairs.interval()
     return f"{pairs.difference:+.3f}  95 % interval {bounds.low:+.3f} to {bounds.high:+.3f}"
 
 
 def shared_context(found: Interval, contexts: Contexts, run: Run, sign: str = "") -> str:
-    """The interval that takes contexts for what was drawn, and why it is the one to quote."""
+    """Return the interval clustered by context, and why it is the one to quote."""
     return f"95 % interval {found.low:{sign}.3f} to {found.high:{sign}.3f}, as {sharing(contexts, run)}"
 
 
 def sharing(contexts: Contexts, run: Run) -> str:
-    """How many questions of `run` go together, and why."""
-    repeats = ", or are the same ones again" if run.repeats else ""
+    """Return how many questions of `run` are not independent, and why."""
+    repeats = ", or are duplicates" if run.repeats else ""
     return f"{contexts.sharing:,} questions share {number(contexts.shared, 'context')}{repeats}"
 
 
 def p_value(found: float) -> str:
-    """`p = 0.03`; never 0, which stands for whatever is too small for a computer's numbers."""
+    """Return `p = 0.03`; never `p = 0`, which would only mean that the value underflowed."""
     return f"p = {found:.2g}" if found else "p < 1e-300"
 
 
@@ -131,9 +131,9 @@ def result_lines(
     beside: Sequence[Line] = (),
     more: Sequence[Line] = (),
 ) -> Lines:
-    """How a run came out; where it is not settled, that comes first.
+    """Return the results of a run; if it is not settled, its state comes first.
 
-    `beside` are lines that belong to the accuracy, `more` those that are to stand with the rest.
+    `beside` are lines that follow the accuracy, `more` lines that follow the outcomes.
     """
     unfinished = f"{standing}, not finished: {run.questions - tally.settled:,} of {run.questions:,} without a verdict"
     lines = [
@@ -148,53 +148,53 @@ def result_lines(
         *more,
     ]
     if tally.keyless.total():
-        lines.append(("no key", f"{number(tally.keyless.total(), 'question')}, in no accuracy"))
+        lines.append(("no key", f"{number(tally.keyless.total(), 'question')}, excluded from the accuracy"))
     return lines + [("results" if not at else "", str(path)) for at, path in enumerate(files)]
 
 
 def _constant(run: Run, tally: Tally) -> str:
-    """What always giving the same answer scores, where the accuracy is above chance and not above that."""
+    """Return the constant-answer baseline if the accuracy is above chance but not above that baseline."""
     found, accuracy = tally.guessing().constant(run.spec), tally.over_all()
     if found is None or accuracy is None or run.chance is None or not run.chance < accuracy.low <= found.value:
         return ""
-    return f"; always answering {found.answer!r} scores {found.value:.3f}, which the accuracy is not above"
+    return f"; always answering {found.answer!r} scores {found.value:.3f}, which the accuracy does not exceed"
 
 
 def _accuracy_lines(tally: Tally) -> Lines:
     over_all, over_answered = tally.over_all(), tally.over_answered()
     if over_all is None:
         return [("accuracy", "none yet")]
-    lines = [("accuracy", f"{interval(over_all)} of all; unanswered and failed ones count as not right")]
+    lines = [("accuracy", f"{interval(over_all)} over all questions; unanswered and failed count as incorrect")]
     if heard := tally.without_failed():
-        lines.append(("", f"{interval(heard)} without failed ones; unanswered ones count as not right"))
-    told = {figure.of for figure in (over_all, heard) if figure}
-    if over_answered and over_answered.of not in told:
-        lines.append(("", f"{interval(over_answered)} of those answered"))
+        lines.append(("", f"{interval(heard)} excluding failed questions; unanswered count as incorrect"))
+    shown = {figure.of for figure in (over_all, heard) if figure}
+    if over_answered and over_answered.of not in shown:
+        lines.append(("", f"{interval(over_answered)} over answered questions"))
     return lines
 
 
 def doubt_lines(tally: Tally) -> Lines:
-    """What makes answers worth less than they look; nothing where there is nothing."""
+    """Return warnings about the quality of the answers; empty if there are none."""
     lines = []
     if tally.simulated:
-        made_up = "made up by the simulated engine, so no figure here means anything; `purge` the run and ask a model"
+        made_up = "made up by the simulated engine, so the figures are meaningless; `purge` the run and ask a model"
         lines.append(("simulated", f"{tally.simulated:,} of {tally.settled:,}: {made_up}"))
     if (mass := tally.mean_label_mass()) is not None:
-        seldom = "; so low, the letters say little: try mode likelihood" if mass < SELDOM else ""
+        seldom = "; at this level the letters are mostly noise: try mode likelihood" if mass < SELDOM else ""
         lines.append(("label mass", f"{mass:.3f} is the mean probability that a label comes next{seldom}"))
     if tally.tied:
-        lines.append(("tied", f"{tally.tied:,} of {tally.settled:,}: two choices score the same, the first was taken"))
+        lines.append(("tied", f"{tally.tied:,} of {tally.settled:,}: two choices score the same, the first was chosen"))
     if tally.truncated:
-        lines.append(("truncated", f"{tally.truncated:,} of {tally.settled:,}: the text ran into max_tokens"))
+        lines.append(("truncated", f"{tally.truncated:,} of {tally.settled:,}: the text was cut off at max_tokens"))
     return lines
 
 
 def judge_lines(judge: Judge | None, agrees: int, of: int) -> Lines:
-    """Who judged, and how far it can be believed, where there are answers that the key can be asked about."""
+    """Return who judged, and how often the judge agrees with the key on answers that name a choice."""
     if judge is None:
         return []
-    who = judge.model or "the model graded itself: a small one finds nearly every answer right"
-    agreement = f"it says what the key says in {agrees:,} of {of:,} answers that name a choice"
+    who = judge.model or "the model graded itself: small models accept nearly every answer"
+    agreement = f"agrees with the key on {agrees:,} of {of:,} answers that name a choice"
     return [("judge", who), *([("", agreement)] if of else [])]
 
 

@@ -1,4 +1,4 @@
-"""Two settled runs over the same questions, paired question by question: what `compare`, `report` and `suite` tell."""
+"""Paired comparison of two settled runs over the same questions, used by `compare`, `report` and `suite`."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ __all__ = [
     "side",
 ]
 
-#: Said beside the differences by subject.
-MANY = "each by itself: where nothing differs, one interval in twenty leaves out zero all the same"
-#: Said of a `Comparison` that is `undecided`.
-UNDECIDED = "interval and test are approximations, and only one of them finds a difference: it is at the edge of chance"
+#: Shown with the differences by subject.
+MANY = "not adjusted for multiple comparisons: without any true difference, one interval in twenty still excludes zero"
+#: Shown for a `Comparison` that is `undecided`.
+UNDECIDED = "interval and test are approximations, and only one of them shows a difference: the result is borderline"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +50,14 @@ class Flip:
     choice_a: str | None
     outcome_b: Outcome
     choice_b: str | None
-    #: Where exactly one of the runs had retrieval: what that did, and whether a passage that answers was shown.
+    #: If exactly one of the runs used retrieval: its effect, and whether a relevant passage was shown.
     retrieval: Effect | None
     retrieval_hit: bool | None
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Questions with a key that are in no pair, by the run in which they failed: an error is no wrong answer."""
+    """Questions with a key that are excluded from the pairs because they failed, by run: an error is not an answer."""
 
     only_a: int
     only_b: int
@@ -65,45 +65,46 @@ class Failed:
 
     @property
     def of(self) -> int:
-        """All of them."""
+        """Total number of failed questions."""
         return self.only_a + self.only_b + self.both
 
-    def told(self) -> str:
-        """How many, and where."""
-        sides = ((self.only_a, "in A alone"), (self.only_b, "in B alone"), (self.both, "in both"))
+    def describe(self) -> str:
+        """Return how many questions failed, and in which run."""
+        sides = ((self.only_a, "only in A"), (self.only_b, "only in B"), (self.both, "in both"))
         return f"{number(self.of, 'question')}: " + " · ".join(f"{count:,} {where}" for count, where in sides if count)
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What two runs came to, pair by pair: of the questions with a key that failed in neither. Unanswered is not right.
+    """Result of a paired comparison over the questions with a key that failed in neither run.
 
-    To take a failure for a wrong answer would make a model worse by the machine it ran on.
+    Unanswered counts as incorrect. Failed questions are excluded: counting them as wrong would penalise a model for the
+    machine it ran on.
     """
 
     a: Run
     b: Run
     pairs: Pairs
     flips: list[Flip] = field(repr=False)
-    #: Left out of the pairs, because the model was not heard.
+    #: Excluded from the pairs, because the model gave no response.
     failed: Failed
-    #: Questions without a key; they are in no figure.
+    #: Questions without a key; they are excluded from all figures.
     without_key: int
-    #: None unless exactly one of the runs had retrieval.
+    #: None unless exactly one of the runs used retrieval.
     retrieval: RetrievalEffect | None
-    #: None unless both had.
+    #: None unless both did.
     recall: RecallPairs | None
-    #: The same pairs by subject; empty where the questions have none, or all the same one.
+    #: The same pairs by subject; empty if the questions have no subjects, or all the same one.
     by_subject: dict[str, Pairs]
-    #: Differences of the pairs, by what they are about.
+    #: Differences of the pairs, grouped by context.
     contexts: Contexts = field(repr=False)
-    #: Of the pairs, by run (A, B): those without an answer, and those that the simulated engine answered.
+    #: Number of pairs without an answer, and answered by the simulated engine, each as (A, B).
     unanswered: tuple[int, int]
     simulated: tuple[int, int]
     engines: Engines = field(default_factory=Engines)
 
     def to_json(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the content for `--json`."""
         return {
             "a": _side(self.a, self.pairs.accuracy_a, self.unanswered[0], self.simulated[0]),
             "b": _side(self.b, self.pairs.accuracy_b, self.unanswered[1], self.simulated[1]),
@@ -126,30 +127,30 @@ class Comparison:
 
     @property
     def names(self) -> tuple[str, str]:
-        """What the runs without and with retrieval are called here."""
+        """Names (A or B) of the runs without and with retrieval, in that order."""
         return ("A", "B") if self.a.spec.rag is None else ("B", "A")
 
     @property
     def besides_retrieval(self) -> list[str]:
-        """What the runs differ in besides retrieval: what became of an answer may be the work of that."""
+        """Settings other than retrieval in which the runs differ, which may have caused a changed answer."""
         names = {name.partition(".")[0] for name in differences(self.a.spec, self.b.spec)}
         return sorted(names - {"rag"})
 
     @property
     def context_interval(self) -> Interval | None:
-        """The difference's, where questions share contexts: those about one go together."""
+        """Interval of the difference clustered by context; None if no questions share contexts."""
         return self.contexts.interval(self.pairs.interval(), lowest=-1.0)
 
     @property
     def p_value(self) -> float:
-        """Of no difference: McNemar's, or where questions share contexts, the one that agrees with their interval."""
-        apart = self.pairs.p_value()
-        within = self.contexts.p_value(apart)
-        return apart if within is None else within
+        """McNemar's p-value, or the one clustered by context if questions share contexts."""
+        independent = self.pairs.p_value()
+        clustered = self.contexts.p_value(independent)
+        return independent if clustered is None else clustered
 
     @property
     def undecided(self) -> bool:
-        """Whether test and interval, two approximations, disagree on there being a difference."""
+        """Whether test and interval, two approximations, disagree about the presence of a difference."""
         bounds = self.context_interval or self.pairs.interval()
         return (bounds.low > 0 or bounds.high < 0) != (self.p_value < ALPHA)
 
@@ -169,7 +170,7 @@ class Comparison:
 
 
 def pair_up(ledger: Ledger, a: Run, b: Run) -> Comparison:
-    """The comparison of `a` and `b`, one pass over both. Raises InputError for runs that cannot be compared."""
+    """Return the comparison of `a` and `b`, in one pass over both. Raises InputError if they cannot be compared."""
     refuse_incomparable(ledger, a, b)
     pairing = Pairing(a, b)
     for question, of_a, of_b in _paired(ledger, a, b):
@@ -178,7 +179,7 @@ def pair_up(ledger: Ledger, a: Run, b: Run) -> Comparison:
 
 
 def refuse_incomparable(ledger: Ledger, a: Run, b: Run) -> None:
-    """Raise InputError where `a` and `b` are no pair: they asked different questions, or one is not settled."""
+    """Raise InputError if `a` and `b` cannot be paired: they asked different questions, or one is not settled."""
     if a.spec.questions_digest != b.spec.questions_digest:
         raise _different_questions(ledger, a, b)
     for run in (a, b):
@@ -186,7 +187,7 @@ def refuse_incomparable(ledger: Ledger, a: Run, b: Run) -> None:
 
 
 class Pairing:
-    """Two runs over the same questions on their way to a comparison, question by question, in the input's order."""
+    """Accumulates the comparison of two runs over the same questions, question by question in input order."""
 
     def __init__(self, a: Run, b: Run) -> None:
         self.a = a
@@ -196,7 +197,7 @@ class Pairing:
         self._subjects: defaultdict[str, Counter[tuple[bool, bool]]] = defaultdict(Counter)
         self._contexts = Contexts()
         self._repeats = a.repeats or b.repeats
-        #: (run, what is noted of it) → pairs.
+        #: (run, property) → pairs.
         self._noted: Counter[tuple[str, str]] = Counter()
         self._flips: list[Flip] = []
         #: (failed in A, failed in B) → questions.
@@ -225,17 +226,17 @@ class Pairing:
             self._flips.append(_flip(question, of_a, of_b, did, hit))
 
     def comparison(self) -> Comparison:
-        """What the pairs come to. Raises InputError where there is none."""
+        """Return the comparison of the pairs counted so far. Raises InputError if there are none."""
         kinds = sum(self._subjects.values(), Counter[tuple[bool, bool]]())
         left_out = Failed(self._failed[True, False], self._failed[False, True], self._failed[True, True])
         if not kinds and left_out.of:
             raise InputError(
-                f"No question with a key was answered in both runs; failed are {left_out.told()}.",
-                hint="python -m producer show RUN QUESTION_ID says why one failed; requeue RUN --failed asks anew.",
+                f"No question with a key was answered in both runs; failed: {left_out.describe()}.",
+                hint="python -m producer show RUN QUESTION_ID says why one failed; requeue RUN --failed asks it again.",
             )
         if not kinds:
             keyless = number(self._without_key, "question")
-            raise InputError(f"None of the {keyless} has a key: neither run can be right or wrong.")
+            raise InputError(f"None of the {keyless} has a key, so there are no correct answers to compare.")
         subjects = sorted(self._subjects.items()) if len(self._subjects) > 1 else []
         return Comparison(
             a=self.a,
@@ -258,7 +259,7 @@ def _recall(a: RunSpec, b: RunSpec) -> RecallPairs | None:
 
 
 def differences(a: RunSpec, b: RunSpec) -> dict[str, tuple[Any, Any]]:
-    """Fields whose values differ, nested ones as `prompt.text`, each with both values; None where one has it not."""
+    """Return the fields that differ, nested ones as `prompt.text`, each with both values; None if a spec lacks it."""
     fields_a, fields_b = _fields(a), _fields(b)
     both = {name: (fields_a.get(name), fields_b.get(name)) for name in {**fields_a, **fields_b}}
     return {name: (one, other) for name, (one, other) in both.items() if one != other}
@@ -276,18 +277,21 @@ def _flat(content: Mapping[str, Any], start: str = "") -> dict[str, Any]:
 
 
 def _paired(ledger: Ledger, a: Run, b: Run) -> Iterator[tuple[Question, Verdict | None, Verdict | None]]:
-    """Both verdicts of each question. Equal digests mean equal questions in equal order."""
+    """Yield each question with both verdicts. Equal digests mean equal questions in equal order."""
     for (question, of_a), (same, of_b) in zip(ledger.results(a.run_id), ledger.results(b.run_id), strict=True):
         assert question.id == same.id, "the digest covers the order"
         yield question, of_a, of_b
 
 
 def side(run: Run, question: Question, verdict: Verdict | None) -> Side:
-    """The side of `run`, which was settled. Raises InputError if it is no longer: its failed questions are reopened."""
+    """Return the side of `run`, which was settled.
+
+    Raises InputError if it no longer is, because its failed questions have been reopened.
+    """
     if verdict is None:
         raise InputError(
-            f"Run {run.run_id} is no longer settled: question {question.id!r} is asked anew.",
-            hint=f"Stay with it until it is: python -m producer watch {run.run_id}",
+            f"Run {run.run_id} is no longer settled: question {question.id!r} is being asked again.",
+            hint=f"Wait until it is settled: python -m producer watch {run.run_id}",
         )
     return Side.of(run, question, verdict)
 
@@ -302,19 +306,19 @@ def _refuse_unsettled(ledger: Ledger, run: Run) -> None:
     if not counts.finished:
         raise InputError(
             f"Run {run.run_id} is not settled: {counts.settled:,} of {counts.total:,} questions have a verdict.",
-            hint=f"Stay with it until it is: python -m producer watch {run.run_id}",
+            hint=f"Wait until it is settled: python -m producer watch {run.run_id}",
         )
 
 
 def _different_questions(ledger: Ledger, a: Run, b: Run) -> InputError:
     ids_a = {question.id for question, _ in ledger.results(a.run_id)}
     shared = sum(question.id in ids_a for question, _ in ledger.results(b.run_id))
-    how = f"of {a.questions:,} and {b.questions:,} ids they share {shared:,}"
+    how = f"they have {a.questions:,} and {b.questions:,} question ids, with {shared:,} in common"
     if shared == a.questions == b.questions:
-        how += ", whose content or order differs"
+        how += ", but content or order differs"
     return InputError(
         f"Runs {a.run_id} and {b.run_id} asked different questions: {how}.",
-        hint="Enqueue the very same file for both, with the same --limit or --sample.",
+        hint="Enqueue the same file for both, with the same --limit or --sample.",
     )
 
 

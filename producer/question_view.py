@@ -1,4 +1,4 @@
-"""One question as a person or a program is shown it: choices, verdict, passages, prompts."""
+"""View of one question, as text or as JSON: choices, verdict, passages and prompts."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from producer.output import Lines
 __all__ = ["HIT", "key_shown", "question_json", "question_lines", "shown_prompts"]
 
 #: `Verdict.retrieval_hit` in words.
-HIT = {True: "a right passage was shown", False: "no right passage was shown", None: ""}
-#: Stands in a prompt for what nobody has retrieved.
-UNKNOWN_PASSAGES = Passage(id="", score=0.0, text="‹the passages that are found for it›")
+HIT = {True: "a relevant passage was shown", False: "no relevant passage was shown", None: ""}
+#: Placeholder in a prompt for passages that have not been retrieved yet.
+UNKNOWN_PASSAGES = Passage(id="", score=0.0, text="‹the passages retrieved for it›")
 
 
 def question_json(run: Run, question: Question, verdict: Verdict | None) -> dict[str, Any]:
-    """`show` for programs."""
+    """Return the content of `show --json`."""
     return {
         "run_id": run.run_id,
         "question": question.model_dump(mode="json"),
@@ -35,7 +35,7 @@ def question_json(run: Run, question: Question, verdict: Verdict | None) -> dict
 
 
 def question_lines(run: Run, question: Question, verdict: Verdict | None) -> Lines:
-    """`show` for people: choices with the best score first."""
+    """Return the output lines of `show`, with the choices in order of score, best first."""
     scores = verdict.choice_scores if verdict else {}
     chosen = verdict.choice if verdict else None
     lines = [("run", run.run_id), ("question", f"{question.id}\n{question.question}")]
@@ -52,12 +52,12 @@ def question_lines(run: Run, question: Question, verdict: Verdict | None) -> Lin
 
 
 def key_shown(question: Question) -> str:
-    """The right choice with its text; several, one below the other."""
+    """Return the right choice with its text; if there are several, one per line."""
     return "\n".join(f"{label}. {question.choice_text(label)}" for label in question.right) or "none"
 
 
 def shown_prompts(spec: RunSpec, question: Question, verdict: Verdict | None) -> list[str]:
-    """What the model saw; where nobody has looked for passages yet, or could, a word in their place."""
+    """Return the prompts the model saw, with a placeholder for passages that were not, or not yet, retrieved."""
     passages = verdict.passages if verdict else ()
     asked = verdict is not None and verdict.outcome is not Outcome.FAILED
     if not asked and not passages and wants_passages(question, spec):
@@ -87,15 +87,15 @@ def _verdict_lines(spec: RunSpec, question: Question, verdict: Verdict) -> Lines
 
 
 def _rotations(spec: RunSpec, question: Question, verdict: Verdict) -> Iterator[str]:
-    """How many were right, and what was chosen in each; whose scores are shown."""
+    """Yield how many rotations are correct, the choice in each, and which one's scores are shown."""
     if not verdict.rotations:
         return
-    yield f"right in {verdict.rotations_right} of {verdict.rotations}"
+    yield f"correct in {verdict.rotations_right} of {verdict.rotations}"
     comparable = question.answer is not None and spec.mode is not Mode.JUDGE
     shown = verdict.rotation_choices.index(verdict.choice) if verdict.choice in verdict.rotation_choices else 0
     for at, (choice, each) in enumerate(zip(verdict.rotation_choices, arrangements(question, spec), strict=False)):
         order = " ".join(LABELS[place] for place in each.order)
-        judged = f", {'right' if choice in question.right else 'wrong'}" if choice and comparable else ""
+        judged = f", {'correct' if choice in question.right else 'wrong'}" if choice and comparable else ""
         yield f"{order}: {choice or 'none'} chosen{judged}{'  ← the scores above' if at == shown else ''}"
 
 
@@ -106,13 +106,13 @@ def _context(verdict: Verdict) -> str:
 
 
 def _passage_lines(sources: Sources, verdict: Verdict) -> Lines:
-    """Each retrieved passage with what its question's file says of it, and its text below."""
+    """Return each retrieved passage, marked if the question file names it as a source, with its text below."""
     lines: Lines = []
     for each in verdict.passages:
         parts = [f"{each.rank}.  {each.score:.6f}  {each.id}"]
         parts += [f"document {each.document}"] if each.document not in ("", each.id) else []
         parts += [f"path {each.path}"] if each.path else []
-        parts.append("shown" if each.shown else "no room for it")
-        mark = "  ← answers" if sources.answered_by(each) else ""
+        parts.append("shown" if each.shown else "did not fit")
+        mark = "  ← relevant" if sources.answered_by(each) else ""
         lines.append(("" if lines else "passages", f"{' · '.join(parts)}{mark}\n{each.text}"))
     return lines

@@ -1,4 +1,4 @@
-"""What retrieval did, in one run or beside a run without it, in lines for a person."""
+"""Output lines on retrieval: its quality in one run, and its effect compared with another run."""
 
 from __future__ import annotations
 
@@ -12,30 +12,31 @@ from producer.stats.effect import RecallPairs, RetrievalEffect, Shown
 __all__ = ["effect_lines", "recall_lines", "retrieval_lines"]
 
 _SHOWN = {
-    Shown.RIGHT: "with a right passage shown",
+    Shown.RIGHT: "with a relevant passage shown",
     Shown.OTHERS: "without one",
-    Shown.UNKNOWN: "of a question that names no source",
+    Shown.UNKNOWN: "for questions that name no source",
 }
 
 
 def retrieval_lines(found: RetrievalTally | None) -> Lines:
-    """How retrieval went; nothing for a run without it. Figures of no question at all are left out."""
+    """Return the retrieval figures; empty for a run without retrieval. Figures over zero questions are omitted."""
     if found is None:
         return []
     lines = [("retrieval", _extent(found))]
     if any_within := found.recall_any():
         depth = "the first k, shown or not" if found.cut else "the first k"
-        lines.append(("recall", f"{_by_depth(any_within)}  a right passage in {depth}, of {found.sourced:,}"))
+        what = f"a relevant passage among {depth}, of {number(found.sourced, 'question')}"
+        lines.append(("recall", f"{_by_depth(any_within)}  {what}"))
     if share_within := found.recall_share():
-        of = next(iter(share_within.values())).of
-        lines.append(("", f"{_by_depth(share_within)}  mean share of the right passages there, of {of:,}"))
+        of = number(next(iter(share_within.values())).of, "question")
+        lines.append(("", f"{_by_depth(share_within)}  mean share of the relevant passages found there, of {of}"))
     figures = (
-        (f"MRR@{found.depths[-1]}", found.mrr(), "of the first right passage"),
-        ("precision", found.context_precision(), "of the context: right passages before others"),
-        ("hit", found.accuracy(hit=True), "accuracy where a right passage was shown"),
-        ("miss", found.accuracy(hit=False), "accuracy where none was"),
-        ("in context", found.answer_in_context(), "the right choice's text stands in a passage shown"),
-        ("", found.wrong_choice_in_context(), "a wrong choice's text does"),
+        (f"MRR@{found.depths[-1]}", found.mrr(), "of the first relevant passage"),
+        ("precision", found.context_precision(), "of the context: relevant passages ranked before others"),
+        ("hit", found.accuracy(hit=True), "accuracy with a relevant passage shown"),
+        ("miss", found.accuracy(hit=False), "accuracy without one shown"),
+        ("in context", found.answer_in_context(), "a shown passage contains the right choice's text"),
+        ("", found.wrong_choice_in_context(), "a shown passage contains a wrong choice's text"),
     )
     return lines + [(label, f"{interval(figure)} {what}") for label, figure, what in figures if figure]
 
@@ -45,11 +46,11 @@ def _extent(found: RetrievalTally) -> str:
     if found.searched:
         parts.append(f"{found.shown / found.searched:.1f} shown each")
     if found.cut:
-        parts.append(f"not room enough for all in {found.cut:,}")
+        parts.append(f"not all fit in {found.cut:,}")
     if own := found.context_sources[ContextSource.QUESTION]:
         parts.append(f"{own:,} with their own context")
     if none := found.context_sources[ContextSource.NONE]:
-        parts.append(f"none to show for {none:,}")
+        parts.append(f"none shown for {none:,}")
     if found.failed:
         parts.append(f"{found.failed:,} failed without passages")
     return " · ".join(parts)
@@ -60,13 +61,14 @@ def _by_depth(figures: Mapping[int, Share | Mean]) -> str:
 
 
 def effect_lines(found: RetrievalEffect, without: str, retrieved: str, besides: Sequence[str]) -> Lines:
-    """What passages changed between the run called `without` and the one called `retrieved`.
+    """Return what passages changed between the run called `without` and the one called `retrieved`.
 
-    `besides` is what these differ in, too: with another model, say, nobody knows what the passages did.
+    `besides` lists further differences between the runs: with another model, for example, the effect of the passages
+    cannot be isolated.
     """
     everything = found.pairs(*Shown)
     if everything is None:
-        return [("retrieval", f"{retrieved} had it, but in no pair that can be compared{_left_out(found)}")]
+        return [("retrieval", f"{retrieved} used it, but no pair can be compared{_excluded(found)}")]
     kinds = {shown: pairs for shown in Shown if (pairs := found.pairs(shown))}
     missed, held = everything.neither + everything.only_b, everything.both + everything.only_a
     repaired = _split({shown: pairs.only_b for shown, pairs in kinds.items()})
@@ -75,24 +77,24 @@ def effect_lines(found: RetrievalEffect, without: str, retrieved: str, besides: 
     extent = number(everything.of, "pair")
     if found.nothing_shown:
         extent = f"{everything.of - found.nothing_shown:,} of {extent}"
-    also = f"the runs differ in {', '.join(besides)}, too: this is not the work of the passages alone"
+    also = f"the runs also differ in {', '.join(besides)}: the changes are not due to the passages alone"
     return [
-        ("retrieval", f"{retrieved} was shown passages in {extent}{_left_out(found)}"),
+        ("retrieval", f"{retrieved} was shown passages in {extent}{_excluded(found)}"),
         *([("", also)] if besides else []),
-        ("repaired", f"{everything.only_b:,} of {missed:,} not right in {without}, right in {retrieved}{repaired}"),
-        ("broken", f"{everything.only_a:,} of {held:,} right in {without}, not right in {retrieved}{broken}"),
+        ("repaired", f"{everything.only_b:,} of {missed:,} incorrect in {without}, correct in {retrieved}{repaired}"),
+        ("broken", f"{everything.only_a:,} of {held:,} correct in {without}, incorrect in {retrieved}{broken}"),
         *(("" if at else "apart", change) for at, change in enumerate(apart)),
     ]
 
 
-def _left_out(found: RetrievalEffect) -> str:
+def _excluded(found: RetrievalEffect) -> str:
     parts = ((found.failed, "where A or B failed"), (found.own_context, "with their own context"))
-    return "".join(f" · left out {count:,} {why}" for count, why in parts if count)
+    return "".join(f" · excluded {count:,} {why}" for count, why in parts if count)
 
 
 def _split(counts: Mapping[Shown, int]) -> str:
-    told = [f"{count:,} {_SHOWN[shown]}" for shown, count in counts.items() if count]
-    return f": {', '.join(told)}" if told and counts.keys() != {Shown.UNKNOWN} else ""
+    parts = [f"{count:,} {_SHOWN[shown]}" for shown, count in counts.items() if count]
+    return f": {', '.join(parts)}" if parts and counts.keys() != {Shown.UNKNOWN} else ""
 
 
 def _change(pairs: Pairs, shown: Shown) -> str:
@@ -101,13 +103,13 @@ def _change(pairs: Pairs, shown: Shown) -> str:
 
 
 def recall_lines(found: RecallPairs) -> Lines:
-    """Which of two runs with retrieval found what answers."""
+    """Return how often each of two runs with retrieval found a relevant passage."""
     pairs = found.pairs()
     if pairs is None:
         return []
     a, b = pairs.accuracy_a.value, pairs.accuracy_b.value
     apart = f"only A found it {pairs.only_a:,} · only B {pairs.only_b:,} · neither {pairs.neither:,}"
     return [
-        (f"recall@{found.depth}", f"A {a:.3f} · B {b:.3f}  a right passage, of {number(pairs.of, 'question')}"),
+        (f"recall@{found.depth}", f"A {a:.3f} · B {b:.3f}  relevant passage found, of {number(pairs.of, 'question')}"),
         ("", f"{difference(pairs)} (B minus A), {p_value(pairs.p_value())}: {apart}"),
     ]

@@ -1,4 +1,4 @@
-"""The error for a temporary file that there is no room for."""
+"""The error for a temporary file that cannot be written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["no_room"]
 
 
 def no_room(what: str, trouble: OSError | sqlite3.Error) -> InputError:
-    """The error that says why `what` cannot be kept in a temporary file."""
+    """Return an error that says why `what` cannot be stored in a temporary file."""
     why = trouble.strerror if isinstance(trouble, OSError) else trouble
-    message = f"{what} cannot be kept in a temporary file: {why}."
-    return InputError(message, hint="Make room, or name another folder with TMPDIR.")
+    message = f"{what} cannot be stored in a temporary file: {why}."
+    return InputError(message, hint="Free some space, or set TMPDIR to another folder.")

@@ -50,7 +50,7 @@ A text that a spreadsheet would take for a formula has an apostrophe before it i
 Lines have it as it was. JSON Lines name infinities, which JSON has no number for: `"-inf"`.
 
 The mean of `correct` leaves out failed questions. `accuracy_all` in `summary.json` counts them, and unanswered ones, as
-not right; `accuracy_answered` leaves out both. Where questions failed, `accuracy_without_failed` leaves out these
+incorrect; `accuracy_answered` leaves out both. Where questions failed, `accuracy_without_failed` leaves out these
 alone: it is the mean of `correct`, and what `compare` goes by. `selection` says what of the source was asked.
 
 To cite a result, give from `summary.json` the accuracy with its interval, `chance`, `constant`, `fingerprint`,

@@ -137,7 +137,7 @@ class Lifecycle:
             booted = True
         except McqueueError as trouble:
             log.error("%s", trouble)
-            boot_pipe.tell(str(trouble))
+            boot_pipe.report(str(trouble))
             sys.exit(_exit_code(trouble))
         except Exception:
             log.exception("the worker cannot boot")

@@ -61,14 +61,14 @@ class Scoring:
     """Job of scoring questions with the engine in the settings."""
 
     def __init__(
-        self, workplace: StageContext, room_came: Callable[[], object], engine_gone: Callable[[str], object]
+        self, context: StageContext, room_came: Callable[[], object], engine_gone: Callable[[str], object]
     ) -> None:
-        self._settings = settings = workplace.settings
+        self._settings = settings = context.settings
         self.name = settings.served_model
         engine = make_engine(settings)
         self._engine = GuardedEngine(engine, on_hang=self._end_hung)
         self._judges = JudgeEngines(settings)
-        self._scorer = BatchScorer(workplace, self._engine, self._judges.engine_of)
+        self._scorer = BatchScorer(context, self._engine, self._judges.engine_of)
         # While a suspect is asked alone, no more messages are taken: they would be kept from other workers.
         engine.room_came = lambda: None if self._scorer.asks_alone else room_came()
         engine.gone = engine_gone
@@ -113,8 +113,8 @@ class Scoring:
 class Searching:
     """Job of searching one of the indexes in the settings."""
 
-    def __init__(self, workplace: StageContext, queue: str) -> None:
-        here = {keys.retrieve_queue(name): path for name, path in index_folders([workplace.settings]).items()}
+    def __init__(self, context: StageContext, queue: str) -> None:
+        here = {keys.retrieve_queue(name): path for name, path in index_folders([context.settings]).items()}
         if queue not in here:
             known = ", ".join(here) or "none"
             raise SettingsError(
@@ -124,7 +124,7 @@ class Searching:
         self._path = here[queue]
         self._manifest = read_manifest(self._path)
         self.name = self._manifest.plan.name
-        self._workplace = workplace
+        self._context = context
         self._retriever: BatchRetriever | None = None
 
     @property
@@ -144,7 +144,7 @@ class Searching:
         log.info("opening index %s at %s", self.name, self._path)
         opened = load_index(self._path)
         self._manifest = opened.manifest
-        self._retriever = BatchRetriever(self._workplace, opened, self._manifest, self._reopened)
+        self._retriever = BatchRetriever(self._context, opened, self._manifest, self._reopened)
 
     def _reopened(self, digest: str) -> Retriever | None:
         """Open the index of that digest if it is the current or previous build of the folder. Raises McqueueError."""
@@ -185,7 +185,7 @@ class Searching:
 
 
 def make_job(
-    workplace: StageContext, queue: str, room_came: Callable[[], object], engine_gone: Callable[[str], object]
+    context: StageContext, queue: str, room_came: Callable[[], object], engine_gone: Callable[[str], object]
 ) -> Job:
     """Create the job for `queue`.
 
@@ -193,9 +193,9 @@ def make_job(
     when it cannot work any more. Raises SettingsError for a queue that the settings do not serve.
     """
     if keys.index_of(queue):
-        return Searching(workplace, queue)
-    model = workplace.settings.served_model
+        return Searching(context, queue)
+    model = context.settings.served_model
     own = keys.score_queue(model)
     if queue != own:
         raise SettingsError(f"-Q {queue}: these settings serve {model}, whose queue is {own}.")
-    return Scoring(workplace, room_came, engine_gone)
+    return Scoring(context, room_came, engine_gone)

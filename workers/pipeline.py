@@ -1,6 +1,6 @@
-"""The heart: questions in, verdicts out, one generate call for all of them. Knows neither Celery nor Redis.
+"""The scoring pipeline: questions in, verdicts out, one generate call for all. Independent of Celery and Redis.
 
-A mode that must ask again (`judge`) gets further calls, each again one for the whole batch.
+Modes with follow-up requests (`judge`) make further calls, each again one for the whole batch.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-#: Finds the started engine of a judge elsewhere.
+#: Returns the started engine of a judge on another server.
 JudgeEngine: TypeAlias = Callable[[Judge], Engine]
 
 
 class Provenance(TypedDict, total=False):
-    """What a verdict says about how its question came here; the fields are Verdict's."""
+    """Fields of a verdict that describe how its question was processed."""
 
     attempts: int
     batch_id: str
@@ -54,19 +54,19 @@ class Provenance(TypedDict, total=False):
 
 
 class UnexpectedFailure(Failure):
-    """What an engine raised that none should: nobody knows whether trying again helps."""
+    """An unexpected exception from an engine: a retry may or may not help."""
 
     def __str__(self) -> str:
         return f"{self.type}: {self.message}"
 
 
 def no_judges(judge: Judge) -> Engine:
-    """For callers that know no other engine than their own."""
+    """`JudgeEngine` for callers without access to judge servers. Raises EngineError."""
     raise EngineError(f"no way to the judge at {judge.server}")
 
 
 def score_batch(items: Sequence[Item], engine: Engine, judge_engine: JudgeEngine = no_judges) -> list[Verdict]:
-    """One verdict per item, in order: `score_in_parts`, all at once."""
+    """Return one verdict per item, in order: `score_in_parts`, collected."""
     return in_order(score_in_parts(items, engine, judge_engine), len(items))
 
 
@@ -74,22 +74,22 @@ def score_in_parts(
     items: Sequence[Item],
     engine: Engine,
     judge_engine: JudgeEngine = no_judges,
-    journeys: Sequence[Provenance] = (),
+    provenances: Sequence[Provenance] = (),
 ) -> Iterator[list[tuple[int, Verdict]]]:
-    """One verdict per item, with its position, from one generate call; in parts, as the answers of that call end.
+    """Score `items` in one generate call; yield (position, verdict) pairs in parts, as answers complete.
 
-    Each verdict says its item's journey, where `journeys` has one for each.
-    What cannot be scored becomes a verdict with outcome `failed` and the reason: a call that fails is split until the
-    culprit stands alone, whose error is `UnexpectedFailure` where no engine should raise it. Only EngineDead is raised.
+    `provenances`, if given, has the provenance of each item for its verdict.
+    An item that cannot be scored gets a verdict with outcome `failed` and the reason: a failing call is split until the
+    culprit is isolated, with `UnexpectedFailure` for an exception that is no EngineError. Only EngineDead is raised.
     """
     started = time.monotonic()
     items = fitted(items, engine)
-    journeys = journeys or [Provenance()] * len(items)
+    provenances = provenances or [Provenance()] * len(items)
     left = {i: _interviews(item) for i, item in enumerate(items)}
     for _ in _ask_all([interview for of_item in left.values() for interview in of_item], engine, judge_engine):
         latency_ms = (time.monotonic() - started) * 1000
         if ended := [i for i, of_item in left.items() if not any(each.requests for each in of_item)]:
-            yield [(i, _verdict(items[i], left.pop(i), latency_ms, journeys[i])) for i in ended]
+            yield [(i, _verdict(items[i], left.pop(i), latency_ms, provenances[i])) for i in ended]
 
 
 def _interviews(item: Item) -> list[_Interview]:
@@ -97,12 +97,12 @@ def _interviews(item: Item) -> list[_Interview]:
 
 
 def _ask_all(interviews: Sequence[_Interview], engine: Engine, judge_engine: JudgeEngine) -> Iterator[None]:
-    """Ask until nobody has anything to ask; the caller has its turn whenever some may have ended."""
+    """Send requests until no interview has any left; yield whenever some may be complete."""
     while waiting := [each for each in interviews if each.requests]:
         for judge, company in _by_judge(waiting):
             try:
                 asked = judge_engine(judge) if judge else engine
-            except Exception as trouble:  # noqa: BLE001 - a judge that cannot be reached fails its questions alone
+            except Exception as trouble:  # noqa: BLE001 - an unreachable judge only fails its own questions
                 for interview in company:
                     interview.fail("judged", trouble)
             else:
@@ -111,7 +111,7 @@ def _ask_all(interviews: Sequence[_Interview], engine: Engine, judge_engine: Jud
 
 
 def _ask(engine: Engine, interviews: Sequence[_Interview]) -> Iterator[None]:
-    """One call for all that `interviews` have to ask."""
+    """Make one call with the requests of all `interviews`."""
     places = [(interview, k) for interview in interviews for k in range(len(interview.requests))]
     for part in _generate(engine, [interview.requests[k] for interview, k in places]):
         for position, completion in part:
@@ -120,13 +120,13 @@ def _ask(engine: Engine, interviews: Sequence[_Interview]) -> Iterator[None]:
         yield
 
 
-def failed(question_id: str, failure: Failure, journey: Provenance) -> Verdict:
-    """The verdict of a question that the model was never heard on."""
-    return Verdict(question_id=question_id, outcome=Outcome.FAILED, error=failure, settled_at=time.time(), **journey)
+def failed(question_id: str, failure: Failure, provenance: Provenance) -> Verdict:
+    """Return the verdict of a question that got no answer from the model."""
+    return Verdict(question_id=question_id, outcome=Outcome.FAILED, error=failure, settled_at=time.time(), **provenance)
 
 
 def outcome_of(question: Question, reading: Reading) -> Outcome:
-    """What a reading amounts to, given the question's key."""
+    """Return the outcome of a reading, given the question's key."""
     if reading.judged_correct is not None:
         return Outcome.CORRECT if reading.judged_correct else Outcome.WRONG
     if not question.choices:
@@ -140,7 +140,7 @@ def outcome_of(question: Question, reading: Reading) -> Outcome:
 
 @dataclass(slots=True)
 class _Interview:
-    """One question in one order of its choices, until there is a reading or a failure."""
+    """One question in one order of its choices, asked until there is a reading or a failure."""
 
     spec: RunSpec
     arrangement: Arrangement
@@ -148,10 +148,10 @@ class _Interview:
     requests: list[Request] = field(default_factory=list)
     reading: Reading | None = None
     failure: Failure | None = None
-    heard: list[Completion] = field(default_factory=list)
-    #: By the position of their request, until all are there.
+    completions: list[Completion] = field(default_factory=list)
+    #: Answers by the position of their request, until all have arrived.
     _answers: dict[int, Completion] = field(default_factory=dict)
-    #: Who is to be asked `requests`; None: the model under test.
+    #: The judge that gets `requests`; None: the model under test.
     judge: Judge | None = None
     _read: Callable[[Sequence[Completion]], Reading | Further] | None = None
 
@@ -159,29 +159,29 @@ class _Interview:
         question, spec, mode = self.arrangement.question, self.spec, MODES[self.spec.mode]
         try:
             self.requests = mode.ask(question, turns_of(question, spec, self.passages), spec)
-            # Without `self`: an interview that holds itself is left to the garbage collector, prompt and all.
+            # Must not capture `self`: the reference cycle would keep the prompt until garbage collection.
             self._read = lambda completions: mode.read(question, completions, spec)
-        except Exception as trouble:  # noqa: BLE001 - one question's trouble must not cost its batch
+        except Exception as trouble:  # noqa: BLE001 - one question's error must not fail its batch
             self.fail("asked", trouble)
 
     def take(self, position: int, completion: Completion) -> None:
-        """The answer to one of `requests`. With the last one there are other requests afterwards, or none."""
+        """Record the answer to one of `requests`. The last one completes the round and may lead to further requests."""
         self._answers[position] = completion
         if len(self._answers) == len(self.requests):
             completions = [self._answers[k] for k in range(len(self.requests))]
             self._answers.clear()
-            self._hear(completions)
+            self._complete_round(completions)
 
-    def _hear(self, completions: list[Completion]) -> None:
+    def _complete_round(self, completions: list[Completion]) -> None:
         self.requests = []
-        self.heard += completions
+        self.completions += completions
         errors = [each.error for each in completions if each.error]
         self.failure = errors[0] if errors else None
         if errors or self._read is None:
             return
         try:
             found = self._read(completions)
-        except Exception as trouble:  # noqa: BLE001 - an unreadable answer is this question's failure alone
+        except Exception as trouble:  # noqa: BLE001 - an unreadable answer only fails this question
             self.fail("read", trouble)
             return
         if isinstance(found, Further):
@@ -190,14 +190,14 @@ class _Interview:
             self.reading = found
 
     def fail(self, what: str, trouble: Exception) -> None:
-        """End without a reading."""
+        """Give up without a reading."""
         self.requests = []
         log.warning("question %s cannot be %s: %s", self.arrangement.question.id, what, trouble)
         self.failure = Failure(type=type(trouble).__name__, message=str(trouble))
 
 
 def _by_judge(interviews: Sequence[_Interview]) -> list[tuple[Judge | None, list[_Interview]]]:
-    """Interviews that ask the same engine, together: one call each."""
+    """Group interviews by the engine they ask: one call each."""
     groups: dict[Judge | None, list[_Interview]] = {}
     for interview in interviews:
         groups.setdefault(interview.judge, []).append(interview)
@@ -205,7 +205,7 @@ def _by_judge(interviews: Sequence[_Interview]) -> list[tuple[Judge | None, list
 
 
 def _generate(engine: Engine, requests: Sequence[Request]) -> Iterator[Part]:
-    """One call; if it fails, the halves of what it left unanswered, down to the request that cannot be answered."""
+    """Make one call; if it fails, retry the halves of what is unanswered, down to the failing request."""
     left = dict(enumerate(requests))
     trouble: Exception = EngineError("the engine left it unanswered")
     try:
@@ -215,7 +215,7 @@ def _generate(engine: Engine, requests: Sequence[Request]) -> Iterator[Part]:
             yield part
     except EngineDead:
         raise
-    except Exception as raised:  # noqa: BLE001 - whatever a call raises, only its culprit pays
+    except Exception as raised:  # noqa: BLE001 - whatever a call raises must only fail the culprit
         trouble = raised
     positions = list(left)
     if len(positions) == 1:
@@ -229,34 +229,34 @@ def _generate(engine: Engine, requests: Sequence[Request]) -> Iterator[Part]:
                 yield [(half[k], completion) for k, completion in part]
 
 
-def _verdict(item: Item, interviews: Sequence[_Interview], latency_ms: float, journey: Provenance) -> Verdict:
+def _verdict(item: Item, interviews: Sequence[_Interview], latency_ms: float, provenance: Provenance) -> Verdict:
     failures = [each.failure for each in interviews if each.failure]
-    heard = [completion for each in interviews for completion in each.heard]
+    completions = [completion for each in interviews for completion in each.completions]
     found: dict[str, Any]
     if failures:
         found = {"outcome": Outcome.FAILED, "error": failures[0]}
     else:
         found = _combined(item.question, [_reading(each) for each in interviews])
-    return Verdict.model_validate(  # two dozen keyword arguments would be packed anew at each call on their way
+    return Verdict.model_validate(  # faster than two dozen keyword arguments, which are repacked at each call level
         {
             "question_id": item.question.id,
             "latency_ms": latency_ms,
-            "prompt_tokens": sum([each.prompt_tokens for each in heard]),
-            "completion_tokens": sum([text.tokens for each in heard for text in each.texts]),
-            "prefill_tokens": sum([each.prefill_tokens for each in heard]),
-            "cached_tokens": sum([each.cached_tokens for each in heard]),
+            "prompt_tokens": sum([each.prompt_tokens for each in completions]),
+            "completion_tokens": sum([text.tokens for each in completions for text in each.texts]),
+            "prefill_tokens": sum([each.prefill_tokens for each in completions]),
+            "cached_tokens": sum([each.cached_tokens for each in completions]),
             "context_source": context_source(item.question, item.spec, item.passages),
             "passages": item.passages,
             "retrieval_hit": _hit(item),
             "settled_at": time.time(),
             **found,
-            **journey,
+            **provenance,
         }
     )
 
 
 def _hit(item: Item) -> bool | None:
-    """Whether a passage that answers the question was shown; None where nobody knows, or nothing was looked for."""
+    """Whether a passage that answers the question was shown; None if unknown, or if nothing was retrieved."""
     if not wants_passages(item.question, item.spec):
         return None
     sources = sources_in(item.question, item.spec.rag, item.passages)
@@ -270,7 +270,7 @@ def _reading(interview: _Interview) -> Reading:
 
 
 def in_original_labels(reading: Reading, arrangement: Arrangement) -> Reading:
-    """The reading of a question in `arrangement`, with the labels of the question as it was enqueued."""
+    """Map the labels in the reading of `arrangement` to those of the question as it was enqueued."""
     if arrangement.as_enqueued:
         return reading
     original = arrangement.original
@@ -279,9 +279,9 @@ def in_original_labels(reading: Reading, arrangement: Arrangement) -> Reading:
 
 
 def _combined(question: Question, readings: Sequence[Reading]) -> dict[str, Any]:
-    """Fields of the verdict: one reading as it is, several rotations as their most frequent choice.
+    """Return the verdict's fields: a single reading as is, several rotations by their most frequent choice.
 
-    The question is correct only if all rotations are.
+    The question is only correct if all rotations are.
     """
     shown = readings[0] if len(readings) == 1 else _most_frequent(readings)
     outcome = outcome_of(question, shown)
@@ -311,7 +311,7 @@ def _combined(question: Question, readings: Sequence[Reading]) -> dict[str, Any]
 
 
 def _most_frequent(readings: Sequence[Reading]) -> Reading:
-    """The first reading with the choice that most of them have."""
+    """Return the first reading with the most frequent choice."""
     choices = Counter(each.choice for each in readings if each.choice is not None)
     choice = choices.most_common(1)[0][0] if choices else None
     return next(each for each in readings if each.choice == choice or choice is None)

@@ -1,8 +1,8 @@
-"""A question that could not be scored this time: when it comes again, and what is said once it is given up.
+"""Retry policy for questions: the pause before the next attempt, and the failure recorded after the last.
 
-An error that an engine foresees says itself what becomes of the question. An unforeseen one may pass, so the question
-is tried again, but not for ever: after `max_attempts` it is `failed`, with the reason of every attempt whose worker
-lived to tell one.
+Expected engine errors determine the question's outcome directly. An unexpected error may be transient, so the question
+is retried, but not forever: after `max_attempts` it is `failed`, with the reason of every attempt whose worker lived to
+report one.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ LONGEST_REASON = 500
 
 
 def pause_s(attempts: int) -> float:
-    """Seconds between attempt number `attempts` and the next: 1, 2, 4, 5, 5 …"""
-    growing_s = FIRST_PAUSE_S * 2.0 ** min(attempts - 1, 10)  # 2**1024 would be no float any more
+    """Return the seconds between attempt number `attempts` and the next: 1, 2, 4, 5, 5 …"""
+    growing_s = FIRST_PAUSE_S * 2.0 ** min(attempts - 1, 10)  # 2.0**1024 would overflow
     return min(growing_s, LONGEST_PAUSE_S)
 
 
 def reason_of(trouble: Exception) -> str:
-    """`ValueError: …`, as `one_line`."""
+    """Return the error as one line, e.g. `ValueError: …`."""
     return one_line(f"{type(trouble).__name__}: {trouble}")
 
 
 def one_line(text: str) -> str:
-    """`text` as one line of a bounded length that any encoding takes."""
+    """Return `text` as one line of bounded length that every encoding can represent."""
     return " ".join(text.split()).encode("utf-8", "backslashreplace").decode()[:LONGEST_REASON]
 
 
 def too_many(attempts: int, reasons: Sequence[str]) -> Failure:
-    """Why a question begun so often is given up; `reasons` as the ledger kept them."""
+    """Return the failure of a question that is given up after `attempts`; `reasons` are those in the ledger."""
     silent = attempts - len(reasons)
-    told = [*reasons, f"{silent} times its worker ended without a word"] if silent > 0 else reasons
-    return Failure(type="TooManyAttempts", message=f"begun {attempts} times: {'; '.join(told)}")
+    known = [*reasons, f"{silent} times its worker ended without a word"] if silent > 0 else reasons
+    return Failure(type="TooManyAttempts", message=f"begun {attempts} times: {'; '.join(known)}")

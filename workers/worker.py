@@ -153,7 +153,7 @@ class Worker:
         with contextlib.suppress(McqueueError):  # the next heartbeat reports it as well
             self._fleet.beat(self.record())
         log.info("ready: takes question batches for %s", self._job.name, extra={"action": "ready"})
-        boot_pipe.tell(boot_pipe.READY)
+        boot_pipe.report(boot_pipe.READY)
 
     def run_batch(self, batch: Batch) -> None:
         """Process `batch`, from any pool thread."""

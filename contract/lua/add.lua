@@ -1,8 +1,8 @@
--- Write question bodies of one run, each once.
+-- Write question bodies of one run, skipping known ones.
 -- KEYS  1 meta  2 questions  3 order  4 todo  5 open runs  6 state
 -- ARGV  1 run id, then pairs: question id, Question as JSON
--- Returns false for a purged run, else how many were new. Repeating it changes nothing: a killed producer simply
--- starts over.
+-- Returns false for a purged run, else how many were new. It is idempotent: after a crash, the producer simply starts
+-- over.
 if redis.call('EXISTS', KEYS[1]) == 0 then
   return false
 end
@@ -12,7 +12,7 @@ for i = 2, #ARGV, 2 do
     new[#new + 1] = ARGV[i]
   end
 end
-for first = 1, #new, 1000 do  -- Lua hands over some 8,000 arguments at most
+for first = 1, #new, 1000 do  -- Lua passes about 8,000 arguments at most
   local ids = {unpack(new, first, math.min(first + 999, #new))}
   redis.call('RPUSH', KEYS[3], unpack(ids))
   redis.call('SADD', KEYS[4], unpack(ids))

@@ -1,7 +1,7 @@
--- Keep what was retrieved for questions until they are settled.
+-- Store the passages retrieved for questions until these are settled.
 -- KEYS  1 meta  2 todo  3 passages  4 lookups
 -- ARGV  pairs: question id, its passages as JSON
--- Returns false for a purged run, else how many were kept: a question that was settled meanwhile needs none.
+-- Returns false for a purged run, else how many were stored: a question settled in the meantime needs none.
 if redis.call('EXISTS', KEYS[1]) == 0 then
   return false
 end

@@ -1,14 +1,14 @@
--- Hand out those of the asked questions that have no verdict yet, and count the attempt that begins now.
+-- Hand out the requested questions that have no verdict yet, and count an attempt for each.
 -- KEYS  1 meta  2 questions  3 todo  4 attempts  5 state  6 aside
--- ARGV  1 suspect_from: a question begun this often already is handed out without counting (0: count all,
---         below: count none)
+-- ARGV  1 suspect_from: a question with this many attempts is handed out without counting (0: count all,
+--         negative: count none)
 --       then question ids, each once
 -- Returns false for a purged run, the state of a paused or cancelled one, else a flat list: Question as JSON, attempts
 -- so far, 1 if this one was counted.
--- The caller drops the message of a halted run. What it carried is put aside in this same step: whoever lets the run
--- go on finds there what is in no message any more, however close the two come.
--- Counting at the start, not at the end, is what convicts a question that kills its worker.
--- A thousand questions per command: Lua hands over some 8,000 arguments at most.
+-- The caller drops the message of a halted run. Its questions are put aside in this same atomic step, so that a
+-- concurrent resume finds all questions that are in no message any more.
+-- Attempts are counted at the start, not at the end, so that a question that kills its worker is identified.
+-- A thousand questions per command: Lua passes about 8,000 arguments at most.
 local STEP = 1000
 
 local function unsettled(ids)

@@ -1,11 +1,11 @@
--- Settle questions: first write wins, and the counters move in the same step.
+-- Settle questions: the first write wins, and the counters are updated in the same step.
 -- KEYS  1 meta  2 verdicts  3 todo  4 counts  5 attempts  6 open runs  7 passages  8 lookups
 --       9 troubles
 -- ARGV  1 run id, then triples: question id, Verdict as JSON, outcome
 -- Returns false for a purged run, else {newly settled, still unsettled}.
--- What is to do has no verdict, in every step of this folder. What is not to do has one already, or is none of this
--- run's, which was purged and is being written anew.
--- A thousand questions per command: Lua hands over some 8,000 arguments at most.
+-- In all scripts of this folder, a question in `todo` has no verdict. One that is not there has a verdict, or does not
+-- belong to this run (which was purged and is being written again).
+-- A thousand questions per command: Lua passes about 8,000 arguments at most.
 local STEP = 1000
 
 local function settle(ids, verdicts, outcomes)

@@ -1,6 +1,6 @@
--- Note who answers questions of a run, once for each engine of a worker.
+-- Record which engines answer questions of a run, once per worker and engine.
 -- KEYS  1 meta  2 engines
--- ARGV  1 field: worker and digest of what its engine says it is, 2 EngineUsed as JSON
+-- ARGV  1 field: worker and digest of its engine's description, 2 EngineUsed as JSON
 -- Returns false for a purged run.
 if redis.call('EXISTS', KEYS[1]) == 0 then
   return false

@@ -1,7 +1,7 @@
--- Pause or cancel a run: from now on nothing of it is begun.
+-- Pause or cancel a run: from now on none of its questions are begun.
 -- KEYS  1 meta  2 state  3 open runs
 -- ARGV  1 run id  2 `paused` or `cancelled`
--- Returns false for a purged run, else the state it was in, empty if it went on. A cancelled run stays cancelled.
+-- Returns false for a purged run, else its previous state, empty if running. A cancelled run stays cancelled.
 if redis.call('EXISTS', KEYS[1]) == 0 then
   return false
 end

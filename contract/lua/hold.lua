@@ -1,7 +1,7 @@
 -- Take or renew a worker's name, unless another worker has it.
 -- KEYS  1 record  2 names of workers
 -- ARGV  1 name  2 owner  3 WorkerRecord as JSON  4 lease in seconds  5 owner that is known to be dead, or empty
--- Returns 1, or 0 if the name is somebody else's.
+-- Returns 1, or 0 if another worker has the name.
 local there = redis.call('GET', KEYS[1])
 if there then
   local owner = cjson.decode(there)['owner']

@@ -1,14 +1,14 @@
--- Put the messages at the head of a broker list into the order in which the runs share it.
+-- Reorder the messages at the head of a broker list so that the runs share it fairly.
 -- KEYS  1 list; its head, from which messages are taken, is its right end  2 open runs  3 weights
--- ARGV  1 messages before the part that is looked at  2 messages to look at
---       3 how many of these stay in front, the rest going to the list's far end; 0: look only
--- Returns the open runs that the part has messages of.
--- Each run's messages are stamped with the questions of it that come before them, divided by its weight; the smallest
--- stamp goes first (stride scheduling). What is of no open run waits behind all that is: it will be dropped. What is no
--- message of ours goes first, and is soon gone.
--- What stays of a list in that order is in that order but for one message per run, whatever was taken off it. So a list
--- is left alone unless a message comes later than that: else each look would begin the count anew, in favour of the
--- light runs.
+-- ARGV  1 messages to skip  2 messages to look at
+--       3 how many of these stay in front, the rest moving to the list's far end; 0: change nothing
+-- Returns the open runs that have messages in this part.
+-- Each message is stamped with the number of questions of its run before it, divided by the run's weight; the smallest
+-- stamp goes first (stride scheduling). Messages of runs that are not open go to the end: they will be dropped.
+-- Malformed messages go first, so that they are removed soon.
+-- After messages are taken off an ordered list, the rest is still in order except for one message per run. So a list is
+-- left alone unless a message deviates by more than that: otherwise each call would restart the count, in favour of the
+-- runs with small weights.
 local last = -1 - tonumber(ARGV[1])
 local messages = redis.call('LRANGE', KEYS[1], last + 1 - tonumber(ARGV[2]), last)
 local in_front = math.min(tonumber(ARGV[3]), #messages)
@@ -62,7 +62,7 @@ for place = in_front + 1, #order do
   behind[#behind + 1] = messages[#messages + 1 - order[place]]
 end
 redis.call('LTRIM', KEYS[1], 0, -1 - #messages)
-for first = 1, #front, 1000 do  -- Lua hands over some 8,000 arguments at most
+for first = 1, #front, 1000 do  -- Lua passes about 8,000 arguments at most
   redis.call('RPUSH', KEYS[1], unpack(front, first, math.min(first + 999, #front)))
 end
 for first = 1, #behind, 1000 do

@@ -1,8 +1,8 @@
--- Take failed verdicts back: their questions are unsettled again, as if never begun.
+-- Remove failed verdicts: their questions are unsettled again, with no attempts.
 -- KEYS  1 meta  2 state  3 verdicts  4 todo  5 counts  6 attempts  7 open runs
 -- ARGV  1 run id, then pairs: question id, its failed Verdict as it was read
--- Returns false for a purged run, the state of a paused or cancelled one, else how many were taken back. A verdict that
--- is not the one that was read is left alone: somebody else reopened the question, and it is settled anew.
+-- Returns false for a purged run, the state of a paused or cancelled one, else how many were removed. A verdict that
+-- differs from the one read is left alone: another process reopened the question, and it has been settled again.
 if redis.call('EXISTS', KEYS[1]) == 0 then
   return false
 end
@@ -21,7 +21,7 @@ for i = 2, #ARGV, 2 do
   end
 end
 if reopened > 0 then
-  -- Halted once, but finished by what was in flight then: there is nothing left for the halt to hold back.
+  -- The run was halted but finished with what was in flight then: the halt no longer applies to anything.
   redis.call('DEL', KEYS[2])
   redis.call('SADD', KEYS[7], ARGV[1])
 end

@@ -1,7 +1,7 @@
--- Let a paused or cancelled run go on.
+-- Resume a paused or cancelled run.
 -- KEYS  1 meta  2 state  3 todo  4 open runs
 -- ARGV  1 run id
--- Returns false for a purged run, else the state it was in, empty if it went on already.
+-- Returns false for a purged run, else its previous state, empty if it was running already.
 if redis.call('EXISTS', KEYS[1]) == 0 then
   return false
 end

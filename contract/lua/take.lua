@@ -1,12 +1,12 @@
--- Take messages off a queue and onto a worker's books in one step: none can be lost in between.
+-- Move messages from a queue to a worker's unacked keys in one step, so that none can be lost in between.
 -- KEYS  1 held messages  2 their times  then the queue's lists, most urgent first
--- ARGV  1 now, in seconds since the epoch  then for each list how many messages may have been taken after it
--- Returns how many messages are left on the lists, then a flat list: place of the list among the lists (from 1),
--- delivery tag, message as the producer wrote it. What is no message is taken as well, comes at place 0 with an empty
--- tag, and is on no books.
--- The books are kombu's (kombu/transport/redis.py, QoS.append): delivery tag → [message, exchange, routing key].
+-- ARGV  1 now, in seconds since the epoch  then for each list the total number of messages that may be taken up to it
+-- Returns how many messages are left on the lists, then a flat list: position of the list among the lists (from 1),
+-- delivery tag, message as the producer wrote it. Malformed messages are taken as well; they have position 0 and an
+-- empty tag, and are not recorded in the unacked keys.
+-- The format is kombu's (kombu/transport/redis.py, QoS.append): delivery tag → [message, exchange, routing key].
 local function tag_and_entry(message)
-  -- kombu writes ASCII. Anything else may be JSON for Lua and none for Python.
+  -- kombu writes ASCII. Anything else may be valid JSON for Lua but not for Python.
   local readable, decoded = pcall(cjson.decode, message)
   if not readable or type(decoded) ~= 'table' or string.find(message, '[\128-\255]') then
     return nil

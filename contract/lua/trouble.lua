@@ -1,7 +1,7 @@
--- Keep why an attempt at each question failed, until it is settled.
+-- Record why an attempt at each question failed, until it is settled.
 -- KEYS  1 meta  2 todo  3 troubles
 -- ARGV  1 reason, then question ids
--- Returns false for a purged run, else how many reasons each question has now; 0: it is settled already.
+-- Returns false for a purged run, else how many reasons each question has now; 0 if it is settled already.
 if redis.call('EXISTS', KEYS[1]) == 0 then
   return false
 end

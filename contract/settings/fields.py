@@ -1,4 +1,4 @@
-"""What a deployment decides, and what it may say."""
+"""The settings of a deployment and their validation."""
 
 from __future__ import annotations
 
@@ -28,49 +28,49 @@ __all__ = [
 ]
 
 PREFIX = "MCQUEUE_"
-#: Question ids that one message may carry.
+#: Maximum question ids in one message.
 MOST_QUESTIONS = 1024
 
 
 class SimulatedSettings(BaseModel):
-    """The simulated engine: answers by a hash, time by a simple latency model. For tests and planning."""
+    """The simulated engine: hash-based answers and a simple latency model, for tests and planning."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=LONGEST)
 
-    call_ms: float = Field(default=0.0, ge=0, description="Time of a generate call, whatever is in it.")
-    request_ms: float = Field(default=0.0, ge=0, description="Time each request adds to its call.")
-    boot_s: float = Field(default=0.0, ge=0, description="Time that it takes to start.")
-    #: It cannot start, for this reason; empty: it can.
+    call_ms: float = Field(default=0.0, ge=0, description="Fixed time of a generate call.")
+    request_ms: float = Field(default=0.0, ge=0, description="Time that each request adds to its call.")
+    boot_s: float = Field(default=0.0, ge=0, description="Time to boot.")
+    #: Reason why it cannot boot; empty: it can.
     unbootable: str = ""
-    #: A prompt that contains this text is rejected; empty: none is.
+    #: Prompts that contain this text are rejected; empty: none.
     reject_text: str = ""
-    #: A call with a prompt that contains this text raises; empty: none does.
+    #: A call with a prompt that contains this text raises an EngineError; empty: none does.
     crash_text: str = ""
-    #: A call with a prompt that contains this text raises an error that no engine should; empty: none does.
+    #: A call with a prompt that contains this text raises an unexpected error; empty: none does.
     bug_text: str = ""
-    #: A prompt that contains this text ends the process at once, as a fault in native code would; empty: none does.
+    #: A prompt that contains this text kills the process, as a crash in native code would; empty: none does.
     kill_text: str = ""
-    #: A call with a prompt that contains this text never ends; empty: all do.
+    #: A call with a prompt that contains this text never returns; empty: all do.
     hang_text: str = ""
-    #: A call of more requests runs out of memory; 0: none does.
+    #: A call with more requests than this runs out of memory; 0: no limit.
     room: int = Field(default=0, ge=0)
-    #: Keep the engine in a process of its own that ignores SIGTERM, as vLLM's core does.
+    #: Run the engine in a separate process that ignores SIGTERM, as vLLM's core does.
     core: bool = False
 
 
 class OpenAiSettings(BaseModel):
-    """A server that speaks OpenAI's protocol, and how hard it may be asked."""
+    """An OpenAI-compatible server, and the load it may be given."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=LONGEST)
 
-    url: str = Field(default="", description="Base URL; without a path, /v1 is meant. Empty with boot_local.")
-    model: str = Field(default="", description="The model's name there.")
+    url: str = Field(default="", description="Base URL; /v1 is added if it has no path. Empty with boot_local.")
+    model: str = Field(default="", description="The model's name on the server.")
     #: Sent as a bearer token.
     api_key: SecretStr = SecretStr("")
-    concurrency: int = Field(default=64, ge=1, le=1024, description="Requests at a time.")
+    concurrency: int = Field(default=64, ge=1, le=1024, description="Concurrent requests.")
     requests_per_minute: float = Field(default=0, ge=0, description="The server's rate limit; 0: none.")
-    timeout_s: float = Field(default=120, gt=0, description="Seconds that one request may take.")
-    max_retries: int = Field(default=5, ge=0, le=100, description="Of a request that may pass: 429, 5xx, time-outs.")
+    timeout_s: float = Field(default=120, gt=0, description="Time limit of one request, in seconds.")
+    max_retries: int = Field(default=5, ge=0, le=100, description="Retries of a request after 429, 5xx or a timeout.")
 
     @field_validator("url")
     @classmethod
@@ -90,28 +90,28 @@ class OpenAiSettings(BaseModel):
 
     @property
     def base_url(self) -> str:
-        """What paths like /chat/completions are put behind."""
+        """The URL that paths like /chat/completions are appended to."""
         return self.url.rstrip("/") if urlsplit(self.url).path.strip("/") else f"{self.url.rstrip('/')}/v1"
 
 
 class HttpSettings(BaseModel):
-    """The HTTP door: `python -m producer serve`."""
+    """The HTTP server: `python -m producer serve`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    #: Address that it listens on.
+    #: Address to listen on.
     host: str = "127.0.0.1"
-    port: int = Field(default=8080, ge=0, le=65535, description="0: any that is free.")
-    api_key: SecretStr = Field(default=SecretStr(""), description="What callers must show; empty: nothing.")
-    max_prompts: int = Field(default=256, ge=1, description="Questions or prompts in one request.")
-    max_body_bytes: int = Field(default=16 * 1024**2, ge=1, description="Bytes that a request may send.")
-    max_waiting: int = Field(default=4096, ge=1, description="Questions that are waited for at a time.")
-    deadline_s: float = Field(default=60, gt=0, description="Seconds a request waits where it does not say.")
-    max_deadline_s: float = Field(default=600, gt=0, description="Seconds that a request may ask for at most.")
+    port: int = Field(default=8080, ge=0, le=65535, description="0: any free port.")
+    api_key: SecretStr = Field(default=SecretStr(""), description="Key that callers must send; empty: none.")
+    max_prompts: int = Field(default=256, ge=1, description="Maximum questions or prompts in one request.")
+    max_body_bytes: int = Field(default=16 * 1024**2, ge=1, description="Maximum size of a request body.")
+    max_waiting: int = Field(default=4096, ge=1, description="Maximum questions waiting for an answer at a time.")
+    deadline_s: float = Field(default=60, gt=0, description="Default deadline of a request, in seconds.")
+    max_deadline_s: float = Field(default=600, gt=0, description="Longest deadline a request may ask for, in seconds.")
 
 
 class Settings(BaseSettings):
-    """Everything a deployment decides."""
+    """All settings of a deployment."""
 
     model_config = SettingsConfigDict(
         frozen=True, extra="forbid", str_max_length=LONGEST, env_prefix=PREFIX, env_nested_delimiter="__"
@@ -124,67 +124,67 @@ class Settings(BaseSettings):
     question_batch_size: int = Field(default=16, ge=1, le=MOST_QUESTIONS, description="Question ids in one message.")
 
     # The aggregator
-    #: Off: every message is a batch of its own.
+    #: If off, every message is its own batch.
     enable_batching: bool = True
-    batch_size: int = Field(default=64, ge=1, le=8192, description="Questions that one generate call takes at most.")
-    batch_tokens: int = Field(
-        default=0, ge=0, description="Prompt tokens that one call takes at most; 0: as many as the questions have."
-    )
+    batch_size: int = Field(default=64, ge=1, le=8192, description="Maximum questions in one generate call.")
+    batch_tokens: int = Field(default=0, ge=0, description="Maximum prompt tokens in one generate call; 0: no limit.")
     batch_timeout: float = Field(default=0.5, ge=0, le=600, description="Seconds the oldest question waits at most.")
-    batches_in_flight: int = Field(default=2, ge=1, le=256, description="Generate calls that overlap.")
+    batches_in_flight: int = Field(default=2, ge=1, le=256, description="Concurrent generate calls.")
     max_batches_in_flight: int = Field(
-        default=64, ge=1, le=256, description="Generate calls that overlap while the engine has room for more."
+        default=64, ge=1, le=256, description="Concurrent generate calls while the engine has room for more."
     )
     batch_deadline_s: float = Field(
         default=1800,
         gt=0,
-        description="Seconds an engine that is asked may go without any answer; then it counts as dead.",
+        description="Seconds a busy engine may go without returning any answer before it counts as dead.",
     )
     settle_every_s: float = Field(
         default=5,
         gt=0,
-        description="Seconds between commits of a batch whose texts end one by one; each costs the engine time.",
+        description="Seconds between commits while the texts of a batch finish one by one; each costs engine time.",
     )
-    max_attempts: int = Field(default=5, ge=1, description="Starts of a question before it is recorded as failed.")
+    max_attempts: int = Field(default=5, ge=1, description="Attempts at a question before it is recorded as failed.")
 
     # The engine
-    #: vLLM in this process, a server that speaks OpenAI's protocol, or made-up answers for tests and planning.
+    #: vLLM in this process, an OpenAI-compatible server, or simulated answers for tests and planning.
     engine: Literal["vllm", "openai", "simulated"] = "vllm"
     #: Hugging Face id, folder, or a packaged model.
     hf_model_id: str = Field(default="smollm2-135m-instruct", min_length=1)
-    model: str = Field(default="", description="Name the model is served under; from hf_model_id when empty.")
-    #: Any argument of vLLM's engine, by its own name.
+    model: str = Field(default="", description="Name the model is served under; empty: derived from hf_model_id.")
+    #: Any vLLM engine argument, by its vLLM name.
     vllm_args: dict[str, Any] = Field(default_factory=dict)
-    #: LoRA adapters that runs may ask for: name → folder, or with openai.url the model's name on the server.
+    #: LoRA adapters that runs may use: name → folder, or with openai.url the model's name on the server.
     adapters: dict[str, str] = Field(default_factory=dict)
     openai: OpenAiSettings = OpenAiSettings()
-    boot_local: bool = Field(default=False, description="With engine openai: start `vllm serve` and ask that.")
+    boot_local: bool = Field(default=False, description="With engine openai: start and use `vllm serve`.")
     local_host: str = Field(default="127.0.0.1", description="Address that `vllm serve` listens on.")
     simulated: SimulatedSettings = SimulatedSettings()
-    #: For the server of a run's judge.
+    #: API key for a run's judge server.
     judge_api_key: SecretStr = SecretStr("")
-    judge_concurrency: int = Field(default=16, ge=1, le=256, description="Requests to a judge's server at a time.")
-    judge_timeout_s: float = Field(default=120, gt=0, description="Time that a judge on a server has for one answer.")
+    judge_concurrency: int = Field(default=16, ge=1, le=256, description="Concurrent requests to a judge server.")
+    judge_timeout_s: float = Field(default=120, gt=0, description="Time limit of one judge answer, in seconds.")
     server_startup_timeout: float = Field(default=600, gt=0, description="Seconds an engine may take to boot.")
 
     http: HttpSettings = HttpSettings()
 
     # Retrieval
-    indexes: list[Path] = Field(default_factory=list, description="Folders of indexes; each gets a worker of its own.")
+    indexes: list[Path] = Field(default_factory=list, description="Index folders; each gets its own worker.")
 
-    # Watching
+    # Monitoring
     metrics_port: int = Field(default=9400, ge=0, le=65_000, description="First port tried for metrics; 0: no metrics.")
-    metrics_address: str = Field(default="127.0.0.1", min_length=1, description="Where metrics are served.")
+    metrics_address: str = Field(default="127.0.0.1", min_length=1, description="Address that metrics are served on.")
 
-    # Placing
-    #: Several models on one host: each entry is laid over the rest of the file, and has workers and a queue of its own.
+    # Placement
+    #: Several models on one host: each entry overrides the rest of the file, and has its own workers and queue.
     models: list[dict[str, Any]] = Field(default_factory=list)
-    #: `auto`: as many as the visible GPUs make; or groups like [[0], [1, 2]], by number, UUID or MIG id; []: none.
+    #: `auto`: as many groups as the visible GPUs allow; or e.g. [[0], [1, 2]], by number, UUID or MIG id; []: none.
     gpu_groups: Literal["auto"] | list[list[int | str]] = "auto"
-    share_gpus: bool = Field(default=False, description="Whether groups may have GPUs in common.")
-    cpu_workers: int = Field(default=1, ge=1, description="Workers where there is no GPU.")
+    share_gpus: bool = Field(default=False, description="Whether groups may share GPUs.")
+    cpu_workers: int = Field(default=1, ge=1, description="Number of workers on a host without GPUs.")
     drain_timeout_s: float = Field(
-        default=60, gt=0, description="Seconds running batches have to end; afterwards others ask them again."
+        default=60,
+        gt=0,
+        description="Seconds that running batches have to finish; after that, other workers ask them again.",
     )
 
     @classmethod
@@ -196,7 +196,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The environment lies over everything that was passed in."""
+        """Let the environment override everything that was passed in."""
         return env_settings, init_settings
 
     @field_validator("redis_url")
@@ -214,7 +214,7 @@ class Settings(BaseSettings):
     @field_validator("vllm_args")
     @classmethod
     def _read_words_as_yaml(cls, value: dict[str, Any]) -> dict[str, Any]:
-        """The environment knows only words: `MCQUEUE_VLLM_ARGS__MAX_MODEL_LEN=2048` means a number."""
+        """Parse strings as YAML: in the environment, `MCQUEUE_VLLM_ARGS__MAX_MODEL_LEN=2048` is a string."""
         _refuse_what_json_cannot_say(value)
         read = {name: _number_or_word(each) if isinstance(each, str) else each for name, each in value.items()}
         for name in ("tensor_parallel_size", "pipeline_parallel_size"):
@@ -225,7 +225,7 @@ class Settings(BaseSettings):
     @field_validator("gpu_groups", mode="before")
     @classmethod
     def _are_groups(cls, value: object) -> object:
-        """Told in one sentence: pydantic would name every way in which it is neither."""
+        """Report one clear error: pydantic would list a mismatch for each variant of the union."""
         groups = "auto, or a list with a group per worker, like [[0], [1], [2, 3]]"
         if value == "auto" or (isinstance(value, list) and all(isinstance(group, list) for group in value)):
             return value
@@ -259,7 +259,7 @@ class Settings(BaseSettings):
         return self
 
     def refuse_several_models(self) -> None:
-        """Raises SettingsError where the file has several models and none was named."""
+        """Raise SettingsError if the file has several models and none was selected."""
         if self.models:
             names = [model_name(each) for each in self._each_model()]
             hint = f"Name one: --set model={names[0]}, or MCQUEUE_MODEL={names[0]}."
@@ -282,34 +282,34 @@ class Settings(BaseSettings):
 
     @property
     def served_model(self) -> str:
-        """Name that runs ask for and that the queue is called after. Raises SettingsError if there are several."""
+        """Name of the model in runs and in the queue name. Raises SettingsError if there are several models."""
         self.refuse_several_models()
         return self.model or slug(Path(self.openai.model or self.hf_model_id).name)
 
     @property
     def full_batch(self) -> int:
-        """Questions of a full batch: without batching, of a message."""
+        """Questions in a full batch; without batching, in a message."""
         return self.batch_size if self.enable_batching else self.question_batch_size
 
     @property
     def runs_the_model(self) -> bool:
-        """Whether the model is on the worker's own GPUs or cores, rather than on a server or nowhere."""
+        """Whether the model runs on the worker's own GPUs or cores, rather than on a server or simulated."""
         return self.engine == "vllm" or self.boot_local
 
     @property
     def gpus_per_worker(self) -> int:
-        """GPUs that one engine uses: the product of the sizes that vLLM makes one copy of the model of."""
+        """GPUs per engine: the product of the parallel sizes that make up one copy of the model in vLLM."""
         kinds = ("tensor", "pipeline", "prefill_context")
         return math.prod(int(self.vllm_args.get(f"{kind}_parallel_size", 1)) for kind in kinds)
 
     @property
     def redis_place(self) -> str:
-        """Where Redis is, without user name and password: fit for a message."""
+        """Address of Redis without user name and password, for messages."""
         return address.place(self.redis_url.get_secret_value())
 
 
 def model_name(settings: Mapping[str, Any]) -> str:
-    """Name that a model is served under, from settings that are not checked yet."""
+    """Return the name a model is served under, from settings that are not validated yet."""
     remote = settings.get("openai")
     there = remote.get("model") if isinstance(remote, Mapping) else None
     path = there or settings.get("hf_model_id") or Settings.model_fields["hf_model_id"].default
@@ -317,7 +317,10 @@ def model_name(settings: Mapping[str, Any]) -> str:
 
 
 def _refuse_what_json_cannot_say(value: Any) -> None:
-    """Settings travel to workers as JSON; YAML's aliases can make more of a line than fits. Raises ValueError."""
+    """Raise ValueError for a value that is not JSON, or is too large: settings are passed to workers as JSON.
+
+    A single line can become too large by YAML aliases.
+    """
     size = 0
     try:
         for piece in json.JSONEncoder(ensure_ascii=False).iterencode(value):

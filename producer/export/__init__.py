@@ -1,1 +1,1 @@
-"""A run's results and its summary, out of the ledger into files."""
+"""Export of a run's results and summary from the ledger to files."""

@@ -1,8 +1,8 @@
-"""One row of results.csv and results.parquet: the columns, in their order, and what stands in each.
+"""The rows of results.csv and results.parquet: the columns, in order, and their values.
 
-`correct` is true or false for questions with a key to which the model was heard, and empty for all others: a failed
-question is not a wrong one. A question without a verdict has the outcome `unsettled`. What was cut off has two columns:
-`truncated` speaks of the answer's text, `passages_left_out` of the prompt.
+`correct` is true or false for questions with a key that did not fail, and empty for all others: a failed question is
+not a wrong one. A question without a verdict has the outcome `unsettled`. Two columns concern truncation: `truncated`
+refers to the answer's text, `passages_left_out` to the prompt.
 """
 
 from __future__ import annotations
@@ -24,60 +24,60 @@ from producer.stats.denominators import HEARD
 
 __all__ = ["COLUMNS", "MEANINGS", "UNSETTLED", "Row", "cells_of", "iso", "values_of"]
 
-#: Column → what stands in it, for the reference.
+#: Column → its meaning, for the generated reference.
 MEANINGS = {
     "run_id": "The run's name and the first eight digits of its fingerprint.",
     "question_id": "The question's id in its file, or the hash of its content.",
-    "subject": "As the file has it.",
+    "subject": "The subject, as in the file.",
     "outcome": "`correct`, `wrong`, `unanswered`, `failed`, `answered` (without a key), `unsettled` (no verdict).",
-    "correct": "Whether the choice is right; empty without a key, without a verdict, and where the question failed.",
-    "answer": "The key's label; several right ones with commas between them.",
-    "choice": "Label of the choice that the model made.",
+    "correct": "Whether the choice is right; empty without a key, without a verdict, and if the question failed.",
+    "answer": "The key's label; several right ones are separated by commas.",
+    "choice": "Label of the model's choice.",
     "choice_text": "That choice's text.",
-    "confidence": "Share of the choice among all of them, 0 to 1: of their probabilities, or of the texts (`vote`).",
-    "margin": "Best score minus the second best; 0 is a tie, of which the first is taken.",
+    "confidence": "Share of the choice among all choices, 0 to 1: of their probabilities, or of the texts (`vote`).",
+    "margin": "Best score minus the second best; 0 is a tie, in which the first is chosen.",
     "choice_scores": "JSON: label → the score by which the choices were compared.",
-    "raw_text": "What the model wrote; if it was cut off in reasoning that its chat template had begun, with that"
-    " beginning.",
-    "rule": "Name of the rule that read or chose the choice.",
-    "mode": "How the run scores.",
-    "model": "The model that the run asks.",
-    "retrieved_ids": "JSON: ids of all passages that were retrieved, best first, shown or not.",
+    "raw_text": "The text that the model generated; if it was cut off within reasoning opened by its chat template,"
+    " including that opening.",
+    "rule": "Name of the rule that extracted or selected the choice.",
+    "mode": "Scoring mode of the run.",
+    "model": "Model of the run.",
+    "retrieved_ids": "JSON: ids of all retrieved passages, best first, whether shown or not.",
     "retrieval_scores": "JSON: their scores.",
-    "retrieval_hit": "Whether a passage that answers the question was shown, where the file names one.",
-    "passages_left_out": "How many of the retrieved passages the prompt had no room for.",
-    "truncated": "Whether the model's text ran into `max_tokens`: the share of such questions is `rates.truncated` in"
-    " summary.json.",
-    "prompt_tokens": "Tokens of the question's prompts, each once; with `judge`, those of the gradings too.",
-    "completion_tokens": "Tokens that the model wrote; with `judge`, those of the grades too.",
-    "attempts": "How often workers began to score it.",
-    "error_type": "Of a failed question: the kind of error.",
-    "error_message": "Of a failed question: what went wrong.",
-    "batch_id": "The worker's batch that it was gathered into.",
-    "batch_size": "How many questions were in that batch.",
-    "worker": "Who settled it.",
-    "queued_ms": "From publishing its message to the generate call.",
-    "latency_ms": "The generate call, as long as this question waited for it.",
-    "settled_at": "When its verdict was made, in UTC.",
-    "metadata": "JSON: what the file says of the question besides.",
-    "rotation_choices": "JSON: of a `circular` run, the label chosen in each rotation, as the file calls it; the"
-    " question is right only if all are. The scores are those of the first rotation with the choice of most.",
-    "simulated": "Whether the simulated engine made the answer up, so that the row means nothing.",
+    "retrieval_hit": "Whether a relevant passage was shown, if the file names the question's source.",
+    "passages_left_out": "Number of retrieved passages that did not fit in the prompt.",
+    "truncated": "Whether the model's text was cut off at `max_tokens`: the share of such questions is"
+    " `rates.truncated` in summary.json.",
+    "prompt_tokens": "Tokens of the question's prompts, each counted once; with `judge`, including grading prompts.",
+    "completion_tokens": "Tokens generated by the model; with `judge`, including the grades.",
+    "attempts": "How often workers started to score it.",
+    "error_type": "For a failed question: the type of error.",
+    "error_message": "For a failed question: the error message.",
+    "batch_id": "The worker's batch that contained the question.",
+    "batch_size": "Number of questions in that batch.",
+    "worker": "The worker that settled it.",
+    "queued_ms": "Milliseconds from publishing its message to the generate call.",
+    "latency_ms": "Milliseconds that this question spent in the generate call.",
+    "settled_at": "Time of its verdict, in UTC.",
+    "metadata": "JSON: the file's other fields for the question.",
+    "rotation_choices": "JSON: in a `circular` run, the label chosen in each rotation, as labelled in the file; the"
+    " question is correct only if all are. The scores are those of the first rotation with the majority choice.",
+    "simulated": "Whether the simulated engine made up the answer, so that the row is meaningless.",
 }
 COLUMNS = tuple(MEANINGS)
 UNSETTLED = "unsettled"
-#: For what people wrote, whose whole numbers may be larger than orjson's. `json.dumps` would make one per call.
+#: For user data, whose integers may exceed orjson's range. `json.dumps` would create an encoder per call.
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-#: Looked up faster than `Outcome.value`, which is a function.
+#: A faster lookup than `Outcome.value`, which is a property.
 _WORDS = {outcome: outcome.value for outcome in Outcome}
 
-#: What stands in a row, in the order of COLUMNS.
+#: The values of a row, in the order of COLUMNS.
 Row = Sequence[Any]
 RowOf = Callable[[Question, Verdict | None], Row]
 
 
 def values_of(run: Run) -> RowOf:
-    """What makes the rows of `run` as values; None is not known.
+    """Return a function that makes the rows of `run` as typed values; None means unknown.
 
     `choice_scores` is a dict of floats, `retrieved_ids` and `retrieval_scores` are lists, `settled_at` is in
     milliseconds since the epoch, and `metadata` is JSON.
@@ -144,7 +144,7 @@ def values_of(run: Run) -> RowOf:
 
 
 def cells_of(run: Run) -> RowOf:
-    """What makes the rows of `run` as cells: texts, harmless in a spreadsheet, numbers, and None for an empty cell."""
+    """Return a function that makes the rows of `run` as cells: numbers, spreadsheet-safe texts, None if empty."""
     values = values_of(run)
 
     def cells(question: Question, verdict: Verdict | None) -> Row:
@@ -158,12 +158,12 @@ def cells_of(run: Run) -> RowOf:
 
 
 def iso(seconds: float) -> str:
-    """`seconds` since the epoch as ISO 8601 in UTC, to the millisecond."""
+    """Return `seconds` since the epoch as ISO 8601 in UTC, to the millisecond."""
     return _iso(_milliseconds(seconds))
 
 
 def _milliseconds(seconds: float) -> int:
-    """Cut off, as the standard library does it: after rounding to microseconds."""
+    """Truncate to milliseconds as the standard library does, after rounding to microseconds."""
     return round(seconds * 1_000_000) // 1000
 
 
@@ -174,7 +174,7 @@ def _iso(milliseconds: int) -> str:
 
 @lru_cache(maxsize=1024)
 def _to_the_second(seconds: int) -> str:
-    """Neighbouring rows share the second, and formatting it is most of the work."""
+    """Format a time to the second; cached, as neighbouring rows share it and formatting is most of the work."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
@@ -183,14 +183,14 @@ def _word(fact: bool) -> str:
 
 
 def _named(score: float) -> float | str:
-    """Infinities and NaN, which JSON does not know, by name."""
+    """Replace infinities and NaN, which JSON lacks, by their names."""
     return score if math.isfinite(score) else str(score)
 
 
 def _scores_by_label(scores: dict[str, float]) -> str:
-    """JSON of floats and names; orjson, because this is most of an export's work."""
+    """Return JSON of floats and names; with orjson, because this is most of an export's work."""
     found = orjson.dumps(scores)
-    if b"null" in found:  # what it makes of infinities and NaN
+    if b"null" in found:  # orjson writes infinities and NaN as null
         found = orjson.dumps({label: _named(score) for label, score in scores.items()})
     return found.decode()
 
@@ -203,7 +203,7 @@ def _json(cell: dict[str, Any] | list[Any]) -> str:
     return _ENCODER.encode(cell)
 
 
-#: Columns that results.csv has as they are, being numbers or words of ours.
+#: Columns written to results.csv unchanged, as they are numbers or our own words.
 _PLAIN = frozenset(
     {
         "outcome",
@@ -220,7 +220,7 @@ _PLAIN = frozenset(
         "latency_ms",
     }
 )
-#: Column → how results.csv writes it; all others are texts of strangers.
+#: Column → its conversion for results.csv; all other columns are untrusted text.
 _WRITTEN: dict[str, Callable[[Any], str]] = {
     "correct": _word,
     "choice_scores": _scores_by_label,

@@ -1,4 +1,4 @@
-"""Result files, each whole or not at all."""
+"""Atomic writing of result files."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from contract.errors import InputError
 
 __all__ = ["Drafts", "explaining", "refuse_unwritable", "replacing"]
 
-#: What a full disk, a quota and a limit on files say.
+#: Errors of a full disk, an exceeded quota and a file size limit.
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-#: What a file system without room refuses, where an empty file still fits.
+#: Size of a test file that a full file system refuses, although an empty file might still fit.
 TRIED_BYTES = 4096
 
 
 class Drafts:
-    """Files that take their places together once all of them are complete, and vanish if the block fails.
+    """Draft files that are renamed into place together once all are complete, and deleted if the block fails.
 
-    Nothing is renamed before everything is on the disk. Renames themselves can fail or be cut short, too, and no file
-    system does several in one step: the `seal`, one of the files, is put away before the first and comes last, so that
-    where it stands, the others are of its export.
+    Nothing is renamed before everything is on disk. Renames can also fail or be interrupted, and no file system
+    performs several atomically: the old `seal`, one of the files, is moved away before the first rename and the new one
+    comes last, so that wherever a seal exists, the other files belong to the same export.
     """
 
     def __init__(self, seal: Path | None = None) -> None:
@@ -35,11 +35,11 @@ class Drafts:
         self._opened: list[tuple[Path, Path, IO[Any]]] = []
 
     def text(self, path: Path) -> TextIO:
-        """A draft of `path`, for UTF-8."""
+        """Open a draft of `path` for UTF-8 text."""
         return cast(TextIO, self._draft(path, "w", encoding="utf-8", newline=""))
 
     def binary(self, path: Path) -> BinaryIO:
-        """A draft of `path`, for bytes."""
+        """Open a draft of `path` for bytes."""
         return cast(BinaryIO, self._draft(path, "wb"))
 
     def _draft(self, path: Path, mode: str, **how: str) -> IO[Any]:
@@ -61,20 +61,20 @@ class Drafts:
     def __exit__(self, kind: type[BaseException] | None, *_rest: object) -> None:
         try:
             if kind is None:
-                self._take_their_places()
+                self._commit()
         finally:
             for draft, _, file in self._opened:
                 _let_go(file)
-                with suppress(OSError):  # the next export sweeps it; what went wrong before is what is to be told
+                with suppress(OSError):  # the next export removes it; the original error is the one to report
                     draft.unlink(missing_ok=True)
 
-    def _take_their_places(self) -> None:
+    def _commit(self) -> None:
         for _, _, file in self._opened:
             file.flush()
             os.fsync(file.fileno())
         for _, path, _ in self._opened:
             _refuse_folder(path)
-        # None is closed before: what nobody holds is swept.
+        # Files stay open until the end: drafts without a lock are swept.
         if self._seal is None:
             self._replace()
             return
@@ -104,10 +104,10 @@ class Drafts:
 
 @contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """One process at a time puts files into `folder`, where its file system has locks."""
+    """Ensure that only one process at a time renames files in `folder`, if its file system supports locks."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:  # one that takes files and shows none
+    except OSError:  # a folder that is writable but not readable
         yield
         return
     try:
@@ -119,7 +119,7 @@ def _alone_in(folder: Path) -> Iterator[None]:
 
 
 def _put_away(seal: Path) -> Path:
-    """Give the old seal, where there is one, another name, which is returned."""
+    """Rename the old seal, if there is one; return its new name."""
     away = seal.with_name(f".{seal.name}.{os.getpid()}.old")
     with suppress(FileNotFoundError):
         seal.replace(away)
@@ -128,7 +128,7 @@ def _put_away(seal: Path) -> Path:
 
 
 def _put_back(away: Path, seal: Path) -> bool:
-    """Whether all is as it was."""
+    """Restore the old seal; return whether everything is as it was before."""
     try:
         if os.path.lexists(away):
             away.replace(seal)
@@ -138,16 +138,15 @@ def _put_back(away: Path, seal: Path) -> bool:
 
 
 def _half_done(seal: Path, moved: list[str], trouble: OSError) -> InputError:
-    done = f"only {', '.join(moved)} could" if moved else "none could"
     return InputError(
-        f"{seal.parent}: of the results {done} take the place of the older file: {trouble.strerror}. "
-        f"There is no {seal.name} until all files are of one export.",
-        hint="Mend that and repeat the command, or choose another folder with --out.",
+        f"{seal.parent}: not all older results could be replaced (replaced: {', '.join(moved) or 'none'}): "
+        f"{trouble.strerror}. There is no {seal.name} until all files belong to the same export.",
+        hint="Fix that and repeat the command, or choose another folder with --out.",
     )
 
 
 def _settle(folders: set[Path]) -> None:
-    """See to it that the names in `folders` outlast a loss of power, as far as their file systems promise that."""
+    """Sync `folders` so that their file names survive a power failure, as far as the file systems guarantee that."""
     for folder in folders:
         with suppress(OSError):
             descriptor = os.open(folder, os.O_RDONLY)
@@ -158,7 +157,7 @@ def _settle(folders: set[Path]) -> None:
 
 
 def _held(file: IO[Any], draft: Path) -> bool:
-    """Hold a draft, so that nobody sweeps it; False where somebody was faster. Without locks nobody sweeps either."""
+    """Lock a draft so that it is not swept; return False if it already was. Without locks, nothing is swept either."""
     with suppress(OSError):
         fcntl.flock(file.fileno(), fcntl.LOCK_EX)
     try:
@@ -168,7 +167,7 @@ def _held(file: IO[Any], draft: Path) -> bool:
 
 
 def _sweep(path: Path) -> None:
-    """Remove the drafts of `path` that killed processes left: those that nobody holds."""
+    """Remove the drafts of `path` left by killed processes: those that are not locked."""
     ours = re.compile(rf"\.{re.escape(path.name)}\.\d+(\.old)?")
     with suppress(OSError):
         for left in filter(lambda each: ours.fullmatch(each.name), list(path.parent.iterdir())):
@@ -178,7 +177,7 @@ def _sweep(path: Path) -> None:
 
 
 def _refuse_folder(path: Path) -> None:
-    """Raise IsADirectoryError where a file could not take the place of `path`: the others would have, by then."""
+    """Raise IsADirectoryError if `path` is a folder, which a file cannot replace, before other files are renamed."""
     if path.is_dir() and not path.is_symlink():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
 
@@ -188,41 +187,41 @@ def _let_go(file: IO[Any]) -> None:
         file.close()
     except OSError:
         with suppress(OSError):
-            file.close()  # the first call could not write out what was buffered; now nothing is
+            file.close()  # the first call failed to flush the buffer, which is now empty
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[TextIO]:
-    """A text file that takes the place of `path` if the block ends well, and vanishes if not."""
+    """Open a text file that replaces `path` if the block succeeds, and is deleted if not."""
     with Drafts() as drafts:
         yield drafts.text(path)
 
 
 @contextmanager
 def explaining(directory: Path) -> Iterator[None]:
-    """Raise what the file system says while results are written as InputError."""
+    """Convert file system errors while results are written into InputError."""
     try:
         yield
     except OSError as trouble:
         raise InputError(
-            f"{directory}: the results cannot be written: {trouble.strerror}; older files there are unchanged.",
+            f"{directory}: the results cannot be written: {trouble.strerror}; existing files there are unchanged.",
             hint=f"{_remedy(trouble)} or choose another folder with --out.",
         ) from None
 
 
 def _remedy(trouble: OSError) -> str:
     if isinstance(trouble, PermissionError):
-        # A container's user is 1000, and whose folder it writes into is often another (compose.yaml: HOST_UID).
-        return f"Let user {os.geteuid()} write there (containers: HOST_UID, in compose.yaml)"
+        # A container runs as user 1000, while the mounted folder often belongs to another (compose.yaml: HOST_UID).
+        return f"Give user {os.geteuid()} write permission there (containers: HOST_UID, in compose.yaml)"
     if isinstance(trouble, FileExistsError | NotADirectoryError | IsADirectoryError):
         return f"Move {trouble.filename2 or trouble.filename} out of the way"
-    return "Make room" if trouble.errno in _NO_ROOM else "Mend that"
+    return "Free some space" if trouble.errno in _NO_ROOM else "Fix that"
 
 
 def refuse_unwritable(directory: Path) -> None:
-    """Raise InputError if results could not be written into `directory` now, so that nobody learns it after hours.
+    """Raise InputError now, rather than after hours, if results cannot be written to `directory`.
 
-    A file is written into it, or into the nearest folder above it that is there, and is gone again at once.
+    A temporary file is written to it, or to its nearest existing parent folder, and deleted at once.
     """
     there = next(each for each in (directory, *directory.absolute().parents) if os.path.lexists(each))
     with explaining(directory):

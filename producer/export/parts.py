@@ -1,8 +1,8 @@
-"""The results of a run, part by part, as pieces for its files; of a large run a second process makes every other part.
+"""Formats the results of a run part by part; for large runs a second process makes every other part.
 
-That process is a fork, so it finds the ledger as its parent has it, and there is nothing to start. It hands its parts
-over through a pipe, which holds it up until they are taken: neither gets ahead of the other by more than a part, and
-whoever finds the other gone ends.
+That process is a fork, so it shares its parent's ledger and needs no start-up. It passes its parts through a pipe,
+which blocks until they are taken: neither process gets ahead of the other by more than one part, and each ends if the
+other is gone.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from producer.export.summary import Summary
 
 __all__ = ["Part", "PieceOf", "pieces"]
 
-#: Questions in the input's order, each with its verdict or None while it is unsettled.
+#: Questions in input order, each with its verdict, or None while it is unsettled.
 Part = list[tuple[Question, Verdict | None]]
-#: Makes of a part what a file takes; it travels between processes.
+#: Converts a part into the content written to a file; the result is passed between processes.
 PieceOf = Callable[[Part], Any]
 
-#: Questions per part: what the ledger reads in one round trip.
+#: Questions per part: as many as the ledger reads in one round trip.
 PART_QUESTIONS = 500
-#: Questions from which on a second process is worth its start.
+#: Number of questions from which a second process pays off.
 MANY_QUESTIONS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Maker:
-    """Makes the pieces of any part, and counts what it has seen."""
+    """Makes the pieces of any part, and adds it to the summary."""
 
     ledger: Ledger
     run_id: str
@@ -45,7 +45,7 @@ class _Maker:
     summary: Summary
 
     def make(self, start: int) -> list[Any]:
-        """The pieces, one per file, of the part that begins with question `start`."""
+        """Return the pieces, one per file, of the part that begins with question `start`."""
         results = self.ledger.results(self.run_id, start, start + PART_QUESTIONS)
         part = list(self.summary.watching(results))
         return [piece_of(part) for piece_of in self.pieces_of]
@@ -54,9 +54,9 @@ class _Maker:
 def pieces(
     ledger: Ledger, run: Run, pieces_of: Sequence[PieceOf], summary: Summary
 ) -> Generator[list[Any], None, None]:
-    """The pieces of each part, in order; when they are exhausted, `summary` has counted all.
+    """Yield the pieces of each part, in order; at the end, `summary` has counted all questions.
 
-    Closing it ends the second process. Raises what the ledger raises, in whichever process.
+    Closing the generator ends the second process. Raises the ledger's errors, from either process.
     """
     maker = _Maker(ledger, run.run_id, pieces_of, summary)
     starts = range(0, run.questions, PART_QUESTIONS)
@@ -70,13 +70,13 @@ def pieces(
 
 
 def _can_share() -> bool:
-    """Whether there is a second core. Where forks are not to be trusted, the system does not say which cores it has."""
+    """Whether there is a second core. Systems on which forking is unsafe have no `sched_getaffinity`."""
     return hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) > 1
 
 
 @contextmanager
 def _helper(maker: _Maker, starts: Sequence[int]) -> Iterator[Connection]:
-    """A process that hands over the pieces of these parts and then its summary; ended with the block."""
+    """Start a process that sends the pieces of these parts and then its summary; it ends with the block."""
     forks = multiprocessing.get_context("fork")
     here, there = forks.Pipe(duplex=False)
     process = forks.Process(target=_help, args=(maker, starts, here, there), daemon=True)
@@ -90,7 +90,7 @@ def _helper(maker: _Maker, starts: Sequence[int]) -> Iterator[Connection]:
 
 
 def _help(maker: _Maker, starts: Sequence[int], here: Connection, there: Connection) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both; the parent ends, and the pipe with it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both processes; the parent ends and closes the pipe
     here.close()
     with suppress(BrokenPipeError):
         try:
@@ -98,16 +98,16 @@ def _help(maker: _Maker, starts: Sequence[int], here: Connection, there: Connect
                 there.send(maker.make(start))
             there.send(maker.summary)
         except BrokenPipeError:
-            raise  # nobody is there to be told
-        except Exception as trouble:  # noqa: BLE001 - whatever it is, the parent raises it
+            raise  # the parent is gone
+        except Exception as trouble:  # noqa: BLE001 - any error is raised again by the parent
             there.send(trouble)
 
 
 def _taken(theirs: Connection) -> Any:
     try:
         found = theirs.recv()
-    except (EOFError, OSError):  # before, or in the middle of a piece
-        raise LedgerError("The process that read half of the results was killed.", hint="Try again.") from None
+    except (EOFError, OSError):  # between pieces, or in the middle of one
+        raise LedgerError("The process reading half of the results was killed.", hint="Try again.") from None
     if isinstance(found, Exception):
         raise found
     return found

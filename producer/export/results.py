@@ -1,4 +1,4 @@
-"""From the ledger to results/<run>/: the results in each format that is wanted, and summary.json."""
+"""Exports a run from the ledger to results/<run>/: the results in the requested formats, and summary.json."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ __all__ = ["Exported", "export", "write_rejected"]
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What an export wrote."""
+    """Result of an export."""
 
     files: tuple[Path, ...]
     counted: Summary
     #: summary.json's content.
     summary: dict[str, Any]
-    #: What a reader of the files must know of them.
+    #: Notes that a reader of the files should know.
     remarks: tuple[str, ...] = ()
 
 
@@ -38,11 +38,11 @@ def export(
     formats: Sequence[str] = ("csv",),
     live: Iterable[WorkerRecord] = (),
 ) -> Exported:
-    """Write the run's results, as they stand, into `directory`, and the summary beside them.
+    """Write the run's current results and its summary to `directory`.
 
-    The questions come in the input's order, streamed. Every file is written beside its place, and all are renamed when
-    all are complete: on InputError (no room, no permission) the old ones stand as they were. Should a rename fail after
-    that, or the process be killed between two, there is no summary: where it stands, the files that it names are of its
+    The questions are streamed in input order. All files are written under temporary names and renamed once all are
+    complete: on InputError (no space, no permission) the old ones are unchanged. If a rename fails after that, or the
+    process is killed between two renames, there is no summary: wherever it exists, the files it names are of the same
     export.
     """
     run = ledger.run(run_id)
@@ -67,7 +67,7 @@ def export(
 
 
 def write_rejected(rows: Iterable[dict[str, Any]], directory: Path) -> Path:
-    """Write the rows that were left out into `directory`/rejected.jsonl. Raises InputError if that cannot be."""
+    """Write the skipped rows to `directory`/rejected.jsonl. Raises InputError if that fails."""
     path = directory / "rejected.jsonl"
     with explaining(directory), replacing(path) as file:
         for row in rows:

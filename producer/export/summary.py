@@ -1,4 +1,4 @@
-"""summary.json: what a run came to, gathered while its results stream by."""
+"""summary.json: the figures of a run, accumulated while its results are streamed."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from producer.stats.proportion import Sum
 __all__ = ["Summary"]
 
 PACKAGES = ("mcqueue", "celery", "redis", "pydantic")
-#: Makes the spec of a circular run that of one that asks each question in one order.
+#: Turns the spec of a circular run into one that asks each question in a single order.
 ONE_ORDER = {"circular": False}
-FEW_SUBJECTS = "none: it needs at least two subjects with settled questions that have a key"
+FEW_SUBJECTS = "not available: needs at least two subjects with settled questions that have a key"
 
 
 def _tallies() -> defaultdict[str, Tally]:
@@ -54,27 +54,27 @@ def _contexts() -> defaultdict[tuple[str, Outcome], Contexts]:
 
 @dataclass
 class Summary:
-    """Everything that is counted over the questions of a run."""
+    """All figures counted over the questions of a run."""
 
     run: Run
-    #: What is told of the run unless every question turns out to be settled.
+    #: State reported for the run unless every question turns out to be settled.
     state: RunState = RunState.RUNNING
-    #: By subject; questions without one are under the empty name.
+    #: By subject; questions without a subject are under the empty name.
     subjects: defaultdict[str, Tally] = field(default_factory=_tallies)
-    #: None where the run had no retrieval.
+    #: None if the run has no retrieval.
     retrieval: RetrievalTally | None = None
     prompt_tokens: int = 0
     completion_tokens: int = 0
     prefill_tokens: int = 0
     cached_tokens: int = 0
-    #: Share of a question's rotations that are right (`circular`).
+    #: Fraction of each question's rotations that are correct (`circular`).
     rotations: Sum = field(default_factory=Sum)
-    #: Questions that are right under each normalization (`likelihood`).
+    #: Number of questions that are correct under each normalization (`likelihood`).
     normalized: Counter[Normalization] = field(default_factory=Counter)
     failures: Failures = field(default_factory=Failures)
-    #: By subject and outcome, the contexts of questions with a key, with their right answers.
+    #: By subject and outcome, the right answers to questions with a key, grouped by context.
     found_in: defaultdict[tuple[str, Outcome], Contexts] = field(default_factory=_contexts)
-    #: Judged answers that also name a choice, and those of them where the judge says what comparing with the key says.
+    #: Number of judged answers that also name a choice, and of those in which the judge agrees with the key.
     judged_and_read: int = 0
     judge_agrees: int = 0
     workers: set[str] = field(default_factory=set)
@@ -89,14 +89,14 @@ class Summary:
 
     @classmethod
     def of(cls, run: Run, state: RunState, results: Iterable[tuple[Question, Verdict | None]]) -> Summary:
-        """The summary of all `results`."""
+        """Return the summary of all `results`."""
         summary = cls(run, state)
         for _ in summary.watching(results):
             pass
         return summary
 
     def watching(self, results: Iterable[tuple[Question, Verdict | None]]) -> Iterator[tuple[Question, Verdict | None]]:
-        """`results`, each taken into account as it passes."""
+        """Yield `results`, counting each as it passes."""
         for question, verdict in results:
             self.subjects[question.subject or ""].add(question, verdict)
             if self.retrieval is not None:
@@ -109,7 +109,7 @@ class Summary:
             yield question, verdict
 
     def include(self, other: Summary) -> None:
-        """Take into account what `other`, of the same run, has."""
+        """Add the counts of `other`, which is from the same run."""
         for name, tally in other.subjects.items():
             self.subjects[name].include(tally)
         if self.retrieval is not None and other.retrieval is not None:
@@ -137,7 +137,7 @@ class Summary:
 
     @property
     def rotation_chance(self) -> float | None:
-        """What one guess scores at a single rotation."""
+        """Chance level of a single rotation."""
         return self.tally.guessing().chance(self.run.spec.model_copy(update=ONE_ORDER))
 
     def _add(self, verdict: Verdict) -> None:
@@ -153,7 +153,7 @@ class Summary:
             self.last_settled_at = max(self.last_settled_at, settled_at)
 
     def _add_keyed(self, question: Question, verdict: Verdict) -> None:
-        """What only questions with a key tell."""
+        """Count the figures that need a key."""
         spec, is_right = self.run.spec, verdict.outcome is Outcome.CORRECT
         shared = shared_by(question, repeats=self.run.repeats)
         self.found_in[question.subject or "", verdict.outcome].add(shared, int(is_right))
@@ -168,11 +168,11 @@ class Summary:
 
     @property
     def standing(self) -> str:
-        """`settled` if every question of the run came by with a verdict, else what the run is."""
+        """`settled` if every question of the run had a verdict, else the run's state."""
         return "settled" if self.tally.settled >= self.run.questions else self.state.value
 
     def to_json(self, live: Iterable[WorkerRecord] = (), answered_by: Iterable[EngineUsed] = ()) -> dict[str, Any]:
-        """The summary's content. It describes the engines of the workers that are `live`, and those that answered."""
+        """Return the content of summary.json, with the engines of the `live` workers, and those that answered."""
         spec = self.run.spec
         return {
             "run_id": self.run.run_id,
@@ -203,22 +203,22 @@ class Summary:
         }
 
     def _constant(self) -> dict[str, Any]:
-        """What always giving the same answer scores, where that can be done."""
+        """Return the constant-answer baseline, if there is one."""
         found = self.tally.guessing().constant(self.run.spec)
         return {"constant": found.to_json()} if found else {}
 
     def retrieval_json(self) -> dict[str, Any]:
-        """What retrieval did; nothing for a run without it."""
+        """Return the retrieval metrics; empty for a run without retrieval."""
         return {"retrieval": self.retrieval.to_json()} if self.retrieval else {}
 
     def _label_mass(self) -> dict[str, Any]:
-        """How much the model meant to answer with a label at all (`letter` only). Near zero, its choices are noise."""
+        """Return the mean probability of all labels together (`letter` only). Near zero, the choices are noise."""
         tally = self.tally
         mean = tally.mean_label_mass()
         return {} if mean is None else {"label_mass": {"mean": round(mean, 6), "of": tally.label_mass.of}}
 
     def by_normalization(self) -> dict[Normalization, Share]:
-        """With `likelihood`: the accuracy over all, had its sums been divided by each; the run's own among them."""
+        """Return the accuracy over all questions under each normalization (`likelihood`), including the run's own."""
         own, keyed = self.tally.over_all(), self.tally.keyed.total()
         found = {each: share(right, keyed) for each, right in self.normalized.items()}
         if found:
@@ -226,33 +226,33 @@ class Summary:
         return {each: accuracy for each, accuracy in found.items() if accuracy is not None}
 
     def otherwise_normalized(self) -> dict[Normalization, Share]:
-        """The same without the run's own."""
+        """Return the same as `by_normalization` without the run's own normalization."""
         own = self.run.spec.normalization
         return {each: accuracy for each, accuracy in self.by_normalization().items() if each is not own}
 
     def normalized_json(self) -> dict[str, Any]:
-        """With `likelihood`: the accuracy by each normalization, out of the one run."""
+        """Return the accuracy by normalization (`likelihood`)."""
         found = {each.value: accuracy.to_json() for each, accuracy in self.by_normalization().items()}
         return {"accuracy_by_normalization": found} if found else {}
 
     def rotations_json(self) -> dict[str, Any]:
-        """Accuracy over single rotations (`circular` only), beside the one that wants all of a question's right.
+        """Return the accuracy over single rotations (`circular` only), unlike the one that requires all to be correct.
 
-        The mean over the questions with a key on which the model was heard. Rotations of one question are right and
-        wrong together, so that it is of questions, and so is its interval.
+        It is the mean over the questions with a key that did not fail. Rotations of one question are correlated, so the
+        unit of the mean and its interval is the question.
         """
         found = self.rotations.mean()
         return {"rotation_accuracy": {**found.to_json(), "chance": self.rotation_chance}} if found else {}
 
     def _judge_agreement(self) -> dict[str, Any]:
-        """How often the judge says what comparing the named choice with the key says (`judge` only)."""
+        """Return how often the judge agrees with a comparison of the named choice with the key (`judge` only)."""
         if self.run.spec.mode is not Mode.JUDGE:
             return {}
         share = round(self.judge_agrees / self.judged_and_read, 6) if self.judged_and_read else None
         return {"judge_agreement": {"value": share, "agrees": self.judge_agrees, "of": self.judged_and_read}}
 
     def _tokens(self) -> dict[str, Any]:
-        """`prefill` are the prompt tokens of all prefills; `cache_hit_rate` is the share that the prefix cache had."""
+        """Return the token counts; `cache_hit_rate` is the fraction of all `prefill` tokens in the prefix cache."""
         rate = round(self.cached_tokens / self.prefill_tokens, 6) if self.prefill_tokens else None
         return {
             "prompt": self.prompt_tokens,
@@ -272,11 +272,14 @@ class Summary:
         }
 
     def accuracies(self) -> dict[str, Share]:
-        """Subject → accuracy of all its questions; without one are together one, where others have one."""
+        """Return subject → accuracy over all its questions; questions without a subject form one if others have one."""
         return self._accuracies(ALL)
 
     def accuracies_without_failed(self) -> dict[str, Share]:
-        """The same without failed questions; of none where none failed, or all of a subject: the rest are others."""
+        """Return the same as `accuracies` excluding failed questions.
+
+        Empty if none failed, or if all questions of a subject did, since the remaining subjects are not comparable.
+        """
         heard = self._accuracies(HEARD) if self.tally.without_failed() else {}
         return heard if heard.keys() == self.accuracies().keys() else {}
 
@@ -287,11 +290,11 @@ class Summary:
         return {name: each for name, each in found.items() if each is not None}
 
     def over_subjects(self) -> SubjectMean | None:
-        """The mean over subjects, each counted once; None where the questions name none."""
+        """Return the mean over subjects, each counted once; None if the questions name none."""
         return self._mean(self.accuracies(), ALL)
 
     def over_subjects_without_failed(self) -> SubjectMean | None:
-        """The same without failed questions; None where `accuracies_without_failed` has none."""
+        """Return the same excluding failed questions; None if `accuracies_without_failed` is empty."""
         return self._mean(self.accuracies_without_failed(), HEARD)
 
     def _mean(self, accuracies: Mapping[str, Share], outcomes: frozenset[Outcome]) -> SubjectMean | None:
@@ -306,10 +309,10 @@ class Summary:
         return SubjectMean(mean, within, len(shares), chance)
 
     def _over_subjects(self) -> dict[str, Any]:
-        """Figures whose unit is the subject.
+        """Return the figures whose unit is the subject.
 
-        The mean's interval is for these subjects. That of the clusters is of the accuracy over all questions, the
-        subjects being a sample, too.
+        The interval of the mean treats the subjects as fixed. The cluster interval is that of the accuracy over all
+        questions with the subjects as a sample.
         """
         shares = list(self.accuracies().values())
         interval = cluster_interval(shares)
@@ -322,26 +325,26 @@ class Summary:
         }
 
     def context_interval(self, outcomes: frozenset[Outcome] = ALL) -> Interval | None:
-        """That of the accuracy over `outcomes`, where questions share contexts: those of one go together."""
+        """Return the interval of the accuracy over `outcomes` clustered by context, if questions share contexts."""
         accuracy = self.tally.accuracy(outcomes)
         return self.contexts(outcomes).interval(accuracy) if accuracy else None
 
     def contexts(self, outcomes: frozenset[Outcome] = ALL) -> Contexts:
-        """What the questions share that ended as one of `outcomes`."""
+        """Return the contexts of the questions with one of `outcomes`."""
         whole = Contexts()
         for name in self.subjects:
             whole.include(self._contexts(name, outcomes))
         return whole
 
     def _contexts(self, subject: str, outcomes: frozenset[Outcome]) -> Contexts:
-        """What the questions of one subject share that ended as one of `outcomes`."""
+        """Return the contexts of one subject's questions with one of `outcomes`."""
         whole = Contexts()
         for each in outcomes:
             whole.include(self.found_in[subject, each])
         return whole
 
     def _over_contexts(self) -> dict[str, Any]:
-        """Where questions share contexts: what that makes of the accuracies' intervals."""
+        """Return the accuracies' intervals clustered by context, if questions share contexts."""
         wanted = {"accuracy_context_interval": ALL}
         if self.tally.without_failed():
             wanted["accuracy_without_failed_context_interval"] = HEARD
@@ -353,9 +356,9 @@ class Summary:
 
     @property
     def wall_s(self) -> float | None:
-        """Seconds from the start of the first generate call to the last verdict, by the workers' clocks; None of none.
+        """Seconds from the start of the first generate call to the last verdict, by the workers' clocks, or None.
 
-        A run that was only read again has none: its verdicts keep the times at which the model was asked.
+        A rescored run has none: its verdicts keep the times at which the model was asked.
         """
         asked_now = self.last_settled_at and not self.run.spec.rescored_from
         return self.last_settled_at - self.started_at if asked_now else None

@@ -1,1 +1,1 @@
-"""Questions that somebody waits for, over HTTP."""
+"""The HTTP server, which answers questions synchronously."""

@@ -1,4 +1,4 @@
-"""What the HTTP door takes and gives, as JSON."""
+"""JSON request and response bodies of the HTTP server."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ __all__ = [
 ]
 
 
-#: As our own JSON has it: true is no 1.
+#: Strict types, as in our own JSON layout: true is not 1.
 Answer = StrictStr | StrictInt
-#: Of a run's configuration: what it is that answers, however it is asked.
+#: Fields of a run configuration that determine what answers, regardless of how it is asked.
 WHO_ANSWERS = ("model", "adapter", "vllm_version")
 
 
 class _Body(BaseModel):
-    # Any limit does: it has pydantic refuse what UTF-8 cannot write, like "\ud800". The door limits a request's size.
+    # With any limit, pydantic rejects strings that UTF-8 cannot encode, like "\ud800". The server limits request sizes.
     model_config = ConfigDict(extra="forbid", str_max_length=2**31)
 
 
 class QuestionIn(_Body):
-    """A question as in a file of our own layout; `answer` is a label, an index from 0, a choice's text, or a list."""
+    """A question as in our own file layout; `answer` is a label, a 0-based index, a choice's text, or a list."""
 
     id: str | None = None
     question: str
@@ -53,10 +53,10 @@ class QuestionIn(_Body):
     subject: str | None = None
 
     def to_question(self) -> Question:
-        """Raises FieldTrouble."""
+        """Convert to a Question. Raises FieldTrouble."""
         if len(self.choices) < MIN_CHOICES:
-            hint = "For a text after a prompt see /generate."
-            raise FieldTrouble("choices", f"a question has at least {MIN_CHOICES}.", hint)
+            hint = "To generate text from a prompt, use /generate."
+            raise FieldTrouble("choices", f"a question needs at least {MIN_CHOICES}.", hint)
         right = own_labels(self.answer, self.choices)
         try:
             return Question(
@@ -73,7 +73,7 @@ class QuestionIn(_Body):
 
 
 class Asking(_Body):
-    """How to ask; what is left out is as the server's run configuration has it."""
+    """How to ask; omitted fields default to the server's run configuration."""
 
     model: str = ""
     mode: Literal["likelihood", "letter", "generate"] | None = None
@@ -82,10 +82,10 @@ class Asking(_Body):
     deadline_s: float | None = Field(default=None, gt=0)
 
     def over(self, base: RunConfig) -> RunConfig:
-        """`base` with what was given laid over it. Raises RunConfigError."""
+        """Return `base` overridden by the given fields. Raises RunConfigError."""
         given = self.model_dump(include={"mode", "normalization"}, exclude_none=True)
         kept = base.model_dump(exclude_unset=True)
-        if self.mode is not None and self.mode != base.mode:  # another mode's prompt, and what belongs to it
+        if self.mode is not None and self.mode != base.mode:  # the prompt and related fields belong to another mode
             kept = {name: kept[name] for name in kept if name in {*WHO_ANSWERS, "seed", "rag"}}
         if self.use_context_field is not None:
             given["rag"] = {**kept.get("rag", {}), "use_context_field": self.use_context_field}
@@ -103,7 +103,7 @@ class ScoreBatchIn(Asking):
 
 
 class ScoreOut(BaseModel):
-    """A verdict; `error` where the outcome is `failed`."""
+    """A verdict; `error` is set if the outcome is `failed`."""
 
     id: str
     outcome: Outcome
@@ -115,14 +115,14 @@ class ScoreOut(BaseModel):
     error: Failure | None
     model: str
     worker: str
-    #: Questions that were answered in one call, of whichever callers.
+    #: Number of questions answered in the same call, from all clients.
     batch_size: int
     queued_ms: float
     latency_ms: float
 
     @classmethod
     def of(cls, question: Question, verdict: Verdict, model: str) -> ScoreOut:
-        """JSON knows neither NaN nor the infinities: such scores are null."""
+        """Create the response; scores that JSON cannot represent, NaN and infinities, become null."""
         return cls(
             id=question.id,
             outcome=verdict.outcome,
@@ -141,13 +141,13 @@ class ScoreOut(BaseModel):
 
 
 class ScoreBatchOut(BaseModel):
-    """In the order of the questions."""
+    """Results in the order of the questions."""
 
     results: list[ScoreOut]
 
 
 class Drawing(_Body):
-    """How texts are drawn, in vLLM's words."""
+    """Sampling parameters, with vLLM's names."""
 
     model: str = ""
     max_tokens: int = Field(default=256, ge=1)
@@ -159,7 +159,10 @@ class Drawing(_Body):
     deadline_s: float | None = Field(default=None, gt=0)
 
     def over(self, base: RunConfig) -> RunConfig:
-        """The run configuration that asks so, of `base` only who answers. Raises RunConfigError."""
+        """Return a run configuration with these parameters; only model and engine come from `base`.
+
+        Raises RunConfigError.
+        """
         sampling = self.model_dump(include={"max_tokens", "temperature", "top_p", "stop"})
         more = {"seed": self.seed, "chat_template": self.chat_template}
         return _config({"mode": Mode.FREE, "sampling": sampling, **more, **_who(self.model, base)})
@@ -178,7 +181,7 @@ class GenerateBatchIn(Drawing):
 
 
 class GenerateOut(BaseModel):
-    """A text; `error` where there is none."""
+    """A generated text; `error` is set if there is none."""
 
     text: str
     truncated: bool
@@ -188,7 +191,7 @@ class GenerateOut(BaseModel):
 
 
 class GenerateBatchOut(BaseModel):
-    """In the order of the prompts."""
+    """Results in the order of the prompts."""
 
     results: list[GenerateOut]
     total_prompts: int
@@ -197,7 +200,7 @@ class GenerateBatchOut(BaseModel):
 
 
 def _who(model: str, base: RunConfig) -> dict[str, Any]:
-    """Who answers a request that names `model`: where it names none, whoever `base` says."""
+    """Return the fields that determine what answers a request for `model`; those of `base` if it is empty."""
     theirs = {name: getattr(base, name) for name in WHO_ANSWERS}
     return {**theirs, "model": model} if model else theirs
 
@@ -210,7 +213,7 @@ def _config(values: dict[str, Any]) -> RunConfig:
 
 
 def _complaint(trouble: ValidationError) -> str:
-    """The first thing that is wrong, with its place where it has one."""
+    """Return the first error, with its location if it has one."""
     first = trouble.errors()[0]
     place, what = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
     return f"{place}: {what}" if place else what

@@ -1,4 +1,4 @@
-"""Callers who leave before they have their answer: nobody waits for it then, and no worker begins it any more."""
+"""Cancels requests whose clients disconnect, so that no worker starts on them any more."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from fastapi import HTTPException, Request
 
 __all__ = ["while_connected"]
 
-#: nginx's: the client closed the request. Nobody reads it but the metrics.
+#: nginx's status for a request closed by the client. Only the metrics see it.
 GONE = 499
 
 Answer = TypeVar("Answer")
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, Answer]) -> Answer:
-    """What `work` comes to. Once the caller of `request` is gone, `work` is cancelled, and HTTPException raised.
+    """Return the result of `work`. If the client of `request` disconnects, cancel `work` and raise HTTPException.
 
-    The body of the request must have been read. `work` is a task of its own: what it does at its end is not cut short
-    by whatever ends the request.
+    The body of the request must have been read. `work` runs as a separate task, so that its clean-up is not interrupted
+    when the request is cancelled.
     """
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_left(request))
@@ -32,7 +32,7 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, Answer]) -
         leaving.cancel()
         working.cancel()
     await asyncio.wait({working})
-    raise HTTPException(GONE, "The caller is gone.")
+    raise HTTPException(GONE, "The client has disconnected.")
 
 
 async def _left(request: Request) -> None:

@@ -1,7 +1,7 @@
-"""Questions that somebody waits for: each request is a small run of high priority, asked through the same queue.
+"""Answers HTTP requests: each is a small high-priority run that goes through the same queue.
 
-Workers gather whatever waits, so that requests of many callers share batches. A run is forgotten once its caller has
-the verdicts, or has given up on them: what workers still hold of it is dropped then.
+Workers batch whatever is waiting, so that requests of many clients share batches. A run is purged once its client has
+the verdicts or has given up; questions of it that workers still hold are then dropped.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ __all__ = ["Door"]
 
 log = logging.getLogger(__name__)
 
-#: How often the ledger is asked which runs are settled, while any is waited for.
+#: Polling interval of the ledger for settled runs, in seconds, while requests are waiting.
 LOOK_EVERY_S = 0.01
-#: While Redis is away.
+#: The same while Redis is unavailable.
 LOOK_AGAIN_S = 0.5
-#: What the ledger says where a door's questions come from.
+#: Source of the server's runs in the ledger.
 SOURCE = "http"
 ABANDONED_AFTER_S = 24 * 3600.0
-#: How often it is looked for what doors that were killed left behind.
+#: Interval between searches for runs left behind by killed servers, in seconds.
 SWEEP_EVERY_S = 3600.0
-#: For how long the list of live workers is believed.
+#: How long the number of live workers is cached, in seconds.
 WORKERS_FOR_S = 1.0
 
 
 class Door:
     """Asks questions and waits for their verdicts. Use it on one event loop, inside `open`.
 
-    Whatever becomes of the templates and examples that `base` names, it asks by what they were at the start.
+    The templates and examples that `base` refers to are read once, at the start; later changes have no effect.
     """
 
     def __init__(self, settings: Settings, ledger: Ledger, broker: Broker, base: RunConfig) -> None:
-        """Raises InputError where `base` cannot be asked by."""
+        """Raises InputError if `base` is not a usable run configuration."""
         self._settings = settings
         self._ledger = ledger
         self._broker = broker
@@ -59,19 +59,19 @@ class Door:
         self._waiting: dict[str, asyncio.Event] = {}
         self._questions = 0
         self._anybody = asyncio.Event()
-        #: Runs that nobody waits for any more and that the ledger still has.
+        #: Runs that no client waits for any more and that are still in the ledger.
         self._left: set[str] = set()
         self._any_left = asyncio.Event()
         self._workers: dict[str, tuple[float, int]] = {}
 
     @property
     def waiting(self) -> int:
-        """Questions that are waited for now."""
+        """Number of questions that clients are currently waiting for."""
         return self._questions
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """Around all use: looks after what is waited for, and forgets what nobody waits for, of killed doors too."""
+        """Run the background tasks: watch for verdicts, and purge abandoned runs, including those of killed servers."""
         tasks = [asyncio.create_task(each) for each in (self._watch(), self._forget(), self._sweep())]
         try:
             yield
@@ -82,14 +82,16 @@ class Door:
             await asyncio.to_thread(self._purged, tuple(self._left))
 
     async def ask(self, questions: Sequence[Question], config: RunConfig, deadline_s: float) -> list[Verdict]:
-        """The verdicts of `questions`, in order.
+        """Return the verdicts of `questions`, in order.
 
-        Raises NoWorker where nobody serves the model, TooBusy where too much is waited for already, DeadlineMissed
-        after `deadline_s`, InputError for what cannot be asked, LedgerError where Redis is away.
+        Raises NoWorker if no worker serves the model, TooBusy if too many questions are waiting already, DeadlineMissed
+        after `deadline_s` seconds, InputError for invalid questions, LedgerError if Redis is unavailable.
         """
         limit = self._settings.http.max_waiting
         if self._questions + len(questions) > limit:
-            raise TooBusy(f"{self._questions} questions are waited for, {limit} at most.", hint="Ask again later.")
+            raise TooBusy(
+                f"{self._questions} questions are waiting already; the limit is {limit}.", hint="Try again later."
+            )
         self._questions += len(questions)
         try:
             async with asyncio.timeout(deadline_s):
@@ -106,7 +108,7 @@ class Door:
             self._questions -= len(questions)
 
     async def workers(self, run: Run) -> int:
-        """Live workers that take the run's messages first, as of a second ago at most."""
+        """Return the number of live workers for the run's first queue, at most a second old."""
         queue = keys.route(run.spec)[0]
         seen_at, count = self._workers.get(queue, (0.0, 0))
         if time.monotonic() - seen_at > WORKERS_FOR_S:
@@ -121,16 +123,17 @@ class Door:
             raise NoWorker(f"No worker serves {run.spec.model!r}.", hint="Start one: python -m workers up")
 
     def _check(self, base: RunConfig) -> None:
-        """What is wrong with the base is said at the start, not to every caller. Its model may be left to them."""
+        """Report errors in `base` at start-up rather than to every client. Its model may be left to the requests."""
         if base.mode is Mode.FREE:
             raise RunConfigError(
-                "mode: free reads no answers to questions.", hint="/generate needs it not; for questions: generate."
+                "mode: free does not extract answers to questions.",
+                hint="/generate does not need it; for questions, use mode: generate.",
             )
         whose = base.model_copy(update={"model": base.model or "anyone's"})
         whose.to_spec("0" * 64, self._settings, texts=self._texts_of(base))
 
     def _texts_of(self, config: RunConfig) -> Texts:
-        """Read once, the base's at the start; all that a request can have instead are those of another mode."""
+        """Return the texts of `config`, read once: those of `base` at start-up, those of other modes on first use."""
         made_of = (config.mode, config.prompt, config.few_shot, config.judge)
         if made_of not in self._texts:
             self._texts[made_of] = config.texts()
@@ -145,7 +148,7 @@ class Door:
         for question in questions:
             shots.add(question)
         shots.refuse()
-        # Equal questions of two callers are two runs: one may give up while the other waits.
+        # Equal questions of two clients are two runs, as one may give up while the other waits.
         return Run(
             run_id=f"http-{uuid.uuid4().hex}",
             spec=spec,
@@ -159,14 +162,14 @@ class Door:
 
     @asynccontextmanager
     async def _sent(self, run: Run, questions: Sequence[Question]) -> AsyncIterator[None]:
-        """The run is in ledger and queue; afterwards it is to be forgotten, also where sending it took too long."""
+        """Submit the run to ledger and queue, and mark it for purging afterwards, even if sending takes too long."""
         sending = asyncio.ensure_future(asyncio.to_thread(self._send, run, questions))
         try:
             await asyncio.shield(sending)
             yield
         finally:
-            # What a thread has begun cannot be called back. Nothing is awaited here: a caller who leaves after the
-            # deadline would cancel that, too.
+            # A running thread cannot be cancelled. Nothing is awaited here, as that would be cancelled too if the
+            # client disconnects after the deadline.
             sending.add_done_callback(lambda _: self._leave([run.run_id]))
 
     def _send(self, run: Run, questions: Sequence[Question]) -> None:
@@ -186,7 +189,7 @@ class Door:
         found = {question.id: verdict for question, verdict in self._ledger.results(run.run_id)}
         verdicts = [found[each.id] for each in questions]
         if None in verdicts:
-            raise LedgerError(f"Run {run.run_id} was halted or purged by somebody.", hint="Ask again.")
+            raise LedgerError(f"Run {run.run_id} was halted or purged by a user.", hint="Send the request again.")
         return [each for each in verdicts if each is not None]
 
     def _leave(self, run_ids: Iterable[str]) -> None:
@@ -194,7 +197,7 @@ class Door:
         self._any_left.set()
 
     async def _forget(self) -> None:
-        """Purge what nobody waits for: workers would score it before everything else. Where Redis is away, later."""
+        """Purge abandoned runs, which workers would score first otherwise; retry while Redis is unavailable."""
         while True:
             await self._any_left.wait()
             self._any_left.clear()
@@ -205,7 +208,7 @@ class Door:
                 await asyncio.sleep(LOOK_AGAIN_S)
 
     def _purged(self, run_ids: Iterable[str]) -> set[str]:
-        """Those of the runs that the ledger has no more."""
+        """Purge the runs; return those that are no longer in the ledger."""
         gone: set[str] = set()
         for run_id in run_ids:
             try:
@@ -213,36 +216,36 @@ class Door:
             except UnknownRun:
                 pass
             except LedgerError as trouble:
-                log.warning("run %s is not forgotten yet: %s", run_id, trouble)
+                log.warning("run %s is not purged yet: %s", run_id, trouble)
                 break
             gone.add(run_id)
         return gone
 
     async def _sweep(self) -> None:
-        """Leave what killed doors left behind, now and then."""
+        """Periodically mark the runs of killed servers for purging."""
         while True:
             try:
                 self._leave(await asyncio.to_thread(self._abandoned))
             except LedgerError as trouble:
-                log.warning("what a killed door left behind is not looked for: %s", trouble)
+                log.warning("cannot look for runs left behind by killed servers: %s", trouble)
             await asyncio.sleep(SWEEP_EVERY_S)
 
     def _abandoned(self) -> list[str]:
-        """Runs of a door that was killed: nobody waits for an answer for longer than a day."""
+        """Return runs of killed servers: no client waits for an answer for longer than a day."""
         oldest = time.time() - max(ABANDONED_AFTER_S, self._settings.http.max_deadline_s)
         return [run.run_id for run in self._ledger.runs() if run.source == SOURCE and run.created_at < oldest]
 
     async def _watch(self) -> None:
-        """Wake who waits for a run that has no unsettled questions any more: one look for all of them."""
+        """Wake the requests whose runs have no unsettled questions any more, with one query for all of them."""
         while True:
             if not self._waiting:
                 self._anybody.clear()
                 await self._anybody.wait()
-            asked = list(self._waiting.items())  # before the look: what is sent meanwhile is not in it
+            asked = list(self._waiting.items())  # before the query, which misses runs that are sent in the meantime
             try:
                 unsettled = set(await asyncio.to_thread(self._ledger.open_runs))
             except LedgerError as trouble:
-                log.warning("looking for verdicts again: %s", trouble)
+                log.warning("retrying to look for verdicts: %s", trouble)
                 await asyncio.sleep(LOOK_AGAIN_S)
                 continue
             for run_id, event in asked:

@@ -1,4 +1,4 @@
-"""`python -m producer serve`: the HTTP door."""
+"""`python -m producer serve`: the HTTP server."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["serve"]
 
 
 @click.command()
-@run_config_options("How questions are asked: a file of configs/runs/.")
-@click.option("--host", help="Address to listen on. Default: http.host of the settings.")
-@click.option("--port", type=click.IntRange(0, 65535), help="Port. Default: http.port of the settings.")
+@run_config_options("Run configuration file for questions, as in configs/runs/.")
+@click.option("--host", help="Address to listen on. Default: http.host in the settings.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on. Default: http.port in the settings.")
 @click.pass_obj
 def serve(
     session: Session, config: Path | None, overrides: tuple[str, ...], host: str | None, port: int | None
 ) -> None:
-    """Take questions and prompts over HTTP; callers share the workers' batches. Ctrl-C ends it."""
+    """Answer questions and prompts over HTTP; clients share the workers' batches. Ctrl-C stops the server."""
     import uvicorn
 
     from producer.http.web import make_app
@@ -34,7 +34,7 @@ def serve(
     metrics = [RedisMetrics(ledger, ledger.client, ledger.place)] if isinstance(ledger, RedisLedger) else []
     app = make_app(session.settings, ledger, session.broker, load_run_config(config, overrides), metrics)
     if not http.api_key.get_secret_value():
-        note("No http.api_key is set: whoever reaches the port may ask.")
+        note("No http.api_key is set: anyone who can reach the port may send requests.")
     host, port = host or http.host, http.port if port is None else port
     try:
         uvicorn.run(
@@ -45,5 +45,5 @@ def serve(
             access_log=False,
             timeout_graceful_shutdown=int(http.max_deadline_s),
         )
-    except SystemExit:  # it says why in its log, and exits with a code that means something else here
-        raise InputError(f"The door cannot open at {host}:{port}.", hint="Name another --host or --port.") from None
+    except SystemExit:  # uvicorn logs the reason, and exits with a code that has another meaning here
+        raise InputError(f"The server cannot listen on {host}:{port}.", hint="Use another --host or --port.") from None

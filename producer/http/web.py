@@ -1,4 +1,4 @@
-"""The HTTP door: paths, key, limits and metrics. The work is `producer.http.door`'s."""
+"""The web application: paths, API key, limits and metrics. `producer.http.door` does the work."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ HEADER = APIKeyHeader(name="X-API-Key", auto_error=False)
 def make_app(
     settings: Settings, ledger: Ledger, broker: Broker, base: RunConfig, metrics: Sequence[Collector]
 ) -> FastAPI:
-    """The door as an ASGI application; questions are asked as `base` says where a request does not.
+    """Return the ASGI application; `base` has the defaults for what a request leaves out.
 
-    `/metrics` has `metrics` beside the door's own.
+    `/metrics` exposes `metrics` in addition to the server's own.
     """
     door = Door(settings, ledger, broker, base)
 
@@ -85,14 +85,14 @@ def make_app(
 
 
 class _BodyLimit:
-    """ASGI middleware: a request that sends more is refused with 413, and read no further."""
+    """ASGI middleware that rejects requests with larger bodies with 413, and stops reading them."""
 
     def __init__(self, app: ASGIApp, most_bytes: int) -> None:
         self._app = app
         self._most_bytes = most_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Count what comes in, whatever its headers say; to the door itself the caller is gone once it is too much."""
+        """Count the received bytes, regardless of headers; above the limit, the application sees a disconnect."""
         came_bytes = 0
 
         async def counted() -> Message:
@@ -122,12 +122,12 @@ def _add_scoring(app: FastAPI, door: Door, settings: Settings, base: RunConfig) 
 
     @app.post("/score")
     async def score(body: ScoreIn, request: Request) -> ScoreOut:
-        """The verdict of one question; it shares a batch with whatever else waits."""
+        """Score one question; it shares a batch with other waiting questions."""
         return (await scored(request, [body], body))[0]
 
     @app.post("/score/batch")
     async def score_batch(body: ScoreBatchIn, request: Request) -> ScoreBatchOut:
-        """The verdicts of several questions, in order."""
+        """Score several questions; the results are in order."""
         return ScoreBatchOut(results=await scored(request, body.questions, body))
 
 
@@ -150,12 +150,12 @@ def _add_generating(app: FastAPI, door: Door, settings: Settings, base: RunConfi
 
     @app.post("/generate")
     async def generate(body: GenerateIn, request: Request) -> GenerateOut:
-        """The text that the model writes after one prompt."""
+        """Generate the model's continuation of one prompt."""
         return (await written(request, [body.prompt], body))[0]
 
     @app.post("/generate/batch")
     async def generate_batch(body: GenerateBatchIn, request: Request) -> GenerateBatchOut:
-        """The texts after several prompts, in order."""
+        """Generate the continuations of several prompts; the results are in order."""
         began = time.monotonic()
         results = await written(request, body.prompts, body)
         took_s = time.monotonic() - began
@@ -170,7 +170,7 @@ def _add_generating(app: FastAPI, door: Door, settings: Settings, base: RunConfi
 def _add_looking(app: FastAPI, ledger: Ledger, broker: Broker) -> None:
     @app.get("/runs")
     def runs() -> list[dict[str, Any]]:
-        """All runs, newest first; those of this door are there while they are waited for."""
+        """List all runs, newest first; those of this server are listed while clients wait for them."""
         return [
             {
                 "run_id": run.run_id,
@@ -187,7 +187,7 @@ def _add_looking(app: FastAPI, ledger: Ledger, broker: Broker) -> None:
 
     @app.get("/health")
     def health() -> dict[str, Any]:
-        """Whether Redis answers, and who is at work; 503 where it does not."""
+        """Report the live workers by model; 503 if Redis is unavailable."""
         workers = Counter(record.model for record in broker.all_workers())
         return {"status": "ok" if workers else "no workers", "workers": workers}
 
@@ -196,28 +196,32 @@ def _add_metrics(app: FastAPI, door: Door, more: Sequence[Collector]) -> None:
     registry = CollectorRegistry()
     for each in more:
         registry.register(each)
-    waiting = Gauge("mcqueue_http_waiting_questions", "Questions that callers wait for.", registry=registry)
+    waiting = Gauge("mcqueue_http_waiting_questions", "Questions that clients are waiting for.", registry=registry)
     waiting.set_function(lambda: door.waiting)
     requests = Histogram(
-        "mcqueue_http_request_seconds", "Time of a request.", ["path", "status"], buckets=BUCKETS_S, registry=registry
+        "mcqueue_http_request_seconds",
+        "Duration of a request.",
+        ["path", "status"],
+        buckets=BUCKETS_S,
+        registry=registry,
     )
 
     @app.middleware("http")
     async def timed(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
         began = time.monotonic()
         response = await answer(request)
-        route = request.scope.get("route")  # by its pattern: whatever else is asked for is one line
+        route = request.scope.get("route")  # by route pattern; all unknown paths share one label
         requests.labels(route.path if route else "none", response.status_code).observe(time.monotonic() - began)
         return response
 
     @app.get("/metrics", response_class=Response)
     def metrics() -> Response:
-        """For Prometheus: the door's own, and what Redis knows of queues, runs and workers."""
+        """Expose Prometheus metrics: the server's own, and those of queues, runs and workers from Redis."""
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
 
 def _key_check(settings: Settings) -> Callable[..., Awaitable[None]]:
-    """Everything but /health asks for the key, as a bearer token or in X-API-Key."""
+    """Return a dependency that requires the key, as a bearer token or in X-API-Key, except for /health."""
     expected = settings.http.api_key.get_secret_value()
 
     async def check(
@@ -228,26 +232,26 @@ def _key_check(settings: Settings) -> Callable[..., Awaitable[None]]:
         shown = token.credentials if token else key or ""
         if request.url.path == "/health" or not expected or secrets.compare_digest(_digest(shown), _digest(expected)):
             return
-        raise HTTPException(401, "This door wants its API key.", headers={"WWW-Authenticate": "Bearer"})
+        raise HTTPException(401, "An API key is required.", headers={"WWW-Authenticate": "Bearer"})
 
     return check
 
 
 async def _explain(_: Request, trouble: Exception) -> JSONResponse:
-    """Expected errors as one line, with the status that says whose they are."""
+    """Return expected errors as one line, with the status that fits their cause."""
     status = next((status for kind, status in STATUS.items() if isinstance(trouble, kind)), 500)
     return JSONResponse({"detail": str(trouble)}, status)
 
 
 async def _refuse(_: Request, trouble: Exception) -> Response:
-    """What is wrong with a body, without what was in it: no JSON can say NaN, and no UTF-8 half a character."""
+    """Return the errors of a body without its values, which JSON (NaN) or UTF-8 (lone surrogates) may not encode."""
     assert isinstance(trouble, RequestValidationError)
     wrong = [{"type": each["type"], "loc": each["loc"], "msg": _said(each)} for each in trouble.errors()]
     return Response(json.dumps({"detail": wrong}), 422, media_type="application/json")
 
 
 def _said(wrong: dict[str, Any]) -> str:
-    # A body of another content type, such as curl sends unless told, is not read as JSON at all.
+    # A body of another content type, such as curl's default, is not parsed as JSON at all.
     if wrong["loc"] == ("body",) and wrong["type"] in {"missing", "model_attributes_type"}:
         return "Expected a JSON object, sent with Content-Type: application/json."
     if wrong["type"] == "json_invalid":
@@ -262,8 +266,8 @@ def _questions(given: Sequence[QuestionIn], most: int) -> list[Question]:
     first_places: dict[str, str] = {}
     for question, place in zip(questions, places, strict=True):
         if (first := first_places.setdefault(question.id, place)) != place:
-            told = "Without ids of their own, two questions may not be the same."
-            raise HTTPException(422, f"{place}id: {question.id!r} is that of {first}id, too. {told}")
+            hint = "Without ids of their own, no two questions may be the same."
+            raise HTTPException(422, f"{place}id: {question.id!r} is the same as {first}id. {hint}")
     return questions
 
 
@@ -276,7 +280,7 @@ def _question(given: QuestionIn, place: str) -> Question:
 
 def _refuse_too_many(count: int, most: int, what: str) -> None:
     if count > most:
-        raise HTTPException(422, f"{count} {what}; {most} at most in one request (http.max_prompts).")
+        raise HTTPException(422, f"{count} {what}; at most {most} are allowed in one request (http.max_prompts).")
 
 
 def _deadline_s(asked: float | None, settings: Settings) -> float:
@@ -284,5 +288,5 @@ def _deadline_s(asked: float | None, settings: Settings) -> float:
 
 
 def _digest(text: str) -> bytes:
-    """What `compare_digest` can compare: bytes of the same length, whatever the text."""
+    """Return bytes of constant length for `compare_digest`, whatever the text."""
     return hashlib.sha256(text.encode()).digest()

@@ -1,4 +1,4 @@
-"""`python -m producer report`: what runs came to, as one HTML file that needs no network and no other file."""
+"""`python -m producer report`: the results of runs as one self-contained HTML file that needs no network."""
 
 from producer.report.command import report
 

@@ -1,4 +1,4 @@
-"""`python -m producer report`."""
+"""The command `python -m producer report`."""
 
 from __future__ import annotations
 
@@ -15,24 +15,23 @@ from producer.session import Session
 
 __all__ = ["report"]
 
-#: Characters of a file name that is made of several runs.
+#: Maximum length of the part of a file name that lists other runs.
 LONGEST_NAME = 200
 
 
 @click.command()
 @click.argument("run_names", metavar="[RUN…]", nargs=-1)
-@click.option(
-    "--no-questions", is_flag=True, help="Figures alone, without the table of every question: for runs of very many."
-)
+@click.option("--no-questions", is_flag=True, help="Omit the table of all questions, for very large runs.")
 @folder
 @as_json
 @click.pass_obj
 def report(session: Session, run_names: tuple[str, ...], no_questions: bool, out: Path, as_json: bool) -> None:
-    """Write one HTML file about RUN (default: the newest) as it stands; of several runs, the first beside the others.
+    """Write an HTML report on the current results of RUN (default: the newest run).
 
-    The file needs no network and no other file: it can be mailed, put on a server, or printed.
+    With several runs, it also compares the first one with each of the others. The file is self-contained and needs no
+    network: it can be mailed, put on a server, or printed.
     """
-    from producer.report.page import build  # late: no other command needs the template engine's loader
+    from producer.report.page import build  # imported late: no other command needs the template engine's loader
 
     runs = list({run.run_id: run for run in map(session.run, run_names or ("last",))}.values())
     path = out / runs[0].run_id / file_name(runs)
@@ -47,6 +46,6 @@ def report(session: Session, run_names: tuple[str, ...], no_questions: bool, out
 
 
 def file_name(runs: Sequence[Run]) -> str:
-    """`report.html`, or `report-with-OTHER.html` where other runs stand beside the first one."""
+    """Return `report.html`, or `report-with-OTHER.html` if there are further runs."""
     others = "+".join(run.run_id for run in runs[1:])
     return f"report-with-{others[:LONGEST_NAME]}.html" if others else "report.html"

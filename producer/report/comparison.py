@@ -1,4 +1,4 @@
-"""The first run of a page beside each other one: paired while the runs pass by, then put into the template's words."""
+"""Comparisons of a report's first run with each of the others, paired while streaming and prepared for the template."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from producer.stats import Pairs
 from producer.stats.paired import holm
 from producer.stats.side import Side
 
-__all__ = ["Against", "RunComparison"]
+__all__ = ["ComparisonView", "RunComparison"]
 
-#: What streams by of a run.
+#: The stream of a run's results.
 Results = Iterator[tuple[Question, Verdict | None]]
 
 
 @dataclass(frozen=True)
-class Against:
-    """The first run beside another one: the pairs, or why there are none."""
+class ComparisonView:
+    """Comparison of the first run with another one for the template: the pairs, or why there are none."""
 
     a: Run
     b: Run
     found: Comparison | None
     refusal: str = ""
-    #: The p where all comparisons of the report are looked at together; None of a single one.
-    together: float | None = None
+    #: The p-value adjusted for all comparisons of the report (Holm); None if there is only one.
+    adjusted_p: float | None = None
 
     @property
     def effect(self) -> Lines:
-        """What passages repaired and broke, where exactly one of the runs had them; where both had, who found more."""
+        """Effect of retrieval if exactly one of the runs used it; a recall comparison if both did."""
         found = self.found
         if found and found.recall:
             return recall_lines(found.recall)
@@ -46,25 +46,25 @@ class Against:
 
     @property
     def p_value(self) -> str:
-        """The p of no difference, in words."""
-        alone = p_value(self.found.p_value) if self.found else ""
-        return (
-            alone if self.together is None else f"{alone}; {p_value(self.together)} among all comparisons here (Holm)"
-        )
+        """The p-value as text, with its adjusted value if there are several comparisons."""
+        own = p_value(self.found.p_value) if self.found else ""
+        if self.adjusted_p is None:
+            return own
+        return f"{own}; {p_value(self.adjusted_p)} adjusted for all comparisons here (Holm)"
 
     @property
     def sharing(self) -> str:
-        """How many questions go together, and why."""
+        """How many questions are not independent, and why."""
         return sharing(self.found.contexts, self.a) if self.found else ""
 
     @property
-    def alone(self) -> str:
-        """McNemar's p, which takes each question for its own, in words."""
+    def independent_p(self) -> str:
+        """McNemar's p-value, which assumes independent questions, as text."""
         return p_value(self.found.pairs.p_value()) if self.found else ""
 
     @property
     def subjects(self) -> list[tuple[str, Pairs, str]]:
-        """The same pairs by subject, with their difference in words."""
+        """The same pairs by subject, with the difference as text."""
         by_subject = self.found.by_subject if self.found else {}
         return [(name or "none named", pairs, difference(pairs)) for name, pairs in by_subject.items()]
 
@@ -74,11 +74,11 @@ class Against:
 
 
 class RunComparison:
-    """The first run paired with each other one, while each run passes by once."""
+    """Pairs the first run with each of the others, streaming each run once."""
 
     def __init__(self, ledger: Ledger, runs: Sequence[Run]) -> None:
         self._runs = runs
-        #: By the other run's id: the pairs so far, or why there can be none.
+        #: By the other run's id: the pairs so far, or why they cannot be paired.
         self._pairings: dict[str, Pairing | InputError] = {}
         for other in runs[1:]:
             try:
@@ -87,12 +87,12 @@ class RunComparison:
             except InputError as trouble:
                 self._pairings[other.run_id] = trouble
         self._wanted = any(isinstance(each, Pairing) for each in self._pairings.values())
-        #: The first run's side of each question, and each kind of side once: there are few.
+        #: The first run's side of each question, and the distinct sides, which are few and shared to save memory.
         self._sides: list[Side] = []
         self._kinds: dict[Side, Side] = {}
 
     def watching(self, run: Run, results: Results) -> Results:
-        """`results` of `run`, each paired as it passes. The first run comes first."""
+        """Return the `results` of `run`, pairing each as it passes. The first run must come first."""
         if run is self._runs[0]:
             return self._noting(run, results) if self._wanted else results
         pairing = self._pairings[run.run_id]
@@ -109,20 +109,20 @@ class RunComparison:
             pairing.add(question, of_a, side(pairing.b, question, verdict))
             yield question, verdict
 
-    def comparisons(self) -> list[Against]:
-        """The first run beside each other one, in their order."""
-        found = [_against(self._runs[0], other, self._pairings[other.run_id]) for other in self._runs[1:]]
+    def comparisons(self) -> list[ComparisonView]:
+        """Return the comparisons of the first run with each of the others, in their order."""
+        found = [_view(self._runs[0], other, self._pairings[other.run_id]) for other in self._runs[1:]]
         made = {at: each.found.p_value for at, each in enumerate(found) if each.found}
         if len(made) > 1:
-            for at, together in zip(made, holm(list(made.values())), strict=True):
-                found[at] = replace(found[at], together=together)
+            for at, adjusted_p in zip(made, holm(list(made.values())), strict=True):
+                found[at] = replace(found[at], adjusted_p=adjusted_p)
         return found
 
 
-def _against(a: Run, b: Run, pairing: Pairing | InputError) -> Against:
+def _view(a: Run, b: Run, pairing: Pairing | InputError) -> ComparisonView:
     try:
         if isinstance(pairing, InputError):
             raise pairing
-        return Against(a, b, pairing.comparison())
+        return ComparisonView(a, b, pairing.comparison())
     except InputError as trouble:
-        return Against(a, b, None, str(trouble))
+        return ComparisonView(a, b, None, str(trouble))

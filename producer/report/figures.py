@@ -1,4 +1,4 @@
-"""The charts of a run: each a picture, a caption that says how it was made, and its numbers as a table."""
+"""The charts of a run, each with a picture, a caption that explains it, and its numbers as a table."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ PIECES = 30
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A chart and what belongs to it. `rows` are the numbers that it is drawn from."""
+    """A chart with its caption, legend and data. `rows` are the numbers that it is drawn from."""
 
     title: str
     caption: str
     picture: Canvas
     header: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
-    #: (class of the colour, what it stands for).
+    #: (CSS class of the colour, its meaning).
     legend: tuple[tuple[str, str], ...] = ()
 
 
-#: What "right" means in the two charts of confidence, where a question is asked in every rotation.
-ONE_ROTATION = " Right is what was chosen in most rotations; the run's accuracy wants all of them right."
+#: The meaning of "right" in the two charts of confidence, for runs that ask each question in every rotation.
+ONE_ROTATION = " An answer is right if the majority choice is; the run's accuracy requires all rotations to be right."
 
 
 def _what_confidence_is(spec: RunSpec) -> str:
@@ -42,7 +42,7 @@ def _what_confidence_is(spec: RunSpec) -> str:
 
 
 def calibration_curve(calibration: Calibration, spec: RunSpec) -> Figure | None:
-    """Accuracy over claimed confidence, a dot per bin, as large as the bin is full."""
+    """Return accuracy against confidence, with a dot per bin whose area shows its number of answers."""
     if not calibration.of:
         return None
     picture = Plot(
@@ -58,17 +58,17 @@ def calibration_curve(calibration: Calibration, spec: RunSpec) -> Figure | None:
     for each, dot in zip(filled, dots, strict=True):
         claimed, right = each.claimed / each.count, each.right / each.count
         radius = 3 + 9 * math.sqrt(each.count / calibration.of)
-        picture.circle(*dot, radius, "right", f"{each.count:,} answers: {claimed:.1%} claimed, {right:.1%} right")
+        picture.circle(*dot, radius, "right", f"{each.count:,} answers: {claimed:.1%} confidence, {right:.1%} right")
         rows.append((f"{claimed:.3f}", f"{right:.3f}", f"{each.count:,}"))
     ece, brier = calibration.ece(), calibration.brier()
     known = f"Expected calibration error {ece:.3f}" + (f", Brier score {brier:.3f}." if brier is not None else ".")
-    caption = f"{known} Ten bins of equal width; a dot's area shows how many answers are in it."
+    caption = f"{known} Ten bins of equal width; the area of a dot shows the number of answers in its bin."
     caption += _what_confidence_is(spec)
     return Figure("Calibration", caption, picture, ("mean confidence", "accuracy", "answers"), rows)
 
 
 def confidence_histogram(calibration: Calibration, spec: RunSpec) -> Figure | None:
-    """How sure the model was, right and wrong answers on top of each other."""
+    """Return a histogram of confidence, with right and wrong answers stacked."""
     if not calibration.of:
         return None
     tallest = max(each.count for each in calibration.bins)
@@ -83,13 +83,13 @@ def confidence_histogram(calibration: Calibration, spec: RunSpec) -> Figure | No
         picture.bar(low, high, 0, each.right, "right", f"{span}: {each.right:,} right")
         picture.bar(low, high, each.right, each.count, "wrong", f"{span}: {wrong:,} wrong")
         rows.append((span, f"{each.right:,}", f"{wrong:,}"))
-    caption = f"{calibration.of:,} answers that have a confidence.{_what_confidence_is(spec)}"
+    caption = f"{calibration.of:,} answers with a confidence.{_what_confidence_is(spec)}"
     legend = (("right", "right"), ("wrong", "wrong"))
     return Figure("Confidence", caption, picture, ("confidence", "right", "wrong"), rows, legend)
 
 
 def places(measures: Measures) -> Figure | None:
-    """Whether the model likes a position: where keys stand, and where chosen answers stand."""
+    """Return the position bias: the positions of the keys, and of the chosen answers."""
     keys, chosen = measures.key_places, measures.chosen_places
     if not keys:
         return None
@@ -112,15 +112,15 @@ def places(measures: Measures) -> Figure | None:
         picture.mark(at, LABELS[at])
         rows.append((LABELS[at], f"{key:.3f}", f"{choice:.3f}"))
     what = "rotations of questions" if measures.run.spec.circular else "questions"
-    caption = f"{of:,} answered {what} with a key. Equal columns mean no liking for a position."
+    caption = f"{of:,} answered {what} with a key. Equal columns mean that there is no position bias."
     if not seen:
-        caption += " The prompt shows no choices: a difference comes from their texts, or from ties."
+        caption += " The prompt shows no choices: any difference is due to their texts, or to ties."
     legend = (("neutral", "keys"), ("right", "chosen"))
     return Figure("Position bias", caption, picture, ("position", "keys", "chosen"), rows, legend)
 
 
 def latency(measures: Measures) -> Figure | None:
-    """How long the generate calls took that questions waited for; the slowest per cent is in the last column."""
+    """Return a histogram of the questions' generate call durations; the last column holds the slowest percent."""
     call, queued = Spread.of_values(measures.latency_ms), Spread.of_values(measures.queued_ms)
     if call is None or queued is None:
         return None
@@ -139,12 +139,12 @@ def latency(measures: Measures) -> Figure | None:
         (name, *(f"{value:,.1f}" for value in (each.median, each.p90, each.p99, each.largest)))
         for name, each in (("generate call", call), ("before it, in queue and aggregator", queued))
     ]
-    caption = "As long as each question waited for its call; the last column holds all above the 99th percentile."
+    caption = "Duration of each question's generate call; the last column holds all above the 99th percentile."
     return Figure("Latency", caption, picture, ("ms", "median", "90 %", "99 %", "largest"), rows)
 
 
 def batch_sizes(measures: Measures) -> Figure | None:
-    """How full the batches were."""
+    """Return a histogram of the batch sizes."""
     sizes = Counter(measures.batch_sizes.values())
     if not sizes:
         return None
@@ -164,13 +164,13 @@ def batch_sizes(measures: Measures) -> Figure | None:
         picture.bar(low, high, 0, count, "right", f"{span} questions: {count:,}")
     batches = sizes.total()
     mean = sum(size * count for size, count in sizes.items()) / batches
-    caption = f"{batches:,} batches with {mean:,.1f} questions in the mean, the largest with {largest:,}."
+    caption = f"{batches:,} batches with {mean:,.1f} questions on average and {largest:,} at most."
     rows = [(f"{size:,}", f"{sizes[size]:,}") for size in sorted(sizes)]
     return Figure("Batch sizes", caption, picture, ("questions", "batches"), rows)
 
 
 def rate_over_time(measures: Measures, started_at: float) -> Figure | None:
-    """Questions per second from the first generate call to the last verdict."""
+    """Return questions per second over time, from the first generate call to the last verdict."""
     width_s, pieces = throughput(measures.settled_at, started_at)
     if not pieces:
         return None

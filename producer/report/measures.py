@@ -1,4 +1,4 @@
-"""What a report shows of a run beyond its summary, counted while the results stream by."""
+"""Measurements for a report that the summary does not have, counted while the results are streamed."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from producer.stats.denominators import ANSWERED
 
 __all__ = ["Measures", "Spread", "steps", "throughput"]
 
-#: Stands where a question was settled without a choice.
+#: Label for questions that were settled without a choice.
 NO_CHOICE = "none"
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How values lie: so many, and the ones that 50, 90 and 99 % of them do not exceed."""
+    """Distribution of values: their number, median, 90th and 99th percentile, and maximum."""
 
     of: int
     median: float
@@ -33,7 +33,7 @@ class Spread:
 
     @classmethod
     def of_values(cls, values: Sequence[float]) -> Spread | None:
-        """By nearest rank; None of nothing."""
+        """Compute the distribution by nearest rank; None without values."""
         ranked = sorted(values)
         if not ranked:
             return None
@@ -46,18 +46,18 @@ class Measures:
     """Counters that see each question once."""
 
     run: Run
-    #: (label of the key, label chosen or NO_CHOICE) of questions with a key to which the model was heard; none of a run
-    #: whose answers are free.
+    #: (label of the key, label chosen or NO_CHOICE) → number of questions with a key that did not fail; empty for runs
+    #: with free answers.
     confusion: Counter[tuple[str, str]] = field(default_factory=Counter)
-    #: Place at which the key stood, and at which the chosen one stood, in the order that was asked.
+    #: Positions of the key, and of the chosen answer, in the order that was shown.
     key_places: Counter[int] = field(default_factory=Counter)
     chosen_places: Counter[int] = field(default_factory=Counter)
-    #: Milliseconds per question that was asked.
+    #: Milliseconds, one value per question that was asked.
     latency_ms: array[float] = field(default_factory=lambda: array("d"))
     queued_ms: array[float] = field(default_factory=lambda: array("d"))
     #: Batch → its number of questions.
     batch_sizes: dict[str, int] = field(default_factory=dict)
-    #: Seconds since the epoch, one per verdict.
+    #: Seconds since the epoch, one value per verdict.
     settled_at: array[float] = field(default_factory=lambda: array("d"))
 
     def add(self, question: Question, verdict: Verdict | None) -> None:
@@ -68,11 +68,11 @@ class Measures:
         self._add_times(verdict)
 
     def _add_choice(self, question: Question, verdict: Verdict) -> None:
-        # A free answer (`judge`) chooses none of the choices, which it was not shown.
+        # A free answer (`judge`) selects none of the choices, as they were not shown.
         if question.answer is None or verdict.outcome is Outcome.FAILED or self.run.spec.mode is Mode.JUDGE:
             return
         chosen = verdict.choice if verdict.choice in question.labels else None
-        # Of several right choices, the one that was chosen is the key.
+        # With several right choices, the chosen one counts as the key.
         key = chosen if chosen in question.right else question.answer
         self.confusion[key, chosen or NO_CHOICE] += 1
         if chosen is None or verdict.outcome not in ANSWERED:
@@ -84,7 +84,7 @@ class Measures:
             self.chosen_places[place_shown(question, self.run.spec, chosen)] += 1
 
     def _add_rotations(self, question: Question, verdict: Verdict) -> None:
-        """Each rotation that was answered, where the verdict tells them apart."""
+        """Count each answered rotation, if the verdict has them individually."""
         orders = (each.order for each in arrangements(question, self.run.spec))
         for choice, order in zip(verdict.rotation_choices, orders, strict=False):
             if choice in question.labels:
@@ -103,13 +103,13 @@ class Measures:
 
 
 def place_shown(question: Question, spec: RunSpec, label: str) -> int:
-    """Where the choice stood that the file calls `label`, from 0; the first order where there are several."""
+    """Return the position, from 0, of the choice that has this label in the file; in the first order, if several."""
     at = LABELS.index(label)
     return arrangements(question, spec)[0].order.index(at) if spec.shuffle else at
 
 
 def steps(low: float, high: float, most: int) -> float:
-    """A round width (1, 2 or 5 times a power of ten) that cuts `low` to `high` into at most `most` pieces."""
+    """Return a round width (1, 2 or 5 times a power of ten) that divides `low` to `high` into at most `most` pieces."""
     rough = (high - low) / most
     if rough <= 0:
         return 1.0
@@ -118,7 +118,7 @@ def steps(low: float, high: float, most: int) -> float:
 
 
 def throughput(settled_at: Sequence[float], started_at: float, most: int = 40) -> tuple[float, list[int]]:
-    """(seconds per piece, verdicts in each piece) from `started_at` to the last verdict."""
+    """Return (seconds per piece, verdicts in each piece) from `started_at` to the last verdict."""
     if not settled_at:
         return 1.0, []
     start = min(started_at, min(settled_at))

@@ -1,4 +1,4 @@
-"""From runs to the page: gathers each run in one pass, then fills the template."""
+"""Builds the report page: reads each run in one pass, then renders the template."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from producer.stats.paired import ALPHA, POWER
 
 __all__ = ["build"]
 
-#: Flipped questions that a comparison lists; all are found by the table's filter.
+#: Flipped questions that a comparison lists; the table's filter finds all of them.
 MOST_FLIPS = 20
 
 
 def build(
     ledger: Ledger, runs: Sequence[Run], live: Sequence[WorkerRecord] = (), *, questions: bool = True
 ) -> Iterator[str]:
-    """The whole page, piece by piece; with its table of all questions, or without.
+    """Return the page, piece by piece, with or without the table of all questions.
 
-    Each run is read once, and all of them before the first piece. Of the workers `live`, those that serve a run's model
-    have their engines described in it.
+    Each run is read once, all of them before the first piece is produced. The engines of those `live` workers that
+    serve a run's model are described in its section.
     """
     table = Table() if questions else None
     beside = RunComparison(ledger, runs)

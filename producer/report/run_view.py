@@ -1,4 +1,4 @@
-"""One run as the page shows it: what its summary, its counters and its spec come to, in the words of the template."""
+"""View of one run for the template: figures from its summary, its counters and its spec."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from contract.ledger import Run
 from contract.spec import Mode
 from producer.export.summary import Summary
-from producer.output import COMPARED, Lines, doubt_lines, judge_lines, sharing
+from producer.output import COMPARED, Lines, doubt_lines, judge_lines, number, sharing
 from producer.report import figures
 from producer.report.figures import Figure
 from producer.report.measures import NO_CHOICE, Measures
@@ -22,20 +22,20 @@ from producer.stats.denominators import ANSWERED
 
 __all__ = ["Part"]
 
-#: Of a table of figures: a name, its figure, and what guessing scores there, where one can guess.
+#: Row of a table of figures: a name, its figure, and its chance level, if there is one.
 Row = tuple[str, Share | Mean, float | None]
 
 
 @dataclass(frozen=True)
 class Part:
-    """One run, counted."""
+    """One run with its figures."""
 
     run: Run
     summary: Summary
     measures: Measures
     #: summary.json's content.
     content: dict[str, Any]
-    #: That the engines which answered were not all alike, if so.
+    #: Warning that the engines that answered were not identical, if so.
     engines: Lines
 
     @property
@@ -48,9 +48,9 @@ class Part:
 
     @property
     def against_chance(self) -> str:
-        """What the interval of the answered questions says about guessing at these.
+        """Comparison of the accuracy over answered questions with their chance level, as text.
 
-        The others lower the accuracy, and say nothing of whether the model knows what it answers.
+        Other questions lower the accuracy, but say nothing about whether the model knows the answers it gives.
         """
         chance = self.answered_chance
         answered = self.tally.over_answered()
@@ -59,12 +59,12 @@ class Part:
             return ""
         how = "above" if found.low > chance else "below" if found.high < chance else "not distinguishable from"
         if answered.of == self.tally.keyed.total():
-            return f", {how} guessing"
-        return f". At the {answered.of:,} that it answered, it is {how} guessing"
+            return f", {how} chance"
+        return f". On the {number(answered.of, 'question')} it answered, it is {how} chance"
 
     @property
     def against_constant(self) -> str:
-        """That what is above guessing is not above always giving the same answer, if so."""
+        """Remark that an accuracy above chance does not exceed the constant-answer baseline, if so."""
         constant, found = self.tally.guessing(ANSWERED).constant(self.run.spec), self._answered_interval
         chance = self.answered_chance
         if constant is None or found is None or chance is None or not chance < found.low <= constant.value:
@@ -81,12 +81,12 @@ class Part:
 
     @property
     def answered_chance(self) -> float | None:
-        """What guessing scores at the questions that were answered."""
+        """Chance level of the answered questions."""
         return self.tally.guessing(ANSWERED).chance(self.run.spec)
 
     @property
     def macro_chance(self) -> float | None:
-        """What guessing scores in the mean over subjects, where that is not what it scores over all questions."""
+        """Chance level of the mean over subjects, if it differs from the one over all questions."""
         found, chance = self.summary.over_subjects(), self.run.chance
         if found is None or found.chance is None or chance is None or round(found.chance, 3) == round(chance, 3):
             return None
@@ -94,13 +94,13 @@ class Part:
 
     @cached_property
     def accuracies(self) -> list[Row]:
-        """Over all and over the answered questions; over all, had choices been compared otherwise; and over single
-        rotations, which one guess may get right."""
+        """Accuracies over all questions, without failed ones, over answered ones, under other normalizations, and over
+        single rotations."""
         otherwise = self.summary.otherwise_normalized()
         found: list[tuple[str, Share | Mean | None, float | None]] = [
             ("all questions with a key", self.accuracy, self.run.chance),
-            ("those that did not fail", self.tally.without_failed(), self.run.chance),
-            ("those answered", self.tally.over_answered(), self.answered_chance),
+            ("excluding failed questions", self.tally.without_failed(), self.run.chance),
+            ("answered questions", self.tally.over_answered(), self.answered_chance),
             *((f"all, compared {COMPARED[how]}", found, self.run.chance) for how, found in otherwise.items()),
             ("single rotations", self.summary.rotations.mean(), self.summary.rotation_chance),
         ]
@@ -108,7 +108,7 @@ class Part:
 
     @cached_property
     def subjects(self) -> list[Row]:
-        """Subjects with keys, the best first; empty where the questions name none."""
+        """Subjects with keys, best first; empty if the questions name none."""
         if set(self.summary.subjects) <= {""}:
             return []
         spec = self.run.spec
@@ -121,46 +121,46 @@ class Part:
 
     @cached_property
     def retrieval(self) -> list[Row]:
-        """What retrieval found and what it was worth; figures of no question at all are left out."""
+        """Retrieval metrics; figures over zero questions are omitted."""
         found = self.summary.retrieval
         if found is None:
             return []
         figures_of: list[tuple[str, Share | Mean | None]] = [
-            *((f"recall@{k}: a right passage in the first {k}", each) for k, each in found.recall_any().items()),
-            *((f"recall@{k}: share of the right ones there", each) for k, each in found.recall_share().items()),
-            (f"MRR@{found.depths[-1]} of the first right passage", found.mrr()),
+            *((f"recall@{k}: a relevant passage in the first {k}", each) for k, each in found.recall_any().items()),
+            *((f"recall@{k}: share of the relevant ones there", each) for k, each in found.recall_share().items()),
+            (f"MRR@{found.depths[-1]} of the first relevant passage", found.mrr()),
             ("context precision", found.context_precision()),
-            ("accuracy where a right passage was shown", found.accuracy(hit=True)),
-            ("accuracy where none was", found.accuracy(hit=False)),
-            ("right choice's text in a passage shown", found.answer_in_context()),
-            ("wrong choice's text in one", found.wrong_choice_in_context()),
+            ("accuracy with a relevant passage shown", found.accuracy(hit=True)),
+            ("accuracy without one shown", found.accuracy(hit=False)),
+            ("right choice's text in a shown passage", found.answer_in_context()),
+            ("wrong choice's text in a shown passage", found.wrong_choice_in_context()),
         ]
         return [(name, each, None) for name, each in figures_of if each is not None]
 
     @property
     def retrieval_extent(self) -> Lines:
-        """How much was retrieved, in words."""
+        """How much was retrieved, as text."""
         return retrieval_lines(self.summary.retrieval)[:1]
 
     @property
     def sharing(self) -> str:
-        """How many questions go together, and why."""
+        """How many questions are not independent, and why."""
         return sharing(self.summary.contexts(), self.run)
 
     @property
     def taken(self) -> str:
-        """What of its source was asked, in words."""
-        return " ".join(told for _, told in taken_lines(self.run))
+        """Which part of the source was asked, as text."""
+        return " ".join(text for _, text in taken_lines(self.run))
 
     @property
     def doubts(self) -> Lines:
-        """What makes its answers worth less than they look."""
+        """Warnings about the quality of the answers."""
         judge = judge_lines(self.run.spec.judge, self.summary.judge_agrees, self.summary.judged_and_read)
         return [*doubt_lines(self.tally), *judge, *self.engines]
 
     @cached_property
     def answers(self) -> list[Figure]:
-        """What the model's answers are like."""
+        """Charts about the model's answers."""
         calibration, spec = self.tally.calibration, self.run.spec
         drawn = (
             figures.calibration_curve(calibration, spec),
@@ -171,7 +171,7 @@ class Part:
 
     @property
     def calibrated(self) -> str:
-        """What stands behind the names of its calibration figures where confidence is no probability."""
+        """Suffix of the calibration figures' names if confidence is not a model probability."""
         spec = self.run.spec
         if confidence_of(spec) == PROBABILITIES:
             return ""
@@ -179,7 +179,7 @@ class Part:
 
     @cached_property
     def speed(self) -> list[Figure]:
-        """How the run went; of one that was only read again, nothing."""
+        """Charts about the run's speed; none for a rescored run."""
         if self.run.spec.rescored_from:
             return []
         started_at = self.summary.started_at
@@ -192,13 +192,13 @@ class Part:
 
     @cached_property
     def confusion_labels(self) -> tuple[list[str], list[str]]:
-        """Labels of the confusion's rows and of its columns."""
+        """Labels of the confusion matrix's rows and columns."""
         keys, chosen = ({pair[side] for pair in self.measures.confusion} for side in (0, 1))
         labels = sorted((keys | chosen) - {NO_CHOICE})
         return labels, labels + ([NO_CHOICE] if NO_CHOICE in chosen else [])
 
     def keys_of(self, label: str) -> int:
-        """Questions in the confusion whose key is `label`."""
+        """Return the number of questions in the confusion matrix whose key is `label`."""
         return sum(count for (key, _), count in self.measures.confusion.items() if key == label)
 
     @property

@@ -1,6 +1,6 @@
-"""Drawing: a canvas with axes that becomes inline SVG. Colours are classes, so that a page's style decides on them.
+"""Inline SVG charts: a canvas with axes, with CSS classes for colours so that the page's style sheet sets them.
 
-Not a plotting library: its SVG would carry fixed colours and its own fonts, and follow neither dark mode nor print.
+A plotting library would emit fixed colours and its own fonts, and would follow neither dark mode nor print styles.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from producer.report.measures import steps
 
 __all__ = ["Axis", "Canvas", "Plot"]
 
-#: Units of the view box: about pixels on a wide screen, and still readable where a phone shrinks them.
+#: Size in view box units: roughly pixels on a wide screen, and still readable when scaled down on a phone.
 WIDTH, HEIGHT = 440, 260
 LEFT, RIGHT, TOP, BOTTOM = 62, 20, 14, 44
 
 
 class Canvas:
-    """An SVG image with a text for those who do not see it."""
+    """An SVG image with an accessible label."""
 
     def __init__(self, title: str, width: int = WIDTH, height: int = HEIGHT) -> None:
         self._root = ElementTree.Element(
@@ -30,23 +30,23 @@ class Canvas:
         )
 
     def line(self, x1: float, y1: float, x2: float, y2: float, kind: str) -> None:
-        """A straight line of the class `kind`."""
+        """Draw a straight line with the class `kind`."""
         self._add("line", kind, x1=x1, y1=y1, x2=x2, y2=y2)
 
     def rect(self, x: float, y: float, width: float, height: float, kind: str, tip: str) -> None:
-        """A box of the class `kind`; `tip` shows where a mouse rests on it."""
+        """Draw a box with the class `kind`; `tip` is its tooltip."""
         self._add("rect", kind, tip, x=x, y=y, width=max(0.0, width), height=max(0.0, height))
 
     def circle(self, x: float, y: float, radius: float, kind: str, tip: str) -> None:
-        """A dot of the class `kind`; `tip` as of `rect`."""
+        """Draw a dot with the class `kind`; `tip` is its tooltip."""
         self._add("circle", kind, tip, cx=x, cy=y, r=radius)
 
     def polyline(self, points: Sequence[tuple[float, float]], kind: str) -> None:
-        """A line through `points`."""
+        """Draw a line through `points`."""
         self._add("polyline", kind, points=" ".join(f"{x:.2f},{y:.2f}" for x, y in points))
 
     def text(self, x: float, y: float, text: str, kind: str, turned: bool = False) -> None:
-        """`text` with its anchor, which the class decides on, at the point; `turned` reads upwards."""
+        """Draw `text` with its anchor, which the class determines, at the point; `turned` text reads upwards."""
         turn = {"transform": f"rotate(-90 {x:.2f} {y:.2f})"} if turned else {}
         element = self._add("text", kind, x=x, y=y, **turn)
         element.text = text
@@ -64,7 +64,7 @@ class Canvas:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A stretch of numbers with its name; `percent` writes 0.5 as 50 %."""
+    """A named range of numbers; with `percent`, 0.5 is labelled 50 %."""
 
     name: str
     low: float
@@ -73,11 +73,11 @@ class Axis:
     whole: bool = False
 
     def share(self, value: float) -> float:
-        """Where `value` lies, 0 at the low end and 1 at the high end."""
+        """Return the relative position of `value`, 0 at the low end and 1 at the high end."""
         return (value - self.low) / (self.high - self.low)
 
     def ticks(self) -> Iterator[tuple[float, str]]:
-        """Round values with their labels."""
+        """Yield round values with their labels."""
         width = steps(self.low, self.high, 6)
         width = max(1.0, width) if self.whole else width
         for at in range(math.ceil(self.low / width - 1e-9), math.floor(self.high / width + 1e-9) + 1):
@@ -86,7 +86,7 @@ class Axis:
 
 
 class Plot(Canvas):
-    """A canvas with two axes; coordinates are values."""
+    """A canvas with two axes; coordinates are data values."""
 
     def __init__(self, title: str, x: Axis, y: Axis, *, name_ticks: bool = True) -> None:
         super().__init__(title)
@@ -101,19 +101,19 @@ class Plot(Canvas):
         self.text(13, (TOP + HEIGHT - BOTTOM) / 2, y.name, "name middle", turned=True)
 
     def across(self, value: float) -> float:
-        """From a value of x to the canvas."""
+        """Convert an x value to a canvas coordinate."""
         return LEFT + self._x.share(value) * (WIDTH - LEFT - RIGHT)
 
     def down(self, value: float) -> float:
-        """From a value of y to the canvas."""
+        """Convert a y value to a canvas coordinate."""
         return HEIGHT - BOTTOM - self._y.share(value) * (HEIGHT - TOP - BOTTOM)
 
     def bar(self, low: float, high: float, start: float, end: float, kind: str, tip: str) -> None:
-        """A column from `low` to `high` across, from `start` up to `end`."""
+        """Draw a column from `low` to `high` in x, and from `start` to `end` in y."""
         left, right = self.across(low), self.across(high)
         gap = min(1.0, (right - left) / 8)
         self.rect(left + gap, self.down(end), right - left - 2 * gap, self.down(start) - self.down(end), kind, tip)
 
     def mark(self, x: float, label: str) -> None:
-        """A label under the axis."""
+        """Draw a label below the x axis."""
         self.text(self.across(x), HEIGHT - BOTTOM + 16, label, "tick middle")

@@ -1,9 +1,9 @@
-"""Every question of the report, packed: the page unpacks it in the browser, where it is text and never HTML.
+"""The packed table of all questions, which the page unpacks in the browser and always treats as text, never as HTML.
 
-Two kinds of parcels, each zlib-compressed JSON in base64, an alphabet in which nothing can end a script element. The
-first holds what is searched and sorted by, column by column; the others what a row shows when it is opened, so that a
-page of many thousand questions with long prompts opens at once. Of runs over the same questions only the first says
-what they are, and the prompts only where they differ from its.
+There are two kinds of parcels, each zlib-compressed JSON in base64, whose alphabet cannot close a script element. The
+first holds the values for searching and sorting, column by column; the others hold the details of opened rows, so that
+a page with many thousand questions and long prompts opens at once. For runs over the same questions, only the first
+stores the questions; the others store a prompt only if it differs.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from producer.question_view import HIT, shown_prompts
 
 __all__ = ["PER_PARCEL", "Table"]
 
-#: Opened rows in one parcel: unpacking it must not be felt.
+#: Row details per parcel, few enough that unpacking one is not noticeable.
 PER_PARCEL = 100
-#: Decimals of scores and confidences: as many as the margin has. The exported files have more.
+#: Decimals of scores and confidences, the same as for the margin. The exported files have more.
 _DECIMALS = 4
 
 
 class _Asked(NamedTuple):
-    """What one run says of its questions."""
+    """The table's data for one run."""
 
     spec: RunSpec
     #: Number of its first question.
     start: int
-    #: Whether its prompts are, word for word, those of the first run with these questions.
+    #: Whether its prompts are identical to those of the first run with these questions.
     same_prompts: bool
     #: Outcomes, choices, confidences and latencies.
     columns: tuple[list[Any], ...]
@@ -49,9 +49,9 @@ class Table:
         self.index = ""
         self.parcels: list[str] = []
         self._questions: list[tuple[Any, ...]] = []
-        #: Hashes of the prompts that the first run with a question asked it with.
+        #: Hashes of each question's prompts in the first run with it.
         self._prompts: list[int] = []
-        #: Digest of questions → number of the first of them, and the spec of the first run with them. Equal digests
+        #: Digest of questions → number of the first question, and the spec of the first run with them. Equal digests
         #: mean equal questions in equal order.
         self._starts: dict[str, tuple[int, RunSpec]] = {}
         self._runs: list[_Asked] = []
@@ -59,17 +59,18 @@ class Table:
         self._details: list[dict[str, Any]] = []
 
     def begin(self, run: Run) -> None:
-        """The questions that follow are those of `run`, in its order."""
+        """Start `run`; the questions that follow are its questions, in order."""
         spec = run.spec
         start, first = self._starts.setdefault(spec.questions_digest, (len(self._questions), spec))
-        # Another model alone changes no prompt, and making one takes a tenth of the time. Passages may differ.
+        # A different model alone does not change the prompts, and rendering them takes a tenth of the time. With
+        # retrieval the passages may differ.
         same_prompts = (
             spec is not first and spec.rag is None and spec.model_copy(update={"model": first.model}) == first
         )
         self._runs.append(_Asked(spec, start, same_prompts, ([], [], [], [])))
 
     def add(self, question: Question, verdict: Verdict | None) -> None:
-        """Take in the next question of the run that was begun."""
+        """Add the next question of the current run."""
         spec, start, same_prompts, columns = self._runs[-1]
         number = start + len(columns[0])
         new = number == len(self._questions)
@@ -94,7 +95,7 @@ class Table:
             self._pack_details()
 
     def close(self) -> None:
-        """No more rows come."""
+        """Finish the table after the last row."""
         if self._details:
             self._pack_details()
         runs = [[each.start, each.columns] for each in self._runs]
@@ -106,17 +107,17 @@ class Table:
 
 
 def _without_question(prompts: Iterable[str], question: Question) -> list[list[str]]:
-    """What stands before, between and behind the question's text, which the page has already."""
+    """Return the prompts split at the question's text, which the page already has."""
     return [prompt.split(question.question) for prompt in prompts]
 
 
 def _columns(rows: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
-    """Like stands beside like, which packs better."""
+    """Transpose rows into columns, whose similar values compress better."""
     return list(zip(*rows, strict=True))
 
 
 def _row(verdict: Verdict | None) -> tuple[Any, ...]:
-    """What one run says of a question, as far as it is searched and sorted by."""
+    """Return the values of one run for a question that are searched and sorted by."""
     if verdict is None:
         return UNSETTLED, "", None, None
     latency = round(verdict.latency_ms, 1) if verdict.latency_ms else None
@@ -124,11 +125,11 @@ def _row(verdict: Verdict | None) -> tuple[Any, ...]:
 
 
 def _detail(verdict: Verdict) -> dict[str, Any]:
-    """What an opened row shows of what one run said, besides the row itself."""
+    """Return the details of an opened row, besides the row itself."""
     return {
         "scores": {label: _finite(score) for label, score in verdict.choice_scores.items()},
         "passages": [
-            [f"{each.rank}. {each.id}, score {each.score:.6g}{'' if each.shown else ', no room for it'}", each.text]
+            [f"{each.rank}. {each.id}, score {each.score:.6g}{'' if each.shown else ', did not fit'}", each.text]
             for each in verdict.passages
         ],
         "raw": verdict.raw_text,
@@ -157,7 +158,7 @@ def _facts(verdict: Verdict) -> list[tuple[str, str]]:
 
 def _rotations(verdict: Verdict) -> str:
     chosen = ", ".join(choice or "none" for choice in verdict.rotation_choices)
-    return f"right in {verdict.rotations_right} of {verdict.rotations}" + (f", chosen: {chosen}" if chosen else "")
+    return f"correct in {verdict.rotations_right} of {verdict.rotations}" + (f", chosen: {chosen}" if chosen else "")
 
 
 def _unit(verdict: Verdict) -> str:
@@ -167,7 +168,7 @@ def _unit(verdict: Verdict) -> str:
 
 
 def _finite(value: float | None) -> float | str | None:
-    """Rounded; what JSON has no number for, by name."""
+    """Return the rounded value; infinities and NaN, which JSON lacks, by name."""
     if value is None:
         return None
     return round(value, _DECIMALS) if math.isfinite(value) else str(value)

@@ -1,4 +1,4 @@
-"""Questions whose choices speak of each other, where a run shows them in other orders than their file does."""
+"""Detects choices that refer to other choices, in runs that show the choices in another order than the file."""
 
 from __future__ import annotations
 
@@ -9,48 +9,49 @@ from contract.spec import RunSpec
 from producer.output import number
 from producer.stats.guessing import shows_choices
 
-__all__ = ["ChoiceReferences", "speaks_of_others"]
+__all__ = ["ChoiceReferences", "refers_to_others"]
 
 _WORD = re.compile(r"\w+")
-#: What may stand around the letters of "both A and B", "(a) & (c) only", "neither A nor B is correct".
+#: Words allowed around the letters, as in "both A and B", "(a) & (c) only", "neither A nor B is correct".
 _AROUND = re.compile(
     r"both|neither|either|all|only|and|or|nor|not|of|the|(?:option|choice|answer)s?|are|is"
     r"|correct|right|true|false|wrong|incorrect"
 )
-#: A choice that combines others is short.
+#: Longest text, in characters, of a choice that combines others.
 _LONGEST = 60
 _ABOVE = re.compile(r"(?:all|none|any|both|neither|either|two|some|one)\b(?: \w+){0,3} above[.!]?", re.IGNORECASE)
 
 
 class ChoiceReferences:
-    """Looks at each question of a run, and remembers how many mean something else when their choices are moved."""
+    """Counts the questions of a run whose meaning changes when their choices are reordered."""
 
     def __init__(self, spec: RunSpec) -> None:
-        #: Whether the run moves choices at all.
+        #: Whether the run reorders choices at all.
         self.needed = (spec.shuffle or spec.circular) and shows_choices(spec.prompt)
         self._moved = 0
         self._example = ""
 
     def add(self, question: Question) -> None:
-        """Take the next question into account."""
-        if self.needed and (choice := speaks_of_others(question)):
+        """Check the next question."""
+        if self.needed and (choice := refers_to_others(question)):
             self._moved += 1
             self._example = self._example or choice
 
     def warnings(self) -> list[str]:
-        """What to warn of, if anything."""
+        """Return the warnings, if any."""
         if not self._moved:
             return []
         return [
-            f"warning: {number(self._moved, 'question')} with a choice that names others by letter or place, as"
-            f" {self._example!r}: in another order it says something else, and the key may be wrong there."
+            f"warning: {number(self._moved, 'question')} with a choice that refers to others by letter or position,"
+            f" such as {self._example!r}: in another order its meaning changes, and the key may be wrong."
         ]
 
 
-def speaks_of_others(question: Question) -> str:
-    """The first choice that names others by their letters ("both A and B") or place ("none of the above"), or nothing.
+def refers_to_others(question: Question) -> str:
+    """Return the first choice that refers to others by letter ("both A and B") or position ("none of the above").
 
-    Where what the letters name are such combinations themselves, they speak of statements in the question.
+    Return an empty string if there is none. If the letters name choices that are such combinations themselves, they
+    refer to statements in the question instead.
     """
     choices = dict(zip(question.labels, question.choices, strict=True))
     combined = {label: _letters(text, question.labels) for label, text in choices.items()}
@@ -62,7 +63,7 @@ def speaks_of_others(question: Question) -> str:
 
 
 def _letters(text: str, labels: tuple[str, ...]) -> frozenset[str]:
-    """The labels that `text` combines; none where it says anything else."""
+    """Return the labels that `text` combines; none if it contains anything else."""
     words = _WORD.findall(text.lower()) if len(text) <= _LONGEST else []
     named = frozenset(word.upper() for word in words if word.upper() in labels)
     around = (word for word in words if word.upper() not in labels)

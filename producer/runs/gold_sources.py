@@ -1,4 +1,4 @@
-"""What the questions of a run name as their source, held against the index: recall can be told of no others."""
+"""Checks the gold sources that a run's questions name against the index; recall is defined only for such questions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from producer.output import Lines, number
 
 __all__ = ["Named", "named_sources"]
 
-#: Column of an index → the names that a question may give for what stands there.
+#: Column of an index → the kinds of names in a question that refer to it.
 _COLUMNS = {
     "id": ("passages", "documents"),
     "document": ("passages", "documents"),
@@ -25,33 +25,33 @@ _COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """How many questions name their source, and how many of those name one that cannot be found."""
+    """How many questions name a source, and how many of those name one that is not in the index."""
 
     questions: int
     sourced: int
-    #: None where the passages are elsewhere, so that nobody could look.
+    #: Questions whose source is not in the index; None if its passages are on another machine and cannot be checked.
     lost: int | None
-    #: The first of the lost, and what it names.
+    #: The first of those questions, and what it names.
     example: str = ""
 
     def lines(self) -> Lines:
-        """What a person is told."""
+        """Return the output lines."""
         if not self.sourced:
-            return [("sources", "no question names its source: there will be no recall")]
-        text = f"{self.sourced:,} of {number(self.questions, 'question')} name theirs"
+            return [("sources", "no question names its source, so there will be no recall")]
+        text = f"{self.sourced:,} of {number(self.questions, 'question')} name their source"
         if self.lost is None:
-            return [("sources", f"{text}; whether the index has it can only be seen where its passages are")]
+            return [("sources", f"{text}; the index can be checked for it only where its passages are stored")]
         if self.lost:
-            text += f"; of {self.lost:,} the index has none, and each counts as never found: {self.example}"
+            text += f"; for {self.lost:,} it is not in the index, so they count as not found: {self.example}"
         return [("sources", text)]
 
     def to_json(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the content for `--json`."""
         return {"named_by": self.sourced, "not_in_index": self.lost}
 
 
 def named_sources(bodies: Iterable[Body], index: Path) -> Named:
-    """What the questions of `bodies` name, looked up in the index in folder `index`."""
+    """Look up the sources that the questions of `bodies` name in the index in folder `index`."""
     table = _table(index / PASSAGES)
     by_hash = table is None or _has_hashes(table)
     questions, sourced = 0, []
@@ -75,7 +75,7 @@ def _wanted(sources: Iterable[Sources]) -> dict[str, set[str]]:
 
 
 def _table(passages: Path) -> Any:
-    """The passages of an index, mapped into memory; None where they cannot be read here."""
+    """Return the passages of an index, memory-mapped; None if they cannot be read on this machine."""
     import pyarrow as pa
 
     try:
@@ -91,7 +91,7 @@ def _has_hashes(table: Any) -> bool:
 
 
 def _held(table: Any, wanted: Mapping[str, set[str]]) -> dict[str, set[str]]:
-    """Those of the wanted names that stand in each column."""
+    """Return the wanted names that occur in each column."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

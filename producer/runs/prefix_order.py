@@ -1,8 +1,8 @@
-"""Questions whose prompts begin alike are sent one after another, so that a worker's prefix cache has that beginning.
+"""Orders questions so that those with a common prompt prefix are sent together, for the workers' prefix cache.
 
-A prompt begins with a description and the examples, which may be those of the question's subject, and goes on with its
-context; a prefix cache holds what was asked last. In a shuffled file the questions of one subject or about one text
-stand far apart; where they come together, what they share is prefilled once.
+A prompt begins with the description and the examples, which may depend on the question's subject, followed by its
+context; a prefix cache holds the most recent prompts. In a shuffled file, questions on one subject or one text are far
+apart; sent together, their common prefix is prefilled once.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from contract.spec import RunSpec, Selection
 
 __all__ = ["PrefixOrder"]
 
-#: Questions among which those that begin alike are brought together; what is sent is never all in memory.
+#: Number of questions that are regrouped at a time, so that the run is never in memory as a whole.
 WINDOW = 65_536
 ALONE = 0
 
 
 class PrefixOrder:
-    """Remembers, eight bytes a question, which ones share a beginning that others of the run have not."""
+    """Remembers which questions share a prompt prefix, in eight bytes per question."""
 
     def __init__(self, spec: RunSpec) -> None:
         self._context = spec.use_context_field
@@ -31,28 +31,27 @@ class PrefixOrder:
         self._subject = (shots is not None and shots.selection is Selection.SUBJECT) or (
             describe(spec.description, "one") != describe(spec.description, "another")
         )
-        self._beginnings = array("q")
+        self._prefixes = array("q")
 
     @property
     def needed(self) -> bool:
-        """Whether questions of this run can share a beginning at all."""
+        """Whether some questions of this run can share a prefix that others do not have."""
         return self._subject or self._context
 
     def add(self, question: Question) -> None:
-        """Take the next question into account."""
-        # A subject's beginning comes first, and what follows it is left in the file's order.
+        """Record the next question."""
+        # The subject's prefix comes first in the prompt; within a subject the file's order is kept.
         shared = question.subject if self._subject else question.context
-        self._beginnings.append(hash(shared) if shared else ALONE)
+        self._prefixes.append(hash(shared) if shared else ALONE)
 
     def grouped(self, ids: Iterable[str]) -> Iterator[str]:
-        """`ids`, in the order in which their questions were added, with those that begin alike next to the first."""
+        """Yield `ids`, given in the order in which their questions were added, grouped by prefix."""
         if not self.needed:
             yield from ids
             return
-        placed = zip(ids, self._beginnings, strict=True)
-        for window in chunks(placed, WINDOW):
+        for window in chunks(zip(ids, self._prefixes, strict=True), WINDOW):
             groups: dict[int | str, list[str]] = {}
-            for question_id, beginning in window:
-                groups.setdefault(beginning or question_id, []).append(question_id)
+            for question_id, prefix in window:
+                groups.setdefault(prefix or question_id, []).append(question_id)
             for group in groups.values():
                 yield from group

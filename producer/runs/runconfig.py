@@ -1,4 +1,4 @@
-"""What a person wants asked: configs/runs/*.yaml and --set, turned into a RunSpec."""
+"""The run configuration: configs/runs/*.yaml and --set, turned into a RunSpec."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ __all__ = [
 
 def _can_be_a_path(value: str) -> str:
     if "\0" in value or any(len(part.encode()) > 255 for part in Path(value).parts):
-        raise ValueError("no file can be called that")
+        raise ValueError("not a valid file name")
     return value
 
 
-#: A path, or what `enqueue` takes in place of one.
+#: A path, or anything else that `enqueue` accepts as FILE.
 FileName = Annotated[str, AfterValidator(_can_be_a_path)]
 
 
 class FewShotConfig(BaseModel):
-    """Solved examples before each question; none with k = 0."""
+    """Few-shot examples before each question; none if k = 0."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=LONGEST)
 
     #: Examples before each question.
     k: int = Field(default=0, ge=0, le=64)
-    #: Question file, folder or dataset that the examples are taken from, never the questions that are asked.
+    #: Question file, folder or dataset that the examples are taken from; not the questions that are asked.
     file: FileName = ""
     #: The split of a folder or dataset that they are taken from.
     split: str = ""
@@ -71,22 +71,22 @@ class FewShotConfig(BaseModel):
     @model_validator(mode="after")
     def _examples_come_from_a_file(self) -> Self:
         if self.k and not self.file:
-            raise ValueError("k examples need a file to come from: set few_shot.file")
+            raise ValueError("k needs a file with examples: set few_shot.file")
         idle = sorted(self.model_fields_set - {"k"})
         if idle and "k" not in self.model_fields_set:
-            raise ValueError(f"{', '.join(idle)} alone shows no example: set few_shot.k to how many")
+            raise ValueError(f"{', '.join(idle)} alone has no effect: set few_shot.k to the number of examples")
         return self
 
-    def told(self, asked: QuestionFile) -> str:
-        """How its file is read beside the questions of `asked`."""
+    def describe_file(self, asked: QuestionFile) -> str:
+        """Describe how the examples file is read, given the question file `asked`."""
         with opened(self.file, HowToRead(split=self.split)) as source:
             file = understand(source, asked)
         return f"{self.file} as {file.title}, answers {file.way.value}"
 
     def load(self, asked: Source | None = None) -> FewShot | None:
-        """The examples with their pool, for the questions of `asked`.
+        """Load the examples with their pool, for the questions of `asked`.
 
-        Raises QuestionFileError for a bad row, RunConfigError for too few.
+        Raises QuestionFileError for a bad row, RunConfigError for too few examples.
         """
         if not self.k:
             return None
@@ -104,23 +104,23 @@ class FewShotConfig(BaseModel):
 
 
 class JudgeConfig(BaseModel):
-    """How free answers are graded (`judge` only)."""
+    """How free-form answers are graded (`judge` only)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=LONGEST)
 
-    #: Template that grades, by name or path.
+    #: Grading template, by name or path.
     prompt: FileName = "grade"
-    #: Longest answer of the judge.
+    #: Maximum number of tokens in the judge's answer.
     max_tokens: int = Field(default=256, ge=1)
-    #: Times it is asked again after an answer that is not the JSON asked for.
+    #: Number of retries after an answer that is not the requested JSON.
     retries: int = Field(default=2, ge=0, le=10)
-    #: Base URL of an OpenAI-compatible server that grades, and its model; empty: the model under test does.
+    #: Base URL of an OpenAI-compatible server that grades; empty: the model under test grades itself.
     server: str = ""
     #: The model's name on that server.
     model: str = ""
 
     def load(self) -> Judge:
-        """The judge with its template's text. Raises RunConfigError."""
+        """Load the judge with its template's text. Raises RunConfigError."""
         prompt = load_prompt(self.prompt, Mode.JUDGE, grades=True)
         try:
             return Judge.model_validate({**self.model_dump(), "prompt": prompt})
@@ -135,23 +135,23 @@ class RagConfig(BaseModel):
 
     #: Whether passages are retrieved.
     enabled: bool = False
-    #: Folder of the index; its manifest is read here, its passages where the retrieval workers are.
+    #: Folder of the index; the manifest is read here, the passages on the machines of the retrieval workers.
     index: FileName = ""
-    #: None: the index's own.
+    #: How to search the index; None: by its own kind.
     kind: IndexKind | None = None
-    #: Passages that each question gets, the best ones.
+    #: Number of passages retrieved per question.
     retrieval_top_k: int = Field(default=5, ge=1, le=1000)
-    #: Passages with a lower score count as not found; its scale is that of the kind, or of the reranker.
+    #: Passages with a lower score are dropped; the scale is that of the kind, or of the reranker.
     retrieval_score_threshold: float | None = None
-    #: What is looked up: the question alone, or with its choices.
+    #: What is searched for: the question alone, or with its choices.
     query: Query = Query.QUESTION
-    #: Show a question its own `context`, and retrieve nothing for it. Works without an index too.
+    #: Use a question's own `context`, if it has one, instead of retrieving. Works without an index too.
     use_context_field: bool = False
-    #: Tokens that the passages may take together; empty: as many as the model's context leaves.
+    #: Maximum number of tokens of all passages together; empty: as many as fit in the model's context.
     max_context_tokens: int | None = Field(default=None, ge=1)
-    #: Cross-encoder that orders the `rerank_from` best anew, by id or path; empty: none does.
+    #: Cross-encoder that reranks the `rerank_from` best passages, by id or path; empty: no reranking.
     reranker: str = ""
-    #: Passages found first, for the reranker to order.
+    #: Number of candidate passages passed to the reranker.
     rerank_from: int = Field(default=50, ge=1, le=1000)
 
     @model_validator(mode="after")
@@ -159,18 +159,18 @@ class RagConfig(BaseModel):
         idle = sorted(self.model_fields_set - {"enabled", "use_context_field"})
         if idle and "enabled" not in self.model_fields_set:
             raise ValueError(
-                f"{', '.join(idle)} alone retrieves nothing: set rag.enabled to true, or to false for closed book"
+                f"{', '.join(idle)} alone has no effect: set rag.enabled to true, or to false for closed book"
             )
         return self
 
     @model_validator(mode="after")
     def _retrieval_has_an_index(self) -> Self:
         if self.enabled and not self.index:
-            raise ValueError("retrieval needs an index: set rag.index to the folder that `producer index` made")
+            raise ValueError("retrieval needs an index: set rag.index to a folder built by `producer index`")
         return self
 
     def load(self) -> Retrieval | None:
-        """What is asked of the index. Raises IndexUnusable, RunConfigError."""
+        """Load the retrieval spec, reading the index's manifest. Raises IndexUnusable, RunConfigError."""
         if not self.enabled:
             return None
         manifest = read_manifest(Path(self.index))
@@ -183,8 +183,9 @@ class RagConfig(BaseModel):
         threshold, highest = self.retrieval_score_threshold, highest_score(kind)
         if not self.reranker and threshold is not None and highest is not None and threshold > highest:
             raise RunConfigError(
-                f"rag.retrieval_score_threshold: {threshold:g} drops all: {kind} gives {highest:.3g} at most.",
-                hint="docs/retrieval.md has the scale of each kind.",
+                f"rag.retrieval_score_threshold: {threshold:g} drops every passage: {kind} scores are at most"
+                f" {highest:.3g}.",
+                hint="docs/retrieval.md describes the scale of each kind.",
             )
         asked = self.model_dump(exclude={"enabled", "index", "kind", "use_context_field"})
         plan = manifest.plan
@@ -198,7 +199,7 @@ class RagConfig(BaseModel):
 
 
 class Texts(NamedTuple):
-    """What prompts are made of, as the files had it when they were read."""
+    """The texts that prompts are made of, as they were when the files were read."""
 
     prompt: Prompt
     few_shot: FewShot | None
@@ -206,37 +207,38 @@ class Texts(NamedTuple):
 
 
 class RunConfig(BaseModel):
-    """Everything about a run that a person may choose; what it leaves open is filled in by `to_spec`."""
+    """Everything about a run that a user can configure; `to_spec` fills in the rest."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=LONGEST)
 
-    #: Name the workers serve the model under; empty: the one that the settings serve.
+    #: Name under which the workers serve the model; empty: the one in the settings.
     model: str = ""
-    #: LoRA adapter that the workers have by this name (`adapters` of the deploy file); empty: the model as it is.
+    #: Name of a LoRA adapter that the workers have (`adapters` in the deploy file); empty: the base model.
     adapter: str = ""
-    #: How an answer is taken from the model.
+    #: How an answer is obtained from the model.
     mode: Mode = Mode.LIKELIHOOD
     #: What a choice's log-likelihood is divided by (`likelihood` only).
     normalization: Normalization = Normalization.NONE
-    #: Name of a built-in template or path of a .j2 file (docs/questions.md); empty: the default of the mode.
+    #: Name of a built-in template or path of a .j2 file (docs/questions.md); empty: the mode's default.
     prompt: FileName = ""
-    #: Put between the prompt and a choice (`likelihood`) or label (`letter`).
+    #: Text between the prompt and a choice (`likelihood`) or label (`letter`).
     delimiter: str = " "
     rag: RagConfig = RagConfig()
     #: Only this version of vLLM may answer; empty: any engine.
     vllm_version: str = ""
-    #: Of everything that is drawn: samples, examples, orders of choices.
+    #: Random seed for samples, examples and the order of choices.
     seed: int = Field(default=0, ge=0)
-    #: The model's own (auto: where it has one), the prompt in one turn or, with turns, each example in two and the
-    #: description in the system's. None: auto where the model writes, never where continuations are weighed.
+    #: Whether to use the model's chat template: `auto` uses it if there is one. The prompt is a single turn, except
+    #: with `turns`: each example is two turns and the description is the system turn. None: `auto` in modes in which
+    #: the model generates text, `never` in modes that score continuations.
     chat_template: ChatTemplate | None = None
     sampling: Sampling = Sampling()
     few_shot: FewShotConfig = FewShotConfig()
-    #: Put once before examples and question; may use {{ subject }}.
+    #: Text placed once before examples and question; may use {{ subject }}.
     description: Annotated[str, AfterValidator(str.rstrip)] = ""
-    #: An order of choices per question, drawn by the seed.
+    #: Shuffle the choices of each question with the seed.
     shuffle: bool = False
-    #: Ask in every rotation of the choices; right only if right in all.
+    #: Ask in every rotation of the choices; correct only if correct in all of them.
     circular: bool = False
     judge: JudgeConfig = JudgeConfig()
 
@@ -246,11 +248,11 @@ class RunConfig(BaseModel):
         if wrong:
             raise ValueError(wrong)
         if not self.mode.writes and "sampling" in self.model_fields_set:
-            raise ValueError(f"sampling means nothing with mode {self.mode}: no text is drawn")
+            raise ValueError(f"sampling has no effect in mode {self.mode}: no text is generated")
         if self.mode is not Mode.JUDGE and "judge" in self.model_fields_set:
-            raise ValueError(f"judge means nothing with mode {self.mode}")
+            raise ValueError(f"judge has no effect in mode {self.mode}")
         if self.shuffle and self.circular:
-            raise ValueError("shuffle and circular exclude each other: circular asks in every rotation")
+            raise ValueError("shuffle and circular are mutually exclusive: circular asks in every rotation")
         return self
 
     def texts(self, asked: Source | None = None) -> Texts:
@@ -264,10 +266,10 @@ class RunConfig(BaseModel):
     def to_spec(
         self, questions_digest: str, settings: Settings, asked: Source | None = None, texts: Texts | None = None
     ) -> RunSpec:
-        """The spec of asking the questions of that digest, of the file `asked`; reads what the configuration names.
+        """Return the spec for the questions with that digest, from the file `asked`, reading the files it refers to.
 
-        `texts` are its own where they were read before. Raises SettingsError where it names no model and `settings`
-        have several.
+        `texts` are its own texts if they have been read before. Raises SettingsError if it names no model and
+        `settings` have several.
         """
         auto = ChatTemplate.AUTO if self.mode.writes else ChatTemplate.NEVER
         texts, rag = texts or self.texts(asked), self.rag.load()
@@ -295,9 +297,9 @@ class RunConfig(BaseModel):
 
 
 def load_run_config(path: Path | None = None, overrides: Iterable[str] = ()) -> RunConfig:
-    """The run configuration from `--set` over YAML over defaults.
+    """Load the run configuration: `--set` overrides YAML, which overrides the defaults.
 
-    Raises RunConfigError that names the setting, what was found, and the nearest known name.
+    Raises a RunConfigError that names the setting, what was found, and the nearest known name.
     """
     file = read_yaml(path, RunConfigError) if path else {}
     over = parse_overrides(overrides, RunConfigError)
@@ -309,7 +311,7 @@ def load_run_config(path: Path | None = None, overrides: Iterable[str] = ()) -> 
 
 
 def run_config(values: Mapping[str, Any], source: str | Place) -> RunConfig:
-    """The run configuration of these values, which stand in `source`. Raises RunConfigError as `load_run_config`."""
+    """Return the run configuration with `values`, which come from `source`. Raises RunConfigError."""
     _refuse_settings(values, source)
     try:
         return RunConfig(**values)
@@ -318,10 +320,10 @@ def run_config(values: Mapping[str, Any], source: str | Place) -> RunConfig:
 
 
 def _refuse_settings(values: Mapping[str, Any], source: str | Place) -> None:
-    """Where and how fast is decided elsewhere: a run may not carry it, for it would not be in the fingerprint."""
+    """Raise RunConfigError for deployment settings, which are not part of a run's fingerprint."""
     for name in values:
         if name in Settings.model_fields and name not in RunConfig.model_fields:
             raise RunConfigError(
                 f"{source((name,)) if callable(source) else source}: {name!r} belongs to the deployment, not to a run.",
-                hint=f"Give it by --deploy FILE or MCQUEUE_{name.upper()}.",
+                hint=f"Set it with --deploy FILE or MCQUEUE_{name.upper()}.",
             )

@@ -1,4 +1,4 @@
-"""What of its source a run asks: kept with the run, and told beside its figures."""
+"""Records which part of its source a run asks, and describes it alongside the run's figures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["taken_lines", "taken_of"]
 
 
 def taken_of(found: Survey, selection: Selection) -> Taken:
-    """What `selection` took of what the survey `found`."""
+    """Return which part of the surveyed source `selection` took."""
     how = found.source.how
     return Taken(
         subset=how.subset,
@@ -29,27 +29,27 @@ def taken_of(found: Survey, selection: Selection) -> Taken:
 
 
 def taken_lines(run: Run) -> Lines:
-    """Which part of its source `run` asked; nothing where that was all of it, each question once."""
-    told = _told(run) if run.taken else ""
-    return [("taken", told)] if told else []
+    """Return which part of its source `run` asked; empty if it asked every question exactly once."""
+    description = _describe(run) if run.taken else ""
+    return [("taken", description)] if description else []
 
 
-def _told(run: Run) -> str:
+def _describe(run: Run) -> str:
     taken = run.taken
     assert taken is not None
     parts = [f"{what} {name}" for what, name in (("subset", taken.subset), ("split", taken.split)) if name]
     if taken.subjects:
-        parts.append(f"of {', '.join(taken.subjects)} only")
+        parts.append(f"only {', '.join(taken.subjects)}")
     if taken.limit == run.questions:
-        parts.append(f"the first {run.questions:,}, nothing behind them was read")
+        parts.append(f"the first {run.questions:,}, the rest was not read")
     drawn = taken.sample == run.questions < taken.rows
     if drawn:
-        how = ", each subject with its share" if taken.stratified else ""
+        how = ", stratified by subject" if taken.stratified else ""
         parts.append(f"{run.questions:,} at random (seed {taken.seed}){how}")
     if taken.subjects or drawn:
         parts.append(f"from {number(taken.rows, 'question')}")
     if taken.skipped:
         parts.append(f"without {number(taken.skipped, 'bad row')}")
     if taken.repeated:
-        parts.append(f"{taken.repeated:,} that repeat others")
+        parts.append(number(taken.repeated, "duplicate"))
     return " · ".join(parts)

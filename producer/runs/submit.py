@@ -1,8 +1,8 @@
-"""From a question file to a run in the ledger and messages in the queue.
+"""Submits a question file as a run in the ledger and messages in the queue.
 
-First the whole file is checked, which gives the digest, from which the run's id follows; then what was checked is
-written and sent. Killed anywhere in between and repeated, the same command completes the same run: bodies are written
-once, and what is already queued is not sent again.
+First the whole file is checked, which yields the digest that determines the run's id; then the checked questions are
+written and sent. If the command is killed at any point, repeating it completes the same run: bodies are written once,
+and questions that are already queued are not sent again.
 """
 
 from __future__ import annotations
@@ -33,38 +33,38 @@ from producer.runs.source_coverage import taken_of
 __all__ = ["Plan", "State", "Submitted", "afresh", "asked_already", "asked_of", "plan", "submit"]
 
 
-#: A run's folder is called after it, and file systems take 255 bytes.
+#: A run's folder is named after it, and file systems limit names to 255 bytes.
 LONGEST_NAME = 150
 
 
 class State(StrEnum):
-    """How a submission found its run."""
+    """State in which a submission found its run."""
 
     NEW = "new"
     RESUMED = "resumed"
-    #: It was cancelled, and goes on now.
+    #: The run was cancelled, and is now resumed.
     REVIVED = "revived"
-    #: Nothing was sent: somebody wants it to wait.
+    #: Nothing was sent, because the run has been paused.
     PAUSED = "paused"
     SETTLED = "settled"
 
 
-_AGAIN = {State.RESUMED: "resumed", State.REVIVED: "was cancelled, goes on"}
+_AGAIN = {State.RESUMED: "resumed", State.REVIVED: "was cancelled, now resumed"}
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A submission that is checked and ready; nothing is written yet."""
+    """A submission that has been checked and is ready; nothing has been written yet."""
 
     name: str
     spec: RunSpec
     survey: Survey
-    #: Which of its questions begin alike.
+    #: Which of its questions share a prompt prefix.
     prefix_order: PrefixOrder
     taken: Taken
-    #: Which of its questions mean something else in other orders of their choices.
+    #: Which of its questions change their meaning when their choices are reordered.
     choice_references: ChoiceReferences
-    #: How many times the same thing is asked on purpose, this one included.
+    #: How often the same questions have deliberately been asked, including this time.
     repeat: int = 1
 
     @property
@@ -73,7 +73,7 @@ class Plan:
         return run_id_for(self.name, self.spec, self.repeat)
 
     def run(self, priority: Priority = Priority.NORMAL) -> Run:
-        """The run as the ledger keeps it."""
+        """Return the run as it is stored in the ledger."""
         return Run(
             run_id=self.run_id,
             spec=self.spec,
@@ -89,17 +89,17 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """What a submission did."""
+    """Result of a submission."""
 
     run: Run
     state: State
     unsettled: int
-    #: Questions sent now, in `messages` messages.
+    #: Number of questions sent now, in `messages` messages.
     sent: int
     messages: int
 
     def to_json(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the content for `--json`."""
         return {
             "run_id": self.run.run_id,
             "state": self.state.value,
@@ -111,15 +111,15 @@ class Submitted:
             "chance": self.run.chance,
         }
 
-    def told(self) -> str:
-        """In words: how it found the run, and what it sent."""
+    def describe(self) -> str:
+        """Describe the state of the run and what was sent."""
         if self.state is State.SETTLED:
             return "already settled: nothing was sent"
         if self.state is State.PAUSED:
-            return f"paused: nothing was sent; let it go on with: python -m producer resume {self.run.run_id}"
+            return f"paused: nothing was sent; resume it with: python -m producer resume {self.run.run_id}"
         if self.state in _AGAIN:
             counted = f"{self.unsettled:,} of {self.run.questions:,} unsettled"
-            return f"{_AGAIN[self.state]}: {counted}, {self.sent:,} sent again in {number(self.messages, 'message')}"
+            return f"{_AGAIN[self.state]}: {counted}, {self.sent:,} re-sent in {number(self.messages, 'message')}"
         return f"new: {number(self.sent, 'question')} sent in {number(self.messages, 'message')}"
 
 
@@ -133,15 +133,15 @@ def plan(
     skip_bad: bool = False,
     qrels: Qrels | None = None,
 ) -> Plan:
-    """Check template and file, and work out the spec. Raises InputError; neither reads nor writes the ledger.
+    """Check template and file, and determine the spec. Raises InputError; neither reads nor writes the ledger.
 
-    `name` is what the run is called; without one it is made of file, model and mode. `qrels` name passages that answer.
+    `name` is the run's name, by default made of file, model and mode. `qrels` are relevance judgments for passages.
     """
     if config.mode is Mode.FREE:
         raise RunConfigError(
-            "mode: free is for prompts, which `python -m producer serve` takes.", hint="For questions: generate."
+            "mode: free is for prompts sent to `python -m producer serve`.", hint="For questions, use mode: generate."
         )
-    # Templates and examples are checked before a long file is read; the digest is known only after.
+    # Templates and examples are checked before a long file is read; the digest is known only afterwards.
     draft = config.to_spec("0" * 64, settings, source)
     prefix_order, few_shot = PrefixOrder(draft), FewShotCheck(draft.few_shot)
     choice_references = ChoiceReferences(draft)
@@ -155,12 +155,12 @@ def plan(
 
 
 def asked_of(planned: Plan, model: str, name: str) -> Plan:
-    """The same questions asked in the same way of another `model`, under another `name`; no file is read again."""
+    """Return the plan for another `model` and `name`, otherwise unchanged; no file is read again."""
     return replace(planned, name=slug(name)[:LONGEST_NAME], spec=planned.spec.model_copy(update={"model": model}))
 
 
 def afresh(planned: Plan, ledger: Ledger) -> Plan:
-    """The same plan under the next number that the ledger has no run of."""
+    """Return the plan with the first repeat number for which the ledger has no run."""
     there = {run.run_id for run in ledger.runs()}
     while planned.run_id in there:
         planned = replace(planned, repeat=planned.repeat + 1)
@@ -174,10 +174,10 @@ def submit(
     priority: Priority = Priority.NORMAL,
     weight: int | None = None,
 ) -> Submitted:
-    """Write what the ledger lacks of the run, and send what the queue lacks of it.
+    """Write what is missing from the ledger, and send what is missing from the queue.
 
-    `weight` is how many turns it gets where others get one; None: what it was, 1 for a new run.
-    Another producer or a worker that is sending the same run is waited for.
+    `weight` is the number of turns the run gets for each turn of others; None: unchanged, or 1 for a new run. Waits
+    while another producer or a worker is sending the same run.
     """
     run = planned.run(priority)
     with broker.sole_sender(run.run_id) as sender:
@@ -202,9 +202,9 @@ def submit(
 
 
 def asked_already(done: Iterable[Submitted], ledger: Ledger) -> dict[str, list[str]]:
-    """Of the runs that are new, those whose questions were asked in the same way under another name, with these runs.
+    """Return the new runs whose questions were already asked in the same way, with the ids of those earlier runs.
 
-    Whoever did not mean to ask anew can cancel.
+    A user who did not intend to ask again can cancel the new run.
     """
     new = [each.run for each in done if each.state is State.NEW]
     by_fingerprint: dict[str, list[str]] = {}

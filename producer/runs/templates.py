@@ -1,4 +1,4 @@
-"""Prompt templates: found by name or path, and refused here rather than on a worker."""
+"""Prompt templates: loaded by name or path, and validated here rather than on a worker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from contract.spec import Mode, Prompt
 
 __all__ = ["DEFAULTS", "built_in", "checked_description", "load_prompt", "refuse_blind"]
 
-#: The built-in template that a mode is asked with unless the run says otherwise.
+#: Default built-in template of each mode.
 DEFAULTS = {
     Mode.LIKELIHOOD: "question",
     Mode.LETTER: "lettered",
@@ -30,18 +30,18 @@ _TRIAL = Question(id="a trial", question="Which one?", choices=("this", "that"),
 
 
 def built_in() -> dict[str, Traversable]:
-    """The templates that come with the package, by name."""
+    """Return the templates that come with the package, by name."""
     folder = resources.files("producer") / "prompts"
     return {each.name.removesuffix(SUFFIX): each for each in folder.iterdir() if each.name.endswith(SUFFIX)}
 
 
 def load_prompt(name: str, mode: Mode, *, grades: bool = False) -> Prompt:
-    """The template called `name`: a built-in one, the path of a .j2 file, or, when empty, the default of `mode`.
+    """Load the template called `name`: a built-in one, the path of a .j2 file, or, if empty, the default of `mode`.
 
-    One that `grades` is a judge's, and has the judge's variables besides.
+    With `grades` it is a judge's template, which also has the judge's variables.
 
-    White space at the file's end is dropped, so that a prompt ends where the choice continues it. Raises RunConfigError
-    with file and line for a template that cannot be used.
+    Trailing white space is removed, so that a prompt ends where the choice continues it. Raises RunConfigError with
+    file and line for a template that cannot be used.
     """
     name = name or DEFAULTS[mode]
     shipped = built_in()
@@ -50,27 +50,27 @@ def load_prompt(name: str, mode: Mode, *, grades: bool = False) -> Prompt:
         return Prompt(name=name, text=_checked(text, f"{name}{SUFFIX}", grades=grades))
     if not name.endswith(SUFFIX):
         known = ", ".join(sorted(shipped))
-        hint = f"{nearest(name, list(shipped))} Built in are {known}; a path ends in {SUFFIX}.".strip()
-        raise RunConfigError(f"prompt {brief(name)} is not known.", hint=hint)
+        hint = f"{nearest(name, list(shipped))} Built-in prompts: {known}; a path ends in {SUFFIX}.".strip()
+        raise RunConfigError(f"unknown prompt {brief(name)}.", hint=hint)
     return Prompt(name=Path(name).name.removesuffix(SUFFIX), text=_checked(_read(Path(name)), name, grades=grades))
 
 
 def refuse_blind(prompt: Prompt, mode: Mode, *, with_context: bool) -> None:
-    """Raise RunConfigError where the model would answer by what the template does not show it.
+    """Raise RunConfigError if the template does not show the model what it needs to answer.
 
-    A label of choices that it never saw is drawn blindly, and a passage that stands in no prompt helped nobody; the
-    figures would look like any others.
+    Labels of choices that the model never saw would be random guesses, and passages missing from the prompt would have
+    no effect; yet the figures would look normal.
     """
     shown = meta.find_undeclared_variables(environment().parse(prompt.text))
     if mode is Mode.LETTER and "choices" not in shown:
         raise RunConfigError(
-            f"prompt {prompt.name!r} shows no choices, and mode letter asks for the label of one.",
-            hint="Set prompt: lettered, or let the template list `choices`; mode likelihood needs them not.",
+            f"prompt {prompt.name!r} shows no choices, but mode letter asks for the label of one.",
+            hint="Set prompt: lettered, or list `choices` in the template; mode likelihood needs none.",
         )
     if with_context and "context" not in shown:
         raise RunConfigError(
-            f"prompt {prompt.name!r} shows no context: what is retrieved or given would reach no model.",
-            hint="Put {% if context %}{{ context }}{% endif %} into the template, or ask without.",
+            f"prompt {prompt.name!r} shows no context: retrieved or given passages would not reach the model.",
+            hint="Add {% if context %}{{ context }}{% endif %} to the template, or ask without context.",
         )
 
 
@@ -78,7 +78,9 @@ def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise RunConfigError(f"{path}: no such prompt template.", hint="The path counts from where you are.") from None
+        raise RunConfigError(
+            f"{path}: no such prompt template.", hint="The path is relative to the current folder."
+        ) from None
     except UnicodeDecodeError as trouble:
         raise RunConfigError(f"{path}: byte {trouble.start} is not UTF-8.", hint="Save the file as UTF-8.") from None
     except OSError as trouble:
@@ -96,15 +98,15 @@ def _checked(text: str, shown: str, *, grades: bool) -> str:
     without, empty, _ = (render(prompt, _TRIAL, context, **judged) for context in (None, "", _TRIAL.context))
     if without.count("None") > empty.count("None"):
         raise RunConfigError(
-            f"{shown}: where a question has no context, closed book or because nothing was found, its prompt would "
-            "read 'None'.",
-            hint="Put what shows it between {% if context %} and {% endif %}.",
+            f"{shown}: for a question without context, as in closed book or if nothing was found, the prompt would "
+            "contain 'None'.",
+            hint="Put the part that shows it between {% if context %} and {% endif %}.",
         )
     return text
 
 
 def checked_description(text: str) -> str:
-    """`text`, if it can stand before examples. Raises RunConfigError with its line for a template that cannot."""
+    """Return `text` if it is a valid description template. Raises RunConfigError with the line if it is not."""
     _refuse_unknown_variables(_parsed(text, "description"), "description", list(DESCRIPTION_VARIABLES))
     describe(text, None)
     return text
@@ -124,5 +126,5 @@ def _refuse_unknown_variables(tree: nodes.Template, shown: str, known: list[str]
     unknown = meta.find_undeclared_variables(tree) - set(known)
     for node in tree.find_all(nodes.Name):
         if node.name in unknown:
-            hint = f"{nearest(node.name, known)} There are {', '.join(known)}.".strip()
+            hint = f"{nearest(node.name, known)} Known variables: {', '.join(known)}.".strip()
             raise RunConfigError(f"{shown}:{node.lineno}: unknown variable {node.name!r}.", hint=hint)

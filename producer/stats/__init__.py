@@ -1,4 +1,4 @@
-"""What a run, or a pair of runs, came to: pure functions and counters that see each question once."""
+"""Statistics of a run, or of a pair of runs: pure functions, and counters that see each question once."""
 
 from producer.stats.calibration import Calibration
 from producer.stats.clusters import Contexts

@@ -1,10 +1,10 @@
-"""Whether the model's confidence can be believed: expected calibration error, its histogram, and the Brier score.
+"""Calibration of the model's confidence: expected calibration error, its histogram, and the Brier score.
 
-Both are taken over the questions that have a key and that the model answered. Unanswered and failed ones claim
-nothing, so they are in neither. The probabilities are shares among the given choices: where scores were divided by
-the choice's length, they are flatter than what the model said; in `vote` they are shares of the texts. In a `circular`
-run they are those of the first rotation with the choice that most of them have, and right is that choice, whatever the
-others chose.
+Both are computed over the questions that have a key and that the model answered. Unanswered and failed questions have
+no confidence and are excluded. The probabilities are normalized over the given choices: if scores are divided by the
+choice's length, they are flatter than the model's own distribution; in `vote` they are fractions of the texts. In a
+`circular` run they are those of the first rotation with the majority choice, and correctness is that of this choice,
+whatever the other rotations chose.
 """
 
 from __future__ import annotations
@@ -23,45 +23,45 @@ from producer.stats.denominators import ANSWERED
 
 __all__ = ["EDGES", "PROBABILITIES", "Bin", "Calibration", "confidence_of", "probabilities"]
 
-#: What confidence is where it is a probability of the model's, among the given choices.
+#: Description of a confidence that is a probability of the model, normalized over the given choices.
 PROBABILITIES = "the softmax of the choices' log-probabilities"
 
 BINS = 10
-#: Bounds of the bins. Each bin holds its upper bound; the first one also 0.
+#: Bounds of the bins. Each bin includes its upper bound; the first one also includes 0.
 EDGES = tuple(at / BINS for at in range(BINS + 1))
 
 
 @dataclass(slots=True)
 class Bin:
-    """Answers whose confidence lies between two neighbouring edges."""
+    """Answers whose confidence lies between two adjacent edges."""
 
     count: int = 0
     right: int = 0
-    #: Sum of their confidences.
+    #: Sum of the confidences.
     claimed: float = 0.0
 
     @property
     def gap(self) -> float:
-        """How far the mean confidence is from the accuracy, times the answers in the bin."""
+        """Absolute difference between mean confidence and accuracy, times the number of answers in the bin."""
         return abs(self.claimed - self.right)
 
     def to_json(self) -> dict[str, Any]:
-        """Mean confidence and accuracy; null in an empty bin."""
+        """Return count, mean confidence and accuracy; the latter two are null in an empty bin."""
         confidence, accuracy = (self.claimed / self.count, self.right / self.count) if self.count else (None, None)
         return {"count": self.count, "confidence": _rounded(confidence), "accuracy": _rounded(accuracy)}
 
 
 @dataclass(slots=True)
 class Calibration:
-    """Sums from which the figures follow, whatever the number of questions."""
+    """Sums from which the calibration figures are computed, of constant size for any number of questions."""
 
     bins: list[Bin] = field(default_factory=lambda: [Bin() for _ in range(BINS)])
-    #: Answers with a probability for each choice, and the sum of their squared distances from the key.
+    #: Number of answers with a probability for each choice, and the sum of their squared distances from the key.
     distributions: int = 0
     distance: float = 0.0
 
     def add(self, question: Question, verdict: Verdict) -> None:
-        """Count one question. What has no confidence, or no score for some choice, is left out of that figure."""
+        """Count one question. Without a confidence, or with a missing score, it is excluded from that figure."""
         outcome, confidence = verdict.outcome, verdict.confidence
         if question.answer is None or outcome not in ANSWERED:
             return
@@ -70,7 +70,7 @@ class Calibration:
             into.count += 1
             into.right += _chose_right(question, verdict)
             into.claimed += confidence
-        # A distribution is measured against one right choice; with several there is no telling how they should share.
+        # A distribution is measured against one right choice; with several, the ideal distribution is undefined.
         if question.also_right:
             return
         labels = question.labels
@@ -80,7 +80,7 @@ class Calibration:
             self.distance += sum([p * p for p in shares]) + 1 - 2 * shares[labels.index(question.answer)]
 
     def include(self, other: Calibration) -> None:
-        """Count what `other` has counted."""
+        """Add the counts of `other`."""
         for mine, theirs in zip(self.bins, other.bins, strict=True):
             mine.count += theirs.count
             mine.right += theirs.right
@@ -90,30 +90,30 @@ class Calibration:
 
     @property
     def of(self) -> int:
-        """Answers with a confidence."""
+        """Number of answers with a confidence."""
         return sum(each.count for each in self.bins)
 
     def ece(self) -> float | None:
-        """Expected calibration error, 0 (as right as it claims) to 1; None of nothing.
+        """Return the expected calibration error, from 0 (perfectly calibrated) to 1; None without answers.
 
         ECE = Σ_b n_b/n · |accuracy_b - mean confidence_b| over ten bins of equal width, by the confidence in the
         chosen choice (`Verdict.confidence`). Source: Guo et al., "On calibration of modern neural networks", ICML
-        2017, equation 3. With few questions per bin it comes out too high.
+        2017, equation 3. It is biased upwards if there are few questions per bin.
         """
         return sum(each.gap for each in self.bins) / self.of if self.of else None
 
     def brier(self) -> float | None:
-        """Brier score of the whole distribution, 0 (sure and right) to 2 (sure and wrong); None of nothing.
+        """Return the multiclass Brier score, from 0 (certain and right) to 2 (certain and wrong); None without answers.
 
-        Brier = 1/n · Σ_questions Σ_choices (p - y)², y being 1 for the key and 0 for the others, p as in
-        `probabilities`, or the share of the texts (`vote`; texts that name no choice are with none, so that p need not
-        sum to 1). Source: G. W. Brier, "Verification of forecasts expressed in terms of probability", Monthly Weather
-        Review 78 (1950), whose score this is; what halves it for two classes is another convention.
+        Brier = 1/n · Σ_questions Σ_choices (p - y)², where y is 1 for the key and 0 for the others, and p as in
+        `probabilities`, or the fraction of the texts (`vote`; texts that name no choice count for none, so that p need
+        not sum to 1). Source: G. W. Brier, "Verification of forecasts expressed in terms of probability", Monthly
+        Weather Review 78 (1950), which defines this score; the variant halved for two classes is another convention.
         """
         return self.distance / self.distributions if self.distributions else None
 
     def to_json(self) -> dict[str, Any]:
-        """For summary.json. `of` answers are in the bins, `brier_of` in the Brier score."""
+        """Return the content for summary.json. `of` answers are in the bins, `brier_of` in the Brier score."""
         bounded = zip(pairwise(EDGES), self.bins, strict=True)
         return {
             "ece": _rounded(self.ece()),
@@ -125,19 +125,20 @@ class Calibration:
 
 
 def confidence_of(spec: RunSpec) -> str:
-    """What the confidence of a run of `spec` is, in words: calibration asks whether that can be read as a probability.
+    """Describe the confidence of a run of `spec`: calibration asks whether it can be read as a probability.
 
-    Divided by its length, a log-probability is one no more: the model never said what the softmax of such makes.
+    A log-probability divided by its length is no longer one, so the softmax of such scores is not a probability of the
+    model.
     """
     if spec.mode is Mode.VOTE:
-        return "the share of the texts, no probability of the model's"
+        return "the fraction of the texts, not a model probability"
     if spec.normalization is not Normalization.NONE:
-        return f"the softmax of scores per {spec.normalization}, no probability of the model's"
+        return f"the softmax of scores per {spec.normalization}, not a model probability"
     return PROBABILITIES
 
 
 def _chose_right(question: Question, verdict: Verdict) -> bool:
-    """Whether the choice that the confidence speaks of is right: a `circular` run wants more than that."""
+    """Whether the choice that the confidence refers to is right; in a `circular` run that alone is not `correct`."""
     return verdict.choice in question.right if verdict.rotations else verdict.outcome is Outcome.CORRECT
 
 
@@ -148,9 +149,9 @@ def _shares(labels: Sequence[str], verdict: Verdict) -> list[float]:
 
 
 def probabilities(labels: Sequence[str], scores: Mapping[str, float]) -> list[float]:
-    """Softmax of `scores` over `labels`, one share each in their order: p_i = exp(s_i) / Σ_j exp(s_j).
+    """Return the softmax of `scores` over `labels`, in their order: p_i = exp(s_i) / Σ_j exp(s_j).
 
-    Empty where a label has no score or the scores are no distribution: NaN, infinite, or all minus infinity.
+    Empty if a label has no score or the scores give no distribution: NaN, infinite, or all minus infinity.
     """
     wanted = [scores[label] for label in labels if label in scores]
     if len(wanted) < len(labels):
@@ -158,7 +159,7 @@ def probabilities(labels: Sequence[str], scores: Mapping[str, float]) -> list[fl
     highest = max(wanted)
     weights = [exp(score - highest) for score in wanted]
     total = sum(weights)
-    if isnan(total):  # as NaN is, and what is infinite minus itself
+    if isnan(total):  # from a NaN score, or from infinity minus infinity
         return []
     return [weight / total for weight in weights]
 

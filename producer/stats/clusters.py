@@ -1,4 +1,4 @@
-"""Questions that go together: those of one subject, or those about one context. Together they tell less than alone."""
+"""Clustered standard errors for questions that are not independent: those of one subject, or about one context."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ __all__ = ["Contexts", "shared_by", "spread"]
 
 
 def spread(apart: float, clusters: int, of: int) -> float:
-    """How far an interval of a mean over `of` questions in two or more `clusters` reaches to either side.
+    """Return the half-width of the interval of a mean over `of` questions in two or more `clusters`.
 
-    With x_g the sum in cluster g of n_g questions, m the mean and `apart` = Σ_g (x_g - m n_g)², it is
-    t √(G/(G-1) `apart`) / N, t being Student's for G-1 degrees of freedom. Sources: for evaluations E. Miller, "Adding
-    error bars to evals", arXiv:2411.00640 (2024), section 2.2; for the factor and t with few clusters Cameron and
-    Miller, "A practitioner's guide to cluster-robust inference", Journal of Human Resources 50 (2015), section VI.
+    With x_g the sum over the n_g questions of cluster g, m the mean and `apart` = Σ_g (x_g - m n_g)², it is
+    t √(G/(G-1) `apart`) / N, where t is Student's quantile for G-1 degrees of freedom. Sources: for evaluations
+    E. Miller, "Adding error bars to evals", arXiv:2411.00640 (2024), section 2.2; for the factor and t with few
+    clusters Cameron and Miller, "A practitioner's guide to cluster-robust inference", Journal of Human Resources 50
+    (2015), section VI.
     """
-    from scipy.special import stdtrit  # late: most commands show no interval
+    from scipy.special import stdtrit  # imported late: most commands show no interval
 
     return float(stdtrit(clusters - 1, (1 + CONFIDENCE) / 2)) * _error(apart, clusters, of)
 
@@ -31,10 +32,10 @@ def _error(apart: float, clusters: int, of: int) -> float:
 
 
 def shared_by(question: Question, *, repeats: bool) -> Hashable | None:
-    """What `question` may have in common with others: its context, or in a run that `repeats` some, all that it asks.
+    """Return the key of the question's cluster: its context or, if the run `repeats` questions, its content.
 
-    Asked twice, a question is right or wrong twice, and tells what it told once; with its choices in another order, it
-    tells little more.
+    A duplicate question is right or wrong together with the original and adds no information; with its choices in
+    another order, it adds little.
     """
     if question.context is None and repeats:
         return substance(question.question, question.choices)
@@ -43,16 +44,16 @@ def shared_by(question: Question, *, repeats: bool) -> Hashable | None:
 
 @dataclass(slots=True)
 class Contexts:
-    """Values of questions, summed up by the context that they are about: 1 and 0, or differences of those."""
+    """Question values (1 and 0, or differences of those) summed by context."""
 
-    #: By the context's hash, of which the texts need not be kept; it is the same in a fork.
+    #: Keyed by the context's hash, so that texts need not be kept; the hash is the same in a forked process.
     sums: Counter[int] = field(default_factory=Counter)
     sizes: Counter[int] = field(default_factory=Counter)
-    #: Value → questions without a context, each by itself.
+    #: Value → number of questions without a context, each its own cluster.
     alone: Counter[int] = field(default_factory=Counter)
 
     def add(self, context: Hashable | None, value: int) -> None:
-        """Take in one question."""
+        """Add one question."""
         if context is None:
             self.alone[value] += 1
             return
@@ -62,26 +63,27 @@ class Contexts:
             self.sums[key] += value
 
     def include(self, other: Contexts) -> None:
-        """Take in what `other`, of the same process or a fork of it, has."""
+        """Add the counts of `other`, which is from the same process or a fork of it."""
         self.sums.update(other.sums)
         self.sizes.update(other.sizes)
         self.alone.update(other.alone)
 
     @property
     def sharing(self) -> int:
-        """Questions whose context is another one's, too."""
+        """Number of questions that share their context with another question."""
         return sum(size for size in self.sizes.values() if size > 1)
 
     @property
     def shared(self) -> int:
-        """Contexts of several questions."""
+        """Number of contexts with several questions."""
         return sum(size > 1 for size in self.sizes.values())
 
     def interval(self, apart: Interval | Share, lowest: float = 0.0) -> Interval | None:
-        """The mean's interval if contexts are what was drawn; None where no two questions share one, or all the same.
+        """Return the mean's interval with contexts as the sampling unit.
 
-        `apart` is the interval that takes every question for a draw of its own. On either side this reaches as far at
-        least: that few contexts are of equal mean proves little. No mean is below `lowest`.
+        None if no two questions share a context, or all share the same one. `apart` is the interval that treats
+        questions as independent; the result is never narrower on either side, since equal means in a few contexts
+        prove little. No mean is below `lowest`.
         """
         if not self._together:
             return None
@@ -89,10 +91,11 @@ class Contexts:
         return Interval(min(apart.low, max(lowest, mean - reach)), max(apart.high, min(1.0, mean + reach)))
 
     def p_value(self, apart: float) -> float | None:
-        """Two-sided p of the mean being zero if contexts are what was drawn; None where `interval` is.
+        """Return the two-sided p-value of a zero mean with contexts as the sampling unit; None if `interval` is None.
 
-        Student's t of the mean over the error that `spread` has, for one context less than there are, so that it agrees
-        with the interval. As there, `apart`, the p that takes every question for itself, is the least that it can be.
+        Student's t of the mean over the standard error that `spread` uses, with one degree of freedom less than there
+        are contexts, so that it agrees with the interval. Likewise, it is never below `apart`, the p-value that treats
+        questions as independent.
         """
         if not self._together:
             return None
@@ -105,7 +108,7 @@ class Contexts:
 
     @property
     def _count(self) -> int:
-        """Contexts, a question without one being its own."""
+        """Number of clusters; a question without a context is its own cluster."""
         return len(self.sizes) + self.alone.total()
 
     @property
@@ -114,7 +117,7 @@ class Contexts:
 
     @property
     def _together(self) -> bool:
-        """Whether there are several contexts, and some of several questions."""
+        """Whether there are several clusters, at least one of them with several questions."""
         return 1 < self._count < self._of
 
     @property
@@ -123,7 +126,7 @@ class Contexts:
 
     @property
     def _squares(self) -> float:
-        """How far the contexts' sums are from what the mean makes of their sizes, squared."""
+        """Sum of squared differences between each cluster's sum and its size times the mean."""
         mean = self._mean
         squares = sum((self.sums[key] - mean * size) ** 2 for key, size in self.sizes.items())
         return squares + sum(times * (value - mean) ** 2 for value, times in self.alone.items())

@@ -1,4 +1,4 @@
-"""Which outcomes of questions with a key an accuracy is of."""
+"""Sets of outcomes that form the denominator of an accuracy, for questions with a key."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ __all__ = ["ALL", "ANSWERED", "HEARD"]
 
 #: The model made a choice.
 ANSWERED = frozenset({Outcome.CORRECT, Outcome.WRONG})
-#: It was heard, whether it made one or not: what is left without the failed ones.
+#: The model responded, whether with a choice or not: everything but failed questions.
 HEARD = ANSWERED | {Outcome.UNANSWERED}
 ALL = HEARD | {Outcome.FAILED}

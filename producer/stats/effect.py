@@ -1,7 +1,7 @@
-"""Two runs over the same questions, one or both with retrieval.
+"""The effect of retrieval, from two runs over the same questions, one or both with retrieval.
 
-Beside a run without it: what the passages repaired, and what they broke. Beside another run with it: which of the two
-found what answers.
+Compared with a run without it: which answers the passages repaired, and which they broke. Compared with another run
+with it: which of the two found a relevant passage.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ __all__ = ["Effect", "RecallPairs", "RetrievalEffect", "Shown"]
 
 
 class Effect(StrEnum):
-    """What passages did to a question that one of the runs got right."""
+    """Effect of the passages on a question that exactly one of the runs got right."""
 
-    #: Not right without them, right with them.
+    #: Incorrect without them, correct with them.
     REPAIRED = "repaired"
-    #: Right without them, not right with them.
+    #: Correct without them, incorrect with them.
     BROKEN = "broken"
 
 
 class Shown(StrEnum):
-    """Whether one of the passages that a question was shown is one that answers it."""
+    """Whether a relevant passage was shown for a question."""
 
     RIGHT = "right_passage_shown"
     OTHERS = "right_passage_not_shown"
@@ -36,25 +36,25 @@ class Shown(StrEnum):
 
     @classmethod
     def by(cls, retrieval_hit: bool | None) -> Shown:
-        """From `Verdict.retrieval_hit`."""
+        """Convert from `Verdict.retrieval_hit`."""
         return {True: cls.RIGHT, False: cls.OTHERS, None: cls.UNKNOWN}[retrieval_hit]
 
 
 @dataclass(slots=True)
 class RetrievalEffect:
-    """Pairs counted apart by what was shown. Unanswered is not right; where a run failed, nothing can be said."""
+    """Pairs counted by what was shown. Unanswered counts as incorrect; pairs that failed in either run are excluded."""
 
-    #: (what was shown, right without passages, right with passages) → questions.
+    #: (what was shown, right without passages, right with passages) → number of questions.
     kinds: Counter[tuple[Shown, bool, bool]] = field(default_factory=Counter)
-    #: Pairs of which one or both failed.
+    #: Pairs in which one or both runs failed.
     failed: int = 0
-    #: Pairs for which nothing was looked for: the question brought its own context.
+    #: Pairs without retrieval because the question has its own context.
     own_context: int = 0
-    #: Of the pairs that are counted, those without any passage in the prompt: nothing was found, or nothing had room.
+    #: Counted pairs without any passage in the prompt: nothing was found, or nothing fitted.
     nothing_shown: int = 0
 
     def add(self, without: Side, retrieved: Side) -> Effect | None:
-        """Count one question with a key, by its sides without and with retrieval; says what became of it."""
+        """Count one question with a key, by its sides without and with retrieval; return the effect, if any."""
         if without.failed or retrieved.failed:
             self.failed += 1
             return None
@@ -67,7 +67,7 @@ class RetrievalEffect:
         return None if before == after else Effect.REPAIRED if after else Effect.BROKEN
 
     def pairs(self, *shown: Shown) -> Pairs | None:
-        """The pairs of these kinds, A being the run without retrieval and B the one with it; None of none."""
+        """Return the pairs of these kinds; A is the run without retrieval and B the one with it. None if empty."""
         both, only_a, only_b, neither = (
             sum(self.kinds[each, before, after] for each in shown)
             for before, after in ((True, True), (True, False), (False, True), (False, False))
@@ -75,7 +75,7 @@ class RetrievalEffect:
         return Pairs(both, only_a, only_b, neither) if both + only_a + only_b + neither else None
 
     def to_json(self) -> dict[str, Any]:
-        """For `compare --json`: all pairs, and each kind of them apart; null where there is none of a kind."""
+        """Return the content for `compare --json`: all pairs, and each kind separately; null if a kind is empty."""
         kinds = {"all": tuple(Shown), **{each.value: (each,) for each in Shown}}
         return {
             **{name: _json(self.pairs(*shown)) for name, shown in kinds.items()},
@@ -87,24 +87,24 @@ class RetrievalEffect:
 
 @dataclass(slots=True)
 class RecallPairs:
-    """Questions that name their source, by the runs that retrieved a passage that answers them."""
+    """Questions that name their source, counted by which of the runs retrieved a relevant passage."""
 
-    #: How far down both are looked at: as far as the run that retrieves less goes.
+    #: Number of top passages considered in both runs: the smaller of the two runs' numbers of retrieved passages.
     depth: int
-    #: (A found one, B found one) → questions.
+    #: (A found one, B found one) → number of questions.
     kinds: Counter[tuple[bool, bool]] = field(default_factory=Counter)
 
     def add(self, a: Side, b: Side) -> None:
-        """Count one question, if both runs looked something up for it and it says where its answer stands."""
+        """Count one question, if both runs retrieved for it and it names its source."""
         if a.found_at is not None and b.found_at is not None:
             self.kinds[0 < a.found_at <= self.depth, 0 < b.found_at <= self.depth] += 1
 
     def pairs(self) -> Pairs | None:
-        """What is right here is that a passage that answers was found; None of no question."""
+        """Return the pairs, where `right` means that a relevant passage was found; None without questions."""
         return Pairs.counted(self.kinds) if self.kinds else None
 
     def to_json(self) -> dict[str, Any] | None:
-        """For `compare --json`."""
+        """Return the content for `compare --json`."""
         pairs = self.pairs()
         if pairs is None:
             return None

@@ -1,4 +1,4 @@
-"""Why questions failed: how many of each kind, and one of them."""
+"""Counts of failed questions by type of error, with an example of each."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["Failures"]
 
 @dataclass
 class Failures:
-    """By type of error."""
+    """Failed questions by type of error."""
 
     count: Counter[str] = field(default_factory=Counter)
-    #: Id of the first such question, and the message.
+    #: Error type → id of the first such question, and its message.
     example: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, results: Iterable[tuple[Question, Verdict | None]]) -> Failures:
-        """Those of all `results`."""
+        """Count the failures in `results`."""
         found = cls()
         for question, verdict in results:
             if verdict is not None:
@@ -36,6 +36,6 @@ class Failures:
             self.example.setdefault(verdict.error.type, (question.id, verdict.error.message))
 
     def include(self, other: Failures) -> None:
-        """Count what `other`, of the same run, has counted."""
+        """Add the counts of `other`, which is from the same run."""
         self.count.update(other.count)
         self.example = {**other.example, **self.example}

@@ -1,4 +1,4 @@
-"""What a model that knows nothing would score, guessing or always saying the same: what an accuracy is seen against."""
+"""Baselines for an accuracy: the chance level of guessing, and the best constant answer."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ def shows_choices(prompt: Prompt) -> bool:
 
 
 class Constant(NamedTuple):
-    """The answer that scores most of those that can be given to every question, and what it scores, 0 to 1."""
+    """The constant answer with the highest accuracy, and that accuracy, from 0 to 1."""
 
-    #: A label, for the position; or the choice itself, where all questions have the same ones.
+    #: A label, standing for the position; or the choice itself, if all questions have the same choices.
     answer: str
     value: float
 
     def to_json(self) -> dict[str, Any]:
-        """For summary.json."""
+        """Return the content for summary.json."""
         return {"answer": self.answer, "value": round(self.value, 6)}
 
 
 @dataclass(slots=True)
 class Guessing:
-    """Questions with a key, by where their right choices stand, and what follows for a model that knows nothing."""
+    """Counts of questions with a key by the position of their right choices, from which the baselines follow."""
 
-    #: Number of choices, label of the right one, those of further ones → questions: one count each, as all come by.
+    #: (number of choices, label of the right one, labels of further right ones) → number of questions.
     counts: Counter[tuple[int, str, tuple[str, ...]]] = field(default_factory=Counter)
-    #: What choices there are, up to the second kind: whether all questions have the same.
+    #: Up to two different sets of choices, to tell whether all questions have the same ones.
     kinds: set[tuple[str, ...]] = field(default_factory=set)
 
     def add(self, question: Question) -> None:
-        """Take one more into account; one without a key cannot be guessed."""
+        """Count one question; questions without a key are ignored."""
         if question.answer is None:
             return
         self.counts[len(question.choices), question.answer, question.also_right] += 1
@@ -52,18 +52,18 @@ class Guessing:
             self.kinds.add(question.choices)
 
     def include(self, other: Guessing) -> None:
-        """Take into account what `other` has."""
+        """Add the counts of `other`."""
         self.counts.update(other.counts)
         self.kinds |= other.kinds
 
     @property
     def of(self) -> int:
-        """Questions with a key."""
+        """Number of questions with a key."""
         return self.counts.total()
 
     @property
     def answers(self) -> Counter[str]:
-        """Label → questions that it is right for."""
+        """Label → number of questions for which it is right."""
         found: Counter[str] = Counter()
         for (_, answer, also_right), count in self.counts.items():
             found.update(dict.fromkeys((answer, *also_right), count))
@@ -71,15 +71,15 @@ class Guessing:
 
     @property
     def same(self) -> tuple[str, ...] | None:
-        """The choices, where all questions have the same, as "yes" and "no"."""
+        """The choices if all questions have the same ones, such as "yes" and "no"; else None."""
         return next(iter(self.kinds)) if len(self.kinds) == 1 else None
 
     def chance(self, spec: RunSpec) -> float | None:
-        """What guessing scores with `spec`: the mean of the right choices' share among all, over questions with a key.
+        """Return the chance level under `spec`: the mean fraction of right choices, over questions with a key.
 
-        In a circular run a question has as many orders as choices, and each wants a guess of its own; where the prompt
-        shows no choices all orders ask the same, and one guess is right in each. A free answer (`judge`) cannot be
-        guessed so, as no choices are shown.
+        In a circular run a question has as many orders as choices, and each needs its own guess; if the prompt shows no
+        choices, all orders ask the same, and one guess decides them all. None for free answers (`judge`), which cannot
+        be guessed this way, as no choices are shown.
         """
         if not self.counts or spec.mode is Mode.JUDGE:
             return None
@@ -91,10 +91,10 @@ class Guessing:
         return round(scored / self.of, 6)
 
     def constant(self, spec: RunSpec) -> Constant | None:
-        """What always giving the same answer scores at best: no knowledge, and more than chance where keys are uneven.
+        """Return the best constant answer: it needs no knowledge, but exceeds chance if keys are unevenly distributed.
 
-        The same position is given where the prompt shows the choices in the file's order; the same choice, as "yes",
-        where all questions have the same ones, in whatever order. None where neither can be.
+        It is a position if the prompt shows the choices in the file's order; it is a choice, such as "yes", if all
+        questions have the same ones, in whatever order. None if neither applies.
         """
         placed = shows_choices(spec.prompt) and not (spec.shuffle or spec.circular)
         if not self.counts or spec.mode is Mode.JUDGE or not (self.same or placed):

@@ -1,4 +1,4 @@
-"""Whether a text stands in another one, word for word."""
+"""Verbatim search for a text in passages."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ from collections.abc import Sequence
 
 __all__ = ["mentions"]
 
-#: Letters of scripts without spaces between words, where no place is inside of one for sure; Korean has spaces, but
-#: puts its particles right behind a word. Thai to Burmese, Khmer, Chinese, Japanese, Korean.
+#: Letters of scripts without spaces between words, in which word boundaries cannot be determined; Korean has spaces,
+#: but attaches particles to words. Thai to Burmese, Khmer, Chinese, Japanese, Korean.
 _UNSPACED = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3040-\u9fff\uac00-\ud7af\U00020000-\U0003ffff]"
 )
 
 
 def mentions(texts: Sequence[str], passages: Sequence[str]) -> list[bool]:
-    """For each of `texts`, whether it stands in one of `passages`.
+    """Return for each of `texts` whether it occurs in one of `passages`.
 
-    Case, the width of white space and a text's closing full stop make no difference; a text that begins or ends in the
-    middle of a word does not stand there, but in scripts that put no spaces between words. Other words for the same
-    thing are not found.
+    Case, the amount of white space and a text's final full stop are ignored; matches must begin and end at word
+    boundaries, except in scripts without spaces between words. Paraphrases are not found.
     """
     plain = [_plain(each) for each in passages]
     return [any(_stands_in(text, each) for each in plain) for text in (_plain(each).rstrip(".。") for each in texts)]
@@ -30,7 +29,7 @@ def _plain(text: str) -> str:
 
 
 def _stands_in(text: str, passage: str) -> bool:
-    # A search instead of a regular expression: nothing is to be compiled for each choice of each question.
+    # A plain search, to avoid compiling a regular expression for each choice of each question.
     at = passage.find(text) if text else -1
     while at >= 0:
         end = at + len(text)
@@ -41,6 +40,6 @@ def _stands_in(text: str, passage: str) -> bool:
 
 
 def _inside_a_word(text: str, at: int) -> bool:
-    """Whether a word goes on across position `at`, between two characters of it."""
+    """Whether position `at` is between two characters of the same word."""
     around = text[at - 1 : at + 1] if 0 < at < len(text) else ""
     return around.isalnum() and _UNSPACED.search(around) is None

@@ -1,5 +1,4 @@
-"""Mode `likelihood`: what a question's log-likelihoods come to under each normalization, so that one run tells `acc`
-and `acc_norm`."""
+"""Results of mode `likelihood` under every normalization, so that one run yields both `acc` and `acc_norm`."""
 
 from __future__ import annotations
 
@@ -13,13 +12,13 @@ from contract.verdict import Verdict
 
 __all__ = ["right_by", "sums"]
 
-#: Of a sum that was divided by a length and is multiplied by it again: what is beyond is lost, and equal sums are not
-#: to be told apart by it.
+#: Digits kept of a sum that was divided by a length and multiplied by it again: later digits are rounding errors, which
+#: must not make equal sums differ.
 _DECIMALS = 9
 
 
 def sums(question: Question, verdict: Verdict, spec: RunSpec) -> dict[str, float]:
-    """Label → the choice's log-likelihood, summed over its tokens, in nats; nan where the verdict has none."""
+    """Return label → the choice's log-likelihood, summed over its tokens, in nats; nan if the verdict has none."""
     return {
         label: round(verdict.choice_scores.get(label, math.nan) * spec.normalization.length(choice), _DECIMALS)
         for label, choice in zip(question.labels, question.choices, strict=True)
@@ -27,14 +26,14 @@ def sums(question: Question, verdict: Verdict, spec: RunSpec) -> dict[str, float
 
 
 def right_by(question: Question, verdict: Verdict, spec: RunSpec) -> dict[Normalization, bool]:
-    """Whether the likeliest choice is right under each normalization.
+    """Return whether the likeliest choice is right under each normalization.
 
-    Nothing of a run in other modes, nor of a circular one, whose verdict has the scores of one rotation.
+    Empty for runs in other modes, and for circular ones, whose verdicts have the scores of one rotation only.
     """
     if spec.mode is not Mode.LIKELIHOOD or spec.circular:
         return {}
     found = sums(question, verdict, spec)
-    # In the order in which they were shown, because of equals the one shown first is chosen.
+    # In the order in which they were shown, because the first of several equal choices is chosen.
     arrangement = arrangements(question, spec)[0]
     shown = [arrangement.original(label) for label in question.labels]
     return {each: _best(question, shown, found, each) in question.right for each in Normalization}

@@ -1,8 +1,9 @@
-"""How the questions of a run ended, and how right the model was.
+"""Outcome counts of a run, and its accuracies.
 
-Two shares, always side by side: over **all** questions that have a key and a verdict, where unanswered and failed
-ones count as not right; and over the **answered** ones among them. Where questions failed, a third one leaves out only
-these, as paired comparisons and the results' column `correct` do. Questions without a key are in none.
+Two accuracies are always given together: over **all** questions that have a key and a verdict, where unanswered and
+failed ones count as incorrect; and over the **answered** ones among them. If questions failed, a third accuracy
+excludes only these, as paired comparisons and the results' column `correct` do. Questions without a key are excluded
+from all three.
 """
 
 from __future__ import annotations
@@ -29,21 +30,21 @@ def _guessed() -> defaultdict[Outcome, Guessing]:
 
 @dataclass
 class Tally:
-    """Outcomes counted, those of questions with and without a key apart, and what was claimed beside them."""
+    """Outcome counts, separately for questions with and without a key, with calibration and other quality measures."""
 
     keyed: Counter[Outcome] = field(default_factory=Counter)
     keyless: Counter[Outcome] = field(default_factory=Counter)
     unsettled: int = 0
-    #: Verdicts that say `simulated`.
+    #: Number of verdicts with `simulated`.
     simulated: int = 0
-    #: Verdicts that say `truncated`.
+    #: Number of verdicts with `truncated`.
     truncated: int = 0
-    #: Choices whose score another one has, too: the one shown first was taken. In bfloat16 this is no rare thing.
+    #: Number of ties for the best score, in which the first choice shown was chosen. In bfloat16 they are not rare.
     tied: int = 0
-    #: Probability that the model put on any label at all (`letter`).
+    #: Probability that the model assigned to all labels together (`letter`).
     label_mass: Sum = field(default_factory=Sum)
     calibration: Calibration = field(default_factory=Calibration)
-    #: By outcome, what guessing scores at the questions with a key.
+    #: Guessing baselines of the questions with a key, by outcome.
     guessed: defaultdict[Outcome, Guessing] = field(default_factory=_guessed)
 
     def add(self, question: Question, verdict: Verdict | None) -> None:
@@ -62,7 +63,7 @@ class Tally:
 
     @classmethod
     def over(cls, parts: Iterable[Tally]) -> Tally:
-        """What all `parts` have counted."""
+        """Return the sum of `parts`."""
         whole = cls()
         for part in parts:
             whole.include(part)
@@ -83,12 +84,12 @@ class Tally:
 
     @classmethod
     def of_counts(cls, counts: Counts, without_key: int = 0) -> Tally:
-        """From the ledger's counters, of a run with so many questions `without_key`.
+        """Create a tally from the ledger's counters, for a run with `without_key` questions without a key.
 
-        They know neither truncation, ties nor confidence, and cannot tell an unanswered or failed question without a
-        key from others before the run is finished: until then these are among those with a key. Afterwards it is known
-        how many there are, but not which of the two: failed ones are taken for them first. That changes no share over
-        all, only the one without failed questions.
+        The counters contain neither truncation, ties nor confidence. Until the run is finished they also do not show
+        which unanswered or failed questions have no key, so these are counted among those with a key. Afterwards their
+        number is known, but not how many of them failed: they are assumed to be failed ones first. That does not affect
+        the accuracy over all questions, only the one excluding failed questions.
         """
         keyed = Counter(counts.outcomes)
         keyless = Counter({Outcome.ANSWERED: keyed.pop(Outcome.ANSWERED, 0)})
@@ -100,52 +101,52 @@ class Tally:
 
     @property
     def settled(self) -> int:
-        """Questions with a verdict."""
+        """Number of questions with a verdict."""
         return self.keyed.total() + self.keyless.total()
 
     @property
     def total(self) -> int:
-        """All questions."""
+        """Number of all questions."""
         return self.settled + self.unsettled
 
     def mean_label_mass(self) -> float | None:
-        """Its mean over the answers that have one; None of none. Near zero, the choices are noise."""
+        """Return the mean label mass over the answers that have one; None without any. Near zero, choices are noise."""
         return self.label_mass.total / self.label_mass.of if self.label_mass.of else None
 
     def count(self, outcome: Outcome) -> int:
-        """Questions that ended as `outcome`, with a key or without."""
+        """Return the number of questions with this outcome, with or without a key."""
         return self.keyed[outcome] + self.keyless[outcome]
 
     def over_all(self) -> Share | None:
-        """Share of right ones among all with key and verdict."""
+        """Return the accuracy over all questions with a key and a verdict."""
         return self.accuracy(ALL)
 
     def without_failed(self) -> Share | None:
-        """Share of right ones among those on which the model was heard; None where none failed, as it is then of all.
+        """Return the accuracy excluding failed questions; None if none failed, as it then equals the one over all.
 
-        An error is no wrong answer: this is the model's figure, where the one over all is also the machine's.
+        An error is not a wrong answer: this figure describes the model, the one over all also the machine.
         """
         return self.accuracy(HEARD) if self.keyed[Outcome.FAILED] else None
 
     def over_answered(self) -> Share | None:
-        """Share of right ones among those where the model chose."""
+        """Return the accuracy over the questions in which the model made a choice."""
         return self.accuracy(ANSWERED)
 
     def accuracy(self, outcomes: Collection[Outcome]) -> Share | None:
-        """Share of right ones among those with a key that ended as one of `outcomes`."""
+        """Return the accuracy over the questions with a key and one of `outcomes`."""
         return share(self.keyed[Outcome.CORRECT], sum(self.keyed[each] for each in outcomes))
 
     def guessing(self, outcomes: Collection[Outcome] = ALL) -> Guessing:
-        """What guessing scores at the questions with a key that ended as one of `outcomes`."""
+        """Return the guessing baselines over the questions with a key and one of `outcomes`."""
         whole = Guessing()
         for each in outcomes:
             whole.include(self.guessed[each])
         return whole
 
     def rates(self) -> dict[str, Any]:
-        """Shares of what is worth less than an answer, or none, among all `of` with a verdict, keyed or not.
+        """Return the rates of missing or doubtful answers among all `of` questions with a verdict, with a key or not.
 
-        `truncated` are texts that ran into `max_tokens`, as in the results' column of that name.
+        `truncated` counts texts that were cut off at `max_tokens`, as in the results' column of that name.
         """
         counted = {
             "unanswered": self.count(Outcome.UNANSWERED),
@@ -158,7 +159,7 @@ class Tally:
         return {"of": self.settled, **shares}
 
     def to_json(self) -> dict[str, Any]:
-        """For summary.json and `--json`."""
+        """Return the content for summary.json and `--json`."""
         over_all, over_answered, without_failed = self.over_all(), self.over_answered(), self.without_failed()
         return {
             "total": self.total,

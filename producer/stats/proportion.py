@@ -1,4 +1,4 @@
-"""A share of so many questions, or a mean of shares, with its interval."""
+"""Proportions, and means of values between 0 and 1, with their confidence intervals."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 __all__ = ["CONFIDENCE", "Interval", "Mean", "Share", "Sum", "Z", "share"]
 
-#: Level of every interval.
+#: Confidence level of all intervals.
 CONFIDENCE = 0.95
 Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
 
@@ -22,7 +22,7 @@ class Interval:
     high: float
 
     def to_json(self) -> dict[str, Any]:
-        """Its bounds."""
+        """Return the bounds."""
         return {"low": round(self.low, 6), "high": round(self.high, 6)}
 
 
@@ -37,11 +37,11 @@ class Share:
 
     @property
     def value(self) -> float:
-        """The share, 0 to 1."""
+        """The share, from 0 to 1."""
         return self.right / self.of
 
     def to_json(self) -> dict[str, Any]:
-        """For summary.json."""
+        """Return the content for summary.json."""
         return {
             "value": round(self.value, 6),
             "low": round(self.low, 6),
@@ -55,9 +55,9 @@ class Share:
 class Mean:
     """Mean of `of` values between 0 and 1, with a 95 % interval from `low` to `high`.
 
-    The interval is Wilson's with the mean in the share's place. Values between 0 and 1 vary at most as much as zeros
-    and ones of the same mean do, so it is too wide rather than too narrow, and few or equal values do not shrink it to
-    a point.
+    The interval is Wilson's, with the mean in place of the proportion. Values between 0 and 1 vary at most as much as
+    zeros and ones with the same mean, so the interval is conservative, and does not shrink to a point for few or equal
+    values.
     """
 
     value: float
@@ -66,7 +66,7 @@ class Mean:
     high: float
 
     def to_json(self) -> dict[str, Any]:
-        """For summary.json."""
+        """Return the content for summary.json."""
         return {
             "value": round(self.value, 6),
             "low": round(self.low, 6),
@@ -77,23 +77,23 @@ class Mean:
 
 @dataclass(slots=True)
 class Sum:
-    """Values between 0 and 1, added up one by one."""
+    """Running sum of values between 0 and 1."""
 
     total: float = 0.0
     of: int = 0
 
     def add(self, value: float) -> None:
-        """Take in one value."""
+        """Add one value."""
         self.total += value
         self.of += 1
 
     def include(self, other: Sum) -> None:
-        """Take in what `other` has."""
+        """Add the values of `other`."""
         self.total += other.total
         self.of += other.of
 
     def mean(self) -> Mean | None:
-        """Their mean with its interval; None of nothing."""
+        """Return the mean with its interval; None without values."""
         if not self.of:
             return None
         value = self.total / self.of
@@ -101,12 +101,12 @@ class Sum:
 
 
 def share(right: int, of: int) -> Share | None:
-    """`right` of `of` with its interval; None of nothing."""
+    """Return `right` of `of` with its interval; None if `of` is 0."""
     return Share(right, of, *_wilson(right / of, of)) if of else None
 
 
 def _wilson(p: float, n: int) -> tuple[float, float]:
-    """(p + z²/2n ± z √(p(1-p)/n + z²/4n²)) / (1 + z²/n), with z = 1.96.
+    """Return the Wilson interval (p + z²/2n ± z √(p(1-p)/n + z²/4n²)) / (1 + z²/n), with z = 1.96.
 
     Source: E. B. Wilson, "Probable inference, the law of succession, and statistical inference", JASA 22 (1927).
     """

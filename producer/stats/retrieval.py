@@ -1,9 +1,9 @@
-"""What retrieval did in a run: whether it found the passages that answer, and what they were worth to the model.
+"""Retrieval metrics of a run: whether relevant passages were found, and whether they helped the model.
 
-Two things are measured apart. **Finding** looks at everything that was retrieved, best first, and asks where the
-passages stand that the question's file names (`contract/relevance.py`). **Showing** looks at those that the prompt had
-room for. Questions that show their own context, and those that failed before anything was retrieved, are in neither:
-an error is not a passage missed. A search that found nothing is.
+Two things are measured separately. **Finding** considers all retrieved passages, best first, and the ranks of the
+passages that the question file names as sources (`contract/relevance.py`). **Showing** considers the passages that
+fitted in the prompt. Questions with their own context, and those that failed before anything was retrieved, are
+excluded from both: an error is not a missed passage. A search that found nothing is.
 """
 
 from __future__ import annotations
@@ -22,53 +22,53 @@ from producer.stats.proportion import Mean, Share, Sum, share
 
 __all__ = ["DEPTHS", "RetrievalTally", "average_precision"]
 
-#: Depths at which recall is told, as far as the run retrieved, besides all that it retrieved.
+#: Depths at which recall is reported, up to the number of retrieved passages, in addition to that number itself.
 DEPTHS = (1, 3, 5, 10)
 
 
 @dataclass(slots=True)
 class RetrievalTally:
-    """Counts and sums from which the figures follow, whatever the number of questions."""
+    """Counts and sums from which the metrics are computed, of constant size for any number of questions."""
 
     rag: Retrieval
     depths: tuple[int, ...]
-    #: Where the context in the prompts came from; `none` where nothing was found, or nothing had room.
+    #: Where the context in the prompts came from; `none` if nothing was found, or nothing fitted.
     context_sources: Counter[ContextSource] = field(default_factory=Counter)
-    #: Questions that failed without passages: retrieval itself did, or whoever should have used it.
+    #: Questions that failed without passages, in retrieval itself or elsewhere.
     failed: int = 0
-    #: Passages retrieved and shown, and questions for whose passages the prompt had not room enough.
+    #: Numbers of passages retrieved and shown, and of questions whose passages did not all fit in the prompt.
     retrieved: int = 0
     shown: int = 0
     cut: int = 0
-    #: Questions that name their source, and depth → those with one of the named passages so far up.
+    #: Number of questions that name their source, and depth → number of those with a relevant passage within it.
     sourced: int = 0
     any_within: Counter[int] = field(default_factory=Counter)
-    #: Depth → share of the named passages so far up.
+    #: Depth → fraction of the named passages within it.
     share_within: dict[int, Sum] = field(default_factory=dict)
     reciprocal_ranks: Sum = field(default_factory=Sum)
     precisions: Sum = field(default_factory=Sum)
-    #: (a right passage was shown, the answer is right) → questions.
+    #: (a relevant passage was shown, the answer is right) → number of questions.
     answers: Counter[tuple[bool, bool]] = field(default_factory=Counter)
-    #: Questions with a key, those whose right choice stands in a shown passage, and the share of their wrong ones that
-    #: does.
+    #: Number of questions with a key, of those whose right choice occurs in a shown passage, and the fraction of wrong
+    #: choices that do.
     keyed: int = 0
     right_in_context: int = 0
     wrong_in_context: Sum = field(default_factory=Sum)
 
     @classmethod
     def of(cls, rag: Retrieval) -> RetrievalTally:
-        """Nothing counted yet, for a run that retrieves as `rag` says."""
+        """Return an empty tally for a run with the retrieval settings `rag`."""
         top_k = rag.retrieval_top_k
         depths = (*(depth for depth in DEPTHS if depth < top_k), top_k)
         return cls(rag, depths, share_within={depth: Sum() for depth in depths})
 
     @property
     def searched(self) -> int:
-        """Questions for which passages were looked for."""
+        """Number of questions for which passages were searched."""
         return self.context_sources[ContextSource.RETRIEVED] + self.context_sources[ContextSource.NONE]
 
     def add(self, question: Question, verdict: Verdict | None) -> None:
-        """Count one question; nothing is known of one without a verdict."""
+        """Count one question; questions without a verdict are ignored."""
         if verdict is None:
             return
         own = verdict.context_source is ContextSource.QUESTION
@@ -85,7 +85,7 @@ class RetrievalTally:
         if sources := sources_in(question, self.rag, verdict.passages):
             self._add_ranks(sources, verdict.passages)
             self.precisions.add(average_precision([sources.answered_by(each) for each in shown]))
-        # A question on which the model was not heard says nothing of what a passage was worth.
+        # Without a response from the model, nothing is known about the value of a passage.
         heard = question.answer is not None and verdict.outcome is not Outcome.FAILED
         if heard and verdict.retrieval_hit is not None:
             self.answers[verdict.retrieval_hit, verdict.outcome is Outcome.CORRECT] += 1
@@ -112,7 +112,7 @@ class RetrievalTally:
             self.wrong_in_context.add(sum(found.values()) / len(found))
 
     def include(self, other: RetrievalTally) -> None:
-        """Count what `other`, of the same retrieval, has counted."""
+        """Add the counts of `other`, which has the same retrieval settings."""
         self.context_sources.update(other.context_sources)
         self.failed += other.failed
         self.retrieved += other.retrieved
@@ -130,53 +130,53 @@ class RetrievalTally:
         self.wrong_in_context.include(other.wrong_in_context)
 
     def recall_any(self) -> dict[int, Share]:
-        """Depth k → share of questions with at least one passage that answers among the first k.
+        """Return depth k → share of questions with at least one relevant passage among the first k.
 
-        Of the questions that name their source in whatever way: by passage, document, path or question hash.
+        Over the questions that name their source in any way: by passage, document, path or question hash.
         """
         found = {depth: share(self.any_within[depth], self.sourced) for depth in self.depths}
         return {depth: each for depth, each in found.items() if each}
 
     def recall_share(self) -> dict[int, Mean]:
-        """Depth k → mean share of a question's named passages that is among the first k: recall@k in the strict sense.
+        """Return depth k → mean fraction of a question's named passages among the first k: recall@k proper.
 
-        Only of questions that name passages one by one; a document that was named so, and cut, is found with any of its
-        passages. How many passages of a `source_id` or a path answer, nobody said, so that there is no whole to be a
-        share of. For both see Manning, Raghavan and Schütze, "Introduction to
-        information retrieval" (2008), section 8.4.
+        Only over questions that name individual passages; a document named in this way that was split counts as found
+        with any of its passages. For a `source_id` or a path the number of relevant passages is unknown, so the
+        fraction is undefined. For both see Manning, Raghavan and Schütze, "Introduction to information retrieval"
+        (2008), section 8.4.
         """
         found = {depth: each.mean() for depth, each in self.share_within.items()}
         return {depth: each for depth, each in found.items() if each}
 
     def mrr(self) -> Mean | None:
-        """Mean reciprocal rank of the first passage that answers; 0 for a question with none among those retrieved.
+        """Return the mean reciprocal rank of the first relevant passage, which is 0 if none was retrieved.
 
         Source: E. M. Voorhees, "The TREC-8 question answering track report" (1999).
         """
         return self.reciprocal_ranks.mean()
 
     def context_precision(self) -> Mean | None:
-        """Mean over the questions of `average_precision` of what was shown."""
+        """Return the mean over the questions of the `average_precision` of the shown passages."""
         return self.precisions.mean()
 
     def accuracy(self, *, hit: bool) -> Share | None:
-        """Share of right answers where a passage that answers was shown (`hit`), or where none of those shown does.
+        """Return the accuracy with a relevant passage shown (`hit`), or with none shown.
 
-        Of questions that name their source, have a key, and on which the model was heard; unanswered is not right.
+        Over questions that name their source, have a key, and did not fail; unanswered counts as incorrect.
         """
         right = self.answers[hit, True]
         return share(right, right + self.answers[hit, False])
 
     def answer_in_context(self) -> Share | None:
-        """Share of questions whose right choice stands, word for word, in a passage shown."""
+        """Return the share of questions whose right choice occurs verbatim in a shown passage."""
         return share(self.right_in_context, self.keyed)
 
     def wrong_choice_in_context(self) -> Mean | None:
-        """Mean share of a question's wrong choices that stand there: what the figure above is to be held against."""
+        """Return the mean fraction of a question's wrong choices that do, as a baseline for `answer_in_context`."""
         return self.wrong_in_context.mean()
 
     def to_json(self) -> dict[str, Any]:
-        """For summary.json. A figure without any question that it could be of is null, or empty."""
+        """Return the content for summary.json. A figure over zero questions is null, or empty."""
         return {
             "context_sources": {each.value: self.context_sources[each] for each in ContextSource},
             "failed_without_passages": self.failed,
@@ -201,12 +201,12 @@ class RetrievalTally:
 
 
 def average_precision(relevant: Sequence[bool]) -> float:
-    """How far up the relevant ones of a ranking stand: 1 if all of them come first, 0 if there is none.
+    """Return the average precision of a ranking: 1 if all relevant items come first, 0 if there are none.
 
     (Σ_k precision@k · v_k) / (Σ_k v_k), where v_k is 1 if the passage of rank k is relevant, and precision@k is the
-    share of relevant ones among the first k. That is the context precision of RAGAS (docs.ragas.io, "Context
-    precision"), whose v_k a language model judges and here the question's file says; unlike the average precision of
-    information retrieval it asks nothing of passages that were not retrieved.
+    fraction of relevant ones among the first k. That is the context precision of RAGAS (docs.ragas.io, "Context
+    precision"), where a language model judges v_k, while here the question file determines it; unlike average precision
+    in information retrieval, it ignores relevant passages that were not retrieved.
     """
     found, total = 0, 0.0
     for rank, hit in enumerate(relevant, 1):

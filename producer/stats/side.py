@@ -1,4 +1,4 @@
-"""What a paired comparison needs of one run's verdict on a question: little enough to keep all of a run."""
+"""The part of a verdict that a paired comparison needs, small enough to keep in memory for a whole run."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class Side(NamedTuple):
     choice: str | None
     context_source: ContextSource
     retrieval_hit: bool | None
-    #: Rank of the first passage that answers, from 1; 0 where none of those retrieved does. None where the question
-    #: names no source, or nothing was looked up for it.
+    #: Rank of the first relevant passage, from 1; 0 if none was retrieved. None if the question names no source, or
+    #: nothing was searched for it.
     found_at: int | None
-    #: Whether the simulated engine answered, which means nothing.
+    #: Whether the simulated engine answered, so that the answer is meaningless.
     simulated: bool
 
     @classmethod
     def of(cls, run: Run, question: Question, verdict: Verdict) -> Self:
-        """The side of `run`, whose verdict this is."""
+        """Create the side of `run` from its verdict."""
         found_at = _found_at(run.spec.rag, question, verdict) if run.spec.rag else None
         return cls(
             verdict.outcome, verdict.choice, verdict.context_source, verdict.retrieval_hit, found_at, verdict.simulated
@@ -36,7 +36,7 @@ class Side(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """Whether the model was not heard: an error is no wrong answer."""
+        """Whether the question failed, which is not a wrong answer."""
         return self.outcome is Outcome.FAILED
 
     @property
@@ -45,7 +45,7 @@ class Side(NamedTuple):
 
 
 def _found_at(rag: Retrieval, question: Question, verdict: Verdict) -> int | None:
-    # Not for what brought its own context, and not if it failed before anything was found.
+    # None for a question with its own context, or one that failed before anything was found.
     nothing_found = verdict.outcome is Outcome.FAILED and not verdict.passages
     if verdict.context_source is ContextSource.QUESTION or nothing_found:
         return None

@@ -1,4 +1,4 @@
-"""What is said of several subjects together: their mean, and the interval that takes them for a sample."""
+"""Statistics over subjects: the macro average, and intervals that treat subjects as fixed or as a sample."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ class SubjectMean:
     value: float
     interval: Interval
     subjects: int
-    #: What guessing scores in this mean, which is not what it scores over all questions where subjects have other
-    #: numbers of choices; None where nobody can guess.
+    #: Chance level of this mean, which differs from the one over all questions if subjects differ in their numbers of
+    #: choices; None if there is no chance level.
     chance: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """For summary.json."""
+        """Return the content for summary.json."""
         chance = None if self.chance is None else round(self.chance, 6)
         bounds = self.interval.to_json()
         return {"value": round(self.value, 6), **bounds, "subjects": self.subjects, "chance": chance}
 
 
 def cluster_interval(subjects: Sequence[Share]) -> Interval | None:
-    """Interval of the accuracy over all subjects if the subjects, too, are a sample; None of fewer than two.
+    """Return the interval of the accuracy over all subjects if subjects are a sample too; None for fewer than two.
 
-    Questions of one subject are right and wrong together, so this is mostly wider than Wilson's interval, which takes
-    every question for a draw of its own. With r_g of n_g right in subject g, N questions, G subjects and the accuracy
-    p, it is p ± t √(G/(G-1) Σ_g (r_g - p n_g)²) / N (`spread`). On either side it reaches as far as Wilson's
-    at least: that two subjects are of equal accuracy proves little.
+    Questions of one subject are correlated, so this is usually wider than Wilson's interval, which assumes independent
+    questions. With r_g of n_g right in subject g, N questions, G subjects and the accuracy p, it is
+    p ± t √(G/(G-1) Σ_g (r_g - p n_g)²) / N (`spread`). It is never narrower than Wilson's on either side, since equal
+    accuracies of two subjects prove little.
     """
     count = len(subjects)
     whole = share(sum(each.right for each in subjects), sum(each.of for each in subjects))
@@ -49,22 +49,22 @@ def cluster_interval(subjects: Sequence[Share]) -> Interval | None:
 
 
 def macro(subjects: Sequence[Share]) -> float | None:
-    """Mean of the subjects' accuracies, each subject weighing the same whatever its size; None of nothing.
+    """Return the macro average: the mean of the subjects' accuracies, weighted equally; None without subjects.
 
-    Its counterpart, micro accuracy, weighs each question the same: that is the accuracy over all questions.
+    Its counterpart, the micro average, weights questions equally; that is the accuracy over all questions.
     """
     return sum(each.value for each in subjects) / len(subjects) if subjects else None
 
 
 def macro_interval(subjects: Sequence[Share]) -> Interval | None:
-    """Interval of `macro`, the questions being samples and the subjects not: it speaks of these and no others.
+    """Return the interval of `macro` with the questions as a sample and the subjects fixed.
 
-    Only for subjects that have no question in common, as their shares must be independent. Of G subjects with r_g of
-    n_g right it takes n = n_g + 4/G and p = (r_g + 2/G) / n for each, and is their mean ± z √(Σ p (1 - p) / n) / G.
-    Without the two right and two wrong answers that it adds over all, it would be a point where all are right; Wilson's
-    intervals put together hold less than 90 % where many subjects are nearly all right. Source: R. M. Price and D. G.
-    Bonett, "An improved confidence interval for a linear function of binomial proportions", Computational Statistics &
-    Data Analysis 45 (2004).
+    Only for subjects without common questions, as their shares must be independent. For G subjects with r_g of n_g
+    right it uses n = n_g + 4/G and p = (r_g + 2/G) / n for each; it is the mean of all p ± z √(Σ p (1 - p) / n) / G.
+    Without the two right and two wrong answers that it adds in total, it would be a point if all answers are right;
+    combined Wilson intervals have a coverage below 90 % if many subjects are nearly all right. Source: R. M. Price and
+    D. G. Bonett, "An improved confidence interval for a linear function of binomial proportions", Computational
+    Statistics & Data Analysis 45 (2004).
     """
     mean, count = macro(subjects), len(subjects)
     if mean is None:
@@ -78,10 +78,10 @@ def macro_interval(subjects: Sequence[Share]) -> Interval | None:
 
 
 def mean_interval(shares: Sequence[Share], by_contexts: Sequence[Interval | None]) -> Interval | None:
-    """`macro_interval`, and at least as wide as the shares' intervals `by_contexts` make it, where they have such.
+    """Return `macro_interval`, widened according to the shares' intervals clustered by context, if there are any.
 
-    By itself it takes every question for a draw of its own: of articles with five questions each, half of them easy and
-    half of them hard, it holds the true mean 82 times in a hundred instead of 95.
+    `macro_interval` alone assumes independent questions: for articles with five questions each, half of them easy and
+    half of them hard, its coverage is 82 % instead of 95 %.
     """
     apart = macro_interval(shares)
     if apart is None or not any(by_contexts):
@@ -92,11 +92,11 @@ def mean_interval(shares: Sequence[Share], by_contexts: Sequence[Interval | None
 
 
 def recovered_interval(values: Sequence[float], intervals: Sequence[Interval]) -> Interval:
-    """Interval of the mean of independent `values`, one or more, from the interval that each of them has.
+    """Return the interval of the mean of one or more independent `values`, recovered from their own intervals.
 
-    What each reaches to a side is taken for its error there: the mean reaches √(Σ reach²) / G. It serves where the
-    values' intervals are not of single draws, as `macro_interval` wants it. Source: G. Y. Zou and A. Donner,
-    "Construction of confidence limits about effect measures: a general approach", Statistics in Medicine 27 (2008).
+    The half-width of each interval on a side is used as its error there: that of the mean is √(Σ half-width²) / G. It
+    does not require binomial proportions, as `macro_interval` does. Source: G. Y. Zou and A. Donner, "Construction of
+    confidence limits about effect measures: a general approach", Statistics in Medicine 27 (2008).
     """
     count, mean = len(values), sum(values) / len(values)
     each = list(zip(values, intervals, strict=True))

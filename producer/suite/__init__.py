@@ -1,9 +1,9 @@
-"""`python -m producer suite`: several question sets, several ways of asking, several models; one command, one table.
+"""`python -m producer suite`: question sets, ways of asking and models, run with one command and shown in one table.
 
-file      what a suite's file may say
-planned   every run of it, checked before the first one is written
-watching  staying with all of its runs;  board  what is shown meanwhile
-table     its figures, a `cell` for each run;  paired  which runs differ;  shown, files  both for people and programs
+config    the contents of a suite's file
+plan      all of its runs, checked before the first one is written
+running   submitting, watching and printing them;  watching, progress  what is shown in the meantime
+table     its figures, a `cell` for each run;  pairs  which runs differ;  render, export  both for people and programs
 """
 
 from producer.suite.command import suite

@@ -1,4 +1,4 @@
-"""One figure of a suite's table: a run, how far it is, and its accuracy. Nothing here prints."""
+"""One cell of a suite's table: a run, its progress and its accuracy. Nothing here prints."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ __all__ = ["Cell"]
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One run: an entry asked of a model, as far as it is."""
+    """One run, that is an entry asked of a model, in its current state."""
 
     entry: str
     run: Run
     counts: Counts
-    #: Whether the simulated engine answered any of it: what it says means nothing.
+    #: Whether the simulated engine answered any question, so that the figures are meaningless.
     simulated: bool = False
-    #: Of the accuracy over all questions, and over those that did not fail, where a settled run's share contexts.
+    #: Intervals clustered by context of the accuracy over all questions, and excluding failed ones, for a settled run
+    #: whose questions share contexts.
     context_interval: Interval | None = None
     heard_context_interval: Interval | None = None
-    #: Of a settled run, what its questions came to one by one, where the counters cannot tell it.
+    #: Tally over the individual questions of a settled run, if the ledger's counters are not sufficient.
     counted: Tally | None = None
 
     @property
@@ -34,41 +35,41 @@ class Cell:
 
     @property
     def tally(self) -> Tally:
-        """Its outcomes. What they cannot tell before the end, questions without a key, is told at the end."""
+        """Its outcomes; questions without a key can be told apart only once the run is settled."""
         return self.counted or Tally.of_counts(self.counts, self.run.without_key)
 
     @property
     def accuracy(self) -> Share | None:
-        """Over all settled questions with a key; None where there is none."""
+        """Accuracy over all settled questions with a key; None if there are none."""
         return self.tally.over_all()
 
     @property
     def interval(self) -> Interval | None:
-        """The accuracy's, by contexts where questions share them."""
+        """Interval of the accuracy, clustered by context if questions share contexts."""
         return self.context_interval or _bounds(self.accuracy)
 
     @property
     def without_failed(self) -> Share | None:
-        """The accuracy of the questions that did not fail; None where none failed."""
+        """Accuracy excluding failed questions; None if none failed."""
         return self.tally.without_failed()
 
     @property
     def interval_without_failed(self) -> Interval | None:
-        """Its interval, by contexts where questions share them."""
+        """Interval of the accuracy excluding failed questions, clustered by context if questions share contexts."""
         return self.heard_context_interval or _bounds(self.without_failed)
 
     @property
     def failed(self) -> int:
-        """Questions on which the model was not heard."""
+        """Number of failed questions."""
         return self.counts.of(Outcome.FAILED)
 
     @property
     def unanswered(self) -> int:
-        """Questions to which it gave no choice."""
+        """Number of questions without a choice."""
         return self.counts.of(Outcome.UNANSWERED)
 
     def to_json(self) -> dict[str, Any]:
-        """For suite.json and `--json`."""
+        """Return the content for suite.json and `--json`."""
         return {
             "entry": self.entry,
             "model": self.model,

@@ -1,4 +1,4 @@
-"""`python -m producer suite`: the command."""
+"""The command `python -m producer suite`."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ __all__ = ["suite"]
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @priority_option
-@click.option("--dry-run", is_flag=True, help="Check everything and name the runs; write nothing.")
-@click.option("--watch", is_flag=True, help="Stay until all runs are settled, then export them and write the table.")
+@click.option("--dry-run", is_flag=True, help="Check everything and list the runs; write nothing.")
+@click.option("--watch", is_flag=True, help="Watch until all runs are settled, then export them and write the table.")
 @folder
 @as_json
 @click.pass_obj
 def suite(session: Session, file: Path, priority: str, dry_run: bool, watch: bool, out: Path, as_json: bool) -> None:
-    """Enqueue the runs of FILE, a file of configs/suites/: several question sets, several models, one table.
+    """Enqueue the runs of a suite FILE, as in configs/suites/: several question sets and models, one table.
 
-    Everything is checked before anything is written. The same command again goes on, and prints the table of a settled
-    suite without sending anything. With --watch the table is written to RESULTS/<suite>/ as CSV, JSON and Markdown.
+    Everything is checked before anything is written. The same command resumes an unfinished suite, and prints the table
+    of a settled one without sending anything. With --watch the table is written to RESULTS/<suite>/ as CSV, JSON and
+    Markdown.
     """
     asked = load_suite(file)
     if not dry_run:
@@ -70,7 +71,7 @@ def _submit(session: Session, runs: Sequence[Planned], priority: str, out: Path)
             path = write_rejected(rejected_rows(each.plan.survey), out / each.plan.run_id)
             note(f"{each.entry.name}: {number(each.plan.survey.rejected, 'row')} skipped; see {path}")
     questions = sum(each.plan.survey.digest.count for each in runs)
-    checked = f"{number(questions, 'question')} of {number(len(runs), 'run')} checked"
+    checked = f"{number(questions, 'question')} in {number(len(runs), 'run')} checked"
     note(f"{checked}; writing to {session.settings.redis_place}")
     return [submit(each.plan, session.ledger, session.broker, to_priority(priority)) for each in runs]
 
@@ -81,8 +82,8 @@ def _echo_dry_run(asked: Suite, runs: Sequence[Planned], *, as_json: bool) -> No
         return
     echo_table(("entry", "model", "run", "asked", "questions"), map(_dry_row, runs))
     questions = sum(each.plan.survey.digest.count for each in runs)
-    told = f"{number(len(runs), 'run')}, {number(questions, 'question')}"
-    echo_lines([("suite", asked.name), ("state", f"dry run: nothing was written; {told}")])
+    size = f"{number(len(runs), 'run')}, {number(questions, 'question')}"
+    echo_lines([("suite", asked.name), ("state", f"dry run: nothing was written; {size}")])
 
 
 def _dry_row(each: Planned) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
-"""configs/suites/*.yaml: which question sets are asked, in which ways, and of which models.
+"""The suite file, configs/suites/*.yaml: which question sets are asked, how, and of which models.
 
-A suite has no place in the ledger. Its runs' ids follow from what is asked, so the same file finds the same runs.
+A suite is not stored in the ledger. Its runs' ids follow from what is asked, so the same file finds the same runs.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from producer.runs.runconfig import FileName, RunConfig, run_config
 
 __all__ = ["Entry", "Suite", "load_suite"]
 
-#: Characters of a name: it is part of its runs' ids, and heads a row.
+#: Maximum length of a name, which is part of its runs' ids and labels a row.
 LONGEST_NAME = 60
 
 
 def _names_something(value: str) -> str:
     if not any(each.isalnum() for each in slug(value)) or slug(value) == slug(""):
-        raise ValueError("a name needs a letter a to z or a digit, as runs and folders are called after it")
+        raise ValueError("a name needs a letter a to z or a digit, as runs and folders are named after it")
     return value
 
 
 def _can_be_read_again(value: str) -> str:
     if value == STDIN:
-        raise ValueError("standard input is gone when the suite is asked to go on: name a file")
+        raise ValueError("standard input cannot be read again when the suite is resumed: name a file")
     return value
 
 
@@ -49,15 +49,15 @@ class Entry(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=LONGEST)
 
-    #: What the row is called.
+    #: Name of the row.
     name: Name
-    #: The questions: whatever `enqueue` takes, but not standard input.
+    #: The questions: anything that `enqueue` accepts except standard input.
     file: Annotated[FileName, Field(min_length=1), AfterValidator(_can_be_read_again)]
-    #: What is asked: a file of `configs/runs/`; empty: the suite's.
+    #: Run configuration, a file as in `configs/runs/`; empty: the suite's.
     config: FileName = ""
-    #: Values over `config` and over the suite's `set`, as `enqueue --set` lays them: `{mode: letter, rag.index: x}`.
+    #: Values that override `config` and the suite's `set`, as with `enqueue --set`: `{mode: letter, rag.index: x}`.
     set: dict[str, Any] = {}
-    #: The models that this entry is asked of; empty: the suite's.
+    #: Models that this entry is asked of; empty: the suite's.
     models: list[ModelName] = []
     #: As `enqueue --layout`.
     layout: str = ""
@@ -71,21 +71,21 @@ class Entry(BaseModel):
     split: str = ""
     #: As `enqueue --answers`: a file with one answer per line.
     answers: FileName = ""
-    #: As `enqueue --limit`: the first so many questions.
+    #: As `enqueue --limit`: only this many questions from the start.
     limit: Count | None = None
-    #: As `enqueue --sample`: so many at random.
+    #: As `enqueue --sample`: only this many questions, drawn at random.
     sample: Count | None = None
     #: As `enqueue --stratified`.
     stratified: bool = False
-    #: Of `sample`; none: the configuration's. The run's own is `set: {seed: N}`.
+    #: Seed of `sample`; none: the configuration's. The run's own seed is set with `set: {seed: N}`.
     seed: Annotated[int, Field(ge=0)] | None = None
-    #: As `enqueue --subject`: questions of these subjects only.
+    #: As `enqueue --subject`: only questions of these subjects.
     subjects: list[str] = []
-    #: As `enqueue --skip-bad`: go on without the bad rows.
+    #: As `enqueue --skip-bad`: skip bad rows.
     skip_bad: bool = False
 
     def how_to_read(self) -> HowToRead:
-        """How the file is to be read. Raises InputError, UsageError."""
+        """Return how to read the file. Raises InputError, UsageError."""
         mapping = tuple(f"{part}={field}" for part, field in self.map.items())
         if self.answers and not Path(self.answers).is_file():
             raise RunConfigError(f"answers: {self.answers}: no such file.")
@@ -101,7 +101,7 @@ class Entry(BaseModel):
         )
 
     def selection(self, seed: int) -> Selection:
-        """Which of its questions are asked; `seed` is the configuration's. Raises UsageError."""
+        """Return which of its questions are asked; `seed` is the configuration's. Raises UsageError."""
         return selection_of(
             {
                 "limit": self.limit,
@@ -115,17 +115,17 @@ class Entry(BaseModel):
 
 
 class Suite(BaseModel):
-    """Question sets and models that belong into one table."""
+    """Question sets and models whose results form one table."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=LONGEST)
 
-    #: What it is called: its runs, and its folder among the results. Another name asks everything anew.
+    #: Name of the suite, used for its runs and its results folder. Another name asks everything again.
     name: Name
-    #: The models that each entry is asked of, by the names that workers serve them under; empty: the configuration's.
+    #: Models that each entry is asked of, by the names that workers serve them under; empty: the configuration's.
     models: list[ModelName] = []
-    #: What is asked where an entry does not say: a file of `configs/runs/`.
+    #: Default run configuration of the entries, a file as in `configs/runs/`.
     config: FileName = ""
-    #: Values over every entry's configuration.
+    #: Values that override every entry's configuration file.
     set: dict[str, Any] = {}
     #: The rows of the table.
     entries: Annotated[list[Entry], Field(min_length=1)]
@@ -135,30 +135,33 @@ class Suite(BaseModel):
         rows = Counter(slug(each.name) for each in self.entries)
         twice = [each.name for each in self.entries if rows[slug(each.name)] > 1]
         if twice:
-            raise ValueError(f"entries are called alike: {', '.join(map(repr, twice))}")
+            raise ValueError(f"entries have the same name: {', '.join(map(repr, twice))}")
         for models in (self.models, *(each.models for each in self.entries)):
             if again := [name for name, times in Counter(models).items() if times > 1]:
-                raise ValueError(f"models: {again[0]!r} stands there twice")
+                raise ValueError(f"models: {again[0]!r} is listed twice")
         return self
 
     def models_of(self, entry: Entry) -> Sequence[str]:
-        """The models that `entry` is asked of; none: the one of its configuration."""
+        """Return the models that `entry` is asked of; empty: the one in its configuration."""
         return entry.models or self.models
 
     def run_config(self, entry: Entry) -> RunConfig:
-        """What `entry` asks: its own values over the suite's over the file. Raises RunConfigError."""
+        """Return the run configuration of `entry`: its own values override the suite's, which override the file.
+
+        Raises RunConfigError.
+        """
         path = entry.config or self.config
         over = merge(_nested(self.set), _nested(entry.set))
         if "model" in over and self.models_of(entry):
-            raise RunConfigError("set.model and models exclude each other.", hint="Leave set.model out.")
+            raise RunConfigError("set.model and models are mutually exclusive.", hint="Leave set.model out.")
         below = read_yaml(Path(path), RunConfigError) if path else {}
         return run_config(merge(below, over), " and ".join(filter(None, (path, "set" if over else ""))) or "set")
 
 
 def load_suite(path: Path) -> Suite:
-    """The suite of that file.
+    """Load the suite from a file.
 
-    Raises RunConfigError that names file, entry and field, what was found, and the nearest known name.
+    Raises a RunConfigError that names file, entry and field, what was found, and the nearest known name.
     """
     values = read_yaml(path, RunConfigError)
     if wrong := list(_troubles(values.get("entries"), path)):
@@ -170,11 +173,11 @@ def load_suite(path: Path) -> Suite:
 
 
 def _troubles(entries: Any, path: Path) -> Iterator[str]:
-    """What is wrong with each entry. They are looked at one by one, so that each is named as the person named it."""
+    """Yield the errors of each entry. Entries are checked one by one, so that errors can refer to them by name."""
     for at, entry in enumerate(entries if isinstance(entries, list) else (), start=1):
         place = f"{path}: entry {_called(entry, at)}"
         if isinstance(entry, Mapping) and (idle := [name for name in entry if _belongs_under_set(name)]):
-            yield f"{place}: {idle[0]!r} is said of a run: write it under set, as set: {{{idle[0]}: …}}."
+            yield f"{place}: {idle[0]!r} is a run setting: put it under set, as in set: {{{idle[0]}: …}}."
             continue
         try:
             Entry.model_validate(entry)
@@ -192,7 +195,7 @@ def _belongs_under_set(name: Any) -> bool:
 
 
 def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """`{"rag.index": x}` as `{"rag": {"index": x}}`, as `--set` has it."""
+    """Return `{"rag.index": x}` as `{"rag": {"index": x}}`, as `--set` does."""
     result: dict[str, Any] = {}
     for name, value in values.items():
         nested = value

@@ -1,4 +1,4 @@
-"""RESULTS/<suite>/: the table as CSV for a spreadsheet, as JSON for programs, as Markdown for a paper."""
+"""Writes a suite's table to RESULTS/<suite>/: as CSV for spreadsheets, JSON for programs and Markdown for papers."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ COLUMNS = (
 
 
 def folder_of(name: str, out: Path) -> Path:
-    """Where the table of the suite of that name goes."""
+    """Return the folder for the table of the suite called `name`."""
     return out / slug(name)
 
 
 def write_table(table: Table, out: Path, file: Path) -> tuple[Path, ...]:
-    """Write suite.csv, suite.json and suite.md, each whole and all or none. Raises InputError."""
+    """Write suite.csv, suite.json and suite.md, completely or not at all. Raises InputError."""
     directory = folder_of(table.suite, out)
     paths = tuple(directory / f"suite.{ending}" for ending in ("csv", "json", "md"))
     with explaining(directory), Drafts() as drafts:

@@ -1,4 +1,4 @@
-"""A suite's runs over the same questions, in pairs: each group's first one beside its others."""
+"""Paired comparisons of a suite's runs over the same questions: the first of each group with each of the others."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ __all__ = ["Paired", "paired"]
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """Two runs, and what their pairs came to. Differences are `b` minus `a`."""
+    """Paired comparison of two runs. Differences are `b` minus `a`."""
 
     a: Cell
     b: Cell
     found: Comparison
-    #: The p where all comparisons of the suite are looked at together (Holm); its own where there is no other.
-    together: float
+    #: The p-value adjusted for all comparisons of the suite (Holm); unadjusted if there is only one.
+    adjusted_p: float
 
     @property
     def title(self) -> str:
-        """What is compared: two models asked one entry, or two entries asked of one model."""
+        """What is compared: two models on one entry, or two entries on one model."""
         if self.a.entry == self.b.entry:
-            return f"{self.a.entry}: {self.b.model} against {self.a.model}"
-        return f"{self.a.model}: {self.b.entry} against {self.a.entry}"
+            return f"{self.a.entry}: {self.b.model} vs. {self.a.model}"
+        return f"{self.a.model}: {self.b.entry} vs. {self.a.entry}"
 
     @property
     def interval(self) -> Interval:
-        """The difference's, by contexts where questions share them."""
+        """Interval of the difference, clustered by context if questions share contexts."""
         return self.found.context_interval or self.found.pairs.interval()
 
     def to_json(self) -> dict[str, Any]:
-        """For suite.json and `--json`; `compare` has more."""
+        """Return the content for suite.json and `--json`; `compare` has more."""
         return {
             "a": self.a.run.run_id,
             "b": self.b.run.run_id,
@@ -47,16 +47,16 @@ class Paired:
             "either_failed": self.found.failed.of,
             "difference": {"value": round(self.found.pairs.difference, 6), **self.interval.to_json()},
             "p_value": self.found.p_value,
-            "p_value_together": self.together,
+            "p_value_together": self.adjusted_p,
             "undecided": self.found.undecided,
         }
 
 
 def paired(ledger: Ledger, groups: Sequence[Sequence[Cell]]) -> tuple[Paired, ...]:
-    """The comparisons of each group, whose runs are settled and asked the same questions."""
+    """Return the comparisons within each group of settled runs over the same questions."""
     found = [each for group in groups for each in _of_group(ledger, group)]
-    together = holm([each.found.p_value for each in found])
-    return tuple(replace(each, together=p) for each, p in zip(found, together, strict=True))
+    adjusted = holm([each.found.p_value for each in found])
+    return tuple(replace(each, adjusted_p=p) for each, p in zip(found, adjusted, strict=True))
 
 
 def _of_group(ledger: Ledger, group: Sequence[Cell]) -> Iterator[Paired]:
@@ -65,5 +65,5 @@ def _of_group(ledger: Ledger, group: Sequence[Cell]) -> Iterator[Paired]:
         try:
             comparison = pair_up(ledger, first.run, other.run)
         except InputError:
-            continue  # no question with a key was answered in both, which the table shows
+            continue  # no question with a key was answered in both, as the table shows
         yield Paired(first, other, comparison, comparison.p_value)

@@ -1,4 +1,4 @@
-"""Every run of a suite, checked before the first one is written: with a bad row in the last file, none is."""
+"""Plans all runs of a suite before any is written: a bad row in the last file stops all of them."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Planned:
 
 @contextmanager
 def planned(suite: Suite, path: Path, settings: Settings) -> Iterator[list[Planned]]:
-    """The runs of the suite in `path`, entry by entry; neither reads nor writes the ledger.
+    """Yield the planned runs of the suite in `path`, entry by entry; neither reads nor writes the ledger.
 
-    Raises InputError that says of every entry what is wrong with it.
+    Raises an InputError with the errors of all entries.
     """
     found: list[Planned] = []
     troubles: list[str] = []
@@ -54,7 +54,7 @@ def planned(suite: Suite, path: Path, settings: Settings) -> Iterator[list[Plann
 
 
 def _of_entry(suite: Suite, entry: Entry, settings: Settings, stack: ExitStack) -> list[Planned]:
-    """The entry's file is read once, however many models are asked."""
+    """Plan the runs of one entry, whose file is read once for all models."""
     config = suite.run_config(entry)
     models = list(dict.fromkeys(settings.served_as(model) for model in suite.models_of(entry)))
     if models:
@@ -66,9 +66,9 @@ def _of_entry(suite: Suite, entry: Entry, settings: Settings, stack: ExitStack) 
 
 
 def share_questions(plans: Sequence[Plan]) -> bool:
-    """Whether any two of `plans` have a question or a context in common: their accuracies go together.
+    """Whether any two of `plans` have a question or a context in common, so that their accuracies are correlated.
 
-    A question is known by its text and choices, in whatever order these stand.
+    A question is identified by its text and choices, regardless of the order of the choices.
     """
     digests = [each.spec.questions_digest for each in plans]
     if len(set(digests)) < len(digests):
@@ -83,7 +83,7 @@ def share_questions(plans: Sequence[Plan]) -> bool:
 
 
 def _contents(canonical: bytes) -> Iterator[int]:
-    """Hashes of what a question asks, and of its context where it has one."""
+    """Yield hashes of a question's content, and of its context if it has one."""
     fields = orjson.loads(canonical)
     yield hash(substance(fields["question"], fields["choices"]))
     if context := fields.get("context"):

@@ -1,5 +1,4 @@
-"""Showing how the runs of a suite get on: a bar for each where somebody looks at a terminal, one line for all where
-nobody does."""
+"""Displays the progress of a suite: a bar per run on a terminal, one line for all runs otherwise."""
 
 from __future__ import annotations
 
@@ -12,20 +11,20 @@ from rich.text import Text
 
 from contract.fleet import WorkerState
 from contract.ledger import Run
-from producer.watching.progress import BarScreen, LineScreen, Pace, Snapshot, crew_table, duration, workers_told
+from producer.watching.progress import BarScreen, LineScreen, Pace, Snapshot, crew_table, describe_workers, duration
 from producer.watching.worker_status import Member
 
 __all__ = ["Board"]
 
-#: Runs that have a bar at the same time; more would push each other off the screen.
+#: Maximum number of bars shown at the same time, so that they fit on the screen.
 MOST_BARS = 15
 
 
 class Board:
-    """Snapshots and remarks of several runs, gathered in rounds and shown together on `screen`."""
+    """Collects snapshots and messages of several runs in rounds, and shows them together on `screen`."""
 
     def __init__(self, screen: LineScreen | BarScreen, name: str, runs: Sequence[tuple[str, Run]]) -> None:
-        """Of the suite called `name`; each run with what a person calls it."""
+        """Create a board for the suite called `name`, with its runs and their titles."""
         self.screen = screen
         self._name = name
         self._titles: Mapping[str, str] = {run.run_id: title for title, run in runs}
@@ -35,15 +34,15 @@ class Board:
         self._pace = Pace()
 
     def put(self, snapshot: Snapshot) -> None:
-        """Take in how one of the runs stands."""
+        """Store the status of one of the runs."""
         self._snapshots[snapshot.run_id] = snapshot
 
     def tell(self, run_id: str, message: str) -> None:
-        """Take in a remark on one of the runs."""
+        """Store a message about one of the runs."""
         self._remarks.setdefault(message, []).append(run_id)
 
     def draw(self, now: float) -> None:
-        """Show the round that ends at `now` (seconds of a steady clock); what several runs remarked is said once."""
+        """Show the round that ends at `now` (seconds of a monotonic clock); messages of several runs are shown once."""
         for message, run_ids in self._remarks.items():
             alone = len(run_ids) == 1 and run_ids[0] not in message
             self.screen.say(f"{run_ids[0]}: {message}" if alone else message)
@@ -54,23 +53,23 @@ class Board:
 
     @property
     def over(self) -> bool:
-        """Whether no run is waited for any more."""
+        """Whether all runs are over."""
         return self._over == len(self._titles)
 
     def line(self) -> str:
-        """All runs on one line."""
+        """Return all runs on one line."""
         pace = self._pace.steady or self._pace.mean
         left = f"{duration((self._questions - self._settled) / pace)} left" if pace else "time left unknown"
         parts = [
             f"{self._name}: {self._settled:,}/{self._questions:,}",
             f"{self._over} of {len(self._titles)} runs done",
             f"{self._pace.lately:,.1f}/s now, {self._pace.mean:,.1f}/s mean",
-            *([workers_told(self._crew()), left] if self._under_way() else []),
+            *([describe_workers(self._crew()), left] if self._under_way() else []),
         ]
         return " · ".join(parts)
 
     def drawn(self) -> RenderableType:
-        """The line, a bar for each run under way, and the workers."""
+        """Return the line, a bar for each unfinished run, and the workers."""
         bars = Table.grid(padding=(0, 1))
         under_way = self._under_way()
         for each in under_way[:MOST_BARS]:
@@ -96,7 +95,7 @@ class Board:
         return sum(each.counts.settled for each in self._snapshots.values())
 
     def _under_way(self) -> list[Snapshot]:
-        """Runs that are waited for, in the order of the suite."""
+        """Return the unfinished runs, in the order of the suite."""
         there = (self._snapshots[run_id] for run_id in self._titles if run_id in self._snapshots)
         return [each for each in there if not each.over]
 

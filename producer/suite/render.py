@@ -1,4 +1,4 @@
-"""A suite's table for people: on a terminal, and as Markdown."""
+"""Renders a suite's table for a terminal and as Markdown."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from producer.suite.table import MeanOver, Table
 
 __all__ = ["echo_figures", "figure_lines", "markdown"]
 
-#: Models that have a column each; more of them have rows.
+#: Maximum number of models shown as columns; more of them are shown as rows.
 MOST_COLUMNS = 4
-#: Between two columns.
+#: Spaces between two columns.
 GAP = 2
-#: What stands where an entry is not asked of a model.
+#: Shown if an entry is not asked of a model.
 NONE = "-"
 LONG = ("entry", "model", "accuracy", "95 % interval", "chance", "settled", "unanswered", "failed", "run")
 WITHOUT_FAILED = "without failed"
-BY_CONTEXTS = "where questions share contexts, intervals and tests count those about one together"
-#: Comparisons that a terminal shows; suite.json and suite.md have all.
+BY_CONTEXTS = "intervals and tests are clustered by context where questions share contexts"
+#: Comparisons shown on a terminal; suite.json and suite.md have all.
 MOST_PAIRED = 12
 
 
 def echo_figures(table: Table) -> None:
-    """Print the table: a column per model, or where those have no room, a row per entry and model.
+    """Print the table: a column per model, or, if these do not fit, a row per entry and model.
 
-    What a pipe gets depends on the number of models alone, so that it does not change from one call to the next.
+    In a pipe the layout depends only on the number of models, so that it does not change from one call to the next.
     """
     wide = list(_wide(table))
     if len(table.models) <= MOST_COLUMNS and _fits(wide):
@@ -80,7 +80,7 @@ def _bounds(interval: Interval | None) -> str:
 
 
 def _beside(cell: Cell) -> str:
-    """What must be read with an accuracy: what is unsettled, unanswered or failed; nothing where all were answered."""
+    """Return the numbers of unsettled, unanswered and failed questions; empty if all were answered."""
     counts = cell.counts
     settled = "" if counts.finished else f"{counts.settled:,}/{counts.total:,} settled"
     halted = counts.standing if counts.halted else ""
@@ -88,8 +88,8 @@ def _beside(cell: Cell) -> str:
 
 
 def _not_heard(unanswered: int, failed: int) -> str:
-    told = (f"{count:,} {what}" for count, what in ((unanswered, "unanswered"), (failed, "failed")) if count)
-    return " · ".join(told)
+    parts = (f"{count:,} {what}" for count, what in ((unanswered, "unanswered"), (failed, "failed")) if count)
+    return " · ".join(parts)
 
 
 def _mean_title(table: Table) -> str:
@@ -138,7 +138,7 @@ def _long_mean(title: str, mean: MeanOver, table: Table) -> tuple[str, ...]:
 
 
 def figure_lines(table: Table) -> Lines:
-    """What has to be known of the figures, and how to look closer."""
+    """Return notes on the figures, and commands for further analysis."""
     lines: Lines = []
     if made_up := _made_up(table):
         lines.append(("simulated", made_up))
@@ -150,28 +150,30 @@ def figure_lines(table: Table) -> Lines:
     pairs = [(each.title, _paired(each)) for each in table.comparisons]
     lines += [("" if at else "in pairs", f"{title}: {told}") for at, (title, told) in enumerate(pairs[:MOST_PAIRED])]
     if len(pairs) > MOST_PAIRED:
-        lines.append(("", f"and {len(pairs) - MOST_PAIRED} others, which --json has"))
+        lines.append(("", f"and {len(pairs) - MOST_PAIRED} more, listed by --json"))
     for group in table.comparable()[:1]:
         ids = [each.run.run_id for each in group]
         lines.append(("compare", f"python -m producer compare {ids[0]} {ids[1]}"))
-        lines.append(("", "more of the pairs, question by question. Whether two intervals overlap does not tell"))
+        lines.append(
+            ("", "compares question by question; overlapping intervals do not mean that there is no difference")
+        )
         lines.append(("report", f"python -m producer report {' '.join(ids)}"))
     return lines
 
 
 def _taken(table: Table) -> list[str]:
-    """What the figures of an entry are of, where that is not all of its source."""
+    """Return which part of its source each entry asks, unless it asks all of it."""
     return [f"{entry}: {told}" for entry in table.entries for _, told in taken_lines(table.of_entry(entry)[0].run)]
 
 
 def _paired(each: Paired) -> str:
     found, bounds = each.found, each.interval
     told = f"{found.pairs.difference:+.3f} ({bounds.low:+.3f} to {bounds.high:+.3f}), {p_value(found.p_value)}"
-    if each.together != found.p_value:
-        told += f", {p_value(each.together)} among all (Holm)"
+    if each.adjusted_p != found.p_value:
+        told += f", {p_value(each.adjusted_p)} adjusted (Holm)"
     if found.undecided:
         told += ", undecided"
-    return told + (f"; {number(found.failed.of, 'question')} that failed left out" if found.failed.of else "")
+    return told + (f"; {number(found.failed.of, 'failed question')} excluded" if found.failed.of else "")
 
 
 def _made_up(table: Table) -> str:
@@ -179,28 +181,30 @@ def _made_up(table: Table) -> str:
     if not found:
         return ""
     others = f" and {number(len(found) - 1, 'other run')}" if len(found) > 1 else ""
-    return f"the simulated engine answered {found[0]}{others}, whose figures mean nothing"
+    return f"the simulated engine answered {found[0]}{others}, whose figures are meaningless"
 
 
 def _mean_remark(table: Table) -> str:
-    over = "each entry weighs the same"
+    over = "entries are weighted equally"
     if len(table.in_the_mean) < len(table.entries):
-        over += "; only those that every model was asked and is settled for"
+        over += "; only entries that are settled for every model"
     if table.shared:
-        return f"{over}; without an interval, as entries have questions or contexts in common"
-    return f"{over}; the interval is for these entries, not for others like them"
+        return f"{over}; no interval, as entries have questions or contexts in common"
+    return f"{over}; the interval is for these entries and does not generalise to others"
 
 
 def markdown(table: Table) -> str:
-    """The table for a paper or a README: a row per entry, a column per model."""
+    """Return the table for a paper or a README: a row per entry, a column per model."""
     rows = [tuple(each.replace("\n", "<br>") for each in map(_escaped, row)) for row in _wide(table)]
     rule = ("---", *("---:" for _ in rows[0][1:]))
     lines = [f"| {' | '.join(row)} |" for row in (rows[0], rule, *rows[1:])]
-    remark = "Accuracy with its 95 % interval; unanswered and failed questions count as not right, and stand beside it."
+    remark = (
+        "Accuracy with its 95 % interval; unanswered and failed questions count as incorrect, and are listed below it."
+    )
     mean = f" Mean: {_mean_remark(table)}." if table.means() else ""
     made_up = f" **{_escaped(found)}.**" if (found := _made_up(table)) else ""
     contexts = f" {_sentence(BY_CONTEXTS)}" if any(each.context_interval for each in table.cells) else ""
-    taken = "".join(f" Taken of {_escaped(told)}." for told in _taken(table))
+    taken = "".join(f" Taken from {_escaped(told)}." for told in _taken(table))
     pairs = [f"| {_escaped(each.title)} | {_paired(each)} |" for each in table.comparisons]
     below = ["", "| in pairs | difference (95 % interval), p |", "|---|---|", *pairs] if pairs else []
     return "\n".join([*lines, "", f"{remark}{mean}{contexts}{taken}{made_up}", *below, ""])

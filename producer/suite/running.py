@@ -1,4 +1,4 @@
-"""A suite whose runs are in the ledger: how they stand, staying with them, and what is printed of them."""
+"""A submitted suite: the state of its runs, watching them, and printing the results."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from producer.watching.unserved import start_workers
 
 __all__ = ["Work"]
 
-#: Runs whose failures are told; `status` tells those of others.
+#: Maximum number of runs whose failures are printed; `status` shows those of the others.
 MOST_FAILED = 3
 
 
 class Work:
-    """A suite whose runs are in the ledger."""
+    """A suite whose runs have been submitted to the ledger."""
 
     def __init__(
         self,
@@ -50,23 +50,23 @@ class Work:
         done: Sequence[tuple[Planned, Submitted]],
         shared: bool,
     ) -> None:
-        """`shared`: whether entries have questions or contexts in common."""
+        """Create it; `shared` says whether entries have questions or contexts in common."""
         self._session, self._asked, self._file, self._out = session, asked, file, out
         self._done, self._shared = done, shared
 
     @property
     def _runs(self) -> list[tuple[str, Run]]:
-        """Entry and run."""
+        """(entry, run) of all runs."""
         return [(planned.entry.name, done.run) for planned, done in self._done]
 
     def standing(self) -> Table:
-        """What the ledger's counters tell, without a look at any question."""
+        """Return the table from the ledger's counters alone, without reading individual questions."""
         return Table(self._asked.name, tuple(self._cell(entry, run) for entry, run in self._runs), self._shared)
 
     def table(self) -> Table:
-        """All figures as they stand. What takes a look at every question is there for settled runs alone."""
+        """Return all current figures; those that require reading every question only for settled runs."""
         found = self.standing()
-        whole = replace(found, cells=tuple(map(self._looked_at, found.cells)))
+        whole = replace(found, cells=tuple(map(self._refined, found.cells)))
         if not whole.settled:
             return whole
         return replace(whole, comparisons=paired(self._session.ledger, whole.comparable()))
@@ -77,10 +77,10 @@ class Work:
         simulated = any(each.engine.get("engine") == "simulated" for each in engines)
         return Cell(entry, run, ledger.counts(run.run_id), simulated)
 
-    def _looked_at(self, cell: Cell) -> Cell:
-        """`cell` with what only a look at its questions tells, where that may be more than the counters do.
+    def _refined(self, cell: Cell) -> Cell:
+        """Return `cell` with the figures that require reading its questions, if the counters are not sufficient.
 
-        These know no contexts; and of failed and unanswered questions not which have a key.
+        The counters have no contexts, and do not show which failed and unanswered questions have a key.
         """
         run, taken = cell.run, cell.run.taken
         alone = taken and not taken.with_context and not taken.repeated
@@ -95,7 +95,7 @@ class Work:
         )
 
     def echo_submitted(self, *, as_json: bool) -> None:
-        """What each run met; with --json the table, too, as that is one document."""
+        """Print the state of each run; with --json including the table, as that is one document."""
         if as_json:
             content = self.table().to_json()
             for told, (_, done) in zip(content["runs"], self._done, strict=True):
@@ -103,18 +103,18 @@ class Work:
                 told["sent"], told["messages"] = done.sent, done.messages
             echo_json(content)
             return
-        rows = ((each.entry.name, each.model, done.run.run_id, done.told()) for each, done in self._done)
+        rows = ((each.entry.name, each.model, done.run.run_id, done.describe()) for each, done in self._done)
         echo_table(("entry", "model", "run", "state"), rows)
         if lines := [*self._already_lines(), *self._worker_lines()]:
             echo_lines(lines)
 
     def _already_lines(self) -> Lines:
         found = asked_already((done for _, done in self._done), self._session.ledger)
-        what = "asks what was asked in the same way under another name, in"
+        what = "asks the same questions in the same way as"
         return [("already", f"{run_id} {what} {', '.join(others)}") for run_id, others in found.items()]
 
     def _worker_lines(self) -> Lines:
-        """Where nobody takes from a queue that runs wait on: how to start a worker for it."""
+        """Return how to start workers for queues that unfinished runs need and no worker serves."""
         broker = self._session.broker
         waiting = [run for _, run in self._runs if not self._session.ledger.counts(run.run_id).finished]
         queues = dict.fromkeys(queue for run in waiting for queue in keys.route(run.spec))
@@ -122,19 +122,19 @@ class Work:
         if not unserved:
             return []
         remedy = start_workers(unserved, broker.all_workers())
-        return [("workers", f"nobody takes from {' and '.join(unserved)}, start: {remedy}")]
+        return [("workers", f"no worker serves {' and '.join(unserved)}, start one: {remedy}")]
 
     def echo_next(self, *, as_json: bool) -> Table:
-        """The table as it stands, and what comes next."""
+        """Print the current table and the next command."""
         table = self.standing() if as_json else self.table()
         if not as_json:
-            does = "exports the runs and writes the table" if table.settled else "stays until all are settled"
+            does = "exports the runs and writes the table" if table.settled else "watches until all are settled"
             self._echo_table(table, [("next", f"python -m producer suite {self._file} --watch     {does}")])
         return table
 
     def finish(self, *, as_json: bool) -> Table:
-        """Stay until all runs are settled or cancelled, export them, write the table and print it."""
-        self._stay()
+        """Watch until all runs are settled or cancelled, export them, write the table and print it."""
+        self._watch()
         broker = self._session.broker
         files: list[Path] = []
         for _, run in self._runs:
@@ -151,8 +151,8 @@ class Work:
             self._echo_table(table, [("results" if not at else "", str(path)) for at, path in enumerate(written)])
         return table
 
-    def _stay(self) -> None:
-        """Ctrl-C ends the watching with 130, and nothing else."""
+    def _watch(self) -> None:
+        """Watch until all runs are over; Ctrl-C exits with 130 and does not affect the runs."""
         several = len({run.spec.model for _, run in self._runs}) > 1
         titles = [(f"{entry} · {run.spec.model}" if several else entry, run) for entry, run in self._runs]
         board = Board(screen_for(progress_console()), self._asked.name, titles)
@@ -160,11 +160,11 @@ class Work:
         try:
             watch_suite(session.ledger, session.broker, [run for _, run in self._runs], board)
         except KeyboardInterrupt:
-            note(f"the runs go on; rejoin with: python -m producer suite {self._file} --watch")
+            note(f"the runs continue; rejoin with: python -m producer suite {self._file} --watch")
             raise click.exceptions.Exit(INTERRUPTED) from None
 
     def _echo_table(self, table: Table, more: Lines) -> None:
-        """The table, what must be known of it, and `more`."""
+        """Print the table, the notes on it, and `more`."""
         click.echo()
         echo_figures(table)
         click.echo()

@@ -1,4 +1,4 @@
-"""The figures of a suite: an accuracy per entry and model, and over entries their mean. Nothing here prints."""
+"""The figures of a suite: an accuracy per entry and model, and the means over entries. Nothing here prints."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = ["MeanOver", "Table"]
 
 @dataclass(frozen=True, slots=True)
 class MeanOver:
-    """The mean over entries of one model's accuracies, each entry weighing the same."""
+    """The mean over entries of one model's accuracies, with entries weighted equally."""
 
     model: str
     value: float
-    #: None where entries have questions or contexts in common: their accuracies go together, by how much is not known.
+    #: None if entries have questions or contexts in common: their accuracies are correlated to an unknown degree.
     interval: Interval | None
     entries: int
-    #: The same of the questions that did not fail; None where none failed.
+    #: The same excluding failed questions; None if none failed.
     without_failed: MeanOver | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """For suite.json and `--json`."""
+        """Return the content for suite.json and `--json`."""
         bounds = self.interval.to_json() if self.interval else {"low": None, "high": None}
         without = {"without_failed": self.without_failed.to_json()} if self.without_failed else {}
         return {"model": self.model, "value": round(self.value, 6), **bounds, "entries": self.entries, **without}
@@ -46,25 +46,25 @@ class Table:
 
     @property
     def entries(self) -> tuple[str, ...]:
-        """The rows."""
+        """Names of the rows."""
         return tuple(dict.fromkeys(each.entry for each in self.cells))
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The columns."""
+        """Names of the columns."""
         return tuple(dict.fromkeys(each.model for each in self.cells))
 
     def cell(self, entry: str, model: str) -> Cell | None:
-        """None where the entry is not asked of the model."""
+        """Return the run of `entry` and `model`; None if the entry is not asked of the model."""
         return next((each for each in self.cells if (each.entry, each.model) == (entry, model)), None)
 
     def of_entry(self, entry: str) -> list[Cell]:
-        """The runs of `entry`."""
+        """Return the runs of `entry`."""
         return [each for each in self.cells if each.entry == entry]
 
     @property
     def settled(self) -> bool:
-        """Whether every question of every run has its verdict."""
+        """Whether every question of every run has a verdict."""
         return all(each.counts.finished for each in self.cells)
 
     @property
@@ -79,7 +79,7 @@ class Table:
         return [entry for entry in self.entries if counts(entry)]
 
     def means(self) -> list[MeanOver]:
-        """Each model's mean over the same entries; none over fewer than two."""
+        """Return each model's mean over the same entries; empty for fewer than two entries."""
         entries = self.in_the_mean
         if len(entries) < 2:
             return []
@@ -90,13 +90,13 @@ class Table:
         mean = self._mean_of(model, [(each.accuracy, each.context_interval) for each in cells])
         assert mean is not None, "there are entries in the mean"
         heard = [(each.tally.accuracy(HEARD), each.heard_context_interval) for each in cells]
-        # An entry that failed as a whole has no figure of the model, and there is no mean over it.
+        # An entry that failed as a whole has no accuracy excluding failed questions, and thus no mean.
         if not any(each.without_failed for each in cells) or not all(share for share, _ in heard):
             return mean
         return replace(mean, without_failed=self._mean_of(model, heard))
 
     def _mean_of(self, model: str, figures: Sequence[tuple[Share | None, Interval | None]]) -> MeanOver | None:
-        """Of accuracies and their intervals by contexts, where they have one."""
+        """Return the mean of accuracies, with their intervals clustered by context if there are any."""
         known = [(share, context) for share, context in figures if share]
         shares = [share for share, _ in known]
         value = macro(shares)
@@ -107,15 +107,15 @@ class Table:
 
     @property
     def mean_chance(self) -> float | None:
-        """What guessing scores in the mean over the same entries; None where one of them has no chance level."""
+        """Chance level of the mean over the same entries; None if one of them has none."""
         chances = [self.of_entry(entry)[0].run.chance for entry in self.in_the_mean]
         known = [each for each in chances if each is not None]
         return sum(known) / len(known) if known and len(known) == len(chances) else None
 
     def comparable(self) -> list[list[Cell]]:
-        """Settled runs that asked the same questions, where there are several: in pairs they say more than intervals.
+        """Return groups of settled runs over the same questions, whose paired comparison says more than intervals.
 
-        Those of one entry first, then those of entries that ask the same questions in several ways.
+        First the groups within an entry, then those of entries that ask the same questions in different ways.
         """
         done = [each for each in self.cells if each.counts.finished]
         by_entry = [[each for each in done if each.entry == entry] for entry in self.entries]
@@ -128,7 +128,7 @@ class Table:
         return [group for group in (*by_entry, *by_model) if len(group) > 1]
 
     def to_json(self) -> dict[str, Any]:
-        """For suite.json and `--json`."""
+        """Return the content for suite.json and `--json`."""
         return {
             "suite": self.suite,
             "state": "settled" if self.settled else "not settled",

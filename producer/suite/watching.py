@@ -1,4 +1,4 @@
-"""Staying with all runs of a suite: each is looked after as `watch` looks after one."""
+"""Watches all runs of a suite, each as `watch` watches a single run."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ __all__ = ["watch_suite"]
 
 @dataclass(frozen=True, slots=True)
 class _Place(NothingToEnd):
-    """The screen of one run: its place on the board."""
+    """The screen of one run, which forwards to the board."""
 
     board: Board
     run_id: str
 
     def show(self, snapshot: Snapshot) -> None:
-        """Keep how the run stands until the board is drawn."""
+        """Store the run's status until the board is drawn."""
         self.board.put(snapshot)
 
     def say(self, message: str) -> None:
-        """Keep the remark until the board is drawn."""
+        """Store the message until the board is drawn."""
         self.board.tell(self.run_id, message)
 
 
@@ -35,15 +35,15 @@ def watch_suite(
 ) -> dict[str, Counts]:
     """Show `runs` on `board` until each is settled or cancelled; return their final counts by run id.
 
-    What got lost is sent again, paused runs are waited for, and a Redis that goes away is, too. Raises LedgerError if a
-    run is purged meanwhile.
+    Lost questions are sent again; paused runs and a temporarily unavailable Redis are waited for. Raises LedgerError if
+    a run is purged in the meantime.
     """
     clock = clock or Clock()
     watchers = [Watcher(ledger, broker, run, _Place(board, run.run_id)) for run in runs]
     over: dict[str, Counts] = {}
     with board.screen:
         while True:
-            now = clock.now()  # the same for all, so that what concerns several is told in the same words
+            now = clock.now()  # the same for all, so that runs with the same problem produce identical messages
             for watcher in watchers:
                 if watcher.run.run_id in over:
                     continue

@@ -1,4 +1,4 @@
-"""Why questions failed, told where a run's figures are: the reason is the first thing that is asked for."""
+"""Output lines on why questions failed, shown with a run's figures."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from producer.stats.failures import Failures
 
 __all__ = ["failed_lines"]
 
-#: Characters of a message: the whole of it stands in the results, and in `show`.
+#: Characters shown of an error message; the results and `show` have all of it.
 MOST = 300
 
 
 def failed_lines(run_id: str, failures: Failures) -> Lines:
-    """Each kind of failure with its number and one example, the most frequent first, and what asks them anew."""
+    """Return each kind of failure with its count and one example, most frequent first, and how to retry them."""
     if not failures.count:
         return []
-    told = [
+    kinds = [
         f"{count:,} × {kind}, for example {_example(failures, kind)}" for kind, count in failures.count.most_common()
     ]
-    anew = f"when that is mended, ask them anew: python -m producer requeue {run_id} --failed"
-    return [("failed" if not at else "", line) for at, line in enumerate([*told, anew])]
+    retry = f"once that is fixed, retry with: python -m producer requeue {run_id} --failed"
+    return [("failed" if not at else "", line) for at, line in enumerate([*kinds, retry])]
 
 
 def _example(failures: Failures, kind: str) -> str:

@@ -1,4 +1,4 @@
-"""Staying with a run to its end and saying how it came out."""
+"""Watches a run to its end, exports it and prints the results."""
 
 from __future__ import annotations
 
@@ -37,37 +37,38 @@ from producer.watching.progress import duration, screen_for
 from producer.watching.status import workers_of
 from producer.watching.watch import watch
 
-__all__ = ["export_and_tell", "finish", "stay", "tell"]
+__all__ = ["export_and_print", "finish", "print_results", "wait_for"]
 
 
-def stay(session: Session, run: Run, export_to: Path | None = None) -> Counts:
-    """Watch the run on stderr until it is settled or cancelled; Ctrl-C ends the watching with 130, and nothing else.
+def wait_for(session: Session, run: Run, export_to: Path | None = None) -> Counts:
+    """Show the run's progress on stderr until it is settled or cancelled.
 
-    `export_to` is the folder that the run's results were to go to then.
+    Ctrl-C exits with 130 and does not affect the run. `export_to` is the folder to which the results would have been
+    exported.
     """
     try:
         return watch(session.ledger, session.broker, run.run_id, screen_for(progress_console()))
     except KeyboardInterrupt:
-        note(f"the run goes on; rejoin with: python -m producer watch {run.run_id}{_export_options(export_to)}")
+        note(f"the run continues; rejoin with: python -m producer watch {run.run_id}{_export_options(export_to)}")
         raise click.exceptions.Exit(INTERRUPTED) from None
 
 
 def finish(session: Session, run: Run, out: Path, *, as_json: bool) -> None:
-    """Watch the run, export it to `out`/<run> and print how it came out."""
-    counts = stay(session, run, out)
-    export_and_tell(session, run, out, ("csv",), as_json=as_json)
+    """Watch the run, export it to `out`/<run> and print the results."""
+    counts = wait_for(session, run, out)
+    export_and_print(session, run, out, ("csv",), as_json=as_json)
     _exit_if_cancelled(counts)
 
 
 def _export_options(out: Path | None) -> str:
-    """The options with which `watch` exports to `out`."""
+    """Return the options with which `watch` exports to `out`."""
     if out is None:
         return ""
     return " --export" if out == FOLDER else f" --export --out {shlex.quote(str(out))}"
 
 
-def export_and_tell(session: Session, run: Run, out: Path, formats: Sequence[str], *, as_json: bool) -> None:
-    """Export the run as it stands and print how it came out; exit with 3 if it is finished with failed questions."""
+def export_and_print(session: Session, run: Run, out: Path, formats: Sequence[str], *, as_json: bool) -> None:
+    """Export the run's current results and print them; exit with 3 if it is finished with failed questions."""
     done = export(session.ledger, run.run_id, out / run.run_id, formats, workers_of(run, session.broker))
     for remark in done.remarks:
         note(remark)
@@ -78,8 +79,11 @@ def export_and_tell(session: Session, run: Run, out: Path, formats: Sequence[str
     _exit_if_failed(done.counted.tally)
 
 
-def tell(session: Session, run: Run, out: Path, counts: Counts, *, as_json: bool) -> None:
-    """Print how the run came out, with its exported files if there are any; the same exit codes, and that of `stay`."""
+def print_results(session: Session, run: Run, out: Path, counts: Counts, *, as_json: bool) -> None:
+    """Print the run's results and its exported files, if any.
+
+    Exits with 4 if the run was cancelled, with 3 if it is finished with failed questions.
+    """
     summary = Summary.of(run, counts.state, session.ledger.results(run.run_id))
     found = summary.tally
     files = _exported(out / run.run_id, found)
@@ -97,19 +101,21 @@ def tell(session: Session, run: Run, out: Path, counts: Counts, *, as_json: bool
     else:
         echo_lines(_lines(session, summary, files))
         if not files:
-            note(f"write its results with: python -m producer export {run.run_id}")
+            note(f"export the results with: python -m producer export {run.run_id}")
     _exit_if_cancelled(counts)
     _exit_if_failed(found)
 
 
 def _exported(folder: Path, tally: Tally) -> list[Path]:
-    """The files of an export to `folder` that has what the ledger has; one that was made earlier, in mid-run or before
-    failed questions were asked again, has other verdicts."""
+    """Return the files of an export in `folder`, if it is up to date with the ledger.
+
+    An export made in mid-run, or before failed questions were asked again, has other verdicts.
+    """
     try:
         there = json.loads((folder / "summary.json").read_bytes())
     except (OSError, ValueError):
         return []
-    now = json.loads(json.dumps(tally.to_json()))  # as it would be read back
+    now = json.loads(json.dumps(tally.to_json()))  # as it would be read from the file
     if not isinstance(there, dict) or any(there.get(name) != now[name] for name in ("settled", "outcomes")):
         return []
     named = [folder / str(name) for name in there.get("files", ())]
@@ -117,7 +123,7 @@ def _exported(folder: Path, tally: Tally) -> list[Path]:
 
 
 def _lines(session: Session, summary: Summary, files: Sequence[Path]) -> Lines:
-    """How the run came out."""
+    """Return the output lines for the run's results."""
     run, tally = summary.run, summary.tally
     why = failed_lines(run.run_id, summary.failures)
     judge = judge_lines(run.spec.judge, summary.judge_agrees, summary.judged_and_read)
@@ -129,7 +135,7 @@ def _lines(session: Session, summary: Summary, files: Sequence[Path]) -> Lines:
 
 
 def _speed_lines(summary: Summary) -> Lines:
-    """How fast it went: of a sample, what tells how long the whole file will take."""
+    """Return the speed of the run; for a sample, it predicts how long the whole file will take."""
     wall_s = summary.wall_s
     if wall_s is None or wall_s <= 0:
         return []
@@ -139,24 +145,24 @@ def _speed_lines(summary: Summary) -> Lines:
 
 
 def _normalized_lines(summary: Summary) -> Lines:
-    """With `likelihood`: the accuracy if choices were compared otherwise, which needs no second run."""
+    """Return the accuracy under the other normalizations (`likelihood`), which need no second run."""
     found = summary.otherwise_normalized().items()
-    told = [f"{interval(accuracy)} had choices been compared {COMPARED[how]}" for how, accuracy in found]
-    return [("" if at else "otherwise", line) for at, line in enumerate(told)]
+    values = [f"{interval(accuracy)} if choices are compared {COMPARED[how]}" for how, accuracy in found]
+    return [("" if at else "otherwise", line) for at, line in enumerate(values)]
 
 
 def _context_lines(summary: Summary) -> Lines:
-    """Where questions share contexts: the accuracy's interval with that taken into account."""
+    """Return the accuracy's interval clustered by context, if questions share contexts."""
     lines: Lines = []
     if found := summary.context_interval():
         lines.append(("contexts", shared_context(found, summary.contexts(), summary.run)))
     if summary.tally.without_failed() and (found := summary.context_interval(HEARD)):
-        lines.append(("", f"{shared_context(found, summary.contexts(HEARD), summary.run)}, without failed ones"))
+        lines.append(("", f"{shared_context(found, summary.contexts(HEARD), summary.run)}, excluding failed questions"))
     return lines
 
 
 def _subject_lines(summary: Summary) -> Lines:
-    """Where there are several subjects: their mean, and the worst and the best one."""
+    """Return the mean over subjects with the worst and the best one, if there are several subjects."""
     found = summary.accuracies()
     if len(found) < 2:
         return []
@@ -165,30 +171,30 @@ def _subject_lines(summary: Summary) -> Lines:
     return [
         *_mean_lines("subjects", summary.over_subjects(), summary.run),
         ("", f"from {' to '.join(ends)}"),
-        *_mean_lines("", summary.over_subjects_without_failed(), summary.run, " without failed ones"),
+        *_mean_lines("", summary.over_subjects_without_failed(), summary.run, " excluding failed questions"),
     ]
 
 
 def _mean_lines(label: str, found: SubjectMean | None, run: Run, which: str = "") -> Lines:
-    """The mean over subjects, with what guessing scores in it where that is not what it scores in the run."""
+    """Return the mean over subjects, with its chance level if that differs from the run's."""
     if found is None:
         return []
     guess = f"{found.chance:.3f}" if found.chance is not None and run.chance is not None else chance(run)
-    beside = f", where guessing scores {guess}" if guess != chance(run) else ""
+    beside = f", chance {guess}" if guess != chance(run) else ""
     reach = f"{found.interval.low:.3f} to {found.interval.high:.3f}"
     return [(label, f"{found.value:.3f}  95 % interval {reach} (mean of {found.subjects:,}){which}{beside}")]
 
 
 def _subject(name: str, accuracy: Share) -> str:
     counted = f"{accuracy.low:.3f} to {accuracy.high:.3f}, {accuracy.of:,}"
-    return f"{accuracy.value:.3f} of {name or 'none named'} ({counted})"
+    return f"{accuracy.value:.3f} in {name or 'none named'} ({counted})"
 
 
 def _rotation_lines(summary: Summary) -> Lines:
-    """With `circular`: the accuracy over single rotations, where one guess may be right."""
+    """Return the accuracy over single rotations (`circular`), with its own chance level."""
     found, guess = summary.rotations.mean(), summary.rotation_chance
-    beside = "" if guess is None else f", where one guess scores {guess:.3f}"
-    return [("rotations", f"{interval(found)} of single rotations{beside}")] if found else []
+    beside = "" if guess is None else f", chance {guess:.3f}"
+    return [("rotations", f"{interval(found)} over single rotations{beside}")] if found else []
 
 
 def _exit_if_cancelled(counts: Counts) -> None:

@@ -1,4 +1,4 @@
-"""Showing how a run gets on: a bar where somebody looks at a terminal, plain lines where nobody does."""
+"""Displays the progress of a run: a progress bar on a terminal, plain lines otherwise."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ __all__ = [
     "Screen",
     "Snapshot",
     "crew_table",
+    "describe_workers",
     "duration",
     "screen_for",
-    "workers_told",
 ]
 
-#: Of the workers' table.
+#: Columns of the workers' table, with their alignment.
 COLUMNS: dict[str, JustifyMethod] = {
     "worker": "left",
     "state": "left",
@@ -43,29 +43,29 @@ COLUMNS: dict[str, JustifyMethod] = {
     "batch fill": "right",
     "busy": "right",
 }
-#: Characters of a run's bar, at most.
+#: Maximum width of a run's bar, in characters.
 BAR_WIDTH = 40
-#: Plain lines come this far apart, in seconds.
+#: Seconds between plain lines.
 LINE_EVERY_S = 5.0
-#: What "lately" means.
+#: Window of the current pace, in seconds.
 WINDOW_S = 10.0
-#: Batches that last longer than the window come in bursts, by which nobody can tell when the run ends: the steady pace
-#: is over so many seconds and so many bursts at least.
+#: Batches that take longer than the window finish in bursts, so the current pace cannot predict when the run ends: the
+#: steady pace covers at least this many seconds and bursts.
 STEADY_S, STEADY_BURSTS = 60.0, 6
 
 
 @dataclass
 class Pace:
-    """Questions per second: lately, over a minute, and since work began."""
+    """Questions per second: currently, over a minute, and since work began."""
 
-    #: When how many were settled; of equal numbers the first and the last time.
+    #: (time, settled questions); for equal counts only the first and the last time.
     _seen: deque[tuple[float, int]] = field(default_factory=deque)
     _first: tuple[float, int] | None = None
 
     def observe(self, now: float, settled: int, *, working: bool = True) -> None:
-        """Note that `settled` questions are settled at `now`, in seconds of a steady clock.
+        """Record that `settled` questions are settled at `now`, in seconds of a monotonic clock.
 
-        `working`: a worker is ready. Before the first one is, time does not count.
+        `working` says whether a worker is ready; time before the first worker is ready does not count.
         """
         if self._first is None or (not working and settled == self._first[1]):
             self._first = (now, settled)
@@ -82,7 +82,7 @@ class Pace:
 
     @property
     def lately(self) -> float:
-        """Questions per second over the window."""
+        """Questions per second over the last `WINDOW_S` seconds."""
         if not self._seen:
             return 0.0
         start = max(self._seen[0][0], self._seen[-1][0] - WINDOW_S)
@@ -91,7 +91,7 @@ class Pace:
 
     @property
     def steady(self) -> float:
-        """Questions per second over a minute or more, or since work began: what tells how long the rest takes."""
+        """Questions per second over a minute or more, or since work began; used to estimate the time left."""
         return _rate(self._seen[0], self._seen[-1]) if self._seen else 0.0
 
     @property
@@ -107,66 +107,66 @@ def _rate(start: tuple[float, int], end: tuple[float, int]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """How a run stands at one moment."""
+    """Status of a run at one moment."""
 
     run_id: str
     counts: Counts
     lately: float
     mean: float
     crew: Sequence[Member] = ()
-    #: Messages that wait on the run's queues.
+    #: Messages waiting in the run's queues.
     queued: int = 0
     #: Questions per second over a minute; None: not measured.
     steady: float | None = None
 
     @property
     def left_s(self) -> float | None:
-        """Seconds until the end at the present pace; None while nothing moves."""
+        """Estimated seconds until the end at the current pace; None while there is no progress."""
         pace = (self.lately if self.steady is None else self.steady) or self.mean
         return (self.counts.total - self.counts.settled) / pace if pace else None
 
     def outcomes(self) -> str:
-        """`correct 12 · wrong 3 · unanswered 0 · failed 1`."""
+        """Return `correct 12 · wrong 3 · unanswered 0 · failed 1`."""
         return outcome_line(Tally.of_counts(self.counts))
 
     def pace(self) -> str:
-        """`12.0/s now, 11.5/s mean`, in questions."""
+        """Return `12.0/s now, 11.5/s mean`, in questions."""
         return f"{self.lately:,.1f}/s now, {self.mean:,.1f}/s mean"
 
     def accuracy(self) -> str:
-        """So far, with its 95 % interval."""
+        """Return the accuracy so far with its 95 % interval."""
         found = Tally.of_counts(self.counts).over_all()
         return f"accuracy {found.value:.3f} ({found.low:.3f} to {found.high:.3f})" if found else "no accuracy yet"
 
     def workers(self) -> str:
-        """`2 workers, fill 98 %, busy 91 % · 12 queued`, the shares being means."""
-        return f"{workers_told(self.crew)} · {self.queued:,} queued"
+        """Return `2 workers, fill 98 %, busy 91 % · 12 queued`, with percentages averaged over the workers."""
+        return f"{describe_workers(self.crew)} · {self.queued:,} queued"
 
     def left(self) -> str:
-        """`1:30 left`; how it stands where it is over, or paused, when nobody can tell."""
+        """Return `1:30 left`, or the run's state if it is over or halted."""
         if self.counts.halted or self.counts.over:
             return self.counts.standing
         return f"{duration(self.left_s)} left" if self.left_s is not None else "time left unknown"
 
     def line(self) -> str:
-        """Everything on one line."""
+        """Return everything on one line."""
         settled = f"{self.run_id}: {self.counts.settled:,}/{self.counts.total:,}"
         return " · ".join((settled, self.pace(), self.outcomes(), self.accuracy(), self.workers(), self.left()))
 
     @property
     def over(self) -> bool:
-        """Whether nothing of it is waited for any more."""
+        """Whether there is nothing left to wait for."""
         return self.counts.over
 
     def drawn(self) -> RenderableType:
-        """A bar with the time that is left, what came out so far, and the workers: lines that narrow terminals hold."""
+        """Return a bar with the time left, the outcomes so far and the workers, in lines that fit narrow terminals."""
         counts = self.counts
         first = Table.grid(padding=(0, 1))
-        for widest in (None, BAR_WIDTH, None, None):  # what may be wrapped gives way where it is narrow: the bar
+        for widest in (None, BAR_WIDTH, None, None):  # only the bar may shrink on narrow terminals
             first.add_column(no_wrap=widest is None, max_width=widest)
         first.add_row(
             Text(self.run_id, style="bold"),
-            ProgressBar(total=counts.total, completed=counts.settled),  # as wide as the others leave
+            ProgressBar(total=counts.total, completed=counts.settled),  # takes the remaining width
             Text(f"{counts.settled:,}/{counts.total:,}"),
             Text(self.left()),
         )
@@ -176,14 +176,14 @@ class Snapshot:
 
 
 def percent(share: float | None) -> str:
-    """`98 %`; a dash where nothing is known."""
+    """Return `98 %`, or a dash if unknown."""
     return "–" if share is None else f"{100 * share:.0f} %"
 
 
-def workers_told(crew: Sequence[Member]) -> str:
-    """`3 workers, 1 booting, fill 98 %, busy 91 %`, the shares being means."""
+def describe_workers(crew: Sequence[Member]) -> str:
+    """Return `3 workers, 1 booting, fill 98 %, busy 91 %`, with percentages averaged over the workers."""
     parts = [number(len(crew), "worker")]
-    idle = [each.state for each in crew if each.state != WorkerState.READY]  # or nobody sees why nothing moves
+    idle = [each.state for each in crew if each.state != WorkerState.READY]  # explains why there is no progress
     parts += [f"{idle.count(state)} {state}" for state in sorted(set(idle))]
     for name, shares in (("fill", [each.fill for each in crew]), ("busy", [each.busy for each in crew])):
         known = [each for each in shares if each is not None]
@@ -192,20 +192,20 @@ def workers_told(crew: Sequence[Member]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """`1:30`, `2:00:00`."""
+    """Return a duration as `1:30` or `2:00:00`."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 class Picture(Protocol):
-    """What a screen can show."""
+    """Anything that a screen can show."""
 
     def line(self) -> str:
-        """What a line in a log says."""
+        """Return it as one log line."""
 
     def drawn(self) -> RenderableType:
-        """What is drawn on a terminal, anew in place."""
+        """Return it as drawn on a terminal, where it is redrawn in place."""
 
     @property
     def over(self) -> bool:
@@ -213,19 +213,19 @@ class Picture(Protocol):
 
 
 class Screen(Protocol):
-    """Where a watch shows what it sees; a context manager."""
+    """Output of a watcher; a context manager."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: object) -> None: ...
     def show(self, snapshot: Snapshot) -> None:
-        """Show how the run stands."""
+        """Show the run's current status."""
 
     def say(self, message: str) -> None:
-        """Tell something that stays on the screen."""
+        """Print a message that stays on the screen."""
 
 
 class NothingToEnd:
-    """A context manager for screens that need none."""
+    """A no-op context manager for screens that need no cleanup."""
 
     def __enter__(self) -> Self:
         return self
@@ -235,14 +235,14 @@ class NothingToEnd:
 
 
 class LineScreen(NothingToEnd):
-    """Plain lines, some seconds apart, for logs and pipes."""
+    """Plain lines, a few seconds apart, for logs and pipes."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._next = 0.0
 
     def show(self, picture: Picture) -> None:
-        """Print its line, unless one just came."""
+        """Print the picture's line, unless one was printed less than `LINE_EVERY_S` seconds ago."""
         now = time.monotonic()
         if now >= self._next or picture.over:
             self._next = now + LINE_EVERY_S
@@ -254,7 +254,7 @@ class LineScreen(NothingToEnd):
 
 
 class BarScreen:
-    """A picture that is drawn anew in place, and messages above it."""
+    """A picture that is redrawn in place, with messages above it."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -268,7 +268,7 @@ class BarScreen:
         self._live.stop()
 
     def show(self, picture: Picture) -> None:
-        """Draw it."""
+        """Redraw the picture."""
         self._live.update(picture.drawn())
 
     def say(self, message: str) -> None:
@@ -277,7 +277,7 @@ class BarScreen:
 
 
 def crew_table(crew: Sequence[Member]) -> Table:
-    """A row per worker: what keeps it busy, and how busy."""
+    """Return a table with a row per worker: what it works on, and how busy it is."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for name, justify in COLUMNS.items():
         table.add_column(name, justify=justify)
@@ -289,5 +289,5 @@ def crew_table(crew: Sequence[Member]) -> Table:
 
 
 def screen_for(console: Console) -> LineScreen | BarScreen:
-    """Pictures on a terminal, lines elsewhere."""
+    """Return a screen with a progress bar for a terminal, and one with plain lines otherwise."""
     return BarScreen(console) if console.is_terminal else LineScreen(console)

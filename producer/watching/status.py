@@ -1,4 +1,4 @@
-"""How a run stands: its counts so far, the queues that it waits on, and who works on it."""
+"""Status of a run: its counts so far, its queues, and the workers that serve it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 
 def status_json(run: Run, counts: Counts, broker: Broker) -> dict[str, Any]:
-    """`status` for programs."""
+    """Return the content of `status --json`."""
     return {
         "run_id": run.run_id,
         "source": run.source,
@@ -44,7 +44,7 @@ def status_json(run: Run, counts: Counts, broker: Broker) -> dict[str, Any]:
 
 
 def status_lines(run: Run, counts: Counts, broker: Broker) -> Lines:
-    """`status` for people."""
+    """Return the output lines of `status`."""
     spec = run.spec
     tally = Tally.of_counts(counts, run.without_key)
     lines = result_lines(run, tally, counts.standing)
@@ -61,14 +61,14 @@ def status_lines(run: Run, counts: Counts, broker: Broker) -> Lines:
     return [
         *lines,
         *queue_lines(run, broker),
-        *([("weight", f"{weight}: so many turns where other runs get one")] if weight > 1 else []),
+        *([("weight", f"{weight} turns for each turn of other runs")] if weight > 1 else []),
         ("workers", workers_line(run, counts.finished, broker)),
         *([] if counts.finished else _hindered(run, broker)),
     ]
 
 
 def _hindered(run: Run, broker: Broker) -> Lines:
-    """Why workers that are there do not score the run, and why others are not there."""
+    """Return why live workers do not score the run, and why other workers failed to boot."""
     return [
         *[("put off", each) for each in put_off_by(run.run_id, workers_of(run, broker))],
         *[("not booted", each) for each in unbooted_lines(unbooted_of(run, broker))],
@@ -76,27 +76,27 @@ def _hindered(run: Run, broker: Broker) -> Lines:
 
 
 def unwritten(counts: Counts) -> str:
-    """That questions of a run are not in the ledger, and what to do."""
+    """Return a warning that questions of a run are missing from the ledger, and what to do."""
     missing = f"{counts.unwritten:,} of {counts.total:,} questions are not in the ledger"
-    return f"{missing}: unless `enqueue` is writing them now, it was cut short; repeat it, and it goes on"
+    return f"{missing}: unless `enqueue` is still writing them, it was interrupted; run it again to continue"
 
 
 def queues_json(run: Run, broker: Broker) -> dict[str, int]:
-    """Messages that wait on each of the run's queues."""
+    """Return the number of messages waiting in each of the run's queues."""
     return {queue: broker.queue_length(queue) for queue in keys.route(run.spec)}
 
 
 def queue_lines(run: Run, broker: Broker) -> Lines:
-    """`queues_json` in words."""
+    """Return `queues_json` as output lines."""
     return [("queue", f"{queue}: {number(n, 'message')} waiting") for queue, n in queues_json(run, broker).items()]
 
 
 def workers_line(run: Run, finished: bool, broker: Broker) -> str:
-    """Who works on the run, and what to do where nobody takes from one of its queues."""
+    """Return the live workers of the run, and what to do if one of its queues has none."""
     live = workers_of(run, broker)
     names = f"{len(live)} live: {', '.join(map(_named, live))}" if live else "none live"
     if any(each.engine.get("engine") == "simulated" for each in live):
-        names += "; the engine is simulated: its answers mean nothing"
+        names += "; the engine is simulated, its answers are meaningless"
     unserved = [queue for queue in keys.route(run.spec) if not broker.workers(queue)]
     if finished or not unserved:
         return names
@@ -104,22 +104,22 @@ def workers_line(run: Run, finished: bool, broker: Broker) -> str:
         return f"{names}; {refused}"
     remedy = start_workers(unserved, broker.all_workers())
     return (
-        f"{names}; nobody takes from {' and '.join(unserved)}, start: {remedy}"
+        f"{names}; no worker serves {' and '.join(unserved)}, start one: {remedy}"
         if live
         else f"{names}; start one: {remedy}"
     )
 
 
 def _named(worker: WorkerRecord) -> str:
-    """Its name, and its state unless it is ready: a large model boots for minutes in which a run stands still."""
+    """Return its name, with its state unless it is ready: a large model takes minutes to boot."""
     return worker.name if worker.state is WorkerState.READY else f"{worker.name} ({worker.state})"
 
 
 def workers_of(run: Run, broker: Broker) -> list[WorkerRecord]:
-    """Live workers that take from one of the run's queues."""
+    """Return the live workers that serve one of the run's queues."""
     return [worker for queue in keys.route(run.spec) for worker in broker.workers(queue)]
 
 
 def unbooted_of(run: Run, broker: Broker) -> list[BootFailure]:
-    """Workers that would take from one of the run's queues, but did not boot."""
+    """Return the workers that should serve one of the run's queues but failed to boot."""
     return [each for queue in keys.route(run.spec) for each in broker.boot_failures(queue)]

@@ -1,4 +1,4 @@
-"""What to do where nobody takes from a run's queues, or where those who do cannot serve it."""
+"""Diagnoses runs whose queues have no worker, or only workers that cannot serve them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ COMMAND = "python -m workers up"
 
 
 def start_workers(unserved: Sequence[str], alive: Iterable[WorkerRecord]) -> str:
-    """The command that starts workers for these queues.
+    """Return the command that starts workers for these queues.
 
-    Where the workers there are serve another model, its name: that the producer was given no deploy file, or another
-    one than they, is likelier than that they are missing.
+    If the live workers serve another model, it also names that model: the producer was probably given no deploy file,
+    or another one than the workers.
     """
     indexes = [index for queue in unserved if (index := index_of(queue))]
     folders = ", ".join(f"FOLDER OF {name}" for name in indexes)
@@ -27,24 +27,24 @@ def start_workers(unserved: Sequence[str], alive: Iterable[WorkerRecord]) -> str
     if not others or len(indexes) == len(unserved):
         return command
     remedy = "python -m producer --deploy FILE enqueue …"
-    return f"{command} (those alive take from {', '.join(others)}; if you mean their model: {remedy})"
+    return f"{command} (live workers serve {', '.join(others)}; to use their model: {remedy})"
 
 
 def put_off_by(run_id: str, workers: Iterable[WorkerRecord]) -> list[str]:
-    """Who of `workers` puts the run's questions back into the queue, and why: for another worker, or until it can."""
+    """Return which of `workers` put the run's questions back into the queue, and why."""
     return [f"{each.name}: {why}" for each in workers if (why := each.puts_off.get(run_id))]
 
 
 def unbooted_by_reason(failures: Iterable[BootFailure]) -> dict[str, list[BootFailure]]:
-    """Workers that did not boot, by why: eight of one deploy file have one reason."""
-    of_reason: defaultdict[str, list[BootFailure]] = defaultdict(list)
+    """Group boot failures by reason: all workers of a deploy file usually fail for the same one."""
+    by_reason: defaultdict[str, list[BootFailure]] = defaultdict(list)
     for each in failures:
-        of_reason[each.reason].append(each)
-    return of_reason
+        by_reason[each.reason].append(each)
+    return by_reason
 
 
 def unbooted_lines(failures: Iterable[BootFailure]) -> list[str]:
-    """Each reason once: which workers did not boot for it, and when the last of them tried, in local time."""
+    """Return one line per reason: the workers that failed to boot, and the time of the last attempt, in local time."""
     return [
         f"{', '.join(each.worker for each in found)}, at {_clock(max(each.at for each in found))}: {reason}"
         for reason, found in unbooted_by_reason(failures).items()

@@ -1,4 +1,4 @@
-"""Staying with a run until every question of it is settled, and getting it moving again where it got stuck."""
+"""Watches a run until all its questions are settled, and recovers it if it stalls."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ from contract.errors import LedgerError, RedisUnreachable, UnknownRun, WritesRef
 from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import Counts, Ledger, Run, RunState
 from producer.broker import Broker
+from producer.output import number
 from producer.watching.progress import Pace, Screen, Snapshot
 from producer.watching.unserved import put_off_by, start_workers, unbooted_by_reason
 from producer.watching.worker_status import Member, RunWorkers
 
 __all__ = ["TICK_S", "Clock", "Watcher", "watch"]
 
-#: How often the ledger is asked, in seconds.
+#: Polling interval of the ledger, in seconds.
 TICK_S = 0.5
-#: How often a stall is looked for; two in a row make it one, since a message on its way to a worker is nowhere.
+#: Interval between checks for a stall. Only two positive checks in a row count, since a message on its way to a worker
+#: is briefly neither in the queue nor with a worker.
 STALL_EVERY_S = 2.0
-#: Patience with the absence of workers before it is mentioned, and until it is mentioned again.
+#: How long no worker may be present before a message says so, and the interval between such messages.
 NO_WORKER_AFTER_S, NO_WORKER_EVERY_S = 10.0, 60.0
-#: How long a run may lack question bodies before the enqueueing that should write them is given up.
+#: How long question bodies may be missing without progress before the `enqueue` writing them is considered dead.
 INCOMPLETE_AFTER_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Time, so that a test need not wait for it."""
+    """Source of time, replaceable in tests."""
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -39,10 +41,10 @@ class Clock:
 def watch(ledger: Ledger, broker: Broker, run_id: str, screen: Screen, *, clock: Clock | None = None) -> Counts:
     """Show the run on `screen` until it is settled or cancelled; return its final counts.
 
-    What got lost is sent again. A paused run is waited for.
+    Lost questions are sent again. A paused run is waited for.
 
-    Outlives a Redis that goes away, or takes no writes, for a while. Raises LedgerError if the run is purged meanwhile,
-    or if questions are missing that nobody is writing.
+    Tolerates a Redis that is temporarily unreachable or refuses writes. Raises LedgerError if the run is purged in the
+    meantime, or if questions are missing and no process is writing them.
     """
     clock = clock or Clock()
     watcher = Watcher(ledger, broker, ledger.run(run_id), screen)
@@ -56,7 +58,7 @@ def watch(ledger: Ledger, broker: Broker, run_id: str, screen: Screen, *, clock:
 
 @dataclass
 class Watcher:
-    """Looks at one run again and again: what it has come to, and what it needs."""
+    """Polls one run: shows its status and takes care of what it needs."""
 
     ledger: Ledger
     broker: Broker
@@ -69,24 +71,24 @@ class Watcher:
     no_worker_next: float = 0.0
     stall_next: float = 0.0
     stalls: int = 0
-    #: How a run stands whose questions are not all written, and since when it stands so.
+    #: Last counts of a run whose questions are not all written, and since when they are unchanged.
     incomplete: Counts | None = None
     incomplete_since: float = 0.0
-    #: What was said of workers that put the run off.
+    #: Messages already shown about workers that put the run off.
     put_off: list[str] = field(default_factory=list)
-    #: Why workers did not boot, as far as it was said.
+    #: Boot failure reasons already shown.
     unbooted: set[str] = field(default_factory=set)
     state: RunState = RunState.RUNNING
     settled: int = 0
 
     def look(self, now: float) -> Counts | None:
-        """One look; None while Redis answers nothing."""
+        """Poll once and return the counts; None while Redis is unavailable."""
         try:
             return self._look(now)
         except (RedisUnreachable, WritesRefused) as trouble:
             if self.away_since is None:
                 self.away_since = now
-                self.screen.say(f"{trouble.message} Trying again until it does.")
+                self.screen.say(f"{trouble.message} Retrying until it responds.")
             return None
         except UnknownRun as trouble:
             raise self._gone() from trouble
@@ -94,10 +96,10 @@ class Watcher:
     def _gone(self) -> UnknownRun:
         total, settled = self.run.questions, self.settled
         return UnknownRun(
-            f"{self.run.run_id} is gone from the ledger with its {total:,} questions; {settled:,} were settled when it "
-            "was last seen.",
-            hint="It was purged, or Redis lost its data: restarted without appendonly, or replaced by an empty server. "
-            "Enqueue the same file again; it makes the same run, from the start.",
+            f"{self.run.run_id} and its {total:,} questions are no longer in the ledger; {settled:,} were settled when "
+            "last seen.",
+            hint="The run was purged, or Redis lost its data: it was restarted without appendonly, or replaced by an "
+            "empty server. Enqueue the same file again to recreate the run from the start.",
         )
 
     def _look(self, now: float) -> Counts:
@@ -114,26 +116,26 @@ class Watcher:
         queued = sum(map(self.broker.queue_length, queues))
         self.screen.show(self._snapshot(counts, crew, queued))
         if not counts.finished:
-            self._mind_halt(counts)
+            self._check_halt(counts)
         if not counts.finished and not counts.halted:
-            self._mind_workers(now, workers)
-            self._mind_put_off(each for of_queue in workers.values() for each in of_queue)
-            self._mind_unbooted(queues)
-            self._mind_stall(now)
-            self._mind_missing(now, counts)
+            self._check_workers(now, workers)
+            self._check_put_off(each for of_queue in workers.values() for each in of_queue)
+            self._check_unbooted(queues)
+            self._check_stall(now)
+            self._check_missing(now, counts)
         return counts
 
     def _snapshot(self, counts: Counts, crew: Sequence[Member], queued: int) -> Snapshot:
         pace = self.pace
         return Snapshot(self.run.run_id, counts, pace.lately, pace.mean, crew, queued, pace.steady)
 
-    def _mind_halt(self, counts: Counts) -> None:
+    def _check_halt(self, counts: Counts) -> None:
         if counts.state is not self.state:
-            resume = f"Let it go on with: python -m producer resume {self.run.run_id}"
-            self.screen.say(f"The run is {counts.state}. {resume}" if counts.halted else "The run goes on.")
+            resume = f"Resume it with: python -m producer resume {self.run.run_id}"
+            self.screen.say(f"The run is {counts.state}. {resume}" if counts.halted else "The run has been resumed.")
         self.state = counts.state
 
-    def _mind_workers(self, now: float, workers: Mapping[str, Sequence[WorkerRecord]]) -> None:
+    def _check_workers(self, now: float, workers: Mapping[str, Sequence[WorkerRecord]]) -> None:
         unserved = [queue for queue, of_queue in workers.items() if not of_queue]
         if not unserved:
             self.no_worker_since = None
@@ -147,39 +149,43 @@ class Watcher:
             queues = " and ".join(unserved)
             refused = self.broker.why_no_writes()
             remedy = refused or f"Start one: {start_workers(unserved, self.broker.all_workers())}"
-            self.screen.say(f"No worker has taken from {queues} for {absent_s:.0f} s. {remedy}")
+            self.screen.say(f"No worker has served {queues} for {absent_s:.0f} s. {remedy}")
 
-    def _mind_put_off(self, workers: Iterable[WorkerRecord]) -> None:
+    def _check_put_off(self, workers: Iterable[WorkerRecord]) -> None:
         said, self.put_off = self.put_off, put_off_by(self.run.run_id, workers)
         for each in self.put_off:
             if each not in said:
-                self.screen.say(f"Questions wait. {each}")
+                self.screen.say(f"Questions are waiting. {each}")
 
-    def _mind_unbooted(self, queues: Iterable[str]) -> None:
+    def _check_unbooted(self, queues: Iterable[str]) -> None:
         failures = [each for queue in queues for each in self.broker.boot_failures(queue)]
         for reason, found in unbooted_by_reason(failures).items():
             if reason not in self.unbooted:
                 self.unbooted.add(reason)
-                self.screen.say(f"{', '.join(each.worker for each in found)} did not boot: {reason}")
+                self.screen.say(f"{', '.join(each.worker for each in found)} failed to boot: {reason}")
 
-    def _mind_stall(self, now: float) -> None:
+    def _check_stall(self, now: float) -> None:
         if now < self.stall_next:
             return
         self.stall_next = now + STALL_EVERY_S
         self.stalls = self.stalls + 1 if self.broker.looks_stalled(self.run) else 0
         if self.stalls >= 2:
             self.stalls = 0
-            with suppress(WritesRefused):  # said where workers are missed: none can beat
+            with suppress(WritesRefused):  # reported as missing workers, since none can renew its heartbeat
                 questions, messages = self.broker.heal(self.run)
                 if questions:
-                    self.screen.say(f"Stalled: {questions:,} questions were in no message; sent again in {messages:,}.")
+                    lost, sent = number(questions, "lost question"), number(messages, "message")
+                    self.screen.say(f"The run was stalled: {lost} re-sent in {sent}.")
 
-    def _mind_missing(self, now: float, counts: Counts) -> None:
-        """The ledger may have fewer questions than the run counts: an enqueueing is under way, or was cut short."""
+    def _check_missing(self, now: float, counts: Counts) -> None:
+        """Raise LedgerError if questions have been missing from the ledger for too long.
+
+        While `enqueue` is writing them, their number changes; if it was interrupted, it does not.
+        """
         if counts != self.incomplete or counts.written:
             self.incomplete, self.incomplete_since = counts, now
         elif now - self.incomplete_since >= INCOMPLETE_AFTER_S:
             raise LedgerError(
                 f"{counts.unwritten:,} of {counts.total:,} questions of {self.run.run_id} were never written.",
-                hint="Its enqueueing was cut short: repeat that command, it goes on where it stopped.",
+                hint="`enqueue` was interrupted: run the same command again to continue.",
             )

@@ -92,11 +92,11 @@ def test_an_engine_argument_reaches_the_engine(answers: list[Any], name: str) ->
 
 def test_one_that_vllm_does_not_have_is_refused_with_the_nearest(answers: list[Any]) -> None:
     refusal = answers[len(CASES) + 1]
-    assert refusal == "vllm_args: vLLM knows no engine argument 'max_model_length'. Did you mean 'max_model_len'?"
+    assert refusal == "vllm_args: vLLM has no engine argument 'max_model_length'. Did you mean 'max_model_len'?"
 
 
 def test_one_that_makes_logits_of_log_probabilities_is_refused(answers: list[Any]) -> None:
-    assert "'raw_logits' gives others than the model's own log-probabilities. Leave it out." in answers[len(CASES)]
+    assert "'raw_logits' does not give the model's own log-probabilities. Leave it out." in answers[len(CASES)]
 
 
 def test_several_engines_in_one_worker_are_refused_and_several_workers_named_instead(answers: list[Any]) -> None:
@@ -129,7 +129,7 @@ def test_workers_check_names_a_misspelled_one_as_the_boot_would_and_boots_nothin
     assert found["error", "engine"] == {
         "level": "error",
         "what": "engine",
-        "found": "vllm_args: vLLM knows no engine argument 'max_model_length'.",
+        "found": "vllm_args: vLLM has no engine argument 'max_model_length'.",
         "remedy": "Did you mean 'max_model_len'?",
     }
 

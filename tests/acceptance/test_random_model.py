@@ -40,5 +40,5 @@ def test_a_shape_without_weights_boots_and_writes_texts_of_full_length_and_weigh
     assert tokens == [24] * 5
     assert all(score < 0 for score in scores)
     assert (described["dtype"], described["kv_cache_dtype"], described["weights"]) == ("bfloat16", "bfloat16", "")
-    assert said[0] == f"vLLM boots {folder} on the CPU"
+    assert said[0] == f"booting vLLM with {folder} on the CPU"
     assert said[1].startswith("vLLM is up after ")

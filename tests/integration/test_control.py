@@ -114,7 +114,7 @@ def test_a_cancelled_run_is_finished_by_enqueuing_the_same_thing_again(
             "the messages to be dropped",
         )
         assert redis_ledger.counts(run_id).settled == 0
-        assert "was cancelled, goes on: 80 of 80 unsettled, 80 sent again" in verb("enqueue", file)
+        assert "was cancelled, now resumed: 80 of 80 unsettled, 80 re-sent" in verb("enqueue", file)
         wait_until(lambda: redis_ledger.counts(run_id).finished, "the run")
     assert_each_settled_once(redis_ledger, redis_ledger.run(run_id))
 
@@ -129,7 +129,7 @@ def test_failed_questions_that_are_requeued_are_scored_by_a_worker_that_can(
         wait_finished(redis_ledger, run)
     assert redis_ledger.counts(run.run_id).of(Outcome.FAILED) == 8
     before = {q.id: found for q, found in redis_ledger.results(run.run_id)}
-    assert "8 failed verdicts taken back; 8 questions sent in 1 message" in verb("requeue", run.run_id, "--failed")
+    assert "8 failed verdicts discarded; 8 questions sent in 1 message" in verb("requeue", run.run_id, "--failed")
     with worker(tmp_path / "can", name="w1"):
         wait_finished(redis_ledger, run)
     assert_each_settled_once(redis_ledger, run)

@@ -349,7 +349,7 @@ def test_a_weight_is_given_with_a_run_seen_in_its_status_and_changed(redis_url: 
     file = tmp_path / "q.jsonl"
     file.write_text('{"id": "q", "question": "1 + 1?", "choices": ["1", "2"], "answer": "B"}\n')
     said("enqueue", str(file), "--weight", "3")
-    assert "3: so many turns where other runs get one" in said("status")
+    assert "3 turns for each turn of other runs" in said("status")
     said("weight", "last", "1")
-    assert "so many turns" not in said("status")
+    assert "turns for each turn" not in said("status")
     assert CliRunner().invoke(main, ["--redis", redis_url, "weight", "last", "0"]).exit_code == 2

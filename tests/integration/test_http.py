@@ -293,8 +293,8 @@ def test_the_key_is_asked_for_everywhere_but_at_health(door: Caller) -> None:
 
 #: Path, body, what the refusal says.
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
-    ("/score", {**QUESTION, "choices": ["only"]}, "choices: a question has at least 2"),
-    ("/score", {**QUESTION, "choices": []}, "For a text after a prompt see /generate"),
+    ("/score", {**QUESTION, "choices": ["only"]}, "choices: a question needs at least 2"),
+    ("/score", {**QUESTION, "choices": []}, "To generate text from a prompt, use /generate"),
     ("/score", {**QUESTION, "answer": "Z"}, "answer: 'Z' names no choice. Expected a label (A to C)"),
     ("/score", {**QUESTION, "answer": 3}, "answer: found index 3, expected 0 to 2. Indices count from 0."),
     ("/score", {**QUESTION, "answer": True}, "answer"),
@@ -302,11 +302,15 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("/score", {**QUESTION, "mode": "letter", "normalization": "byte"}, "only means something with mode likelihood"),
     ("/score", {**QUESTION, "question": " "}, "question: String should match pattern"),
     ("/score", {**QUESTION, "id": ""}, "id: found ''. An id is 1 to 200 characters"),
-    ("/score/batch", {"questions": [QUESTION, QUESTION]}, " is that of questions.0.id, too"),
+    ("/score/batch", {"questions": [QUESTION, QUESTION]}, " is the same as questions.0.id"),
     ("/score/batch", {"questions": [QUESTION, {**QUESTION, "answer": "Z"}]}, "questions.1.answer: 'Z' names no choice"),
-    ("/score/batch", {"questions": [QUESTION, {**QUESTION, "choices": ["3"]}]}, "questions.1.choices: a question has"),
-    ("/score/batch", {"questions": [QUESTION] * 5}, "5 questions; 4 at most in one request"),
-    ("/generate/batch", {"prompts": ["p"] * 5}, "5 prompts; 4 at most in one request"),
+    (
+        "/score/batch",
+        {"questions": [QUESTION, {**QUESTION, "choices": ["3"]}]},
+        "questions.1.choices: a question needs",
+    ),
+    ("/score/batch", {"questions": [QUESTION] * 5}, "5 questions; at most 4 are allowed in one request"),
+    ("/generate/batch", {"prompts": ["p"] * 5}, "5 prompts; at most 4 are allowed in one request"),
     ("/generate", {"prompt": " "}, "prompt"),
     ("/generate", {"prompt": "p", "stop": ["\ud800"]}, "unable to parse raw data as a unicode string"),
     ("/generate", {"prompt": "half a \ud800"}, "unable to parse raw data as a unicode string"),
@@ -366,4 +370,4 @@ def test_a_port_that_is_taken_ends_with_exit_code_1_and_the_remedy(tmp_path: Pat
         port, log = other.getsockname()[1], tmp_path / "log"
         with process("-m", "producer", "serve", "--port", str(port), log=log) as door:
             assert door.wait(timeout=PATIENCE_S) == 1
-    assert f"error: The door cannot open at 127.0.0.1:{port}. Name another --host or --port." in log.read_text()
+    assert f"error: The server cannot listen on 127.0.0.1:{port}. Use another --host or --port." in log.read_text()

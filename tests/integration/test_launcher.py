@@ -503,7 +503,7 @@ def test_a_plan_that_cannot_be_starts_nothing(tmp_path: Path, monkeypatch: pytes
     ("wrong", "says"),
     [
         ("hf_model_id=/nope/model", "hf_model_id: no folder /nope/model. Check the path."),
-        ("vllm_args.max_modellen=3", "vLLM knows no engine argument 'max_modellen'. Did you mean 'max_model_len'?"),
+        ("vllm_args.max_modellen=3", "vLLM has no engine argument 'max_modellen'. Did you mean 'max_model_len'?"),
         ('adapters={"mine": "/nope/adapter"}', "/nope/adapter"),
     ],
 )

@@ -1,4 +1,4 @@
-"""LoRA adapters of a deployment: found, and what vLLM must be told to make room for them."""
+"""LoRA adapters of a deployment: their folders, and the engine arguments that vLLM needs for them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from contract.errors import ModelNotFound
 
 __all__ = ["adapter_arguments", "adapter_folders"]
 
-#: Ranks that vLLM makes room for.
+#: Values that vLLM accepts for max_lora_rank.
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-#: Where vLLM would apply an adapter to sampled tokens only: its CPU build dies at a prompt's log-probabilities.
+#: Modules whose adapters vLLM applies to sampled tokens only: its CPU build dies at a prompt's log-probabilities.
 OUTPUT = frozenset({"lm_head", "embed_tokens"})
-#: More than any safetensors file begins with.
+#: Upper bound on the header of any safetensors file.
 HEADER_BYTES = 100_000_000
 
 
@@ -29,16 +29,16 @@ class _Adapter:
 
 
 def adapter_folders(adapters: Mapping[str, str]) -> dict[str, Path]:
-    """Name → absolute folder in peft's format. Raises ModelNotFound."""
+    """Return adapter name → absolute folder in peft's format. Raises ModelNotFound."""
     return {name: _read(name, path).folder for name, path in adapters.items()}
 
 
 def adapter_arguments(adapters: Mapping[str, str]) -> dict[str, Any]:
-    """vLLM's engine arguments for `adapters`, all of them at a time; none without any. Raises ModelNotFound.
+    """Return vLLM's engine arguments for loading all `adapters`; empty without any. Raises ModelNotFound.
 
-    There is room for one more, which stays empty: vLLM's CPU kernels give a request without an adapter, beside others
-    with one, whatever is in the last place. Only the modules that some adapter changes are prepared; the model's head
-    is not among them, or vLLM 0.32 could not give log-probabilities of prompts, which is how continuations are weighed.
+    One extra slot stays empty: in a batch with adapters, vLLM's CPU kernels apply whatever is in the last slot to a
+    request without one. Only modules changed by some adapter are prepared. The model's head is never among them, or
+    vLLM 0.32 could not return log-probabilities of prompts, which is how continuations are scored.
     """
     if not adapters:
         return {}
@@ -65,16 +65,16 @@ def _read(name: str, path: str) -> _Adapter:
     if OUTPUT & suffixes:
         raise ModelNotFound(
             f"adapters.{name}: {file} has target_modules {modules!r}.",
-            hint="Expected a list of a layer's modules, like q_proj; vLLM gives no scores with an adapted lm_head.",
+            hint="Expected a list of a layer's modules, like q_proj; vLLM cannot score with an adapted lm_head.",
         )
     _refuse_other_weights(name, folder, ranks)
     return _Adapter(folder, max(ranks), suffixes)
 
 
 def _refuse_other_weights(name: str, folder: Path, ranks: Set[int]) -> None:
-    """Raises ModelNotFound where there are no weights, or of other ranks: vLLM would take those, scaled for these."""
+    """Raise ModelNotFound if weights are missing or their rank is not in `ranks`: vLLM would load and misscale them."""
     if any((folder / f"adapter_model.{suffix}").is_file() for suffix in ("bin", "pt")):
-        return  # pickled: only vLLM reads them
+        return  # pickled: left to vLLM
     file = folder / "adapter_model.safetensors"
     try:
         with file.open("rb") as weights:
@@ -86,7 +86,7 @@ def _refuse_other_weights(name: str, folder: Path, ranks: Set[int]) -> None:
     if not found <= ranks:
         raise ModelNotFound(
             f"adapters.{name}: {file} has weights of rank {_listed(found)}, adapter_config.json says {_listed(ranks)}.",
-            hint="They are not of one training: name the folder as peft's save_pretrained wrote it.",
+            hint="They come from different trainings: use the folder exactly as peft's save_pretrained wrote it.",
         )
 
 

@@ -1,6 +1,6 @@
-"""What vLLM is started with, in this process or as a server: its engine arguments and its environment.
+"""vLLM's engine arguments and environment, for an engine in this process or a server.
 
-Which arguments there are is asked of the vLLM that is installed, never kept in a list of ours.
+The valid arguments are read from the installed vLLM, never kept in a list here.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-#: Where a Linux kernel that has them says who gets them.
+#: Exists on Linux kernels with transparent huge pages.
 TRANSPARENT_HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
 def check_arguments(vllm_args: Mapping[str, Any]) -> None:
-    """Raises SettingsError for a name that the installed vLLM's `EngineArgs` does not have, with the nearest it has.
+    """Raise SettingsError for a name that the installed vLLM's `EngineArgs` lacks, suggesting the nearest one.
 
-    Also for an argument that would spoil log-probabilities, or that asks for several engines.
+    Also raised for an argument that would falsify log-probabilities or that asks for several engines.
     """
     require_vllm()
     from vllm import EngineArgs
@@ -47,13 +47,13 @@ def check_arguments(vllm_args: Mapping[str, Any]) -> None:
 
 
 def check_arguments_by_source(vllm_args: Mapping[str, Any]) -> None:
-    """`check_arguments` by vLLM's source alone, within milliseconds: to import vLLM takes up to a minute."""
+    """Like `check_arguments`, from vLLM's source: takes milliseconds, whereas importing vLLM takes up to a minute."""
     require_vllm()
     _check(vllm_args, names_in_source() or list(vllm_args))
 
 
 def names_in_source() -> list[str]:
-    """Fields of vLLM's `EngineArgs`, read out of its source; none where it may inherit others."""
+    """Return the fields of vLLM's `EngineArgs`, parsed from its source; empty if it may inherit others."""
     found = importlib.util.find_spec("vllm")
     if found is None or found.origin is None:
         return []
@@ -69,33 +69,33 @@ def names_in_source() -> list[str]:
 def _check(vllm_args: Mapping[str, Any], known: list[str]) -> None:
     for name in vllm_args:
         if name not in known:
-            raise SettingsError(f"vllm_args: vLLM knows no engine argument {name!r}.", hint=nearest(name, known))
+            raise SettingsError(f"vllm_args: vLLM has no engine argument {name!r}.", hint=nearest(name, known))
     if (mode := vllm_args.get("logprobs_mode", "raw_logprobs")) != "raw_logprobs":
-        message = f"vllm_args.logprobs_mode: {mode!r} gives others than the model's own log-probabilities."
+        message = f"vllm_args.logprobs_mode: {mode!r} does not give the model's own log-probabilities."
         raise SettingsError(message, hint="Leave it out.")
     if vllm_args.get("kv_sharing_fast_prefill"):
         message = "vllm_args.kv_sharing_fast_prefill: vLLM says that log-probabilities of the prompt are wrong with it."
         raise SettingsError(message, hint="Leave it out.")
     if (engines := vllm_args.get("data_parallel_size") or 1) != 1:
         message = f"vllm_args.data_parallel_size: {engines!r}, but a worker has one engine."
-        raise SettingsError(message, hint="Leave it out: each of gpu_groups is a worker with an engine of its own.")
+        raise SettingsError(message, hint="Leave it out: each of gpu_groups is a worker with its own engine.")
 
 
 def for_this_cpu(vllm_args: Mapping[str, Any], model: str) -> dict[str, Any]:
-    """`vllm_args`, with `dtype: float32` where they leave it open and this CPU computes 16 bits in software.
+    """Return `vllm_args`, with `dtype: float32` if no type is set and this CPU emulates 16-bit arithmetic in software.
 
-    vLLM takes the 16 bits of `model` (a folder or a hub id) on every CPU; without instructions for them, they are
-    several times as slow as float32 (docs/measured.md). Quantised models keep the type that their method needs.
+    vLLM uses the 16-bit type of `model` (a folder or a hub id) on every CPU; without instructions for it, that is
+    several times slower than float32 (docs/measured.md). Quantised models keep the type that their method needs.
     """
     opened = vllm_args.get("dtype", "auto") == "auto" and is_cpu_build() and not computes_16_bits()
     if not opened or vllm_args.get("quantization") or _is_quantised(model, vllm_args.get("revision")):
         return dict(vllm_args)
-    log.info("this CPU has no instructions for 16 bits: vLLM computes in float32, unless vllm_args.dtype names a type")
+    log.info("this CPU has no 16-bit instructions: vLLM computes in float32 unless vllm_args.dtype names a type")
     return {**vllm_args, "dtype": "float32"}
 
 
 def as_flags(vllm_args: Mapping[str, Any]) -> Iterator[str]:
-    """`vllm_args` as words of a command line, for `vllm serve`.
+    """Yield `vllm_args` as command-line arguments for `vllm serve`.
 
     >>> list(as_flags({"max_model_len": 2048, "enforce_eager": True, "speculative_config": {"method": "ngram"}}))
     ['--max-model-len', '2048', '--enforce-eager', '--speculative-config', '{"method": "ngram"}']
@@ -110,34 +110,34 @@ def as_flags(vllm_args: Mapping[str, Any]) -> Iterator[str]:
 
 
 def engine_environment(model: str) -> dict[str, str]:
-    """Variables that vLLM reads when it is imported, for `model` (a folder or a hub id) on this machine."""
+    """Return the environment variables that vLLM reads at import, for `model` (folder or hub id) on this machine."""
     variables = {
         "VLLM_LOGGING_LEVEL": "ERROR",
         "TORCH_CPP_LOG_LEVEL": "ERROR",
         "VLLM_NO_USAGE_STATS": "1",
         "TOKENIZERS_PARALLELISM": "true",
     }
-    if os.path.isdir(model):  # noqa: PTH112 - a hub id is no path
+    if os.path.isdir(model):  # noqa: PTH112 - a hub id is not a path
         variables["HF_HUB_OFFLINE"] = "1"
     if is_cpu_build():
         variables["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
         if TRANSPARENT_HUGE_PAGES.exists():
-            # Weights, cache, activations in pages of 2 MiB: prompts take 3 to 5 % less. PyTorch itself asks for none.
+            # 2 MiB pages for weights, cache and activations make prompts 3 to 5 % faster. PyTorch's default is off.
             variables["THP_MEM_ALLOC_ENABLE"] = "1"
         if shutil.which(os.environ.get("CXX", "g++")) is None:
-            # Even with enforce_eager, vLLM compiles small helpers on a CPU: 5 % faster, and fatal without a compiler.
+            # Even with enforce_eager, vLLM compiles small helpers on a CPU: 5 % faster, but fatal without a compiler.
             variables["TORCH_COMPILE_DISABLE"] = "1"
     else:
-        # A core that is forked, vLLM's choice on a GPU, loads no plugins (workers/parent.py), and a worker has threads.
+        # A forked core, vLLM's default on a GPU, loads no plugins (workers/parent.py); and workers have threads.
         variables["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
-        # It would be compiled at boot, and the engine dies where nvcc or ninja is missing; and it would sample nothing:
-        # vLLM keeps it from requests with a seed, which all of ours have.
+        # It is compiled at boot, and the engine dies if nvcc or ninja is missing. It would never be used either: vLLM
+        # does not use it for requests with a seed, and all of ours have one.
         variables["VLLM_USE_FLASHINFER_SAMPLER"] = "0"
     return variables
 
 
 def _is_quantised(model: str, revision: str | None) -> bool:
-    """Whether its configuration says so; vLLM says what is wrong with a configuration that nobody can read."""
+    """Whether its configuration says so; True if it cannot be read, as vLLM then reports what is wrong."""
     from transformers import PretrainedConfig
 
     with suppress(OSError, ValueError):

@@ -1,8 +1,8 @@
-"""Why vLLM did not boot, and whether it can at another time.
+"""Diagnosis of a failed vLLM boot: its cause, and whether a retry can succeed.
 
-Of its core process that failed, vLLM says that the "root cause" is "above", in the log. So each process of vLLM's tells
-the worker what it failed of, in a file that the worker names in the environment: `tell_worker`, called by the plugin
-that vLLM loads in all of them.
+When its core process fails, vLLM only says that the "root cause" is "above", in the log. So every vLLM process reports
+its failure to the worker through a file named in the environment: see `tell_worker`, called by the plugin that
+vLLM loads in each of them.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from pydantic import ValidationError
 
 from contract.errors import EngineError, first_line
 
-__all__ = ["Cause", "cause_of", "hearing", "tell_worker"]
+__all__ = ["Cause", "cause_of", "failure_reports", "tell_worker"]
 
-#: Where vLLM's processes tell what they failed of.
+#: Environment variable with the file in which vLLM's processes report their failures.
 VARIABLE = "MCQUEUE_BOOT_CAUSES"
-#: Who logs it there, with the exception, when a process cannot start or fails in its part of the boot.
+#: Loggers that log the exception when a vLLM process cannot start or fails during its part of the boot.
 FAILING = ("vllm.v1.engine.core", "vllm.v1.executor.multiproc_executor")
-#: Modules that look at model, arguments and kind of GPU, and at nothing that is otherwise at the next boot. Others find
-#: memory that another process still has (`vllm.v1.worker`), ports, NCCL, caches of compiled code.
+#: Modules that only look at the model, the arguments and the kind of GPU, none of which differs at the next boot.
+#: Other modules fail on memory still held by another process (`vllm.v1.worker`), ports, NCCL or compile caches.
 JUDGES = (
     "pydantic.",
     "transformers.dynamic_module_utils.",
@@ -43,31 +43,31 @@ JUDGES = (
     "vllm.v1.attention.",
     "vllm.v1.core.",
 )
-#: What they raise then. A RuntimeError may be CUDA's.
+#: What they raise on lasting problems. Not RuntimeError: it may come from CUDA.
 JUDGEMENTS = (AssertionError, AttributeError, ImportError, LookupError, NotImplementedError, TypeError, ValueError)
-#: Where one of these led to it, as when no hub answers, it may pass.
+#: An error caused by one of these may be temporary, such as an unreachable hub.
 PASSING = (OSError, MemoryError)
-#: vLLM's words for a folder without them; a file that is cut short, or is none, is safetensors' to tell.
+#: vLLM's message for a folder without weights; truncated or invalid files are reported by safetensors.
 NO_WEIGHTS = re.compile("Cannot find any model weights with `(.+)`")
-#: vLLM looks at a model's class in a process of its own, and does not say what that died of. And where no hub answers,
-#: it takes what is in the hub's cache for the whole model.
+#: Messages that do not tell the cause. vLLM inspects a model's class in a separate process and does not say why that
+#: died; and if the hub is unreachable, it takes whatever is in the hub's cache for the whole model.
 UNEXPLAINED = re.compile("failed to be inspected|not initialized from checkpoint")
-#: vLLM may name all three hundred architectures that it knows.
+#: Maximum message length in characters: vLLM may list all three hundred architectures it supports.
 LONGEST = 400
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Of a boot that failed."""
+    """The cause of a failed boot."""
 
-    #: One line, without its full stop.
+    #: One line, without the final full stop.
     message: str
-    #: Every further boot of the same model with the same arguments ends so.
+    #: Whether every further boot of the same model with the same arguments would fail in the same way.
     lasting: bool = False
 
 
 def cause_of(trouble: BaseException) -> Cause:
-    """What `trouble` says, without pydantic's words around it, and what becomes of it."""
+    """Return the cause behind `trouble`, without pydantic's wording around it."""
     raised = trouble.__cause__ if isinstance(trouble, EngineError) and trouble.__cause__ else trouble
     judged = _inside(raised)
     line = _said(judged if raised is trouble else trouble)
@@ -75,44 +75,44 @@ def cause_of(trouble: BaseException) -> Cause:
 
 
 def tell_worker() -> None:
-    """In a process of vLLM's: from now on, what it fails of is told to the worker whose boot this is."""
+    """Install, in a vLLM process, the hooks that report its failure to the worker that boots it."""
     path = os.environ.get(VARIABLE)
     if path is None:
         return
     for name in FAILING:
-        logging.getLogger(name).addHandler(_Teller(path))
-    shown = sys.excepthook
+        logging.getLogger(name).addHandler(_Reporter(path))
+    original = sys.excepthook
 
-    def tell(kind: type[BaseException], trouble: BaseException, at: TracebackType | None) -> None:
-        _tell(path, trouble)
-        shown(kind, trouble, at)
+    def report(kind: type[BaseException], trouble: BaseException, at: TracebackType | None) -> None:
+        _report(path, trouble)
+        original(kind, trouble, at)
 
-    sys.excepthook = tell
+    sys.excepthook = report
 
 
 @contextmanager
-def hearing() -> Iterator[Callable[[], Cause | None]]:
-    """Around a boot: what the first of vLLM's processes that failed has told; None where none has."""
+def failure_reports() -> Iterator[Callable[[], Cause | None]]:
+    """Collect failure reports during a boot; yields a function that returns the first one, or None."""
     with tempfile.NamedTemporaryFile("r", prefix="mcqueue-boot-", encoding="utf-8") as file:
         os.environ[VARIABLE] = file.name
         try:
-            yield lambda: _first_told(file.readline())
+            yield lambda: _parsed(file.readline())
         finally:
             del os.environ[VARIABLE]
 
 
-class _Teller(logging.Handler):
+class _Reporter(logging.Handler):
     def __init__(self, path: str) -> None:
         super().__init__(logging.ERROR)
         self._path = path
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.exc_info and record.exc_info[1]:
-            _tell(self._path, record.exc_info[1])
+            _report(self._path, record.exc_info[1])
 
 
-def _tell(path: str, trouble: BaseException) -> None:
-    """One line in one write, and none where nobody hears any more: the file goes when the boot is over."""
+def _report(path: str, trouble: BaseException) -> None:
+    """Append one line in a single write; do nothing after the boot, when the file is gone."""
     with suppress(OSError):
         file = os.open(path, os.O_WRONLY | os.O_APPEND)
         try:
@@ -121,12 +121,12 @@ def _tell(path: str, trouble: BaseException) -> None:
             os.close(file)
 
 
-def _first_told(line: str) -> Cause | None:
+def _parsed(line: str) -> Cause | None:
     return Cause(**json.loads(line)) if line else None
 
 
 def _inside(trouble: BaseException) -> BaseException:
-    """The exception that pydantic found in a class' own check, if it is about one."""
+    """Return the exception that a validator raised inside pydantic, if there is one, else `trouble` itself."""
     while isinstance(trouble, ValidationError):
         inner = trouble.errors()[0].get("ctx", {}).get("error")
         if not isinstance(inner, Exception):
@@ -138,16 +138,16 @@ def _inside(trouble: BaseException) -> BaseException:
 def _said(trouble: BaseException) -> str:
     if isinstance(trouble, ValidationError):
         first = trouble.errors()[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"  # the value may be a secret
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"  # without the value, which may be a secret
     line = first_line(trouble)
-    if line.endswith(":"):  # the next line tells it
+    if line.endswith(":"):  # the reason is on the next line
         line = " ".join(map(str.strip, str(trouble).strip().splitlines()[:2])).rstrip(". ")
     named = isinstance(trouble, AssertionError | AttributeError | LookupError | TypeError)
     return f"{type(trouble).__name__}: {line}" if named and line != type(trouble).__name__ else line
 
 
 def _shortened(line: str) -> str:
-    """Its first sentences, as many as fit; of a first one that does not, its beginning."""
+    """Return as many of its first sentences as fit, or the beginning of the first one."""
     if len(line) <= LONGEST:
         return line
     sentences, found, _ = line[:LONGEST].rpartition(". ")
@@ -167,7 +167,7 @@ def _lasts(trouble: BaseException) -> bool:
 
 
 def _raised_in(trouble: BaseException) -> str:
-    """The module of the line that raised it."""
+    """Return the name of the module whose code raised it."""
     at, name = trouble.__traceback__, ""
     while at is not None:
         name, at = at.tb_frame.f_globals.get("__name__", ""), at.tb_next

@@ -1,4 +1,4 @@
-"""What the log says of a boot of vLLM, which is silent for minutes on a GPU: that it began, and how long it took."""
+"""Logging of a vLLM boot, which takes minutes on a GPU without output: its start and its duration."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def booting(settings: Settings, model: str) -> Iterator[None]:
-    """Log the boot of vLLM for `model`, a folder or a hub id, which is the block; one that fails has its own error."""
+    """Log start and duration of the boot in the block, for `model` (a folder or a hub id). Failures are not logged."""
     gpus = gpus_in_use(settings)
-    log.info("vLLM boots %s on %s%s", model, _place(gpus), _patience(settings, on_gpus=bool(gpus)))
+    log.info("booting vLLM with %s on %s%s", model, _place(gpus), _patience(settings, on_gpus=bool(gpus)))
     started = time.monotonic()
     yield
     log.info("vLLM is up after %.0f s", time.monotonic() - started)
 
 
 def gpus_in_use(settings: Settings) -> list[Device]:
-    """Those that an engine in this process takes; none where it works on the CPU."""
+    """Return the GPUs used by an engine in this process; none on the CPU."""
     return [] if is_cpu_build() else visible_gpus()[: settings.gpus_per_worker]
 
 
 def gpu_models(gpus: list[Device]) -> str:
-    """What they are, each kind once, by the driver's names; empty where it tells none.
+    """Return the driver's model names of `gpus`, without repetition; empty if it reports none.
 
-    As their kernels differ by kind, so do the last digits of what they compute.
+    Recorded because kernels differ between GPU models, and with them the last digits of the results.
     """
     return ", ".join(dict.fromkeys(filter(None, (model_name(each.name) for each in gpus))))
 
@@ -48,7 +48,7 @@ def _place(gpus: list[Device]) -> str:
 
 
 def _patience(settings: Settings, *, on_gpus: bool) -> str:
-    """What may take long in a boot."""
+    """Return a note on what may take long during the boot."""
     if settings.vllm_args.get("enforce_eager"):
         return ""
     graphs = " and capturing CUDA graphs" if on_gpus else ""

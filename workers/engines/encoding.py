@@ -1,6 +1,6 @@
-"""From requests to token ids: chat template, beginning-of-sequence, and the boundary between prompt and continuation.
+"""Encoding of requests as token ids: chat template, BOS token, and the boundary between prompt and continuation.
 
-The one place where text becomes tokens, so that what `show` prints is what the engine gets.
+All tokenisation happens here, so that what `show` prints is exactly what the engine gets.
 """
 
 from __future__ import annotations
@@ -22,76 +22,76 @@ from workers.engines.base import Request, continuations_of
 
 __all__ = ["Encoded", "PromptEncoder", "positions_of"]
 
-#: Lines whose tokens are remembered, at most: a prompt without a line break is one line, however long.
+#: Maximum number of lines whose tokens are cached: a prompt without a line break is one line, however long.
 MOST_KNOWN_LINES = 1000
-#: What day it is in a chat template, whatever day it is: else the same run would ask something else tomorrow. This is
-#: the one that Llama's templates name where nobody tells them.
+#: Fixed date for chat templates, so that a run's prompts do not change from day to day. It is the default date of
+#: Llama's templates.
 TODAY = date(2024, 7, 26)
-#: What a template raises, by its own word or by a fault in it.
+#: Exceptions from a template, raised deliberately or by a bug in it.
 TEMPLATE_TROUBLES = (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A request in tokens."""
+    """A request as tokens."""
 
-    #: The text that was tokenised, chat template and all.
+    #: The tokenised text, chat template included.
     text: str
     prompt: list[int]
-    #: Tokens of each continuation; none for a request that generates.
+    #: Tokens of each continuation; empty for a GenerateRequest.
     tails: list[list[int]]
-    #: The continuations as they follow the text.
+    #: The continuations as appended to the text.
     continuations: tuple[str, ...] = ()
 
 
 def positions_of(model: str) -> int | None:
-    """Tokens that the model in that folder or under that hub id was made for; None where it does not say."""
+    """Return the maximum context in tokens of `model` (a folder or a hub id), or None if its config does not say."""
     from transformers import AutoConfig
 
     try:
         config = AutoConfig.from_pretrained(model).get_text_config()
-    except (OSError, ValueError):  # vLLM knows kinds of models that transformers does not
+    except (OSError, ValueError):  # vLLM supports model types that transformers does not
         return None
     found: int | None = getattr(config, "max_position_embeddings", None)
     return found
 
 
 class PromptEncoder:
-    """Encodes for one model. Thread-safe: fast tokenizers refuse to be borrowed by two threads at once."""
+    """Encoder for one model. Thread-safe: uses a lock, as fast tokenizers fail if two threads use them at once."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         self._lock = threading.Lock()
-        #: Last lines with what follows them, and their tokens: asked for a label, all questions of a run end alike.
+        #: Cached tokens of last lines with their continuations: with labels, all questions of a run end alike.
         self._known_lines: dict[str, list[int]] = {}
 
     @classmethod
     def of_model(cls, model: str) -> PromptEncoder:
-        """The encoder of the model in that folder or under that hub id, without an engine. Raises ModelNotFound."""
+        """Return the encoder for `model` (a folder or a hub id), without an engine. Raises ModelNotFound."""
         from transformers import AutoTokenizer
 
         if not Path(model).is_dir():
             require_hub(model, "config.json")
         try:
             return cls(AutoTokenizer.from_pretrained(model))
-        except (OSError, ValueError) as trouble:  # the hub was there and is gone; a folder of something else
+        except (OSError, ValueError) as trouble:  # the hub became unreachable, or the folder is not a model's
             hint = "hf_model_id may also be a folder, which needs no network."
             raise ModelNotFound(f"No tokenizer for {model!r}: {first_line(trouble)}.", hint=hint) from None
 
     @property
     def has_chat_template(self) -> bool:
-        """Whether the model is a chat model, by its own tokenizer."""
+        """Whether the model's tokenizer has a chat template."""
         return bool(getattr(self._tokenizer, "chat_template", None))
 
     def encode(self, requests: Sequence[Request]) -> list[Encoded | RequestRejected]:
-        """Each request in tokens, in order; the reason for what cannot be.
+        """Encode each request, in order; a request that cannot be encoded yields the reason.
 
-        A prompt gets the special tokens that the model's tokenizer puts before a text (one BOS, or none where the
-        model knows none), or those of its chat template, and never both. Prompt and continuation are tokenised as one
-        text and the continuation is what lies beyond the prompt's tokens: a space at the boundary is neither lost nor
-        doubled. This is `_encode_pair` of lm-evaluation-harness (`lm_eval/api/model.py`) wherever the prompt has the
-        same tokens with and without what follows. Where it has not, as the tokenizer makes one token of its end (white
-        space, say) and what follows, it ends before the first token that differs, for all continuations alike.
+        A prompt gets either the special tokens that the model's tokenizer puts before a text (one BOS, or none if the
+        model has none) or those of its chat template, never both. Prompt and continuation are tokenised as one text,
+        and the continuation is whatever follows the prompt's tokens, so a space at the boundary is neither lost nor
+        doubled. This equals `_encode_pair` of lm-evaluation-harness (`lm_eval/api/model.py`) as long as the prompt has
+        the same tokens with and without a continuation. If not, because the tokenizer merges its end (white space, for
+        example) with what follows, the prompt ends before the first differing token, for all continuations alike.
         """
         with self._lock:
             shown = [self._shown(each) for each in requests]
@@ -104,7 +104,7 @@ class PromptEncoder:
         return [each if isinstance(each, RequestRejected) else next(encoded) for each in shown]
 
     def count(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text, without special ones."""
+        """Return the number of tokens of each text, without special tokens."""
         with self._lock:
             return [len(ids) for ids in self._ids(list(texts), special=False)]
 
@@ -121,8 +121,8 @@ class PromptEncoder:
         return _Texts(True, prompt, tuple(map(begun, continuations)))
 
     def _in_template(self, turns: Turns) -> str | RequestRejected:
-        """`turns` up to where the model's next one begins; the reason where its template does not take them all."""
-        hint = "Set chat_template: " + ("never." if len(turns) == 1 else "always, which makes one turn of them all.")
+        """Render `turns` up to the start of the model's next turn, or return why the template does not accept them."""
+        hint = "Set chat_template: " + ("never." if len(turns) == 1 else "always, which merges them into one turn.")
         try:
             text: str = self._tokenizer.apply_chat_template(
                 messages(turns), add_generation_prompt=True, tokenize=False, **self._clock()
@@ -130,15 +130,15 @@ class PromptEncoder:
         except TEMPLATE_TROUBLES as trouble:
             roles = ", ".join(turn.role for turn in turns)
             reason = str(trouble).rstrip(".") or type(trouble).__name__
-            what = f"The model's chat template does not take these turns ({roles}): {reason}."
+            what = f"The model's chat template does not accept these turns ({roles}): {reason}."
             return RequestRejected(what, hint=hint)
         if lost := _left_out(turns, text):
-            what = f"The model's chat template leaves out a turn of the {lost}, or changes its text."
+            what = f"The model's chat template drops a turn of the {lost}, or changes its text."
             return RequestRejected(what, hint=hint)
         return text
 
     def _clock(self) -> dict[str, Any]:
-        """A clock that stands still, for a template that tells the model what day it is; nothing for another one."""
+        """Return a fixed clock for a template that states the date; nothing for other templates."""
         template = str(getattr(self._tokenizer, "chat_template", ""))
         return {"strftime_now": TODAY.strftime} if "strftime_now" in template else {}
 
@@ -148,11 +148,11 @@ class PromptEncoder:
         return [next(chat if each.chat else plain) for each in texts]
 
     def _parted(self, texts: Sequence[_Texts], prompts: Sequence[list[int]]) -> list[tuple[list[int], list[list[int]]]]:
-        """Tokens of every text's prompt, as far as they are the same whatever follows, and of every continuation.
+        """Return, for each text, the prompt tokens shared by all continuations, and the tokens of each continuation.
 
-        Only the prompt's last line is tokenised again with each continuation, if it is sure that the lines before it
-        have no part in it: as a line of its own it has the very tokens that it has in the prompt, and it begins with
-        the same one whatever follows. Otherwise the whole prompt is.
+        Only the prompt's last line is tokenised again with each continuation, provided that earlier lines do not
+        affect it: tokenised alone it yields the same tokens as within the prompt, and its first token is the same with
+        every continuation. Otherwise the whole prompt is tokenised again.
         """
         lines = [each.last_lines() if each.continuations else [] for each in texts]
         known = self._lines({line for of_text in lines for line in of_text})
@@ -167,7 +167,7 @@ class PromptEncoder:
         return parted
 
     def _lines(self, lines: set[str]) -> dict[str, list[int]]:
-        """Tokens of each of `lines`, and of some others."""
+        """Return a dict with the tokens of all `lines`, and possibly of other lines."""
         if len(self._known_lines) > MOST_KNOWN_LINES:
             self._known_lines.clear()
         new = list(lines - self._known_lines.keys())
@@ -175,14 +175,11 @@ class PromptEncoder:
         return self._known_lines
 
     def _ids(self, texts: list[str], *, special: bool) -> list[list[int]]:
-        """Token ids of `texts`.
-
-        A template that writes BOS itself, before a tokenizer that adds one, must not double it.
-        """
+        """Return the token ids of `texts`, without a second BOS if the template and the tokenizer both add one."""
         if not texts:
             return []
         found: list[list[int]] = self._tokenizer(texts, add_special_tokens=special)["input_ids"]
-        bos = getattr(self._tokenizer, "bos_token_id", None)  # looked up anew by its text each time
+        bos = getattr(self._tokenizer, "bos_token_id", None)  # read once: the property looks it up by text each time
         return found if bos is None else [ids[1:] if ids[:2] == [bos, bos] else ids for ids in found]
 
 
@@ -193,20 +190,20 @@ class _Texts:
     continuations: tuple[str, ...]
 
     def wholes(self) -> list[str]:
-        """The prompt with each continuation."""
+        """Return the prompt with each continuation appended."""
         return [self.prompt + each for each in self.continuations]
 
     def last_lines(self) -> list[str]:
-        """The last line that is not blank with all that follows it, then the same with each continuation."""
+        """Return the prompt from its last non-blank line on, then the same with each continuation appended."""
         line = self.prompt[self.prompt.rstrip().rfind("\n") + 1 :]
         return [line, *(line + each for each in self.continuations)]
 
 
 def _left_out(turns: Turns, text: str) -> Role | None:
-    """Whose turn does not stand, in its place and word for word, in `text`; None where all do."""
+    """Return the role of the first turn whose text is not found verbatim and in order in `text`, or None."""
     at = 0
     for turn in turns:
-        said = turn.text.strip()  # templates may trim
+        said = turn.text.strip()  # templates may strip white space
         found = text.find(said, at)
         if found < 0:
             return turn.role
@@ -215,12 +212,12 @@ def _left_out(turns: Turns, text: str) -> Role | None:
 
 
 def _shared(lines: Sequence[list[int]]) -> int:
-    """How many tokens all of `lines` have in common at their beginning."""
+    """Return the length of the longest common prefix of `lines`."""
     lowest, highest = min(lines), max(lines)
     differing = (at for at, (a, b) in enumerate(zip(lowest, highest, strict=False)) if a != b)
     return next(differing, min(len(lowest), len(highest)))
 
 
 def _stands_alone(line: list[int], prompt: list[int], extended: Sequence[list[int]]) -> bool:
-    """Whether the tokens of a prompt's last line, and of that line with what follows, owe nothing to what is before."""
+    """Whether the tokens of a prompt's last line, alone and with each continuation, do not depend on earlier lines."""
     return 0 < len(line) < len(prompt) and prompt[-len(line) :] == line and all(e[:1] == line[:1] for e in extended)

@@ -1,8 +1,8 @@
-"""The one thread that owns vLLM's engine; any number of threads ask it.
+"""The single thread that owns vLLM's engine and serves calls from any number of threads.
 
-`LLM.generate` mixes up its callers' outputs when two threads call it, so nobody calls it here. Callers hand token ids
-to the owner's inbox and wait; the owner adds whatever has arrived before every engine step, so that requests of
-several batches run together and a new batch fills the engine while the last one drains.
+`LLM.generate` mixes up its callers' outputs if two threads call it, so it is not used here. Callers put token ids into
+this thread's inbox and wait; before every engine step it adds whatever has arrived, so that requests of several batches
+run together and a new batch fills the engine while the previous one drains.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from contract.errors import (
     RequestRejected,
     first_line,
 )
-from workers.engines.boot_errors import Cause, cause_of, hearing
+from workers.engines.boot_errors import Cause, cause_of, failure_reports
 from workers.engines.capacity import Capacity, Demand
 from workers.engines.prefill_plan import Prefill
 from workers.engines.sampling_params import sampling_params
@@ -39,19 +39,19 @@ __all__ = ["EngineThread"]
 
 log = logging.getLogger(__name__)
 
-#: Longer than vLLM takes to end its core process, or to make it end.
+#: Longer than vLLM takes to stop or kill its core process.
 PATIENCE_S = 30.0
 LOOK_EVERY_S = 0.1
 
 
 class _Call:
-    """One `generate` of one caller: prefills in, outputs out."""
+    """One `generate` call: its prefills, and the outputs received so far."""
 
     def __init__(self, prefills: list[Prefill], part_s: float) -> None:
         self.prefills = prefills
         self._part_s = part_s
         self.failure: EngineError | None = None
-        #: (position, output), not yet fetched.
+        #: Outputs with their positions, not yet fetched.
         self._arrived: deque[tuple[int, Any]] = deque()
         self._left = len(prefills)
         self._done = threading.Event()
@@ -67,7 +67,7 @@ class _Call:
         self._done.set()
 
     def parts(self) -> Iterator[list[tuple[int, Any]]]:
-        """The outputs as they arrive; a look now and then, as a thread woken at each would slow the engine's steps."""
+        """Yield outputs as they arrive. Polls, as waking this thread for each output would slow the engine's steps."""
         while not self._done.wait(self._part_s):
             yield self._fetch()
         yield self._fetch()
@@ -79,11 +79,11 @@ class _Call:
 
 
 class _Pending(NamedTuple):
-    """A prefill that vLLM has."""
+    """A prefill submitted to vLLM."""
 
     call: _Call
     slot: int
-    #: How many of the engine's places it wants.
+    #: Number of the engine's sequence slots that it wants.
     places: int
 
     @property
@@ -92,7 +92,7 @@ class _Pending(NamedTuple):
 
 
 class EngineThread(threading.Thread):
-    """The one thread that touches vLLM's engine, from boot to shutdown."""
+    """The only thread that touches vLLM's engine, from boot to shutdown."""
 
     def __init__(
         self,
@@ -111,17 +111,17 @@ class EngineThread(threading.Thread):
         self._folders = adapters
         #: Name → vLLM's LoRARequest.
         self._adapters: dict[str, Any] = {}
-        #: None tells the thread to end, an exception that the engine has ended, and why.
+        #: Calls; None asks the thread to stop; an exception reports that the engine has ended, and why.
         self._inbox: queue.SimpleQueue[_Call | Exception | None] = queue.SimpleQueue()
         self._pending: dict[str, _Pending] = {}
         self._ids = count()
         self._booted = threading.Event()
         self._boot_failure: McqueueError | None = None
         self._dead: EngineDead | None = None
-        self._gate = threading.Lock()  # nothing may enter the inbox after the last look into it
+        self._gate = threading.Lock()  # no call may enter the inbox after it was last emptied
 
     def await_boot(self, timeout_s: float) -> None:
-        """Wait until the engine is up. Raises what kept it from booting."""
+        """Wait until the engine is up. Raises the error if the boot failed, or EngineError after `timeout_s`."""
         if not self._booted.wait(timeout_s):
             raise EngineError(
                 f"The engine was not up after {timeout_s:g} s.", hint="Raise server_startup_timeout if it needs longer."
@@ -130,9 +130,9 @@ class EngineThread(threading.Thread):
             raise self._boot_failure
 
     def call(self, prefills: list[Prefill], part_s: float) -> Iterator[list[tuple[int, Any]]]:
-        """vLLM's outputs for `prefills`, each with its position: every `part_s` what has arrived, be it nothing.
+        """Yield vLLM's outputs for `prefills` with their positions: every `part_s` those that have arrived, if any.
 
-        From any thread. Raises EngineDead or EngineOutOfMemory, after what has arrived.
+        May be called from any thread. Raises EngineDead or EngineOutOfMemory, after yielding what has arrived.
         """
         call = _Call(prefills, part_s)
         with self._gate:
@@ -142,16 +142,16 @@ class EngineThread(threading.Thread):
         return call.parts()
 
     def stop(self) -> None:
-        """End the thread and the engine; calls under way raise EngineDead.
+        """Stop the thread and the engine; calls in progress raise EngineDead.
 
-        A boot that is not over ends with its core process: vLLM would wait until that is up, for minutes on a GPU, and
-        Python at its end until it is gone.
+        An unfinished boot is aborted by killing its core process. Otherwise vLLM would wait until that is up, minutes
+        on a GPU, and Python would wait at exit until it is gone.
         """
         self._inbox.put(None)
         until = time.monotonic() + PATIENCE_S
         while self.is_alive() and threading.current_thread() is not self and time.monotonic() < until:
             if not self._booted.is_set():
-                for process in multiprocessing.active_children():  # only vLLM starts processes by this module
+                for process in multiprocessing.active_children():  # only vLLM uses multiprocessing here
                     process.kill()
             self.join(timeout=LOOK_EVERY_S)
 
@@ -164,12 +164,12 @@ class EngineThread(threading.Thread):
             self._serve()
 
     def _boot(self) -> None:
-        with hearing() as told:
+        with failure_reports() as first_failure:
             try:
                 self._make_engine()
             except BaseException as trouble:
                 log.debug("boot failed", exc_info=True)
-                self._boot_failure = self._unbooted(cause_of(trouble), told())
+                self._boot_failure = self._boot_error(cause_of(trouble), first_failure())
 
     def _make_engine(self) -> None:
         from vllm import EngineArgs, envs
@@ -178,28 +178,28 @@ class EngineThread(threading.Thread):
 
         arguments = EngineArgs(**self._arguments)
         with rare_wakeups() if _is_one_process(arguments) else nullcontext():
-            # What a deploy file leaves out, vLLM chooses for throughput then, as in `LLM`: 16,384 tokens and 1,024
-            # sequences on an H100, not 2,048 and 128.
+            # With this context vLLM picks defaults for throughput, as in `LLM`: 16,384 tokens and 1,024 sequences on
+            # an H100, not 2,048 and 128.
             self.engine = LLMEngine.from_engine_args(arguments, usage_context=UsageContext.LLM_CLASS)
-        envs.enable_envs_cache()  # vLLM does so in its core process; here it reads the environment at every token, too
-        threading.Thread(target=self._tell_of_death, name="vllm-core-watch", daemon=True).start()
+        envs.enable_envs_cache()  # vLLM's core process does this itself; this one would read the environment per token
+        threading.Thread(target=self._report_death, name="vllm-core-watch", daemon=True).start()
         self._load_adapters()
         limits = self.engine.vllm_config.scheduler_config
         self._places = Capacity(limits.max_num_seqs, self._room_came)
         self._demand = Demand(limits.max_num_seqs, limits.max_num_batched_tokens)
 
-    def _unbooted(self, cause: Cause, told: Cause | None) -> EngineError:
-        """The error of a boot that failed: of `cause` here, and of what was `told` by the process that failed first."""
-        model, lasting = self._arguments["model"], (told or cause).lasting
-        why = cause.message if told is None or not _is_elsewhere(cause.message) else told.message
+    def _boot_error(self, cause: Cause, reported: Cause | None) -> EngineError:
+        """Return the boot's error, given the `cause` in this process and the one `reported` by the first to fail."""
+        model, lasting = self._arguments["model"], (reported or cause).lasting
+        why = cause.message if reported is None or not _is_elsewhere(cause.message) else reported.message
         hint = "See vllm_args in the deploy file; MCQUEUE_LOG_LEVEL=debug shows the traceback."
         if not lasting and not Path(model).exists():
-            hint = f"It is asked of the model hub; hf_model_id may also be a folder. {hint}"
+            hint = f"It is loaded from the model hub; hf_model_id may also be a folder. {hint}"
         kind = EngineUnbootable if lasting else EngineError
         return kind(f"vLLM cannot serve {model}: {_or_above(why)}.", hint=hint)
 
     def _load_adapters(self) -> None:
-        """All of them, at boot: one that vLLM cannot use must not end the engine at its first question."""
+        """Load all adapters at boot, so that an unusable one does not kill the engine at its first question."""
         from vllm.lora.request import LoRARequest
 
         for number, (name, folder) in enumerate(self._folders.items(), 1):
@@ -224,7 +224,7 @@ class EngineThread(threading.Thread):
             self.engine.engine_core.shutdown()
 
     def _take_in(self) -> bool:
-        """Add every call that has arrived; wait for one if there is nothing to do. False when told to stop."""
+        """Add every call that has arrived; wait for one if there is nothing to do. Return False if asked to stop."""
         block = not self._pending
         while True:
             try:
@@ -252,7 +252,7 @@ class EngineThread(threading.Thread):
             except Exception as trouble:
                 if not _is_refusal(trouble):
                     raise
-                self.engine.abort_request([name])  # what is half added
+                self.engine.abort_request([name])  # it may be partly added
                 self._deliver(name, RequestRejected(f"{_why(trouble)}."))
 
     def _step(self) -> None:
@@ -274,7 +274,7 @@ class EngineThread(threading.Thread):
         self._places.leave(pending.places)
 
     def _drop_everything(self, reason: EngineError) -> None:
-        """Abort what is under way; the engine itself goes on."""
+        """Abort all requests; the engine itself keeps running."""
         self.engine.abort_request(list(self._pending))
         self._fail_pending(reason)
 
@@ -287,11 +287,11 @@ class EngineThread(threading.Thread):
                 call.fail(reason)
         self._fail_pending(reason)
 
-    def _tell_of_death(self) -> None:
-        """Have the owner learn that nothing can come from vLLM's core process any more, also while nobody asks.
+    def _report_death(self) -> None:
+        """Notify the engine thread when vLLM's core process has ended, even while it is idle.
 
-        vLLM notices that its core process was killed, and stops reading from it; but whoever waits for outputs waits
-        for ever (`SyncMPClient.get_output` of vLLM 0.32). A core in this process has no reader, and needs none.
+        vLLM notices that its core process was killed and stops reading from it, but a caller waiting for outputs would
+        wait forever (`SyncMPClient.get_output` of vLLM 0.32). A core in this process has no reader and needs none.
         """
         client = self.engine.engine_core
         reader = getattr(client, "output_queue_thread", None)
@@ -310,30 +310,31 @@ class EngineThread(threading.Thread):
 
 
 def _answer(output: Any) -> Any:
-    """`output`, or the reason where it is none, though vLLM calls it finished.
+    """Return `output`, or the reason why it is not an answer although vLLM calls it finished.
 
-    A core process that is told to end, as by Ctrl-C in its terminal, finishes all requests with what was written till
-    then (`_send_abort_outputs` of vLLM 0.32). Raises RuntimeError there.
+    A core process that is asked to stop, for example by Ctrl-C in its terminal, finishes all requests with the text so
+    far (`_send_abort_outputs` of vLLM 0.32). Raises RuntimeError in that case.
     """
     reasons = {each.finish_reason for each in output.outputs}
     if "abort" in reasons:
-        raise RuntimeError("its core process was told to end")
-    return RequestRejected("vLLM could not compute it, and says no more.") if "error" in reasons else output
+        raise RuntimeError("its core process was asked to stop")
+    return RequestRejected("vLLM could not compute it and gives no reason.") if "error" in reasons else output
 
 
 def _is_one_process(arguments: Any) -> bool:
-    """Whether the engine of these arguments is all in this process: others would inherit what is set for threads here.
+    """Whether an engine with these arguments runs entirely in this process; child processes would inherit the slack.
 
-    vLLM may have a core process, too, and has one for each GPU, or node of a CPU, that shares the model.
+    vLLM may also run a core process, and runs one process for each GPU or CPU node that the model is split over.
     """
     alone = arguments.tensor_parallel_size * arguments.pipeline_parallel_size == 1
     return alone and os.environ.get("VLLM_ENABLE_V1_MULTIPROCESSING") == "0"
 
 
 def _is_refusal(trouble: Exception) -> bool:
-    """Whether vLLM refuses the one request that it is given, rather than being unable to go on.
+    """Whether vLLM only rejects this one request, as opposed to being unable to continue.
 
-    Its own validation raised ValueError up to 0.26, and in 0.32 what is none: VLLMValidationError, a VLLMClientError.
+    Its validation raised ValueError up to 0.26; in 0.32 it raises VLLMValidationError, a VLLMClientError and not a
+    ValueError.
     """
     named = {each.__name__ for each in type(trouble).__mro__}
     return isinstance(trouble, ValueError | TypeError | OverflowError) or "VLLMClientError" in named
@@ -344,7 +345,7 @@ def _is_out_of_memory(trouble: BaseException) -> bool:
 
 
 def _why(trouble: BaseException) -> str:
-    """What it says first."""
+    """Return the first line of its message."""
     return _or_above(first_line(trouble))
 
 
@@ -353,5 +354,5 @@ def _or_above(line: str) -> str:
 
 
 def _is_elsewhere(line: str) -> bool:
-    """Of a core process that failed, vLLM says that its "root cause" is "above"."""
+    """Whether this is vLLM's message about a failed core process, which says that the "root cause" is "above"."""
     return "root cause" in line

@@ -1,4 +1,4 @@
-"""Around any engine: a call that is too big for memory is made smaller, and one that never ends ends the worker."""
+"""Guard around any engine: splits calls that run out of memory, and ends the worker if a call hangs."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ __all__ = ["GuardedEngine"]
 
 log = logging.getLogger(__name__)
 
-#: How often the watchdog looks, in seconds; more often where deadlines are shorter.
+#: Polling interval of the watchdog in seconds; shorter for short deadlines.
 LOOK_S = 0.25
 
 
 class GuardedEngine(Engine):
-    """`engine` with a memory of what fits, and a deadline: one that is asked has to answer within `batch_deadline_s`.
+    """Wrapper that remembers how many requests fit, and requires `engine` to answer within `batch_deadline_s`.
 
-    Any call will do, as one may wait long behind the others of a busy engine. A hung call cannot be taken back from
-    native code, so `on_hang` is called, from the watchdog's thread, and is expected to end the process.
+    An answer to any call counts, as one call may wait long behind the others on a busy engine. A call hung in native
+    code cannot be interrupted, so the watchdog thread calls `on_hang`, which is expected to end the process.
     """
 
     def __init__(self, engine: Engine, on_hang: Callable[[], object]) -> None:
@@ -37,7 +37,7 @@ class GuardedEngine(Engine):
         self._numbers = count()
         self._running_since: dict[int, float] = {}
         self._answered_at = float("-inf")
-        #: Requests that fit into one call as far as is known; None: all that came so far.
+        #: Number of requests known to fit into one call; None while every call has fit.
         self._room: int | None = None
 
     def start(self) -> None:
@@ -63,7 +63,7 @@ class GuardedEngine(Engine):
                     log.warning(
                         "%d requests in a call are too many, %d from now on: %s", len(asked), self._room, trouble
                     )
-                else:  # it was this request's size, and not the number of them
+                else:  # this request is too big by itself
                     self._room = room_before
                     yield [(left.pop(0), Completion(error=Failure(type=type(trouble).__name__, message=str(trouble))))]
 
@@ -88,7 +88,7 @@ class GuardedEngine(Engine):
         self._engine.close()
 
     def _timed(self, parts: Iterator[Part]) -> Iterator[Part]:
-        """`parts`; the deadline's clock runs while one is awaited, not while the caller deals with it."""
+        """Pass `parts` through, timing only the wait for each part and not the caller's handling of it."""
         number = next(self._numbers)
         while True:
             self._running_since[number] = time.monotonic()
@@ -106,7 +106,7 @@ class GuardedEngine(Engine):
         while not self._closed.wait(min(LOOK_S, deadline_s / 4)):
             oldest = min(self._running_since.copy().values(), default=None)
             if oldest is not None and time.monotonic() - max(oldest, self._answered_at) > deadline_s:
-                log.critical("the engine has not answered for %g s (batch_deadline_s): it counts as dead", deadline_s)
+                log.critical("the engine has not answered for %g s (batch_deadline_s); treating it as dead", deadline_s)
                 faulthandler.dump_traceback()
                 self._on_hang()
                 return

@@ -1,17 +1,17 @@
-"""Any OpenAI-compatible server as an engine: vLLM's own, llama.cpp, Ollama, a hosted one; or one that we boot.
+"""Engine on any OpenAI-compatible server: vLLM's own, llama.cpp, Ollama, a hosted one, or one booted by the worker.
 
-What a server gives is found out by asking it once (`Offers`). Texts come from chat completions where the chat template
-is wanted, else from plain ones. Log-probabilities come in two waves, each one call of all that a batch asks:
+The server's capabilities are probed once (`Offers`). Texts come from chat completions if the chat template is wanted,
+else from plain completions. Log-probabilities are requested in two waves, each covering the whole batch:
 
-1. the prompt alone, with the likeliest next tokens, as many as the server lists: a continuation that is among them is
-   known, and the prompt's number of tokens is;
-2. each other continuation behind its prompt, echoed with the log-probability of every token: those beyond the prompt's
-   are the continuation's, as in `workers.engines.encoding`.
+1. the prompt alone, with as many of the likeliest next tokens as the server lists: this gives the log-probability of
+   every continuation among them, and the number of prompt tokens;
+2. each remaining continuation after its prompt, echoed with the log-probability of every token: those after the
+   prompt's tokens belong to the continuation, as in `workers.engines.encoding`.
 
-Where a server gives too little for a request, that request fails and says what is missing; nothing is guessed.
+If a server cannot provide what a request needs, that request fails and says what is missing; nothing is guessed.
 
-The client is OpenAI's; it tries connection errors, time-outs, 429 and 5xx again after growing, jittered pauses, or as
-long as the server says.
+The client is OpenAI's; it retries connection errors, time-outs, 429 and 5xx after growing, jittered delays, or after
+the delay that the server asks for.
 """
 
 from __future__ import annotations
@@ -50,20 +50,20 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-#: vLLM fills in what a request leaves out from the model's `generation_config.json`, which may penalise repetitions;
-#: these are the neutral values of the engine itself. Servers of another kind may not know the names.
+#: vLLM takes sampling parameters missing from a request from the model's `generation_config.json`, which may penalise
+#: repetitions. These are the neutral values. Other servers may not know the names.
 VLLM_SAMPLING = {"repetition_penalty": 1.0, "top_k": -1, "min_p": 0.0}
-#: Tokens that a chat template may put around a text, beyond the bytes of it.
+#: Upper bound on the tokens that a chat template adds around a text.
 MOST_AROUND = 256
 
 
 class NotOffered(ValueError):
-    """The server cannot give what a request needs."""
+    """The server cannot provide what a request needs."""
 
 
 @dataclass(slots=True)
 class _Heard:
-    """What is known so far of a ScoreRequest's continuations."""
+    """Partial results for the continuations of a ScoreRequest."""
 
     prompt_tokens: int
     logprobs: list[float | None]
@@ -85,11 +85,11 @@ class _Heard:
 
 
 class OpenAiEngine(Engine):
-    """`Engine` on a server.
+    """`Engine` on an OpenAI-compatible server.
 
-    Without `judge`, the server of `settings`, booted first if `boot_local` says so: it is waited for and its offers
-    are found out, and when it goes away the engine is dead. With `judge`, that server, which only writes: it is not
-    waited for, and a request that it does not answer fails alone.
+    Without `judge`, it uses the server of `settings`, booted first if `boot_local` is set: `start` waits for it and
+    probes its capabilities, and if it goes away the engine is dead. With `judge`, it uses that server, which only
+    generates text: `start` does not wait for it, and a request that it does not answer fails alone.
     """
 
     def __init__(self, settings: Settings, judge: OpenAiSettings | None = None) -> None:
@@ -141,7 +141,7 @@ class OpenAiEngine(Engine):
         return self._offers.context > 0
 
     def excess_tokens(self, requests: Sequence[Request]) -> list[int]:
-        """0 where the server does not count. One call for each request that may be too long."""
+        """See `Engine`; 0 if the server does not count tokens. Makes one call per request that may be too long."""
         found = [0] * len(requests)
         if self.counts_tokens:
             long = [at for at, each in enumerate(requests) if self._may_exceed(each)]
@@ -157,31 +157,31 @@ class OpenAiEngine(Engine):
         return in_order(self._each(self._count, bodies), len(bodies))
 
     def count_prompt_tokens(self, requests: Sequence[Request]) -> list[int]:
-        """At most that many: what size a call has is not worth another one for each of its texts."""
+        """See `Engine`; returns upper bounds, as exact counts would need one more call for each text."""
         return [sum(len(each.encode()) for each in asked_texts(request)) for request in requests]
 
     def _may_exceed(self, request: Request) -> bool:
-        """No tokenizer makes more tokens of a text than it has bytes."""
+        """Whether the request may be too long: no tokenizer makes more tokens of a text than it has bytes."""
         asked = request.sampling.max_tokens if isinstance(request, GenerateRequest) else 0
         (most,) = self.count_prompt_tokens([request])
         return most + asked + MOST_AROUND > self._offers.context
 
     def _length(self, request: Request) -> int:
-        """Tokens of the request and of what is written; of its continuations, the longest counts."""
+        """Return the tokens of the request plus those to generate; of its continuations, only the longest counts."""
         longest = max(continuations_of(request), key=len, default="")
         written = request.sampling.max_tokens if isinstance(request, GenerateRequest) else 1
         try:
             in_chat = self._in_chat(request.chat)
             body = openai_wire.tokens(request.turns, begun(longest) if in_chat else longest, in_chat=in_chat)
             return self._count({"model": self._model(request.adapter), **body}) + written
-        except NotOffered:  # it is told when it is asked
+        except NotOffered:  # reported when the request itself is made
             return 0
 
     def _count(self, body: dict[str, Any]) -> int:
         assert self._connection is not None
         answer = self._tried(partial(self._connection.tokenize, **body))
         if isinstance(answer, Failure):
-            raise EngineError(f"The server does not count tokens any more: {answer.message}")
+            raise EngineError(f"The server no longer counts tokens: {answer.message}")
         return int(answer["count"])
 
     def describe(self) -> dict[str, Any]:
@@ -197,7 +197,7 @@ class OpenAiEngine(Engine):
             self._local.stop()
 
     def _each(self, ask: Callable[[T], R], items: Sequence[T]) -> Iterator[list[tuple[int, R]]]:
-        """`ask` of every item, as many at a time as the server may be asked; what has ended, with its position."""
+        """Apply `ask` to every item, within the server's concurrency; yield finished results with their positions."""
         if self._pool is None:
             raise EngineDead("The engine was not started.")
 
@@ -217,13 +217,13 @@ class OpenAiEngine(Engine):
             while under_way:
                 ended, _ = wait(under_way, timeout=self.settings.settle_every_s)
                 yield [(under_way.pop(each), each.result()) for each in ended]
-        except (CancelledError, RuntimeError) as trouble:  # the pool was shut down meanwhile
+        except (CancelledError, RuntimeError) as trouble:  # the pool was shut down in the meantime
             raise EngineDead(f"The engine was closed: {trouble}") from None
         finally:
             self._places.leave(unasked + sum([each.cancel() for each in under_way]))
 
     def _post(self, asked: tuple[str, dict[str, Any]], **more: Any) -> dict[str, Any] | Failure:
-        """The answer, or why this request has none. Raises EngineDead when no other would be answered either."""
+        """Return the answer, or why this request has none. Raises EngineDead if no other would be answered either."""
         assert self._connection is not None
         path, body = asked
         return self._tried(partial(self._connection.post, path, **body, **more))
@@ -239,11 +239,11 @@ class OpenAiEngine(Engine):
             for_all = isinstance(trouble, APIConnectionError | AuthenticationError | PermissionDeniedError)
             if for_all and not isinstance(trouble, APITimeoutError) and not self._is_judge:
                 last_words = self._local.last_words() if self._local else ""
-                raise EngineDead(f"The server does not serve us any more: {said} {last_words}".rstrip()) from None
+                raise EngineDead(f"The server no longer serves requests: {said} {last_words}".rstrip()) from None
             return Failure(type=type(trouble).__name__, message=said)
 
     def _first(self, request: Request) -> Completion | _Heard:
-        """The texts; or the prompt's tokens, and the continuations that are among the likeliest next ones."""
+        """Return the texts; or the number of prompt tokens and the continuations among the likeliest next tokens."""
         try:
             in_chat = self._in_chat(request.chat)
             if isinstance(request, GenerateRequest):
@@ -253,7 +253,7 @@ class OpenAiEngine(Engine):
             return Completion(error=Failure(type=type(trouble).__name__, message=str(trouble)))
 
     def _model(self, adapter: str) -> str | None:
-        """What the server calls the model with `adapter`: the adapter's own name where we started it."""
+        """Return the server's name for the model with `adapter`: the adapter's own name if we booted the server."""
         if not adapter:
             return None
         if adapter not in self.settings.adapters:
@@ -263,9 +263,9 @@ class OpenAiEngine(Engine):
     def _in_chat(self, wanted: ChatTemplate) -> bool:
         offers, server = self._offers, self._server.base_url
         if wanted in {ChatTemplate.ALWAYS, ChatTemplate.TURNS} and not offers.chat:
-            raise NotOffered(f"{server} answers no chat completions for {self._server.model}: chat_template: never")
+            raise NotOffered(f"{server} offers no chat completions for {self._server.model}: set chat_template: never")
         if wanted is ChatTemplate.NEVER and not offers.plain:
-            raise NotOffered(f"{server} answers only chat completions for {self._server.model}: chat_template: auto")
+            raise NotOffered(f"{server} offers only chat completions for {self._server.model}: set chat_template: auto")
         return wanted is not ChatTemplate.NEVER and offers.chat
 
     def _write(self, request: GenerateRequest, *, in_chat: bool) -> Completion:
@@ -273,7 +273,7 @@ class OpenAiEngine(Engine):
         texts: list[Text] = []
         prompt = prefilled = all_cached = 0
         while (wanted := sampling.samples - len(texts)) > 0:
-            # Some servers, Ollama and llama-cpp-python among them, write one text however many are asked for.
+            # Some servers, such as Ollama and llama-cpp-python, return one text however many are requested.
             answer = self._post(
                 openai_wire.asked(request.turns, in_chat=in_chat),
                 model=self._model(request.adapter),
@@ -298,7 +298,7 @@ class OpenAiEngine(Engine):
         top, echo = (offers.chat_top, offers.chat_echo) if in_chat else (offers.plain_top, offers.plain_echo)
         if not top and not echo:
             raise NotOffered(
-                f"{self._server.base_url} gives no log-probabilities: only the modes that write can be run"
+                f"{self._server.base_url} gives no log-probabilities: only modes that generate text can be used"
             )
         asked = openai_wire.asked(request.turns, in_chat=in_chat)
         answer = self._post(
@@ -317,14 +317,14 @@ class OpenAiEngine(Engine):
             missing = request.continuations[logprobs.index(None)]
             raise NotOffered(
                 f"{missing!r} is not among the {len(likeliest)} likeliest next tokens, and {self._server.base_url} "
-                "tells no others: no choice can be made"
+                "lists no others: no choice can be made"
             )
         if None in logprobs and not prompt:
             raise NotOffered(f"{self._server.base_url} does not count the prompt's tokens")
         return _Heard(prompt, logprobs, [1] * len(logprobs), prompt, cached)
 
     def _weigh(self, tail: tuple[ScoreRequest, _Heard, int]) -> None:
-        """The log-probability of one continuation that is no likely next token."""
+        """Add the log-probability of one continuation that is not among the likeliest next tokens."""
         request, heard, i = tail
         in_chat = self._in_chat(request.chat)
         request = openai_wire.parted(request, in_chat=in_chat)
@@ -337,7 +337,7 @@ class OpenAiEngine(Engine):
         whole, cached = openai_wire.prompt_tokens(answer.get("usage") or {})
         found = openai_wire.prompt_logprobs(answer)[heard.prompt_tokens : whole]
         if not found or None in found:
-            message = f"{self._server.base_url} echoes no log-probabilities of {continuation!r}"
+            message = f"{self._server.base_url} echoes no log-probabilities for {continuation!r}"
             heard.failure = Failure(type=NotOffered.__name__, message=message)
             return
         heard.logprobs[i] = sum(cast("list[float]", found))

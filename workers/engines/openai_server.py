@@ -1,4 +1,4 @@
-"""A server that speaks OpenAI's protocol: reaching it, and finding out what it gives."""
+"""Connection to an OpenAI-compatible server, and probing of its capabilities."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from workers.engines.rate_limit import RateLimiter
 
 __all__ = ["Connection", "Offers", "await_server", "find_out"]
 
-#: Next tokens asked for; OpenAI's own plain completions list 5 at most.
+#: Numbers of next tokens to request, in this order; OpenAI's own plain completions list at most 5.
 TOP_WANTED = (20, 5)
-#: A server that lacks something may call that its own error: such are not asked for long.
+#: A server may report an unsupported feature as a server error, so probes are retried only a few times.
 PROBE_RETRIES = 2
 WAIT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """What a server gives for one model."""
+    """What a server offers for one model."""
 
     chat: bool = False
     plain: bool = False
-    #: How many of the likeliest next tokens come with their log-probabilities.
+    #: How many of the likeliest next tokens it lists with log-probabilities.
     chat_top: int = 0
     plain_top: int = 0
-    #: Whether the prompt's own tokens do.
+    #: Whether it returns log-probabilities of the prompt's own tokens.
     chat_echo: bool = False
     plain_echo: bool = False
-    #: Tokens of the model's context, where the server counts those of a prompt (vLLM's `/tokenize`); 0: it does not.
+    #: The model's context in tokens, if the server counts tokens of a prompt (vLLM's `/tokenize`), else 0.
     context: int = 0
 
 
 class Connection:
-    """One model of one server, asked over HTTP."""
+    """HTTP connection to one model on one server."""
 
     def __init__(self, server: OpenAiSettings) -> None:
         from openai import OpenAI
@@ -46,19 +46,19 @@ class Connection:
         self.server = server
         self.client: Any = OpenAI(
             base_url=server.base_url,
-            api_key=server.api_key.get_secret_value() or "none",  # the client insists on one
+            api_key=server.api_key.get_secret_value() or "none",  # the client requires one
             timeout=server.timeout_s,
             max_retries=server.max_retries,
         )
         self.pacer = RateLimiter(server.requests_per_minute)
 
     def post(self, path: str, **body: Any) -> dict[str, Any]:
-        """The server's answer, which has choices. Raises OpenAIError."""
+        """Return the server's answer, which has choices. Raises OpenAIError."""
         self.pacer.wait()
         return self._answer(path, "choices", body)
 
     def tokenize(self, **body: Any) -> dict[str, Any]:
-        """The server's answer, which has a count of tokens. Raises OpenAIError where it counts none."""
+        """Return the server's answer, which has a token count. Raises OpenAIError if the server does not count."""
         return self._answer(f"{self.server.base_url.removesuffix('/v1')}/tokenize", "count", body)
 
     def _answer(self, path: str, expected: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -66,26 +66,26 @@ class Connection:
 
         asked = {name: value for name, value in body.items() if value is not None}
         answer = self.client.post(path, cast_to=object, body={"model": self.server.model, **asked})
-        if not isinstance(answer, dict) or not answer.get(expected):  # some report errors with status 200
+        if not isinstance(answer, dict) or not answer.get(expected):  # some servers report errors with status 200
             raise OpenAIError(f"an answer without {expected}: {str(answer)[:200]}")
         return cast("dict[str, Any]", answer)
 
     def says(self, trouble: Exception) -> str:
-        """An error as it may be shown: some servers repeat the key."""
+        """Return the error as text safe to show: some servers repeat the key, which is removed."""
         key = self.server.api_key.get_secret_value()
         text = f"{self.server.base_url}: {trouble}"
         return text.replace(key, "…") if key else text
 
 
 def find_out(server: OpenAiSettings) -> Offers:
-    """What the server gives, by asking for a token of each kind. Raises SettingsError if it gives nothing."""
+    """Probe what the server offers, with one-token requests. Raises SettingsError if it answers none of them."""
     connection = Connection(server.model_copy(update={"max_retries": min(server.max_retries, PROBE_RETRIES)}))
     try:
         probe = _Probe(connection)
         chat, chat_top = probe.next_tokens(in_chat=True)
         plain, plain_top = probe.next_tokens(in_chat=False)
         if not chat and not plain:
-            raise SettingsError(f"The server answers nothing. {probe.said[0]}", hint=_nearest_model(connection))
+            raise SettingsError(f"The server answers no requests. {probe.said[0]}", hint=_nearest_model(connection))
         return Offers(
             chat=chat,
             plain=plain,
@@ -101,14 +101,14 @@ def find_out(server: OpenAiSettings) -> Offers:
 
 @dataclass
 class _Probe:
-    """Requests that are only made to see what comes back."""
+    """Requests made only to learn what the server supports."""
 
     connection: Connection
-    #: What the server said where it refused.
+    #: Error messages of refused requests.
     said: list[str] = field(default_factory=list)
 
     def next_tokens(self, *, in_chat: bool) -> tuple[bool, int]:
-        """Whether there are completions at all, and with how many of the likeliest next tokens."""
+        """Return whether there are completions at all, and how many of the likeliest next tokens they list."""
         path, body = openai_wire.asked(one_turn("One, two, three,"), in_chat=in_chat)
         for wanted in (*TOP_WANTED, 0):
             answer = self._tried(path, **body, max_tokens=1, temperature=0, **openai_wire.top(wanted, in_chat=in_chat))
@@ -117,15 +117,15 @@ class _Probe:
         return False, 0
 
     def echoes(self, *, in_chat: bool) -> bool:
-        """Whether the prompt's own tokens come with their log-probabilities."""
+        """Whether log-probabilities of the prompt's own tokens are returned."""
         path, body = openai_wire.echo(one_turn("One, two,"), " three, four", in_chat=in_chat)
         answer = self._tried(path, **body)
         return answer is not None and any(each is not None for each in openai_wire.prompt_logprobs(answer)[1:-1])
 
     def continues_turns(self) -> bool:
-        """Whether a turn that the model has begun holds, beyond the prompt's tokens, what was begun and nothing else.
+        """Whether a model turn continued from a given text adds only that text's tokens to the prompt.
 
-        Some chat templates write more before it than before the turn that the model is to begin: Qwen3's, a thought.
+        Some chat templates insert more before a continued turn than before a new one: Qwen3's inserts a thought.
         """
         turns = one_turn("One, two,")
         counts = []
@@ -135,7 +135,7 @@ class _Probe:
         return counts[1] == counts[0] + 1
 
     def context(self) -> int:
-        """Tokens of the model's context, if the server counts those of a prompt."""
+        """Return the model's context in tokens, if the server counts tokens, else 0."""
         from openai import OpenAIError
 
         try:
@@ -154,7 +154,7 @@ class _Probe:
 
 
 def await_server(connection: Connection, timeout_s: float) -> None:
-    """Return once the server answers. Raises EngineError after `timeout_s`, SettingsError if it refuses the key."""
+    """Wait until the server answers. Raises EngineError after `timeout_s`, SettingsError if it rejects the key."""
     from openai import APIConnectionError, AuthenticationError, OpenAIError, PermissionDeniedError
 
     until = time.monotonic() + timeout_s
@@ -165,14 +165,14 @@ def await_server(connection: Connection, timeout_s: float) -> None:
         except APIConnectionError as trouble:
             if time.monotonic() > until:
                 raise EngineError(
-                    f"No server answers: {connection.says(trouble)}", hint="Check openai.url; is it started?"
+                    f"No server answers: {connection.says(trouble)}", hint="Check openai.url; is the server running?"
                 ) from None
             time.sleep(WAIT_S)
         except (AuthenticationError, PermissionDeniedError) as trouble:
-            hint = "Set openai.api_key, best as MCQUEUE_OPENAI__API_KEY."
-            raise SettingsError(f"The server refuses the key. {connection.says(trouble)}", hint=hint) from None
+            hint = "Set openai.api_key, preferably as MCQUEUE_OPENAI__API_KEY."
+            raise SettingsError(f"The server rejects the key. {connection.says(trouble)}", hint=hint) from None
         except OpenAIError:
-            return  # it answers; whether it lists its models is its own affair
+            return  # it answers, and need not list its models
         else:
             return
 

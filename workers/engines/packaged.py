@@ -1,7 +1,7 @@
-"""Models that travel as a Python package.
+"""Models distributed as Python packages.
 
-The package carries a quantised GGUF file. It is dequantised once into an ordinary Hugging Face folder in the user's
-cache, where vLLM loads it like any local model.
+The package contains a quantised GGUF file. It is dequantised once into an ordinary Hugging Face folder in the user's
+cache, from which vLLM loads it like any local model.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["PACKAGED", "PackagedModel", "folder_or_hub_id", "prepare", "resolve"
 
 @dataclass(frozen=True)
 class PackagedModel(PackagedWeights):
-    """Weights, and what may be done with them."""
+    """Packaged weights and their licence."""
 
     licence: str
 
@@ -42,9 +42,9 @@ PACKAGED = {
 
 
 def resolve(hf_model_id: str) -> str:
-    """What to hand to vLLM for `hf_model_id`: a folder, a packaged model's folder (prepared if need be), or a hub id.
+    """Return what to pass to vLLM for `hf_model_id`: a folder, a packaged model's folder (prepared now), or a hub id.
 
-    Raises ModelNotFound for a path that is not there and for a name that can be nothing else.
+    Raises ModelNotFound for a path that does not exist and for a name that cannot be any of these.
     """
     if hf_model_id in PACKAGED:
         return str(prepare(hf_model_id))
@@ -52,14 +52,14 @@ def resolve(hf_model_id: str) -> str:
 
 
 def folder_or_hub_id(name: str, setting: str, packaged: list[str]) -> str:
-    """The absolute path of the model folder that `name` is, or `name` where it can only be a hub id.
+    """Return the absolute path if `name` is a model folder, or `name` itself if it can only be a hub id.
 
-    Raises ModelNotFound, which speaks of `setting` and of the `packaged` models, where it can be neither.
+    Raises ModelNotFound, naming `setting` and the `packaged` models, if it can be neither.
     """
     folder = Path(name).expanduser()
     if folder.is_dir():
         if not (folder / "config.json").is_file():
-            raise ModelNotFound(f"{setting}: {folder} holds no config.json.", hint="Name a Hugging Face model folder.")
+            raise ModelNotFound(f"{setting}: {folder} has no config.json.", hint="Name a Hugging Face model folder.")
         return str(folder.resolve())
     looks_like_path = name.startswith(("/", "./", "../", "~")) or name.count("/") > 1
     if looks_like_path:
@@ -74,9 +74,9 @@ def folder_or_hub_id(name: str, setting: str, packaged: list[str]) -> str:
 
 
 def prepare(name: str) -> Path:
-    """Folder of packaged model `name` in the user's cache, made now if it is not there (about 20 s).
+    """Return the folder of packaged model `name` in the user's cache, creating it if necessary (about 20 s).
 
-    Raises ModelNotFound if its package is missing or carries other weights.
+    Raises ModelNotFound if its package is missing or contains different weights.
     """
     folder = prepared_models() / name
     if (folder / "mcqueue.json").is_file():
@@ -89,7 +89,7 @@ def prepare(name: str) -> Path:
 
 def _dequantise(name: str, folder: Path) -> None:
     source = PACKAGED[name].path()
-    print(f"Preparing {name} in {folder} (once)", file=sys.stderr, flush=True)  # noqa: T201 - the only sign of life
+    print(f"Preparing {name} in {folder} (once)", file=sys.stderr, flush=True)  # noqa: T201 - the only progress shown
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
@@ -110,7 +110,7 @@ def _dequantise(name: str, folder: Path) -> None:
 
 @contextmanager
 def _only_one(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock file, so that several workers that start together prepare once."""
+    """Hold the folder's lock file, so that workers starting together prepare the model only once."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_name(folder.name + ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""A prefill in vLLM's words: how it is to be sampled, and what is to be told of it."""
+"""Conversion of a prefill to vLLM's SamplingParams."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ __all__ = ["sampling_params"]
 
 
 def sampling_params(prefill: Prefill) -> Any:
-    """vLLM's parameters for `prefill`: nobody else's, so vLLM need not make a deep copy as it does of shared ones."""
+    """Return vLLM's SamplingParams for `prefill`, not shared with any other, so vLLM need not deep-copy them."""
     if prefill.generate is not None:
-        return _writing(prefill.generate)
-    # Making them costs more than all that is told here. What copies share, vLLM only adds the model's EOS to.
-    weighing = copy.copy(_weighing(prefill.start > 0, prefill.use_cache))
-    weighing.logprob_token_ids = list(prefill.next_ids)
-    return weighing
+        return _generating(prefill.generate)
+    # Constructing them is expensive, so copy a template. vLLM only adds the model's EOS to what the copies share.
+    scoring = copy.copy(_scoring(prefill.start > 0, prefill.use_cache))
+    scoring.logprob_token_ids = list(prefill.next_ids)
+    return scoring
 
 
-def _writing(request: GenerateRequest) -> Any:
+def _generating(request: GenerateRequest) -> Any:
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
@@ -41,8 +41,8 @@ def _writing(request: GenerateRequest) -> Any:
 
 
 @cache
-def _weighing(of_prompt: bool, use_cache: bool) -> Any:
-    """How likely are tokens that may come next, and, if asked, each of the prompt itself."""
+def _scoring(of_prompt: bool, use_cache: bool) -> Any:
+    """Return parameters for the log-probabilities of next tokens and, if `of_prompt`, of the prompt's own tokens."""
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
 
@@ -50,7 +50,7 @@ def _weighing(of_prompt: bool, use_cache: bool) -> Any:
         max_tokens=1,
         temperature=0.0,
         prompt_logprobs=0 if of_prompt else None,
-        # In plain lists: an object for every token of every prompt takes vLLM more time than all else that it tells.
+        # Flat lists: one object per token of every prompt would cost vLLM more time than the rest of its output.
         flat_logprobs=True,
         detokenize=False,
         output_kind=RequestOutputKind.FINAL_ONLY,

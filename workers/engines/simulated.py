@@ -1,7 +1,7 @@
-"""An engine without a model, for tests and for planning capacity: never a default, and it says so in `describe`.
+"""Simulated engine without a model, for tests and capacity planning. Never a default; `describe` names it.
 
-Deterministic: the log-probability of a continuation is a hash of its prompt and itself. Time passes as
-`settings.simulated` says; faults happen on prompts that contain the texts given there.
+Deterministic: the log-probability of a continuation is a hash of the prompt and the continuation. `settings.simulated`
+sets how long calls take, and which texts in a prompt trigger faults.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from workers.parent import follower
 
 __all__ = ["CORE", "SimulatedEngine"]
 
-#: 2^64 over the golden ratio.
+#: 2^64 divided by the golden ratio.
 MIXER = 0x9E3779B97F4A7C15
-#: What a core runs; its command line is also how to find one.
+#: Program of a simulated core process; its command line also identifies it.
 CORE = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); simulated_core = True\nwhile True: signal.pause()"
 
 
 class SimulatedEngine(Engine):
-    """`Engine` by hash and clock."""
+    """`Engine` that computes its answers by hashing and simulates time."""
 
     _running = False
     _core: subprocess.Popen[bytes] | None = None
@@ -43,7 +43,7 @@ class SimulatedEngine(Engine):
         if self.settings.simulated.core:
             command = [sys.executable, "-S", "-c", CORE]
             self._core = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=follower(signal.SIGKILL))
-            threading.Thread(target=self._tell_of_death, args=(self._core,), daemon=True).start()
+            threading.Thread(target=self._report_death, args=(self._core,), daemon=True).start()
         self._running = True
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
@@ -78,7 +78,7 @@ class SimulatedEngine(Engine):
             self._core.kill()
             self._core.wait()
 
-    def _tell_of_death(self, core: subprocess.Popen[bytes]) -> None:
+    def _report_death(self, core: subprocess.Popen[bytes]) -> None:
         core.wait()
         if self._running:
             self.gone("The simulated engine's core is gone.")
@@ -110,7 +110,7 @@ class SimulatedEngine(Engine):
 
 
 def _texts(request: GenerateRequest) -> tuple[Text, ...]:
-    """`The answer is X.`, X one of the first four labels, drawn by prompt, seed and sample."""
+    """Return texts `The answer is X.`, with X one of the first four labels, chosen by prompt, seed and sample."""
     drawn = (
         hashlib.blake2b(f"{request.adapter}{request.prompt}{request.seed}{i}".encode()).digest()[0]
         for i in range(request.sampling.samples)
@@ -119,9 +119,9 @@ def _texts(request: GenerateRequest) -> tuple[Text, ...]:
 
 
 def _logprobs(prompt: str, continuations: Sequence[str]) -> tuple[float, ...]:
-    """Numbers between -10 and 0, each of which depends on nothing but the prompt and its continuation.
+    """Return numbers between -10 and 0, each a function of only the prompt and the continuation.
 
-    The two hashes are mixed by multiplication (Fibonacci hashing): time is what this engine must not take.
+    The two hashes are mixed by multiplication (Fibonacci hashing), as this engine must cost almost no time itself.
     """
     asked = _hash(prompt)
     return tuple([-10 * ((asked ^ _known_hash(each)) * MIXER % 2**64) / 2**64 for each in continuations])
@@ -131,5 +131,5 @@ def _hash(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())
 
 
-#: Most continuations are labels, and come again with every question.
+#: Most continuations are labels, which recur in every question.
 _known_hash = lru_cache(maxsize=1024)(_hash)

@@ -1,7 +1,7 @@
-"""vLLM inside the worker process: requests become prefills, which the thread that owns the engine computes (`owner`).
+"""vLLM engine inside the worker process: turns requests into prefills, which the engine thread computes.
 
-On a CPU the engine core runs in this process (boots in seconds and leaves no orphan behind a kill -9); on a GPU it
-runs in vLLM's own core process, so that tokenising does not take turns with scheduling.
+On a CPU the engine core runs in this process (it boots in seconds and leaves no orphan after a kill -9); on a GPU it
+runs in vLLM's own core process, so that tokenising and scheduling run in parallel.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class VllmEngine(Engine):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        if is_cpu_build():  # and the core in this process
-            keep_freed_memory()  # now, as it is for threads that begin afterwards, and a worker's begin before `start`
+        if is_cpu_build():  # the core runs in this process
+            keep_freed_memory()  # not in `start`: it affects only threads started later, and a worker has some by then
         self._owner: EngineThread | None = None
         self.encoder: PromptEncoder
         self._weights = ""
@@ -112,7 +112,7 @@ class VllmEngine(Engine):
             "seed": model.seed,
             "device": config.device_config.device_type,
             **({"gpu": self._gpu} if self._gpu else {}),
-            # Which one "auto" comes to, vLLM's core decides by GPU, model and its version.
+            # vLLM's core resolves "auto" by GPU, model and vLLM version.
             "attention_backend": attention.name if attention else "auto",
             "tensor_parallel_size": config.parallel_config.tensor_parallel_size,
             "max_num_seqs": config.scheduler_config.max_num_seqs,
@@ -138,7 +138,7 @@ class VllmEngine(Engine):
         return self._owner
 
     def _ask(self, prefills: Sequence[tuple[_Asked, int, Prefill]]) -> Iterator[Part]:
-        """What vLLM says; what cannot be trusted, because its continuation came from the cache, is computed again."""
+        """Yield completed requests. Outputs that cannot be trusted, as they used cached positions, are recomputed."""
         while prefills:
             again = []
             for outputs in self._running().call([each for _, _, each in prefills], self.settings.settle_every_s):
@@ -147,7 +147,7 @@ class VllmEngine(Engine):
                     asked, k, prefill = prefills[position]
                     if not isinstance(output, RequestRejected) and not prefill.is_trustworthy(output):
                         again.append((asked, k, dataclasses.replace(prefill, use_cache=False)))
-                    elif asked.hear(k, output):
+                    elif asked.add_output(k, output):
                         ended.append((asked.position, asked.completion()))
                 if ended:
                     yield ended
@@ -155,7 +155,7 @@ class VllmEngine(Engine):
 
 
 class _Asked:
-    """A request whose prefills are under way."""
+    """A request whose prefills are in progress."""
 
     def __init__(self, position: int, plan: Plan) -> None:
         self.position = position
@@ -163,14 +163,14 @@ class _Asked:
         self._outputs: list[Any] = [None] * len(plan.prefills)
         self._left = len(plan.prefills)
 
-    def hear(self, k: int, output: Any) -> bool:
-        """Take in the output of prefill `k`; whether it was the last one."""
+    def add_output(self, k: int, output: Any) -> bool:
+        """Store the output of prefill `k`; return whether it was the last one missing."""
         self._outputs[k] = output
         self._left -= 1
         return self._left == 0
 
     def completion(self) -> Completion:
-        """What all outputs amount to."""
+        """Return the completion built from all outputs."""
         for each in self._outputs:
             if isinstance(each, RequestRejected):
                 return _rejection(each)
@@ -182,7 +182,7 @@ def _rejection(reason: RequestRejected) -> Completion:
 
 
 def prepare_environment(model: str) -> None:
-    """Set what vLLM reads when it is imported, and turn its chatter down; what the person has set stands."""
+    """Set environment variables that vLLM reads at import, unless the user has set them, and quieten its logging."""
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"vllm\.")
     for chatty in ("vllm", "torch"):
         logging.getLogger(chatty).setLevel(logging.ERROR)
@@ -191,9 +191,9 @@ def prepare_environment(model: str) -> None:
 
 
 def engine_arguments(settings: Settings, model: str) -> dict[str, Any]:
-    """vllm_args checked against vLLM's own list, for this machine, laid over what scoring needs."""
+    """Return vllm_args, checked against vLLM's own and adapted to this machine, merged over what scoring needs."""
     check_arguments(settings.vllm_args)
-    # vLLM keeps its Prometheus metrics in this process' registry, which the worker exports with its own.
+    # vLLM keeps its Prometheus metrics in this process's registry, which the worker exports along with its own.
     unwatched = settings.metrics_port == 0
     ours = {"disable_log_stats": unwatched, "use_tqdm_on_load": False}
     return {**ours, **for_this_cpu(settings.vllm_args, model), **adapter_arguments(settings.adapters), "model": model}

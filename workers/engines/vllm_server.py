@@ -1,7 +1,7 @@
-"""`vllm serve` as a child of the worker: started, waited for, and ended with it.
+"""`vllm serve` as a child process of the worker: started, awaited, and terminated with it.
 
-The port is free without a race: it stays bound by a socket of ours that never listens, and vLLM's, with the same
-SO_REUSEADDR, may bind it beside that and listen. The system gives a port that is bound to nobody who asks for any.
+The port is reserved without a race: a socket of ours that never listens keeps it bound, and vLLM's socket, also with
+SO_REUSEADDR, may bind it as well and listen. The system never assigns a bound port to anyone asking for a free one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from contract.errors import EngineError, EngineUnbootable
 from contract.settings import OpenAiSettings, Settings
 from workers.engines.adapters import adapter_arguments, adapter_folders
 from workers.engines.arguments import as_flags, check_arguments, engine_environment, for_this_cpu
-from workers.engines.boot_errors import Cause, hearing
+from workers.engines.boot_errors import Cause, failure_reports
 from workers.engines.boot_log import booting
 from workers.engines.packaged import resolve
 from workers.parent import follower
@@ -38,12 +38,12 @@ log = logging.getLogger(__name__)
 
 TAIL_LINES = 20
 LOOK_EVERY_S = 0.2
-#: vLLM frees its GPUs and ends its core process in this time, or is made to.
+#: Time in which vLLM must free its GPUs and end its core process before it is killed.
 PATIENCE_S = 15.0
 
 
 class LocalServer:
-    """`vllm serve` with a deployment's model and engine arguments, for this process alone."""
+    """`vllm serve` with a deployment's model and engine arguments, private to this process."""
 
     def __init__(self, settings: Settings, gone: Callable[[str], object]) -> None:
         self._settings = settings
@@ -56,15 +56,15 @@ class LocalServer:
         self._relay: threading.Thread | None = None
 
     def start(self) -> OpenAiSettings:
-        """Boot it, from the main thread; where it can be asked, and how, is returned once it answers.
+        """Boot the server, from the main thread, and return the settings to reach it once it answers.
 
-        Raises InputError for what a person must mend, EngineError with the cause, or else with the server's last lines,
-        for everything else.
+        Raises InputError for what the user must fix, and otherwise EngineError with the cause or, if that is unknown,
+        the server's last lines of output.
         """
-        with hearing() as told:
-            return self._start(told)
+        with failure_reports() as first_failure:
+            return self._start(first_failure)
 
-    def _start(self, told: Callable[[], Cause | None]) -> OpenAiSettings:
+    def _start(self, first_failure: Callable[[], Cause | None]) -> OpenAiSettings:
         settings = self._settings
         check_arguments(settings.vllm_args)
         model = resolve(settings.hf_model_id)
@@ -80,13 +80,13 @@ class LocalServer:
             errors="replace",
             preexec_fn=follower(),
         )
-        self._relay = threading.Thread(target=self._pass_lines_on, name="vllm-serve-log", daemon=True)
+        self._relay = threading.Thread(target=self._relay_output, name="vllm-serve-log", daemon=True)
         self._relay.start()
         _reach_directly(settings.local_host)
         place = f"http://{before_port(settings.local_host)}:{port}"
         with booting(settings, model):
-            self._await_health(f"{place}/health", told)
-        threading.Thread(target=self._tell_of_death, name="vllm-serve-watch", daemon=True).start()
+            self._await_health(f"{place}/health", first_failure)
+        threading.Thread(target=self._report_death, name="vllm-serve-watch", daemon=True).start()
         return settings.openai.model_copy(
             update={
                 "url": f"{place}/v1",
@@ -96,15 +96,15 @@ class LocalServer:
         )
 
     def last_words(self) -> str:
-        """What it wrote last, if it is dead; else nothing."""
+        """Return its exit status and last lines of output if it has died, else an empty string."""
         if self._process is None or self._process.poll() is None:
             return ""
         if self._relay is not None:
             self._relay.join(timeout=1)
-        return "\n".join([f"It ended with {self._process.returncode}; its last lines:", *self._tail])
+        return "\n".join([f"It exited with status {self._process.returncode}; its last lines:", *self._tail])
 
     def stop(self) -> None:
-        """End it and whatever it started."""
+        """Terminate the server and all its child processes."""
         self._stopped.set()
         if self._process is not None:
             _end(self._process)
@@ -113,8 +113,8 @@ class LocalServer:
         if self._port is not None:
             self._port.close()
 
-    def _pass_lines_on(self) -> None:
-        """Its lines go to the worker's log; the last ones are kept for the day it dies."""
+    def _relay_output(self) -> None:
+        """Copy its output to the worker's log, and keep the last lines for an error message."""
         assert self._process is not None
         assert self._process.stdout is not None
         with self._process.stdout as lines:
@@ -122,19 +122,19 @@ class LocalServer:
                 self._tail.append(f"    {line.rstrip()}")
                 log.debug("vllm serve: %s", line.rstrip())
 
-    def _tell_of_death(self) -> None:
-        """Say so when the server ends, also while nobody asks it anything."""
+    def _report_death(self) -> None:
+        """Report when the server exits unexpectedly, even while it is idle."""
         assert self._process is not None
         self._process.wait()
         if not self._stopped.is_set():
             self._gone(f"vLLM's server is gone. {self.last_words()}")
 
-    def _await_health(self, url: str, told: Callable[[], Cause | None]) -> None:
+    def _await_health(self, url: str, first_failure: Callable[[], Cause | None]) -> None:
         timeout_s = self._settings.server_startup_timeout
         until = time.monotonic() + timeout_s
         while not _answers(url):
             if dead := self.last_words():
-                if cause := told():
+                if cause := first_failure():
                     kind = EngineUnbootable if cause.lasting else EngineError
                     raise kind(
                         f"vLLM's server did not boot: {cause.message}.", hint="See vllm_args in the deploy file."
@@ -150,30 +150,30 @@ class LocalServer:
 
 
 def serve_command(settings: Settings, model: str, port: int) -> list[str]:
-    """`vllm serve` for this interpreter. The key is not in it: everybody may read command lines."""
+    """Return the command for `vllm serve` in this interpreter. It omits the key, as any user can read command lines."""
     address = ["--host", settings.local_host, "--port", str(port)]
     quiet = ["--disable-log-stats", "--disable-uvicorn-access-log", "--enable-prompt-tokens-details"]
-    # What `vllm serve` runs; that command itself fails in vLLM's CPU build, whose package has another name.
+    # The module behind `vllm serve`, which itself fails in vLLM's CPU build because that package has another name.
     serve = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", model]
     adapters = [f"{name}={folder}" for name, folder in adapter_folders(settings.adapters).items()]
     modules = ["--lora-modules", *adapters] if adapters else []
-    # Else the model's folder would say how to sample wherever a request does not: other texts than engine vllm's.
+    # Otherwise sampling defaults would come from the model's folder, and texts would differ from those of engine vllm.
     given = {"generation_config": "vllm", **for_this_cpu(settings.vllm_args, model)}
     flags = as_flags({**given, **adapter_arguments(settings.adapters)})
     return [*serve, "--served-model-name", settings.served_model, *address, *quiet, *flags, *modules]
 
 
 def serve_environment(settings: Settings, model: str, key: str, base: Mapping[str, str]) -> dict[str, str]:
-    """What it is started with; what the person set stands."""
+    """Return the server's environment: `base` takes precedence over our defaults."""
     defaults = engine_environment(model)
     if settings.gpus_per_worker == 1 and hasattr(os, "sched_getaffinity"):
-        # On a CPU. vLLM's own choice leaves a core idle, half of a small machine.
+        # Used on a CPU. vLLM's default leaves one core idle, which is half of a small machine.
         defaults["VLLM_CPU_OMP_THREADS_BIND"] = ",".join(map(str, sorted(os.sched_getaffinity(0))))
     return {**defaults, **base, "VLLM_API_KEY": key}
 
 
 def _reach_directly(host: str) -> None:
-    """Ask `host`, which is this machine, not through the proxy that a site's environment may name."""
+    """Bypass any proxy set in the environment for requests to `host`, which is this machine."""
     spared = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
     os.environ["no_proxy"] = ",".join([*filter(None, [spared]), host])
 
@@ -199,7 +199,7 @@ def _answers(url: str) -> bool:
 
 
 def _end(server: subprocess.Popen[str]) -> None:
-    """End the server, by force if need be; and its core process, which ignores SIGTERM and outlives a killed server."""
+    """Stop the server, by force if necessary, and its core process, which ignores SIGTERM and survives the server."""
     family: list[psutil.Process] = []
     with contextlib.suppress(psutil.Error):
         family = psutil.Process(server.pid).children(recursive=True)

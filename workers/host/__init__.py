@@ -1,1 +1,1 @@
-"""One host: its GPUs, the workers that it gets, and their lives."""
+"""One host: its GPUs, the plan of its workers, and their supervision."""

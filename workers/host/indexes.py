@@ -1,4 +1,4 @@
-"""Which indexes a host is to search, by name: two of one name would take each other's questions."""
+"""The indexes that a host serves, by name: two of one name would take each other's questions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["index_folders"]
 
 
 def index_folders(fleet: Sequence[Settings]) -> dict[str, Path]:
-    """Name → folder of the indexes of the file. Raises IndexUnusable, and PlanError for two of one name."""
+    """Return name → folder of the configured indexes. Raises IndexUnusable, and PlanError for duplicate names."""
     folders: dict[str, Path] = {}
     for path in dict.fromkeys(path for settings in fleet for path in settings.indexes):
         name = read_manifest(path).plan.name

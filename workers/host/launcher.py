@@ -1,8 +1,8 @@
-"""One child process per planned worker: started, watched, restarted with growing pauses, drained, never left behind.
+"""The launcher: starts one child process per planned worker, watches, restarts with backoff, drains and cleans up.
 
-Decisions are pure (`after_exit`, `placing.plan_host`); the Supervisor only carries them out. Each child leads a process
-group of its own, so that what it left can be ended with it. Where nobody is left to do that, `workers.parent` sees
-to it.
+Decisions are pure (`after_exit`, `placement.plan_host`); the Supervisor only carries them out. Each child leads its own
+process group, so that its remaining processes can be killed with it. If the launcher itself is killed,
+`workers.parent` takes care of that.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
-#: Of a child that was ready: questions wait for it, and one that it dies of is only convicted after some deaths.
+#: For a child that was ready: questions wait for it, and one that kills it is only identified after several deaths.
 LONGEST_PAUSE_AFTER_READY_S = 4.0
-#: A child that was ready for so long starts from the first pause again.
+#: A child that was ready for this long restarts with the first pause again.
 STEADY_S = 60.0
-#: Boots in a row that failed by themselves before the launcher gives the group up.
+#: Consecutive failed boots before the launcher gives up on a worker.
 GIVE_UP_AFTER = 5
-#: A boot that ends by one of these was ended from outside; the kernel's out-of-memory killer is taken for such.
+#: A boot that ends by one of these signals was killed from outside; the kernel's OOM killer counts as such.
 FROM_OUTSIDE = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.SIGQUIT})
 POLL_S = 0.2
 TAIL_LINES = 20
-#: A line that may name the cause: vLLM's core process writes it above its tracebacks and the state of its scheduler.
+#: A line that may name the cause: vLLM's core process logs it above its tracebacks and scheduler state.
 ERROR = re.compile(r"[\w.]*(?:Error|Exception): .+")
 ERRORS = 5
 LOOK_BACK_BYTES = 200_000
@@ -52,56 +52,58 @@ LOOK_BACK_BYTES = 200_000
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """What follows a child's exit."""
+    """What to do after a child's exit."""
 
     action: Literal["restart", "stop", "give up"]
     pause_s: float = 0.0
 
 
 def boot_failed(exit_code: int, was_ready: bool) -> bool:
-    """Whether the child could not boot, and nobody killed it or told it to come again later."""
+    """Whether the boot failed by itself: the child was not killed, and did not ask for a retry."""
     return not was_ready and exit_code != EXIT_RETRY and exit_code not in FROM_OUTSIDE
 
 
-def is_a_persons(exit_code: int, was_ready: bool, proven: bool) -> bool:
-    """Whether a boot failed of what a person must mend. One that was `proven` to succeed may do so again: other
-    programs on its GPU decide what of its memory is free."""
+def needs_a_fix(exit_code: int, was_ready: bool, proven: bool) -> bool:
+    """Whether a boot failed for a reason that the user must fix.
+
+    A worker that was ready once (`proven`) may boot again: how much GPU memory is free depends on other programs.
+    """
     return not was_ready and (exit_code == 1 or (exit_code == EXIT_UNBOOTABLE and not proven))
 
 
 def after_exit(
     exit_code: int, was_ready: bool, steady: bool, failures: int, failed_boots: int = 0, proven: bool = False
 ) -> After:
-    """What to do about a child that ended; `failures` and `failed_boots` are the earlier ones in a row.
+    """Decide what to do about a child that exited; `failures` and `failed_boots` are the previous consecutive ones.
 
-    Exit 0 was asked for (a drain by name): leave it. A boot that is a person's to mend: give up. Everything else is
-    tried again after 1, 2, 4 … 30 s, at most 4 s where it was ready: a child that was killed or says "not now" for
-    ever, a boot that fails by itself five times.
+    Exit code 0 was requested (a drain by name): stop. A boot failure that the user must fix: give up. Everything else
+    is restarted after 1, 2, 4 … 30 s, at most 4 s if it was ready: forever if it was killed or exited with EXIT_RETRY,
+    five times if its boot fails by itself.
     """
     if exit_code == 0:
         return After("stop")
-    if is_a_persons(exit_code, was_ready, proven):
+    if needs_a_fix(exit_code, was_ready, proven):
         return After("give up")
     if boot_failed(exit_code, was_ready) and failed_boots + 1 >= GIVE_UP_AFTER:
         return After("give up")
     longest_s = LONGEST_PAUSE_AFTER_READY_S if was_ready else LONGEST_PAUSE_S
-    growing_s = FIRST_PAUSE_S * 2.0 ** min(failures, 10)  # 2**1024 would be no float any more
+    growing_s = FIRST_PAUSE_S * 2.0 ** min(failures, 10)  # 2.0**1024 would overflow
     return After("restart", FIRST_PAUSE_S if steady else min(growing_s, longest_s))
 
 
 def bind(cores: Sequence[int]) -> None:
-    """Keep this process and what it starts on `cores`, if there are any and the system can."""
+    """Bind this process and its children to `cores`, if there are any and the system supports it."""
     if cores and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)
 
 
 def node_name(plan: WorkerPlan) -> str:
-    """Celery's name of the worker: the plan's, on this host."""
+    """Return the worker's Celery node name: the plan's name at this host."""
     return f"{plan.name}@{socket.gethostname()}"
 
 
 def worker_command(node_name: str, concurrency: int, queue: str = "") -> list[str]:
-    """The worker as one would start it by hand."""
+    """Return the command that starts a worker."""
     celery = [sys.executable, "-m", "celery", "-q", "-A", "workers.app", "worker", "--pool", "threads"]
     served = ["-Q", queue] if queue else []
     return [*celery, "-c", str(concurrency), "-n", node_name, *served, "--without-gossip", "--without-mingle"]
@@ -109,11 +111,11 @@ def worker_command(node_name: str, concurrency: int, queue: str = "") -> list[st
 
 @dataclass
 class Child:
-    """A worker process and what the launcher knows of it."""
+    """A worker process and the launcher's state about it."""
 
     plan: WorkerPlan
     log_path: Path
-    #: Where this boot's part of the log begins, after what earlier ones and other launchers left.
+    #: Offset of this boot in the log, after what earlier ones and other launchers wrote.
     log_begins: int = 0
     process: subprocess.Popen[bytes] | None = None
     ready_channel: int = -1
@@ -122,17 +124,17 @@ class Child:
     failures: int = 0
     failed_boots: int = 0
     overdue: bool = False
-    #: It was ready once.
+    #: Whether it was ready once.
     proven: bool = False
-    #: What it told of its last boot, if that failed.
+    #: The error it reported for its last boot, if that failed.
     trouble: str = ""
-    #: When it is to be started; None: not at all, or it is.
+    #: When to start it; None: never, or it is running.
     start_at: float | None = None
     boots: int = 0
     state: Literal["waiting", "booting", "ready", "draining", "stopped", "killed", "given up"] = "waiting"
 
     def last_lines(self) -> str:
-        """The end of its log, to show what it died of, below the last errors that stand further up."""
+        """Return the end of its log, to show why it died, preceded by the last errors from further up."""
         try:
             with self.log_path.open("rb") as log_file:
                 log_file.seek(max(self.log_begins, log_file.seek(0, os.SEEK_END) - LOOK_BACK_BYTES))
@@ -147,12 +149,12 @@ class Child:
 
 @dataclass
 class Supervisor:
-    """Runs one child per plan until told to stop. `run` is the whole life."""
+    """Runs one child per plan until stopped. `run` is the complete lifecycle."""
 
     plans: Sequence[WorkerPlan]
     log_folder: Path
     announce: Callable[[str], None]
-    #: Called at every look.
+    #: Called in every iteration, to update the display.
     show: Callable[[], None] = lambda: None
     children: list[Child] = field(init=False)
     _stop_signals: int = 0
@@ -163,7 +165,7 @@ class Supervisor:
         self.children = [Child(plan, self.log_folder / f"{plan.name}.log") for plan in self.plans]
 
     def run(self) -> int:
-        """Start, watch, drain. Returns the exit code: 0 after a drain, 1 if a group was given up."""
+        """Start, watch, drain. Return the exit code: 0 after a drain, 1 if a worker was given up."""
         try:
             self.log_folder.mkdir(parents=True, exist_ok=True)
         except OSError as trouble:
@@ -189,7 +191,7 @@ class Supervisor:
         self._stop_signals += 1
 
     def _on_hang_up(self, on_terminal: bool, *_: Any) -> None:
-        """Drain, once, though shell and kernel both tell it. What is said then goes to a file: the terminal is gone."""
+        """Drain, once, though both shell and kernel send it. Output then goes to a file: the terminal is gone."""
         if on_terminal and not self._hung_up:
             with contextlib.suppress(OSError), (self.log_folder / "up.log").open("ab") as output:
                 os.dup2(output.fileno(), 2)
@@ -243,9 +245,9 @@ class Supervisor:
         self._say(f"{node}: booting (pid {child.process.pid}, {child.plan.place}, log {child.log_path})")
 
     def _watch(self) -> None:
-        """One look: who got ready, who ended, whose pause is over, who takes too long to boot."""
+        """One iteration: handle children that are ready, exited, due to start, or taking too long to boot."""
         for key, _ in self._selector.select(timeout=POLL_S):
-            self._on_word(key.data)
+            self._on_report(key.data)
         now = time.monotonic()
         for child in self.children:
             if child.process is not None and child.process.poll() is not None:
@@ -259,27 +261,27 @@ class Supervisor:
         self._show()
 
     def _boots_beside(self, child: Child) -> bool:
-        """Whether a GPU of this child's is measured now: vLLM takes what another engine fills meanwhile for its own."""
+        """Whether an engine boots on one of its GPUs: vLLM would count memory that another one allocates as its own."""
         booting = {gpu for each in self.children if each.state == "booting" for gpu in each.plan.gpus}
         return not booting.isdisjoint(child.plan.gpus)
 
-    def _on_word(self, child: Child) -> None:
-        told = boot_pipe.hear(child.ready_channel)
+    def _on_report(self, child: Child) -> None:
+        report = boot_pipe.read_report(child.ready_channel)
         self._close_channel(child)
-        if told == boot_pipe.READY:
+        if report == boot_pipe.READY:
             child.state, child.ready_at, child.proven = "ready", time.monotonic(), True
             self._say(f"{child.plan.name}: ready after {child.ready_at - child.started_at:.1f} s")
         else:
-            child.trouble = told
+            child.trouble = report
 
     def _on_exit(self, child: Child, exit_code: int) -> None:
-        self._kill(child)  # what it left of its process group
+        self._kill(child)  # the rest of its process group
         if child.ready_channel >= 0:
-            self._on_word(child)  # it may have told only now
+            self._on_report(child)  # it may have just been written
         child.process = None
         was_ready = child.ready_at is not None
         steady = child.ready_at is not None and time.monotonic() - child.ready_at > STEADY_S
-        verdict = EXIT_ENGINE if child.overdue else exit_code  # our own SIGKILL came from no outside
+        verdict = EXIT_ENGINE if child.overdue else exit_code  # our own SIGKILL does not count as from outside
         decision = after_exit(verdict, was_ready, steady, child.failures, child.failed_boots, child.proven)
         child.failures = 0 if steady else child.failures + 1
         child.failed_boots = child.failed_boots + 1 if boot_failed(verdict, was_ready) else 0
@@ -287,7 +289,7 @@ class Supervisor:
             child.state = "stopped"
             self._say(f"{child.plan.name}: ended as asked")
             return
-        explained = child.trouble and is_a_persons(verdict, was_ready, child.proven)
+        explained = child.trouble and needs_a_fix(verdict, was_ready, child.proven)
         why = child.trouble if explained else f"its last lines:\n{child.last_lines()}"
         self._say(f"{child.plan.name}: ended with {_meaning(exit_code)}; {why}")
         if decision.action == "give up":
@@ -299,7 +301,7 @@ class Supervisor:
             self._say(f"{child.plan.name}: starts again in {decision.pause_s:g} s")
 
     def _drain(self) -> None:
-        """Let running batches end; a second signal, or `drain_timeout_s`, ends the patience."""
+        """Wait for running batches until a second signal or `drain_timeout_s`."""
         if self._hung_up:
             self._say("the terminal is gone (SIGHUP); in tmux, with nohup or as a unit, workers outlive it")
         living = [child for child in self.children if child.process is not None]
@@ -320,7 +322,7 @@ class Supervisor:
             time.sleep(POLL_S)
 
     def _has_ended(self, child: Child) -> bool:
-        """Whether it has; if so, what it left of its process group ends now, while the group's number is its own."""
+        """Whether it has ended; if so, kill the rest of its process group before the group id can be reused."""
         if child.process is None or child.process.poll() is None:
             return child.process is None
         self._kill(child)
@@ -348,7 +350,7 @@ class Supervisor:
 
 
 def _prepare(plan: WorkerPlan) -> Callable[[], None]:
-    """In the child, before exec: it follows the launcher into death, and is bound to its cores."""
+    """Return the `preexec_fn` of a child: make it die with the launcher, and bind it to its cores."""
     follow = follower()
 
     def prepare() -> None:

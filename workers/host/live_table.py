@@ -1,7 +1,7 @@
-"""What `workers up` shows: a live table of its workers on a terminal, plain lines elsewhere.
+"""The display of `workers up`: a live table of its workers on a terminal, plain lines elsewhere.
 
-The launcher knows which processes live; what they do stands in their records in Redis, read by a thread of its own,
-because the launcher must not wait for a Redis that is away.
+The launcher knows which processes are alive; what they are doing is in their records in Redis. These are read by a
+separate thread, because the launcher must not block on an unavailable Redis.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from workers.monitoring.hardware import resident_bytes
 __all__ = ["LiveScreen", "Observer", "Row", "Screen", "make_screen", "row_of", "state_of", "table_of"]
 
 LOOK_EVERY_S = 1.0
-#: What the launcher calls a worker without a process → what is shown.
+#: Launcher state of a worker without a process → displayed state.
 ENDED = {"waiting": "dead", "stopped": "drained", "killed": "killed", "given up": "given up"}
 
 
 class Screen:
-    """Plain lines."""
+    """Output as plain lines."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
 
     def say(self, line: str) -> None:
-        """Print a line about something that happened."""
+        """Print a line about an event."""
         self._console.print(for_terminal(line), markup=False, highlight=False, soft_wrap=True)
 
     def show(self, children: Sequence[Child]) -> None:
-        """Show how the workers are doing; plain lines do not."""
+        """Update the display of the workers; plain output has none."""
 
     def __enter__(self) -> Self:
         return self
@@ -65,14 +65,14 @@ class Row:
     state: str
     boots: int
     questions_per_s: float | None = None
-    #: Share of `batch_size` that batches had.
+    #: Mean batch fill as a share of `batch_size`.
     fill: float | None = None
     memory_bytes: int | None = None
     gpu_memory_bytes: int | None = None
 
 
 class Observer(threading.Thread):
-    """Looks at the workers' records and memory every second."""
+    """Thread that reads the workers' records and memory every second."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(name="observer", daemon=True)
@@ -80,19 +80,19 @@ class Observer(threading.Thread):
         self._children: Sequence[Child] = ()
         self._stopped = threading.Event()
         self._history: dict[str, Sequence[WorkerRecord]] = {}
-        #: What the last look saw, whole: records of the last seconds, memory, GPU memory.
+        #: Latest complete snapshot: recent records, memory, GPU memory.
         self._seen: Mapping[str, tuple[Sequence[WorkerRecord], int | None, int | None]] = {}
 
     def look_at(self, children: Sequence[Child]) -> None:
-        """Look at these workers from now on."""
+        """Observe these workers from now on."""
         self._children = children
 
     def row(self, child: Child) -> Row:
-        """The worker's row: what was seen last, and what the launcher knows now."""
+        """Return the worker's row from the latest snapshot and the launcher's current state."""
         return row_of(child, *self._seen.get(child.plan.name, ()))
 
     def stop(self) -> None:
-        """End after the look under way."""
+        """Stop after the current iteration."""
         self._stopped.set()
 
     def run(self) -> None:
@@ -116,7 +116,7 @@ class Observer(threading.Thread):
 
 
 class LiveScreen(Screen):
-    """A table that is kept up to date below the lines."""
+    """A live table below the printed lines."""
 
     def __init__(self, console: Console, observer: Observer) -> None:
         super().__init__(console)
@@ -142,18 +142,18 @@ class LiveScreen(Screen):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._observer.stop()
-        self._draw()  # what stays on the terminal is how it ended
+        self._draw()  # the final state stays on the terminal
         self._live.stop()
 
 
 def make_screen(settings: Settings) -> Screen:
-    """The screen that fits standard error."""
+    """Return the display suitable for standard error."""
     console = Console(stderr=True)
     return LiveScreen(console, Observer(settings)) if console.is_terminal and _in_foreground() else Screen(console)
 
 
 def state_of(child: Child, record: WorkerRecord | None) -> str:
-    """booting, ready, busy, draining or dead; what the process itself says counts only while it lives."""
+    """Return booting, ready, busy, draining or dead; the worker's own record only counts while it is alive."""
     if child.state in ENDED:
         return ENDED[child.state]
     if child.state == "booting":
@@ -171,7 +171,7 @@ def row_of(
     memory_bytes: int | None = None,
     gpu_memory_bytes: int | None = None,
 ) -> Row:
-    """The worker's row; `seen` are its records of the last seconds, oldest first."""
+    """Return the worker's row; `seen` are its recent records, oldest first."""
     alive = child.process is not None and bool(seen)
     return Row(
         name=child.plan.name,
@@ -187,7 +187,7 @@ def row_of(
 
 
 def table_of(rows: Iterable[Row]) -> Table:
-    """`rows` as a table for a terminal."""
+    """Return `rows` as a table for a terminal."""
     table = Table(box=None, pad_edge=False)
     for name in ("worker", "place", "model", "state"):
         table.add_column(name, no_wrap=True)
@@ -209,7 +209,7 @@ def table_of(rows: Iterable[Row]) -> Table:
 
 
 def _in_foreground() -> bool:
-    """Whether the terminal is ours; a job in its background would draw over what others show there."""
+    """Whether this is the terminal's foreground job; a background job would draw over others' output."""
     with contextlib.suppress(OSError):
         return os.tcgetpgrp(2) == os.getpgrp()
     return False
@@ -225,7 +225,7 @@ def _records(fleet: Fleet, children: Sequence[Child]) -> dict[str, WorkerRecord]
 
 
 def _memory(child: Child) -> int | None:
-    """Resident memory of the worker and all that it started."""
+    """Return the resident memory of the worker and its children; None if unknown."""
     if child.process is not None:
         with contextlib.suppress(psutil.Error):
             return resident_bytes(psutil.Process(child.process.pid)) or None

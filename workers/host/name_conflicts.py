@@ -1,7 +1,7 @@
-"""Are the names of a launcher's workers free? Asked before anything boots.
+"""Check, before anything boots, that the names of a launcher's workers are free.
 
-A worker whose name is taken ends with EXIT_RETRY, and its launcher starts it again, as the other one may just have died
-or be about to end. Where the other one stays, that would go on for ever, so the launcher refuses it.
+A worker whose name is taken exits with EXIT_RETRY, and its launcher restarts it, as the other one may just have died or
+be about to stop. If the other one stays, that would go on forever, so the launcher checks first.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ LOOK_S = 0.2
 
 
 def refuse_taken(fleet: Fleet, names: Sequence[str], say: Callable[[str], object]) -> None:
-    """Raise NameTaken where workers called `names` are alive and stay.
+    """Raise NameTaken if workers called `names` are alive and not about to stop.
 
-    A record alone may be that of a killed worker, whose lease lives on for seconds: one that stays beats again. It may
-    also be the child of a killed launcher, which says with its next beat that it drains.
+    A record alone may be that of a killed worker whose lease has not expired, so this waits for the next heartbeat. It
+    may also be the child of a killed launcher, whose next heartbeat reports that it is draining.
     """
     found = [record for name in names if (record := fleet.get(name)) and not record.died_here()]
     if not found:
@@ -30,11 +30,11 @@ def refuse_taken(fleet: Fleet, names: Sequence[str], say: Callable[[str], object
     say(f"Redis knows {known} already: waiting for a sign of life, {LEASE_S} s at most")
     staying = [record for record in _beating(fleet, found) if record.state is not WorkerState.DRAINING]
     if staying:
-        raise NameTaken(f"Already running: {', '.join(map(_told, staying))}.", hint=_remedy(staying, names))
+        raise NameTaken(f"Already running: {', '.join(map(_describe, staying))}.", hint=_remedy(staying, names))
 
 
 def _beating(fleet: Fleet, found: Sequence[WorkerRecord]) -> list[WorkerRecord]:
-    """What those that are `found` say with their next beat; those that are gone, or have none, say nothing."""
+    """Return the next heartbeats of the workers in `found`; those that are gone or silent have none."""
     silent, said = list(found), []
     until = time.monotonic() + LEASE_S
     while silent and time.monotonic() < until:
@@ -45,7 +45,7 @@ def _beating(fleet: Fleet, found: Sequence[WorkerRecord]) -> list[WorkerRecord]:
     return said
 
 
-def _told(record: WorkerRecord) -> str:
+def _describe(record: WorkerRecord) -> str:
     return f"{record.name} ({record.state}, {record.model}, pid {record.pid})"
 
 

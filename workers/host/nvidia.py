@@ -1,4 +1,4 @@
-"""Which GPUs this machine has, and what NVIDIA's driver says of them. Where there is no driver, there are none."""
+"""The GPUs of this machine according to NVIDIA's driver; none without a driver."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ __all__ = [
     "visible_gpus",
 ]
 
-#: Where Linux lists what is plugged in.
+#: Where Linux lists PCI devices.
 PCI_DEVICES = Path("/sys/bus/pci/devices")
 NVIDIA = "0x10de"
-#: Begins the class of everything that draws or could: VGA and 3D controllers.
+#: Prefix of the PCI class of display controllers: VGA and 3D.
 DISPLAY = "0x03"
 
 
 def visible_gpus(environ: Mapping[str, str] | None = None, driver: Sequence[Device] | None = None) -> list[Device]:
-    """What this process may use: CUDA_VISIBLE_DEVICES if it is set, else all that the driver knows."""
+    """Return the GPUs this process may use: CUDA_VISIBLE_DEVICES if set, else all that the driver knows."""
     environ = os.environ if environ is None else environ
     driver = _of_driver() if driver is None else driver
     chosen = environ.get("CUDA_VISIBLE_DEVICES")
@@ -43,12 +43,12 @@ def visible_gpus(environ: Mapping[str, str] | None = None, driver: Sequence[Devi
 
 
 def lost_gpus() -> dict[str, str]:
-    """By number, GPUs that the driver counts and cannot reach, as one that fell off the bus: what it says of each."""
+    """Return GPUs that the driver counts but cannot reach (e.g. fallen off the bus): number → error."""
     return {number: found for number, found in _asked_of_driver() if isinstance(found, str)}
 
 
 def memory_used_bytes(names: Sequence[str]) -> int | None:
-    """GPU memory in use on `names`, as the driver has it, whoever uses it; None where it does not say."""
+    """Return the GPU memory in use on `names` by any process; None if the driver does not say."""
     import pynvml
 
     with using_driver() as works:
@@ -61,7 +61,7 @@ def memory_used_bytes(names: Sequence[str]) -> int | None:
 
 
 def model_name(name: str) -> str:
-    """What the device is, like `NVIDIA H100 80GB HBM3`, by the driver; empty where it does not say."""
+    """Return the GPU model, like `NVIDIA H100 80GB HBM3`; empty if the driver does not say."""
     import pynvml
 
     with using_driver() as works:
@@ -74,7 +74,7 @@ def model_name(name: str) -> str:
 
 
 def driver_cuda() -> int | None:
-    """The newest CUDA that the driver can run, by its major version; None where there is no driver."""
+    """Return the major version of the newest CUDA that the driver supports; None without a driver."""
     import pynvml
 
     with using_driver() as works:
@@ -82,7 +82,7 @@ def driver_cuda() -> int | None:
 
 
 def driver_trouble() -> str | None:
-    """What NVIDIA's driver says where it does not work; empty where there is none, None where it works."""
+    """Return the error of a driver that does not work; empty if there is no driver, None if it works."""
     import pynvml
 
     try:
@@ -96,7 +96,7 @@ def driver_trouble() -> str | None:
 
 
 def on_the_bus() -> int:
-    """NVIDIA GPUs that are plugged into this machine, as the kernel sees them without a driver."""
+    """Return the number of NVIDIA GPUs on the PCI bus, which the kernel sees even without a driver."""
 
     def says(device: Path, name: str) -> str:
         with contextlib.suppress(OSError):
@@ -108,7 +108,7 @@ def on_the_bus() -> int:
 
 
 def handle_of(name: str) -> Any:
-    """The driver's handle of the device that CUDA_VISIBLE_DEVICES calls `name`. Raises NVMLError."""
+    """Return the NVML handle of the device named as in CUDA_VISIBLE_DEVICES. Raises NVMLError."""
     import pynvml
 
     by_uuid = pynvml.nvmlDeviceGetHandleByUUID
@@ -117,7 +117,7 @@ def handle_of(name: str) -> Any:
 
 @contextlib.contextmanager
 def using_driver() -> Iterator[bool]:
-    """NVIDIA's driver, open in the block; False where there is none."""
+    """Open NVIDIA's driver for the block; yield False if there is none."""
     import pynvml
 
     works = open_driver()
@@ -129,7 +129,7 @@ def using_driver() -> Iterator[bool]:
 
 
 def open_driver() -> bool:
-    """Open NVIDIA's driver for as long as this process lives; False where there is none."""
+    """Open NVIDIA's driver for the lifetime of this process; return False if there is none."""
     import pynvml
 
     try:
@@ -140,12 +140,12 @@ def open_driver() -> bool:
 
 
 def _of_driver() -> list[Device]:
-    """What the driver reaches: one GPU that is lost costs nobody the others."""
+    """Return the devices that the driver can reach; a lost GPU does not affect the others."""
     return [device for _, found in _asked_of_driver() if not isinstance(found, str) for device in found]
 
 
 def _asked_of_driver() -> Iterator[tuple[str, list[Device] | str]]:
-    """Every GPU by its number: what can be used of it, or what the driver says where it cannot reach it."""
+    """Yield each GPU's number with its usable devices, or with the driver's error if it cannot reach it."""
     import pynvml
 
     with using_driver() as works:
@@ -157,7 +157,7 @@ def _asked_of_driver() -> Iterator[tuple[str, list[Device] | str]]:
 
 
 def _devices(number: int) -> list[Device]:
-    """The GPU of that number, or the instances that it is cut into. Raises NVMLError where the driver lost it."""
+    """Return the GPU of that number, or its MIG instances. Raises NVMLError if the driver cannot reach it."""
     import pynvml
 
     handle = pynvml.nvmlDeviceGetHandleByIndex(number)
@@ -166,7 +166,7 @@ def _devices(number: int) -> list[Device]:
 
 
 def _instances(gpu: Any) -> Iterator[str]:
-    """UUIDs of the instances that a GPU in MIG mode is cut into."""
+    """Yield the UUIDs of the instances of a GPU in MIG mode."""
     import pynvml
 
     try:

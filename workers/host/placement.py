@@ -1,4 +1,4 @@
-"""The plan of a host: which workers it gets, each with its place and its environment. Pure; starts nothing."""
+"""The plan of a host: its workers, each with its GPUs or cores and its environment. Pure; starts nothing."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from workers.host.gpus import Device, cut, cut_all, group_name, shared
 
 __all__ = ["Layers", "WorkerPlan", "memory_share", "pick", "plan_host", "plan_retrieval", "plan_worker"]
 
-#: vLLM's own `gpu_memory_utilization`.
+#: vLLM's default `gpu_memory_utilization`.
 VLLM_MEMORY_SHARE = 0.92
-#: Of a GPU that several share: each process' CUDA context, some 0.5 GB, comes on top of what its engine asks for, and
-#: vLLM does not boot where less is free than it asks for.
+#: Maximum total share of a GPU with several workers: each CUDA context, about 0.5 GB, comes on top of what its engine
+#: requests, and vLLM does not boot if less is free than it requests.
 MOST_SHARED = 0.95
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlan:
-    """One worker as it will be started; kinds of workers differ in queue and environment alone."""
+    """How to start one worker; kinds of workers differ only in queue and environment."""
 
     name: str
-    #: What it serves: the model, or the index.
+    #: The model or index it serves.
     serves: str
-    #: The queue it takes messages from; empty: its model's.
+    #: The queue it takes messages from; empty: that of its model.
     queue: str = ""
-    #: As CUDA_VISIBLE_DEVICES has them; none: it works on the CPU.
+    #: GPUs, named as in CUDA_VISIBLE_DEVICES; empty: it runs on the CPU.
     gpus: tuple[str, ...] = ()
-    #: Cores that it is bound to; none: any.
+    #: Cores it is bound to; empty: any.
     cores: tuple[int, ...] = ()
-    #: What must be set before its Python starts, beyond the launcher's own environment.
+    #: Variables to set before its Python starts, in addition to the launcher's environment.
     environment: Mapping[str, str] = field(default_factory=dict)
     concurrency: int = 2
     startup_timeout_s: float = 600
@@ -44,7 +44,7 @@ class WorkerPlan:
 
     @property
     def place(self) -> str:
-        """Where it runs, in a word."""
+        """Short description of where it runs."""
         if self.gpus:
             return f"GPU {','.join(self.gpus)}"
         return f"cores {_ranges(self.cores)}" if self.cores else "CPU"
@@ -52,13 +52,13 @@ class WorkerPlan:
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """Where the settings came from, so that workers read the same."""
+    """The sources of the settings, passed on so that workers read the same."""
 
     config: Path | None = None
     overrides: Sequence[str] = ()
 
     def environment(self) -> dict[str, str]:
-        """The variables by which a worker reads the same settings."""
+        """Return the variables that make a worker read the same settings."""
         variables = {}
         if self.config:
             variables[CONFIG_VARIABLE] = str(self.config.resolve())
@@ -69,7 +69,7 @@ class Layers:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """A model's claim on a few GPUs."""
+    """A group of GPUs assigned to a model."""
 
     settings: Settings
     devices: tuple[Device, ...]
@@ -78,11 +78,11 @@ class _Group:
 def plan_host(
     fleet: Sequence[Settings], visible: Sequence[Device], cores: Sequence[int], layers: Layers
 ) -> tuple[list[WorkerPlan], list[str]]:
-    """One plan per worker for the models of `fleet`, and warnings.
+    """Return one plan per worker for the models of `fleet`, and warnings.
 
-    A model with `gpu_groups: auto` gets the visible GPUs that no other model names, cut into groups of what one engine
-    uses; where there is no GPU, `cpu_workers` workers, which share the cores. Raises PlanError with the arithmetic for
-    a GPU that is not there, a group that is not what the engine uses, and two groups on one GPU without `share_gpus`.
+    A model with `gpu_groups: auto` gets the visible GPUs that no other model names, divided into groups of the size of
+    one engine; without GPUs, `cpu_workers` workers that share the cores. Raises PlanError, with the arithmetic, for a
+    missing GPU, a group that does not fit the engine, and two groups on one GPU without `share_gpus`.
     """
     on_gpus = [each for each in fleet if _wants_gpus(each, visible)]
     groups = _groups(on_gpus, visible)
@@ -104,7 +104,7 @@ def plan_worker(
     layers: Layers,
     name: str = "",
 ) -> WorkerPlan:
-    """The plan of a single worker on `gpus`, or on all cores; called `name`, or after its place. Raises PlanError."""
+    """Return the plan of a single worker on `gpus` or all cores, by default named after these. Raises PlanError."""
     if gpus:
         (devices,) = cut([gpus], visible, settings.gpus_per_worker)
         plan = _on_gpus(settings, devices)
@@ -114,7 +114,7 @@ def plan_worker(
 
 
 def plan_retrieval(names: Sequence[str], settings: Settings, cores: Sequence[int], layers: Layers) -> list[WorkerPlan]:
-    """One worker per index, without a GPU, on a quarter of the cores: the models have the rest."""
+    """Return one plan per index: without a GPU, on a quarter of the cores, which leaves the rest to the models."""
     threads = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": str(max(1, len(cores) // 4))}
     plans = [
         WorkerPlan(
@@ -131,7 +131,7 @@ def plan_retrieval(names: Sequence[str], settings: Settings, cores: Sequence[int
 
 
 def pick(plans: Sequence[WorkerPlan], names: Sequence[str]) -> list[WorkerPlan]:
-    """The plans called `names`; all without names. Raises PlanError for one that no plan has."""
+    """Return the plans called `names`; all if there are no names. Raises PlanError for an unknown name."""
     planned = [plan.name for plan in plans]
     for name in names:
         if name not in planned:
@@ -140,12 +140,12 @@ def pick(plans: Sequence[WorkerPlan], names: Sequence[str]) -> list[WorkerPlan]:
 
 
 def memory_share(settings: Settings) -> float:
-    """The share of a GPU's memory that its engine asks for."""
+    """Return the share of a GPU's memory that the engine requests."""
     return float(settings.vllm_args.get("gpu_memory_utilization", VLLM_MEMORY_SHARE))
 
 
 def _wants_gpus(settings: Settings, visible: Sequence[Device]) -> bool:
-    """Whether its engine is on this host, and there are GPUs for it or it names some."""
+    """Whether the engine runs on this host, and either GPUs are visible or the settings name some."""
     here = settings.engine != "openai" or settings.boot_local
     return here and (bool(visible) or settings.gpu_groups != "auto")
 
@@ -173,7 +173,7 @@ def _groups(fleet: Sequence[Settings], visible: Sequence[Device]) -> list[_Group
 
 
 def _sharing(groups: Sequence[_Group]) -> list[str]:
-    """Warnings about GPUs in several groups; PlanError where that was not said, or cannot fit."""
+    """Return warnings about shared GPUs. Raises PlanError if sharing is not enabled, or cannot fit."""
     warnings = []
     for device in shared([each.devices for each in groups]):
         owners = [each.settings for each in groups if device in each.devices]
@@ -196,7 +196,7 @@ def _sharing(groups: Sequence[_Group]) -> list[str]:
 
 
 def _left_over(fleet: Sequence[Settings], groups: Sequence[_Group], visible: Sequence[Device]) -> list[str]:
-    """A warning about GPUs that `auto` could make no group of; who names groups may leave some to others."""
+    """Return a warning about GPUs too few for another `auto` group; named groups may leave some out on purpose."""
     used = {device for each in groups for device in each.devices}
     idle = [device.name for device in visible if device not in used]
     sizes = [each.gpus_per_worker for each in fleet if each.gpu_groups == "auto"]
@@ -205,7 +205,7 @@ def _left_over(fleet: Sequence[Settings], groups: Sequence[_Group], visible: Seq
 
 def _on_gpus(settings: Settings, devices: Sequence[Device]) -> WorkerPlan:
     names = tuple(device.name for device in devices)
-    # CUDA's own order is by speed; nvidia-smi's, which a person reads, by bus.
+    # By default CUDA orders GPUs by speed; nvidia-smi, which people look at, orders them by bus.
     pin = {"CUDA_VISIBLE_DEVICES": ",".join(names), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     return _plan(settings, group_name(devices), gpus=names, environment=pin)
 
@@ -236,7 +236,7 @@ def _plan(
 
 
 def _finished(plan: WorkerPlan, layers: Layers, *, several: bool) -> WorkerPlan:
-    """`plan` with where its settings are; of several models, its name and environment say which one it serves."""
+    """Add the sources of the settings to `plan`; with several models, also the model to its name and environment."""
     name = f"{plan.serves}-{plan.name}" if several else plan.name
     which = {MODEL_VARIABLE: plan.serves} if several else {}
     environment = {**layers.environment(), **which, **plan.environment, "MCQUEUE_WORKER_NAME": name}

@@ -1,7 +1,7 @@
 """Draining and restarting workers by name, from any host that reaches Redis.
 
-A wish lies in Redis until its worker reads it, so none is lost while a connection is broken. A worker that was asked to
-drain ends with exit code 0, which its launcher takes for an end that was wanted.
+A wish is stored in Redis until its worker reads it, so none is lost while a connection is broken. A worker that was
+asked to drain exits with code 0, which its launcher treats as intended.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from contract.settings import Settings
 __all__ = ["drain", "find", "restart"]
 
 LOOK_S = 0.2
-#: Beyond what a worker may take to end: until it reads the wish, and until its lease ends if it was killed meanwhile.
+#: Added to a worker's time limits: it must first read the wish, and its lease must expire if it was killed meanwhile.
 GRACE_S = 2.0 * LEASE_S
 
 Say = Callable[[str], object]
 
 
 def find(fleet: Fleet, name: str) -> WorkerRecord:
-    """The live worker that `name` means: `gpu0@host`, or `gpu0` where only one host has one. Raises InputError."""
+    """Return the live worker called `name`: `gpu0@host`, or `gpu0` if it is unique. Raises InputError."""
     alive = fleet.alive()
     meant = [each for each in alive if each.name == name] or [each for each in alive if _short(each) == name]
     if len(meant) == 1:
@@ -31,14 +31,14 @@ def find(fleet: Fleet, name: str) -> WorkerRecord:
     if meant:
         raise InputError(f"{name!r} is on several hosts: {', '.join(each.name for each in meant)}.", hint="Name one.")
     names = [each.name for each in alive] + sorted({f"@{each.host}" for each in alive})
-    # All of them, and not the nearest alone: it would be the neighbour of one that was drained.
+    # List all, not only the closest name: for a drained worker, that would be its neighbour.
     known = f"There are: {', '.join(names)}." if names else "There is none at all."
     ended = "One that has ended is started on its host: python -m workers up --only NAME"
     raise InputError(f"No live worker {name!r}.", hint=f"{known} {ended}")
 
 
 def find_all(fleet: Fleet, names: Sequence[str]) -> list[WorkerRecord]:
-    """The live workers that `names` mean, each once; `@host` means all of that host. Raises InputError."""
+    """Return the live workers called `names`, each once; `@host` means all of that host. Raises InputError."""
     found: dict[str, WorkerRecord] = {}
     for name in names:
         of_host = [each for each in fleet.alive() if name == f"@{each.host}"]
@@ -47,7 +47,7 @@ def find_all(fleet: Fleet, names: Sequence[str]) -> list[WorkerRecord]:
 
 
 def drain(fleet: Fleet, settings: Settings, names: Sequence[str], say: Say) -> None:
-    """Let the named workers end after their running batches. Raises WorkerStays for one that does not."""
+    """Stop the named workers after their running batches. Raises WorkerStays for one that does not stop."""
     chosen = find_all(fleet, names)
     for record in chosen:
         fleet.ask(record.name, Wish.DRAIN)
@@ -58,9 +58,9 @@ def drain(fleet: Fleet, settings: Settings, names: Sequence[str], say: Say) -> N
 
 
 def restart(fleet: Fleet, settings: Settings, names: Sequence[str], say: Say) -> None:
-    """Restart the named workers, or all, one after the other: each is ready again before the next one drains.
+    """Restart the named workers, or all, one by one: each is ready again before the next one drains.
 
-    Only workers that a launcher looks after come back, so others are refused before anything happens.
+    Only workers with a launcher are restarted, so others are rejected before anything happens.
     """
     chosen = find_all(fleet, names) if names else fleet.alive()
     if not chosen:

@@ -1,4 +1,4 @@
-"""Celery's consumer, made to survive strange messages, and a Redis that takes no writes for a while."""
+"""Celery's consumer, hardened against malformed messages and a Redis that temporarily refuses writes."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ log = logging.getLogger(__name__)
 
 
 class Consumer(consumer.Consumer):  # type: ignore[misc]  # celery ships no types
-    """Celery rejects what it foresees, and ends at headers of a strange shape. Here those are rejected as well."""
+    """Consumer that rejects malformed messages. Celery only rejects some, and crashes on malformed headers."""
 
     def connection_for_read(self, heartbeat: float | None = None) -> Any:
-        """The connection that messages come by. Where Redis takes no writes, Celery tries again after 2, 4 … 30 s."""
+        """Connect for consuming. While Redis refuses writes, Celery retries after 2, 4 … 30 s."""
         options = {FOR_WRITING: True}
         return self.ensure_connected(self.app.connection_for_read(heartbeat=heartbeat, transport_options=options))
 
     def create_task_handler(self, *arguments: Any, **options: Any) -> Callable[[Any], None]:
-        """Celery's handler of each message, fenced."""
+        """Wrap Celery's message handler so that errors of malformed messages are caught."""
         handle = super().create_task_handler(*arguments, **options)
 
-        def fenced(message: Any) -> None:
+        def guarded(message: Any) -> None:
             try:
                 handle(message)
             except UNREADABLE as trouble:
                 self._reject(message, trouble)
 
-        return fenced
+        return guarded
 
     def on_decode_error(self, message: Any, exc: Exception) -> None:
-        """Celery's answer to a body that is not what it says it is."""
+        """Celery's handler of a body that cannot be decoded."""
         try:
             super().on_decode_error(message, exc)
         except UNREADABLE:

@@ -174,7 +174,7 @@ class Channel(redis.Channel):  # type: ignore[misc]
         try:
             delivered = super()._brpop_read(**options)
         except UNREADABLE as trouble:  # it has already left the queue, and is not in the unacked keys
-            _tell_dropped(trouble)
+            _log_dropped(trouble)
             delivered = True
         if delivered and not self._closing:
             self._take_more()
@@ -195,7 +195,7 @@ class Channel(redis.Channel):  # type: ignore[misc]
         taken = iter(found)
         for place, tag, message in zip(taken, taken, taken, strict=True):
             if not int(place):
-                _tell_dropped(ValueError("not JSON, or without the properties of a message"))
+                _log_dropped(ValueError("not JSON, or without the properties of a message"))
             else:
                 self._deliver_booked(tag.decode(), message, lists[int(place) - 1][1])
 
@@ -206,7 +206,7 @@ class Channel(redis.Channel):  # type: ignore[misc]
         except UNREADABLE as trouble:
             self.qos.on_the_books.discard(tag)
             self.qos.strike(tag)
-            _tell_dropped(trouble)
+            _log_dropped(trouble)
 
 
 class _Poller(redis.MultiChannelPoller):  # type: ignore[misc]
@@ -246,7 +246,7 @@ class Transport(redis.Transport):  # type: ignore[misc]
         super()._deliver(message, queue)
 
 
-def _tell_dropped(trouble: Exception) -> None:
+def _log_dropped(trouble: Exception) -> None:
     log.error("something that is no message is dropped: %s: %s", type(trouble).__name__, trouble)
 
 

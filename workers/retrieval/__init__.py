@@ -1,1 +1,1 @@
-"""Finding passages: one door (`base.Retriever`), opened by `load.load_index`. Knows neither Celery nor Redis."""
+"""Passage retrieval: `load.load_index` returns a `base.Retriever`. Independent of Celery and Redis."""

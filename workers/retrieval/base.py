@@ -1,4 +1,4 @@
-"""What the rest of the worker knows of retrieval: queries in, passages out. And what the ways to search share."""
+"""The retrieval interface, queries in and passages out, and code shared by the search methods."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ __all__ = ["Ranking", "Retriever", "Searcher", "best"]
 
 
 class Retriever(abc.ABC):
-    """Finds passages from any number of threads at once."""
+    """Passage retriever that can be called from any number of threads at once."""
 
     def changed(self) -> bool:
-        """Whether what is searched was written over since it was opened, so that nobody knows what is found."""
+        """Whether the index files were overwritten since they were opened, which makes results undefined."""
         return False
 
     @abc.abstractmethod
     def search(self, queries: Sequence[str], top_k: int, kind: IndexKind | None = None) -> list[list[Passage]]:
-        """The `top_k` best passages of each query, best first, ranks from 1; all queries are searched together.
+        """Return the `top_k` best passages of each query, best first, with ranks from 1; searches all queries together.
 
-        `kind` is the way to search, by default the index's own. Fewer than `top_k` come back where there are no more:
-        of a small index all; by words only passages that share one with the query; for a blank query none. Equal
-        scores come in the passages' order. Raises IndexUnusable if the index cannot be searched as `kind`.
+        `kind` is the search method, by default the index's own. Fewer than `top_k` are returned if there are no more:
+        a small index returns all; BM25 only returns passages that share a word with the query; a blank query returns
+        none. Ties are in the passages' order. Raises IndexUnusable if the index cannot be searched by `kind`.
         """
 
 
@@ -42,21 +42,21 @@ class Ranking(NamedTuple):
 
 
 class Searcher(abc.ABC):
-    """One way to search an index. Thread-safe."""
+    """A search method for an index. Thread-safe."""
 
     @abc.abstractmethod
     def find(self, queries: Sequence[str], top_k: int) -> list[Ranking]:
-        """At most `top_k` passages for each of `queries`, none of which is blank; ties in the passages' order."""
+        """Return at most `top_k` passages for each of the non-blank `queries`; ties are in the passages' order."""
 
 
 def best(positions: NDArray[Any], scores: NDArray[Any], top_k: int) -> Ranking:
-    """The `top_k` entries with the highest scores, ties by position.
+    """Return the `top_k` entries with the highest scores, ties by position.
 
     >>> best(np.array([4, 0, 2]), np.array([1.0, 3.0, 1.0]), 2).positions.tolist()
     [0, 2]
     """
     if len(scores) > top_k:
-        # Only what reaches the k-th highest score is sorted: all ties at the edge, and no other.
+        # Sort only entries with at least the k-th highest score, so that all ties at the edge are included.
         edge = np.partition(scores, len(scores) - top_k)[len(scores) - top_k]
         reaching = np.flatnonzero(scores >= edge)
         positions, scores = positions[reaching], scores[reaching]

@@ -1,7 +1,7 @@
-"""Search by words: BM25 as bm25s computes it, Lucene's variant with k1 = 1.5 and b = 0.75.
+"""Lexical search with BM25 as implemented by bm25s: Lucene's variant with k1 = 1.5 and b = 0.75.
 
 X. H. Lù, BM25S: Orders of magnitude faster lexical search via eager sparse scoring, 2024, arXiv:2407.03618.
-A word is two or more letters or digits, in lower case; nothing is stemmed.
+A word is two or more letters or digits, in lower case, without stemming.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ __all__ = ["Bm25Searcher", "build_bm25"]
 
 
 def build_bm25(texts: Iterable[str], options: Bm25Options, folder: Path) -> None:
-    """Write the search structure over `texts` to `folder`. Raises InputError if no word is left in any of them."""
+    """Write a BM25 index of `texts` to `folder`. Raises InputError if none of them has a word to index."""
     import bm25s
 
     words = _tokenize(texts, options, return_ids=True)
     if not words.vocab:
         raise InputError(
-            f"No passage holds a word to search by (stop words: {options.stop_words}).",
+            f"No passage has a word to search by (stop words: {options.stop_words}).",
             hint="Build it with --stop-words none, or with --kind dense.",
         )
     index = bm25s.BM25()
@@ -42,7 +42,7 @@ def _tokenize(texts: Iterable[str], options: Bm25Options, *, return_ids: bool) -
 
 
 class Bm25Searcher(Searcher):
-    """A structure of `build_bm25`, memory-mapped."""
+    """Searcher over an index written by `build_bm25`, memory-mapped."""
 
     def __init__(self, folder: Path, options: Bm25Options) -> None:
         import bm25s
@@ -52,7 +52,7 @@ class Bm25Searcher(Searcher):
         self._positions = np.arange(self._index.scores["num_docs"])
 
     def find(self, queries: Sequence[str], top_k: int) -> list[Ranking]:
-        """Only passages that share a word with the query: one without scores 0."""
+        """See `Searcher.find`; returns only passages that share a word with the query, as all others score 0."""
         return [self._rank(words, top_k) for words in _tokenize(queries, self._options, return_ids=False)]
 
     def _rank(self, words: Sequence[str], top_k: int) -> Ranking:

@@ -1,4 +1,4 @@
-"""Building what an index is searched by, over passages that the producer has written beside their plan."""
+"""Index building: the search structures over passages that the producer has written, according to their plan."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contract.chunks import chunks
 from contract.index import MANIFEST, PASSAGES, PLAN, Bm25Options, DenseOptions, Encoder, IndexPlan, Manifest
 from workers.retrieval.bm25 import build_bm25
 from workers.retrieval.dense import VectorIndex, vector_bytes
-from workers.retrieval.device import free_device, told_of_device
+from workers.retrieval.device import device_errors, free_device
 from workers.retrieval.encoder import PACKAGED_ENCODERS, TextEncoder
 from workers.retrieval.files import BM25_FOLDER, DENSE_FILE, digests
 from workers.retrieval.memory import require_memory, used_bytes
@@ -22,26 +22,26 @@ __all__ = ["Report", "build_index"]
 
 
 class Report(Protocol):
-    """Where a build says how it gets on: `step`, `done` and `total` passages; or a `note` for the person."""
+    """Callback for a build's progress: `step`, `done` and `total` passages; or a `note` for the user."""
 
     def __call__(self, **event: object) -> None: ...
 
 
-#: Passages between two reports, and between two looks at the memory that is left.
+#: Passages between two reports, and between two checks of the available memory.
 REPORT_EVERY = 1000
 LOOK_EVERY = 20_000
-#: The most memory that words and scores take together, as a multiple of what the words alone take: measured, 2.3.
+#: Peak memory of words and scores together, as a multiple of that of the words alone; 2.3 was measured.
 BM25_PEAK = 2.5
-#: Eight letters on end of Thai, Lao, Burmese, Khmer, Japanese or Chinese, which is more than one word.
+#: Eight consecutive letters of Thai, Lao, Burmese, Khmer, Japanese or Chinese, which must be more than one word.
 _UNPARTED = re.compile("[\u0e01-\u0e5b\u0e81-\u0edf\u1000-\u109f\u1780-\u17dd\u3041-\u30ff\u3400-\u9fff]{8}")
-#: Passages encoded between two reports; among these, the encoder sorts by length.
+#: Passages encoded between two reports; within such a block, the encoder sorts by length.
 ENCODED_AT_ONCE = 1024
 
 
 def build_index(folder: Path, report: Report, device: str = "auto") -> Manifest:
-    """Turn the plan in `folder` into a complete index there, its manifest written last; vectors are made on `device`.
+    """Build the index planned in `folder`, computing vectors on `device`; the manifest is written last.
 
-    Raises InputError where the passages cannot be indexed so, ModelNotFound where there is no such encoder.
+    Raises InputError if the passages cannot be indexed that way, ModelNotFound if there is no such encoder.
     """
     plan = IndexPlan.model_validate_json((folder / PLAN).read_bytes())
     passages = Passages(folder / PASSAGES)
@@ -49,7 +49,7 @@ def build_index(folder: Path, report: Report, device: str = "auto") -> Manifest:
     if plan.bm25:
         _build_bm25(passages, plan.bm25, folder / BM25_FOLDER, report)
     if plan.dense and plan.encoder_id:
-        with told_of_device(device):
+        with device_errors(device):
             place = free_device() if device == "auto" else device
             model = TextEncoder(
                 plan.encoder_id, place, query_prompt=plan.query_prompt, passage_prompt=plan.passage_prompt
@@ -79,9 +79,9 @@ def _build_bm25(passages: Passages, options: Bm25Options, folder: Path, report: 
     build_bm25(counted(), options, folder)
     if unparted:
         report(
-            note=f"{unparted:,} of {total:,} passages have text in a script that puts no spaces between words: "
-            "BM25 takes what stands between two marks for one word, and hardly finds it. --kind dense with an encoder "
-            "of that language does."
+            note=f"{unparted:,} of {total:,} passages have text in a script without spaces between words: "
+            "BM25 takes everything between two punctuation marks as one word and rarely finds it. Use --kind dense "
+            "with an encoder for that language instead."
         )
 
 
@@ -92,9 +92,9 @@ def _build_dense(
     told = encoder.registers_prompts or info.query_prompt is not None or info.passage_prompt is not None
     if not told and info.id not in PACKAGED_ENCODERS:
         report(
-            note=f"{info.id} registers no prompts, so queries and passages are encoded as they are. Some encoders want "
-            "words before them, E5 'query: ' and 'passage: ', BGE a sentence before queries: see the model's page, "
-            "and give them by --query-prompt and --passage-prompt."
+            note=f"{info.id} registers no prompts, so queries and passages are encoded as they are. Some encoders "
+            "expect a prefix: E5 'query: ' and 'passage: ', BGE a sentence before queries. See the model's page, and "
+            "set prefixes with --query-prompt and --passage-prompt."
         )
     require_memory(len(passages) * vector_bytes(info.dimensions, options), f"Vectors of {len(passages):,} passages")
     vectors = VectorIndex.empty(info.dimensions, options)
@@ -107,7 +107,7 @@ def _build_dense(
     if too_long:
         report(
             note=f"{too_long:,} of {len(passages):,} passages are longer than the {encoder.max_tokens} tokens that "
-            f"{info.id} reads: it finds them by their beginning alone. Shorter --tokens cut them."
+            f"{info.id} reads: only their beginning is encoded. A smaller --tokens splits them."
         )
     vectors.write(path)
     return info

@@ -1,9 +1,9 @@
-"""Search by vectors: FAISS over what an encoder makes of the texts, exact or by a graph, in full or by sign.
+"""Dense retrieval: FAISS over embeddings, with exact or HNSW search and float32 or binary vectors.
 
-HNSW: Y. A. Malkov and D. A. Yashunin, 2018, arXiv:1603.09320. Binary: the sign of each dimension, found by Hamming
-distance and scored again with the query's full vector, as sentence-transformers' `semantic_search_faiss` does (after
-I. Yamada, A. Asai and H. Hajishirzi, Efficient passage retrieval with hashing, 2021, arXiv:2106.00882). Scores are
-cosines; of a binary passage, that of the query with the passage's signs.
+HNSW: Y. A. Malkov and D. A. Yashunin, 2018, arXiv:1603.09320. Binary vectors hold the sign of each dimension; they are
+searched by Hamming distance and rescored with the query's full vector, as in sentence-transformers'
+`semantic_search_faiss` (after I. Yamada, A. Asai and H. Hajishirzi, Efficient passage retrieval with hashing, 2021,
+arXiv:2106.00882). Scores are cosines; for a binary passage, the cosine of the query and the passage's signs.
 """
 
 from __future__ import annotations
@@ -22,37 +22,38 @@ from workers.retrieval.encoder import TextEncoder, Vectors
 
 __all__ = ["DenseSearcher", "VectorIndex", "vector_bytes"]
 
-#: Edges of a node in the graph, candidates looked at while building and, at least, while searching.
+#: Edges per node of the graph, and candidates considered when building and (at least) when searching.
 HNSW_EDGES = 32
 HNSW_BUILDING = 200
 HNSW_SEARCHING = 128
-#: Candidates by Hamming distance for every passage wanted.
+#: Candidates by Hamming distance per requested passage.
 RESCORED = 4
 
 
 def vector_bytes(dimensions: int, options: DenseOptions) -> int:
-    """What a passage takes in memory: its vector, and its edges in a graph, twice as many in its lowest layer."""
+    """Return the memory per passage: its vector and its edges in the graph, which are doubled in the lowest layer."""
     vector = dimensions // 8 if options.precision is Precision.BINARY else 4 * dimensions
     return vector + (2 * HNSW_EDGES * 4 if options.structure is Structure.HNSW else 0)
 
 
 class VectorIndex:
-    """Vectors that can be added to, written, read and searched."""
+    """A FAISS index that can be extended, written, read and searched."""
 
     def __init__(self, index: Any, options: DenseOptions, threads: int | None = None) -> None:
-        """Searched by so many threads; None: by as many as FAISS takes itself."""
+        """Search with `threads` threads; None leaves the number to FAISS."""
         self._index = index
         self._options = options
         self._threads = threads
 
     @classmethod
     def empty(cls, dimensions: int, options: DenseOptions) -> VectorIndex:
-        """An index to add to. Raises InputError where FAISS cannot keep so many dimensions so."""
+        """Return an empty index. Raises InputError if FAISS does not support `dimensions` with these options."""
         import faiss
 
         if options.precision is Precision.BINARY and dimensions % 8:
             raise InputError(
-                f"Signs of {dimensions} dimensions do not fill whole bytes.", hint="Build it with --precision float32."
+                f"The signs of {dimensions} dimensions do not fill whole bytes.",
+                hint="Build it with --precision float32.",
             )
         index: Any
         match options.structure, options.precision:
@@ -71,14 +72,14 @@ class VectorIndex:
 
     @classmethod
     def read(cls, path: Path, options: DenseOptions, threads: int | None = None) -> VectorIndex:
-        """The index in file `path`, memory-mapped where FAISS can, searched by so many threads; None: all."""
+        """Open the index file `path`, memory-mapped if FAISS supports it, to be searched with `threads` threads."""
         import faiss
 
         read = faiss.read_index_binary if options.precision is Precision.BINARY else faiss.read_index
         return cls(read(str(path), faiss.IO_FLAG_MMAP_IFC), options, threads)
 
     def write(self, path: Path) -> None:
-        """Write it to `path`."""
+        """Write the index to `path`."""
         import faiss
 
         write = faiss.write_index_binary if self._options.precision is Precision.BINARY else faiss.write_index
@@ -92,14 +93,14 @@ class VectorIndex:
         self._index.add(_signs(vectors) if self._options.precision is Precision.BINARY else vectors)
 
     def find(self, queries: Vectors, top_k: int) -> list[Ranking]:
-        """At most `top_k` passages for each row of `queries`, ties in the passages' order."""
+        """Return at most `top_k` passages for each row of `queries`, ties in the passages' order."""
         if self._threads is not None:
             import faiss
 
-            faiss.omp_set_num_threads(self._threads)  # holds for the thread that says so
+            faiss.omp_set_num_threads(self._threads)  # applies to the calling thread only
         if self._options.precision is Precision.BINARY:
             return self._find_by_signs(queries, top_k)
-        # Of passages that tie at the edge, FAISS keeps any: look further until a lower score has been seen.
+        # FAISS keeps arbitrary passages of those tied at the edge: search deeper until a lower score appears.
         wanted = min(top_k + 1, len(self))
         while True:
             scores, positions = self._index.search(queries, wanted)
@@ -123,23 +124,23 @@ def _signs(vectors: Vectors) -> NDArray[np.uint8]:
 
 
 def _tied_at(top_k: int, positions: NDArray[np.int64], scores: NDArray[np.float32]) -> bool:
-    """Whether for some query what was found last scores as high as the last of the `top_k`."""
+    """Whether, for any query, the last passage found scores as high as the last of the `top_k`."""
     return bool(((scores[:, top_k - 1] == scores[:, -1]) & (positions[:, -1] >= 0)).any())
 
 
 def _ranked(positions: NDArray[np.int64], scores: NDArray[np.float32], top_k: int) -> Ranking:
-    # A graph may not reach as many as were asked for; their places hold -1.
+    # A graph may reach fewer passages than requested; the rest are -1.
     found = positions >= 0
     return best(positions[found], scores[found], top_k)
 
 
 class DenseSearcher(Searcher):
-    """A vector index, and the encoder that made its vectors."""
+    """Searcher over a vector index, with the encoder of its vectors."""
 
     def __init__(self, vectors: VectorIndex, encoder: TextEncoder) -> None:
         self._vectors = vectors
         self._encoder = encoder
 
     def find(self, queries: Sequence[str], top_k: int) -> list[Ranking]:
-        """All queries are encoded in one go, and searched in one."""
+        """See `Searcher.find`; encodes all queries in one call and searches them in one call."""
         return self._vectors.find(self._encoder.queries(queries), top_k)

@@ -1,4 +1,4 @@
-"""Where an encoder makes the vectors of a corpus."""
+"""Choice of the device on which an encoder computes the vectors of a corpus."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from contextlib import contextmanager
 
 from contract.errors import InputError, first_line
 
-__all__ = ["free_device", "told_of_device"]
+__all__ = ["device_errors", "free_device"]
 
-#: A GPU of which more than this share is taken serves somebody already: an engine takes nine tenths of it.
+#: A GPU with more than this share of its memory in use is considered taken: an engine uses nine tenths of it.
 TAKEN = 0.1
 
 
 def free_device() -> str:
-    """The first GPU that nobody else uses, else the CPU: encoding must not cost a model beside it its memory."""
+    """Return the first unused GPU, else the CPU: encoding must not take memory from a model on the same GPU."""
     import torch
 
     for number in range(torch.cuda.device_count()):
         try:
             free, total = torch.cuda.mem_get_info(number)
-        except RuntimeError:  # so full that there is no room to ask
+        except RuntimeError:  # too full even to query
             continue
         if free >= (1 - TAKEN) * total:
             return f"cuda:{number}"
@@ -28,8 +28,8 @@ def free_device() -> str:
 
 
 @contextmanager
-def told_of_device(device: str) -> Iterator[None]:
-    """What goes wrong there, as InputError with a remedy: a GPU's memory that is full, a device that is not there."""
+def device_errors(device: str) -> Iterator[None]:
+    """Turn errors of the device, such as a full GPU or a missing device, into an InputError with a remedy."""
     try:
         yield
     except RuntimeError as trouble:
@@ -38,6 +38,6 @@ def told_of_device(device: str) -> Iterator[None]:
         full = isinstance(trouble, torch.OutOfMemoryError)
         if not full and device == "auto":
             raise
-        what = "has not memory enough for the encoder" if full else f"cannot be used: {first_line(trouble)}"
-        hint = "Build with --device cpu, or name a GPU that nobody uses, as in --device cuda:1."
+        what = "does not have enough memory for the encoder" if full else f"cannot be used: {first_line(trouble)}"
+        hint = "Build with --device cpu, or name an unused GPU, as in --device cuda:1."
         raise InputError(f"--device {device}: {what}.", hint=hint) from None

@@ -1,4 +1,4 @@
-"""What makes vectors of texts: a sentence-transformers model. The packaged one needs no network."""
+"""Text embedding with sentence-transformers models. The packaged one needs no network."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PACKAGED_ENCODERS", "TextEncoder", "Vectors", "sentence_transformers_loaded"]
 
-#: One row per text, of length 1, so that an inner product is a cosine.
+#: One row per text, normalised to length 1, so that an inner product is a cosine.
 Vectors = NDArray[np.float32]
 WEIGHTS = "model.safetensors"
 
@@ -39,7 +39,7 @@ PACKAGED_ENCODERS = {
 
 
 class TextEncoder:
-    """Encodes queries and passages, each with its prompt: what the model registers for them, or what is given.
+    """Encoder for queries and passages, each with its prompt: the model's registered one, or the one given.
     Thread-safe."""
 
     def __init__(
@@ -51,9 +51,9 @@ class TextEncoder:
         query_prompt: str | None = None,
         passage_prompt: str | None = None,
     ) -> None:
-        """Load the encoder to `device`; None: to a GPU where there is one. On a CPU, `threads` compute; None: all.
+        """Load the encoder onto `device`; None means a GPU if there is one. On a CPU, use `threads` threads, or all.
 
-        Raises ModelNotFound where it is not to be had, or carries other weights than it should.
+        Raises ModelNotFound if it is unavailable or its weights are not the expected ones.
         """
         model, at_hub = _resolve(encoder_id)
         if at_hub:
@@ -76,26 +76,26 @@ class TextEncoder:
             passage_prompt=passage_prompt,
             dimensions=int(self._model.get_embedding_dimension()),
         )
-        # A tokenizer is told how to pad and cut before every use, and breaks when two threads do so at once.
+        # Padding and truncation are set on the tokenizer before each use, which fails if two threads do it at once.
         self._lock = threading.Lock()
 
     @property
     def max_tokens(self) -> int | None:
-        """What is read of a text at most; the rest of a longer one does not count."""
+        """Maximum number of tokens read of a text; the rest is ignored."""
         return cast("int | None", self._model.max_seq_length)
 
     @property
     def registers_prompts(self) -> bool:
-        """Whether the model itself says what to put before a text."""
+        """Whether the model registers prompts to put before a text."""
         return any(self._model.prompts.values())
 
     def queries(self, texts: Sequence[str]) -> Vectors:
-        """Vectors of `texts` as what is asked."""
+        """Encode `texts` as queries."""
         with self._lock:
             return self._vectors(self._model.encode_query(list(texts), prompt=self.info.query_prompt, **_OPTIONS))
 
     def passages(self, texts: Sequence[str]) -> Vectors:
-        """Vectors of `texts` as what is found."""
+        """Encode `texts` as passages."""
         with self._lock:
             prompt = self.info.passage_prompt
             return self._vectors(self._model.encode_document(list(texts), prompt=prompt, **_OPTIONS))
@@ -105,7 +105,7 @@ class TextEncoder:
         return np.ascontiguousarray(found, dtype=np.float32)
 
     def too_long(self, texts: Sequence[str]) -> int:
-        """How many of `texts` have more than `max_tokens` tokens."""
+        """Return how many of `texts` have more than `max_tokens` tokens."""
         limit = self.max_tokens
         if limit is None:
             return 0
@@ -119,13 +119,13 @@ _HINT = "Check its name and the network; a packaged encoder needs none: " + ", "
 
 
 def sentence_transformers_loaded() -> Any:
-    """The library, imported now, its progress bars off. Raises InputError with the remedy where it is missing."""
+    """Import the library and turn its progress bars off. Raises InputError with a remedy if it is missing."""
     try:
         import sentence_transformers
         from transformers.utils import logging
     except ModuleNotFoundError as trouble:
         raise InputError(
-            f"{trouble.name} is not installed, and vectors need it.",
+            f"{trouble.name} is not installed; it is needed for vectors.",
             hint="make setup, or pip install --no-deps -r requirements/retrieval.txt beside torch and transformers.",
         ) from None
     logging.disable_progress_bar()
@@ -133,7 +133,7 @@ def sentence_transformers_loaded() -> Any:
 
 
 def _resolve(encoder_id: str) -> tuple[str, bool]:
-    """A folder, or a hub id; and which of the two."""
+    """Return a folder or a hub id, and whether it is a hub id."""
     if encoder_id in PACKAGED_ENCODERS:
         return str(PACKAGED_ENCODERS[encoder_id].path().parent), False
     found = folder_or_hub_id(encoder_id, "encoder", list(PACKAGED_ENCODERS))
@@ -141,7 +141,7 @@ def _resolve(encoder_id: str) -> tuple[str, bool]:
 
 
 def _folder(model: str) -> Path:
-    """Where the files of a model that was loaded lie."""
+    """Return the folder with the files of a loaded model."""
     found = model_folder(model)
     if found is None:
         raise ModelNotFound(f"encoder: {model} was loaded, but is not in the hub's cache here.", hint=_HINT)

@@ -1,6 +1,6 @@
-"""Which files of an encoder's folder decide its vectors, and their hashes: weights, modules, tokenizer, prompts.
+"""Hashes of the files that determine an encoder's vectors: weights, modules, tokenizer and prompts.
 
-What else lies there (a README, other formats of the same weights, a training script) may be missing on another host.
+Other files in its folder (a README, other formats of the same weights, a training script) may be missing elsewhere.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from workers.packaged_weights import sha256_of
 __all__ = ["deciding_files"]
 
 MODULES = "modules.json"
-#: In the encoder's own folder; in those of its modules, all JSON is configuration.
+#: Configuration files in the encoder's folder; in its modules' folders, all JSON files are configuration.
 CONFIGURATION = (
     MODULES,
     "config.json",
@@ -23,13 +23,13 @@ CONFIGURATION = (
     "adapter_config.json",
     "tokenizer_config.json",
 )
-#: Of each row, the first that is there is what is read.
+#: Only the first row with matching files is read.
 TOKENIZERS = (("tokenizer.json",), ("vocab.*", "merges.txt", "*.model"))
 WEIGHTS = (("*.safetensors",), ("*.bin",))
 
 
 def deciding_files(folder: Path) -> dict[str, str]:
-    """SHA-256 of each of them, by its path in `folder`."""
+    """Return path within `folder` → SHA-256 of each of these files."""
     found = set(_matching(folder, CONFIGURATION)) | set(_first(folder, TOKENIZERS)) | set(_first(folder, WEIGHTS))
     for module in _module_folders(folder):
         found |= {path for path in module.rglob("*.json") if path.is_file()} | set(_first(module, WEIGHTS))

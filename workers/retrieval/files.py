@@ -1,4 +1,4 @@
-"""The files of an index and their hashes: what a manifest vouches for."""
+"""The files of an index, and verification of their hashes against the manifest."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _REMEDY = "Copy the whole index folder again, or build it again with python -m p
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """SHA-256 of every file in `folder` by its path there, what is no part of the index left out."""
+    """Return path → SHA-256 of every file in `folder` that is part of the index."""
     files = sorted(each for each in folder.rglob("*") if each.is_file())
     names = [each.relative_to(folder).as_posix() for each in files]
     return {name: sha256_of(folder / name) for name in names if name not in {MANIFEST, PLAN, REJECTED}}
 
 
 class HeldFiles:
-    """The files of an index that is open, checked once and held, so that it is noticed when one is written over.
+    """The files of an open index, verified once and kept open in order to notice when one is overwritten.
 
-    What is held may be renamed or deleted: its content stays as it was, also in memory. What is copied into the very
-    same file does not, and is searched from then on by whoever has it mapped.
+    Open files may be renamed or deleted: their content stays, also where it is memory-mapped. But data copied into the
+    same file replaces the content, and whoever has it mapped searches the new data from then on.
     """
 
     def __init__(self, folder: Path, expected: dict[str, str]) -> None:
-        """Raise IndexUnusable where a file of `expected` is missing or another one; more files do no harm."""
+        """Open the files. Raises IndexUnusable if one in `expected` is missing or differs; extra files are ignored."""
         self._folder = folder
         with ExitStack() as stack:
             self._files = {name: stack.enter_context(_opened(folder / name)) for name in expected}
@@ -43,17 +43,17 @@ class HeldFiles:
             for name, digest in expected.items():
                 found = hashlib.file_digest(self._files[name], "sha256").hexdigest()
                 if found != digest:
-                    what = f"is damaged, or belongs to another index (SHA-256 {found[:12]}…, expected {digest[:12]}…)"
+                    what = f"is damaged or belongs to another index (SHA-256 {found[:12]}…, expected {digest[:12]}…)"
                     raise IndexUnusable(what, path=folder / name, hint=_REMEDY)
             weakref.finalize(self, stack.pop_all().close)
 
     def changed(self) -> bool:
-        """Whether one was written over since it was opened."""
+        """Whether a file was overwritten since it was opened."""
         return [_state(os.fstat(each.fileno())) for each in self._files.values()] != self._states
 
     def require_in_place(self) -> None:
-        """Raise IndexUnusable unless the folder still holds these very files, unchanged: whoever has mapped them has
-        what was checked."""
+        """Raise IndexUnusable unless the folder still has exactly these files, unchanged, so that files mapped in the
+        meantime are those that were verified."""
         try:
             there = [(self._folder / name).stat() for name in self._files]
             held = [os.fstat(each.fileno()) for each in self._files.values()]
@@ -61,7 +61,7 @@ class HeldFiles:
         except OSError:
             same = False
         if not same:
-            raise IndexUnusable("was changed while it was opened", path=self._folder, hint=_REMEDY)
+            raise IndexUnusable("was changed while being opened", path=self._folder, hint=_REMEDY)
 
 
 def _opened(path: Path) -> BufferedReader:
@@ -70,7 +70,7 @@ def _opened(path: Path) -> BufferedReader:
     except FileNotFoundError:
         raise IndexUnusable("is missing", path=path, hint=_REMEDY) from None
     except OSError as trouble:
-        raise IndexUnusable(f"cannot be read: {trouble.strerror}", path=path, hint="Check its rights.") from None
+        raise IndexUnusable(f"cannot be read: {trouble.strerror}", path=path, hint="Check its permissions.") from None
 
 
 def _state(found: os.stat_result) -> tuple[int, int]:

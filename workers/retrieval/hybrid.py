@@ -1,4 +1,4 @@
-"""Several ways to search at once: reciprocal rank fusion.
+"""Hybrid search: several search methods combined by reciprocal rank fusion.
 
 G. V. Cormack, C. L. A. Clarke and S. Büttcher, Reciprocal rank fusion outperforms Condorcet and individual rank
 learning methods, SIGIR 2009: a passage scores the sum of 1 / (60 + its rank) over the rankings that have it.
@@ -16,12 +16,12 @@ from workers.retrieval.base import Ranking, Searcher, best
 
 __all__ = ["DEPTH", "HybridSearcher", "fuse"]
 
-#: How far down each ranking is looked at least.
+#: Minimum depth to which each ranking is considered.
 DEPTH = 100
 
 
 def fuse(rankings: Sequence[Ranking], top_k: int) -> Ranking:
-    """The `top_k` best of `rankings` together, ties by position."""
+    """Return the `top_k` best passages of all `rankings` combined, ties by position."""
     scores: defaultdict[int, float] = defaultdict(float)
     for ranking in rankings:
         for rank, position in enumerate(ranking.positions.tolist(), start=1):
@@ -30,12 +30,12 @@ def fuse(rankings: Sequence[Ranking], top_k: int) -> Ranking:
 
 
 class HybridSearcher(Searcher):
-    """Fuses what `searchers` find."""
+    """Searcher that fuses the rankings of `searchers`."""
 
     def __init__(self, searchers: Sequence[Searcher]) -> None:
         self._searchers = searchers
 
     def find(self, queries: Sequence[str], top_k: int) -> list[Ranking]:
-        """Each searcher answers all queries, `DEPTH` deep or more."""
+        """See `Searcher.find`; each searcher answers all queries to a depth of at least `DEPTH`."""
         found = [each.find(queries, max(top_k, DEPTH)) for each in self._searchers]
         return [fuse(rankings, top_k) for rankings in zip(*found, strict=True)]

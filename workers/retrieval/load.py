@@ -1,4 +1,4 @@
-"""Opening an index that was built before, and making sure that it is what it says."""
+"""Loading and verification of an index."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ log = logging.getLogger(__name__)
 
 
 def load_index(path: Path) -> IndexRetriever:
-    """The index in folder `path`, ready to be searched.
+    """Load the index in folder `path` for searching.
 
-    Every file is hashed and compared with the manifest, a second or so per gigabyte.
-    Raises IndexUnusable where files are missing, changed or another index's, or where the encoder is not the one that
-    made the vectors; ModelNotFound where that encoder is not to be had.
+    Every file is hashed and compared with the manifest, which takes about a second per gigabyte.
+    Raises IndexUnusable if files are missing, changed or from another index, or if the encoder is not the one that
+    computed the vectors; ModelNotFound if that encoder is unavailable.
     """
     manifest = read_manifest(path)
     files = HeldFiles(path, manifest.files)
@@ -40,7 +40,7 @@ def load_index(path: Path) -> IndexRetriever:
 
 
 def _searchers(path: Path, manifest: Manifest) -> dict[IndexKind, Searcher]:
-    """Every way in which this index can be searched."""
+    """Return a searcher for each search method that this index supports."""
     searchers: dict[IndexKind, Searcher] = {}
     if manifest.plan.bm25:
         searchers[IndexKind.BM25] = Bm25Searcher(path / BM25_FOLDER, manifest.plan.bm25)
@@ -54,7 +54,7 @@ def _searchers(path: Path, manifest: Manifest) -> dict[IndexKind, Searcher]:
 
 
 def _encoder(path: Path, expected: Encoder) -> TextEncoder:
-    """The encoder that made the vectors, on the CPU: it must not take a GPU's memory from a model."""
+    """Load the encoder of the vectors on the CPU, as it must not take GPU memory from a model."""
     place = _place_of(expected, path)
     encoder = TextEncoder(
         place,
@@ -64,23 +64,23 @@ def _encoder(path: Path, expected: Encoder) -> TextEncoder:
         passage_prompt=expected.passage_prompt,
     )
     if others := sorted(_differing(encoder.info, expected)):
-        message = f"was made with another encoder {expected.id!r} than {place!r} here: other {', '.join(others)}"
-        hint = "Bring the encoder here that it was made with, or build the index again with python -m producer index."
-        raise IndexUnusable(message, path=path, hint=hint)
+        message = f"was built with a different encoder {expected.id!r} than {place!r} here; differing: "
+        hint = "Copy the original encoder to this host, or build the index again with python -m producer index."
+        raise IndexUnusable(message + ", ".join(others), path=path, hint=hint)
     if not expected.files:
-        log.warning("index %s is from before an encoder's files were hashed: only its weights are compared", path)
+        log.warning("index %s predates the hashing of encoder files: only the encoder's weights are compared", path)
     return encoder
 
 
 def _place_of(encoder: Encoder, index: Path) -> str:
-    """Its id; or, where that is a folder of another host, the folder of that name beside the index."""
+    """Return the encoder's id; or, if that is a folder of another host, the folder of that name next to the index."""
     beside = index.resolve().parent / Path(encoder.id).name
     moved = Path(encoder.id).is_absolute() and not Path(encoder.id).is_dir() and beside.is_dir()
     return str(beside) if moved else encoder.id
 
 
 def _differing(found: Encoder, expected: Encoder) -> Iterator[str]:
-    """What of the encoder here is not as it was when the index was made."""
+    """Yield what differs between this encoder and the one that the index was built with."""
     if found.dimensions != expected.dimensions:
         yield f"dimensions ({found.dimensions}, not {expected.dimensions})"
     if expected.files:
@@ -91,16 +91,16 @@ def _differing(found: Encoder, expected: Encoder) -> Iterator[str]:
 
 
 def search_threads() -> int | None:
-    """Threads of one search: what OMP_NUM_THREADS says, which the libraries read themselves, or a quarter of the cores.
+    """Return the threads per search: a quarter of the cores, or None if OMP_NUM_THREADS, read by the libraries, is set.
 
-    A search stands beside an engine that uses the others, and OpenMP's threads wait for each other by spinning: with
-    more of them than cores are free, a search takes longer and burns several times the processor time.
+    A search shares the machine with an engine, and OpenMP threads wait for each other by spinning: with more threads
+    than free cores, a search takes longer and burns several times the CPU time.
     """
     return None if "OMP_NUM_THREADS" in os.environ else max(1, len(os.sched_getaffinity(0)) // 4)
 
 
 class IndexRetriever(Retriever):
-    """An index on the disk. `manifest` says what it is."""
+    """Retriever over an index on disk, described by `manifest`."""
 
     def __init__(
         self,
@@ -135,12 +135,12 @@ class IndexRetriever(Retriever):
     def _searcher(self, kind: IndexKind) -> Searcher:
         if kind not in self._searchers:
             own = self.manifest.plan.kind
-            hint = f"Ask for kind {own}, or build it again with --kind {kind} or hybrid."
+            hint = f"Use kind {own}, or build it again with --kind {kind} or hybrid."
             raise IndexUnusable(f"is a {own} index and cannot be searched as {kind}", path=self.path, hint=hint)
         return self._searchers[kind]
 
     def _read(self, rankings: Sequence[Ranking]) -> list[list[Passage]]:
-        """What was found, read from the disk in one go."""
+        """Read the passages of all rankings from disk in one call."""
         stored = iter(self._passages[list(chain.from_iterable(each.positions.tolist() for each in rankings))])
         return [
             [

@@ -1,4 +1,4 @@
-"""The passages of an index, read from the disk as they are asked for."""
+"""The passages of an index, read from disk on demand."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ __all__ = ["Passages"]
 
 
 class Passages:
-    """The Arrow file of an index, memory-mapped: what is never retrieved is never read."""
+    """The Arrow file of an index, memory-mapped: passages never retrieved are never read."""
 
     def __init__(self, path: Path) -> None:
         import pyarrow as pa
 
         table = pa.ipc.open_file(pa.memory_map(str(path))).read_all().select(StoredPassage._fields)
-        #: As they were written: rows are taken from one of them, since taking from all copies all into one first.
+        #: Kept as written: rows are taken from single batches, as taking them from the table first copies it all.
         self._batches = table.to_batches()
-        #: Positions at which each batch begins, and that after the last.
+        #: Position at which each batch starts, and the end of the last.
         self._starts: list[int] = [0, *accumulate(each.num_rows for each in self._batches)]
 
     def __len__(self) -> int:
         return self._starts[-1]
 
     def __getitem__(self, positions: Sequence[int]) -> list[StoredPassage]:
-        """The passages at `positions`, in that order."""
+        """Return the passages at `positions`, in that order."""
         return [self._passage(each) for each in positions]
 
     def _passage(self, position: int) -> StoredPassage:
@@ -37,6 +37,6 @@ class Passages:
         return StoredPassage(*(column[row].as_py() for column in batch.columns))
 
     def texts(self) -> Iterator[str]:
-        """All texts, in the index's order."""
+        """Yield all texts, in the index's order."""
         for batch in self._batches:
             yield from batch.column("text").to_pylist()

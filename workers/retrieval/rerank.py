@@ -1,4 +1,4 @@
-"""What was found, put in order anew by a model that reads query and passage together (a cross-encoder)."""
+"""Reranking of retrieved passages with a cross-encoder, a model that reads query and passage together."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from workers.retrieval.encoder import sentence_transformers_loaded
 
 __all__ = ["CrossEncoder", "Rerankers", "RerankingRetriever"]
 
-#: Seconds for which a reranker that cannot be loaded is taken for missing.
+#: Seconds before loading is retried for a reranker that could not be loaded.
 MISSING_FOR_S = 60.0
 
 
 class CrossEncoder:
-    """Scores pairs of query and passage, on the CPU. Thread-safe."""
+    """Cross-encoder that scores pairs of query and passage on the CPU. Thread-safe."""
 
     def __init__(self, model_id: str) -> None:
         """Load the model: a Hugging Face id or a folder.
 
-        Raises ModelNotFound where it is not to be had, HubUnreachable where that may pass, InputError for a model that
-        gives no single score.
+        Raises ModelNotFound if it is unavailable, HubUnreachable if that may be temporary, InputError for a model that
+        does not give a single score.
         """
         model = folder_or_hub_id(model_id, "reranker", [])
         at_hub = not Path(model).is_dir()
@@ -40,20 +40,20 @@ class CrossEncoder:
         try:
             self._model = library.CrossEncoder(model, device="cpu", local_files_only=not at_hub)
         except (OSError, ValueError) as trouble:
-            # The hub had its configuration a moment ago: what is read of a file is an OSError, and so is the network's.
+            # Both network errors and unreadable files are OSErrors. The hub answered a moment ago: assume the network.
             kind = HubUnreachable if at_hub and isinstance(trouble, OSError) else ModelNotFound
             raise kind(
                 f"reranker: {model} cannot be loaded: {first_line(trouble)}.", hint="Check its name and the network."
             ) from None
         if (labels := int(self._model.num_labels)) != 1:
             raise InputError(
-                f"reranker: {model} gives {labels} scores to a pair, not one to order passages by.",
-                hint="Name a cross-encoder with one label: its config.json says so by id2label.",
+                f"reranker: {model} gives {labels} scores per pair, not a single one to rank passages by.",
+                hint="Name a cross-encoder with one label; see id2label in its config.json.",
             )
         self._lock = threading.Lock()
 
     def scores(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
-        """How well each pair's second text answers its first; greater is better."""
+        """Return how well each pair's second text answers its first; greater is better."""
         if not pairs:
             return []
         with self._lock:
@@ -62,7 +62,7 @@ class CrossEncoder:
 
 
 class RerankingRetriever(Retriever):
-    """Has `retriever` find `rerank_from` passages, and gives the best of them by `cross_encoder`, with its scores."""
+    """Retriever that takes `rerank_from` passages of `retriever` and returns the best by `cross_encoder`'s scores."""
 
     def __init__(self, retriever: Retriever, cross_encoder: CrossEncoder, rerank_from: int) -> None:
         self._retriever = retriever
@@ -74,7 +74,7 @@ class RerankingRetriever(Retriever):
         return self._retriever.changed()
 
     def search(self, queries: Sequence[str], top_k: int, kind: IndexKind | None = None) -> list[list[Passage]]:
-        """See `Retriever.search`; equal scores stay in the order in which they were found."""
+        """See `Retriever.search`; ties keep the order of the underlying retriever."""
         found = self._retriever.search(queries, max(top_k, self._rerank_from), kind)
         pairs = [(query, each.text) for query, passages in zip(queries, found, strict=True) for each in passages]
         scores = iter(self._cross_encoder.scores(pairs))
@@ -82,20 +82,20 @@ class RerankingRetriever(Retriever):
 
 
 class Rerankers:
-    """`retriever` with each cross-encoder that a run asks for, loaded once. Thread-safe.
+    """Cache of the cross-encoders that runs request for `retriever`, each loaded once. Thread-safe.
 
-    One that cannot be loaded is not tried again for every batch: a hub may take long to say nothing.
+    Failed loads are not retried for every batch, as an unresponsive hub may take long to time out.
     """
 
     def __init__(self, retriever: Retriever) -> None:
         self.retriever = retriever
         self._lock = threading.Lock()
         self._models: dict[str, CrossEncoder] = {}
-        #: Until when, by the monotonic clock, each that could not be loaded is not tried again, and why it could not.
+        #: For each reranker that failed to load: the monotonic time before which it is not retried, and the error.
         self._missing: dict[str, tuple[float, ModelNotFound]] = {}
 
     def of(self, wanted: Retrieval) -> Retriever:
-        """The retriever as `wanted` has it. Raises InputError; HubUnreachable where the hub gave no answer."""
+        """Return the retriever for `wanted`. Raises InputError; HubUnreachable if the hub did not answer."""
         if not wanted.reranker:
             return self.retriever
         with self._lock:

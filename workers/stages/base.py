@@ -1,4 +1,4 @@
-"""What a batch goes through in either stage: its questions begun, tried, settled; its messages settled after them."""
+"""Batch processing shared by both stages: begin, attempt and settle the questions, then settle the messages."""
 
 from __future__ import annotations
 
@@ -29,67 +29,67 @@ __all__ = ["BatchWork"]
 
 log = logging.getLogger(__name__)
 
-#: A question begun this often without a verdict is begun alone from then on: its company may have died of it.
+#: A question begun this often without a verdict is a suspect, begun alone from then on: it may kill its batch.
 SUSPECT_FROM = 2
-#: Runs whose spec a worker remembers.
+#: Number of runs whose spec a worker caches.
 KNOWN_RUNS = 256
 RETRY_PAUSE_S = 1.0
-#: The ending of a question whose attempt failed and is not the last: its message goes back to the queue.
+#: The ending of a question whose attempt failed but was not the last: its message is requeued.
 AGAIN = "to be tried again"
 
 
 class BatchWork(abc.ABC):
-    """Everything that a batch needs, without Celery: so it runs, and is tested, on a MemoryLedger as well."""
+    """Base of the stages. Independent of Celery, so that it also runs, and is tested, on a MemoryLedger."""
 
     stage: Stage
 
-    def __init__(self, workplace: StageContext) -> None:
-        #: Questions that this stage is done with: settled, or sent on.
+    def __init__(self, context: StageContext) -> None:
+        #: Number of questions settled or sent on by this stage.
         self.done = 0
-        self._settings = workplace.settings
-        self._ledger = workplace.ledger
-        self._worker = workplace.worker
-        self._send = workplace.send
-        self._stopping = workplace.stopping
-        self._committed = workplace.committed
-        #: Of the last runs only: the HTTP door makes one of every request.
+        self._settings = context.settings
+        self._ledger = context.ledger
+        self._worker = context.worker
+        self._send = context.send
+        self._stopping = context.stopping
+        self._committed = context.committed
+        #: Cached for the latest runs only: the HTTP server creates a run per request.
         self._spec: Callable[[str], RunSpec] = lru_cache(KNOWN_RUNS)(lambda run_id: self._ledger.run(run_id).spec)
-        #: By run, as it was when the run first came. Asking each time would take milliseconds of a batch.
+        #: Cached at a run's first batch. Asking each time would cost milliseconds per batch.
         self._engine_of: Callable[[str], dict[str, Any]] = lru_cache(KNOWN_RUNS)(lambda _: self._engine_and_version())
         self._isolation = Isolation()
-        #: Run → why its questions go back to the queue from here at the moment.
+        #: Run → why this worker currently requeues its questions.
         self._puts_off: dict[str, str] = {}
-        #: By batch, what is begun and has no verdict yet.
+        #: By batch: questions begun that have no verdict yet.
         self._under_way: dict[int, Sequence[Work]] = {}
 
     @property
     def asks_alone(self) -> bool:
-        """Whether a suspect is under way by itself, or waits until it may be."""
+        """Whether a suspect is running alone, or waiting for that."""
         return self._isolation.wanted_alone
 
     @property
     def puts_off(self) -> dict[str, str]:
-        """Run → why its questions go back to the queue from here at the moment."""
+        """Run → why this worker currently requeues its questions."""
         return dict(self._puts_off)
 
-    def _hindrance(self, spec: RunSpec) -> str:  # noqa: ARG002 - for stages that have some
-        """Why this worker cannot do this stage for a run of that spec now, though it may later; empty where it can."""
+    def _hindrance(self, spec: RunSpec) -> str:  # noqa: ARG002 - used by overrides
+        """Return why this worker cannot do this stage for such a run now, though it may later; empty if it can."""
         return ""
 
     @abc.abstractmethod
     def _unfit(self, spec: RunSpec) -> Failure | None:
-        """Why this worker must never do this stage for a run of that spec; None where it may."""
+        """Return why this worker must never do this stage for such a run; None if it may."""
 
     def _describe_engine(self) -> dict[str, Any]:
-        """What the engine that answers says of itself; nothing where none does."""
+        """Return the description of the answering engine; empty if the stage has none."""
         return {}
 
     @abc.abstractmethod
     def _perform(self, batch: Batch, works: Sequence[Work]) -> Iterator[Endings]:
-        """Do this stage for `works`, and say part by part what became of them. A part stands if a later one fails."""
+        """Do this stage for `works`, and yield their endings in parts, each valid even if a later part fails."""
 
     def run(self, batch: Batch, events: BatchEvents | None = None) -> None:
-        """Do this stage for `batch`, and settle each of its messages."""
+        """Process `batch`, and settle each of its messages."""
         if events:
             events.started(batch)
         try:
@@ -103,24 +103,24 @@ class BatchWork(abc.ABC):
             if events:
                 events.ended(batch)
         self._log(batch)
-        self._rest(batch.pause_s)
+        self._pause(batch.pause_s)
 
     def note_under_way(self, reason: str) -> None:
-        """Keep in the ledger why all that is begun will get no verdict from this process. From any thread."""
+        """Record in the ledger why the questions begun here will get no verdict. From any thread."""
         for works in list(self._under_way.values()):
-            self._note(works, reason)
+            self._record_reason(works, reason)
 
     def _do(self, batch: Batch) -> Endings:
-        """What became of the questions that this batch found unsettled."""
+        """Process the batch's unsettled questions and return their endings."""
         with self._isolation.shared():
             endings, suspects = self._do_all_but_suspects(batch)
         for suspect in suspects:
             with self._isolation.exclusive():
-                endings |= self._alone(batch, suspect)
+                endings |= self._attempt_alone(batch, suspect)
         return endings
 
     def _do_all_but_suspects(self, batch: Batch) -> tuple[Endings, list[Work]]:
-        """What became of all but the suspects, and these, who are not begun yet."""
+        """Process all questions except suspects; return their endings, and the suspects, which are not begun yet."""
         endings: Endings = {}
         ready: list[Work] = []
         suspects: list[Work] = []
@@ -130,11 +130,11 @@ class BatchWork(abc.ABC):
             endings |= not_begun
             unfit = self._unfit(begun[0].item.spec) if begun else None
             if begun and unfit is None:
-                self._introduce(run_id)
+                self._record_engine(run_id)
             for work in begun:
                 refusal = self._refusal(work, unfit)
                 if refusal is not None:
-                    attempts = min(work.attempts, self._settings.max_attempts)  # a last one is not begun
+                    attempts = min(work.attempts, self._settings.max_attempts)  # one beyond was not begun
                     refused.append(self._failed(batch, work.held, work.item.question.id, attempts, refusal))
                 else:
                     (ready if work.attempts <= SUSPECT_FROM else suspects).append(work)
@@ -146,7 +146,7 @@ class BatchWork(abc.ABC):
     def _begin_what_can_be(
         self, batch: Batch, run_id: str, asked: dict[str, HeldMessage]
     ) -> tuple[list[Work], Endings]:
-        """Those that `_begin` begins, and the endings of the others: halted, put off, or unreadable."""
+        """Begin what can be begun; return it, and the endings of the rest: halted, put off, or unreadable."""
         try:
             return self._begin(run_id, asked), {}
         except RunHalted as halt:
@@ -156,10 +156,10 @@ class BatchWork(abc.ABC):
             return [], self._put_off(batch, run_id, asked, str(why))
         except LedgerError:
             raise
-        except Exception as trouble:  # noqa: BLE001 - an unreadable question must not cost its batch
+        except Exception as trouble:  # noqa: BLE001 - an unreadable question must not fail its batch
             if len(asked) == 1:
                 ((question_id, held),) = asked.items()
-                return [], self._troubled(batch, held, question_id, 0, reason_of(trouble))
+                return [], self._retry_or_fail(batch, held, question_id, 0, reason_of(trouble))
             log.warning("%d questions of %s cannot be read together: %s", len(asked), run_id, reason_of(trouble))
         parts = [self._begin_what_can_be(batch, run_id, {each: held}) for each, held in asked.items()]
         begun = [work for works, _ in parts for work in works]
@@ -169,7 +169,7 @@ class BatchWork(abc.ABC):
         """Begin the unsettled ones of `asked`. A suspect's attempt is counted later, when it is begun alone.
 
         Raises RunHalted for a paused or cancelled run, whose questions the ledger has put aside: their messages are no
-        longer needed. Raises NotNow where something hinders this worker.
+        longer needed. Raises NotNow if this worker currently cannot process the run.
         """
         try:
             spec = self._spec(run_id)
@@ -189,7 +189,7 @@ class BatchWork(abc.ABC):
         ]
 
     def _put_off(self, batch: Batch, run_id: str, asked: Iterable[str], why: str) -> Endings:
-        """Send their messages back for another worker, or for this one later. That counts as no attempt."""
+        """Requeue their messages for another worker, or this one later, without counting an attempt."""
         if self._puts_off.get(run_id) != why:
             log.warning("run %s is put off: %s", run_id, why)
         self._puts_off[run_id] = why
@@ -197,7 +197,7 @@ class BatchWork(abc.ABC):
         return {(run_id, each): AGAIN for each in asked}
 
     def _refusal(self, work: Work, unfit: Failure | None) -> Failure | None:
-        """Why this worker must not take the question; None where it may. `unfit`: why it must take none of the run."""
+        """Return why this worker must not take the question; None if it may. `unfit` is why for the whole run."""
         version = work.held.version
         if version > MESSAGE_VERSION:
             message = f"message version {version}, this worker reads up to {MESSAGE_VERSION}: update the worker"
@@ -209,8 +209,8 @@ class BatchWork(abc.ABC):
             return too_many(self._settings.max_attempts, reasons)
         return None
 
-    def _alone(self, batch: Batch, work: Work) -> Endings:
-        """Begin a suspect while nothing else is under way: if this worker dies now, the ledger knows whom to blame."""
+    def _attempt_alone(self, batch: Batch, work: Work) -> Endings:
+        """Begin a suspect while nothing else is running: if this worker dies now, the ledger knows the culprit."""
         log.warning("question %s was begun %d times: alone now", work.item.question.id, work.attempts - 1)
         run_id, question_id = work.held.run_id, work.item.question.id
         try:
@@ -223,7 +223,7 @@ class BatchWork(abc.ABC):
         return self._attempt(batch, [work])
 
     def _attempt(self, batch: Batch, works: Sequence[Work]) -> Endings:
-        """Do the stage for `works`; after an unforeseen error, for their halves, down to the question at fault."""
+        """Do the stage for `works`; after an unexpected error, for their halves, down to the question at fault."""
         endings: Endings = {}
         self._under_way[batch.number] = works
         try:
@@ -231,7 +231,7 @@ class BatchWork(abc.ABC):
                 endings |= ended
             return endings
         except EngineDead as trouble:
-            self._note(works, reason_of(trouble))
+            self._record_reason(works, reason_of(trouble))
             raise
         except LedgerError:
             raise
@@ -241,20 +241,20 @@ class BatchWork(abc.ABC):
                 (work,) = left
                 question_id, reason = work.item.question.id, reason_of(trouble)
                 log.exception("question %s", question_id)
-                return endings | self._troubled(batch, work.held, question_id, work.attempts, reason)
+                return endings | self._retry_or_fail(batch, work.held, question_id, work.attempts, reason)
             log.warning("%d questions failed together, halving them: %s", len(left), reason_of(trouble))
         finally:
             del self._under_way[batch.number]
         middle = len(left) // 2
         return endings | self._attempt(batch, left[:middle]) | self._attempt(batch, left[middle:])
 
-    def _troubled(self, batch: Batch, held: HeldMessage, question_id: str, attempts: int, reason: str) -> Endings:
-        """An attempt failed for `reason`: the question comes again after a pause, or it is failed with all reasons."""
+    def _retry_or_fail(self, batch: Batch, held: HeldMessage, question_id: str, attempts: int, reason: str) -> Endings:
+        """Record a failed attempt: retry the question after a pause, or give it up with all reasons."""
         try:
             (known,) = self._ledger.note_trouble(held.run_id, [question_id], f"{self._worker}: {reason}")
         except UnknownRun:
             return {}
-        if not known:  # settled meanwhile, by another message
+        if not known:  # settled meanwhile through another message
             return {}
         attempts = max(attempts, known)
         if attempts < self._settings.max_attempts:
@@ -264,22 +264,22 @@ class BatchWork(abc.ABC):
         error = too_many(attempts, self._ledger.troubles(held.run_id, question_id))
         return self._commit([self._failed(batch, held, question_id, attempts, error)])
 
-    def _note(self, works: Sequence[Work], reason: str) -> None:
-        """Keep the reason in the ledger; while that is away, the attempt stays one without a reason."""
+    def _record_reason(self, works: Sequence[Work], reason: str) -> None:
+        """Record the reason in the ledger; if that is unavailable, the attempt has no reason."""
         for run_id, of_run in by_run(works).items():
             with contextlib.suppress(LedgerError):
                 self._ledger.note_trouble(
                     run_id, [each.item.question.id for each in of_run], f"{self._worker}: {reason}"
                 )
 
-    def _rest(self, seconds: float) -> None:
-        """Wait, as what goes back to the queue comes again at once; no longer than until the worker is told to end."""
+    def _pause(self, seconds: float) -> None:
+        """Pause, because requeued messages are redelivered at once; ends early when the worker is stopping."""
         until = time.monotonic() + seconds
         while (left_s := until - time.monotonic()) > 0 and not self._stopping():
             time.sleep(min(0.1, left_s))
 
-    def _journey(self, batch: Batch, held: HeldMessage, attempts: int) -> Provenance:
-        """What its verdict will say of how a question came here."""
+    def _provenance(self, batch: Batch, held: HeldMessage, attempts: int) -> Provenance:
+        """Return the provenance of a question for its verdict."""
         return {
             "attempts": attempts,
             "batch_id": f"{self._worker}/{batch.number}",
@@ -290,7 +290,7 @@ class BatchWork(abc.ABC):
         }
 
     def _failed(self, batch: Batch, held: HeldMessage, question_id: str, attempts: int, failure: Failure) -> Settled:
-        return Settled(held, failed(question_id, failure, self._journey(batch, held, attempts)))
+        return Settled(held, failed(question_id, failure, self._provenance(batch, held, attempts)))
 
     def _commit(self, settled: Sequence[Settled]) -> Endings:
         verdicts: dict[str, list[Verdict]] = defaultdict(list)
@@ -302,9 +302,9 @@ class BatchWork(abc.ABC):
         return {(each.held.run_id, each.verdict.question_id): each.verdict.outcome.value for each in settled}
 
     def _commit_one_run(self, run_id: str, verdicts: list[Verdict]) -> None:
-        """Commit, however long Redis is away: scored work is not thrown away for a restart of the server.
+        """Commit, however long Redis is unavailable: scored work must survive a restart of the server.
 
-        Only when this worker is told to stop meanwhile, it gives up; the questions stay unsettled and are asked again.
+        Gives up only when this worker is stopping; the questions then stay unsettled and are asked again.
         """
         wait_s = 0.1
         while True:
@@ -321,22 +321,22 @@ class BatchWork(abc.ABC):
                 time.sleep(wait_s)
                 wait_s = min(wait_s * 2, LONGEST_PAUSE_S)
 
-    def _introduce(self, run_id: str) -> None:
-        """Keep in the ledger which engine answers the run here: later, a worker of this name may have another.
+    def _record_engine(self, run_id: str) -> None:
+        """Record in the ledger which engine answers the run here: later, a worker of this name may have another.
 
-        Noted before the first verdict, so that no verdict is older than the note of its engine; and with every batch,
-        because the note is gone once the run was purged and enqueued again.
+        Recorded before the first verdict, so that no verdict is older than the record of its engine; and with every
+        batch, because the record is deleted when the run is purged and enqueued again.
         """
-        if told := self._engine_of(run_id):
+        if engine := self._engine_of(run_id):
             with contextlib.suppress(UnknownRun):  # purged meanwhile
-                self._ledger.note_engine(run_id, EngineUsed(worker=self._worker, since=time.time(), engine=told))
+                self._ledger.note_engine(run_id, EngineUsed(worker=self._worker, since=time.time(), engine=engine))
 
     def _engine_and_version(self) -> dict[str, Any]:
         engine = self._describe_engine()
-        return {"mcqueue": metadata.version("mcqueue"), **engine} if engine else {}  # whose code asks and reads
+        return {"mcqueue": metadata.version("mcqueue"), **engine} if engine else {}  # it renders and reads
 
     def _settle_messages(self, batch: Batch, endings: Endings) -> None:
-        """Acknowledge each message whose questions were all settled, sent on or put aside; the others go back."""
+        """Acknowledge each message whose questions were all settled, sent on or put aside; requeue the others."""
         for held in batch.held:
             counts = Counter(endings.get((held.run_id, each)) for each in held.question_ids)
             before = counts.pop(None, 0)

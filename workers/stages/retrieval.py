@@ -28,9 +28,9 @@ class BatchRetriever(BatchWork):
     stage = Stage.RETRIEVE
 
     def __init__(
-        self, workplace: StageContext, retriever: Retriever, manifest: Manifest, reopen: Reopen = lambda _: None
+        self, context: StageContext, retriever: Retriever, manifest: Manifest, reopen: Reopen = lambda _: None
     ) -> None:
-        super().__init__(workplace)
+        super().__init__(context)
         self._builds = OpenBuilds(retriever, manifest, reopen)
 
     def _unfit(self, spec: RunSpec) -> Failure | None:
@@ -57,7 +57,7 @@ class BatchRetriever(BatchWork):
             except NotNow as why:  # the build was available in `_hindrance`, and has gone since
                 for work in alike:
                     staying.add(id(work))
-                    yield self._troubled(batch, work.held, work.item.question.id, work.attempts, str(why))
+                    yield self._retry_or_fail(batch, work.held, work.item.question.id, work.attempts, str(why))
                 continue
             for work, passages in zip(alike, answers, strict=True):
                 question_id = work.item.question.id

@@ -1,4 +1,4 @@
-"""The scoring stage: a batch's questions are asked of the engine together, and their verdicts written."""
+"""The scoring stage: asks the engine all questions of a batch together, and commits the verdicts."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class BatchScorer(BatchWork):
 
     stage = Stage.SCORE
 
-    def __init__(self, workplace: StageContext, engine: Engine, judge_engine: JudgeEngine = no_judges) -> None:
-        super().__init__(workplace)
+    def __init__(self, context: StageContext, engine: Engine, judge_engine: JudgeEngine = no_judges) -> None:
+        super().__init__(context)
         self._judge_engine = judge_engine
         self._engine = engine
-        self._generated = workplace.generated
+        self._generated = context.generated
 
     def _unfit(self, spec: RunSpec) -> Failure | None:
         if spec.model != self._settings.served_model:
@@ -62,21 +62,21 @@ class BatchScorer(BatchWork):
             yield from self._scored(batch, part)
 
     def _scored(self, batch: Batch, works: Sequence[Work]) -> Iterator[Endings]:
-        """Ask `works` in one generate call and commit what comes of it, while its longest texts are still written."""
-        journeys = [self._journey(batch, work.held, work.attempts) for work in works]
+        """Ask `works` in one generate call, and commit verdicts while its longest texts are still being generated."""
+        provenances = [self._provenance(batch, work.held, work.attempts) for work in works]
         latency_ms = 0.0
-        for part in score_in_parts([work.item for work in works], self._engine, self._judge_engine, journeys):
-            heard = [Settled(works[i].held, verdict) for i, verdict in part]
+        for part in score_in_parts([work.item for work in works], self._engine, self._judge_engine, provenances):
+            settled = [Settled(works[i].held, verdict) for i, verdict in part]
             latency_ms = part[-1][1].latency_ms
-            endings = self._commit([each for each in heard if not each.unforeseen])
-            for held, verdict in (each for each in heard if each.unforeseen):
+            endings = self._commit([each for each in settled if not each.unforeseen])
+            for held, verdict in (each for each in settled if each.unforeseen):
                 reason = one_line(str(verdict.error))
-                endings |= self._troubled(batch, held, verdict.question_id, verdict.attempts, reason)
+                endings |= self._retry_or_fail(batch, held, verdict.question_id, verdict.attempts, reason)
             yield endings
-        self._generated(len(works), latency_ms / 1000, max([each["queued_ms"] for each in journeys]) / 1000)
+        self._generated(len(works), latency_ms / 1000, max([each["queued_ms"] for each in provenances]) / 1000)
 
     def _calls(self, works: Sequence[Work]) -> Iterator[Sequence[Work]]:
-        """`works` in the generate calls that they are asked by: a single one, unless their prompts are too long."""
+        """Split `works` into generate calls: a single one, unless `batch_tokens` limits it."""
         if not works:
             return
         if not self._settings.batch_tokens:
@@ -86,7 +86,7 @@ class BatchScorer(BatchWork):
             yield works[part]
 
     def _with_passages(self, works: Sequence[Work]) -> tuple[list[Work], Endings]:
-        """`works` with what was retrieved for them; a question that still wants passages goes back to get them."""
+        """Attach the retrieved passages to `works`; send questions that still lack them back to retrieval."""
         ready: list[Work] = []
         astray: list[Work] = []
         for run_id, of_run in by_run(works).items():

@@ -9,7 +9,7 @@ from producer.export.formats.text import csv_rows, json_lines
 
 __all__ = ["FORMATS", "Format", "Sink"]
 
-#: By the name that `--format` takes.
+#: Formats by their name in `--format`.
 FORMATS: dict[str, Format] = {
     "csv": csv_rows,
     "jsonl": json_lines,

@@ -1,4 +1,4 @@
-"""What an export format is: something that opens its files and takes one part of the questions after the other."""
+"""Interface of an export format: it opens its files and receives the questions part by part."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ __all__ = ["Format", "Sink"]
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """Where the questions go, in the input's order."""
+    """Destination of the questions, in input order."""
 
     files: tuple[Path, ...]
-    #: Makes of a part what `write` takes. Other processes may do it, so it leaves no trace in this one.
+    #: Converts a part into the argument of `write`. It may run in another process, so it must not have side effects.
     piece_of: PieceOf
     #: Called in the order of the parts.
     write: Callable[[Any], object]
-    #: What the reader of the files must know of them, complete when the format's block has ended.
+    #: Notes that a reader of the files should know, complete at the end of the format's block.
     remarks: list[str] = field(default_factory=list)
 
 
-#: Given the folder of the run: a block in which the questions are written, and at whose end the files are complete.
+#: Returns a context manager in which the questions are written to the run's folder; the files are complete at its end.
 Format = Callable[[Drafts, Path, Run], AbstractContextManager[Sink]]

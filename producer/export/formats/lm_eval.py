@@ -1,9 +1,10 @@
-"""The files that lm-evaluation-harness writes with --log_samples, so that what reads those reads these.
+"""The files that lm-evaluation-harness writes with --log_samples, for tools that read those.
 
-`lm-eval/` is what its `--output_path` is: in it a folder named for the model, with `samples_<task>_<date>.jsonl`, a
-line per question that the model was heard on, and `results_<date>.json`. Task is the question file, date the run's
-creation: exporting again replaces, and runs of one file are one task to whoever compares. Layout: lm-evaluation-harness
-of 2026-08, `lm_eval/evaluator.py`, `lm_eval/result_schema.py` and `lm_eval/loggers/evaluation_tracker.py`.
+`lm-eval/` corresponds to its `--output_path`: it has a folder named after the model, with
+`samples_<task>_<date>.jsonl`, a line per question that did not fail, and `results_<date>.json`. The task is the
+question file, the date that of the run's creation: exporting again replaces the files, and runs of the same file count
+as one task for comparisons. Layout: lm-evaluation-harness of 2026-08, `lm_eval/evaluator.py`,
+`lm_eval/result_schema.py` and `lm_eval/loggers/evaluation_tracker.py`.
 """
 
 from __future__ import annotations
@@ -36,19 +37,19 @@ from producer.stats.normalized import right_by, sums
 __all__ = ["lm_eval_files"]
 
 FOLDER = "lm-eval"
-#: Its metric of each way to compare log-likelihoods.
+#: The harness's metric for each normalization of log-likelihoods.
 METRIC = {Normalization.NONE: "acc", Normalization.CHARACTER: "acc_norm", Normalization.BYTE: "acc_bytes"}
-#: The filter that made an answer out of what was written, where there is one.
+#: The filter that extracted an answer from the generated text, if any.
 FILTER = {Mode.GENERATE: "extract", Mode.VOTE: "majority"}
 NO_FILTER = "none"
-#: As its own filters write an answer that names no choice.
+#: How the harness's own filters write an answer that names no choice.
 UNREADABLE = "[invalid]"
 
 
 @contextmanager
 def lm_eval_files(drafts: Drafts, directory: Path, run: Run) -> Iterator[Sink]:
-    """A sample per question that was answered; of the others only their number, in the results."""
-    # Both names as its own tools take them apart: nothing but the task may hold an underscore.
+    """Write a sample per question that did not fail; the others are only counted, in the results."""
+    # The harness's tools split these names at underscores, so only the task may contain one.
     folder = directory / FOLDER / _model_folder(run.spec.model)
     date = datetime.fromtimestamp(run.created_at, UTC).strftime("%Y-%m-%dT%H-%M-%S.%f")
     task = slug(Path(run.source).stem)
@@ -64,39 +65,39 @@ def lm_eval_files(drafts: Drafts, directory: Path, run: Run) -> Iterator[Sink]:
 
 
 class _Heard(NamedTuple):
-    """An answered question in its words. `arguments`, `resps` and `filtered` have an item per request."""
+    """A question in the harness's terms. `arguments`, `resps` and `filtered` have an item per request."""
 
     target: str
     arguments: list[tuple[str, Any]]
     resps: list[list[Any]]
     filtered: list[Any]
-    #: None where no key is known: the same fields in every line, as tables are made of them.
+    #: None without a key: every line has the same fields, as the lines are read as a table.
     metrics: dict[str, float | None]
 
 
 @dataclass(slots=True)
 class _Samples:
-    """Writes the samples and counts what the results say of them."""
+    """Writes the samples and accumulates the counts for the results."""
 
     spec: RunSpec
     file: TextIO
     questions: int = 0
     written: int = 0
-    #: Metric → questions that it is 1 for, and questions that have it.
+    #: Metric → number of questions for which it is 1, and of questions that have it.
     right: Counter[str] = field(default_factory=Counter)
     of: Counter[str] = field(default_factory=Counter)
-    #: Outcome → questions without a sample.
+    #: Outcome → number of questions without a sample.
     unheard: Counter[str] = field(default_factory=Counter)
     without_key: int = 0
     hashes: Any = field(default_factory=hashlib.sha256)
 
     def write_all(self, part: Part) -> None:
-        """Write the samples of the questions that the model was heard on."""
+        """Write the samples of the questions that did not fail."""
         for question, verdict in part:
             self.write(question, verdict)
 
     def write(self, question: Question, verdict: Verdict | None) -> None:
-        """Write the question's sample, if the model was heard on it."""
+        """Write the question's sample, unless it failed or is unsettled."""
         doc_id = self.questions
         self.questions += 1
         if verdict is None or verdict.outcome is Outcome.FAILED:
@@ -135,7 +136,7 @@ class _Samples:
                 self.of[metric] += 1
 
     def metrics(self) -> dict[str, float | str]:
-        """Mean and standard error of each metric, under its names for them."""
+        """Return the mean and standard error of each metric, under the harness's names."""
         found: dict[str, float | str] = {}
         for metric, of in self.of.items():
             mean = self.right[metric] / of
@@ -145,15 +146,15 @@ class _Samples:
         return found
 
     def left_out(self) -> Iterator[str]:
-        """What is not among the samples, or not in their metrics."""
+        """Yield notes on questions that are missing from the samples or their metrics."""
         for outcome, count in self.unheard.items():
-            yield f"{count:,} of {self.questions:,} questions are {outcome}: no sample, and in no metric."
+            yield f"{count:,} of {self.questions:,} questions are {outcome}: no sample, not in any metric."
         if self.without_key and self.spec.mode is not Mode.FREE:
-            yield f"{self.without_key:,} questions have no key: an empty target, and null for every metric."
+            yield f"{self.without_key:,} questions have no key: the target is empty and every metric is null."
 
 
 def _weighed(question: Question, verdict: Verdict, spec: RunSpec) -> _Heard:
-    """Log-likelihoods, per choice in the file's order, as sums over its tokens."""
+    """Return log-likelihoods per choice in the file's order, summed over its tokens."""
     arrangement = arrangements(question, spec)[0]
     prompt = _prompt(arrangement.question, spec, verdict)
     shown_as = {arrangement.original(label): label for label in question.labels}
@@ -163,7 +164,7 @@ def _weighed(question: Question, verdict: Verdict, spec: RunSpec) -> _Heard:
         METRIC[each]: float(right) for each, right in right_by(question, verdict, spec).items()
     }
     metrics[METRIC[spec.normalization]] = float(verdict.outcome is Outcome.CORRECT)
-    # Whether a choice is also what the model would have written is not measured; they have True or False here.
+    # The harness has True or False here for whether greedy decoding gives this choice; that is not measured.
     pairs = [[str(found[label]), str(None)] for label in question.labels]
     return _Heard(
         target=_listed([question.labels.index(label) for label in question.right]),
@@ -178,7 +179,7 @@ def _weighed(question: Question, verdict: Verdict, spec: RunSpec) -> _Heard:
 
 
 def _written(question: Question, verdict: Verdict, spec: RunSpec) -> _Heard:
-    """Texts: one request, with as many responses as there were samples."""
+    """Return generated texts: one request, with as many responses as there were samples."""
     prompt = _prompt(arrangements(question, spec)[0].question, spec, verdict)
     texts = json.loads(verdict.raw_text) if spec.mode is Mode.VOTE else [verdict.raw_text]
     right = float(verdict.outcome is Outcome.CORRECT)
@@ -196,7 +197,7 @@ def _written(question: Question, verdict: Verdict, spec: RunSpec) -> _Heard:
 
 
 def _prompt(shown: Question, spec: RunSpec, verdict: Verdict) -> str:
-    """The text; of turns, JSON, as it writes what it sends to chat completions."""
+    """Return the prompt text; for turns, JSON, as the harness writes its chat completion requests."""
     turns = turns_of(shown, spec, verdict.passages)
     return json.dumps(messages(turns), ensure_ascii=False) if _in_turns(spec) else turns[0].text
 
@@ -210,7 +211,7 @@ def _in_turns(spec: RunSpec) -> bool:
 
 
 def _listed(targets: list[Any]) -> str:
-    """One target as itself, several as it writes a list, none as nothing."""
+    """Return a single target as is, several as a Python list, none as an empty string."""
     return str(targets) if len(targets) > 1 else "".join(map(str, targets))
 
 
@@ -239,24 +240,24 @@ def _hash(text: str) -> str:
 
 
 def _model_folder(model: str) -> str:
-    """What lm-evaluation-harness calls the folder of a model."""
+    """Return the harness's folder name for a model."""
     return re.sub(r'["<>:/|\\?*\[\]]+', "__", model)
 
 
 def _missing(spec: RunSpec) -> Iterator[str]:
-    """What its files have and this run cannot give, and what means something else here."""
+    """Yield notes on what this run cannot provide, and on what has a different meaning here."""
     if spec.mode is Mode.JUDGE:
-        yield "mode judge has no log-likelihoods; acc is what the judge says of the text in resps."
+        yield "mode judge has no log-likelihoods; acc is the judge's grade for the text in resps."
     elif spec.mode.writes:
         yield f"mode {spec.mode} has no log-likelihoods: resps are texts, and there is neither acc nor acc_norm."
     else:
-        yield 'is_greedy, behind each log-likelihood, is "None": it was not measured.'
+        yield 'is_greedy, after each log-likelihood, is "None": it was not measured.'
     if spec.mode is Mode.LETTER:
-        yield "mode letter has no acc_norm: it weighs the labels, which are equally long."
+        yield "mode letter has no acc_norm: it compares the labels, which are equally long."
     if spec.circular:
         yield (
-            "a circular run's metric wants every rotation right; arguments are of the first rotation, resps of one "
-            "with the most frequent choice."
+            "a circular run's metric requires every rotation to be correct; arguments are from the first rotation, "
+            "resps from one with the most frequent choice."
         )
     if spec.shuffle:
         yield "choices were shuffled: target and filtered_resps are in doc's order, the prompt is in the order shown."
@@ -294,7 +295,7 @@ def _results(run: Run, task: str, samples: _Samples, missing: list[str]) -> dict
 
 
 def _config(run: Run, task: str, samples: _Samples, missing: list[str]) -> dict[str, Any]:
-    """The task as its YAML would describe it; `metadata` is the place that it leaves for what is ours."""
+    """Return the task as its YAML would describe it, with our own fields under `metadata`."""
     spec, chosen = run.spec, _filter(run.spec)
     return {
         "task": task,

@@ -1,8 +1,8 @@
 """results.parquet: the columns of results.csv, with types.
 
-What a CSV cell has as JSON is a map or a list here, and `settled_at` a time in UTC. Only `metadata` stays JSON: what a
-question file says there has no type in common. Texts stand as they are, without the CSV's guard against formulas.
-Arrow, DuckDB and Polars read maps and lists natively; pandas shows a map as pairs.
+JSON cells of the CSV are maps or lists here, and `settled_at` is a timestamp in UTC. Only `metadata` is still JSON, as
+its values have no common type. Texts are written unchanged, without the CSV's protection against formulas. Arrow,
+DuckDB and Polars read maps and lists natively; pandas shows a map as pairs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["parquet_rows"]
 
-#: Rows held before they are written as one row group: tens of megabytes at most, and still large enough to compress.
+#: Rows per row group: at most tens of megabytes in memory, and still large enough to compress well.
 ROWS_PER_GROUP = 4096
 NUMBERS = ("confidence", "margin", "queued_ms", "latency_ms")
 COUNTS = ("passages_left_out", "prompt_tokens", "completion_tokens", "attempts", "batch_size")
@@ -32,8 +32,8 @@ FACTS = ("correct", "retrieval_hit", "truncated", "simulated")
 
 @contextmanager
 def parquet_rows(drafts: Drafts, directory: Path, run: Run) -> Iterator[Sink]:
-    """One row per question, in row groups of a few thousand."""
-    import pyarrow as pa  # late: no other command needs it, and it takes a tenth of a second
+    """Write one row per question, in row groups of a few thousand."""
+    import pyarrow as pa  # imported late: no other command needs it, and it takes a tenth of a second
     import pyarrow.parquet as pq
 
     path, schema = directory / "results.parquet", _schema()

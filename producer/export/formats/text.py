@@ -1,4 +1,4 @@
-"""results.csv and results.jsonl: a line per question."""
+"""results.csv and results.jsonl: one line per question."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["csv_rows", "json_lines", "named_infinities"]
 
 @contextmanager
 def csv_rows(drafts: Drafts, directory: Path, run: Run) -> Iterator[Sink]:
-    """The columns of `producer/export/columns.py`, as spreadsheets read them."""
+    """Write the columns of `producer/export/columns.py` for spreadsheets."""
     path = directory / "results.csv"
     file, cells = drafts.text(path), cells_of(run)
     file.write(_table([COLUMNS]))
@@ -30,14 +30,14 @@ def csv_rows(drafts: Drafts, directory: Path, run: Run) -> Iterator[Sink]:
 
 
 class _Lines(list[str]):
-    r"""What the csv module writes, line by line, each ending in ``\n`` alone.
+    r"""Collects the lines written by the csv module, with ``\n`` as the line ending.
 
-    The module is told ``\r\n``: Python 3.11 quotes only those of the two that end its lines, and a reader takes a bare
-    carriage return for the end of a row.
+    The module itself is set to ``\r\n``, because Python 3.11 quotes only characters of its line terminator, and readers
+    take an unquoted carriage return for the end of a row.
     """
 
     def write(self, line: str) -> None:
-        """Take in one row."""
+        """Add one row."""
         self.append(line.removesuffix("\r\n") + "\n")
 
 
@@ -49,7 +49,7 @@ def _table(rows: Iterable[Row]) -> str:
 
 @contextmanager
 def json_lines(drafts: Drafts, directory: Path, run: Run) -> Iterator[Sink]:
-    """Everything there is: the whole question and the whole verdict."""
+    """Write the complete question and the complete verdict."""
     path = directory / "results.jsonl"
     file = drafts.text(path)
     start = f'{{"run_id":{json.dumps(run.run_id)},"question":'
@@ -64,7 +64,7 @@ def json_lines(drafts: Drafts, directory: Path, run: Run) -> Iterator[Sink]:
 
 
 def _verdict(verdict: Verdict) -> str:
-    """As JSON that every reader takes: infinities, which it has no number for, by name, as in results.csv."""
+    """Return standard JSON, with infinities, which JSON lacks, replaced by name as in results.csv."""
     written = verdict.model_dump_json()
     if "Infinity" not in written and "NaN" not in written:
         return written
@@ -72,7 +72,7 @@ def _verdict(verdict: Verdict) -> str:
 
 
 def named_infinities(value: Any) -> Any:
-    """`value` with infinities and NaN, which JSON has no numbers for, by name: "-inf"."""
+    """Return `value` with infinities and NaN, which JSON lacks, replaced by their names, such as "-inf"."""
     if isinstance(value, dict):
         return {name: named_infinities(each) for name, each in value.items()}
     if isinstance(value, list):

@@ -1,5 +1,5 @@
 "use strict";
-// The table of questions. Texts go into the page as text nodes only: no question can become markup.
+// The table of questions. Texts are inserted as text nodes only, so that no question can become markup.
 (async () => {
   const PER_PAGE = 50;
   const [RUN, ID, SUBJECT, OUTCOME, KEY, CHOICE, CONFIDENCE, LATENCY, QUESTION, CHOICES] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
@@ -26,7 +26,7 @@
     return element;
   }
 
-  // Questions stand there once, in columns; then for each run the number of its first question, and its columns.
+  // The questions are stored once, in columns; then for each run the number of its first question, and its columns.
   const [[ids, subjects, keys, texts, choicesOf, firstRows], asked] = await unpack(index);
   const haystacks = (ids ?? []).map((id, at) => [id, subjects[at], texts[at], ...choicesOf[at]].join("\n").toLowerCase());
   const rows = asked.flatMap(([start, [outcomes, chosen, confidences, latencies]], run) => (outcomes ?? []).map((outcome, place) => {
@@ -38,8 +38,8 @@
   if (runs.length > 1) COLUMNS.splice(1, 0, ["run", RUN]);
   const state = { page: 0, sort: null, falling: false };
 
-  // By the question, not by its id: another file may call another question the same.
-  // What was chosen counts, too: two wrong answers may differ.
+  // Grouped by question, not by id, as another file may use the same id for another question.
+  // Includes the choice, as two wrong answers may differ.
   const answers = new Map();
   for (const row of rows) {
     const seen = answers.get(row.asked) ?? new Set();
@@ -122,7 +122,7 @@
     inside.replaceChildren(...parts(row, await detail(row)));
   }
 
-  // What the first run with a question says of it holds for all others, but for what they say themselves.
+  // Details of the first run with a question apply to all others, unless they have their own.
   async function detail(row) {
     const { context, metadata, prompts } = await packed(row.first);
     return { context, metadata, prompts, ...(await packed(row.number)) };
@@ -141,7 +141,7 @@
     yield make("h3", "Choices");
     yield choices(row, detail.scores ?? {});
     if (detail.raw) {
-      yield make("h3", "What the model wrote");
+      yield make("h3", "Generated text");
       yield make("pre", detail.raw, { tabIndex: 0 });
     }
     if (detail.passages) {

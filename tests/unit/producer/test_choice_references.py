@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from producer.runs.choice_references import speaks_of_others
+from producer.runs.choice_references import refers_to_others
 from tests.support import make_question
 from tests.unit.producer.conftest import Producer, WriteRows
 
@@ -26,7 +26,7 @@ PLAIN = {"id": "q3", "question": "Which?", "choices": ["iron", "zinc", "tin"], "
     ],
 )
 def test_a_choice_that_names_others_by_letter_or_place_is_known(choice: str) -> None:
-    assert speaks_of_others(make_question(1, choices=("iron", "zinc", choice))) == choice
+    assert refers_to_others(make_question(1, choices=("iron", "zinc", choice))) == choice
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_choice_that_names_others_by_letter_or_place_is_known(choice: str) -> 
     ],
 )
 def test_a_choice_that_names_no_other_by_letter_or_place_is_left_alone(choices: tuple[str, ...]) -> None:
-    assert speaks_of_others(make_question(1, choices=choices, answer="A")) == ""
+    assert refers_to_others(make_question(1, choices=choices, answer="A")) == ""
 
 
 def test_who_moves_choices_that_speak_of_each_other_is_warned(producer: Producer, write_rows: WriteRows) -> None:
@@ -47,7 +47,7 @@ def test_who_moves_choices_that_speak_of_each_other_is_warned(producer: Producer
 
     def warned(*settings: str) -> bool:
         words = [word for setting in settings for word in ("--set", setting)]
-        return "warning: 2 questions with a choice that names others" in producer("enqueue", path, *words).stderr
+        return "warning: 2 questions with a choice that refers to others" in producer("enqueue", path, *words).stderr
 
     assert warned("mode=letter", "circular=true")
     assert warned("mode=generate", "shuffle=true")

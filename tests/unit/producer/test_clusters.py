@@ -140,7 +140,7 @@ def test_compared_runs_whose_questions_share_contexts_tell_an_interval_and_a_p_t
     assert found["difference_context_interval"]["p_value"] == pytest.approx(by_hand)
     assert not found["undecided"]
     assert "contexts    p = 0.1  95 % interval -0.100 to +0.900, as 40 questions share 10 contexts; McNemar's" in told
-    assert "so many discordant; more, as questions share contexts)" in told
+    assert "discordant pairs; larger, as questions share contexts)" in told
 
 
 def test_the_p_by_contexts_is_students_where_contexts_are_of_one_size() -> None:
@@ -161,11 +161,11 @@ def test_the_report_tells_both(producer: Producer, two_runs: tuple[Run, Run]) ->
     producer("report", first, second)
 
     page = (Path("results") / first / f"report-with-{second}.html").read_text(encoding="utf-8")
-    told = "those about one are right and wrong together: with that, the accuracy's 95 % interval is 12.3 to 87.7 %"
+    told = "so they are not independent: clustered by context, the accuracy's 95 % interval is 12.3 to 87.7 %"
     assert told.replace("'", "&#39;") in page or told in page
     assert "right on 50.0 % of 40 questions" in re.sub(r"<[^>]+>", "", page)
     assert "(95 % interval 12.3 to 87.7 %)" in page
-    assert "interval and test take that into account" in page
+    assert "interval and test are clustered by context" in page
     assert "95 % interval -10.0 to +90.0);" in page
-    assert "test by contexts, two-sided: p = 0.1." in page
-    assert "not distinguishable from guessing" in page
+    assert "test clustered by context, two-sided: p = 0.1." in page
+    assert "not distinguishable from chance" in page

@@ -127,7 +127,7 @@ def test_an_error_is_not_a_wrong_answer(ran: Ran, compare: Producer) -> None:
     assert found["failed"] == {"only_a": 3, "only_b": 2, "both": 0}
     assert (found["difference"]["value"], found["mcnemar"]) == (0.0, {"p_value": 1.0, "test": "mid-p", "discordant": 0})
     assert found["flips"] == []
-    assert "failed      5 questions: 3 in A alone · 2 in B alone; in no figure" in compare("one", "two").stdout
+    assert "failed      5 questions: 3 only in A · 2 only in B; excluded" in compare("one", "two").stdout
 
 
 def test_runs_that_answered_no_question_both_are_told_so(ran: Ran, compare: Producer) -> None:
@@ -136,8 +136,8 @@ def test_runs_that_answered_no_question_both_are_told_so(ran: Ran, compare: Prod
 
     trouble = compare("one", "two", exit_code=1).stderr
 
-    assert "No question with a key was answered in both runs; failed are 3 questions:" in trouble
-    assert "1 in A alone · 1 in B alone · 1 in both" in trouble
+    assert "No question with a key was answered in both runs; failed: 3 questions:" in trouble
+    assert "1 only in A · 1 only in B · 1 in both" in trouble
     assert "requeue RUN --failed" in trouble
 
 
@@ -167,8 +167,8 @@ def test_a_person_sees_the_same_and_the_first_questions_that_flipped(ran: Ran, c
     # 2/7 only A, 4/7 only B: 2/7 ± 1.95996 · √((6/7 - (2/7)²) / 7) = 0.28571 ± 0.65237.
     assert "difference  +0.400  95 % interval -0.367 to +0.938 (B minus A)" in text
     assert "McNemar     p = 0.38 (mid-p, two-sided, 4 discordant pairs)" in text
-    assert "failed      1 question: 1 in A alone; in no figure here, an error is no wrong answer" in text
-    assert "no key      1 question, in no figure" in text
+    assert "failed      1 question: 1 only in A; excluded, as an error is not a wrong answer" in text
+    assert "no key      1 question, excluded" in text
     assert "flipped     4, shown 2" in text
     assert [line.split() for line in text.splitlines()[-3:]] == [
         ["question", "subject", "key", "A", "B"],
@@ -187,7 +187,7 @@ def test_how_many_of_the_pairs_each_run_left_without_an_answer_stands_beside_the
     found = json.loads(compare("one", "two", "--json").stdout)
 
     assert (found["a"]["unanswered"], found["b"]["unanswered"]) == (0, 3)
-    assert "unanswered  A 0 · B 3 of the pairs, counted as not right" in compare("one", "two").stdout
+    assert "unanswered  A 0 · B 3 of the pairs, counted as incorrect" in compare("one", "two").stdout
     ran("three", "ccccw", keyed(5), seed=2)
     ran("four", "cccww", keyed(5), seed=3)
     assert "unanswered" not in compare("three", "four").stdout
@@ -202,7 +202,7 @@ def test_runs_that_the_simulated_engine_answered_are_not_compared_without_a_word
         made_up = Verdict(question_id=question.id, outcome=Outcome.WRONG, choice="B", simulated=True)
         ledger.commit("two", [made_up])
 
-    assert "simulated   A 0 · B 2 of the pairs, so no figure here means anything" in compare("one", "two").stdout
+    assert "simulated   A 0 · B 2 of the pairs, so these figures are meaningless" in compare("one", "two").stdout
 
 
 def test_a_difference_that_only_one_of_test_and_interval_finds_is_called_undecided(ran: Ran, compare: Producer) -> None:
@@ -216,7 +216,7 @@ def test_a_difference_that_only_one_of_test_and_interval_finds_is_called_undecid
     assert found["mcnemar"]["p_value"] < 0.05
     assert found["difference"]["low"] < 0
     assert found["undecided"]
-    told = "undecided   interval and test are approximations, and only one of them finds a difference"
+    told = "undecided   interval and test are approximations, and only one of them shows a difference"
     assert told in compare("one", "two").stdout
     assert "undecided" not in compare("three", "two").stdout
 
@@ -239,18 +239,20 @@ def test_what_retrieval_repaired_and_broke_is_told_apart_by_what_was_shown(ran: 
     lines = compare("closed", "rag").stdout.splitlines()
 
     # q0 to q2 are repaired, q5 to q7 broken; q8 failed with retrieval, q9 without: neither repaired nor broken.
-    assert "retrieval   B was shown passages in 8 pairs · left out 2 where A or B failed" in lines
-    assert "repaired    3 of 4 not right in A, right in B: 2 with a right passage shown, 1 without one" in lines
-    assert "broken      3 of 4 right in A, not right in B: 1 with a right passage shown, 2 without one" in lines
+    assert "retrieval   B was shown passages in 8 pairs · excluded 2 where A or B failed" in lines
+    assert "repaired    3 of 4 incorrect in A, correct in B: 2 with a relevant passage shown, 1 without one" in lines
+    assert "broken      3 of 4 correct in A, incorrect in B: 1 with a relevant passage shown, 2 without one" in lines
     at = next(number for number, line in enumerate(lines) if line.startswith("apart"))
     # Shown: q0, q1, q3, q4, q5, of which A has two and B three right. Not shown: q2, q6, q7; A has two, B one.
-    assert lines[at].startswith("apart       5 pairs with a right passage shown: accuracy 0.400 → 0.600, +0.200  95 %")
+    assert lines[at].startswith(
+        "apart       5 pairs with a relevant passage shown: accuracy 0.400 → 0.600, +0.200  95 %"
+    )
     assert lines[at + 1].strip().startswith("3 pairs without one: accuracy 0.667 → 0.333, -0.333  95 %")
     table = [line.rstrip() for line in lines[lines.index("") + 1 :]]
     assert table[0].split() == ["question", "subject", "key", "A", "B", "retrieval"]
-    assert table[1].endswith("repaired · right passage shown")
-    assert table[3].endswith("repaired · right passage not shown")
-    assert table[4].endswith("broken · right passage shown")
+    assert table[1].endswith("repaired · relevant passage shown")
+    assert table[3].endswith("repaired · relevant passage not shown")
+    assert table[4].endswith("broken · relevant passage shown")
     assert "q9" not in " ".join(table), "A failed: nothing is known of what retrieval did to it"
 
 
@@ -286,8 +288,8 @@ def test_the_run_with_retrieval_may_be_named_first(ran: Ran, compare: Producer) 
     text = compare("rag", "closed").stdout
 
     assert "retrieval   A was shown passages in 3 pairs" in text
-    assert "repaired    2 of 2 not right in B, right in A: 2 with a right passage shown" in text
-    assert "broken      1 of 1 right in B, not right in A" in text
+    assert "repaired    2 of 2 incorrect in B, correct in A: 2 with a relevant passage shown" in text
+    assert "broken      1 of 1 correct in B, incorrect in A" in text
     assert "apart" not in text, "there is only one kind"
     assert json.loads(compare("rag", "closed", "--json").stdout)["retrieval"]["with"] == "a"
 
@@ -298,8 +300,8 @@ def test_questions_that_name_no_source_are_not_told_apart(ran: Ran, compare: Pro
 
     lines = compare("closed", "rag").stdout.splitlines()
 
-    assert "repaired    1 of 2 not right in A, right in B" in lines
-    assert "broken      1 of 1 right in A, not right in B" in lines
+    assert "repaired    1 of 2 incorrect in A, correct in B" in lines
+    assert "broken      1 of 1 correct in A, incorrect in B" in lines
     assert lines[-2].split()[-3:] == ["A", "correct", "repaired"]
 
 
@@ -309,8 +311,8 @@ def test_questions_with_their_own_context_are_no_work_of_retrieval(ran: Ran, com
 
     text = compare("closed", "rag").stdout
 
-    assert "B was shown passages in 1 pair · left out 2 with their own context" in text
-    assert "repaired    1 of 1 not right in A" in text
+    assert "B was shown passages in 1 pair · excluded 2 with their own context" in text
+    assert "repaired    1 of 1 incorrect in A" in text
 
 
 def test_questions_for_which_nothing_was_found_are_not_said_to_have_been_shown_passages(
@@ -327,11 +329,11 @@ def test_what_another_model_changed_is_not_told_as_the_work_of_passages(ran: Ran
     ran("closed", "wwc", keyed(3))
     ran("rag", "ccw", keyed(3), hits="+++", rag=RAG)
     ran("larger", "ccw", keyed(3), hits="+++", rag=RAG, model="large", seed=7)
-    told = "the runs differ in model, seed, too: this is not the work of the passages alone"
+    told = "the runs also differ in model, seed: the changes are not due to the passages alone"
 
     assert told in compare("closed", "larger").stdout
     assert json.loads(compare("closed", "larger", "--json").stdout)["retrieval"]["also_differ_in"] == ["model", "seed"]
-    assert "not the work of" not in compare("closed", "rag").stdout
+    assert "not due to" not in compare("closed", "rag").stdout
 
 
 def test_two_runs_that_both_retrieve_are_only_compared(ran: Ran, compare: Producer) -> None:
@@ -350,7 +352,7 @@ def test_where_nothing_was_retrieved_nothing_is_said_of_its_effect(ran: Ran, com
 
     text = compare("closed", "rag").stdout
 
-    assert "retrieval   B had it, but in no pair that can be compared · left out 1 where A or B failed" in text
+    assert "retrieval   B used it, but no pair can be compared · excluded 1 where A or B failed" in text
     assert "1 with their own context" in text
     assert "repaired" not in text
 
@@ -372,7 +374,7 @@ def test_a_run_against_itself_differs_in_nothing(ran: Ran, compare: Producer) ->
 
     text = compare("one", "last").stdout
 
-    assert "differ in   nothing: the same was asked twice" in text
+    assert "differ in   nothing: both runs asked the same thing" in text
     assert "difference  +0.000  95 % interval -0.346 to +0.346" in text, "six pairs are too few to say more"
     assert "detectable  no difference: too few discordant pairs" in text
     assert "flipped     0, shown 0" in text
@@ -384,7 +386,7 @@ def test_the_same_asked_twice_of_unlike_engines_is_told_to_differ_in_them(
 ) -> None:
     for run_id, dtype in (("one", "float32"), ("other", "bfloat16")):
         run = ran(run_id, "ccwwwwa")
-        told = "engines     of A and B not all alike"
+        told = "engines     of A and B not identical"
         assert told not in compare("one", "last").stdout
         ledger.note_engine(run.run_id, EngineUsed(worker=f"gpu0@{run_id}", since=0.0, engine={"dtype": dtype}))
 
@@ -405,13 +407,13 @@ def test_engines_of_two_models_are_told_to_differ_in_what_the_models_do_not_expl
 
     ledger.note_engine("other", EngineUsed(worker="gpu1", since=0.0, engine=engine | {"dtype": "bfloat16"}))
     told = compare("one", "other").stdout
-    assert 'engines     of B not all alike: they differ in dtype ("float32", "bfloat16")\n' in told
-    assert told.count("not all alike") == 1, "A differs from B in nothing besides"
+    assert 'engines     of B not identical: they differ in dtype ("float32", "bfloat16")\n' in told
+    assert told.count("not identical") == 1, "A differs from B in nothing besides"
 
     ledger.note_engine("one", EngineUsed(worker="gpu1", since=0.0, engine={"weights": "aa", "vllm": "1"}))
     told = compare("one", "other").stdout
-    assert 'of A not all alike: they differ in vllm (null, "1"), dtype ("float32", null)' in told
-    assert 'of A and B not all alike: they differ in dtype ("float32", null, "bfloat16")' in told
+    assert 'of A not identical: they differ in vllm (null, "1"), dtype ("float32", null)' in told
+    assert 'of A and B not identical: they differ in dtype ("float32", null, "bfloat16")' in told
 
 
 def test_what_could_have_been_found_is_said(ran: Ran, compare: Producer) -> None:
@@ -426,9 +428,12 @@ def test_what_could_have_been_found_is_said(ran: Ran, compare: Producer) -> None
 @pytest.mark.parametrize(
     ("ids", "wanted"),
     [
-        (["q0", "q1", "x2"], "of 7 and 3 ids they share 2. Enqueue the very same file"),
-        ([f"q{n}" for n in range(7)], "of 7 and 7 ids they share 7, whose content or order differs."),
-        (["x"], "of 7 and 1 ids they share 0."),
+        (["q0", "q1", "x2"], "they have 7 and 3 question ids, with 2 in common. Enqueue the same file"),
+        (
+            [f"q{n}" for n in range(7)],
+            "they have 7 and 7 question ids, with 7 in common, but content or order differs.",
+        ),
+        (["x"], "they have 7 and 1 question ids, with 0 in common."),
     ],
     ids=["some", "all", "none"],
 )
@@ -528,7 +533,7 @@ def test_of_two_runs_that_both_retrieve_it_is_told_which_found_what_answers(
         )
 
     told = compare("two", "three").stdout
-    assert "recall@2    A 0.333 · B 0.667  a right passage, of 3 questions" in told
+    assert "recall@2    A 0.333 · B 0.667  relevant passage found, of 3 questions" in told
     assert "only A found it 0 · only B 1 · neither 1" in told
     recall = json.loads(compare("two", "three", "--json").stdout)["recall"]
     assert (recall["depth"], recall["contingency"]) == (2, {"both": 1, "only_a": 0, "only_b": 1, "neither": 1})
@@ -560,7 +565,11 @@ def test_a_difference_is_told_for_each_subject(ran: Ran, compare: Producer) -> N
         "art: 0.000 → 1.000",
         "law: 0.500 → 1.000",
     ]
-    assert lines[at + 3].strip().startswith("each by itself: where nothing differs, one interval in twenty")
+    assert (
+        lines[at + 3]
+        .strip()
+        .startswith("not adjusted for multiple comparisons: without any true difference, one interval in twenty")
+    )
     by_subject = json.loads(compare("one", "two", "--json").stdout)["by_subject"]
     assert {name: (each["pairs"], each["difference"]["value"]) for name, each in by_subject.items()} == {
         "": (1, -1.0),
@@ -573,7 +582,7 @@ def test_many_subjects_are_only_counted_and_a_single_one_is_not_told_apart(ran: 
     many = in_subjects(*(f"s{n}" for n in range(13)))
     ran("one", "c" * 13, many)
     ran("two", "w" * 13, many, seed=1)
-    assert "by subject  13 of them; --json has each" in compare("one", "two").stdout
+    assert "by subject  13 subjects; --json lists them" in compare("one", "two").stdout
     ran("three", "cc", in_subjects("law", "law"))
     ran("four", "wc", in_subjects("law", "law"), seed=1)
     assert "by subject" not in compare("three", "four").stdout

@@ -48,12 +48,12 @@ def test_a_paused_run_goes_on_with_what_was_put_aside(
 ) -> None:
     settle(ledger, run_id, "q0")
     assert producer("pause", run_id).stdout == f"{run_id} is paused: 1 of 5 settled\n"
-    assert producer("pause", run_id).stdout == f"{run_id} is paused already: 1 of 5 settled\n"
+    assert producer("pause", run_id).stdout == f"{run_id} is already paused: 1 of 5 settled\n"
     drop_all(ledger, broker)
-    assert producer("resume", run_id).stdout == f"{run_id} was paused, and goes on: 4 questions sent in 2 messages\n"
+    assert producer("resume", run_id).stdout == f"{run_id} was paused, now resumed: 4 questions sent in 2 messages\n"
     assert [ids for _, _, ids in broker.messages] == [["q1", "q2"], ["q3", "q4"]]
     again = producer("resume", run_id).stdout
-    assert again == f"{run_id} goes on, as it did: every unsettled question is in a message already, nothing was sent\n"
+    assert again == f"{run_id} was not halted: every unsettled question is already in a message, nothing was sent\n"
 
 
 @pytest.mark.parametrize("words", [["resume"], ["requeue"]])
@@ -111,7 +111,7 @@ def test_a_watch_ends_at_a_cancelled_run_with_what_there_is_and_an_exit_code_of_
     settle(ledger, run_id, "q0", "q1")
     assert producer("cancel", run_id).stdout == f"{run_id} is cancelled: 2 of 5 settled\n"
     watched = producer("watch", exit_code=CANCELLED)
-    assert f"The run is cancelled. Let it go on with: python -m producer resume {run_id}" in watched.stderr
+    assert f"The run is cancelled. Resume it with: python -m producer resume {run_id}" in watched.stderr
     assert "cancelled, not finished: 3 of 5 without a verdict" in watched.stdout
     assert "2 of 2" in watched.stdout, "verdicts stay"
     assert producer.json("watch", exit_code=CANCELLED)["state"] == "cancelled"
@@ -126,7 +126,7 @@ def test_a_cancelled_run_is_taken_up_by_enqueuing_it_again(
     producer("cancel", run_id)
     drop_all(ledger, broker)
     said = producer("enqueue", five).stdout
-    assert "was cancelled, goes on: 4 of 5 unsettled, 4 sent again in 2 messages" in said
+    assert "was cancelled, now resumed: 4 of 5 unsettled, 4 re-sent in 2 messages" in said
     assert ledger.counts(run_id).standing == "running"
     producer("cancel", run_id)
     assert producer.json("enqueue", five)["state"] == "revived"
@@ -138,24 +138,24 @@ def test_a_paused_run_waits_also_when_it_is_enqueued_again(
     producer("pause", run_id)
     drop_all(ledger, broker)
     said = producer("enqueue", five).stdout
-    assert f"paused: nothing was sent; let it go on with: python -m producer resume {run_id}" in said
+    assert f"paused: nothing was sent; resume it with: python -m producer resume {run_id}" in said
     assert broker.messages == []
     assert producer.json("enqueue", five)["state"] == "paused"
 
 
 def test_a_cancelled_run_cannot_be_paused_and_can_be_resumed(producer: Producer, run_id: str) -> None:
     producer("cancel", run_id)
-    assert producer("cancel", run_id).stdout == f"{run_id} is cancelled already: 0 of 5 settled\n"
+    assert producer("cancel", run_id).stdout == f"{run_id} is already cancelled: 0 of 5 settled\n"
     refused = producer("pause", run_id, exit_code=1).stderr
-    assert refused == f"error: {run_id} is cancelled. Take it up first: python -m producer resume {run_id}\n"
-    assert "was cancelled, and goes on" in producer("resume", run_id).stdout
+    assert refused == f"error: {run_id} is cancelled. Resume it first: python -m producer resume {run_id}\n"
+    assert "was cancelled, now resumed" in producer("resume", run_id).stdout
 
 
 @pytest.mark.parametrize("verb", ["pause", "cancel", "resume"])
 def test_a_settled_run_is_beyond_control(producer: Producer, run_id: str, ledger: MemoryLedger, verb: str) -> None:
     settle(ledger, run_id, *(f"q{n}" for n in range(5)))
     with unchanged(ledger, run_id):
-        assert producer(verb, run_id).stdout == f"{run_id} is settled already\n"
+        assert producer(verb, run_id).stdout == f"{run_id} is already settled\n"
         assert producer.json("watch")["state"] == "settled"
 
 
@@ -163,7 +163,7 @@ def test_requeue_sends_what_is_in_no_message(producer: Producer, run_id: str, br
     broker.messages.pop(0)
     assert producer("requeue", run_id).stdout == f"{run_id}: 2 questions sent in 1 message\n"
     again = producer("requeue", run_id).stdout
-    assert again == f"{run_id}: every unsettled question is in a message already, nothing was sent\n"
+    assert again == f"{run_id}: every unsettled question is already in a message, nothing was sent\n"
 
 
 def test_requeue_asks_no_model_where_stored_texts_were_read_again(
@@ -186,11 +186,11 @@ def test_requeue_takes_failed_verdicts_back_only_when_told(
     with unchanged(ledger, run_id):
         producer("requeue", run_id)
     said = producer("requeue", run_id, "--failed", "--priority", "high").stdout
-    assert said == f"{run_id}: 2 failed verdicts taken back; 2 questions sent in 1 message\n"
+    assert said == f"{run_id}: 2 failed verdicts discarded; 2 questions sent in 1 message\n"
     assert [ids for _, _, ids in broker.messages] == [["q1", "q3"]]
     assert ledger.counts(run_id).of(Outcome.FAILED) == 0
     again = producer("requeue", run_id, "--failed").stdout
-    assert again.startswith(f"{run_id}: 0 failed verdicts taken back; every unsettled question is in a message")
+    assert again.startswith(f"{run_id}: 0 failed verdicts discarded; every unsettled question is already in a message")
 
 
 def test_requeue_of_a_settled_run_says_so_and_how_its_failed_questions_are_asked_anew(
@@ -198,13 +198,13 @@ def test_requeue_of_a_settled_run_says_so_and_how_its_failed_questions_are_asked
 ) -> None:
     settle(ledger, run_id, "q0", "q2", "q4")
     settle(ledger, run_id, "q1", "q3", outcome=Outcome.FAILED)
-    settled = f"{run_id}: it is settled already, nothing was sent"
-    assert producer("requeue", run_id).stdout == f"{settled}; --failed asks 2 failed questions anew\n"
+    settled = f"{run_id}: already settled, nothing was sent"
+    assert producer("requeue", run_id).stdout == f"{settled}; --failed asks 2 failed questions again\n"
     producer("requeue", run_id, "--failed")
     settle(ledger, run_id, "q1", "q3")
     assert producer("requeue", run_id).stdout == f"{settled}\n"
     again = producer("requeue", run_id, "--failed").stdout
-    assert again == f"{run_id}: 0 failed verdicts taken back; it is settled already, nothing was sent\n"
+    assert again == f"{run_id}: 0 failed verdicts discarded; already settled, nothing was sent\n"
 
 
 def cut_off(run_id: str, ledger: MemoryLedger) -> None:
@@ -219,7 +219,9 @@ def test_it_is_said_that_questions_of_a_run_are_missing_because_its_enqueueing_w
 ) -> None:
     cut_off(run_id, ledger)
 
-    assert "3 of 5 questions are not in the ledger: unless `enqueue` is writing them" in producer(verb, "cut").output
+    assert (
+        "3 of 5 questions are not in the ledger: unless `enqueue` is still writing them" in producer(verb, "cut").output
+    )
     assert "not in the ledger" not in producer(verb, run_id).output
 
 
@@ -248,8 +250,8 @@ def test_purge_asks_and_takes_no_for_an_answer(
     monkeypatch.setattr("producer.control.someone_to_ask", lambda: True)
     settle(ledger, run_id, "q0")
     refused = producer("purge", run_id, exit_code=1, text="n\n")
-    assert f"Forget {run_id} with 1 of 5 verdicts? [y/N]" in refused.stderr
+    assert f"Delete {run_id} with 1 of 5 verdicts? [y/N]" in refused.stderr
     assert [run.run_id for run in ledger.runs()] == [run_id]
-    assert f"forgot {run_id}" in producer("purge", run_id, text="y\n").stdout
+    assert f"deleted {run_id}" in producer("purge", run_id, text="y\n").stdout
     assert ledger.runs() == []
     assert "No run" in producer("purge", run_id, "--yes", exit_code=1).stderr

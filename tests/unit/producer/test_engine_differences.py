@@ -23,8 +23,8 @@ def test_a_run_that_engines_of_other_weights_answered_says_so_and_its_summary_by
 
     books.note_engine(run.run_id, EngineUsed(worker="gpu0@a", since=86_400.0, engine=ENGINE | {"weights": "bb"}))
     (what, by_whom) = engine_lines(books, run)
-    assert what == ("engines", 'not all alike: they differ in weights ("aa", "bb")')
-    assert "which of gpu0@a, gpu1@a had which since when" in by_whom[1]
+    assert what == ("engines", 'not identical: they differ in weights ("aa", "bb")')
+    assert "lists the engine of each of gpu0@a, gpu1@a over time" in by_whom[1]
     found = export(books, run.run_id, tmp_path).summary["environment"]["answered_by"]
     assert [(each["worker"], each["since"], each["engine"]["weights"]) for each in found] == [
         ("gpu0@a", "1970-01-01T00:00:00.000Z", "aa"),
@@ -44,6 +44,6 @@ def test_status_says_while_a_run_goes_on_that_its_engines_are_not_alike(
 ) -> None:
     run_id = producer.json("enqueue", five)["run_id"]
     for dtype in ("float32", "bfloat16"):
-        assert "not all alike" not in producer("status", run_id).stdout
+        assert "not identical" not in producer("status", run_id).stdout
         ledger.note_engine(run_id, EngineUsed(worker=dtype, since=0.0, engine={"dtype": dtype}))
-    assert 'not all alike: they differ in dtype ("float32", "bfloat16")' in producer("status", run_id).stdout
+    assert 'not identical: they differ in dtype ("float32", "bfloat16")' in producer("status", run_id).stdout

@@ -285,8 +285,8 @@ def test_a_disk_that_fills_up_is_one_clear_error_and_leaves_the_old_files(
         export(filled, "run-2", tmp_path, formats)
 
     assert str(trouble.value) == (
-        f"{tmp_path}: the results cannot be written: File too large; older files there are unchanged. "
-        "Make room or choose another folder with --out."
+        f"{tmp_path}: the results cannot be written: File too large; existing files there are unchanged. "
+        "Free some space or choose another folder with --out."
     )
     assert contents(tmp_path) == before
 
@@ -349,8 +349,9 @@ def test_a_folder_of_another_user_is_one_clear_error_that_names_who_may_not_writ
     with without_roots_rights() as user, pytest.raises(InputError) as trouble, explaining(tmp_path):
         (tmp_path / "results.csv").write_text("")
     assert str(trouble.value) == (
-        f"{tmp_path}: the results cannot be written: Permission denied; older files there are unchanged. "
-        f"Let user {user} write there (containers: HOST_UID, in compose.yaml) or choose another folder with --out."
+        f"{tmp_path}: the results cannot be written: Permission denied; existing files there are unchanged. "
+        f"Give user {user} write permission there (containers: HOST_UID, in compose.yaml) "
+        "or choose another folder with --out."
     )
 
 
@@ -361,12 +362,15 @@ def test_a_folder_that_cannot_be_written_into_is_told_before_there_is_anything_t
         told = rf"{name}/run-1: the results cannot be written: Not a dir.* Move {tmp_path / name} out of the way"
         with pytest.raises(InputError, match=told):
             refuse_unwritable(tmp_path / name / "run-1")
-    with room_per_file(0), pytest.raises(InputError, match="Make room or choose another folder"):
+    with room_per_file(0), pytest.raises(InputError, match="Free some space or choose another folder"):
         refuse_unwritable(tmp_path)
     mine = tmp_path / "mine"
     mine.mkdir(mode=0o555)
     for path in (mine, mine / "run-1"):
-        with without_roots_rights(), pytest.raises(InputError, match=r"Permission denied.*Let user \d+ write there"):
+        with (
+            without_roots_rights(),
+            pytest.raises(InputError, match=r"Permission denied.*Give user \d+ write permission there"),
+        ):
             refuse_unwritable(path)
 
 
@@ -387,7 +391,7 @@ def test_files_take_their_places_together_or_not_at_all(
             raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full_at_the_second)
-    with pytest.raises(InputError, match=r"No space left on device; older files there are unchanged.*--out"):
+    with pytest.raises(InputError, match=r"No space left on device; existing files there are unchanged.*--out"):
         export(filled, "run-1", tmp_path)
 
     assert list(tmp_path.iterdir()) == [], "the first file was complete, and alone"
@@ -498,9 +502,9 @@ def test_a_rename_that_fails_after_another_is_told_and_the_same_command_again_me
             export(filled, "run-1", RUN, ("csv", "lm-eval"))
 
         assert str(trouble.value) == (
-            "run: of the results only results.csv could take the place of the older file: Permission "
-            "denied. There is no summary.json until all files are of one export. "
-            "Mend that and repeat the command, or choose another folder with --out."
+            "run: not all older results could be replaced (replaced: results.csv): Permission "
+            "denied. There is no summary.json until all files belong to the same export. "
+            "Fix that and repeat the command, or choose another folder with --out."
         )
         assert ages(RUN) == {"results.csv": "new"}
 
@@ -521,7 +525,7 @@ def test_where_already_the_first_rename_fails_all_older_files_stand_as_they_were
         with losing_the_right_to(filled, "lm-eval/*"), pytest.raises(InputError) as trouble:
             export(filled, "run-1", RUN, ("lm-eval", "csv"))
 
-        assert "Permission denied; older files there are unchanged." in str(trouble.value)
+        assert "Permission denied; existing files there are unchanged." in str(trouble.value)
         assert {path: content for path, content in contents(RUN).items() if path.name[0] != "."} == before
 
 
@@ -533,7 +537,7 @@ def test_where_the_folder_itself_is_lost_nothing_is_replaced_and_what_is_left_is
         export(filled, "run-1", RUN)
         before = contents(RUN)
         settle_the_rest(filled)
-        with losing_the_right_to(filled, ""), pytest.raises(InputError, match="older files there are un"):
+        with losing_the_right_to(filled, ""), pytest.raises(InputError, match="existing files there are un"):
             export(filled, "run-1", RUN)
         assert {path: content for path, content in contents(RUN).items() if path.name[0] != "."} == before
         assert len(hidden(RUN)) == 2, "nobody may remove them there"
@@ -617,9 +621,9 @@ def test_the_summary_names_the_files_of_its_export(filled: MemoryLedger, tmp_pat
 
 def test_room_is_only_asked_for_where_there_is_none(tmp_path: Path) -> None:
     for number, remedy in (
-        (errno.EDQUOT, "Make room or"),
-        (errno.EBUSY, "Mend that or"),
-        (errno.EROFS, "Mend that or"),
+        (errno.EDQUOT, "Free some space or"),
+        (errno.EBUSY, "Fix that or"),
+        (errno.EROFS, "Fix that or"),
     ):
         with pytest.raises(InputError, match=remedy), explaining(tmp_path):
             raise OSError(number, os.strerror(number))

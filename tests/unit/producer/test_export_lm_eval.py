@@ -120,7 +120,7 @@ def test_a_sample_of_weighed_choices_is_one_of_its_multiple_choice_tasks(tmp_pat
         "acc_bytes": 1.0,  # … and less than -5.0 / 7, as ö and ß are two bytes each
     }
     assert found.samples[1]["target"] == "[0, 1]"
-    assert 'is_greedy, behind each log-likelihood, is "None"' in found.remarks
+    assert 'is_greedy, after each log-likelihood, is "None"' in found.remarks
 
 
 @pytest.mark.parametrize("normalization", Normalization)
@@ -218,7 +218,7 @@ def test_what_a_judge_has_graded_is_the_text_against_the_right_choices_text(tmp_
 
     sample = found.samples[0]
     assert (sample["target"], sample["filtered_resps"], sample["acc"]) == ("Größe", ["the size"], 1.0)
-    assert "acc is what the judge says" in found.remarks
+    assert "acc is the judge's grade" in found.remarks
 
 
 def test_free_prompts_are_texts_without_target_or_metric(tmp_path: Path) -> None:
@@ -290,14 +290,14 @@ def test_the_results_sum_up_the_samples_and_say_what_is_not_among_them(tmp_path:
     assert found.results["task_hashes"] == {"elements-v2": sha(hashes)}
     assert (found.samples[2]["target"], found.samples[2]["metrics"], found.samples[2]["acc"]) == ("", ["acc"], None)
     assert all(sample.keys() == found.samples[0].keys() for sample in found.samples.values())
-    assert "1 of 5 questions are failed: no sample, and in no metric." in found.remarks
+    assert "1 of 5 questions are failed: no sample, not in any metric." in found.remarks
     assert "1 questions have no key" in found.remarks
 
 
 def test_an_unfinished_run_says_how_many_questions_are_missing(tmp_path: Path) -> None:
     found = exported(tmp_path, spec_of(Mode.LETTER))
 
-    assert "lm-eval: 1 of 5 questions are unsettled: no sample, and in no metric." in found.remarks
+    assert "lm-eval: 1 of 5 questions are unsettled: no sample, not in any metric." in found.remarks
     assert found.results["configs"]["elements-v2"]["metadata"]["missing"] == [
         each.removeprefix("lm-eval: ") for each in found.remarks.splitlines()
     ]

@@ -64,19 +64,20 @@ def test_a_source_that_the_index_lacks_is_told_with_an_example(
     assert named(passages, source, {"gold_passages": ["iron"]}).lines() == [
         (
             "sources",
-            f"2 of 2 questions name theirs; of 1 the index has none, and each counts as never found: q0 names {name!r}",
+            "2 of 2 questions name their source; for 1 it is not in the index, so they count as not found: "
+            f"q0 names {name!r}",
         )
     ]
 
 
 def test_questions_that_name_nothing_are_told_to_have_no_recall(passages: Path) -> None:
-    assert named(passages, {}).lines() == [("sources", "no question names its source: there will be no recall")]
+    assert named(passages, {}).lines() == [("sources", "no question names its source, so there will be no recall")]
 
 
 def test_where_the_passages_are_elsewhere_nobody_claims_to_have_looked(tmp_path: Path) -> None:
     found = named(tmp_path / "manifest alone", {"gold_passages": ["iron"]})
     assert found.lost is None
-    assert "can only be seen where its passages are" in found.lines()[0][1]
+    assert "only where its passages are stored" in found.lines()[0][1]
 
 
 def test_enqueue_says_before_anything_is_asked_which_sources_cannot_be_found(tmp_path: Path) -> None:
@@ -90,9 +91,9 @@ def test_enqueue_says_before_anything_is_asked_which_sources_cannot_be_found(tmp
         assert result.exit_code == 0, result.output
         return result.stdout
 
-    said = "2 of 2 questions name theirs; of 1 the index has none, and each counts as never found: q1 names 'p2'"
+    said = "2 of 2 questions name their source; for 1 it is not in the index, so they count as not found: q1 names 'p2'"
     assert said in enqueue("--dry-run")
     assert said in enqueue()
     assert json.loads(enqueue("--json"))["sources"] == {"named_by": 2, "not_in_index": 1}
     assert "sources" not in enqueue("--no-rag")
-    assert ("passages of facts" in enqueue(), "passages" in enqueue("--no-rag")) == (True, False)
+    assert ("passages from facts" in enqueue(), "passages" in enqueue("--no-rag")) == (True, False)

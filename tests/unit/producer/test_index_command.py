@@ -80,7 +80,7 @@ def test_a_folder_of_something_else_that_is_replaced_is_not_kept(tmp_path: Path,
     assert beside(tmp_path) == {"corpus.jsonl", "x"}
 
 
-@pytest.mark.parametrize(("text", "message"), [("", "field 'text'"), ("the of", "No passage holds a word")])
+@pytest.mark.parametrize(("text", "message"), [("", "field 'text'"), ("the of", "No passage has a word")])
 def test_an_index_stays_as_it_was_where_the_new_one_cannot_be_built(
     tmp_path: Path, corpus: Path, text: str, message: str
 ) -> None:
@@ -133,7 +133,7 @@ def test_bad_documents_are_skipped_only_when_asked_for_and_kept(tmp_path: Path, 
     assert "2 of 4 documents are bad; correct them, or leave them out with --skip-bad:" in refused.stderr
     told = index(corpus, "-o", "x", "--skip-bad").stdout
     assert "skipped     2 documents: 1 × id: stands there twice, 1 × text: the passage is empty; see x/rejected" in told
-    assert "left alone  title; what belongs into a passage" in told
+    assert "left alone  title; add fields to the passages" in told
     rejected = [json.loads(line) for line in Path("x/rejected.jsonl").read_text().splitlines()]
     assert [(each["line"], each["row"]["id"]) for each in rejected] == [(3, "p0"), (4, "p2")]
 
@@ -156,11 +156,11 @@ def test_a_title_is_indexed_with_the_text_where_that_is_said(tmp_path: Path) -> 
     (tmp_path / "corpus.jsonl").write_text('{"pmid": 7, "title": "Iron", "abstract": "It rusts."}\n')
     index("corpus.jsonl", "-o", "x", "--map", "id=pmid,text=title+abstract")
     assert [(each.id, each.text) for each in load_index(Path("x")).search(["iron"], 1)[0]] == [("7", "Iron\nIt rusts.")]
-    assert "'txt=abstract' is no PART=FIELD. Did you mean 'text'?" in (
+    assert "'txt=abstract' is not PART=FIELD. Did you mean 'text'?" in (
         index("corpus.jsonl", "-o", "x", "--map", "txt=abstract", exit_code=1).stderr
     )
 
 
 def test_passages_with_the_same_text_are_told(tmp_path: Path) -> None:
     told = index(write_corpus(tmp_path, "Iron rusts.", "Iron rusts.", "Zinc."), "-o", "x").stdout
-    assert "repeats   1 passage with the text of another" in told
+    assert "repeats   1 passage with exactly the same text as another" in told

@@ -65,7 +65,7 @@ def test_it_tells_a_person_the_same_and_writes_nothing(
     assert "5 read + 1 skipped = 6 rows" in result.stdout
     assert "5 questions as mcqueue's own JSONL, 2 to 3 choices, labels A–C" in result.stdout
     assert "questions.jsonl:6: field 'choices': found 1, expected 2 to 26" in result.stdout
-    assert "1 word for word, 1 with other choices or contexts\n" in result.stdout
+    assert "1 exact duplicate, 1 with other choices or contexts\n" in result.stdout
     assert "1 row cannot be asked" in result.stderr
     assert ledger.runs() == []
 
@@ -109,7 +109,7 @@ def test_examples_without_the_reasons_that_their_prompt_asks_for_are_told(
         words = [word for each in ("few_shot={k: 1, file: dev.jsonl}", *settings) for word in ("--set", each)]
         found = run(session, "enqueue", path, "--dry-run", *words)
         assert found.exit_code == 0, found.output
-        return "its examples are solved by their letter alone" in found.stderr
+        return "its examples answer with a letter alone" in found.stderr
 
     assert told("mode=generate")
     assert not told("mode=generate", "prompt=lettered")
@@ -328,4 +328,4 @@ def test_a_folder_without_a_tokenizer_is_told_so_and_no_hub_is_asked(
     (tmp_path / "model").mkdir()
     result = run(session, "inspect", str(write_rows(*SIX)), "--model", "model")
     assert result.exit_code == 1
-    assert "--model: the folder model holds no tokenizer.json." in result.stderr
+    assert "--model: the folder model has no tokenizer.json." in result.stderr

@@ -63,7 +63,7 @@ def test_enqueue_again_resumes(producer: Producer, five: Path, broker: MemoryBro
     producer("enqueue", five)
     broker.messages.pop()
 
-    assert "resumed: 5 of 5 unsettled, 1 sent again in 1 message" in producer("enqueue", five).stdout
+    assert "resumed: 5 of 5 unsettled, 1 re-sent in 1 message" in producer("enqueue", five).stdout
 
 
 def test_enqueue_again_after_the_end_says_so(producer: Producer, five: Path, ledger: MemoryLedger) -> None:
@@ -113,7 +113,7 @@ def test_enqueue_says_what_stands_around_the_questions(producer: Producer, five:
     write_rows({"id": "e", "question": "Sure?", "choices": ["no", "yes"], "answer": "B"}, name="dev.jsonl")
     around = ("few_shot={k: 1, file: dev.jsonl}", "description=Say yes or no.", "shuffle=true", "mode=letter")
     told = producer("enqueue", five, *(word for each in around for word in ("--set", each))).stdout
-    assert "chat template never · a description · 1 example of dev.jsonl · choices shuffled\n" in told
+    assert "chat template never · a description · 1 example from dev.jsonl · choices shuffled\n" in told
 
 
 def test_many_examples_are_told_to_travel_with_the_run(
@@ -123,9 +123,9 @@ def test_many_examples_are_told_to_travel_with_the_run(
     write_rows(*rows, name="dev.jsonl")
     words = ("enqueue", five, "--dry-run", "--set", "few_shot={k: 1, file: dev.jsonl}")
 
-    assert "travel with the run" not in producer(*words).stderr
+    assert "stored with the run" not in producer(*words).stderr
     monkeypatch.setattr("producer.enqueue.MANY_EXAMPLES", 3)
-    assert "few_shot.file has 3 examples. All travel with the run" in producer(*words).stderr
+    assert "few_shot.file has 3 examples. All of them are stored with the run" in producer(*words).stderr
 
 
 def test_fresh_asks_once_more(producer: Producer, five: Path) -> None:
@@ -305,7 +305,7 @@ def test_a_watch_names_the_files_of_an_export_only_where_they_have_what_the_ledg
 
     early = producer("watch")
     assert "results.csv" not in early.stdout
-    assert f"write its results with: python -m producer export {run_id}" in early.stderr
+    assert f"export the results with: python -m producer export {run_id}" in early.stderr
     assert producer.json("watch")["files"] == []
     producer("export")
     assert f"results/{run_id}/results.csv" in producer("watch").stdout
@@ -364,13 +364,13 @@ def test_status_shows_counts_accuracy_queue_and_workers(
     assert "0.750  95 % interval 0.301 to 0.954 (3 of 4)" in text
     assert "chance    0.500" in text
     assert "correct 3 · wrong 0 · unanswered 0 · failed 1 · answered 1" in text
-    assert "1 live: gpu0; the engine is simulated: its answers mean nothing" in text
+    assert "1 live: gpu0; the engine is simulated, its answers are meaningless" in text
     found = producer.json("status")
     assert (found["finished"], sum(found["queues"].values()), found["workers"][0]["name"]) == (True, 3, "gpu0")
 
 
 def test_runs_are_listed_newest_first(producer: Producer, five: Path) -> None:
-    assert "There is no run yet" in producer("runs").stderr
+    assert "There are no runs yet" in producer("runs").stderr
     producer("enqueue", five, "--run", "one")
     producer("enqueue", five, "--run", "two")
 
@@ -462,7 +462,7 @@ def test_an_interrupted_watch_says_how_to_rejoin(
     monkeypatch.setattr(finish, "watch", interrupt)
 
     result = producer("watch", exit_code=130)
-    assert f"the run goes on; rejoin with: python -m producer watch {run_id}\n" in result.stderr
+    assert f"the run continues; rejoin with: python -m producer watch {run_id}\n" in result.stderr
 
     for words, promised in (
         (("watch", "--export"), "--export"),
@@ -481,7 +481,7 @@ def test_an_interrupted_enqueue_says_that_it_can_be_repeated(
 
     monkeypatch.setattr(ledger, "add_bodies", interrupt)
 
-    assert "goes on where it stopped" in producer("enqueue", five, exit_code=130).stderr
+    assert "run the same command again to continue" in producer("enqueue", five, exit_code=130).stderr
 
 
 def test_export_writes_the_formats_that_were_asked_for(producer: Producer, five: Path, ledger: MemoryLedger) -> None:
@@ -529,23 +529,23 @@ def test_show_tells_a_circular_questions_rotations_apart(producer: Producer, led
     )
 
     lines = [line.strip() for line in producer("show", "last", "q0").stdout.splitlines()]
-    (at,) = (at for at, line in enumerate(lines) if line.startswith("rotations") and line.endswith("right in 2 of 4"))
+    (at,) = (at for at, line in enumerate(lines) if line.startswith("rotations") and line.endswith("correct in 2 of 4"))
     assert lines[at + 1 : at + 5] == [
         "A B C D: D chosen, wrong",
-        "B C D A: A chosen, right  ← the scores above",
+        "B C D A: A chosen, correct  ← the scores above",
         "C D A B: none chosen",
-        "D A B C: A chosen, right",
+        "D A B C: A chosen, correct",
     ]
     assert producer.json("show", "last", "q0")["verdict"]["rotation_choices"] == ["D", "A", None, "A"]
     older = producer("show", "last", "q1").stdout
-    assert "right in 3 of 4" in older, "a verdict from before each rotation was kept"
+    assert "correct in 3 of 4" in older, "a verdict from before each rotation was kept"
     assert " chosen," not in older
 
 
 def test_purge_asks_nobody_where_there_is_nobody(producer: Producer, five: Path, ledger: MemoryLedger) -> None:
     run_id = producer.json("enqueue", five)["run_id"]
 
-    assert "say --yes" in producer("purge", "last", exit_code=2).stderr
+    assert "pass --yes" in producer("purge", "last", exit_code=2).stderr
     assert len(ledger.runs()) == 1
-    assert f"forgot {run_id}" in producer("purge", "last", "--yes").stdout
+    assert f"deleted {run_id}" in producer("purge", "last", "--yes").stdout
     assert ledger.runs() == []

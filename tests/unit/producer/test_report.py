@@ -116,8 +116,8 @@ def test_the_report_of_a_run_shows_accuracy_interval_chance_figures_and_how_it_w
     page = Page(path.read_text(encoding="utf-8"))
     assert "50.0 %" in page.text
     assert "95 % interval 29.9 to 70.1 %" in page.text
-    assert "above guessing: chance is 25.0 %" in page.text
-    for title in ("Calibration", "Confidence", "Position bias", "Confusion of labels", "Throughput", "Latency"):
+    assert "above chance: chance is 25.0 %" in page.text
+    for title in ("Calibration", "Confidence", "Position bias", "Confusion matrix", "Throughput", "Latency"):
         assert title in page.text
     assert {"even", "odd"} <= set(page.words)
     assert run.spec.fingerprint() in page.text
@@ -137,10 +137,10 @@ def test_a_run_that_failures_lower_is_not_called_worse_than_guessing(ledger: Mem
         report(run.run_id)
         texts.append(Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")).text)
 
-    assert "below guessing: chance is 25.0 %" in texts[0]
+    assert "below chance: chance is 25.0 %" in texts[0]
     assert "right on 2.4 % of 41 questions" in texts[1]
-    assert "and on 100.0 % of the 1 that did not fail (20.7 to 100.0 %)" in texts[1]
-    assert "At the 1 that it answered, it is not distinguishable from guessing: chance is 25.0 %" in texts[1]
+    assert "and on 100.0 % of the 1 question that did not fail (20.7 to 100.0 %)" in texts[1]
+    assert "On the 1 question it answered, it is not distinguishable from chance: chance is 25.0 %" in texts[1]
     assert "did not fail" not in texts[0]
 
 
@@ -149,7 +149,7 @@ def test_calibration_of_scores_per_character_is_not_shown_as_that_of_probabiliti
 ) -> None:
     plain = open_run(ledger, make_questions(4))
     divided = open_run(ledger, make_questions(4), normalization=Normalization.CHARACTER)
-    told = "the softmax of scores per character, no probability of the model's"
+    told = "the softmax of scores per character, not a model probability"
     pages, ends, summaries = [], [], []
     for run in (plain, divided):
         settle(ledger, run)
@@ -179,7 +179,7 @@ def test_a_model_that_answers_few_questions_but_right_is_not_called_a_guesser(
     text = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")).text
     assert "right on 33.3 % of 60 questions (95 % interval 22.7 to 45.9 %)" in text
     # What it answered has two choices each, what it did not has four.
-    assert "At the 20 that it answered, it is above guessing: chance is 50.0 %" in text
+    assert "On the 20 questions it answered, it is above chance: chance is 50.0 %" in text
 
 
 @pytest.mark.parametrize(
@@ -210,10 +210,10 @@ def test_a_model_that_always_says_the_same_is_not_taken_for_one_that_knows(
 
     folder = Path("results") / run.run_id
     text = Page((folder / "report.html").read_text(encoding="utf-8")).text
-    assert "above guessing: chance is 33.3 %" in text
+    assert "above chance: chance is 33.3 %" in text
     assert told is None or told in text
     assert ("always answering" in text) is (told is not None)
-    beside = "; always answering 'yes' scores 0.600, which the accuracy is not above\n"
+    beside = "; always answering 'yes' scores 0.600, which the accuracy does not exceed\n"
     assert (beside in ended) is (told is not None)
     assert json.loads((folder / "summary.json").read_text())["constant"] == {"answer": "yes", "value": 0.6}
 
@@ -230,7 +230,10 @@ def test_the_mean_over_subjects_has_its_own_interval_and_the_accuracy_that_of_th
 
     text = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")).text
     assert "Mean over 5 subjects, each counted once: 40.0 % (95 % interval 33.5 to 45.5 %, for these subjects)." in text
-    assert "Each question counted once it is 28.6 %, and 16.8 to 40.4 % if the subjects are a sample, too." in text
+    assert (
+        "With each question counted once, the accuracy is 28.6 %, with an interval of 16.8 to 40.4 % "
+        "if the subjects are treated as a sample." in text
+    )
 
 
 def test_of_several_comparisons_each_p_stands_beside_the_one_that_counts_them_all(
@@ -248,7 +251,7 @@ def test_of_several_comparisons_each_p_stands_beside_the_one_that_counts_them_al
     # Seven of seven discordant pairs for A: 2 · ½ / 2⁷, and twice that beside another comparison.
     assert "p = 0.0078." in two
     assert "Holm)" not in two
-    assert "p = 0.0078; p = 0.016 among all comparisons here (Holm)." in three
+    assert "p = 0.0078; p = 0.016 adjusted for all comparisons here (Holm)." in three
 
 
 def _shortest_name_first(run: Run) -> list[Path]:
@@ -311,7 +314,7 @@ def test_the_report_says_that_unlike_engines_answered_a_run(ledger: MemoryLedger
     report()
 
     page = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
-    assert 'not all alike: they differ in dtype ("float32", "bfloat16")' in page.text
+    assert 'not identical: they differ in dtype ("float32", "bfloat16")' in page.text
 
 
 def test_the_margin_of_a_vote_is_a_share_of_the_texts_and_any_other_is_in_nats(
@@ -347,7 +350,7 @@ def test_where_nobody_can_guess_the_report_draws_no_chance(ledger: MemoryLedger,
     assert "95 % interval 29.9 to 70.1 %)." in page.text
     assert "guessing" not in page.text
     assert "dashed line is chance" not in page.text
-    assert "Confusion of labels" not in page.text, "a free answer chooses no label"
+    assert "Confusion matrix" not in page.text, "a free answer chooses no label"
     assert "Position bias" not in page.text
     assert not any(attributes.get("class") == "chance" for _, attributes in page.tags)
 
@@ -369,8 +372,8 @@ def test_a_circular_run_is_also_told_by_single_rotations_beside_one_guess(
     assert "single rotations 50.0 %" in page.text
     guess = [attributes["x1"] for _, attributes in page.tags if attributes.get("class") == "chance"]
     assert "25.00" in guess, "one rotation is guessed like any question"
-    assert "the run's accuracy wants all of them right" in page.text
-    assert "what was chosen in most rotations" in page.text
+    assert "the run's accuracy requires all rotations to be right" in page.text
+    assert "An answer is right if the majority choice is" in page.text
 
 
 def test_where_a_circular_runs_choices_stood_is_counted_rotation_by_rotation(ledger: MemoryLedger) -> None:
@@ -434,10 +437,10 @@ def test_the_report_tells_ties_label_mass_made_up_answers_and_texts_that_were_cu
 
     page = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
     assert "1.125 is the mean probability that a label comes next" in page.text, "an engine that only simulates"
-    assert "1 of 1: two choices score the same, the first was taken" in page.text
-    assert "1 of 1: the text ran into max_tokens" in page.text
+    assert "1 of 1: two choices score the same, the first was chosen" in page.text
+    assert "1 of 1: the text was cut off at max_tokens" in page.text
     assert "1 of 1: made up by the simulated engine" in page.text
-    assert f"The simulated engine answered 1 question of {run.run_id}: no figure of it means anything." in page.text
+    assert f"The simulated engine answered 1 question of {run.run_id}: its figures are meaningless." in page.text
 
 
 def test_the_report_asks_for_nothing_outside_itself(ledger: MemoryLedger, report: Producer) -> None:
@@ -575,7 +578,7 @@ def test_a_run_that_is_reopened_while_it_is_read_is_one_line(
     monkeypatch.setattr(ledger, "results", reopened)
 
     done = report(a.run_id, b.run_id, exit_code=1)
-    assert f"Run {b.run_id} is no longer settled: question 'q2' is asked anew." in done.output
+    assert f"Run {b.run_id} is no longer settled: question 'q2' is being asked again." in done.output
     assert not list(Path("results").rglob("*.html"))
 
 
@@ -634,12 +637,12 @@ def test_with_retrieval_it_shows_what_was_found_and_what_passages_changed(
         ledger.commit(opened.run_id, [verdict])
     report(closed.run_id, opened.run_id)
     page = Page(Path(f"results/{closed.run_id}/report-with-{opened.run_id}.html").read_text(encoding="utf-8"))
-    assert "recall@1: a right passage in the first 1 75.0 %" in page.text
-    assert "accuracy where a right passage was shown 100.0 %" in page.text
-    assert "accuracy where none was 0.0 %" in page.text
-    assert "repaired 5 of 10 not right" in page.text
-    assert "broken 0 of 10 right" in page.text
-    assert "What retrieval changed" in page.text
+    assert "recall@1: a relevant passage in the first 1 75.0 %" in page.text
+    assert "accuracy with a relevant passage shown 100.0 %" in page.text
+    assert "accuracy without one shown 0.0 %" in page.text
+    assert "repaired 5 of 10 incorrect" in page.text
+    assert "broken 0 of 10 correct" in page.text
+    assert "Effect of retrieval" in page.text
 
 
 def test_two_runs_have_the_same_two_names_throughout_their_comparison(ledger: MemoryLedger, report: Producer) -> None:
@@ -649,13 +652,13 @@ def test_two_runs_have_the_same_two_names_throughout_their_comparison(ledger: Me
         ledger.commit(run.run_id, [_verdict(number, right) for number in range(4)])
     report(a.run_id, b.run_id)
     page = Page(Path(f"results/{a.run_id}/report-with-{b.run_id}.html").read_text(encoding="utf-8"))
-    begin = page.text.index(f"{b.run_id} against {a.run_id}")
+    begin = page.text.index(f"{b.run_id} compared with {a.run_id}")
     comparison = page.text[begin : page.text.index("is right on", begin)]
     assert f"A is {a.run_id}, B is {b.run_id}. Differences are B minus A." in comparison
-    assert "B right B not right A right" in comparison
+    assert "B correct B incorrect A correct" in comparison
     assert "question subject key A B q" in comparison
     assert "field A B" in comparison
-    assert "not right in A, right in B" in comparison
+    assert "incorrect in A, correct in B" in comparison
     assert not {"first", "second"} & set(comparison.split())
 
 
@@ -676,7 +679,7 @@ def test_of_two_runs_with_retrieval_it_shows_which_found_more(ledger: MemoryLedg
             ledger.commit(run.run_id, [Verdict(question_id=question.id, outcome=Outcome.WRONG, **found)])
     report(*(run.run_id for run in runs))
     page = Page(Path(f"results/{runs[0].run_id}/report-with-{runs[1].run_id}.html").read_text(encoding="utf-8"))
-    assert "What retrieval found recall@3 A 0.250 · B 0.750 a right passage, of 4 questions" in page.text
+    assert "Recall of retrieval recall@3 A 0.250 · B 0.750 relevant passage found, of 4 questions" in page.text
 
 
 def test_an_opened_row_shows_the_prompt_with_the_passages_in_it(ledger: MemoryLedger, report: Producer) -> None:

@@ -47,20 +47,20 @@ def test_every_figure_comes_with_what_it_is_of() -> None:
 
     lines = retrieval_lines(found)
 
-    extent = "passages for 2 questions · 2.0 shown each · not room enough for all in 2"
+    extent = "passages for 2 questions · 2.0 shown each · not all fit in 2"
     assert lines[:3] == [
         ("retrieval", f"{extent} · 1 with their own context · 1 failed without passages"),
-        ("recall", "@1 0.000 · @3 1.000  a right passage in the first k, shown or not, of 2"),
-        ("", "@1 0.000 · @3 0.500  mean share of the right passages there, of 2"),
+        ("recall", "@1 0.000 · @3 1.000  a relevant passage among the first k, shown or not, of 2 questions"),
+        ("", "@1 0.000 · @3 0.500  mean share of the relevant passages found there, of 2 questions"),
     ]
     begun = [(label, text.split("  ")[0], text.split(") ")[1]) for label, text in lines[3:]]
     assert begun == [
-        ("MRR@3", "0.417", "of the first right passage"),
-        ("precision", "0.250", "of the context: right passages before others"),
-        ("hit", "1.000", "accuracy where a right passage was shown"),
-        ("miss", "0.000", "accuracy where none was"),
-        ("in context", "1.000", "the right choice's text stands in a passage shown"),
-        ("", "0.000", "a wrong choice's text does"),
+        ("MRR@3", "0.417", "of the first relevant passage"),
+        ("precision", "0.250", "of the context: relevant passages ranked before others"),
+        ("hit", "1.000", "accuracy with a relevant passage shown"),
+        ("miss", "0.000", "accuracy without one shown"),
+        ("in context", "1.000", "a shown passage contains the right choice's text"),
+        ("", "0.000", "a shown passage contains a wrong choice's text"),
     ]
 
 
@@ -95,13 +95,13 @@ def test_show_lists_every_passage_with_its_text_and_whether_the_model_saw_it(set
 
     at = next(number for number, line in enumerate(lines) if line.startswith("passages"))
     assert [line.strip() for line in lines[at : at + 5]] == [
-        "passages  1.  7.250000  water-0003 · document water · path water.md · shown  ← answers",
+        "passages  1.  7.250000  water-0003 · document water · path water.md · shown  ← relevant",
         "One and one",
         "is 3.",
-        "2.  -0.500000  fire · no room for it",
+        "2.  -0.500000  fire · did not fit",
         "Fire burns.",
     ]
-    assert "context   retrieved · a right passage was shown" in lines
+    assert "context   retrieved · a relevant passage was shown" in lines
 
 
 def test_show_gives_programs_the_passages_with_rank_score_and_text(settled: str, producer: Producer) -> None:
@@ -123,8 +123,8 @@ def test_show_gives_programs_the_passages_with_rank_score_and_text(settled: str,
 def test_a_runs_end_tells_what_retrieval_did(settled: str, producer: Producer) -> None:
     text = producer("watch", settled).stdout
 
-    assert "retrieval   passages for 1 question · 1.0 shown each · not room enough for all in 1" in text
-    assert "hit         1.000  95 % interval 0.207 to 1.000 (1 of 1) accuracy where a right passage was shown" in text
+    assert "retrieval   passages for 1 question · 1.0 shown each · not all fit in 1" in text
+    assert "hit         1.000  95 % interval 0.207 to 1.000 (1 of 1) accuracy with a relevant passage shown" in text
     assert producer.json("watch", settled)["retrieval"]["mrr"]["value"] == 1
 
 
@@ -149,10 +149,10 @@ def test_an_export_keeps_all_of_it_and_says_that_passages_were_left_out(settled:
 @pytest.mark.parametrize(
     ("verdict", "wanted"),
     [
-        (None, "‹the passages that are found for it› What is 1 plus 1?"),
+        (None, "‹the passages retrieved for it› What is 1 plus 1?"),
         (
             Verdict(question_id="q1", outcome=Outcome.FAILED, error=Failure(type="WrongIndex", message="another")),
-            "‹the passages that are found for it› What is 1 plus 1?",
+            "‹the passages retrieved for it› What is 1 plus 1?",
         ),
         (Verdict(question_id="q1", outcome=Outcome.WRONG), "What is 1 plus 1?"),
         (SETTLED, "One and one\nis 3. What is 1 plus 1?"),

@@ -54,8 +54,8 @@ def test_set_lies_over_the_file_over_the_defaults(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("override", "wanted"),
     [
-        ("rag.index=indexes/x", "rag: index alone retrieves nothing: set rag.enabled to true, or to false"),
-        ("few_shot.file=x.jsonl", "few_shot: file alone shows no example: set few_shot.k"),
+        ("rag.index=indexes/x", "rag: index alone has no effect: set rag.enabled to true, or to false"),
+        ("few_shot.file=x.jsonl", "few_shot: file alone has no effect: set few_shot.k"),
         ("mod=letter", "unknown setting 'mod'. Did you mean 'mode'?"),
         ("retrieval_top_k=3", "unknown setting 'retrieval_top_k'. In a run's configuration it is rag.retrieval_top_k"),
         (
@@ -103,7 +103,7 @@ def test_the_context_comes_first_where_it_is_wanted() -> None:
 
 
 def test_a_label_of_choices_that_the_prompt_does_not_show_is_not_asked_for() -> None:
-    with pytest.raises(RunConfigError, match="prompt 'question' shows no choices, and mode letter asks for the label"):
+    with pytest.raises(RunConfigError, match="prompt 'question' shows no choices, but mode letter asks for the label"):
         load_run_config(None, ["mode=letter", "prompt=question"]).to_spec("0" * 64, Settings(model="served"))
 
     assert load_run_config(None, ["mode=likelihood", "prompt=question"]).to_spec("0" * 64, Settings(model="served"))
@@ -149,7 +149,8 @@ def test_a_template_that_cannot_work_is_refused_with_file_and_line(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted"), [("questoin", "Did you mean 'question'? Built in are"), ("no.j2", "no such prompt template")]
+    ("name", "wanted"),
+    [("questoin", "Did you mean 'question'? Built-in prompts:"), ("no.j2", "no such prompt template")],
 )
 def test_an_unknown_template_is_refused(name: str, wanted: str) -> None:
     with pytest.raises(RunConfigError) as caught:
@@ -160,7 +161,7 @@ def test_an_unknown_template_is_refused(name: str, wanted: str) -> None:
 
 def test_a_template_that_would_read_none_where_there_is_no_context_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.j2").write_text("Context: {{ context }}\n{{ question }}")
-    with pytest.raises(RunConfigError, match=r"would read 'None'\. Put what shows it between {% if context %}"):
+    with pytest.raises(RunConfigError, match=r"would contain 'None'\. Put the part that shows it between {% if"):
         load_prompt(str(tmp_path / "mine.j2"), Mode.LIKELIHOOD)
     (tmp_path / "mine.j2").write_text("{% if context %}{{ context }}\n{% endif %}None of it: {{ question }}")
     assert load_prompt(str(tmp_path / "mine.j2"), Mode.LIKELIHOOD).name == "mine"
@@ -256,7 +257,7 @@ def test_a_threshold_that_no_passage_can_reach_is_refused_unless_a_reranker_scor
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     asked = RagConfig(enabled=True, index=str(tmp_path), retrieval_score_threshold=threshold)
     if highest:
-        with pytest.raises(RunConfigError, match=f"drops all: {kind} gives {highest} at most"):
+        with pytest.raises(RunConfigError, match=f"drops every passage: {kind} scores are at most {highest}"):
             asked.load()
     else:
         assert asked.load()

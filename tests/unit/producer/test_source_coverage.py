@@ -33,12 +33,12 @@ def summary(run: Run) -> dict[str, object]:
     ("words", "chosen", "told"),
     [
         (("--sample", 3, "--seed", 7), {"sample": 3, "seed": 7, "rows": 5}, "3 at random (seed 7) · from 5 questions"),
-        (("--limit", 2), {"limit": 2, "rows": 2}, "the first 2, nothing behind them was read"),
-        (("--subject", "red"), {"subjects": ["red"], "rows": 5}, "of red only · from 5 questions"),
+        (("--limit", 2), {"limit": 2, "rows": 2}, "the first 2, the rest was not read"),
+        (("--subject", "red"), {"subjects": ["red"], "rows": 5}, "only red · from 5 questions"),
         (
             ("--sample", 2, "--stratified"),
             {"sample": 2, "stratified": True},
-            "2 at random (seed 0), each subject with its share · from 5 questions",
+            "2 at random (seed 0), stratified by subject · from 5 questions",
         ),
     ],
 )
@@ -77,7 +77,7 @@ def test_a_sample_that_is_larger_than_the_file_is_told_as_such(
     producer: Producer, ledger: MemoryLedger, five: Path, words: tuple[object, ...], there: int
 ) -> None:
     asked = producer("enqueue", five, *words, "--sample", 9)
-    told = f"--sample 9: there are only {there} questions to draw from, and all are asked"
+    told = f"--sample 9: only {there} questions available; all of them are asked"
     assert told in asked.stderr
     assert "at random" not in producer("export").stdout
     assert told not in producer("enqueue", five, *words, "--sample", there).stderr
@@ -104,7 +104,7 @@ def test_a_question_that_comes_again_with_its_choices_in_another_order_is_no_sec
 
     ended = producer("export", run.run_id).stdout
 
-    assert "30 that repeat others\n" in ended
+    assert "30 duplicates\n" in ended
     assert "95 % interval 0.123 to 0.877, as 40 questions share 10 contexts" in ended
 
 
@@ -133,7 +133,7 @@ def test_questions_that_a_file_has_twice_do_not_count_as_two_draws(
     compared = producer.json("compare", one.run_id, other.run_id)
 
     # Ten questions, five of them known: 2.262 · √(10/9 · 10 · 2²) / 40 = 0.377 to either side.
-    told = "95 % interval 0.123 to 0.877, as 40 questions share 10 contexts, or are the same ones again\n"
+    told = "95 % interval 0.123 to 0.877, as 40 questions share 10 contexts, or are duplicates\n"
     assert told in ended
-    assert "30 that repeat others\n" in ended
+    assert "30 duplicates\n" in ended
     assert compared["difference_context_interval"]["shared"] == 10

@@ -87,7 +87,7 @@ def test_no_room_for_standard_input_is_an_error_with_a_remedy_and_leaves_no_file
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"x" * size_bytes)))
 
-    with room_per_file(50), pytest.raises(InputError, match="standard input cannot be kept") as trouble, opened("-"):
+    with room_per_file(50), pytest.raises(InputError, match="standard input cannot be stored") as trouble, opened("-"):
         pass
 
     assert "TMPDIR" in trouble.value.hint

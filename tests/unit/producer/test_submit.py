@@ -282,9 +282,9 @@ def test_subjects_with_too_few_examples_of_their_own_are_named(write_rows: Write
         plan(Source(path, path.name), config, Settings(), Selection())
 
     assert str(caught.value) == (
-        "few_shot: fewer than 2 examples of their own subject for questions of music (2 asked, 0 examples), art (1"
-        " asked, 2 examples), without a subject (1 asked, 0 examples); an example is never shown to itself."
-        " Add examples to few_shot.file, lower few_shot.k, or ask with few_shot.selection: fixed."
+        "few_shot: fewer than 2 examples of the same subject for questions of music (2 asked, 0 examples), art (1"
+        " asked, 2 examples), without a subject (1 asked, 0 examples); a question is never its own example."
+        " Add examples to few_shot.file, lower few_shot.k, or set few_shot.selection: fixed."
     )
 
 
@@ -303,7 +303,7 @@ def test_all_examples_of_a_file_may_be_shown_unless_one_of_them_is_asked(
         return plan(Source(path, path.name), config, Settings(), Selection())
 
     assert planned_of("q1", "q2").survey.digest.count == 2
-    with pytest.raises(RunConfigError, match=r"1 of the questions stand among the 2 examples, and have fewer than 2"):
+    with pytest.raises(RunConfigError, match=r"1 of the questions are among the 2 examples, which leaves fewer than 2"):
         planned_of("q1", "e2")
 
 

@@ -118,16 +118,16 @@ def test_there_is_a_suite_of_the_demo() -> None:
         ({"entires": []}, "suite.yaml: unknown setting 'entires'. Did you mean 'entries'?"),
         ({"name": "?"}, "suite.yaml: name: a name needs a letter a to z or a digit"),
         ({"entries": []}, "suite.yaml: entries: "),
-        ({"models": ["m", "m"]}, "suite.yaml: configuration: models: 'm' stands there twice"),
+        ({"models": ["m", "m"]}, "suite.yaml: configuration: models: 'm' is listed twice"),
         ({"entries": [{"name": "a", "fle": "x"}]}, "entry 'a': unknown setting 'fle'. Did you mean 'file'?"),
         ({"entries": [{"file": "x"}]}, "suite.yaml: entry 1: name: Field required"),
         ({"entries": ["x"]}, "suite.yaml: entry 1: configuration: "),
-        ({"entries": [{"name": "a", "file": "-"}]}, "entry 'a': file: standard input is gone"),
+        ({"entries": [{"name": "a", "file": "-"}]}, "entry 'a': file: standard input cannot be read again"),
         ({"entries": [{"name": "a", "file": "x", "limit": 0}]}, "entry 'a': limit: "),
-        ({"entries": [{"name": "a", "file": "x", "mode": "letter"}]}, "write it under set, as set: {mode: …}"),
+        ({"entries": [{"name": "a", "file": "x", "mode": "letter"}]}, "put it under set, as in set: {mode: …}"),
         (
             {"entries": [{"name": "a b", "file": "x"}, {"name": "A-B", "file": "y"}]},
-            "entries are called alike: 'a b', 'A-B'",
+            "entries have the same name: 'a b', 'A-B'",
         ),
     ],
 )
@@ -167,7 +167,7 @@ def test_each_entry_is_asked_of_each_model(producer: Producer, two_by_two: Path,
     asked = [(run.source, run.spec.model) for run in reversed(ledger.runs())]
     assert sorted(asked) == [(f"{name}.jsonl", model) for name in ("blue", "red") for model in ("large", "small")]
     assert result.stdout.count("new: 4 questions sent in 2 messages") == 4
-    assert "nobody takes from score.small and score.large, start: python -m workers up" in result.stdout
+    assert "no worker serves score.small and score.large, start one: python -m workers up" in result.stdout
     assert f"next  python -m producer suite {two_by_two} --watch" in result.stdout
 
 
@@ -259,7 +259,7 @@ def test_what_is_wrong_with_several_entries_is_told_at_once(producer: Producer, 
 def test_a_model_that_is_set_beside_models_is_refused(producer: Producer, sets: tuple[Path, Path]) -> None:
     path = write_suite([{"name": "a", "file": sets[0].name, "set": {"model": "x"}}], models=["y"])
 
-    assert "set.model and models exclude each other" in producer(path, exit_code=1).stderr
+    assert "set.model and models are mutually exclusive" in producer(path, exit_code=1).stderr
 
 
 def test_skipped_rows_are_told_and_kept(producer: Producer, write_rows: WriteRows) -> None:
@@ -332,7 +332,7 @@ def test_what_was_asked_by_hand_under_another_name_is_told(
     lines = [line for line in producer(path).stdout.splitlines() if line.startswith("already")]
 
     assert len(lines) == 1
-    assert lines[0].endswith(f"under another name, in {first.run_id}")
+    assert lines[0].endswith(f"in the same way as {first.run_id}")
 
 
 def test_another_model_is_asked_beside_what_stands(
@@ -409,7 +409,7 @@ def test_entries_with_questions_in_common_have_a_mean_without_an_interval(
     producer(path)
     settle_all(ledger, right=1)
     assert producer.json(path)["means"][0]["low"] is None
-    assert "without an interval, as entries have questions or contexts in common" in producer(path).stdout
+    assert "no interval, as entries have questions or contexts in common" in producer(path).stdout
 
     path = write_suite([{"name": "all", "file": red}, {"name": "others", "file": blue}])
     producer(path)
@@ -582,7 +582,7 @@ def test_a_suite_whose_questions_share_contexts_tells_the_wider_intervals(
     # Ten contexts, half of them all right: 2.262 · √(10/9 · 10 · 2²) / 40 = 0.377 to either side.
     assert "0.500 (0.123 to 0.877)" in said
     assert "0.500 (0.352 to 0.648)" not in said
-    assert "where questions share contexts, intervals and tests count those about one together" in said
+    assert "intervals and tests are clustered by context where questions share contexts" in said
     found = told["runs"][0]["accuracy_context_interval"]
     assert (round(found["low"], 3), round(found["high"], 3)) == (0.123, 0.877)
     # Two entries of that, independent of each other: 0.377 / √2 to either side.
@@ -611,8 +611,8 @@ def test_a_settled_suite_says_whether_its_models_differ(
     # Three discordant pairs, all for B: 2 · ½ / 2³, and twice that beside the other comparison.
     assert [(each["p_value"], each["p_value_together"]) for each in found] == [(0.125, 0.25), (0.125, 0.25)]
     assert (found[0]["pairs"], found[0]["either_failed"], found[0]["difference"]["value"]) == (3, 1, 1.0)
-    told = "p = 0.12, p = 0.25 among all (Holm); 1 question that failed left out"
-    assert "red: large against small: +1.000 (" in said
+    told = "p = 0.12, p = 0.25 adjusted (Holm); 1 failed question excluded"
+    assert "red: large vs. small: +1.000 (" in said
     assert told in said
     producer(two_by_two, "--watch", exit_code=3)
     assert f"{told} |" in Path("results/mine/suite.md").read_text()
@@ -645,8 +645,8 @@ def test_a_suite_says_of_which_questions_an_entry_is(
     producer(path)
     settle_all(ledger, right=1)
 
-    assert "taken    some: the first 2, nothing behind them was read\n" in producer(path, "--watch").stdout
-    assert "Taken of some: the first 2, nothing behind them was read." in Path("results/mine/suite.md").read_text()
+    assert "taken    some: the first 2, the rest was not read\n" in producer(path, "--watch").stdout
+    assert "Taken from some: the first 2, the rest was not read." in Path("results/mine/suite.md").read_text()
 
 
 # --- staying with it --------------------------------------------------------------------------------------------------
@@ -705,8 +705,8 @@ def test_what_concerns_several_runs_is_said_once(
 
     _, said = watched(ledger, broker, {15: lambda: settle_all(ledger)})
 
-    assert said.count("No worker has taken from score.small for 10 s.") == 1
-    assert said.count("No worker has taken from score.large for 10 s.") == 1
+    assert said.count("No worker has served score.small for 10 s.") == 1
+    assert said.count("No worker has served score.large for 10 s.") == 1
 
 
 def test_a_redis_that_goes_away_is_waited_for_and_told_once(
@@ -754,7 +754,7 @@ def test_what_got_lost_of_a_run_is_sent_again_and_the_run_is_named(
 
     _, said = watched(ledger, broker, {9: lambda: settle_all(ledger)})
 
-    assert f"{ids[0]}: Stalled: 4 questions were in no message; sent again in 2." in said
+    assert f"{ids[0]}: The run was stalled: 4 lost questions re-sent in 2 messages." in said
     assert [message[:2] for message in broker.messages] == [(queue, ids[0])] * 2
 
 
@@ -874,7 +874,7 @@ def test_ctrl_c_ends_the_watching_and_says_how_to_rejoin(
     monkeypatch.setattr(running, "watch_suite", interrupted)
     result = producer(two_by_two, "--watch", exit_code=130)
 
-    assert f"the runs go on; rejoin with: python -m producer suite {two_by_two} --watch" in result.stderr
+    assert f"the runs continue; rejoin with: python -m producer suite {two_by_two} --watch" in result.stderr
     assert {ledger.counts(run.run_id).state for run in ledger.runs()} == {RunState.RUNNING}
     assert not Path("results").exists()
 

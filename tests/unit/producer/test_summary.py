@@ -70,7 +70,7 @@ def test_the_end_of_a_circular_run_tells_its_single_rotations_beside_one_guess(
 
     for command in ("watch", "export"):
         told = CliRunner().invoke(main, [command, run.run_id], obj=session).stdout
-        single = "0.500  95 % interval 0.095 to 0.905 (mean of 2) of single rotations, where one guess scores 0.250"
+        single = "0.500  95 % interval 0.095 to 0.905 (mean of 2) over single rotations, chance 0.250"
         assert f"rotations  {single}" in told
         told = CliRunner().invoke(main, [command, run.run_id, "--json"], obj=session).stdout
         assert json.loads(told)["rotation_accuracy"]["value"] == 0.5
@@ -111,8 +111,8 @@ def test_the_end_of_a_run_by_likelihood_tells_what_other_normalizations_make_of_
 
     for command in ("watch", "export"):
         told = CliRunner().invoke(main, [command, run.run_id], obj=session).stdout
-        assert "(1 of 1) had choices been compared per character (acc_norm)\n" in told
-        assert "(0 of 1) had choices been compared per byte (acc_bytes)\n" in told
+        assert "(1 of 1) if choices are compared per character (acc_norm)\n" in told
+        assert "(0 of 1) if choices are compared per byte (acc_bytes)\n" in told
         told = CliRunner().invoke(main, [command, run.run_id, "--json"], obj=session).stdout
         assert json.loads(told)["accuracy_by_normalization"]["byte"]["value"] == 0.0
 
@@ -140,7 +140,7 @@ def test_the_end_of_a_run_tells_the_mean_of_its_subjects_the_worst_and_the_best(
 
     told = CliRunner().invoke(main, ["export", run.run_id], obj=session).stdout
 
-    worst, best = "0.000 of none named (0.000 to 0.793, 1)", "1.000 of art (0.207 to 1.000, 1)"
+    worst, best = "0.000 in none named (0.000 to 0.793, 1)", "1.000 in art (0.207 to 1.000, 1)"
     assert f"subjects  0.556  95 % interval 0.225 to 0.851 (mean of 3)\n          from {worst} to {best}\n" in told
 
 
@@ -154,7 +154,7 @@ def test_what_guessing_scores_in_the_mean_of_subjects_is_told_where_they_have_ot
 
     told = CliRunner().invoke(main, ["export", run.run_id], obj=session).stdout
 
-    assert "(mean of 2), where guessing scores 0.375\n" in told
+    assert "(mean of 2), chance 0.375\n" in told
     summary = Summary.of(run, RunState.RUNNING, ledger.results(run.run_id)).to_json()
     assert summary["macro_accuracy"]["chance"] == 0.375, "(1/4 + 1/2) / 2"
 
@@ -169,7 +169,7 @@ def test_the_end_of_a_run_with_failed_questions_tells_the_mean_of_its_subjects_w
     told = CliRunner().invoke(main, ["export", run.run_id], obj=session).stdout
 
     assert "subjects  0.750  95 % interval" in told
-    (heard,) = [line for line in told.splitlines() if line.endswith("(mean of 2) without failed ones")]
+    (heard,) = [line for line in told.splitlines() if line.endswith("(mean of 2) excluding failed questions")]
     assert heard.strip().startswith("1.000  95 % interval")
 
 
@@ -183,17 +183,19 @@ def test_the_end_of_a_run_with_failed_questions_tells_its_accuracy_without_them_
 
     told, without = (CliRunner().invoke(main, ["export", each.run_id], obj=session).stdout for each in (run, spared))
 
-    assert "accuracy  0.250  95 % interval 0.046 to 0.699 (1 of 4) of all; unanswered and failed ones" in told
-    assert "\n          0.333  95 % interval 0.061 to 0.792 (1 of 3) without failed ones; unanswered ones" in told
-    assert "\n          0.500  95 % interval 0.095 to 0.905 (1 of 2) of those answered" in told
-    assert "without failed ones" not in without
+    assert "accuracy  0.250  95 % interval 0.046 to 0.699 (1 of 4) over all questions; unanswered and failed" in told
+    assert (
+        "\n          0.333  95 % interval 0.061 to 0.792 (1 of 3) excluding failed questions; unanswered count" in told
+    )
+    assert "\n          0.500  95 % interval 0.095 to 0.905 (1 of 2) over answered questions" in told
+    assert "excluding failed questions" not in without
 
 
 @pytest.mark.parametrize(
     ("outcomes", "told"),
     [
-        ((Outcome.CORRECT, Outcome.WRONG), "(1 of 2) of all"),
-        ((Outcome.CORRECT, Outcome.WRONG, Outcome.FAILED), "(1 of 2) without failed ones"),
+        ((Outcome.CORRECT, Outcome.WRONG), "(1 of 2) over all questions"),
+        ((Outcome.CORRECT, Outcome.WRONG, Outcome.FAILED), "(1 of 2) excluding failed questions"),
     ],
 )
 def test_an_accuracy_that_is_of_the_same_questions_is_told_once(
@@ -206,7 +208,7 @@ def test_an_accuracy_that_is_of_the_same_questions_is_told_once(
 
     assert told in ended
     assert ended.count("(1 of 2)") == 1
-    assert "of those answered" not in ended
+    assert "over answered questions" not in ended
 
 
 def test_the_end_of_any_other_run_speaks_of_no_rotations(ledger: MemoryLedger, session: Session) -> None:
@@ -253,7 +255,7 @@ def test_the_end_of_a_judged_run_and_its_report_tell_how_often_the_judge_agrees_
     verdicts = [verdict(Outcome.CORRECT, choice=choice) for choice in chosen]
     ledger.commit(run.run_id, [each.model_copy(update={"question_id": f"q{n}"}) for n, each in enumerate(verdicts)])
 
-    said = "says what the key says in 1 of 2 answers that name a choice"
+    said = "agrees with the key on 1 of 2 answers that name a choice"
     itself = "the model graded itself"
     ended = CliRunner().invoke(main, ["watch", run.run_id], obj=session).stdout
     assert f"judge     {itself}" in ended

@@ -106,8 +106,8 @@ def test_absent_workers_are_mentioned_after_ten_seconds_and_then_once_a_minute(
 
     assert len(screen.said) == 2
     assert screen.said[0] == (
-        "No worker has taken from score.smollm2-135m-instruct for 10 s. Start one: python -m workers up"
-        " (those alive take from score.another; if you mean their model: python -m producer --deploy FILE enqueue …)"
+        "No worker has served score.smollm2-135m-instruct for 10 s. Start one: python -m workers up"
+        " (live workers serve score.another; to use their model: python -m producer --deploy FILE enqueue …)"
     )
     assert "for 70 s" in screen.said[1]
 
@@ -119,7 +119,7 @@ def test_why_workers_put_the_run_off_is_said_once(ledger: MemoryLedger, broker: 
 
     watch(ledger, broker, run.run_id, screen, clock=Script({9: lambda: settle(ledger, run)}).clock())
 
-    assert screen.said == ["Questions wait. w: here is another build"]
+    assert screen.said == ["Questions are waiting. w: here is another build"]
     assert ("put off", "w: here is another build") in begun
     assert "put off" not in dict(status_lines(run, ledger.counts(run.run_id), broker))
 
@@ -136,7 +136,7 @@ def test_why_workers_did_not_boot_is_said_once_for_all_who_share_it(
 
     watch(ledger, broker, run.run_id, screen, clock=Script({9: lambda: settle(ledger, run)}).clock())
 
-    assert screen.said == ["gpu0@a, gpu1@a did not boot: 10 GiB KV cache is needed."]
+    assert screen.said == ["gpu0@a, gpu1@a failed to boot: 10 GiB KV cache is needed."]
     assert begun["not booted"] == f"gpu0@a, gpu1@a, at {at_epoch}: 10 GiB KV cache is needed."
     assert "not booted" not in dict(status_lines(run, ledger.counts(run.run_id), broker))
 
@@ -152,7 +152,7 @@ def test_workers_that_cannot_beat_are_not_said_to_be_missing(
 
     watch(ledger, broker, run.run_id, screen, clock=Script({15: lambda: settle(ledger, run)}).clock())
 
-    assert screen.said == [f"No worker has taken from {keys.score_queue(run.spec.model)} for 10 s. {FULL}"]
+    assert screen.said == [f"No worker has served {keys.score_queue(run.spec.model)} for 10 s. {FULL}"]
 
 
 def test_a_stall_that_cannot_be_healed_as_redis_takes_no_writes_ends_no_watch(
@@ -173,14 +173,14 @@ def test_a_stall_that_cannot_be_healed_as_redis_takes_no_writes_ends_no_watch(
     }
     watch(ledger, broker, run.run_id, screen, clock=Script(events).clock())
 
-    assert screen.said == ["Stalled: 5 questions were in no message; sent again in 3."]
+    assert screen.said == ["The run was stalled: 5 lost questions re-sent in 3 messages."]
 
 
 def test_what_starts_a_worker_fits_the_queue_that_nobody_takes_from() -> None:
     another = [worker("another")]
     assert start_workers(["score.m"], []) == "python -m workers up"
     assert start_workers(["retrieve.facts"], another) == "python -m workers up --set 'indexes=[FOLDER OF facts]'"
-    assert "those alive take from score.another" in start_workers(["retrieve.facts", "score.m"], another)
+    assert "live workers serve score.another" in start_workers(["retrieve.facts", "score.m"], another)
 
 
 def test_lost_questions_are_sent_again_after_two_looks(ledger: MemoryLedger, broker: MemoryBroker, run: Run) -> None:
@@ -193,7 +193,7 @@ def test_lost_questions_are_sent_again_after_two_looks(ledger: MemoryLedger, bro
 
     watch(ledger, broker, run.run_id, screen, clock=Script({2: look, 4: look, 9: lambda: settle(ledger, run)}).clock())
 
-    assert screen.said == ["Stalled: 5 questions were in no message; sent again in 3."]
+    assert screen.said == ["The run was stalled: 5 lost questions re-sent in 3 messages."]
     assert sent == [0, 3]
     assert len(broker.messages) == 3
 
@@ -239,7 +239,7 @@ def test_a_redis_that_goes_away_is_waited_for(
     watch(ledger, broker, run.run_id, screen, clock=Script(events).clock())
 
     assert screen.said == [
-        "No Redis answers at redis://here (refused). Trying again until it does.",
+        "No Redis answers at redis://here (refused). Retrying until it responds.",
         "Redis is back after 5 s.",
     ]
 
@@ -260,8 +260,8 @@ def test_a_paused_run_is_waited_for_without_complaint_and_without_healing(
     assert counts.finished
     assert broker.messages == []
     assert screen.said == [
-        f"The run is paused. Let it go on with: python -m producer resume {run.run_id}",
-        "The run goes on.",
+        f"The run is paused. Resume it with: python -m producer resume {run.run_id}",
+        "The run has been resumed.",
     ]
 
 
@@ -277,7 +277,7 @@ def test_a_cancelled_run_ends_the_watch(ledger: MemoryLedger, broker: MemoryBrok
 def test_a_run_that_is_gone_ends_the_watch_with_what_is_gone_and_what_to_do(
     ledger: MemoryLedger, broker: MemoryBroker, run: Run
 ) -> None:
-    with pytest.raises(UnknownRun, match=r"is gone from the ledger with its 5 questions; 0 were settled.*again"):
+    with pytest.raises(UnknownRun, match=r"and its 5 questions are no longer in the ledger; 0 were settled.*again"):
         watch(ledger, broker, run.run_id, Screen(), clock=Script({2: lambda: ledger.purge(run.run_id)}).clock())
 
 

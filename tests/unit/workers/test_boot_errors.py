@@ -14,7 +14,7 @@ from pydantic.dataclasses import dataclass
 
 from contract.errors import EngineError
 from tests.support import PATIENCE_S, ROOT
-from workers.engines.boot_errors import LONGEST, VARIABLE, Cause, cause_of, hearing
+from workers.engines.boot_errors import LONGEST, VARIABLE, Cause, cause_of, failure_reports
 
 
 def raised_in(module: str, line: str) -> Exception:
@@ -145,19 +145,19 @@ def fail_with(kind: str, *, logged: bool) -> None:
 
 @pytest.mark.parametrize("logged", [True, False])
 def test_the_process_that_failed_first_is_heard(logged: bool) -> None:
-    with hearing() as told:
+    with failure_reports() as told:
         fail_with("KeyError('model.norm.weight')", logged=logged)
         fail_with("RuntimeError('its peer is gone')", logged=True)
         assert told() == Cause("KeyError: 'model.norm.weight'")
 
 
 def test_a_boot_in_which_no_process_tells_anything_is_heard_as_such() -> None:
-    with hearing() as told:
+    with failure_reports() as told:
         assert told() is None
 
 
 def test_when_the_boot_is_over_nobody_is_told_anything_and_nothing_is_left() -> None:
-    with hearing():
+    with failure_reports():
         file = Path(os.environ[VARIABLE])
     assert VARIABLE not in os.environ
     with pytest.MonkeyPatch.context() as patch:

@@ -29,13 +29,13 @@ def test_a_boot_on_a_gpu_says_where_and_what_may_take_minutes_then_how_long_it_t
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     began, ended = said(caplog, THREE, tensor_parallel_size=2)
-    where = "vLLM boots some/model on GPU 0,1 (NVIDIA H100)"
+    where = "booting vLLM with some/model on GPU 0,1 (NVIDIA H100)"
     assert began == f"{where}; compiling and capturing CUDA graphs may take minutes the first time"
     assert ended == "vLLM is up after 0 s"
 
 
 def test_what_does_not_compile_is_not_said_to_take_minutes(caplog: pytest.LogCaptureFixture) -> None:
-    assert said(caplog, [], enforce_eager=True)[0] == "vLLM boots some/model on the CPU"
+    assert said(caplog, [], enforce_eager=True)[0] == "booting vLLM with some/model on the CPU"
 
 
 def test_a_boot_that_fails_is_not_said_to_be_up(caplog: pytest.LogCaptureFixture) -> None:

@@ -192,18 +192,21 @@ def test_a_template_that_writes_bos_itself_has_one() -> None:
 @pytest.mark.parametrize(
     ("template", "says"),
     [
-        (REFUSES_SYSTEM, "does not take these turns (system, user, assistant, user, assistant, user): System role not"),
-        (WANTS_ALTERNATION, "does not take these turns (system, user, assistant, user, assistant, user): Roles must"),
-        (DROPS_SYSTEM, "leaves out a turn of the system, or changes its text"),
-        (LAST_TURN_ONLY, "leaves out a turn of the system, or changes its text"),
-        (BROKEN, "does not take these turns"),
+        (
+            REFUSES_SYSTEM,
+            "does not accept these turns (system, user, assistant, user, assistant, user): System role not",
+        ),
+        (WANTS_ALTERNATION, "does not accept these turns (system, user, assistant, user, assistant, user): Roles must"),
+        (DROPS_SYSTEM, "drops a turn of the system, or changes its text"),
+        (LAST_TURN_ONLY, "drops a turn of the system, or changes its text"),
+        (BROKEN, "does not accept these turns"),
     ],
     ids=["refuses system", "wants alternation", "drops system", "last turn only", "broken"],
 )
 def test_a_template_that_does_not_take_the_turns_refuses_the_question_with_the_remedy(template: str, says: str) -> None:
     message = refused(template, in_turns())
     assert says in message
-    assert message.endswith("Set chat_template: always, which makes one turn of them all.")
+    assert message.endswith("Set chat_template: always, which merges them into one turn.")
 
 
 @pytest.mark.parametrize("template", [REFUSES_SYSTEM, WANTS_ALTERNATION, DROPS_SYSTEM])
@@ -216,7 +219,7 @@ def test_the_remedy_helps_and_so_does_leaving_out_the_description(template: str)
 def test_a_template_that_cuts_what_the_model_said_is_told_by_whose_turn_it_is() -> None:
     pool = tuple(make_question(number, metadata={"cot": f"So, because {number}."}) for number in range(2))
     spec = in_turns(Mode.GENERATE, few_shot=FewShot(k=1, rationale="cot", pool=pool))
-    assert "leaves out a turn of the assistant" in refused(DROPS_REASONS, spec)
+    assert "drops a turn of the assistant" in refused(DROPS_REASONS, spec)
 
 
 def test_a_single_turn_that_the_template_loses_is_refused_too() -> None:

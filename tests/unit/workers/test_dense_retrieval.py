@@ -22,7 +22,7 @@ from tests.support import build_test_index
 from workers.packaged_weights import PackagedWeights
 from workers.retrieval.base import Ranking
 from workers.retrieval.dense import VectorIndex
-from workers.retrieval.device import free_device, told_of_device
+from workers.retrieval.device import device_errors, free_device
 from workers.retrieval.encoder import PACKAGED_ENCODERS, TextEncoder, Vectors
 from workers.retrieval.encoder_files import deciding_files
 from workers.retrieval.hybrid import fuse
@@ -149,7 +149,9 @@ def test_equal_vectors_come_in_the_passages_order_at_the_edge_too(tmp_path: Path
 
 
 def test_signs_need_whole_bytes() -> None:
-    with pytest.raises(InputError, match=r"Signs of 12 dimensions do not fill whole bytes\. Build it with --precision"):
+    with pytest.raises(
+        InputError, match=r"The signs of 12 dimensions do not fill whole bytes\. Build it with --precision"
+    ):
         VectorIndex.empty(12, DenseOptions(precision=Precision.BINARY))
 
 
@@ -210,7 +212,7 @@ def test_an_encoder_that_was_set_otherwise_is_another_one(
     folder = build_test_index(tmp_path / "x", TEXTS[:2], "dense", encoder_id=str(own_encoder))
     edit(own_encoder / file, **changes)
     with pytest.raises(
-        IndexUnusable, match=rf"was made with another encoder .*: other {file}\. .*build the index again"
+        IndexUnusable, match=rf"was built with a different encoder .*; differing: {file}\. .*build the index again"
     ):
         load_index(folder)
     anew = build_test_index(tmp_path / "y", TEXTS[:2], "dense", encoder_id=str(own_encoder))
@@ -241,7 +243,7 @@ def test_an_encoder_of_another_host_is_found_beside_the_index(tmp_path: Path, ow
     own_encoder.rename(there / "encoder")
     assert ids(load_index(there / "x").search(["rust"], 1)[0]) == ["p0"]
     edit(there / "encoder" / "sentence_bert_config.json", max_seq_length=64)
-    with pytest.raises(IndexUnusable, match="was made with another encoder"):
+    with pytest.raises(IndexUnusable, match="was built with a different encoder"):
         load_index(there / "x")
 
 
@@ -253,7 +255,7 @@ def test_an_index_from_before_all_files_were_hashed_is_opened_by_the_weights_alo
     for known, opens in ((weights, True), (None, True), ("0" * 64, False)):
         before = manifest.encoder.model_copy(update={"files": {}, "weights_sha256": known})
         (folder / MANIFEST).write_text(manifest.model_copy(update={"encoder": before}).model_dump_json())
-        with nullcontext() if opens else pytest.raises(IndexUnusable, match="other weights"):
+        with nullcontext() if opens else pytest.raises(IndexUnusable, match="differing: weights"):
             load_index(folder)
 
 
@@ -370,7 +372,7 @@ def test_a_reranker_has_nothing_to_say_where_nothing_was_found(hybrid: IndexRetr
 
 
 def test_a_model_that_gives_a_pair_several_scores_is_no_reranker(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="gives 2 scores to a pair, not one to order passages by"):
+    with pytest.raises(InputError, match="gives 2 scores per pair, not a single one to rank passages by"):
         CrossEncoder(str(made_cross_encoder(tmp_path, labels=2)))
 
 
@@ -398,8 +400,8 @@ def test_vectors_are_made_on_a_gpu_that_nobody_else_uses_else_on_the_cpu(
 def test_a_gpu_without_room_for_the_encoder_is_told_with_the_remedy() -> None:
     import torch
 
-    said = r"--device cuda:0: has not memory enough .* Build with --device cpu"
-    with pytest.raises(InputError, match=said), told_of_device("cuda:0"):
+    said = r"--device cuda:0: does not have enough memory .* Build with --device cpu"
+    with pytest.raises(InputError, match=said), device_errors("cuda:0"):
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
 

@@ -100,7 +100,7 @@ def test_turns_are_not_sent_to_a_server_that_only_continues_texts() -> None:
     with started(Script(chat=False)) as engine:
         (completion,) = engine.generate([ScoreRequest(TURNS, (" a",), ChatTemplate.TURNS)])
     assert completion.error is not None
-    assert "answers no chat completions for grader: chat_template: never" in completion.error.message
+    assert "offers no chat completions for grader: set chat_template: never" in completion.error.message
 
 
 def test_a_text_that_must_follow_a_schema_says_so() -> None:
@@ -177,7 +177,7 @@ def test_a_server_without_log_probabilities_only_writes() -> None:
         assert engine.describe()["offers"] == {"chat": True, "plain": True}
     assert text.error is None
     assert letters.error is not None
-    assert "gives no log-probabilities: only the modes that write" in letters.error.message
+    assert "gives no log-probabilities: only modes that generate text" in letters.error.message
 
 
 def test_a_server_that_lists_five_is_asked_for_five() -> None:
@@ -188,8 +188,8 @@ def test_a_server_that_lists_five_is_asked_for_five() -> None:
 @pytest.mark.parametrize(
     ("script", "chat", "says"),
     [
-        (Script(plain=False), ChatTemplate.NEVER, "answers only chat completions for grader: chat_template: auto"),
-        (Script(chat=False), ChatTemplate.ALWAYS, "answers no chat completions for grader: chat_template: never"),
+        (Script(plain=False), ChatTemplate.NEVER, "offers only chat completions for grader: set chat_template: auto"),
+        (Script(chat=False), ChatTemplate.ALWAYS, "offers no chat completions for grader: set chat_template: never"),
     ],
 )
 def test_what_the_server_does_not_speak_fails_with_the_remedy(script: Script, chat: ChatTemplate, says: str) -> None:
@@ -251,7 +251,7 @@ def test_a_server_that_goes_away_is_the_engines_death_and_no_questions_failure()
     with serving(Script()) as url:
         engine = make_engine(settings_for(url, max_retries=0))
         engine.start()
-    with pytest.raises(EngineDead, match="does not serve us any more"):
+    with pytest.raises(EngineDead, match="no longer serves requests"):
         engine.generate([WRITE, LETTERS])
     engine.close()
 

@@ -109,7 +109,7 @@ def test_an_index_by_words_cannot_be_asked_by_vectors(small: Path) -> None:
 
 
 def test_passages_without_a_word_cannot_be_indexed_by_words(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="No passage holds a word to search by"):
+    with pytest.raises(InputError, match="No passage has a word to search by"):
         build_test_index(tmp_path / "x", ["the of", "a ?"])
 
 
@@ -119,7 +119,7 @@ def test_a_damaged_file_is_told_with_its_path_and_the_remedy(tmp_path: Path, nam
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-    with pytest.raises(IndexUnusable, match=r"is damaged, or belongs to another index .* Copy the whole") as trouble:
+    with pytest.raises(IndexUnusable, match=r"is damaged or belongs to another index .* Copy the whole") as trouble:
         load_index(tmp_path / "x")
     assert trouble.value.path == str(path)
 
@@ -173,7 +173,7 @@ def test_a_build_says_that_words_of_some_scripts_are_not_told_apart(tmp_path: Pa
         tmp_path / "x", ["高血压是一种常见的慢性疾病", "Iron rusts, 鉄 too.", "โรคเบาหวานเป็นโรค", "قوة"], told=told
     )
     (note,) = (event["note"] for event in told if "note" in event)
-    assert str(note).startswith("2 of 4 passages have text in a script that puts no spaces between words: BM25 takes")
+    assert str(note).startswith("2 of 4 passages have text in a script without spaces between words: BM25 takes")
     assert load_index(tmp_path / "x").search(["慢性疾病"], 3) == [[]]
 
 
@@ -183,5 +183,7 @@ def test_a_build_that_does_not_fit_into_memory_says_so_before_it_fills_it(
 ) -> None:
     monkeypatch.setattr("workers.retrieval.build.LOOK_EVERY", 1)
     monkeypatch.setattr("workers.retrieval.memory.available_bytes", lambda: -(10**9))
-    with pytest.raises(InputError, match=rf"{what} take about .* GB more of memory, and -1\.0 GB are there\. Build on"):
+    with pytest.raises(
+        InputError, match=rf"{what} need about .* GB more memory, but -1\.0 GB are available\. Build on"
+    ):
         build_test_index(tmp_path / "x", TEXTS, kind)

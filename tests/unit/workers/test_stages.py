@@ -165,10 +165,10 @@ def test_verdicts_stand_while_the_longest_text_of_their_batch_is_still_written(b
     run = open_run(books, make_questions(4))
     batch = batch_of(message(run, "q0", "q1"), message(run, "q2", "q3"))
     calls: list[tuple[int, float]] = []
-    workplace = StageContext(
+    context = StageContext(
         SETTINGS, books, "w@host", nowhere, generated=lambda questions, seconds, _: calls.append((questions, seconds))
     )
-    BatchScorer(workplace, Watched(SETTINGS, "What is 2 plus")).run(batch)
+    BatchScorer(context, Watched(SETTINGS, "What is 2 plus")).run(batch)
     latencies_s = [verdict_of(books, run, f"q{n}").latency_ms / 1000 for n in range(4)]
     assert calls == [(4, max(latencies_s))], "it is one call, as long as its slowest answer"
     assert latencies_s[2] == max(latencies_s)
@@ -351,7 +351,7 @@ def test_what_is_suspected_beside_a_poison_of_another_batch_is_not_convicted_wit
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """How long a batch would have rested."""
     pauses: list[float] = []
-    monkeypatch.setattr(BatchScorer, "_rest", lambda _, seconds: pauses.append(seconds))
+    monkeypatch.setattr(BatchScorer, "_pause", lambda _, seconds: pauses.append(seconds))
     return pauses
 
 

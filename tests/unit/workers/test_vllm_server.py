@@ -82,7 +82,7 @@ def test_it_is_asked_itself_where_a_site_has_a_proxy(settings: Settings, monkeyp
 def test_what_it_died_of_is_told_with_its_last_lines(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     runs(monkeypatch, "print('one'); print('no room on the card'); raise SystemExit(3)")
     server = LocalServer(settings, print)
-    with pytest.raises(EngineError, match=r"(?s)did not boot.*ended with 3.*no room on the card"):
+    with pytest.raises(EngineError, match=r"(?s)did not boot.*exited with status 3.*no room on the card"):
         server.start()
     server.stop()
 
@@ -112,7 +112,7 @@ def test_that_it_ended_is_told_though_nobody_asks_it_unless_it_was_ended_by_us(
     wait_until(lambda: bool(told), "its end to be told")
     killed.stop()
     assert len(told) == 1
-    assert told[0].startswith("vLLM's server is gone. It ended with -9")
+    assert told[0].startswith("vLLM's server is gone. It exited with status -9")
 
 
 def test_its_port_is_given_to_nobody_else_before_it_is_used(settings: Settings) -> None:
