@@ -130,5 +130,5 @@ class Counts(BaseModel):
 def halted(run_id: str, state: str) -> RunHalted:
     """Return the error for an operation that needs a run which is not paused or cancelled."""
     return RunHalted(
-        f"Run {run_id} is {state}.", state=state, hint=f"Let it go on with: python -m producer resume {run_id}"
+        f"Run {run_id} is {state}.", state=state, hint=f"Resume it with: python -m producer resume {run_id}"
     )

@@ -360,7 +360,7 @@ HALTS = [RunState.PAUSED, RunState.CANCELLED]
 def test_nothing_of_a_halted_run_is_begun_and_the_audit_does_not_see_it(ledger: Ledger, state: RunState) -> None:
     run, other = (open_run(ledger, make_questions(3), name=name) for name in ("halted", "other"))
     assert ledger.halt(run.run_id, state) is RunState.RUNNING
-    with pytest.raises(RunHalted, match=f"Run {run.run_id} is {state}. Let it go on with: .* resume") as caught:
+    with pytest.raises(RunHalted, match=f"Run {run.run_id} is {state}. Resume it with: .* resume") as caught:
         ledger.begin(run.run_id, ["q0"])
     assert caught.value.state == state
     assert ledger.open_runs() == [other.run_id]
