@@ -117,7 +117,7 @@ def _priority(run: Run, asked: str | None) -> Priority:
 def _note_unwritten(session: Session, run: Run) -> None:
     counts = session.ledger.counts(run.run_id)
     if counts.unwritten:
-        note(f"warning: {unwritten(counts)}")
+        note(f"warning: {unwritten(run, counts)}")
 
 
 def _sent(questions: int, messages: int) -> str:

@@ -21,6 +21,7 @@ __all__ = [
     "unwritten",
     "workers_line",
     "workers_of",
+    "writer_of",
 ]
 
 
@@ -52,7 +53,7 @@ def status_lines(run: Run, counts: Counts, broker: Broker) -> Lines:
     asked += [f"prompt {spec.prompt.name} {spec.prompt.version}"]
     asked += [f"{number(spec.few_shot.k, 'example')}, {spec.few_shot.selection}"] if spec.few_shot else []
     if counts.unwritten:
-        lines.append(("unwritten", unwritten(counts)))
+        lines.append(("unwritten", unwritten(run, counts)))
     lines[1:1] = [
         ("asked", " · ".join(asked)),
         ("settled", f"{counts.settled:,} of {counts.total:,} ({100 * counts.settled / counts.total:.1f} %)"),
@@ -75,10 +76,15 @@ def _hindered(run: Run, broker: Broker) -> Lines:
     ]
 
 
-def unwritten(counts: Counts) -> str:
+def unwritten(run: Run, counts: Counts) -> str:
     """Return a warning that questions of a run are missing from the ledger, and what to do."""
     missing = f"{counts.unwritten:,} of {counts.total:,} questions are not in the ledger"
-    return f"{missing}: unless `enqueue` is still writing them, it was interrupted; run it again to continue"
+    return f"{missing}: unless {writer_of(run)} is still writing them, it was interrupted; run it again to continue"
+
+
+def writer_of(run: Run) -> str:
+    """Return the command that writes the run's questions into the ledger."""
+    return f"`python -m workers rescore {run.spec.rescored_from}`" if run.spec.rescored_from else "`enqueue`"
 
 
 def queues_json(run: Run, broker: Broker) -> dict[str, int]:

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 
 from contract.fleet import BootFailure, WorkerRecord
 from contract.keys import index_of, is_score_queue
+from producer.watching.progress import duration
 
-__all__ = ["put_off_by", "start_workers", "unbooted_by_reason", "unbooted_lines"]
+__all__ = ["put_off_by", "since", "start_workers", "unbooted_by_reason", "unbooted_lines"]
 
 COMMAND = "python -m workers up"
 
@@ -44,12 +45,13 @@ def unbooted_by_reason(failures: Iterable[BootFailure]) -> dict[str, list[BootFa
 
 
 def unbooted_lines(failures: Iterable[BootFailure]) -> list[str]:
-    """Return one line per reason: the workers that failed to boot, and the time of the last attempt, in local time."""
+    """Return one line per reason: the workers that failed to boot, and how long ago the last attempt was."""
     return [
-        f"{', '.join(each.worker for each in found)}, at {_clock(max(each.at for each in found))}: {reason}"
+        f"{', '.join(each.worker for each in found)}, {since(found)} ago: {reason}"
         for reason, found in unbooted_by_reason(failures).items()
     ]
 
 
-def _clock(at: float) -> str:
-    return time.strftime("%H:%M:%S", time.localtime(at))
+def since(failures: Iterable[BootFailure]) -> str:
+    """Return the time since the last of `failures`: a fleet that was replaced may have failed yesterday."""
+    return duration(max(0.0, time.time() - max(each.at for each in failures)))

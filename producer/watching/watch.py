@@ -14,7 +14,8 @@ from contract.ledger import Counts, Ledger, Run, RunState
 from producer.broker import Broker
 from producer.output import number
 from producer.watching.progress import Pace, Screen, Snapshot
-from producer.watching.unserved import put_off_by, start_workers, unbooted_by_reason
+from producer.watching.status import writer_of
+from producer.watching.unserved import put_off_by, since, start_workers, unbooted_by_reason
 from producer.watching.worker_status import Member, RunWorkers
 
 __all__ = ["TICK_S", "Clock", "Watcher", "watch"]
@@ -162,7 +163,8 @@ class Watcher:
         for reason, found in unbooted_by_reason(failures).items():
             if reason not in self.unbooted:
                 self.unbooted.add(reason)
-                self.screen.say(f"{', '.join(each.worker for each in found)} failed to boot: {reason}")
+                names = ", ".join(each.worker for each in found)
+                self.screen.say(f"{names} failed to boot {since(found)} ago: {reason}")
 
     def _check_stall(self, now: float) -> None:
         if now < self.stall_next:
@@ -180,12 +182,12 @@ class Watcher:
     def _check_missing(self, now: float, counts: Counts) -> None:
         """Raise LedgerError if questions have been missing from the ledger for too long.
 
-        While `enqueue` is writing them, their number changes; if it was interrupted, it does not.
+        While they are being written, their number changes; after an interruption, it does not.
         """
         if counts != self.incomplete or counts.written:
             self.incomplete, self.incomplete_since = counts, now
         elif now - self.incomplete_since >= INCOMPLETE_AFTER_S:
             raise LedgerError(
                 f"{counts.unwritten:,} of {counts.total:,} questions of {self.run.run_id} were never written.",
-                hint="`enqueue` was interrupted: run the same command again to continue.",
+                hint=f"{writer_of(self.run)} was interrupted: run the same command again to continue.",
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -128,16 +129,16 @@ def test_why_workers_did_not_boot_is_said_once_for_all_who_share_it(
     ledger: MemoryLedger, broker: MemoryBroker, run: Run
 ) -> None:
     def failed(worker: str) -> BootFailure:
-        return BootFailure(worker=worker, reason="10 GiB KV cache is needed.", at=0.0)
+        return BootFailure(worker=worker, reason="10 GiB KV cache is needed.", at=time.time() - 3700)
 
     broker.unbooted += [failed("gpu0@a"), failed("gpu1@a")]
     screen, begun = Screen(), dict(status_lines(run, ledger.counts(run.run_id), broker))
-    at_epoch = time.strftime("%H:%M:%S", time.localtime(0))
 
     watch(ledger, broker, run.run_id, screen, clock=Script({9: lambda: settle(ledger, run)}).clock())
 
-    assert screen.said == ["gpu0@a, gpu1@a failed to boot: 10 GiB KV cache is needed."]
-    assert begun["not booted"] == f"gpu0@a, gpu1@a, at {at_epoch}: 10 GiB KV cache is needed."
+    (said,) = screen.said
+    assert re.fullmatch(r"gpu0@a, gpu1@a failed to boot 1:01:4\d ago: 10 GiB KV cache is needed\.", said)
+    assert re.fullmatch(r"gpu0@a, gpu1@a, 1:01:4\d ago: 10 GiB KV cache is needed\.", begun["not booted"])
     assert "not booted" not in dict(status_lines(run, ledger.counts(run.run_id), broker))
 
 
@@ -302,6 +303,21 @@ def test_questions_that_were_written_and_never_sent_end_the_watch_too(
 
     with pytest.raises(LedgerError, match="3 of 5 questions of cut-off were never written"):
         watch(ledger, broker, "cut-off", Screen(), clock=Script({}).clock())
+
+
+def test_a_rescoring_that_was_interrupted_is_continued_by_its_own_command(
+    ledger: MemoryLedger, broker: MemoryBroker, run: Run
+) -> None:
+    spec = run.spec.model_copy(update={"rescored_from": "old"})
+    rescored = run.model_copy(update={"run_id": "rescored", "spec": spec})
+    ledger.open_run(rescored)
+    broker.live.append(worker(run.spec.model))
+
+    status = dict(status_lines(rescored, ledger.counts("rescored"), broker))
+
+    assert "unless `python -m workers rescore old` is still writing them" in status["unwritten"]
+    with pytest.raises(LedgerError, match="`python -m workers rescore old` was interrupted"):
+        watch(ledger, broker, "rescored", Screen(), clock=Script({}).clock())
 
 
 def test_the_pace_is_over_the_window_and_over_all() -> None:
