@@ -21,9 +21,11 @@ _DENIED = re.compile(r",?\s(?:and |but )?(?:not|rather than|instead of) (?:the |
 #: What a sentence says right before the choice that it states: "is", "is called the", "=".
 _STATES = compiled(r"""
     (?:^|[=:]|\b(?:is|are|was|were|be|equals|it's|that's|called|named|ist|heißt|est|es|é|è)
-    (?: (?:called|named|only|just))?)\s?(?:the |an? )?$
-    |^(?:definitely|probably|clearly|obviously|certainly|likely)\s$
+    (?: (?:called|named|only|just|therefore|thus|hence|clearly|indeed|definitely))?)\s?(?:the |an? )?$
+    |^(?:definitely|probably|clearly|obviously|certainly|likely|in (?:conclusion|summary|short),|overall,|finally,)\s$
 """)
+#: What it may say behind that choice: nothing, or why.
+_REST = re.compile(r"[\s.,!:;)\]}']*|,?\s(?:because|since)\s.*", re.DOTALL)
 
 
 class Answer(NamedTuple):
@@ -66,17 +68,20 @@ def stated(place: Place) -> Claim | None:
     stop = next((at for at in ends if not any(start <= at < end - 1 for start, end, _ in spans)), len(said))
     mentions = [span for span in spans if span[0] < stop]
     asked, sentence = said[stop : stop + 1] == "?", said[:stop]
-    if _denies_the_others(sentence, mentions):
+    denied = _denies_the_others(sentence, mentions)
+    if denied:
         mentions = mentions[:1]
         sentence = said[: mentions[0][1]]
-    elif mentions:
-        stop = mentions[-1][1]
-    if asked or len({text for _, _, text in mentions}) != 1 or HESITANT.search(sentence) or REFUSED.search(sentence):
+    if asked or len({text for _, _, text in mentions}) != 1:
         return None
     start, end, text = mentions[-1]
-    if sentence[end:].strip(" .,!:;)]}'") or not _STATES.search(sentence[:start]):
+    around = f"{sentence[:start]} {sentence[end:]}"  # a choice may read "false", or "not supported"
+    if HESITANT.search(around) or REFUSED.search(around):
         return None
-    return Claim("option-text", place.options.having(text), place.at, place.at + stop)
+    if not _REST.fullmatch(sentence, end) or not _STATES.search(sentence[:start]):
+        return None
+    goes_on = denied or sentence[end:].strip(" .,!:;)]}'")
+    return Claim("option-text", place.options.having(text), place.at, place.at + (stop if goes_on else end))
 
 
 def _denies_the_others(sentence: str, mentions: Sequence[tuple[int, int, str]]) -> bool:

@@ -86,7 +86,7 @@ _NOUNS_ANYWHERE = "|".join(_announced(*language) for language in _LANGUAGES)
 _NOUN = compact(r"""
     (?:answers?(?: (?:choice|option|letter|key))?|ans|solution
     |(?:correct|right|best|final|appropriate|accurate|suitable|likely|only|selected|chosen|remaining|true|valid)
-    (?: answer)?(?: options?| choices?| letter| one| response| selection| alternative| pick| guess)
+    (?: answer)?(?: options?| choices?| letter| one| response| selection| alternative| pick| guess| statement)
     |my (?:choice|pick|guess|selection|vote|response)
     |final_answer|correct_answer|answer_choice|(?<=[\"'])(?:choice|option|label)(?=[\"']))
 """)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from workers.scoring.extract.answer import Answer
+from workers.scoring.extract.json_answer import json_answer
 from workers.scoring.extract.options import Options
 from workers.scoring.extract.other_cases import is_hypothetical, split_other_cases
 from workers.scoring.extract.rules import EXPLICIT, IMPLICIT
@@ -46,9 +47,17 @@ def extract(text: str, choices: Sequence[str]) -> Extraction:
     said = spoken(text)
     if said is None:
         return Extraction(None, "unfinished-reasoning")
-    answer = Answer.of(said, Options.of(choices))
+    options = Options.of(choices)
+    if (value := json_answer(said)) and (found := _read(Answer.of(f"Answer: {value}", options))).label:
+        return found
+    return _read(Answer.of(said, options))
+
+
+def _read(answer: Answer) -> Extraction:
     claims = sorted((claim for rule in EXPLICIT for claim in rule.read(answer)), key=lambda claim: claim.start)
     given, elsewhere = split_other_cases(claims, answer.lower)
+    if given and elsewhere and _is_retracted(given[-1], answer.lower[given[-1].end : elsewhere[0].start]):
+        given, elsewhere = claims, []
     found = _last_word(given, answer) if given else _implied(answer, elsewhere)
     return _beside_other_cases(found, elsewhere, answer) if elsewhere else found
 

@@ -6,15 +6,16 @@ import re
 from collections import deque
 from collections.abc import Iterator
 
-from workers.scoring.extract.answer import Answer, stated
+from workers.scoring.extract.answer import Answer
+from workers.scoring.extract.lists import heads_list
 from workers.scoring.extract.normalize import folded, lowered
 from workers.scoring.extract.patterns import compiled, past
-from workers.scoring.extract.targets import Claim, Place, enumerated, read_label, read_number
-from workers.scoring.extract.words import BEGINS_TO_THINK, HESITANT, OR, REFUSED
+from workers.scoring.extract.targets import Claim, Place, read_label, read_number
+from workers.scoring.extract.words import HESITANT, MENTION, OR, REFUSED
 
-__all__ = ["bold_label", "leading_label", "lone_label", "number", "option_text"]
+__all__ = ["bold_label", "leading_label", "lone_label", "number"]
 
-#: How much of a line around a bold label is read, and how many bold passages are, from the last back.
+#: How much of a line around a bold label is read, and how many bold passages, or lines, are, from the last back.
 _REACH, _MOST = 300, 100
 
 #: What may stand before a label that begins a line.
@@ -36,13 +37,13 @@ def _whole_label(text: str, answer: Answer) -> tuple[str, ...]:
 
 
 _ANNOUNCES_LIST = re.compile(r":$|\b(?:options|choices|list|each|one by one|step)\b")
-_LINE_MARK = re.compile(r"[\s>*(\[\"'-]{0,6}([A-Z])(?!\w)")
+_LINE_MARK = re.compile(r"(?:^|\s)[>*(\[\"'-]{0,6}([A-Z])(?![\w'])")
 
 
 def _opens_list(label: str, above: str) -> bool:
     """Whether the last line with this label goes on with, or begins, a list of the choices that was cut off."""
-    mark = _LINE_MARK.match(above)
-    follows = mark is not None and ord(mark[1]) == ord(label) - 1
+    marks = deque(_LINE_MARK.findall(above), maxlen=1)
+    follows = bool(marks) and ord(marks[0]) == ord(label) - 1
     return follows or (label == "A" and _ANNOUNCES_LIST.search(lowered(above)) is not None)
 
 
@@ -103,7 +104,7 @@ def leading_label(answer: Answer) -> Iterator[Claim]:
         return
     if own == end and (_ANSWER_MARK.match(answer.text) or _DECLINES.match(answer.lower, end)):
         return
-    if _leads_on(answer, end, own, first) and not _is_listed(answer, end, first):
+    if _leads_on(answer, end, own, first) and not _is_listed(answer, own, first):
         yield Claim("leading-label", label.labels, at, label.end)
 
 
@@ -119,17 +120,11 @@ def _leads_on(answer: Answer, end: int, own: int, label: str) -> bool:
     return label != "A" or _AFTER_FIRST.match(answer.lower, own) is not None
 
 
-def _is_listed(answer: Answer, end: int, label: str) -> bool:
+def _is_listed(answer: Answer, own: int, label: str) -> bool:
     """Whether the text goes on with the next label: `C) … D) …`, `Option C … Option D …`."""
     named = re.match(r"\W{0,6}(?:option|choice) ", answer.lower)
     again = named and re.search(rf"\b(?:option|choice) {chr(ord(label) + 1).lower()}\b", answer.lower)
-    return bool(again) or enumerated(answer.text, end, label)
-
-
-_MENTION = compiled(r"""
-    [(\[](?P<bracketed>[A-Z])[)\]]|\b(?:[Oo]ption|[Cc]hoice|[Aa]nswer|[Ll]etter) (?P<named>[A-Z])(?!\w)
-    |(?:^|\n)[*-]?\s?(?P<listed>[A-Z])[.):]
-""")
+    return bool(again) or heads_list(answer.text, own, label, answer.options, announced=False)
 
 
 def lone_label(answer: Answer) -> Iterator[Claim]:
@@ -138,13 +133,18 @@ def lone_label(answer: Answer) -> Iterator[Claim]:
     label = _whole_label(last, answer)
     if not label or last.endswith(":"):
         yield from _lone_mention(answer, last)
-    elif not _opens_list(label[0], lines[-1] if lines else ""):
+    elif not _opens_list(label[0], lines[-1] if lines else "") and not _heads_next(label[0], lines, answer):
         yield Claim("lone-label", label, len(answer.text) - len(last), len(answer.text))
 
 
+def _heads_next(label: str, lines: list[str], answer: Answer) -> bool:
+    """Whether the label before this one has a line of its own, too: a text that takes them in turn was cut off."""
+    return any(chr(ord(label) - 1) in _whole_label(line, answer) for line in lines[-_MOST:])
+
+
 def _lone_mention(answer: Answer, last: str) -> Iterator[Claim]:
-    mentioned = {found[found.lastgroup or 0] for found in _MENTION.finditer(answer.text)}
-    label, found = next(iter(mentioned), ""), deque(_MENTION.finditer(last), maxlen=1)
+    mentioned = {found[found.lastgroup or 0] for found in MENTION.finditer(answer.text)}
+    label, found = next(iter(mentioned), ""), deque(MENTION.finditer(last), maxlen=1)
     if len(mentioned) != 1 or not found or found[0]["listed"] or label not in answer.options.labels:
         return
     if HESITANT.search(lowered(last)) or REFUSED.search(answer.lower):
@@ -176,31 +176,4 @@ def number(answer: Answer) -> Iterator[Claim]:
     behind = answer.place(0).said(claim.end)
     own = answer.options.follows(behind, claim.labels[0])
     if not behind[own:].strip(" .:!)"):
-        yield claim
-
-
-def option_text(answer: Answer) -> Iterator[Claim]:
-    """`Paris`, `"Paris."`, `It's Paris.`, `Yes, because …`; a line of its own or the one sentence there is."""
-    if whole := answer.options.having(folded(answer.text)):
-        yield Claim("option-text", whole, 0, len(answer.text))
-    elif not REFUSED.search(answer.lower):
-        lines = [line for line in answer.text.split("\n") if line]
-        yield from _own_line(lines, answer) if len(lines) > 1 else _one_sentence(answer)
-
-
-def _own_line(lines: list[str], answer: Answer) -> Iterator[Claim]:
-    """The first or the last line, if it is a choice and no other line is another."""
-    named = [answer.options.having(folded(line)) for line in lines]
-    if (named[0] or named[-1]) and len({labels for labels in named if labels}) == 1:
-        yield Claim("option-text", named[0] or named[-1], 0, len(answer.text))
-
-
-def _one_sentence(answer: Answer) -> Iterator[Claim]:
-    place = answer.place(0)
-    labels, length = answer.options.beginning(place.said(0))
-    behind = place.said(0)[length:]
-    answered = behind.startswith((",", ".", "!")) and not BEGINS_TO_THINK.match(behind)
-    if labels and answered and not any(answer.options.mentioned(behind)):
-        yield Claim("option-text", labels, 0, length)
-    elif (claim := stated(place)) and not answer.lower[claim.end :].strip(" .,!:;)]}'\""):
         yield claim

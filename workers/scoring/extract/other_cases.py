@@ -17,24 +17,26 @@ __all__ = ["is_hypothetical", "split_other_cases"]
 
 _REACH = 200
 _SENTENCE_END = re.compile(r"[.!?;\n](?=\s)")
-_BEST = r"(?:best|ideal|preferred|better|first-line|(?:most|more) \w{1,20})"
-_NOUN = r"(?:answer|choice|option|one|fit|match)"
 #: Words that name a case, and are neither the question's own ("for this patient") nor idioms ("in conclusion").
 _CASE = compiled(r"""
-    (?:for|in|among|with|when)\s
+    (?:(?:for|in|among|with)\s
     (?!(?:this|these|that|those|the|our|such|your|my|me|us|sure|now|all|both|conclusion|summary|short|fact|general|total
-    |order|light|contrast|view|addition|particular|other words|terms|reality|essence|brief|sum|certainty|confidence
-    |question)\b)
+    |order|light|contrast|view|addition|particular|other words|terms|reality|truth|practice|essence|brief|sum|hindsight
+    |retrospect|certainty|confidence|question)\b)
+    |when(?:ever)?\s|only\s(?:for|in|if|when|among|with)\s)
 """).pattern
-#: "D would be the best choice for Lyme disease", "D is the correct answer in children".
-_CASE_BEHIND = re.compile(rf" {_CASE}\w")
-_ENDS_WITH_NOUN = re.compile(rf" {_NOUN}$")
-#: "For Lyme disease, the best choice is", "for Lyme disease, option", "the best choice for Lyme disease is".
+#: "D would be the best choice for Lyme disease", "D is the correct answer only in children".
+_NOUN = r"(?:answer|choice|option|one|fit|match)"
+_CASE_BEHIND = re.compile(rf"(?<= ){_NOUN} (?:mainly |primarily |especially )?{_CASE}\w")
+#: "For Lyme disease, the best choice is", "In children the answer would be", "Were she pregnant, the answer would be",
+#: "the best choice for Lyme disease is".
 _CASE_BEFORE = compiled(rf"""
-    ^\s?(?:(?:but|however|and|while|though),?\s)?{_CASE}[^\n]{{1,150}},\s(?:the\s{_BEST}\s{_NOUN}\b|(?:option\s)?$)
-    |\b{_BEST}\s{_NOUN}\s{_CASE}
+    ^[\s>*#•-]{{0,6}}(?:note(?: that)?:?\s)?(?:(?:but|however|and|while|though|whereas),?\s)?
+    (?:{_CASE}|(?:were|had|should)\s(?:it|he|she|they|the|this|a|an|we|there)\b)
+    |\b(?:best|ideal|preferred|better|first-line|(?:most|more) \w{{1,20}})\s{_NOUN}\s{_CASE}
 """)
-_WOULD = re.compile(r"\b(?:would|might|could|may)\b")
+#: The claim says what would be, or what is usual.
+_HYPOTHETICAL = re.compile(r"\b(?:would|might|could|may|were|had)\b|(?:'d|\bof choice)\b|\bonly (?:for|in|if|when)\b")
 
 
 def split_other_cases(claims: Sequence[Claim], lower: str) -> tuple[list[Claim], list[Claim]]:
@@ -46,12 +48,13 @@ def split_other_cases(claims: Sequence[Claim], lower: str) -> tuple[list[Claim],
 
 
 def is_hypothetical(claim: Claim, lower: str) -> bool:
-    """Whether `claim` only says what would be: `Option D would be the best choice for …`."""
-    return _WOULD.search(_sentence_before(claim, lower) + lower[claim.start : claim.end]) is not None
+    """Whether `claim` only says what would be, or what is usual: `D would be the …`, `D is the drug of choice`."""
+    said = _sentence_before(claim, lower) + lower[claim.start : claim.end + len(" only when")]
+    return _HYPOTHETICAL.search(said) is not None
 
 
 def _of_another_case(claim: Claim, lower: str) -> bool:
-    if _ENDS_WITH_NOUN.search(lower, claim.start, claim.end) and _CASE_BEHIND.match(lower, claim.end):
+    if _CASE_BEHIND.match(lower, lower.rfind(" ", claim.start, claim.end) + 1):
         return True
     return _CASE_BEFORE.search(_sentence_before(claim, lower)) is not None
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from workers.scoring.extract.cues import FILLERS
+from workers.scoring.extract.lists import heads_list
 from workers.scoring.extract.options import Options
 from workers.scoring.extract.patterns import compiled, past
 from workers.scoring.extract.words import DENIED_AFTER, ENDS, GOES_ON, OR, RESUMES, VOID
 
-__all__ = ["Claim", "Place", "enumerated", "read_label", "read_number", "read_target"]
+__all__ = ["Claim", "Place", "read_label", "read_number", "read_target"]
 
 #: How far a choice, or what is said of it, is looked for.
 _REACH = 1500
@@ -25,8 +26,6 @@ _LABEL = compiled(r"""
 _NUMBER = re.compile(r"[(\[\"']{0,2}#?(?P<number>\d{1,2})(?![A-Za-z\d_\u00aa-\u058f%°^/]|[.,]\d)[)\]\"']{0,2}")
 _ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"]
 _ORDINAL = re.compile(rf"(?:the )?(?P<ordinal>{'|'.join(_ORDINALS)}) (?:option|choice|answer|one)\b")
-_NEXT_MARK = re.compile(r"(?:^|\s)[(\[\"'*•-]{0,3} ?([A-Z])[\"']?[.):\]]")
-_NEXT_LINE = re.compile(r"[^\n]{0,300}\n{1,2}[(\[\"'*•-]{0,3} ?([A-Z])(?!\w)")
 _ARTICLE = re.compile(r"[ao] (?=(?:letra|alternativa|opção) |[(\"']?[A-Z](?!\w))")
 #: The label that is denied before the one that is meant: "not (A), but C".
 _CONTRAST = compiled(r"""
@@ -151,20 +150,15 @@ def read_label(place: Place, at: int) -> Label | None:
         return None
     said = place.said(found.end("label"))
     if length := place.options.follows(said, label):
-        listed = label == "A" and enumerated(place.text, end, label)
-        return None if listed else Label((label,), True, end + length)
+        own_end = found.end("label") + length
+        announced = "\n" not in place.text[place.at : at]
+        listed = heads_list(place.text, own_end, label, place.options, announced=announced)
+        return None if listed else Label((label,), True, own_end)
     if others := place.options.contradicts(said, label):
         return Label((label, *others), True, end)
     if others := _others(place, end):
         return Label((label, *others), True, end)
     return Label((label,), _bracketed(found), end) if _stands(place, found) else None
-
-
-def enumerated(text: str, end: int, label: str) -> bool:
-    """Whether the label that ends at `end` begins a list: the next mark, or the next line's, is the next letter."""
-    behind = text[end : end + _REACH]
-    marks = (_NEXT_MARK.search(behind), _NEXT_LINE.match(behind))
-    return any(mark is not None and ord(mark[1]) == ord(label) + 1 for mark in marks)
 
 
 def _bracketed(found: re.Match[str]) -> bool:

@@ -15,6 +15,7 @@ __all__ = [
     "GOES_ON",
     "HESITANT",
     "JUDGED_RIGHT",
+    "MENTION",
     "OR",
     "REFUSED",
     "RESUMES",
@@ -56,7 +57,7 @@ OR = compiled(r"""
     |\s(?:as well as|along with|together with|plus)\s|\sو\s?|[,;]\s?|\s?-\s?)
     (?:(?:maybe|possibly|perhaps|probably|even|else|also|option|choice|answer|the|and|or|both|either)\s){0,3}
 """)
-_ASIDE = r"\s?(?:\([^()\n]{0,80}\)\s?)?"
+_ASIDE = r"\s?(?:\((?![a-z]\))[^()\n]{0,80}\)\s?)?"
 #: It is spoken of as wrong.
 DENIED_AFTER = compiled(rf"""
     [)\]\"'.]{{0,3}}{_ASIDE}(?:
@@ -158,4 +159,9 @@ RETRACTED = compiled(r"""
     |(?:just )?kidding|which (?:is(?! why\b)|was|i|seems)\b[^.!?\n]{0,30}\b(?:wrong|doubt|incorrect|false))\b
     |^[^.!?\n]{0,80}[.!?\n]{1,4}\s?(?:no[,.]|nein[,.]|non[,.]
     |(?:no, )?(?:that|this|it)(?:'s| is| was) (?:wrong|not (?:right|correct)|incorrect))
+""")
+#: A label that is marked as one, for text as it is written.
+MENTION = compiled(r"""
+    [(\[](?P<bracketed>[A-Z])[)\]]|\b(?:[Oo]ption|[Cc]hoice|[Aa]nswer|[Ll]etter) (?P<named>[A-Z])(?!\w)
+    |(?:^|\n)[*-]?\s?(?P<listed>[A-Z])[.):]
 """)

@@ -1,0 +1,74 @@
+"""No choice is read more easily than another: what is read of an answer must not depend on where its choice stands."""
+
+from __future__ import annotations
+
+import pytest
+
+from workers.scoring.extract import extract
+
+CITIES = ("Berlin", "Madrid", "Paris", "Rome")
+LANDS = ("Germany", "Spain", "France", "Italy")
+
+#: The answer, and behind it what is wrong about each other choice, in their order.
+EXPLAINED = [
+    ("The correct answer is ({label}) {city}.\n\n{others}", "({label}) {city}: wrong, it is the capital of {land}."),
+    ("The answer is {label}. {others}", "({label}) is wrong because {city} lies in {land}."),
+    ("Answer: {label}) {city}\n\nExplanation:\n{others}", "{label}) {city} is not the capital; it lies in {land}.\n"),
+    ("**Answer: {label}. {city}**\n\n{others}", "- {label}. {city} is incorrect, as it lies in {land}.\n"),
+    ("{label}\n\n{others}", "{label} is incorrect because {city} lies in {land}.\n"),
+    ("{label}. {city}\n\n{others}", "{label}. {city} is wrong: it lies in {land}.\n"),
+    ("({label})\n\n{others}", "({label}) is wrong.\n"),
+    ("**{label}) {city}**\n\nHere's why the others are wrong:\n\n{others}", "* **{label}) {city}** lies in {land}.\n"),
+    ("{label}\n\nHere is why:\n\n{others}", "- {label}: {city} lies in {land}.\n"),
+    ("So the answer is ({label}). {others}", "Option {label} would be the best choice for {land}. "),
+    ("{label}) {city}. {others}", "{label} would be the answer for {land}. "),
+    ("{label} is correct.\n{others}", "{label} is wrong.\n"),
+]
+#: What may be said of a statement, once for each choice.
+SAID = [
+    "The statement is {}.",
+    "This is {} because water boils at 100 degrees.",
+    "{}.",
+    "{}, because water boils at 100 degrees.",
+    "{}: water boils at 100 degrees.",
+    "So it's {}.",
+    "The statement is therefore {}.",
+    "In conclusion, {}.",
+    "{}. Water boils at 100 degrees.\n\nIt does so at sea level.",
+    "The statement is {}.\n\nWater boils at 100 degrees.",
+    "Water boils at 100 degrees.\n\nSo the statement is {}.",
+    "The answer is {}.",
+    "**{}**",
+]
+
+
+def explained(answer: str, other: str, right: int) -> str:
+    """The answer that names the choice `right`, with what it says of the others."""
+    rows = [{"label": "ABCD"[at], "city": CITIES[at], "land": LANDS[at]} for at in range(4)]
+    others = "".join(other.format(**row) for at, row in enumerate(rows) if at != right)
+    return answer.format(**rows[right], others=others)
+
+
+@pytest.mark.parametrize(("answer", "other"), EXPLAINED)
+def test_an_answer_before_what_is_wrong_about_the_other_choices_is_read_whichever_it_is(
+    answer: str, other: str
+) -> None:
+    read = [extract(explained(answer, other, right), CITIES).label for right in range(4)]
+    assert read == ["A", "B", "C", "D"]
+
+
+@pytest.mark.parametrize("said", SAID)
+@pytest.mark.parametrize(
+    "choices", [("True", "False"), ("Yes", "No"), ("yes", "no", "maybe"), ("Correct", "Incorrect"), ("right", "wrong")]
+)
+def test_a_verdict_on_a_statement_is_read_whichever_it_is(choices: tuple[str, ...], said: str) -> None:
+    read = [extract(said.format(choice), choices).label for choice in choices]
+    assert read == list("ABC"[: len(choices)])
+
+
+@pytest.mark.parametrize("answer", ["{label}) {city}", "({label}) {city}", "{label}. {city}", "{label}"])
+@pytest.mark.parametrize("before", ["", "Answer: ", "Answer:\n", "The choices are:\n"])
+@pytest.mark.parametrize("first", range(3))
+def test_choices_that_are_only_listed_are_none_wherever_the_list_begins(answer: str, before: str, first: int) -> None:
+    listed = [answer.format(label="ABCD"[at], city=CITIES[at]) for at in range(first, 4)]
+    assert extract(before + "\n".join(listed), CITIES).label is None

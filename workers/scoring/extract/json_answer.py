@@ -1,0 +1,28 @@
+"""The answer of a text that is a JSON object: what else it says, such as its reasoning, is no answer."""
+
+from __future__ import annotations
+
+import json
+import re
+
+__all__ = ["json_answer"]
+
+_FIELDS = ("answer", "final_answer", "correct_answer", "answer_choice", "choice", "option", "label")
+_FENCED = re.compile(r"\s*```(?:json)?\s*(\{.*\})\s*```\s*", re.DOTALL | re.IGNORECASE)
+
+
+def json_answer(said: str) -> str | None:
+    """The value of the answer's field, if `said` is a JSON object, in a code block or not, that has one.
+
+    `{"answer": "C", "reason": "A is the best choice for Germany."}` → `C`.
+    """
+    fenced = _FENCED.fullmatch(said)
+    written = fenced[1] if fenced else said.strip()
+    if not written.startswith("{"):
+        return None
+    try:
+        found = json.loads(written)
+    except (ValueError, RecursionError):
+        return None
+    values = [found[name] for name in _FIELDS if name in found]
+    return values[0] if len(values) == 1 and isinstance(values[0], str) else None

@@ -1,0 +1,74 @@
+"""Whether a label heads a list of the choices, which is no answer: an echo of the question, or an analysis."""
+
+from __future__ import annotations
+
+import re
+
+from workers.scoring.extract.options import Options
+
+__all__ = ["heads_list"]
+
+#: How far the next label is looked for.
+_REACH = 1500
+
+_NEXT_MARK = re.compile(r"(?:^|\s)[(\[\"'*•-]{0,3} ?([A-Z])[\"']?[.):\]]")
+_NEXT_ALONE = re.compile(r"\n[(\[]?([A-Z])[)\].:]{0,2}\n")
+_NEXT_LINE = re.compile(r"[^\n]{0,300}\n{1,2}[(\[\"'*•-]{0,3} ?([A-Z])(?!\w)")
+#: Behind a choice's own text: its sentence or line ends, or says why.
+_CLOSED = re.compile(r"[)\]\"'*]{0,3}(?:\s?$|\s?\n|[.!;,](?!\w)|\s(?:because|since|as)\b)")
+#: The label has a paragraph for itself, and the next one is no mark.
+_OWN_PARAGRAPH = re.compile(r"[)\]\"'*.]{0,3}\s?\n\n[^\w\n]{0,3}\w{2}")
+#: The first choice is called wrong.
+_WRONG = r"wrong|incorrect|false|eliminat\w*|ruled out|unlikely|cannot"
+_DENIED_ITSELF = re.compile(rf"\b(?:{_WRONG}|(?:is|are|was|does|did|can) ?(?:not|n't))\b|[✗✘❌✕]")
+#: A choice is called wrong, or right elsewhere only.
+_DENIED = re.compile(rf"\b(?:{_WRONG}|not|never|neither|nor|would|\w{{2,8}}n't)\b|[✗✘❌✕]")
+#: "Here's why the other options are wrong:"
+_OTHERS_DENIED = re.compile(
+    r"\b(?:others?|remaining)\b[^.\n]{0,60}\b(?:wrong|incorrect|false|not|unlikely|\w{2,8}n't)\b"
+)
+_RIGHT = re.compile(r"(?<!\w)(?:correct|right|answer|best|true|fits)(?!\w)|[✓✔✅☑]")
+_SIGNS = " .,:;()[]{}\"'*\n-•"
+
+
+def _next_mark(behind: str, label: str) -> re.Match[str] | None:
+    """The next label with a mark, or the next line's, if it is the one after `label`."""
+    marks = (_NEXT_MARK.search(behind), _NEXT_LINE.match(behind), _NEXT_ALONE.search(behind))
+    return next((mark for mark in marks if mark is not None and ord(mark[1]) == ord(label) + 1), None)
+
+
+def heads_list(text: str, own_end: int, label: str, options: Options, *, announced: bool) -> bool:
+    """Whether `label`, which ends with its own text at `own_end`, heads a list of the choices.
+
+    It does not where it is the answer and the text goes on with what is wrong about the other choices:
+    `The answer is (A) Berlin. (B) Madrid is wrong.` Where the answer was not `announced` right before the label, they
+    must be called wrong.
+    """
+    behind = text[own_end : own_end + _REACH]
+    mark = _next_mark(behind, label)
+    if mark is None:
+        return False
+    rest = behind[mark.end(1) :]
+    own, others_denied = _OTHERS_DENIED.subn("", behind[: mark.start(1)].lower())
+    further = _next_mark(rest, mark[1])
+    entry = rest[: further.start(1)] if further else rest
+    if not own.strip(_SIGNS) and _is_bare(entry, mark[1], options, is_cut=further is None):
+        return True
+    others = [entry.lower(), *([rest[further.end(1) :].lower()] if further else [])]
+    is_open = not _CLOSED.match(own) or _DENIED_ITSELF.search(own)
+    if is_open or any(_RIGHT.search(other) and not _DENIED.search(other) for other in others):
+        return True
+    below = entry[options.follows(entry.lower(), mark[1]) :].lstrip(_SIGNS.replace("\n", ""))
+    explained = _OWN_PARAGRAPH.match(own) and not below.startswith("\n")
+    return not (announced or explained or others_denied or _DENIED.search(others[0]))
+
+
+def _is_bare(entry: str, label: str, options: Options, *, is_cut: bool) -> bool:
+    """Whether `entry` is the text of `label` and nothing else, or, where the text `is_cut` there, a beginning of it."""
+    said = entry.lower().replace('"', "")
+    if is_cut and options.text(label).startswith(said.strip(_SIGNS)):
+        return True
+    length = options.follows(said, label)
+    line, _, below = said[length:].partition("\n")
+    is_last = label == options.labels[-1]
+    return bool(length) and not line.strip(_SIGNS) and (is_last or not (is_cut or below.strip(_SIGNS)))

@@ -1,0 +1,81 @@
+"""The rule for answers that give a choice's own text instead of a label, without announcing it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from workers.scoring.extract.answer import Answer, stated
+from workers.scoring.extract.normalize import folded
+from workers.scoring.extract.targets import Claim
+from workers.scoring.extract.words import BEGINS_TO_THINK, MENTION, REFUSED
+
+__all__ = ["option_text"]
+
+
+def option_text(answer: Answer) -> Iterator[Claim]:
+    """`Paris`, `"Paris."`, `It's Paris.`, `Yes, because …`: all of the text, or where it begins or ends."""
+    if whole := answer.options.having(folded(answer.text)):
+        yield Claim("option-text", whole, 0, len(answer.text))
+    elif not REFUSED.search(answer.lower):
+        lines = [line for line in answer.text.split("\n") if line]
+        yield from (_own_line(lines, answer) or _said_line(lines, answer)) if len(lines) > 1 else _one_sentence(answer)
+
+
+def _own_line(lines: list[str], answer: Answer) -> list[Claim]:
+    """The first or the last line, if it is a choice and no other line is another."""
+    named = [answer.options.having(folded(line)) for line in lines]
+    one = (named[0] or named[-1]) and len({labels for labels in named if labels}) == 1
+    return [Claim("option-text", named[0] or named[-1], 0, len(answer.text))] if one else []
+
+
+#: What choices may say of the question's statement: a first sentence that says it, too, is no step on the way.
+_VERDICTS = frozenset(
+    ["true", "false", "yes", "no", "maybe", "correct", "incorrect", "right", "wrong", "supported", "not supported"]
+)
+_TURNS_AWAY = re.compile(r"\b(?:however|but|actually|on the other hand)\b")
+
+
+def _said_line(lines: list[str], answer: Answer) -> list[Claim]:
+    """The choice that the text begins with or that its last line states, if the text names no other.
+
+    `No, it is not.` before an explanation, `So the statement is false.` behind one. What any other line states may be a
+    step on the way, as may any number.
+    """
+    claims: list[Claim | None] = []
+    if not _TURNS_AWAY.search(answer.lower):
+        claims += _leading_text(answer)
+        claims += [stated(answer.place(0))] if _VERDICTS.issuperset(answer.options.texts) else []
+    if answer.options.numbered and not MENTION.search(lines[-1]):  # "Option A: Berlin" begins to go through them
+        claim = stated(answer.place(answer.text.rfind(lines[-1])))
+        claims += [claim if claim and _ends_at(answer, claim) else None]
+    named = _named(answer.lower, answer)
+    return [claim for claim in claims if claim and named <= {answer.options.text(claim.labels[0])}][:1]
+
+
+def _ends_at(answer: Answer, claim: Claim) -> bool:
+    return not answer.lower[claim.end :].strip(" .,!:;)]}'\"\n")
+
+
+def _named(said: str, answer: Answer) -> set[str]:
+    """The choices that `said` names: "no" is one only where it is no article, as in "there is no doubt"."""
+    return {
+        text for _, end, text in answer.options.mentioned(said) if text != "no" or not re.match(r"\s\w", said[end:])
+    }
+
+
+def _one_sentence(answer: Answer) -> Iterator[Claim]:
+    claims = _leading_text(answer)
+    if claims and _named(answer.lower[claims[0].end :], answer) <= {answer.options.text(claims[0].labels[0])}:
+        yield claims[0]
+    elif (claim := stated(answer.place(0))) and _ends_at(answer, claim):
+        yield claim
+
+
+def _leading_text(answer: Answer) -> list[Claim]:
+    """The choice that the text begins with, and goes on from: `Yes, because …`, `Paris - it lies on …`."""
+    said = answer.place(0).said(0)
+    labels, length = answer.options.beginning(said)
+    behind = said[length:]
+    answered = behind.startswith((",", ".", "!", ":", " - ")) and not BEGINS_TO_THINK.match(behind)
+    return [Claim("option-text", labels, 0, length)] if labels and answered else []
