@@ -89,7 +89,7 @@ def test_a_packed_corpus_says_the_same_documents(tmp_path: Path) -> None:
 def test_a_packed_corpus_that_is_cut_short_is_told_so(tmp_path: Path) -> None:
     packed = tmp_path / "corpus.jsonl.gz"
     packed.write_bytes(gzip.compress(b"".join(b'{"text": "%d"}\n' % number for number in range(9999)))[:-999])
-    with pytest.raises(QuestionFileError, match=r"corpus\.jsonl\.gz: the compressed data is damaged or cut short"):
+    with pytest.raises(QuestionFileError, match=r"corpus\.jsonl\.gz: the compressed data is damaged or truncated"):
         documents(packed)
 
 
@@ -211,7 +211,7 @@ def test_a_bad_passage_is_told_with_file_line_field_and_remedy(tmp_path: Path, r
     [
         ("c.csv", "id,text\na,b,c\n", "c.csv:2: found 3 cells, expected 2."),
         ("c.csv", 'id,text\na,"b\n', "c.csv:2: malformed CSV"),
-        ("c.csv", "id,text, text\na,b,c\n", "c.csv:1: header: column 'text' stands twice."),
+        ("c.csv", "id,text, text\na,b,c\n", "c.csv:1: header: there are two columns 'text'."),
         ("c.csv", '"id,text\na,b\n', "c.csv:1: malformed CSV: header"),
         ("c.csv", '"id,text\n' + "a,b\n" * 50_000, "c.csv:1: malformed CSV: header"),
         ("c.csv", "id,text\na,\n", "c.csv:2: field 'text': the passage is empty."),

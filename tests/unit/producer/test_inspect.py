@@ -198,7 +198,7 @@ def test_of_an_old_models_answer_beside_the_key_the_person_says_which_is_which(
     told = {"question": ["question"], "choices": ["A", "B", "C"], "answer": ["answer"], "also_there": ["gold_label"]}
 
     assert refused.exit_code == 1
-    assert "--map answer=gold_label takes that, --map answer=answer the other" in refused.stderr
+    assert "Use --map answer=gold_label for the latter, --map answer=answer for the former" in refused.stderr
 
     chosen = ("--map", "answer=answer")
     for command in (("inspect", "old.csv", *chosen), ("enqueue", "old.csv", "--dry-run", *chosen)):
@@ -236,8 +236,8 @@ def test_it_is_told_where_only_the_name_says_what_an_index_counts_from(tmp_path:
 
     for command in (("inspect",), ("enqueue", "--dry-run")):
         said = run(session, *command, "q.jsonl").stderr
-        assert "answer_index is taken to count from 0. If it counts from 1, say --map base=1." in said
-        assert "taken to count" not in run(session, *command, "sure.jsonl").stderr
+        assert "answer_index is assumed to count from 0. If it counts from 1, add --map base=1." in said
+        assert "assumed to count" not in run(session, *command, "sure.jsonl").stderr
 
 
 def test_backslashes_that_json_took_for_control_characters_are_warned_of(tmp_path: Path, session: Session) -> None:
