@@ -259,7 +259,7 @@ def test_an_id_twice_in_one_file_is_named_with_that_file(tmp_path: Path) -> None
     twice = "\n".join(json.dumps({**GOOD, "id": "one"}) for _ in range(2))
     path = laid_out(tmp_path, {"a.jsonl": json.dumps({**GOOD, "id": "one"}), "b.jsonl": twice})
 
-    with pytest.raises(QuestionFileError, match=r"set/b\.jsonl:2: field 'id': 'b-one' stands on line 1 already"):
+    with pytest.raises(QuestionFileError, match=r"set/b\.jsonl:2: field 'id': 'b-one' is already used on line 1"):
         survey(Source(path, "set"))
 
 

@@ -94,7 +94,7 @@ def test_it_warns_where_the_right_answers_place_tells(write_rows: WriteRows, ses
     warned = run(session, "inspect", str(write_rows(*skewed)))
 
     assert "warning" not in quiet.stderr
-    assert "the right answer is C in 75.0% of the questions, 25.0% would be even" in warned.stderr
+    assert "the right answer is C in 75.0% of the questions, 25.0% would be expected" in warned.stderr
     assert "--set shuffle=true" in warned.stderr
 
 
@@ -125,7 +125,7 @@ def test_what_always_saying_yes_scores_is_told_where_all_questions_have_the_same
     write_rows: WriteRows, session: Session
 ) -> None:
     path = str(write_rows(*yes_or_no(300 * "A" + 100 * "B")))
-    always = "Whoever always answers 'yes' scores 0.750: hold accuracies against that, not chance."
+    always = "Always answering 'yes' scores 0.750: compare accuracies with that, not with chance."
 
     assert always in run(session, "inspect", path).stderr
     asked = run(session, "enqueue", path, "--dry-run").stderr
@@ -281,13 +281,13 @@ def test_enqueue_counts_the_kinds_of_what_it_skipped(write_rows: WriteRows, sess
 @pytest.mark.parametrize(
     ("options", "wanted"),
     [
-        (("--layout", "arc", "--map", "question=q"), "exclude each other"),
+        (("--layout", "arc", "--map", "question=q"), "mutually exclusive"),
         (("--map", "questoin=q"), "Did you mean 'question'"),
         (("--map", "base=2"), "neither 0 nor 1"),
-        (("--encoding", "klingon"), "no text encoding 'klingon'"),
-        (("--encoding", "base64"), "no text encoding 'base64'"),
+        (("--encoding", "klingon"), "unknown text encoding 'klingon'"),
+        (("--encoding", "base64"), "unknown text encoding 'base64'"),
         (("--layout", "ark"), "Did you mean 'arc'"),
-        (("--stratified",), "--stratified belongs to --sample"),
+        (("--stratified",), "--stratified requires --sample"),
     ],
 )
 def test_options_that_cannot_be_meant_are_refused(
