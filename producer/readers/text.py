@@ -92,7 +92,7 @@ class Text:
         for number, raw in enumerate(iter(partial(file.readline, LONGEST_LINE_BYTES), b""), start=1):
             if len(raw) == LONGEST_LINE_BYTES and not raw.endswith(b"\n"):
                 message = f"the line is longer than {LONGEST_LINE_BYTES // 2**20} MiB."
-                raise QuestionFileError(message, path=self.shown, line=number, hint="Is it a list? Start it with [.")
+                raise QuestionFileError(message, path=self.shown, line=number, hint="A JSON list must start with [.")
             start = len(codecs.BOM_UTF8) if number == 1 and raw.startswith(codecs.BOM_UTF8) else 0
             try:
                 yield (raw[start:] if start else raw).decode(self.encoding)
