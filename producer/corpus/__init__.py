@@ -1,1 +1,1 @@
-"""Corpora, whatever their format: documents out of files, passages out of documents, passages into an index."""
+"""Corpora in any supported format: reading documents, cutting them into passages and storing these in an index."""

@@ -1,4 +1,4 @@
-"""Cutting a document into passages, without a model: the same document is cut the same way for every kind of index."""
+"""Cutting documents into passages without a model, so that every kind of index has the same passages."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from producer.corpus.document import Document
 
 __all__ = ["cut"]
 
-#: A token: a word, or a punctuation mark. Models make some 1.3 tokens of one, in English.
+#: A token: a word or a punctuation mark. In English, it corresponds to about 1.3 tokens of a model.
 _TOKEN = re.compile(r"\w+|[^\w\s]")
-#: An ATX heading and a code fence, as CommonMark has them.
+#: An ATX heading and a code fence, as defined by CommonMark.
 _HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
 
 def cut(document: Document, chunking: Chunking) -> Iterator[StoredPassage]:
-    """The passages of `document`: itself, or its chunks, called `<document>#<number>` from 1.
+    """Yield the passages of `document`: itself, or its chunks with the ids `<document>#<number>`, starting at 1.
 
-    An id depends on nothing but its own document, so that it stays when others are added.
+    An id depends only on the document, so it does not change when others are added.
     """
     whole = chunking.tokens is None and not chunking.by_heading
     for number, text in enumerate(_texts(document.text, chunking), start=1):
@@ -38,7 +38,7 @@ def _texts(text: str, chunking: Chunking) -> Iterator[str]:
 
 
 def _windows(text: str, tokens: int, overlap: int) -> Iterator[str]:
-    """Stretches of `tokens` tokens with what stands between them, each repeating `overlap` of the one before."""
+    """Yield stretches of text with `tokens` tokens, each repeating the last `overlap` tokens of the one before."""
     spans = [match.span() for match in _TOKEN.finditer(text)]
     for first in range(0, max(1, len(spans) - overlap), tokens - overlap):
         last = min(first + tokens, len(spans)) - 1
@@ -46,7 +46,7 @@ def _windows(text: str, tokens: int, overlap: int) -> Iterator[str]:
 
 
 def _sections(text: str) -> list[str]:
-    """`text` cut before every Markdown heading; a heading without a text of its own stays with what follows."""
+    """Return `text` cut before each Markdown heading; a heading without text is kept with the next section."""
     sections: list[list[str]] = [[]]
     fence = ""
     for line in text.splitlines(keepends=True):

@@ -1,4 +1,4 @@
-"""The folder that becomes an index: built beside its place, put there whole, and what it replaces kept for its runs."""
+"""Building an index folder next to its final path and moving it there when complete, keeping the one it replaces."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ __all__ = ["refuse_foreign", "unfinished"]
 
 
 def refuse_foreign(out: Path, *, force: bool) -> None:
-    """Raise InputError where `out` is neither empty nor an index: nothing else is ours to delete, but with `force`."""
+    """Raise InputError if `out` is neither empty nor an index: anything else is only deleted with `force`."""
     if out.is_file():
         raise InputError(f"{out} is a file, expected a folder.", hint="Name another folder with -o.")
     if out.is_dir() and any(out.iterdir()) and not (out / MANIFEST).is_file() and not force:
         raise InputError(
-            f"{out} holds something, and it is no index.",
-            hint="Name another folder with -o; --force deletes what is in this one.",
+            f"{out} is not empty and not an index.",
+            hint="Name another folder with -o; --force deletes the contents of this one.",
         )
 
 
 @contextmanager
 def unfinished(out: Path) -> Iterator[Path]:
-    """A folder beside `out` that takes its place when the block is done, and is gone when it fails.
+    """Yield a folder next to `out` that replaces it at the end of the block, or is deleted if the block fails.
 
-    Raises InputError for what the file system refuses; after Ctrl-C the command ends with its exit code.
+    Raises InputError for errors of the file system; Ctrl-C ends the command with the corresponding exit code.
     """
     beside = out.resolve()
     folder = beside.with_name(f".{beside.name}.{os.getpid()}.unfinished")
@@ -41,20 +41,20 @@ def unfinished(out: Path) -> Iterator[Path]:
         yield folder
         _take_place(folder, beside)
     except KeyboardInterrupt:
-        note(f"interrupted; {out} is as it was")
+        note(f"interrupted; {out} is unchanged")
         raise click.exceptions.Exit(INTERRUPTED) from None
     except OSError as trouble:
         raise InputError(
-            f"{trouble.filename or out}: {trouble.strerror}.", hint="Check path, rights and room."
+            f"{trouble.filename or out}: {trouble.strerror}.", hint="Check the path, permissions and disk space."
         ) from None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _take_place(folder: Path, place: Path) -> None:
-    """Rename `folder` to `place`; what was there is kept beside it, and comes back if the new one cannot stand.
+    """Rename `folder` to `place`; the previous folder is kept next to it, and restored if the renaming fails.
 
-    Workers find it there for the runs that were made for it, until the next build.
+    Until the next build, workers find the previous index there, for the runs that were made for it.
     """
     if not place.exists():
         folder.rename(place)
@@ -74,7 +74,7 @@ def _take_place(folder: Path, place: Path) -> None:
 
 
 def _differ(old: Path, new: Path) -> bool:
-    """Whether a run may want `old`, which `new` cannot serve."""
+    """Whether a run may need `old` because `new` has other contents."""
     try:
         return read_manifest(old).digest != read_manifest(new).digest
     except IndexUnusable:

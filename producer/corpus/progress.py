@@ -1,4 +1,4 @@
-"""Showing how an index gets on: bars where somebody looks at a terminal, plain lines where nobody does."""
+"""Showing the progress of building an index: bars on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from producer.watching.progress import LINE_EVERY_S
 __all__ = ["Steps"]
 
 Item = TypeVar("Item")
-#: Items between two looks at the clock.
+#: Number of items between two checks of the clock.
 LOOK_EVERY = 256
 
 
 class Steps:
-    """Steps by name, each with how much of it is done."""
+    """The steps by name, each with its progress."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -38,7 +38,7 @@ class Steps:
             self._bars.stop()
 
     def counted(self, step: str, items: Iterable[Item]) -> Iterator[Item]:
-        """`items`, shown as they pass."""
+        """Yield `items`, showing how many have passed."""
         done = 0
         for done, item in enumerate(items, start=1):
             yield item
@@ -47,7 +47,7 @@ class Steps:
         self.show(step, done, done)
 
     def show(self, step: str, done: int, total: int | None) -> None:
-        """Show that `done` of `total` are done; None: nobody knows yet how many there are."""
+        """Show that `done` of `total` are done; `total` is None if it is not known yet."""
         if self._bars:
             if step not in self._tasks:
                 self._tasks[step] = self._bars.add_task(step, total=total)

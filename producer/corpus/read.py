@@ -1,4 +1,4 @@
-"""From a path to documents: JSON Lines, CSV, TSV or Parquet, or a folder of .txt and .md files; texts also packed."""
+"""Reading the documents of a corpus: JSON Lines, CSV or TSV, also compressed, Parquet, or a folder of texts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Reading", "Unfit", "read_documents"]
 
 
 class Unfit(NamedTuple):
-    """What cannot be a document, as the corpus has it, and why."""
+    """An entry of the corpus that is not a valid document, and its error."""
 
     raw: Any
     trouble: QuestionFileError
@@ -30,50 +30,49 @@ class Unfit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a corpus is read, and what was seen while it was."""
+    """How to read a corpus, and the fields found while reading it."""
 
-    #: The texts' encoding; empty: as they show it.
+    #: The encoding of the texts; empty to detect it.
     encoding: str = ""
-    #: Part of a document → the fields that hold it, where they go by other names.
+    #: Part of a document → its fields, if they have other names.
     mapping: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    #: Names of the fields that records have, in the order in which they were met.
+    #: Names of the records' fields, in order of appearance.
     fields: dict[str, None] = field(default_factory=dict)
 
     def left_alone(self) -> list[str]:
-        """Fields that no part of a document was taken from."""
+        """Return the fields that were not used for any part of a document."""
         used = {name for names in parts_of(self.mapping, self.fields).values() for name in names}
         return [name for name in self.fields if name not in used]
 
 
 def _read_table(text: Text, reading: Reading) -> Iterator[Record]:
-    """Cells between commas, tabs, semicolons or bars, the columns named by the first row."""
+    """Yield the records of a table with commas, tabs, semicolons or bars, whose first row names the columns."""
     wanted = {*reading.mapping.get("text", TEXT_FIELDS)}
     dialect = dialect_of(text, lambda names: not wanted.isdisjoint(name.strip() for name in names), named=True)
     yield from read_csv(text, dialect or Dialect(",", quoted=True, names=_header(text), header=True))
 
 
 def _header(text: Text) -> tuple[str, ...]:
-    """The column names of a table whose delimiter cannot be told: it has one column, or is malformed."""
+    """Return the column names of a table whose delimiter cannot be detected: it has one column, or is malformed."""
     try:
         names = next(filter(None, csv.reader(text.lines(), strict=True)), [])
     except csv.Error as trouble:
-        hint = "Close every quote that is opened there."
+        hint = "Close every quote that is opened in it."
         raise QuestionFileError(f"malformed CSV: header: {trouble}.", path=text.shown, line=1, hint=hint) from None
     return tuple(name.strip() for name in names)
 
 
 _TABLES = {".csv": _read_table, ".tsv": _read_table, ".jsonl": lambda text, _: read_jsonl(text)}
 _TEXTS = (".txt", ".md")
-#: What a text may be packed in, by its name; its first bytes decide.
+#: Suffixes of compressed texts; the actual compression is detected from the first bytes.
 _PACKED = (".gz", ".zst")
 
 
 def read_documents(corpus: Path, reading: Reading | None = None) -> Iterator[Document | Unfit]:
-    """Documents of the corpus, in its order: a file's own, or a folder's files by their path, each a document.
+    """Yield the documents of the corpus in order: the records of a file, or the files of a folder by their path.
 
-    Nothing wanted for a corpus is passed over in silence: what cannot be a document comes as `Unfit`, with file, line,
-    field and remedy. Raises QuestionFileError where nothing can be told from the next. Two documents of one id are
-    told by whoever collects them.
+    No entry is skipped silently: one that is not a valid document is yielded as `Unfit`, with file, line, field and
+    remedy. Raises QuestionFileError if the entries cannot be separated. The caller must check ids for duplicates.
     """
     reading = reading or Reading()
     try:
@@ -108,14 +107,14 @@ def _reader(corpus: Path, reading: Reading) -> Records:
     known = ", ".join(_TABLES)
     raise QuestionFileError(
         f"unknown suffix {''.join(corpus.suffixes[-2:]) if packed else corpus.suffix!r}, expected {known} "
-        f"({' and '.join(_PACKED)} too), .parquet, or a folder of {' and '.join(_TEXTS)} files.",
+        f"(also with {' or '.join(_PACKED)}), .parquet, or a folder of {' and '.join(_TEXTS)} files.",
         path=corpus,
         hint="Rename or convert it.",
     )
 
 
 def _files(folder: Path, reading: Reading) -> Iterator[Document | Unfit]:
-    """Every text below `folder`, called by its path there; files and folders whose name begins with a dot are not."""
+    """Yield every text below `folder`, with its relative path as id; hidden files and folders are skipped."""
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder)
         hidden = any(part.startswith(".") for part in inside.parts)
@@ -131,5 +130,5 @@ def _file(path: Path, name: str, reading: Reading) -> Document:
     with explaining(str(path)):
         text = text_of(path, str(path), reading.encoding).whole().strip()
     if not text:
-        raise QuestionFileError("the file is empty.", path=path, hint="Write its text, or take the file out.")
+        raise QuestionFileError("the file is empty.", path=path, hint="Add text, or remove the file.")
     return Document(id=name, text=text, path=name, question_hash="", shown=str(path), line=None)

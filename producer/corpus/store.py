@@ -1,4 +1,4 @@
-"""Passages into the Arrow file of an index, as they come; and what can be said of them then."""
+"""Writing passages to the Arrow file of an index in a stream, and computing their digest and counts."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from producer.corpus.document import Document
 
 __all__ = ["Stored", "store_passages"]
 
-#: Passages written at once.
+#: Number of passages per write.
 BATCH = 8192
 
 
 class Stored(NamedTuple):
-    """What was written."""
+    """Facts about the passages that were written."""
 
     counts: Counts
-    #: SHA-256 over the passages, in order.
+    #: SHA-256 of the passages, in order.
     digest: str
-    #: Passages whose text is that of one before, word for word.
+    #: Number of passages with the same text as an earlier one.
     repeated: int
-    #: Whether a passage has the hash of the question that it was written for.
+    #: Whether any passage has the hash of the question for which it was written.
     question_hashes: bool
-    #: The one with the most characters: its id, and how many.
+    #: The id of the longest passage, and its length in characters.
     longest: tuple[str, int]
 
 
 def store_passages(documents: Iterable[Document], chunking: Chunking, path: Path, corpus: Path) -> Stored:
     """Cut `documents` into passages and write them to `path`, a few thousand at a time.
 
-    Of each, a hash of its text stays in memory. Every document has an id of its own (`producer/corpus/validation.py`).
-    Raises QuestionFileError for no passage at all.
+    Only a hash of each passage's text stays in memory. The ids of the documents must be unique, which
+    `producer/corpus/validation.py` ensures. Raises QuestionFileError if there are no passages.
     """
     import pyarrow as pa
 
@@ -67,6 +67,6 @@ def store_passages(documents: Iterable[Document], chunking: Chunking, path: Path
         if pending:
             flush()
     if not passages:
-        raise QuestionFileError("there is no passage in it.", path=corpus, hint="Name a corpus that holds some.")
+        raise QuestionFileError("contains no passages.", path=corpus, hint="Use a corpus that has some.")
     counts = Counts(documents=count, passages=passages)
     return Stored(counts, digest.hexdigest(), passages - len(texts), question_hashes=hashed, longest=longest)

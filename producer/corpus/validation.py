@@ -1,4 +1,4 @@
-"""Which documents of a corpus become passages: those that can be read, each id once. The others are counted."""
+"""Checking the documents of a corpus: valid ones with unique ids become passages, the others are counted."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ __all__ = ["DocumentCheck"]
 
 @dataclass
 class DocumentCheck:
-    """Lets the good documents of one corpus through."""
+    """Passes on the good documents of one corpus."""
 
     corpus: Path
-    #: What becomes of a bad one; None: one is enough to refuse the corpus.
+    #: Receives the bad documents; if None, a single one is enough to refuse the corpus.
     reject: Callable[[dict[str, Any]], object] | None = None
     rows: int = 0
     troubles: BadRows = field(default_factory=BadRows)
-    #: Id → where it stood.
+    #: Id → the line of its document.
     _seen: dict[str, int | None] = field(default_factory=dict)
 
     def good(self, rows: Iterable[Document | Unfit]) -> Iterator[Document]:
-        """The documents among `rows`, of those with the same id the first.
+        """Yield the documents among `rows`; of several with the same id, the first.
 
-        Raises QuestionFileError at the end, for all bad ones together, unless there is a place for them.
+        Unless `reject` is set, raises QuestionFileError at the end, for all bad ones together.
         """
         for row in rows:
             self.rows += 1
@@ -48,14 +48,14 @@ class DocumentCheck:
         if document.id not in self._seen:
             return None
         first = self._seen[document.id]
-        where = f"on line {first} too" if first is not None else "before"
+        where = f"on line {first}" if first is not None else "by an earlier document"
         trouble = QuestionFileError(
-            f"{document.id!r} stands {where}.",
+            f"{document.id!r} is already used {where}.",
             path=document.shown,
             line=document.line,
             field="id",
-            hint="Give every document an id of its own; without ids, take out the one that repeats the other's text.",
-            kind="stands there twice",
+            hint="Give each document a unique id; without ids, remove the document that repeats the other's text.",
+            kind="duplicate",
         )
         return Unfit({"id": document.id, "text": document.text}, trouble)
 

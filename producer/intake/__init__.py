@@ -1,1 +1,1 @@
-"""A question file looked through before anything is asked of it."""
+"""Checking a question file and selecting its questions before any of them is sent."""

@@ -1,4 +1,4 @@
-"""What is wrong with the rows of a file or corpus: all counted by kind, and the first ones kept word for word, once."""
+"""Collecting the errors of a file's or corpus's rows: all are counted by kind, the first distinct ones are kept."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from contract.errors import QuestionFileError
 
 __all__ = ["BadRows"]
 
-#: Troubles that are spelled out before the rest is only counted.
+#: Maximum number of distinct errors that are listed; the rest is only counted.
 MOST_SHOWN = 20
-#: Lines with the same trouble that are named beside the first one.
+#: Maximum number of further lines listed for the same error.
 MOST_LINES = 5
 
 
 @dataclass
 class Repeated:
-    """A trouble, and the other rows of its file with the very same one."""
+    """An error and the other rows of the file with the same one."""
 
     first: QuestionFileError
+    #: Number of other rows.
     more: int = 0
-    #: Of those, the first ones.
+    #: Lines of the first of these.
     lines: list[int] = field(default_factory=list)
 
     def add(self, line: int | None) -> None:
-        """Count another row with this trouble, on `line`."""
+        """Count another row with this error, on `line`."""
         self.more += 1
         if line is not None and len(self.lines) < MOST_LINES:
             self.lines.append(line)
@@ -41,7 +42,7 @@ class Repeated:
 
 @dataclass
 class BadRows:
-    """Bad rows, gathered one by one."""
+    """The errors of all bad rows."""
 
     count: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
@@ -49,11 +50,11 @@ class BadRows:
 
     @property
     def shown(self) -> list[Repeated]:
-        """The first troubles that differ."""
+        """The first distinct errors."""
         return list(self._shown.values())
 
     def add(self, trouble: QuestionFileError) -> None:
-        """Take one more into account."""
+        """Count one more bad row."""
         self.count += 1
         self.kinds[f"{trouble.field}: {trouble.kind}" if trouble.field else trouble.kind] += 1
         said = (trouble.path, trouble.field or "", trouble.message, trouble.hint)
@@ -63,7 +64,7 @@ class BadRows:
             self._shown[said] = Repeated(trouble)
 
     def refusal(self, path: str | Path, rows: int, what: str) -> QuestionFileError:
-        """One error for all of them, of which there is at least one; `what` the rows are called."""
+        """Return one error for all bad rows; there must be at least one. `what` is the plural noun for the rows."""
         if self.count == 1:
             return self.shown[0].first
         listed = "".join(f"\n  {each}" for each in self.shown)
@@ -71,7 +72,7 @@ class BadRows:
         more = f"\n  … and {rest:,} more." if rest else ""
         by_kind = "; ".join(f"{count:,} × {kind}" for kind, count in self.kinds.most_common())
         return QuestionFileError(
-            f"{self.count:,} of {rows:,} {what} are bad; correct them, or leave them out with --skip-bad:"
+            f"{self.count:,} of {rows:,} {what} are bad; correct them, or skip them with --skip-bad:"
             f"{listed}{more}\n  by kind: {by_kind}",
             path=path,
         )

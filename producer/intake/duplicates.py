@@ -1,5 +1,8 @@
-"""What a file had before: ids in flat memory, the newest in a dict, older ones in a temporary database on disk; and
-questions, as hashes."""
+"""Detecting repeated ids and questions in a file of any size.
+
+Recent ids are in a dict, older ones in a temporary database on disk, so that memory stays bounded; of questions only
+hashes are kept.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,15 @@ from producer.temporary import no_room
 
 __all__ = ["Repeats", "Seen"]
 
-#: Ids in memory, some 3 MB; SQLite's cache holds 16 MB at most.
+#: Maximum number of ids in memory, about 3 MB; SQLite's cache takes at most 16 MB.
 MOST_IN_MEMORY = 20_000
-#: Bits that tell most new ids without asking SQLite (a Bloom filter with one hash), 8 MiB. Of a million ids, 0.7 % of
-#: the new ones are looked up in vain on average; of ten million, 7 %.
+#: Size in bits (8 MiB) of a Bloom filter with one hash, by which most new ids are recognised without querying SQLite.
+#: With a million ids, 0.7 % of the new ones are looked up needlessly on average; with ten million, 7 %.
 FILTER_BITS = 1 << 26
 
 
 class Seen:
-    """Id → the line that it first stood on. For one reading of one file."""
+    """Maps each id to the line where it first occurs, for one pass over one file."""
 
     def __init__(self, most_in_memory: int = MOST_IN_MEMORY) -> None:
         self._recent: dict[str, int] = {}
@@ -28,7 +31,7 @@ class Seen:
         self._filter = bytearray()
 
     def line_of(self, question_id: str) -> int | None:
-        """The line of the first row with this id; None for a new one."""
+        """Return the line of the first row with this id; None if the id is new."""
         line = self._recent.get(question_id)
         if line is None and self._older is not None and self._may_be_older(question_id):
             found = self._older.execute("SELECT line FROM seen WHERE id = ?", (question_id,)).fetchone()
@@ -36,12 +39,12 @@ class Seen:
         return line
 
     def _may_be_older(self, question_id: str) -> int:
-        """Whether SQLite may know the id; 0 means that it surely does not."""
+        """Return nonzero if SQLite may have the id; 0 means that it certainly does not."""
         bit = hash(question_id) % FILTER_BITS
         return self._filter[bit >> 3] & 1 << (bit & 7)
 
     def add(self, question_id: str, line: int) -> None:
-        """Remember a new id. Raises InputError where there is no room for it."""
+        """Remember a new id. Raises InputError if there is no disk space for it."""
         self._recent[question_id] = line
         if len(self._recent) >= self._most:
             try:
@@ -51,7 +54,7 @@ class Seen:
 
     def _put_away(self) -> None:
         if self._older is None:
-            # An empty name is a database in a temporary file, gone when it is closed; what a crash leaves is nobody's.
+            # An empty name means a temporary file that is deleted on close, so journal and sync are unnecessary.
             self._older = sqlite3.connect("", isolation_level=None)
             self._older.execute("PRAGMA journal_mode = OFF")
             self._older.execute("PRAGMA synchronous = OFF")
@@ -66,26 +69,26 @@ class Seen:
         self._recent.clear()
 
     def close(self) -> None:
-        """Give the disk space back."""
+        """Release the disk space."""
         if self._older is not None:
             self._older.close()
 
 
 class Repeats:
-    """Counts questions that ask, word for word, what one before them asks, whatever its id and its choices' order."""
+    """Counts questions that repeat an earlier one word for word, regardless of their ids and the order of choices."""
 
     def __init__(self) -> None:
-        #: By its hash, what each question asks: eight bytes, where an id of a content hash would take a hundred.
+        #: One hash per question: eight bytes, where a content hash as text would take about a hundred.
         self._asked = array("q")
 
     def add(self, question: Question) -> None:
-        """Take one more into account."""
+        """Record the next question."""
         self._asked.append(hash((question.context, *substance(question.question, question.choices))))
 
     def count(self) -> int:
-        """How many there are."""
-        import numpy  # late: most commands read no questions
+        """Return the number of repeated questions."""
+        import numpy  # late, as most commands read no questions
 
         hashes = numpy.asarray(self._asked)
-        hashes.sort()  # where they are: a copy of a large file's would double them
+        hashes.sort()  # in place, as a copy would double the memory
         return int(numpy.count_nonzero(hashes[1:] == hashes[:-1]))

@@ -1,4 +1,4 @@
-"""What a set of questions is like: lengths, where the right answers stand, what repeats, subjects, languages."""
+"""Statistics of a question set: lengths, positions of the right answers, repetitions, subjects, languages."""
 
 from __future__ import annotations
 
@@ -17,86 +17,87 @@ from producer.stats.guessing import Guessing
 
 __all__ = ["Keys", "Lengths", "Profile", "Skew", "key_warnings", "lost_backslash", "same_choices", "text_warnings"]
 
-#: Below this probability of as uneven a distribution by chance, the answers' places are called skewed.
+#: Significance level at which the positions of the right answers are called skewed.
 SKEW_P = 0.001
-#: Questions whose language is guessed: the first ones.
+#: Number of questions, from the first on, whose language is guessed.
 MOST_GUESSED = 1000
-#: Letters of a question that a language is guessed by.
+#: Number of characters of a question from which its language is guessed.
 _GUESSED_BY = 400
-#: Subjects that are counted apart.
+#: Maximum number of subjects that are counted separately.
 MOST_SUBJECTS = 10_000
 
 
 def lost_backslash(question: Question) -> bool:
-    """Whether a backslash was taken for a control character's beginning, as JSON takes that of \\beta and \\frac."""
+    """Whether the text contains a control character from an undoubled backslash, as JSON decodes \\beta and \\frac."""
     texts = "".join((question.question, *question.choices))
     return "\b" in texts or "\f" in texts
 
 
 def same_choices(question: Question) -> bool:
-    """Whether two of its choices are the same text, between which no score can tell."""
+    """Whether two choices have the same text, so that no score can distinguish them."""
     return len(set(map(str.strip, question.choices))) < len(question.choices)
 
 
 def text_warnings(lost_backslashes: int, same_choices: int) -> list[str]:
-    """Warnings about so many questions with a lost backslash, and with two choices of the same text."""
+    """Return warnings about the numbers of questions with a lost backslash and with two choices of the same text."""
     said = []
     if lost_backslashes:
         said.append(
-            f"warning: {number(lost_backslashes, 'question')} with a backspace or form feed in the text: JSON makes"
-            " these of \\beta and \\frac. Double the backslashes in the file."
+            f"warning: {number(lost_backslashes, 'question')} with a backspace or form feed in the text: JSON decodes"
+            " \\beta and \\frac to these. Double the backslashes in the file."
         )
     if same_choices:
         said.append(
-            f"warning: {number(same_choices, 'question')} with the same text in two choices: by likelihood both score"
-            " the same. Only the choices that the key names count as right."
+            f"warning: {number(same_choices, 'question')} with the same text in two choices: both score the same by"
+            " likelihood. Only the choices that the key names count as right."
         )
     return said
 
 
 class Lengths:
-    """Lengths as they come, four bytes each."""
+    """A list of lengths, in four bytes each."""
 
     def __init__(self) -> None:
         self._all = array("I")
 
     def add(self, length: int) -> None:
-        """One more."""
+        """Add a length."""
         self._all.append(length)
 
     @property
     def longest(self) -> int:
-        """The greatest length; 0 of nothing."""
+        """The greatest length; 0 if there are none."""
         return max(self._all, default=0)
 
     def percentile(self, share: float) -> int:
-        """The smallest length that at least `share` of all do not exceed (the nearest-rank method)."""
+        """Return the smallest length that at least `share` of all lengths do not exceed (the nearest-rank method)."""
         ranked = sorted(self._all)
         return ranked[max(0, math.ceil(share * len(ranked)) - 1)] if ranked else 0
 
     def to_json(self) -> dict[str, int]:
-        """P50, P95, P99 and the longest."""
+        """Return p50, p95, p99 and the maximum."""
         return {f"p{part}": self.percentile(part / 100) for part in (50, 95, 99)} | {"max": self.longest}
 
 
 class Skew(NamedTuple):
-    """How unevenly the right answers stand."""
+    """The most over-represented position of the right answers."""
 
     label: str
-    #: Share of the questions with a key whose right answer stands at `label`, and what an even distribution gives it.
+    #: Share of the questions with a key whose right answer is at `label`.
     share: float
+    #: The same share in a uniform distribution.
     expected: float
-    #: Probability of a distribution as uneven, if the places were drawn evenly (chi-squared test).
+    #: Probability of an equally uneven distribution if positions were drawn uniformly (chi-squared test).
     p: float
 
 
 @dataclass
 class Keys:
-    """How many choices the questions have, and where the right ones stand."""
+    """The numbers of choices of the questions, and the positions of the right ones."""
 
-    #: Of the questions with a key.
+    #: Counts of the questions with a key.
     guessing: Guessing = field(default_factory=Guessing)
-    #: Questions without a key, by their number of choices.
+    #: Number of choices → questions without a key.
     _keyless: Counter[int] = field(default_factory=Counter)
 
     def add(self, question: Question) -> None:
@@ -108,29 +109,29 @@ class Keys:
 
     @property
     def keyed(self) -> int:
-        """Questions with a key."""
+        """Number of questions with a key."""
         return self.guessing.of
 
     @property
     def without_key(self) -> int:
-        """Questions without one."""
+        """Number of questions without a key."""
         return self._keyless.total()
 
     @property
     def several_right(self) -> int:
-        """Questions with several right choices."""
+        """Number of questions with several right choices."""
         return sum(count for (_, _, also_right), count in self.guessing.counts.items() if also_right)
 
     @property
     def choices(self) -> Counter[int]:
-        """Number of choices → questions that have so many, with a key or without."""
+        """Number of choices → questions with that many, with or without a key."""
         found = Counter(self._keyless)
         for (choices, _, _), count in self.guessing.counts.items():
             found[choices] += count
         return found
 
     def _expected(self) -> dict[str, float]:
-        """Label → how many right answers would stand there if their places were drawn evenly."""
+        """Return label → expected number of right answers there if positions were drawn uniformly."""
         expected = dict.fromkeys(LABELS, 0.0)
         for (choices, _, also_right), count in self.guessing.counts.items():
             for label in LABELS[:choices]:
@@ -138,9 +139,9 @@ class Keys:
         return expected
 
     def skew(self, least: float = 0.0) -> Skew | None:
-        """The place that has most beyond its share, if the places are more uneven than chance explains; else None.
+        """Return the most over-represented position, if the positions are more uneven than chance explains; else None.
 
-        So it is where that place has less than `least` of the questions beyond its share.
+        Also None if its excess over the expected number is less than `least` of the questions.
         """
         expected, found = self._expected(), self.guessing.answers
         labels = [label for label in LABELS if expected[label] >= 5]
@@ -157,28 +158,28 @@ class Keys:
 
 
 def key_warnings(keys: Keys, *, placed: bool, least: float = 0.0) -> list[str]:
-    """Warnings about keys that stand in one place more often than evenly, by `least` of the questions or more.
+    """Return warnings about a position that is over-represented among the keys by at least `least` of the questions.
 
-    `placed`: the model sees the choices, in the file's order.
+    `placed`: the model is shown the choices in the file's order.
     """
     skew = keys.skew(least)
     if skew is None or not (placed or keys.guessing.same):
         return []
-    even = f"{skew.expected:.1%} would be even (p = {skew.p:.1g})"
+    even = f"{skew.expected:.1%} would be expected (p = {skew.p:.1g})"
     said = f"warning: the right answer is {skew.label} in {skew.share:.1%} of the questions, {even}"
     if placed:
-        said += ": a model that likes that place is rewarded. Ask with --set shuffle=true"
+        said += ": this rewards a model that prefers that position. Use --set shuffle=true"
     if keys.guessing.same:
         always = keys.guessing.same[LABELS.index(skew.label)]
-        said += f". Whoever always answers {always!r} scores {skew.share:.3f}: hold accuracies against that, not chance"
+        said += f". Always answering {always!r} scores {skew.share:.3f}: compare accuracies with that, not with chance"
     return [f"{said}."]
 
 
 @dataclass
 class Profile:
-    """Sums from which the figures follow; of the questions themselves only hashes are kept, on disk."""
+    """Accumulates the statistics; of the questions themselves, it keeps hashes, and texts in a temporary database."""
 
-    #: Counts a text's tokens; None: there is no model to ask.
+    #: Counts the tokens of a text; None without a model.
     tokens_of: Callable[[str], int] | None
     #: How the questions would be asked.
     spec: RunSpec
@@ -187,9 +188,9 @@ class Profile:
     with_context: int = 0
     subjects: Counter[str] = field(default_factory=Counter)
     languages: Counter[str] = field(default_factory=Counter)
-    #: Questions whose text stood there before, with whatever choices.
+    #: Questions whose text occurred before, with any choices.
     same_text: int = 0
-    #: Of these, those whose choices are the same, too.
+    #: Of these, those whose choices and context are the same as well.
     repeats: Repeats = field(default_factory=Repeats)
     lost_backslashes: int = 0
     same_choices: int = 0
@@ -197,12 +198,12 @@ class Profile:
     choice_chars: Lengths = field(default_factory=Lengths)
     context_chars: Lengths = field(default_factory=Lengths)
     prompt_tokens: Lengths = field(default_factory=Lengths)
-    #: Prompt and what the model adds to it: what its context must hold.
+    #: Prompt plus answer: what must fit into the model's context.
     needed_tokens: Lengths = field(default_factory=Lengths)
     _texts: Seen = field(default_factory=Seen)
 
     def add(self, question: Question, prompts: Sequence[str] = ()) -> None:
-        """Count one question; `prompts` are those that it would be asked with."""
+        """Count one question; `prompts` are the ones with which it would be asked."""
         self.questions += 1
         self.keys.add(question)
         if question.subject and (question.subject in self.subjects or len(self.subjects) < MOST_SUBJECTS):
@@ -234,7 +235,7 @@ class Profile:
         self.needed_tokens.add(longest + self._answer_tokens(question, tokens_of))
 
     def _answer_tokens(self, question: Question, tokens_of: Callable[[str], int]) -> int:
-        """Tokens that come after the prompt: what is written, the longest choice that is weighed, or one label."""
+        """Return the tokens after the prompt: the generated text, the longest scored choice, or one label."""
         if self.spec.sampling is not None:
             return self.spec.sampling.max_tokens
         if self.spec.mode is Mode.LIKELIHOOD:
@@ -242,11 +243,11 @@ class Profile:
         return 1
 
     def close(self) -> None:
-        """Give the disk space back."""
+        """Release the disk space."""
         self._texts.close()
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, for `--json`."""
+        """Return all statistics for `--json`."""
         skew = self.keys.skew()
         return {
             "questions": self.questions,
@@ -272,7 +273,7 @@ class Profile:
 
 
 def _language(question: Question) -> str:
-    """The language's ISO 639-1 code, guessed from the question and its choices."""
+    """Return the language's ISO 639-1 code, guessed from the question and its choices."""
     import py3langid
 
     text = " ".join((question.question[:_GUESSED_BY], *question.choices))[: 2 * _GUESSED_BY]

@@ -1,7 +1,7 @@
-"""Relevance judgements in a file of their own (qrels), put to the questions as their `gold_passages`.
+"""Reading relevance judgements from a separate file (qrels) and adding them to the questions as `gold_passages`.
 
-BEIR's TSV (`query-id corpus-id score`, with its header), TREC's four columns (`query iteration document relevance`), or
-JSON Lines with a question's id and those of its passages. What is judged 0 or less is no passage that answers.
+Formats: BEIR's TSV (`query-id corpus-id score`, with its header), TREC's four columns (`query iteration document
+relevance`), or JSON Lines with the ids of a question and its passages. Passages judged 0 or less are not relevant.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from producer.output import number
 
 __all__ = ["Qrels"]
 
-#: As JSON Lines spell them.
+#: Accepted field names in JSON Lines.
 QUESTION_NAMES = ("query-id", "query_id", "question_id", "qid", "id")
 PASSAGE_NAMES = ("corpus-id", "corpus_id", "passage_id", "doc_id", "pid", "pids", "doc_ids", "gold_passages")
 SCORE_NAMES = ("score", "relevance", "rel")
-_HINT = "Expected are rows of query-id, corpus-id and score, TREC's four columns, or JSON Lines with qid and pids."
+_HINT = "Expected rows of query-id, corpus-id and score, TREC's four columns, or JSON Lines with qid and pids."
 
 
 @dataclass
 class Qrels:
-    """Question id → the passages that answer it; and which of these were asked for so far."""
+    """The relevant passages by question id, and the ids of the questions seen so far."""
 
     path: Path
     passages: dict[str, list[str]]
@@ -35,7 +35,7 @@ class Qrels:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Raises QuestionFileError with file and line for a row that is none."""
+        """Read the file at `path`. Raises QuestionFileError with file and line for an invalid row."""
         passages: dict[str, list[str]] = {}
         try:
             with path.open(encoding="utf-8-sig") as file:
@@ -46,11 +46,11 @@ class Qrels:
         except (OSError, UnicodeDecodeError) as trouble:
             raise QuestionFileError(f"cannot be read: {trouble}.", path=path, hint=_HINT) from None
         if not passages:
-            raise QuestionFileError("no judgement above 0 in it.", path=path, hint=_HINT)
+            raise QuestionFileError("contains no judgement above 0.", path=path, hint=_HINT)
         return cls(path, passages)
 
     def join(self, question: Question) -> Question:
-        """`question` with the passages that answer it, besides those that its own file names."""
+        """Return `question` with its relevant passages added to those that its own file names."""
         if question.id not in self.passages:
             return question
         self.joined.add(question.id)
@@ -58,17 +58,17 @@ class Qrels:
         return question.model_copy(update={"gold_passages": tuple(found)})
 
     def told(self, questions: int) -> str:
-        """In words, how many of the `questions` have judgements. Raises QuestionFileError where none has."""
+        """Describe how many of the `questions` have judgements. Raises QuestionFileError if none has."""
         strangers = [each for each in self.passages if each not in self.joined]
         if not self.joined:
             raise QuestionFileError(
-                f"none of its {number(len(strangers), 'id')} is that of a question: the first is {strangers[0]!r}.",
+                f"none of its {number(len(strangers), 'id')} matches a question: the first is {strangers[0]!r}.",
                 path=self.path,
-                hint="Ids must be those of the question file; --map id=FIELD says where they are.",
+                hint="Ids must match those of the question file; use --map id=FIELD if they are in another field.",
             )
         text = f"{self.path}: {len(self.joined):,} of {number(questions, 'question')} have judgements"
         if strangers:
-            text += f"; {len(strangers):,} of its ids are of no question asked, the first is {strangers[0]!r}"
+            text += f"; no selected question has {len(strangers):,} of its ids, the first is {strangers[0]!r}"
         return text
 
 
@@ -77,11 +77,11 @@ def _is_header(text: str) -> bool:
 
 
 def _pairs(text: str, path: Path, line: int) -> Iterator[tuple[str, str]]:
-    """Question and passage of every judgement above 0 in one line."""
+    """Yield question and passage of every judgement above 0 in one line."""
     try:
         question_id, passages, score = _of_json(text) if text.lstrip().startswith("{") else _of_columns(text)
     except (ValueError, TypeError):
-        raise QuestionFileError("is no judgement.", path=path, line=line, hint=_HINT) from None
+        raise QuestionFileError("is not a relevance judgement.", path=path, line=line, hint=_HINT) from None
     if score > 0:
         yield from ((question_id, each) for each in passages)
 
@@ -98,7 +98,7 @@ def _of_json(text: str) -> tuple[str, list[str], float]:
     row: dict[str, Any] = json.loads(text)
     question_id, found = (_first(row, names) for names in (QUESTION_NAMES, PASSAGE_NAMES))
     if question_id is None or found is None:
-        raise ValueError("names no question or no passage")
+        raise ValueError("no question or no passage")
     score = _first(row, SCORE_NAMES)
     passages = [str(each) for each in (found if isinstance(found, list) else [found])]
     return str(question_id), passages, 1.0 if score is None else float(score)

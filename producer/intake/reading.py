@@ -1,4 +1,4 @@
-"""The options that say how a question file is to be read, where that is not told from its content."""
+"""Command-line options for reading a question file, which override what is detected, and for selecting questions."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _BASE = "base"
 
 _READING = (
-    click.option("--layout", default="", metavar="NAME", help="Take the file for this layout, whatever it looks like."),
+    click.option("--layout", default="", metavar="NAME", help="Read the file as this layout, whatever it looks like."),
     click.option(
         "--map",
         "mapping",
         multiple=True,
         metavar="PART=FIELD,…",
-        help="Where the parts are, for example question=stem,choices=a+b+c,answer=key; base=1 if indices count from 1.",
+        help="Fields of the parts, for example question=stem,choices=a+b+c,answer=key; base=1 if indices count from 1.",
     ),
     click.option("--encoding", default="", metavar="NAME", help="The text's encoding, if it is not UTF-8 or UTF-16."),
     click.option(
         "--subset",
         default="",
         metavar="NAME",
-        help="Of a file with several sets, take this one; of a folder or zip, the files that fit.",
+        help="Select one set of a file with several, or the matching files of a folder or zip.",
     ),
     click.option(
         "--split",
         default="",
         metavar="NAME",
-        help="Of a folder, a dataset or a file with several splits, take this one.",
+        help="Select one split of a folder, dataset or file that has several.",
     ),
     click.option(
         "--answers",
@@ -51,21 +51,21 @@ _READING = (
     ),
 )
 _SELECTION = (
-    click.option("--limit", type=click.IntRange(min=1), help="Take the first N questions only; the rest is not read."),
-    click.option("--sample", type=click.IntRange(min=1), help="Take N questions at random, in the file's order."),
-    click.option("--stratified", is_flag=True, help="Each subject has the share in --sample that it has in the file."),
+    click.option("--limit", type=click.IntRange(min=1), help="Use only the first N questions; the rest is not read."),
+    click.option("--sample", type=click.IntRange(min=1), help="Use N questions at random, in the file's order."),
+    click.option("--stratified", is_flag=True, help="Give each subject the same share of --sample as of the file."),
     click.option("--seed", type=click.IntRange(min=0), help="Seed of --sample. Default: the configuration's seed."),
-    click.option("--subject", "subjects", multiple=True, metavar="NAME", help="Take questions of this subject only."),
+    click.option("--subject", "subjects", multiple=True, metavar="NAME", help="Use only questions of this subject."),
 )
 
 
 def reading_options(command: Command) -> Command:
-    """The options that `how_to_read` takes."""
+    """Add the options that `how_to_read` consumes."""
     return _with(_READING, command)
 
 
 def selection_options(command: Command) -> Command:
-    """The options that `selection_of` takes."""
+    """Add the options that `selection_of` consumes."""
     return _with(_SELECTION, command)
 
 
@@ -76,11 +76,11 @@ def _with(options: tuple[Callable[[Command], Command], ...], command: Command) -
 
 
 def how_to_read(options: dict[str, Any]) -> HowToRead:
-    """Take the reading options out of `options`. Raises InputError for what cannot be meant."""
+    """Remove the reading options from `options` and return them as HowToRead. Raises InputError for invalid values."""
     layout, encoding = options.pop("layout"), options.pop("encoding")
     mapping = _mapping(options.pop("mapping"))
     if layout and mapping:
-        raise click.UsageError("--layout and --map exclude each other.")
+        raise click.UsageError("--layout and --map are mutually exclusive.")
     if encoding:
         check_encoding(encoding)
     return HowToRead(
@@ -94,15 +94,15 @@ def how_to_read(options: dict[str, Any]) -> HowToRead:
 
 
 def selection_of(options: dict[str, Any], seed: int) -> Selection:
-    """Take the selection options out of `options`; `seed` is the configuration's."""
+    """Remove the selection options from `options` and return the selection; `seed` is the configuration's."""
     limit, sample, stratified = options.pop("limit"), options.pop("sample"), options.pop("stratified")
     own_seed, subjects = options.pop("seed"), options.pop("subjects")
     if limit and sample:
-        raise click.UsageError("--limit and --sample exclude each other.")
+        raise click.UsageError("--limit and --sample are mutually exclusive.")
     if own_seed is not None and not sample:
-        raise click.UsageError("--seed belongs to --sample. The run's own seed is --set seed=N.")
+        raise click.UsageError("--seed requires --sample. To set the run's own seed, use --set seed=N.")
     if stratified and not sample:
-        raise click.UsageError("--stratified belongs to --sample.")
+        raise click.UsageError("--stratified requires --sample.")
     return Selection(limit, sample, seed if own_seed is None else own_seed, frozenset(subjects), stratified)
 
 
@@ -113,29 +113,29 @@ def _mapping(given: tuple[str, ...]) -> dict[str, str]:
         part, equals, field = (word.strip() for word in each.partition("="))
         if part not in parts or not equals:
             hint = nearest(part, parts) or f"Parts: {', '.join(parts)}."
-            raise InputError(f"--map: {each!r} is no PART=FIELD.", hint=hint)
+            raise InputError(f"--map: {each!r} is not of the form PART=FIELD.", hint=hint)
         if part == _BASE and field not in {"0", "1"}:
-            raise InputError(f"--map: base={field} is neither 0 nor 1.", hint="It is what the first choice counts as.")
+            raise InputError(f"--map: base={field} is neither 0 nor 1.", hint="It is the index of the first choice.")
         mapping[part] = field
     return mapping
 
 
 def check_encoding(name: str) -> None:
-    """Raise InputError where there is no text encoding of that name."""
+    """Raise InputError if there is no text encoding called `name`."""
     try:
         known = codecs.lookup(name)
         "".encode(name)
     except (LookupError, ValueError):
         raise InputError(
-            f"--encoding: there is no text encoding {name!r}.",
+            f"--encoding: unknown text encoding {name!r}.",
             hint="For example utf-8, utf-16, latin-1, cp1252, gb18030.",
         ) from None
     if not known._is_text_encoding:
-        raise InputError(f"--encoding: {name!r} is no encoding of text.", hint="For example latin-1.")
+        raise InputError(f"--encoding: {name!r} is not a text encoding.", hint="For example latin-1.")
 
 
 def read_line(file: QuestionFile, count: int, choices: dict[int, int]) -> str:
-    """What was understood, in one sentence: "926 questions as ARC-style JSONL, 8 choices, labels A–H"."""
+    """Describe what was read: "926 questions as ARC-style JSONL, 8 choices, labels A–H"."""
     few, many = min(choices), max(choices)
     span = f"{few} choices" if few == many else f"{few} to {many} choices"
     return f"{number(count, 'question')} as {file.title}, {span}, labels A–{LABELS[many - 1]}"

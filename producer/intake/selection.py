@@ -1,7 +1,8 @@
-"""Which questions of a file are asked: by subject, the first ones, or some at random.
+"""Selecting questions of a file: by subject, the first ones, or a random sample.
 
-A sample is drawn by a hash over seed and id: it is the same however the file is ordered, and a smaller sample with
-the same seed is part of a larger one; of a stratified one nearly, as a subject's rounded share may shrink.
+A sample is drawn by a hash of seed and id: it does not depend on the order of the file, and a smaller sample with the
+same seed is a subset of a larger one. For stratified samples this is only nearly so, as a subject's rounded share may
+shrink.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ __all__ = ["EVERYTHING", "Sampler", "Selection", "shares"]
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which of the good rows are asked: those of `subjects`; of them all, the first `limit`, or `sample` at random."""
+    """Which good rows are selected: those of `subjects`, and of these all, the first `limit`, or `sample` at random."""
 
     limit: int | None = None
     sample: int | None = None
     seed: int = 0
-    #: Subjects wanted; none: all of them.
+    #: The selected subjects; empty for all.
     subjects: frozenset[str] = frozenset()
-    #: Whether each subject has the share in the sample that it has in the file.
+    #: Whether each subject has the same share of the sample as of the file.
     stratified: bool = False
 
     def wants(self, question: Question) -> bool:
-        """Whether the question's subject is wanted."""
+        """Whether the question's subject is selected."""
         return not self.subjects or question.subject in self.subjects
 
 
@@ -38,18 +39,18 @@ EVERYTHING = Selection()
 
 
 class Sampler:
-    """Draws the sample that a selection wants, in one pass, in memory for the sample alone (for each subject one)."""
+    """Draws a sample in one pass, with memory for the sample only (if stratified, for one sample per subject)."""
 
     def __init__(self, selection: Selection) -> None:
         self._size = selection.sample or 0
         self._seed = selection.seed
         self._stratified = selection.stratified
         self._sizes: Counter[str] = Counter()
-        #: Per subject the places of the smallest hashes, as a heap with the largest of them on top.
+        #: Stratum → positions of the smallest hashes, as a heap with the largest of them on top.
         self._heaps: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
 
     def watch(self, questions: Iterable[Question]) -> None:
-        """Take the questions into account; their places count from 0."""
+        """Consider the questions, whose positions count from 0."""
         for place, question in enumerate(questions):
             stratum = (question.subject or "") if self._stratified else ""
             self._sizes[stratum] += 1
@@ -62,14 +63,14 @@ class Sampler:
                 heapq.heapreplace(heap, entry)
 
     def places(self) -> frozenset[int]:
-        """Places of the questions drawn: all, if there are no more than wanted."""
+        """Return the positions of the drawn questions: all, if there are no more than requested."""
         wanted = shares(self._sizes, self._size)
         drawn = (entry for stratum, heap in self._heaps.items() for entry in heapq.nlargest(wanted[stratum], heap))
         return frozenset(place for _, place in drawn)
 
 
 def shares(sizes: Mapping[str, int], total: int) -> dict[str, int]:
-    """`total` parted among the strata as their sizes are to each other, by largest remainder (Hamilton's method)."""
+    """Divide `total` among the strata in proportion to their sizes, by largest remainder (Hamilton's method)."""
     everything = sum(sizes.values())
     if total >= everything:
         return dict(sizes)

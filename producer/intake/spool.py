@@ -1,4 +1,4 @@
-"""Checked questions on their way from the file to the ledger: read once, kept on disk, so that memory stays flat."""
+"""Storing checked questions on disk between the file and the ledger, so that memory stays bounded."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ WHAT = "the checked questions"
 
 
 class Spool:
-    """Bodies in the order in which they came, in a temporary file that goes with the object.
+    """Bodies in insertion order, in a temporary file that is deleted with the object.
 
-    Raises InputError, now or later, where there is no room for one.
+    Creating, adding and iterating raise InputError if there is no disk space.
     """
 
     def __init__(self) -> None:
         try:
-            self._file = tempfile.TemporaryFile(prefix="mcqueue-")  # noqa: SIM115 - it lives as long as the object
+            self._file = tempfile.TemporaryFile(prefix="mcqueue-")  # noqa: SIM115 - open as long as the object lives
         except OSError as trouble:
             raise no_room(WHAT, trouble) from None
         weakref.finalize(self, _forget, self._file)
 
     def add(self, body: Body) -> None:
-        """Keep one more."""
+        """Append a body."""
         try:
-            # An id has no control characters, JSON no line ends: tab and newline part what no question can hold.
+            # Ids have no control characters and JSON no line ends, so tab and newline are safe as separators.
             self._file.write(b"%b\t%b\n" % (body.question_id.encode(), body.canonical))
         except OSError as trouble:
             raise no_room(WHAT, trouble) from None
 
     def __iter__(self) -> Iterator[Body]:
-        """Every body, from the first on; one reader at a time."""
+        """Yield all bodies from the beginning; only one iteration at a time."""
         try:
             self._file.seek(0)
-        except OSError as trouble:  # of what was not written yet
+        except OSError as trouble:  # while flushing what was still buffered
             raise no_room(WHAT, trouble) from None
         for line in self._file:
             question_id, _, canonical = line.rstrip(b"\n").partition(b"\t")
@@ -49,6 +49,6 @@ class Spool:
 
 
 def _forget(file: IO[bytes]) -> None:
-    """Where there was no room, what is still buffered has none now either, and nobody wants it any more."""
+    """Close the file, ignoring errors: if the disk is full, flushing fails, but the content is no longer needed."""
     with suppress(OSError):
         file.close()

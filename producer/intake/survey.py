@@ -1,7 +1,7 @@
-"""Looking through a question file: is every row good, which are taken, and what is their digest?
+"""Checking all rows of a question file, selecting questions and computing their digest.
 
-Questions that are taken wait on disk (`spool`), and troubles are only counted, so that a file may be larger than
-memory: whoever wants the bad rows reads them again (`rejected_rows`).
+Selected questions are stored on disk (`spool`) and errors are only counted, so that a file may be larger than memory;
+to get the bad rows, the file is read again (`rejected_rows`).
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ from producer.readers import QuestionFile, Row, Source, understand
 
 __all__ = ["Digest", "Inspector", "Survey", "rejected_rows", "survey", "taken"]
 
-#: Subjects that are remembered, to say what there is when an unknown one is asked for.
+#: Maximum number of subjects that are remembered, to suggest some if an unknown one is requested.
 MOST_SUBJECTS = 1000
 
 
 class Digest:
-    """What identifies a sequence of questions, gathered one by one."""
+    """The hash that identifies a sequence of questions, and counts of their properties."""
 
     def __init__(self) -> None:
         self._sum = hashlib.sha256()
         self.count = 0
-        #: Questions with a context of their own.
+        #: Questions that have a context.
         self.with_context = 0
         self.lost_backslashes = 0
-        #: Questions with a text that stands in two choices.
+        #: Questions with two choices of the same text.
         self.same_choices = 0
         self.first: Question | None = None
         self.keys = Keys()
         self._repeats = Repeats()
 
     def add(self, question: Question) -> Body:
-        """Take one more into account; return it as it counts."""
+        """Add the next question; return its body, which is what the hash covers."""
         body = question.body()
         self._sum.update(body.canonical + b"\n")
         self.count += 1
         self.with_context += question.context is not None
-        # In JSON both characters are written with their letter, and few texts have that behind a backslash.
+        # JSON escapes both characters, so this cheap test excludes nearly all questions.
         if b"\\b" in body.canonical or b"\\f" in body.canonical:
             self.lost_backslashes += lost_backslash(question)
         self.same_choices += same_choices(question)
@@ -60,63 +60,64 @@ class Digest:
         return body
 
     def repeated(self) -> int:
-        """How many ask what one before them asks, as `Repeats` has it."""
+        """Return the number of questions that repeat an earlier one, as defined by `Repeats`."""
         return self._repeats.count()
 
     def hexdigest(self) -> str:
-        """SHA-256 over the canonical forms in order, as 64 hex digits."""
+        """Return the SHA-256 of the canonical forms in order, as 64 hex digits."""
         return self._sum.hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What the look found."""
+    """The result of checking a question file."""
 
     file: QuestionFile
-    #: Rows looked at, good and bad.
+    #: Number of rows checked, good and bad.
     rows: int
-    #: Rows that cannot be asked, and how many there are of each kind of trouble.
+    #: Number of bad rows.
     rejected: int
+    #: Kind of error → number of bad rows.
     kinds: Counter[str]
     digest: Digest
-    #: The questions that are taken, in order.
+    #: The selected questions, in order.
     bodies: Spool
 
     @property
     def source(self) -> Source:
-        """Where the questions come from."""
+        """The source of the questions."""
         return self.file.source
 
     @property
     def good(self) -> int:
-        """Rows that can be asked."""
+        """Number of good rows."""
         return self.rows - self.rejected
 
 
 @dataclass
 class Inspector:
-    """Tells good rows from bad ones, and remembers how many and why. For one reading of the file."""
+    """Separates good rows from bad ones and collects the errors, in one pass over the file."""
 
     file: QuestionFile
     rows: int = 0
     troubles: BadRows = field(default_factory=BadRows)
     subjects: set[str] = field(default_factory=set)
     _seen: Seen = field(default_factory=Seen)
-    #: Content hash → how often it stood before.
+    #: Content hash → number of times that it has been repeated.
     _times: Counter[str] = field(default_factory=Counter)
 
     def good(self) -> Iterator[Question]:
-        """Questions of the good rows."""
+        """Return an iterator over the questions of the good rows."""
         return (row for row in self.judged() if isinstance(row, Question))
 
     def bad(self) -> Iterator[tuple[Row, QuestionFileError]]:
-        """The bad rows with their troubles."""
+        """Yield the bad rows with their errors."""
         for row in self.judged():
             if not isinstance(row, Question):
                 yield row
 
     def judged(self) -> Iterator[Question | tuple[Row, QuestionFileError]]:
-        """Every row: its question, or the row and its trouble."""
+        """Yield for every row its question, or the row and its error."""
         with closing(self._seen):
             for row in self.file.rows():
                 self.rows += 1
@@ -139,16 +140,16 @@ class Inspector:
         if row.content_id:
             return self._again(row.question), None
         return None, QuestionFileError(
-            f"{row.question.id!r} stands on line {earlier} already.",
+            f"{row.question.id!r} is already used on line {earlier}.",
             path=row.file,
             line=row.line,
             field="id",
-            hint="Give each question its own id, or ignore the ids with --map id=.",
-            kind="stands there twice",
+            hint="Give each question a unique id, or ignore the ids with --map id=.",
+            kind="duplicate",
         )
 
     def _again(self, question: Question) -> Question:
-        """The same question under the next free id: the second one is …-2, wherever the two stand."""
+        """Return the question with the next free id: the second occurrence gets …-2, regardless of its position."""
         self._times[question.id] += 1
         number = self._times[question.id] + 1
         while self._seen.line_of(f"{question.id}-{number}") is not None:
@@ -156,7 +157,7 @@ class Inspector:
         return question.model_copy(update={"id": f"{question.id}-{number}"})
 
     def refuse(self) -> None:
-        """Raise one QuestionFileError for all troubles, if there are any."""
+        """Raise one QuestionFileError for all errors, if there are any."""
         if self.troubles.count:
             raise self.troubles.refusal(self.file.source.shown, self.rows, "rows")
 
@@ -169,11 +170,11 @@ def survey(
     lookers: Sequence[Callable[[Question], None]] = (),
     change: Callable[[Question], Question] | None = None,
 ) -> Survey:
-    """Read the whole file (with a limit, as far as it takes) and check every row of it.
+    """Read the whole file (with a limit, only as far as necessary) and check every row.
 
-    A question that is taken is taken as `change` makes it. The `lookers` are shown every one, in order.
+    `change` is applied to each selected question; the result is passed to all `lookers`, in order.
 
-    Raises QuestionFileError that lists the bad rows, unless `skip_bad`; and for a file without a good row.
+    Raises QuestionFileError that lists the bad rows, unless `skip_bad`, and if no question is selected.
     """
     inspector = Inspector(understand(source))
     digest, spool = Digest(), Spool()
@@ -207,15 +208,15 @@ def _wanted(inspector: Inspector, selection: Selection) -> Iterator[Question]:
 
 
 def _sampled(file: QuestionFile, selection: Selection, places: frozenset[int]) -> Iterator[Question]:
-    """Those at `places` among the wanted rows, which are known only after a first reading."""
+    """Yield the questions at `places`, which are known only after a first pass over the file."""
     found = 0
     for place, question in enumerate(_wanted(Inspector(file), selection)):
         if place in places:
             found += 1
             yield question
     if found != len(places):
-        hint = "Leave it alone and repeat the command."
-        raise QuestionFileError("the file changed while it was read.", path=file.source.shown, hint=hint)
+        hint = "Repeat the command once it no longer changes."
+        raise QuestionFileError("the file changed while it was being read.", path=file.source.shown, hint=hint)
 
 
 def _with_earlier(fatal: QuestionFileError, inspector: Inspector) -> QuestionFileError:
@@ -228,19 +229,19 @@ def _nothing(inspector: Inspector, selection: Selection) -> QuestionFileError:
     if inspector.rows > inspector.troubles.count and selection.subjects:
         wanted = ", ".join(sorted(selection.subjects))
         there = sorted(inspector.subjects)
-        hint = nearest(min(selection.subjects), there) or f"There are: {', '.join(there[:20]) or 'none'}."
-        return QuestionFileError(f"no question of subject {wanted}.", path=inspector.file.source.shown, hint=hint)
-    hint = "Every row of it was skipped as bad." if inspector.rows else "There is no row in it."
-    return QuestionFileError("no question in it.", path=inspector.file.source.shown, hint=hint)
+        hint = nearest(min(selection.subjects), there) or f"Its subjects: {', '.join(there[:20]) or 'none'}."
+        return QuestionFileError(f"no questions of subject {wanted}.", path=inspector.file.source.shown, hint=hint)
+    hint = "All of its rows were skipped as bad." if inspector.rows else "It has no rows."
+    return QuestionFileError("contains no questions.", path=inspector.file.source.shown, hint=hint)
 
 
 def taken(found: Survey) -> Iterator[Question]:
-    """The questions that the survey chose."""
+    """Return an iterator over the selected questions."""
     return (Question.model_validate_json(body.canonical) for body in found.bodies)
 
 
 def rejected_rows(found: Survey) -> Iterator[dict[str, Any]]:
-    """What `rejected.jsonl` says: file, line, field, kind, reason and the row itself, read again from the file."""
+    """Yield the lines of `rejected.jsonl`: file, line, field, kind, reason and the row, read again from the file."""
     bad = Inspector(found.file).bad()
     for row, trouble in islice(bad, found.rejected):
         reason = f"{trouble.message} {trouble.hint}".strip()

@@ -1,7 +1,8 @@
-"""Which of a record's fields says what is right, and what the others must not contradict.
+"""Determining which field of a record holds the answer key, and which other fields must not contradict it.
 
-Many names may mean the key. The surest by its name counts, but a letter or a text counts more than a bare number: a
-number beside one is read in the way in which both agree, and where it is a flag or a row's number, it is passed over.
+Several fields may look like the key. The one with the most reliable name is used, but a letter or a text is more
+reliable than a bare number: if there are both, the number is interpreted so that they agree, or ignored if it is a flag
+or a row number.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from producer.readers.record import FieldTrouble, shown_value
 
 __all__ = ["Key", "key_of", "refuse_contradiction", "says_beside"]
 
-#: Share of the rows on which two fields must agree to mean the same.
+#: Share of the rows in which two fields must agree to be considered equivalent.
 _MOST = 0.9
-#: What programs call an index that counts from 0; but not beside choices in columns, where SocialIQA's counts from 1.
+#: Usual names for an index that counts from 0, unless choices are in columns: SocialIQA's label counts from 1.
 _FROM_0 = frozenset(
     ["answer_idx", "answer_index", "correct_answer_index", "correct_index", "gold_index", "label", "labels"]
 )
-#: Names that many files use for something other than the key.
+#: Names that in many files mean something other than the key.
 _OFTEN_ELSE = frozenset(
     ["key", "correct", "label", "labels", "answer_id", "correct_answer_id", "target", "classification"]
 )
@@ -33,15 +34,15 @@ class Key(NamedTuple):
     """How a file says which choices are right."""
 
     way: Way
-    #: The field, where it is not the one that every record's names promise.
+    #: The field, if it is not the one that each record's field names suggest.
     field: str | None = None
-    #: Other fields that must not name other choices, and how they are meant.
+    #: Other fields that must not name different choices, and how they name them.
     beside: tuple[tuple[str, Way], ...] = ()
-    #: Whether only the field's name says what its numbers count from.
+    #: Whether the base of its numbers is assumed from the field's name alone.
     supposed: bool = False
 
     def taken(self, parts: Parts) -> Parts:
-        """`parts` with the answer out of this field."""
+        """Return `parts` with the answer taken from this field."""
         first = parts.used.answer
         if self.field is None or self.field == first:
             return parts
@@ -53,9 +54,9 @@ class Key(NamedTuple):
 
 
 def key_of(head: Sequence[Parts], ways: Sequence[Way], like: Way | None) -> Key:
-    """The key of a file that begins with `head`; its numbers count as `like` where nothing else says how.
+    """Return the key of a file that begins with `head`; its numbers count as in `like` if nothing else decides it.
 
-    Raises FieldTrouble where nobody can know.
+    Raises FieldTrouble if it cannot be decided.
     """
     keyed = Counter(each.used.answer for each in head if not no_key(each.answer, each.choices))
     first = next(iter(keyed.most_common(1)), None)
@@ -88,13 +89,13 @@ def key_of(head: Sequence[Parts], ways: Sequence[Way], like: Way | None) -> Key:
 
 
 def says_beside(head: Sequence[Parts], name: str) -> tuple[tuple[str, Way], ...]:
-    """The fields beside `name` that say by label or text what is right."""
+    """Return the fields other than `name` that give the answer by label or text."""
     fields = {each: _given(head, each) for each in _others(head, name)}
     return _beside([each for each, given in fields.items() if _says_by_label_or_text(given)], fields)
 
 
 def refuse_contradiction(key: Key, parts: Parts, right: tuple[str, ...]) -> None:
-    """Raise FieldTrouble where two fields name different choices: one is wrong, and nobody knows which."""
+    """Raise FieldTrouble if two fields name different choices: one is wrong, and it is not known which."""
     marked = meant(Given(list(parts.marked), parts.choices, parts.labels), Way.LABEL)
     if marked and right and not set(right) & set(marked):
         message = f"{parts.used.answer!r} says {shown_value(parts.answer)}, but {marked[0]} is marked as right."
@@ -104,11 +105,11 @@ def refuse_contradiction(key: Key, parts: Parts, right: tuple[str, ...]) -> None
         if right and other and not set(right) & set(other):
             shown = f"{parts.used.answer!r} says {shown_value(parts.answer)}, which is {', '.join(right)}"
             message = f"{shown}, but {name!r} says {shown_value(parts.rest[name])}, which is {', '.join(other)}."
-            hint = f"--map answer={name} takes that, --map answer={parts.used.answer} the other."
+            hint = f"Use --map answer={name} for the latter, --map answer={parts.used.answer} for the former."
             raise FieldTrouble("answer", message, hint, kind="two answers contradict")
 
 
-#: The answer of each record of the head; None where it has no key there.
+#: The answer of each record of the head in one field; None if the record has no key there.
 _Column = Sequence[Given | None]
 
 
@@ -121,7 +122,7 @@ def _given(head: Sequence[Parts], name: str) -> _Column:
 
 
 def _others(head: Sequence[Parts], name: str) -> Iterable[str]:
-    """Fields that may be the answer too, by their names, the surest first."""
+    """Return the other fields that may be the answer, judging by name, the most reliable first."""
     there: dict[str, None] = {}
     for parts in head:
         names = names_of(tuple(parts.rest))
@@ -132,14 +133,14 @@ def _others(head: Sequence[Parts], name: str) -> Iterable[str]:
 
 
 def _says_by_label_or_text(column: _Column) -> bool:
-    """Whether these name choices, and not by their numbers."""
+    """Whether these values name choices other than by number."""
     given = [each for each in column if each]
     said = sum(not is_number(each.answer) and 0 < len(meant(each, Way.ANY)) < len(each.choices) for each in given)
     return bool(said) and said >= _MOST * len(given)
 
 
 def _name_all(column: _Column) -> bool:
-    """Whether these are the choices, or what they are called, once more."""
+    """Whether these values merely list all choices or all labels."""
     return all(len(meant(each, Way.ANY)) == len(each.choices) for each in column if each)
 
 
@@ -148,7 +149,7 @@ def _are_numbers(column: _Column) -> bool:
 
 
 def _is_else(name: str, column: _Column) -> bool:
-    """Whether these numbers look like no key: flags, or each another as rows' numbers are."""
+    """Whether these numbers are probably not a key: flags, or all different, like row numbers."""
     numbers = [str(each.answer).strip() for each in column if each]
     if spelled(name) not in _OFTEN_ELSE:
         return False
@@ -162,7 +163,7 @@ def _may_be_index(name: str, column: _Column) -> bool:
 
 
 def _agreeing(numbers: _Column, said: _Column, ways: Sequence[Way]) -> tuple[Way, bool]:
-    """The way in which most of the numbers name what is said beside them, and whether nearly all do."""
+    """Return the way in which the most numbers agree with the other field, and whether nearly all of them do."""
     pairs = [(one, meant(other, Way.ANY)) for one, other in zip(numbers, said, strict=True) if one and other]
     agree = {way: sum(meant(one, way) == other for one, other in pairs) for way in ways}
     best = max(ways, key=lambda way: (agree[way], sum(bool(meant(one, way)) for one, _ in pairs)))
@@ -174,5 +175,5 @@ def _beside(names: Iterable[str], fields: Mapping[str, _Column]) -> tuple[tuple[
 
 
 def _counts_from_0(head: Sequence[Parts], field: str) -> bool:
-    """Whether numbers in fields of that name usually count from 0."""
+    """Whether numbers in a field with this name usually count from 0."""
     return spelled(field) in _FROM_0 and not any(len(each.used.choices) > 1 for each in head)

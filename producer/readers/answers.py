@@ -1,17 +1,17 @@
-"""Which choice a file's answer means, where the file is not our own JSON (that is `own_answers`).
+"""Determining which choice an answer names, in files other than our own JSON (for which see `own_answers`).
 
-A file's answers are looked at together (`settle`), because one of them alone can often be read in several ways:
+All answers of a file are considered together (`settle`), because a single one can often be read in several ways:
 
 | way      | `2` with the choices red, green, blue    | excluded for the whole file by                                 |
 |----------|------------------------------------------|----------------------------------------------------------------|
-| LABEL    | nothing, unless the file calls one 2     | an answer that is no label                                     |
-| TEXT     | nothing, unless a choice reads 2         | an answer that is no choice's text                             |
+| LABEL    | none, unless a choice is labelled 2      | an answer that is not a label                                  |
+| TEXT     | none, unless the text of a choice is 2   | an answer that is not the text of a choice                     |
 | INDEX_0  | blue                                     | an answer as large as the number of choices                    |
 | INDEX_1  | green                                    | an answer 0                                                    |
 
-Where two readings of an answer name different choices and nothing in the file decides between them, nobody can know
-which was meant: the row is refused. Where it is only that no answer is 0 or as large as the number of choices, the file
-is, unless its layout or the field's name says how its numbers count: `--map base=…` says it.
+If two readings of an answer name different choices and nothing in the file decides between them, the row is refused. If
+the file is ambiguous only because no answer is 0 or as large as the number of choices, the whole file is refused,
+unless its layout or the field's name says how its numbers count; `--map base=…` resolves this.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _INDEX = re.compile(r"([0-9]{1,9})(?:\.0)?")
 _SENTENCE = re.compile(r"(?:the )?(?:correct |right )?answer is:?\s*", re.IGNORECASE)
 _MARKED = re.compile(r"[(\[]?([A-Za-z]|\d{1,2})(?:[)\].:．：、）]+\s*(.*))?", re.DOTALL)
 _SEVERAL = re.compile(r"\s*(?:[,;/|]|\band\b|\s)\s*")
-#: Share of a file's answers that a way must explain to be the file's way, of those that any way explains.
+#: Minimum share of a file's readable answers that a way must be able to read to be the way of the file.
 _MOST = 0.9
 
 
@@ -42,33 +42,33 @@ class Way(Enum):
     TEXT = "by text"
     INDEX_0 = "by index from 0"
     INDEX_1 = "by index from 1"
-    #: Not the same way in all rows, or not known: whatever reads it, if there is no doubt.
+    #: The way differs between rows or is unknown: each answer is read in any way, if that is unambiguous.
     ANY = "as label, text or index"
-    #: The same, and it is known how the numbers among them count.
+    #: As ANY, with a known base of the indices.
     ANY_0 = "as label, text or index from 0"
     ANY_1 = "as label, text or index from 1"
 
 
 INDICES = (Way.INDEX_0, Way.INDEX_1)
 _SINGLE = (Way.LABEL, Way.TEXT, *INDICES)
-#: How numbers may be meant where not all rows have the same way.
+#: The ways that may not be the same in all rows → how they read indices.
 _MIXED = {Way.ANY: INDICES, Way.ANY_0: (Way.INDEX_0,), Way.ANY_1: (Way.INDEX_1,)}
-_SAY_BASE = "Say --map base=0 or --map base=1: what the first choice counts as."
+_SAY_BASE = "Add --map base=0 or --map base=1, the index of the first choice."
 
 
 class Given(NamedTuple):
-    """An answer as the file gives it, beside what it is about."""
+    """An answer as given in the file, with the question's choices."""
 
     answer: object
     choices: Sequence[str]
-    #: What the file calls the choices; None: A, B, …
+    #: The file's labels of the choices; None for A, B, …
     labels: Sequence[str] | None = None
 
 
 def no_key(found: object, choices: Sequence[str]) -> bool:
-    """Whether `found` is how files say that no answer is known: nothing, an empty text or list, or NaN.
+    """Whether `found` means that no answer is known: None, an empty text or list, or NaN.
 
-    So is -1, unless it is what one of the `choices` reads.
+    So does -1, unless it is the text of one of the `choices`.
     """
     if isinstance(found, float) and math.isnan(found):
         return True
@@ -82,28 +82,28 @@ def _is_minus_one(found: object) -> bool:
 
 
 def is_number(found: object) -> bool:
-    """Whether this is a number, a text of one, or a list of these."""
+    """Whether `found` is a number, a text that consists of one, or a list of these."""
     if isinstance(found, list | tuple):
         return bool(found) and all(map(is_number, found))
     return isinstance(found, int | float) or (isinstance(found, str) and bool(_INDEX.fullmatch(found.strip())))
 
 
 def names_a_choice(given: Given) -> bool:
-    """Whether there is any way in which this could be the answer."""
+    """Whether `given` names a choice in any way."""
     return not no_key(given.answer, given.choices) and any(_read(given, way) for way in _SINGLE)
 
 
 def settle(given: Iterable[Given], ways: Sequence[Way], usual: Way | None = None) -> Way:
-    """The way in which these answers are meant, of `ways`; of two that do the same, the first.
+    """Return the one of `ways` in which these answers name choices; of equivalent ones, the first.
 
-    Where the numbers do not show whether they count from 0 or from 1, they count as the index that is first of `ways`,
-    or as `usual`. Raises FieldTrouble where nothing says it.
+    If the numbers do not show whether they count from 0 or from 1, the result is the first of `ways`, if that is an
+    index, or `usual`. Raises FieldTrouble if that does not decide it either.
     """
     known = [each for each in given if not no_key(each.answer, each.choices)]
-    # A -1 that a choice reads may be no key all the same: it is the others that show how answers are meant.
+    # A -1 that is also the text of a choice may still mean "no key", so the way is decided by the other answers.
     known = [each for each in known if not _is_minus_one(each.answer)] or known
     readings = {way: [_read(each, way) for each in known] for way in ways}
-    # What no way reads (`?`, `n/a`) says nothing of how the others are meant.
+    # Answers that no way can read (`?`, `n/a`) say nothing about the others.
     readable = sum(map(any, zip(*readings.values(), strict=True)))
     counts = {way: sum(map(bool, read)) for way, read in readings.items()}
     most = max(counts.values(), default=0)
@@ -112,7 +112,7 @@ def settle(given: Iterable[Given], ways: Sequence[Way], usual: Way | None = None
     best = [way for way in ways if counts[way] == most]
     bases = [way for way in ways if way in INDICES]
     if len(bases) == 1 and best[0] not in INDICES and any(readings[bases[0]]):
-        # The person has said how the numbers among them count.
+        # The user has given the base of the numbers among them.
         return _mixed(known, ways)
     differ = [way for way in best[1:] if _differ(readings[best[0]], readings[way])]
     if not differ or (best[0] is ways[0] and best[0] in INDICES):
@@ -125,7 +125,7 @@ def settle(given: Iterable[Given], ways: Sequence[Way], usual: Way | None = None
 
 
 def _mixed(known: Sequence[Given], ways: Sequence[Way]) -> Way:
-    """The way of answers that are not all meant alike: by the numbers among them, if these show how they count."""
+    """Return the way for answers of different kinds, with the base of the indices if the numbers among them show it."""
     bases = [way for way in ways if way in INDICES]
     if len(bases) > 1:
         numbers = [each for each in known if is_number(each.answer) and not _read(each, Way.LABEL)]
@@ -134,7 +134,7 @@ def _mixed(known: Sequence[Given], ways: Sequence[Way]) -> Way:
 
 
 def _undecided(known: Sequence[Given]) -> FieldTrouble:
-    """Neither a 0 nor the number of choices is among the answers."""
+    """Return the error for answers among which there is neither a 0 nor the number of choices."""
     shown = shown_value(next(each.answer for each in known if _read(each, Way.INDEX_1)))
     message = f"{shown} may count from 0 or from 1: no answer is 0 or as large as the number of choices."
     return FieldTrouble("answer", message, _SAY_BASE, kind="may count from 0 or from 1")
@@ -145,8 +145,8 @@ def _differ(some: Sequence[tuple[str, ...]], others: Sequence[tuple[str, ...]]) 
 
 
 def right_labels(given: Given, way: Way) -> tuple[str, ...]:
-    """Our labels of the choices that are right, in order; empty without a key. Raises FieldTrouble."""
-    # Among indices -1 is none, whatever the choices read.
+    """Return our labels of the right choices, in order; empty without a key. Raises FieldTrouble."""
+    # Among indices, -1 means "no key" even if it is also the text of a choice.
     if no_key(given.answer, given.choices) or (way in INDICES and _is_minus_one(given.answer)):
         return ()
     if way not in _MIXED and (found := _read(given, way)):
@@ -155,7 +155,7 @@ def right_labels(given: Given, way: Way) -> tuple[str, ...]:
     if way in _MIXED and Way.LABEL not in meanings:
         indices = {each: _read(given, each) for each in _MIXED[way]}
         if any(indices.values()):
-            # One that names no choice stays among them: the other is no surer for it.
+            # Keep a base by which the answer names no choice: that alone does not make the other one certain.
             meanings |= indices
     if not meanings:
         raise _no_choice(given, way)
@@ -167,7 +167,7 @@ def right_labels(given: Given, way: Way) -> tuple[str, ...]:
 
 
 def meant(given: Given, way: Way) -> tuple[str, ...]:
-    """`right_labels`, but empty as well where the answer names no choice, or not surely one."""
+    """Return `right_labels`, or an empty tuple if the answer names no choice or is ambiguous."""
     try:
         return right_labels(given, way)
     except FieldTrouble:
@@ -175,7 +175,7 @@ def meant(given: Given, way: Way) -> tuple[str, ...]:
 
 
 def _read(given: Given, way: Way) -> tuple[str, ...]:
-    """The labels that the answer means if it is meant this way; empty if it cannot be."""
+    """Return the labels that the answer names if read in this way; empty if it cannot be read so."""
     answer = given.answer
     if isinstance(answer, list | tuple):
         each = [_one(item, given, way) for item in answer]
@@ -210,12 +210,12 @@ def _by_text(answer: str, given: Given) -> str:
 
 
 def _by_label(answer: str, given: Given) -> str:
-    """`B`, `b`, `(B)`, `B)`, `B. its text`, `The correct answer is B`."""
+    """Return the label in `B`, `b`, `(B)`, `B)`, `B. its text` or `The correct answer is B`; empty if there is none."""
     ours = list(LABELS[: len(given.choices)])
     labels = [each.upper() for each in given.labels] if given.labels else ours
     word = _SENTENCE.sub("", answer.strip(), count=1).strip()
     found = _labelled(word, labels, given.choices)
-    # Beside choices that are numbered in order, B is the second as anywhere.
+    # If the choices are numbered in order, B still means the second one.
     numbered = labels in ([str(at + first) for at in range(len(labels))] for first in (0, 1))
     return found or (_labelled(word, ours, given.choices) if numbered else "")
 
@@ -232,7 +232,7 @@ def _labelled(word: str, labels: Sequence[str], choices: Sequence[str]) -> str:
 
 
 def _several(answer: str, given: Given) -> tuple[str, ...]:
-    """`A, C`, `A and C`, `AC`: labels of several right choices, unless a choice reads just so (a genotype)."""
+    """Return the labels in `A, C`, `A and C` or `AC`, unless a choice has exactly that text (such as a genotype)."""
     if any(text.strip() == answer.strip() for text in given.choices):
         return ()
     words = [word for word in _SEVERAL.split(answer.strip().strip("[]()")) if word]
@@ -249,9 +249,9 @@ def _no_choice(given: Given, way: Way) -> FieldTrouble:
     labels = list(given.labels or LABELS[: len(given.choices)])
     if way in INDICES:
         first = int(way is Way.INDEX_1)
-        other = f"--map base={1 - first}, if they count from {1 - first}."
+        other = f"use --map base={1 - first} if they count from {1 - first}."
         hint = f"Expected {first} to {len(labels) - 1 + first}, as in the other rows; {other}"
     else:
         hint = f"Expected a label ({labels[0]} to {labels[-1]}) or the exact text of a choice."
-    hint += " Where no key is known, leave it empty."
+    hint += " If there is no key, leave it empty."
     return FieldTrouble("answer", f"{shown_value(given.answer)} names no choice.", hint, kind="names no choice")

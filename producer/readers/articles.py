@@ -1,7 +1,7 @@
-"""Articles that carry several questions each, as RACE's own files do: one record becomes as many as it has questions.
+"""Splitting articles with several questions, as in RACE's own files, into one record per question.
 
-`questions` is a list of texts there, `options` a list of lists and `answers` a list, all as long as each other; what
-else stands beside them, the article above all, belongs to every question.
+Such a record has `questions`, a list of texts, `options`, a list of lists, and `answers`, a list, all of equal length;
+its other fields, above all the article, apply to every question.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from producer.readers.record import FieldTrouble, Record, Records
 
 __all__ = ["is_article", "one_by_one"]
 
-_HINT = "questions, options and answers have one item for each question."
+_HINT = "questions, options and answers must have one item per question."
 
 
 def is_article(fields: Mapping[str, Any]) -> bool:
-    """Whether a record is such an article: no list of questions in one text each has lists of options beside it."""
+    """Whether a record is such an article: a list of question texts together with a list of lists of options."""
     if "questions" not in fields or "options" not in fields:
         return False
     questions, options = fields["questions"], fields["options"]
@@ -32,12 +32,12 @@ def is_article(fields: Mapping[str, Any]) -> bool:
 
 
 def one_by_one(records: Records) -> Iterator[Record]:
-    """The records, numbered anew, with the questions of each article in its place."""
+    """Yield the records, renumbered, with each article replaced by its questions."""
     numbers = count(1)
     for record in records():
         if record.fields is None or not is_article(record.fields):
             number = next(numbers)
-            # Nearly always no article came before, and a copy of every record would cost more than reading it does.
+            # Usually there was no article before; copying every record would cost more than reading it.
             yield record if record.number == number else record._replace(number=number)
             continue
         for each in _questions(record, record.fields):
@@ -66,4 +66,4 @@ def _questions(record: Record, fields: Mapping[str, Any]) -> Iterator[Record]:
 
 def _refused(record: Record, field: str, found: int, expected: int) -> Record:
     message = f"found {found} for {expected} questions."
-    return record._replace(fields=None, trouble=FieldTrouble(field, message, _HINT, kind="not one for each question"))
+    return record._replace(fields=None, trouble=FieldTrouble(field, message, _HINT, kind="not one per question"))

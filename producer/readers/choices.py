@@ -1,4 +1,4 @@
-"""The choices of a record, in whatever shape a file keeps them."""
+"""Extracting the choices of a record from the many forms in which files store them."""
 
 from __future__ import annotations
 
@@ -26,26 +26,27 @@ _FLAGS = frozenset({"correct", "is_correct", "right", "is_right", "is_answer"})
 
 
 class Choices(NamedTuple):
-    """Texts, and what the file calls each of them; None: it does not say."""
+    """The choices of a record."""
 
-    #: Not yet known to be texts (`checked`).
+    #: Not yet checked to be texts (see `checked`).
     texts: list[Any]
+    #: The file's labels; None if it has none.
     labels: list[str] | None = None
-    #: Labels of those that it marks as right, ours where it has none; None: it marks none.
+    #: Labels of the choices that are flagged as right, our own if the file has none; None if none is flagged.
     right: list[str] | None = None
 
 
 def no_list(found: object) -> FieldTrouble:
-    """What is wrong with `found` where a list of choices should be."""
+    """Return the error for `found` in place of a list of choices."""
     what = "missing" if found is None else f"found {shown_value(found)}"
-    return FieldTrouble("choices", f"{what}, expected a list of texts.", _EXAMPLE, kind="no list")
+    return FieldTrouble("choices", f"{what}, expected a list of texts.", _EXAMPLE, kind="not a list")
 
 
 def choices_of(found: object) -> Choices:
-    """The choices in `found`. Raises FieldTrouble.
+    """Return the choices in `found`. Raises FieldTrouble.
 
-    A list of texts, or of objects with text and label; an object label → text, or {"text": [...], "label": [...]};
-    or a text that holds such a list, or the choices one after the other: "(A) red (B) blue".
+    Accepts a list of texts or of objects with text and label; an object label → text or
+    {"text": [...], "label": [...]}; and a text that contains such a list or marked choices: "(A) red (B) blue".
     """
     if isinstance(found, str):
         found = _in_text(found)
@@ -61,22 +62,23 @@ def choices_of(found: object) -> Choices:
 
 
 def checked(texts: Sequence[Any]) -> list[str]:
-    """`texts`, if they are two to 26 texts. Raises FieldTrouble."""
+    """Return `texts` as a list. Raises FieldTrouble unless they are two to 26 texts that are not empty."""
     if not MIN_CHOICES <= len(texts) <= MAX_CHOICES:
         message = f"found {len(texts)}, expected {MIN_CHOICES} to {MAX_CHOICES}."
-        raise FieldTrouble("choices", message, "Correct the list, or take the row out.", kind="too many or too few")
+        raise FieldTrouble("choices", message, "Correct the list, or remove the row.", kind="too many or too few")
     for each in texts:
         if not isinstance(each, str) or not each.strip():
             hint = "Write every choice as text, in quotes."
             message = f"choice {texts.index(each)} is {shown_value(each)}, expected text."
-            raise FieldTrouble("choices", message, hint, kind="a choice is no text")
+            raise FieldTrouble("choices", message, hint, kind="a choice is not text")
     return list(texts)
 
 
 def mixed(question: str, texts: Sequence[Any]) -> list[str]:
-    """The choices in an order that says nothing of which is right: that of a hash over question and text.
+    """Return the choices in an order that does not reveal the right one: by a hash of the question and the text.
 
-    For files that keep the right choice apart, or always first. The order is the same wherever the question stands.
+    For files that store the right choice separately or always first. The order does not depend on the question's
+    position in the file.
     """
     return sorted(
         checked(texts),
@@ -85,12 +87,15 @@ def mixed(question: str, texts: Sequence[Any]) -> list[str]:
 
 
 def as_text(each: Any) -> Any:
-    """A number as text; anything else as it is."""
+    """Return a number as text and anything else unchanged."""
     return str(each) if isinstance(each, int | float) and not isinstance(each, bool) else each
 
 
 def unmarked(texts: Sequence[Any]) -> Choices:
-    """Texts without their "(A)", if all have one: in whatever order, that is what they are called. Numbers as text."""
+    """Return texts without their marks, "(A)", which become labels, if all have one; numbers become text.
+
+    The marks may be in any order.
+    """
     marks = [mark_of(each) if isinstance(each, str) else None for each in texts]
     known = [mark for mark in marks if mark]
     if len(known) < len(texts) or sorted(mark.rank for mark in known) != list(range(len(texts))):
@@ -107,7 +112,7 @@ def _in_text(found: str) -> object:
 
 
 def _decoded(cell: str) -> object:
-    """JSON; or a list as Python or numpy print it."""
+    """Decode a cell with JSON, or with a list as printed by Python or numpy."""
     try:
         return DECODER.decode(cell)
     except (ValueError, RecursionError) as trouble:
@@ -115,20 +120,20 @@ def _decoded(cell: str) -> object:
         if printed is not None:
             return printed
         what = trouble.msg if isinstance(trouble, json.JSONDecodeError) else str(trouble)
-        where = f" at its character {trouble.pos + 1}" if isinstance(trouble, json.JSONDecodeError) else ""
+        where = f" at character {trouble.pos + 1}" if isinstance(trouble, json.JSONDecodeError) else ""
         message = f"malformed JSON in the cell: {what}{where}."
         raise FieldTrouble("choices", message, _EXAMPLE, kind="malformed JSON in a cell") from None
 
 
-#: A text in quotes with the white space that numpy prints before the next one, where Python has a comma; and what
-#: numpy prints around its lists.
+#: A quoted text, with the white space that numpy prints before the next one instead of a comma; and the parts of
+#: `array(…, dtype=…)` that numpy prints around a list.
 _NUMPY = re.compile(
     r"""(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")(?P<gap>\s+(?=['"]))?|\barray(?=\()|,\s*dtype=[^)]*""", re.DOTALL
 )
 
 
 def _printed(cell: str) -> object:
-    # Python would make one text of two that only a blank parts.
+    # Python would concatenate two texts that are separated only by a blank.
     plain = _NUMPY.sub(lambda found: (found["text"] or "") + (", " if found["gap"] else ""), cell)
     try:
         found = ast.literal_eval(plain)
@@ -150,14 +155,14 @@ def _of_objects(found: Sequence[Mapping[str, Any]]) -> Choices:
     texts: list[Any] = [next((each[name] for name in _TEXTS if name in each), None) for each in found]
     labels = [next((str(each[name]) for name in _LABELS if name in each), "") for each in found]
     if in_order(texts) and all(labels) and not in_order(labels):
-        # Forms on the web call the text a label, and what is sent a value.
+        # As in web forms, `label` is the text and `value` the label.
         texts, labels = list(labels), [str(each) for each in texts]
     if in_order(texts) and not any(labels) and (behind := _behind_letters(found)):
         texts, labels = behind, [str(each) for each in texts]
     flags = [next((value for name, value in each.items() if spelled(name) in _FLAGS), None) for each in found]
     called = labels if all(labels) else None
     right = [(called or LABELS)[at] for at, flag in enumerate(flags[: len(LABELS)]) if flag]
-    # Beside one that is marked, a choice without a flag is a wrong one.
+    # If one choice is flagged as right, a choice without a flag is wrong.
     marked = bool(right) and all(flag in (True, False, None) for flag in flags)
     return Choices(texts, called, right if marked else None)
 
@@ -176,7 +181,7 @@ def _behind_letters(found: Sequence[Mapping[str, Any]]) -> list[str] | None:
 
 
 def in_order(found: Sequence[Any]) -> bool:
-    """Whether these are labels in their order and nothing else: A, B, …, or numbers that count."""
+    """Whether these are exactly the labels in order: A, B, …, or consecutive numbers from 0 or 1."""
     words = [str(each).upper() for each in found]
     counted = ([str(at + first) for at in range(len(words))] for first in (0, 1))
     return words in (list(LABELS[: len(words)]), *counted)

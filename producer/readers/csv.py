@@ -1,7 +1,8 @@
-"""CSV and its kin: cells separated by commas, tabs, semicolons or bars, with a header or without one.
+"""Reading CSV and similar tables: cells separated by commas, tabs, semicolons or bars, with or without a header.
 
-Without a header the order is that of the official MMLU files: the question, its choices, the right one's label; the
-columns are then called `question`, `A`, `B`, … and `answer`. An empty cell is no value, a row of them no row.
+Without a header, the columns are expected in the order of the official MMLU files, question, choices, label of the
+right choice, and are named `question`, `A`, `B`, … and `answer`. An empty cell means no value; rows with only empty
+cells are skipped.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from producer.readers.text import Text
 
 __all__ = ["DELIMITERS", "Dialect", "dialect_of", "read_csv", "refuse_column_before_question"]
 
-#: Characters in one cell at most: a context may be long, a quote that was never closed should be noticed.
+#: Maximum number of characters in a cell: enough for long contexts, but an unclosed quote is noticed.
 LARGEST_CELL = 16 * 1024 * 1024
 DELIMITERS = {",": "CSV", "\t": "TSV", ";": "CSV with semicolons", "|": "CSV with bars"}
-#: Rows by which a dialect is judged.
+#: Number of rows from which the dialect is detected.
 _SAMPLE_ROWS = 50
 
 
 class Reader(Protocol):
-    """What `csv.reader` makes; the library has no public name for it."""
+    """The type of `csv.reader`'s result, for which the library has no public name."""
 
     @property
     def line_num(self) -> int:
-        """Lines read."""
+        """Number of lines read."""
         ...
 
     def __iter__(self) -> Iterator[list[str]]: ...
@@ -43,35 +44,35 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How the cells of a file stand."""
+    """How a table is divided into cells."""
 
     delimiter: str
-    #: Whether double quotes group; in many TSV files they are letters like any other.
+    #: Whether double quotes enclose cells; in many TSV files they are ordinary characters.
     quoted: bool
-    #: The columns' names.
+    #: Names of the columns.
     names: tuple[str, ...]
     header: bool
 
     @property
     def title(self) -> str:
-        """What it is called."""
+        """The name of this kind of table."""
         return DELIMITERS[self.delimiter] + ("" if self.header else " without header")
 
 
 def dialect_of(
     text: Text, is_header: Callable[[Sequence[str]], bool], *, named: bool, numbered: bool = False
 ) -> Dialect | None:
-    """How the cells of `text` stand; None where its first rows are no table.
+    """Return the dialect of `text`; None if its first rows are not a table.
 
-    `is_header` tells whether cells are names of a question's parts. `named`: the person names columns, so that
-    whatever stands first is the header; `numbered`: the columns go by their numbers, from 1.
+    `is_header` says whether cells are column names. `named`: the user refers to columns by name, so the first row is
+    the header whatever it contains; `numbered`: the user refers to columns by number, starting at 1.
     """
     best: tuple[int, Dialect] | None = None
     for delimiter in DELIMITERS:
         for quoted in (True, False) if delimiter == "\t" else (True,):
             rows = _sample(text, delimiter, quoted)
             if rows and len(rows[0]) >= MIN_CHOICES:
-                # A header that says what we look for outweighs how even the rows are.
+                # A recognised header outweighs the number of rows of equal length.
                 score = sum(len(row) == len(rows[0]) for row in rows) + 2 * _SAMPLE_ROWS * is_header(rows[0])
                 if best is None or score > best[0]:
                     best = score, _dialect(rows, delimiter, quoted, is_header, named=named, numbered=numbered)
@@ -95,12 +96,12 @@ def _dialect(
     return Dialect(delimiter, quoted, headless or first, header=not headless)
 
 
-#: What Excel writes into the first line to say what parts the cells; the cells say it too.
+#: The line in which Excel declares the delimiter. It is ignored, as the delimiter is detected from the cells.
 _SEPARATOR = re.compile(r"sep=.?\s*", re.IGNORECASE)
 
 
 def _lines(text: Text) -> Iterator[str]:
-    """The lines, also where a carriage return alone ends each; that of `sep=` is empty, as it counts."""
+    """Yield the lines, also if they end in lone carriage returns; `sep=` becomes blank, to keep line numbers right."""
     head = text.head(HEAD_BYTES)
     alone = "\r" in head and "\n" not in head
     for number, line in enumerate(text.lines()):
@@ -126,10 +127,10 @@ def _sample(text: Text, delimiter: str, quoted: bool) -> list[list[str]]:
 
 
 def _headless(rows: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """Names for columns without a header: question, choices, label. Empty where the rows are not of that kind."""
+    """Return names for a table without a header: question, choices, label. Empty if the rows do not look like that."""
     width = len(rows[0])
     choices = width - 2
-    # More than a letter above a column of labels is that column's name, in words we do not know ("Lösung", "gold").
+    # If the first row has more than one letter in the label column, it is a header with unknown names ("Lösung").
     if not MIN_CHOICES <= choices <= MAX_CHOICES or len(rows[0][-1].strip()) > 1:
         return ()
     fitting = sum(len(row) == width and row[-1].strip() in LABELS[:choices] and bool(row[-1].strip()) for row in rows)
@@ -137,9 +138,9 @@ def _headless(rows: Sequence[Sequence[str]]) -> tuple[str, ...]:
 
 
 def refuse_column_before_question(text: Text, dialect: Dialect) -> None:
-    """Raise QuestionFileError where a table without header seems to begin with an id or a subject.
+    """Raise QuestionFileError if a table without a header seems to begin with a column of ids or subjects.
 
-    Its question would be that, its first choice the question, and every key the one before the right one.
+    Otherwise the id would be read as the question, the question as choice A, and every label would be off by one.
     """
     rows = [row for row in _sample(text, dialect.delimiter, dialect.quoted) if len(row) == len(dialect.names)]
     first, second = [row[0].strip() for row in rows], [row[1].strip() for row in rows]
@@ -150,25 +151,25 @@ def refuse_column_before_question(text: Text, dialect: Dialect) -> None:
     if sum(map(str.isdigit, first)) > most or (words and (again or asks)):
         part, columns = "subject" if again else "id", range(3, len(dialect.names))
         choices = "+".join(map(str, columns))
-        message = f"there is no header, and {shown_value(first[0])} in the first column is hardly a question."
-        hint = f"Say --map {part}=1,question=2,choices={choices},answer={len(dialect.names)}, or write a header."
+        message = f"there is no header, and {shown_value(first[0])} in the first column does not look like a question."
+        hint = f"Use --map {part}=1,question=2,choices={choices},answer={len(dialect.names)}, or add a header."
         raise QuestionFileError(message, path=text.shown, line=1, field="question", hint=hint)
 
 
 def read_csv(text: Text, dialect: Dialect) -> Iterator[Record]:
-    """Records of the file. A row that is malformed, or has too many or too few cells, is a record with its trouble.
+    """Yield the records of the file; one with an error for a row that is malformed or has the wrong number of cells.
 
-    Raises QuestionFileError for a quote that is never closed: what follows it cannot be told into rows.
+    Raises QuestionFileError for a quote that is never closed, as what follows cannot be divided into rows.
     """
     csv.field_size_limit(LARGEST_CELL)
     twice = sorted({name for name in dialect.names if name and dialect.names.count(name) > 1})
     if twice:
-        message = f"header: column {twice[0]!r} stands twice."
-        raise QuestionFileError(message, path=text.shown, line=1, hint="Give each column a name of its own.")
+        message = f"header: there are two columns {twice[0]!r}."
+        raise QuestionFileError(message, path=text.shown, line=1, hint="Give each column a unique name.")
     lines = _Remembering(_lines(text))
     reader = _reader(lines, dialect.delimiter, dialect.quoted)
     if dialect.header:
-        # As `dialect_of` read it.
+        # Skip blank rows before the header, as `dialect_of` does.
         next(filter(any, reader), None)
     number = 0
     while True:
@@ -185,14 +186,14 @@ def read_csv(text: Text, dialect: Dialect) -> Iterator[Record]:
             continue
         if cells is None:
             return
-        # Spreadsheets fill up with rows of nothing.
+        # Spreadsheets export trailing rows of empty cells.
         if any(cells):
             number += 1
             yield _record(number, line, cells, dialect.names)
 
 
 class _Remembering:
-    """Lines, of which those of the current row are kept for the message about it."""
+    """Iterates over lines and keeps those of the current row for its error message."""
 
     def __init__(self, lines: Iterator[str]) -> None:
         self._lines = lines
@@ -229,12 +230,12 @@ def _never_closed(text: Text, line: int, trouble: csv.Error) -> QuestionFileErro
         f"malformed CSV: a quote is opened here and never closed ({trouble}).",
         path=text.shown,
         line=line,
-        hint="Double the quotes inside a quoted cell, and close it.",
+        hint="Double the quotes inside a quoted cell, and close the cell with a quote.",
     )
 
 
 def _malformed(trouble: csv.Error, content: str, delimiter: str) -> FieldTrouble:
-    hint = "A cell with a comma, a quote or a line break stands in double quotes, quotes inside are doubled."
+    hint = "Put a cell with a comma, a quote or a line break in double quotes, and double the quotes inside it."
     stray = _stray_quote(content, delimiter)
     if stray is None:
         return FieldTrouble("", f"malformed CSV: {trouble}.", hint)
@@ -244,7 +245,7 @@ def _malformed(trouble: csv.Error, content: str, delimiter: str) -> FieldTrouble
 
 
 def _stray_quote(content: str, delimiter: str) -> int | None:
-    """Where the first quote stands that neither closes its cell nor is one of two."""
+    """Return the position of the first quote inside a quoted cell that neither closes it nor is doubled."""
     quoted, at = False, 0
     while at < len(content):
         if content[at] == '"':

@@ -1,4 +1,4 @@
-"""Records to questions: what `layouts` took apart is checked, its answer understood, and the rest kept as metadata."""
+"""Turning records into questions: check the parts that the layout extracts, resolve the answer, keep the rest."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["parts_of", "to_row", "trouble_of"]
 
 
 def to_row(record: Record, layout: Layout, key: Key, shown: str) -> Row:
-    """What `record` says, or why it says nothing. `shown` is the file's name in messages."""
+    """Return the row for `record`, with its question or its error. `shown` is the file's name in messages."""
     file = record.file or shown
     try:
         parts = key.taken(parts_of(record, layout))
@@ -36,19 +36,19 @@ def to_row(record: Record, layout: Layout, key: Key, shown: str) -> Row:
 
 
 def parts_of(record: Record, layout: Layout) -> Parts:
-    """The record taken apart. Raises FieldTrouble."""
+    """Return the parts of a record. Raises FieldTrouble."""
     if record.trouble is not None:
         raise record.trouble
     fields = record.fields
     if fields is None:
         message = f"found {shown_value(record.raw)}, expected an object."
-        raise FieldTrouble("", message, "Put fields around it.", kind="no object")
+        raise FieldTrouble("", message, "Write it as an object with named fields.", kind="not an object")
     if record.untyped:
         fields = {name: cell or None for name, cell in fields.items()}
     names = names_of(tuple(fields))
     if layout is not OWN and not layout.needs <= names.spelled.keys():
         missing = min(layout.needs - names.spelled.keys())
-        hint = f"A row of this layout has {', '.join(sorted(layout.needs))}."
+        hint = f"Rows of this layout have the fields {', '.join(sorted(layout.needs))}."
         raise FieldTrouble(missing, f"missing; found {shown_value(', '.join(fields))}.", hint, kind="missing")
     parts = layout.parts(fields, names)
     if record.task and layout.name == "bigbench":
@@ -59,7 +59,7 @@ def parts_of(record: Record, layout: Layout) -> Parts:
 
 
 def _with_task(question: Any, task: Mapping[str, str]) -> Any:
-    """The question after what is asked of all of them; where it is empty, that alone, or what the task is."""
+    """Return the question after the prefix of its task; if both are empty, the description of the task."""
     if not isinstance(question, str):
         return question
     asked = "\n".join(filter(str.strip, (task.get("task_prefix", "").rstrip(), question)))
@@ -67,7 +67,7 @@ def _with_task(question: Any, task: Mapping[str, str]) -> Any:
 
 
 def _id(found: Any, record: Record) -> Any:
-    """The id that the record has, or that the file keys it by; made whole where several groups have their own."""
+    """Return the record's id, or the key under which the file has it; with the group as prefix, if there are groups."""
     own = record.key if found is None else found
     if isinstance(own, int) and not isinstance(own, bool):
         own = str(own)
@@ -78,7 +78,7 @@ def _question(record: Record, parts: Parts, layout: Layout, key: Key) -> Questio
     text = parts.question
     if not isinstance(text, str) or not text.strip():
         message = "missing." if text is None else f"found {shown_value(text)}, expected text."
-        raise FieldTrouble("question", message, "Write the question there.", kind="no text")
+        raise FieldTrouble("question", message, "Put the question's text there.", kind="not text")
     if parts.answer is None and record.fields is not None:
         _refuse_look_alikes(tuple(record.fields), own=layout is OWN)
     right = _right(parts, layout, key)
@@ -105,7 +105,7 @@ def _question(record: Record, parts: Parts, layout: Layout, key: Key) -> Questio
         raise trouble_of(trouble) from None
     except UnicodeEncodeError:
         hint = "Repair the \\u escapes."
-        raise FieldTrouble("question", "half a surrogate pair stands in the text.", hint) from None
+        raise FieldTrouble("question", "the text contains half a surrogate pair.", hint) from None
 
 
 def _right(parts: Parts, layout: Layout, key: Key) -> tuple[str, ...]:
@@ -115,17 +115,17 @@ def _right(parts: Parts, layout: Layout, key: Key) -> tuple[str, ...]:
 
 
 def _metadata(rest: Mapping[str, Any], *, keep_nothing: bool) -> dict[str, Any]:
-    """Everything else that the record says; what does not fit into one cell becomes its JSON."""
+    """Return all other fields of the record; values that do not fit into a table cell become JSON."""
     kept = {str(name): value for name, value in rest.items() if name != "metadata"}
     for name, value in _explicit(rest.get("metadata")).items():
         if name in kept:
-            raise FieldTrouble("metadata", f"{name!r} stands in metadata and beside it.", "Keep one of the two.")
+            raise FieldTrouble("metadata", f"{name!r} is both in metadata and outside it.", "Keep one of the two.")
         kept[name] = value
     return {name: _one_cell(value) for name, value in kept.items() if keep_nothing or value is not None}
 
 
 def _explicit(found: Any) -> Mapping[str, Any]:
-    """The object `metadata`; in CSV it is JSON in a cell."""
+    """Return the object in the field `metadata`; in CSV, a cell with JSON."""
     hint = 'For example {"level": 3}.'
     if isinstance(found, str) and found.strip().startswith("{"):
         try:
@@ -134,7 +134,7 @@ def _explicit(found: Any) -> Mapping[str, Any]:
             message = f"malformed JSON in the cell: {trouble}."
             raise FieldTrouble("metadata", message, hint, kind="malformed JSON in a cell") from None
     if found is not None and not isinstance(found, dict):
-        raise FieldTrouble("metadata", f"found {shown_value(found)}, expected an object.", hint, kind="no object")
+        raise FieldTrouble("metadata", f"found {shown_value(found)}, expected an object.", hint, kind="not an object")
     return found or {}
 
 
@@ -150,7 +150,7 @@ def _one_cell(value: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def _refuse_look_alikes(names: tuple[str, ...], *, own: bool) -> None:
-    """A misspelt `answer` would leave the question without a key, and the run without an accuracy, in silence."""
+    """Raise FieldTrouble for a misspelt `answer`: the question would silently have no key, and the run no accuracy."""
     wanted = {"answer"} if own else {*PARTS["answer"]}
     if any(spelled(name) in wanted for name in names):
         return
@@ -161,19 +161,19 @@ def _refuse_look_alikes(names: tuple[str, ...], *, own: bool) -> None:
         raise FieldTrouble(
             "answer",
             f"missing, but there is {others[found[0]]!r}.",
-            f"Call it answer, or say --map answer={others[found[0]]}; where no key is known, write an empty answer.",
-            kind="missing, but a name is like it",
+            f"Rename it to answer, or use --map answer={others[found[0]]}; without a key, add an empty answer field.",
+            kind="missing, but there is a similar name",
         )
 
 
 def trouble_of(trouble: ValidationError) -> FieldTrouble:
-    """The first thing that keeps values from being a question, with its field."""
+    """Return the first validation error, with its field."""
     first = trouble.errors()[0]
     field = str(first["loc"][0]) if first["loc"] else ""
     if field == "id" and first["type"] in {"string_too_short", "string_too_long", "string_pattern_mismatch"}:
-        hint = "An id is 1 to 200 characters without control characters; without one, the content's hash is taken."
+        hint = "An id has 1 to 200 characters and no control characters; without one, a hash of the content is used."
         return FieldTrouble(field, f"found {shown_value(first['input'])}.", hint, kind="cannot be an id")
     message = first["msg"].removeprefix("Value error, ")
     return FieldTrouble(
-        field, f"{message}, found {shown_value(first['input'])}.", "Correct it or leave it out.", kind=message
+        field, f"{message}, found {shown_value(first['input'])}.", "Correct it or remove it.", kind=message
     )

@@ -1,7 +1,7 @@
-"""A question file, understood: which format and layout it has, and how its answers are meant.
+"""Detecting how to read a question file: its format, its layout, and how its answers name choices.
 
-All of that is told by the content. The files of a folder have each a format of its own, and layout and answers in
-common.
+All of this is detected from the content. The files of a folder may differ in format, but share a layout and the way
+answers are given.
 """
 
 from __future__ import annotations
@@ -36,36 +36,36 @@ from producer.readers.unsupported import refuse_sheet
 
 __all__ = ["QuestionFile", "understand"]
 
-#: Records by which layout and answers are understood; of several files, of each its share, but not too few.
+#: Number of records from which layout and answers are detected; several files share it, with a minimum for each.
 HEAD_RECORDS = 1000
 LEAST_RECORDS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionFile:
-    """A file that is understood, or a folder of files; its rows can be read as often as they are wanted."""
+    """A question file or folder and how to read it; its rows can be read any number of times."""
 
     source: Source
     layout: Layout
     key: Key
-    #: One for each file.
+    #: The format of each file.
     parts: tuple[Format, ...]
-    #: What its fields were taken for.
+    #: The fields that question, choices and answer were taken from.
     fields: UsedFields
 
     @property
     def way(self) -> Way:
-        """How its answers are meant."""
+        """How its answers name choices."""
         return self.key.way
 
     @property
     def doubt(self) -> str:
-        """What was supposed of its answers without anything in it that shows it; empty where nothing was."""
+        """A warning if the base of its indices was assumed rather than detected, otherwise an empty string."""
         if not self.key.supposed:
             return ""
         name = ", ".join(self.fields.answer)
-        shown = f"no answer is 0 or as large as the number of choices: {name} is taken to count from 0"
-        return f"warning: {shown}. If it counts from 1, say --map base=1."
+        shown = f"no answer is 0 or as large as the number of choices: {name} is assumed to count from 0"
+        return f"warning: {shown}. If it counts from 1, add --map base=1."
 
     @property
     def format(self) -> str:
@@ -75,18 +75,18 @@ class QuestionFile:
 
     @property
     def encoding(self) -> str:
-        """`utf-8`, …; empty where there is none."""
+        """`utf-8`, …; empty for binary formats."""
         return " and ".join(sorted({part.encoding for part in self.parts} - {""}))
 
     @property
     def compression(self) -> str:
-        """`gzip`, …; empty where there is none."""
+        """`gzip`, …; empty if the file is not compressed."""
         return " and ".join(sorted({part.compression for part in self.parts} - {""}))
 
     def rows(self) -> Iterator[Row]:
-        """Rows of the file, good and bad, in its order, read as they are asked for.
+        """Yield the rows of the file, good and bad, in file order, reading lazily.
 
-        Raises QuestionFileError where no row can be told from the next.
+        Raises QuestionFileError if the file is so malformed that its rows cannot be separated.
         """
         with explaining(self.source.shown):
             for part in self.parts:
@@ -95,17 +95,17 @@ class QuestionFile:
 
     @property
     def title(self) -> str:
-        """`ARC-style JSONL`, and what else is not the usual: the encoding, the compression."""
+        """`ARC-style JSONL`, followed by the encoding, unless it is UTF-8, and the compression, if any."""
         more = [each for each in (self.encoding.upper().replace("UTF-8", ""), self.compression) if each]
         return f"{self.layout.title} {self.format}" + (f" ({', '.join(more)})" if more else "")
 
 
 def understand(source: Source, like: QuestionFile | None = None) -> QuestionFile:
-    """Look at the beginning of the file, or of each of a folder's, and say what it is.
+    """Detect format, layout and answers from the beginning of the file, or of each file of a folder.
 
-    `like` is the file whose questions these are examples for: where numbers do not show how they count, they count as
-    they do there. Raises QuestionFileError for what is no question file or can be read in several ways, InputError for
-    a layout that is none.
+    `like` is the file for whose questions this file has the examples: if the numbers here do not show whether they
+    count from 0 or from 1, they count as they do there. Raises QuestionFileError if it is not a question file or is
+    ambiguous, InputError for an unknown layout.
     """
     with explaining(source.shown):
         parts = tuple(_formats(source))
@@ -129,13 +129,13 @@ def understand(source: Source, like: QuestionFile | None = None) -> QuestionFile
 
 
 def _formats(source: Source) -> list[Format]:
-    """The format of the file, or of each of several."""
+    """Return the format of the file, or of each of several."""
     path = source.path
     if source.hub_name or (path.is_dir() and is_dataset(path)):
         return [_with_answers(Format("Hugging Face dataset", partial(read_dataset, source)), source)]
     if not path.exists():
         beside = [each.name for each in path.parent.glob("*")]
-        hint = nearest(path.name, beside) or "Check the path; a dataset of the hub is written hf:owner/name."
+        hint = nearest(path.name, beside) or "Check the path; a dataset on the hub is written hf:owner/name."
         raise QuestionFileError("no such file.", path=source.shown, hint=hint)
     if not _is_one_file(source):
         return [_format_of(member) for member in members(source)]
@@ -145,7 +145,7 @@ def _formats(source: Source) -> list[Format]:
 
 
 def _is_one_file(source: Source) -> bool:
-    """Whether it is neither a dataset, nor a folder, nor a zip of several files."""
+    """Whether the source is a single file, as opposed to a dataset, a folder or a zip of several files."""
     path = source.path
     if source.hub_name or path.is_dir():
         return False
@@ -157,26 +157,26 @@ def _is_one_file(source: Source) -> bool:
 
 
 def _refuse_what_would_do_nothing(source: Source, found: Format) -> None:
-    """Whoever asks for a part of a file that has none would believe to have it."""
+    """Raise QuestionFileError if a subset is requested of a format without subsets, instead of ignoring the option."""
     if source.how.subset and found.title != JSON:
-        hint = "--subject NAME takes the questions of one subject."
+        hint = "To select the questions of one subject, use --subject NAME."
         raise QuestionFileError(f"{found.title} has no subset {source.how.subset!r}.", path=source.shown, hint=hint)
 
 
 def _refuse_answers_that_would_do_nothing(source: Source, layout: Layout, head: Sequence[tuple[Record, Parts]]) -> None:
-    """Some layouts, and `--map answer=…`, have the answers from fields of their own."""
+    """Raise QuestionFileError if --answers would be ignored: --map or the layout takes the answers from elsewhere."""
     how = source.how
     if how.answers and "answer" in how.mapping:
-        message = f"--map takes the answers from {how.mapping['answer']!r}, and --answers from {how.answers}."
-        raise QuestionFileError(message, path=source.shown, hint="Leave one of the two out.")
+        message = f"--map takes the answers from {how.mapping['answer']!r}, but --answers from {how.answers}."
+        raise QuestionFileError(message, path=source.shown, hint="Remove one of the two options.")
     if how.answers and any(parts.used.answer != PAIRED for _, parts in head):
-        message = f"read as {layout.title}, it has its answers in itself: those in {how.answers} would be ignored."
-        hint = "Leave --answers out, and correct what is wrong in the file; --layout NAME reads it as another layout."
+        message = f"read as {layout.title}, it contains its own answers: those in {how.answers} would be ignored."
+        hint = "Remove --answers, and correct wrong answers in the file itself; --layout NAME selects another layout."
         raise QuestionFileError(message, path=source.shown, hint=hint)
 
 
 def _format_of(member: Member) -> Format:
-    """The format of one file of several; its records say where they stand."""
+    """Return the format of one file of several; its records carry the file's name."""
     with explaining(member.source.shown):
         found = format_of(member.source)
     return replace(found, records=partial(_placed, found.records, member))
@@ -191,7 +191,7 @@ def _placed(records: Records, member: Member) -> Iterator[Record]:
 
 
 def _head(records: Records, most: int) -> list[Record]:
-    """The first records; fewer where the file cannot be read on, which shows again when its rows are read."""
+    """Return the first records, up to the first fatal error, which is raised again when the rows are read."""
     head: list[Record] = []
     with suppress(QuestionFileError):
         head.extend(islice(records(), most))
@@ -203,31 +203,31 @@ def _layout(source: Source, head: list[Record]) -> Layout:
         return mapped(source.how.mapping)
     if source.how.layout:
         return layout_called(source.how.layout)
-    # Messages about records of no known layout speak of our own.
+    # If no layout fits, errors about the records refer to our own layout.
     return choose([record.fields for record in head if record.fields]) or OWN
 
 
 def _apart(head: list[Record], layout: Layout) -> Iterator[tuple[Record, Parts]]:
-    """The records that can be taken apart, each with its parts."""
+    """Yield each record whose parts can be extracted, with these parts."""
     for record in head:
         with suppress(FieldTrouble):
             yield record, parts_of(record, layout)
 
 
 def _key(head: Sequence[Parts], layout: Layout, how: HowToRead, like: QuestionFile | None) -> Key:
-    """How these records say which choices are right. Raises FieldTrouble."""
+    """Return how these records say which choices are right. Raises FieldTrouble."""
     if layout is OWN:
         refuse_doubtful_numbers((each.answer, each.choices) for each in head)
         return Key(Way.ANY, None, says_beside(head, "answer"))
     given = [Given(each.answer, each.choices, each.labels) for each in head]
     if how.answers or "answer" in how.mapping or layout.ways == (Way.TEXT,):
-        # It is said which field it is, or there is but one.
+        # The user named the field, or the layout has only one.
         return Key(settle(given, layout.ways))
     return key_of(head, layout.ways, _like(head, like) if like else None)
 
 
 def _like(head: Sequence[Parts], like: QuestionFile) -> Way | None:
-    """How numbers count in the file whose questions these are examples for, if the same field has them."""
+    """Return how numbers count in the file `like`, if its answers come from the same field."""
     if base := like.source.how.mapping.get("base"):
         return INDICES[int(base)]
     same = {each.used.answer for each in head if each.used.answer} == {*like.fields.answer}
@@ -235,35 +235,35 @@ def _like(head: Sequence[Parts], like: QuestionFile) -> Way | None:
 
 
 def _fields(used: UsedFields, answers: Path | None) -> UsedFields:
-    """What was used, where the answers may have come from a file of their own."""
+    """Return `used`, with the answer file's name in place of the internal field, if there is an answer file."""
     if answers is None:
         return used
     return replace(used, answer=tuple(str(answers) if name == PAIRED else name for name in used.answer))
 
 
 def _with_answers(found: Format, source: Source) -> Format:
-    """The same, where answers stand in a file of their own with these."""
+    """Return `found`, with the answers of a separate answer file added to its records, if there is one."""
     answers = source.how.answers
     return replace(found, records=partial(_paired, found.records, answers, source.shown)) if answers else found
 
 
 def _paired(records: Records, path: Path, shown: str) -> Iterator[Record]:
-    """The records, each with its line of the file of answers."""
+    """Yield the records, each with its line of the answer file."""
     lines = (line.strip() for line in text_of(path, str(path)).lines() if line.strip())
     both = zip_longest(records(), lines)
     for number, (record, answer) in enumerate(both, start=1):
         if record is None or answer is None:
             what = "more" if record is None else "fewer"
-            message = f"{what} answers than questions: {number - 1:,} of both, then only one of them."
-            raise QuestionFileError(message, path=path, hint=f"One answer per line, in the order of {shown}.")
+            message = f"{what} answers than questions: one of the two ends after {number - 1:,}."
+            raise QuestionFileError(message, path=path, hint=f"Write one answer per line, in the order of {shown}.")
         if record.fields is None:
             yield record
         else:
-            # Its own answer, which a record of our layout would be read by, is not asked for; nor is one by this name.
+            # Drop the record's own `answer`, which would make it fit our own layout, and any field with PAIRED's name.
             own = {
                 name: value
                 for name, value in record.fields.items()
                 if name != "answer" and spelled(name) != spelled(PAIRED)
             }
-            # A nested question may have one by this name too: of two, the first counts.
+            # A nested question may have such a field too: of two, the first counts.
             yield record._replace(fields={PAIRED: answer, **own})

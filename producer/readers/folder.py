@@ -1,7 +1,8 @@
-"""A folder of question files, or a zip of several: one set, as MMLU, C-Eval and BIG-bench are handed out.
+"""Reading a folder or zip of question files as one set, as MMLU, C-Eval and BIG-bench are distributed.
 
-What tells a file's path from the others' names the subject of its questions, where they name none themselves:
-`anatomy` of `data/test/anatomy_test.csv`, `fact_checker/politifact` of `fact_checker/politifact/task.json`.
+The part of a file's path that distinguishes it from the others becomes the subject of its questions, unless they name
+one themselves: `anatomy` for `data/test/anatomy_test.csv`, `fact_checker/politifact` for
+`fact_checker/politifact/task.json`.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ class Member(NamedTuple):
     """One of the files."""
 
     source: Source
-    #: What tells its path from the others'; empty where it is the only one.
+    #: The part of its path that distinguishes it from the others; empty if it is the only one.
     name: str
 
 
 def members(source: Source) -> list[Member]:
-    """The question files of a folder or zip, in the order of their paths: those of `--split` and `--subset`.
+    """Return the question files of a folder or zip that `--split` and `--subset` select, in path order.
 
-    Raises QuestionFileError where there is none, or where there are several splits and none is chosen.
+    Raises QuestionFileError if there are none, or if there are several splits and none is selected.
     """
     if source.how.answers:
-        hint = "Name one of the files, or put the answers beside the questions."
-        raise QuestionFileError("holds several files, and --answers is for one.", path=source.shown, hint=hint)
+        hint = "Name one of the files, or put the answers into the question files."
+        raise QuestionFileError("has several files, but --answers is for a single one.", path=source.shown, hint=hint)
     paths = list(_paths(source))
     there = sorted(filter(_may_hold_questions, paths))
     names_of = _names
@@ -47,10 +48,10 @@ def members(source: Source) -> list[Member]:
         there, names_of = sorted(_articles(source, paths)), _names_of_folders
     if not there:
         hint = f"Expected files that end in {', '.join(sorted(_SUFFIXES))}."
-        raise QuestionFileError("no question file in it.", path=source.shown, hint=hint)
+        raise QuestionFileError("contains no question files.", path=source.shown, hint=hint)
     of_split = _of_split(there, source)
     chosen = _of_subset(of_split, source)
-    # A subset keeps the names that its files have in the whole.
+    # The files of a subset have the same names as when the whole folder is read.
     whole = of_split if source.how.split else _asked_with(chosen, of_split, source)
     names = dict(zip(whole, names_of(whole), strict=True))
     return [Member(_member(source, path), names[path]) for path in chosen]
@@ -69,9 +70,9 @@ def _may_hold_questions(path: PurePosixPath) -> bool:
 
 
 def _articles(source: Source, paths: Iterable[PurePosixPath]) -> Iterator[PurePosixPath]:
-    """The `.txt` files that hold an object, where there is nothing else: RACE has a file for each article.
+    """Yield the `.txt` files that start with an object, as in RACE, which has one file per article.
 
-    Only of folders: to open thousands of files of a zip one by one would take hours.
+    Only for folders: opening thousands of files of a zip one by one would take hours.
     """
     if source.path.is_dir():
         for path in paths:
@@ -90,22 +91,22 @@ def _member(source: Source, path: PurePosixPath) -> Source:
 
 
 def _of_split(paths: list[PurePosixPath], source: Source) -> list[PurePosixPath]:
-    """Those of `--split`; all where none is wanted."""
+    """Return the paths of the requested split, or all if none is requested."""
     there = Counter(map(_split_of, paths))
     wanted = source.how.split
     if wanted in ("", ALL):
         return paths
     if not there[wanted.lower()]:
-        hint = nearest(wanted, list(there)) or "A split is a folder's name, or the end of a file's."
+        hint = nearest(wanted, list(there)) or "A split is a folder's name, or the end of a file name."
         listed = counted(there) or "its files"
         raise QuestionFileError(f"no split {wanted!r} among {listed}.", path=source.shown, hint=hint)
     return [path for path in paths if _split_of(path) == wanted.lower()]
 
 
 def _asked_with(chosen: list[PurePosixPath], paths: list[PurePosixPath], source: Source) -> list[PurePosixPath]:
-    """Those of `paths` that would be asked together with the `chosen` ones: of several splits, those of theirs.
+    """Return those of `paths` that belong to the same set as the `chosen` ones: if there are splits, the same split.
 
-    Raises QuestionFileError where that would be several, though no split is named.
+    Raises QuestionFileError if the chosen ones are of several splits although no split is requested.
     """
     if source.how.subset == ALL or len(_splits(paths)) <= 1:
         return paths
@@ -120,20 +121,20 @@ def _splits(paths: Iterable[PurePosixPath]) -> set[str]:
 
 
 def _of_subset(paths: list[PurePosixPath], source: Source) -> list[PurePosixPath]:
-    """Those whose path, name or stem is, or as a pattern fits, what is wanted."""
+    """Return the paths whose path, name or stem matches the requested subset, which may be a pattern."""
     wanted = source.how.subset
     if not wanted:
         return paths
     chosen = [path for path in paths if any(fnmatch(each, wanted) for each in (str(path), path.name, _stem(path)))]
     if not chosen:
-        hint = nearest(wanted, [_stem(path) for path in paths]) or "A pattern fits several: --subset 'high_school_*'."
+        hint = nearest(wanted, [_stem(path) for path in paths]) or "Patterns are allowed: --subset 'high_school_*'."
         some = ", ".join(map(str, paths[:10])) + (", …" if len(paths) > 10 else "")
         raise QuestionFileError(f"no file {wanted!r} among {some}.", path=source.shown, hint=hint)
     return chosen
 
 
 def _split_of(path: PurePosixPath) -> str:
-    """The split that the path says the file is of: by its innermost folder of that kind, else by the name's end."""
+    """Return the split that the path indicates: by the innermost folder named after one, or by the end of the name."""
     folders = map(split_called, reversed(path.parts[:-1]))
     return next(filter(None, folders), "") or split_of_name(_stem(path))
 
@@ -143,7 +144,7 @@ def _stem(path: PurePosixPath) -> str:
 
 
 def _names(paths: Sequence[PurePosixPath]) -> list[str]:
-    """What tells each path from the others."""
+    """Return the part of each path that distinguishes it from the others."""
     splits = {_split_of(path) for path in paths}
     of_one_split = next(iter(splits)) if len(splits) == 1 else ""
     parts = [_without_split(path, of_one_split) for path in paths]
@@ -159,14 +160,14 @@ def _names(paths: Sequence[PurePosixPath]) -> list[str]:
 
 
 def _names_of_folders(paths: Sequence[PurePosixPath]) -> list[str]:
-    """What tells each path's folder from the others': an article is no subject."""
+    """Return the distinguishing part of each path's folder: the name of an article's file is not a subject."""
     folders = sorted({path.parent for path in paths})
     names = dict(zip(folders, _names(folders), strict=True))
     return [names[path.parent].strip(".") for path in paths]
 
 
 def _without_split(path: PurePosixPath, split: str) -> list[str]:
-    """Folders and stem, without what only says that the file is of that split."""
+    """Return the folders and the stem of a path, without the words that only indicate its split."""
     stem = _stem(path)
     if split and split_of_name(stem) == split:
         stem = bare(stem)

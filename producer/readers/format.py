@@ -1,4 +1,4 @@
-"""Which format a file's bytes have: Parquet, JSON, JSON Lines, or a table. Told by the content, hardly by the name."""
+"""Detecting a file's format: Parquet, JSON, JSON Lines or a table. The content decides; the name hardly matters."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from producer.readers.unsupported import refuse_foreign
 
 __all__ = ["JSON", "Format", "format_of"]
 
-#: The title of the one format that a file of several subsets has.
+#: The title of the only format in which one file can hold several subsets.
 JSON = "JSON"
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """What the bytes are."""
+    """A detected format."""
 
     #: `JSONL`, `TSV without header`, …
     title: str
@@ -39,15 +39,15 @@ class Format:
 
 
 def format_of(source: Source) -> Format:
-    """The format of a file's content. Raises QuestionFileError for content that holds no records."""
+    """Return the format of a file's content. Raises QuestionFileError for content without records."""
     compression = compression_of(source.path)
     open_again = partial(open_bytes, source.path, source.shown, source.member)
     with open_again() as file:
         head = file.read(HEAD_BYTES)
     if head.startswith(MAGIC):
         if compression:
-            hint = "Unpack it: Parquet is compressed by itself. A folder of such files is read as well."
-            raise QuestionFileError(f"is Parquet packed as {compression}.", path=source.shown, hint=hint)
+            hint = "Decompress it: Parquet has its own compression. A folder of Parquet files can be read as well."
+            raise QuestionFileError(f"is Parquet compressed as {compression}.", path=source.shown, hint=hint)
         rows = partial(read_parquet, source.path, source.shown)
         return Format("Parquet", partial(one_by_one, rows), compression=compression)
     refuse_foreign(head, source.shown)
@@ -58,12 +58,12 @@ def format_of(source: Source) -> Format:
     return Format(title, partial(one_by_one, records), text.encoding, compression)
 
 
-#: Where logs of lm-evaluation-harness and the hub's rows keep a question, beside what is said of it.
+#: Fields that hold the question itself in logs of lm-evaluation-harness and in rows from the hub's API.
 _WRAPPERS = ("doc", "row")
 
 
 def _unwrapped(records: Records) -> Iterator[Record]:
-    """The records; of one that only wraps a question, what it wraps."""
+    """Yield the records; one that only wraps a question is replaced by that question."""
     for record in records():
         fields = record.fields or {}
         if not fields.keys().isdisjoint(_WRAPPERS):
@@ -89,12 +89,12 @@ def _text_format(text: Text, source: Source) -> tuple[str, Records]:
         return JSON, partial(reader, text)
     if not start:
         return "CSV", partial(read_jsonl, text)
-    message = f"is neither JSON, nor JSON Lines, nor a table, nor Parquet: it starts with {start[:20]!r}."
-    raise QuestionFileError(message, path=source.shown, hint="Convert it to one of these.")
+    message = f"is not JSON, JSON Lines, a table or Parquet: it starts with {start[:20]!r}."
+    raise QuestionFileError(message, path=source.shown, hint="Convert it to one of these formats.")
 
 
 def _opens_json(start: str) -> bool:
-    """Whether this is an object or a list. A table may begin with a bracket too: "[header] How to …"."""
+    """Whether the text starts a JSON object or list. A table may also begin with a bracket: "[header] How to …"."""
     if start.startswith("{"):
         return True
     inside = start[1:].lstrip()[:1]
@@ -102,7 +102,7 @@ def _opens_json(start: str) -> bool:
 
 
 def _is_lines(text: Text, name: str, looks_right: IsQuestion) -> bool:
-    """Whether every line is an object of its own, rather than a part of one."""
+    """Whether each line is a complete object rather than a part of one."""
     lines = (line.strip() for line in _until_trouble(text) if line.strip())
     first, second = next(lines, ""), next(lines, "")
     try:
@@ -132,10 +132,10 @@ def _dialect(text: Text, source: Source) -> Dialect | None:
         if len(shown) > 400 or source.path.suffix.lower() in {".json", ".jsonl"}:
             return None
         raise QuestionFileError(
-            f"header: no question and choices among the columns {shown}.",
+            f"header: no columns for question and choices among {shown}.",
             path=source.shown,
             line=1,
-            hint="Expected question, answer, and choice_a, choice_b, … (or A, B, …, or one column choices);"
-            " --map question=NAME,choices=NAME says where they are.",
+            hint="Expected question, answer, and choice_a, choice_b, … (or A, B, …, or a single column choices);"
+            " name other columns with --map question=NAME,choices=NAME.",
         )
     return found

@@ -1,6 +1,6 @@
-"""Hugging Face datasets: by name on the hub (`hf:owner/name`), a folder of `save_to_disk`, or a dataset's repository.
+"""Reading Hugging Face datasets: from the hub (`hf:owner/name`), a `save_to_disk` folder, or a cloned repository.
 
-Needs the extra `hf`. Only the hub needs a network.
+Requires the extra `hf`. Only the hub requires network access.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from producer.readers.source import Source
 
 __all__ = ["is_dataset", "read_dataset"]
 
-#: Files that say that a folder holds a dataset.
+#: Files that mark a folder as a saved dataset.
 _SAVED = ("dataset_dict.json", "dataset_info.json", "state.json")
 
 
 def is_dataset(folder: Path) -> bool:
-    """Whether the folder looks like a saved dataset, or like a dataset's repository."""
+    """Whether the folder looks like a saved dataset or a dataset repository."""
     return _is_saved(folder) or bool(_data_files(folder))
 
 
@@ -33,7 +33,7 @@ def _data_files(folder: Path) -> list[Path]:
 
 
 def read_dataset(source: Source) -> Iterator[Record]:
-    """Records of the wanted split, or of the only one. A class is given by its name; an unknown one is None."""
+    """Yield the records of the requested split, or the only one. Class labels become names; unknown ones are None."""
     rows = _rows(source)
     names = _class_names(getattr(rows, "features", None))
     for number, row in enumerate(rows, start=1):
@@ -58,19 +58,19 @@ def _rows(source: Source) -> Any:
 
 
 def _refuse_subset_of_saved(source: Source) -> None:
-    """Whoever asks for a part of what has none would believe to have it, and the run would say so."""
+    """Raise QuestionFileError for a subset of a saved dataset: ignored, it would still be part of the run's title."""
     wanted = source.how.subset
     if wanted and not source.hub_name and _is_saved(source.path):
-        hint = "It was saved as what it is; leave --subset out. --subject NAME takes the questions of one subject."
+        hint = "Remove --subset. To select the questions of one subject, use --subject NAME."
         raise QuestionFileError(f"is a saved dataset: it has no subset {wanted!r}.", path=source.shown, hint=hint)
 
 
 def _refuse_other_split(saved: Any, source: Source) -> None:
-    """The same of splits: one that was saved alone may know its name."""
+    """Raise QuestionFileError if a split was saved alone and is not known to be the requested one."""
     wanted = source.how.split
     if wanted and (saved is None or wanted != str(saved)):
-        what = "a saved dataset without splits" if saved is None else f"the split {str(saved)!r} alone"
-        hint = "Leave the split out, or name the folder in which it was saved."
+        what = "a saved dataset without splits" if saved is None else f"only the split {str(saved)!r}"
+        hint = "Remove --split, or pass the folder in which that split was saved."
         raise QuestionFileError(f"is {what}: it has no split {wanted!r}.", path=source.shown, hint=hint)
 
 
@@ -82,12 +82,12 @@ def _load(source: Source, datasets: Any) -> Any:
         if _is_saved(source.path):
             return datasets.load_from_disk(str(source.path))
         return datasets.load_dataset(str(source.path.resolve()), subset)
-    except Exception as trouble:  # noqa: BLE001 - the library and what it calls raise what they like
+    except Exception as trouble:  # noqa: BLE001 - the library may raise anything
         where = "the hub" if source.hub_name else "the folder"
         raise QuestionFileError(
-            f"{where} gives no dataset: {first_line(trouble)}.",
+            f"cannot load a dataset from {where}: {first_line(trouble)}.",
             path=source.shown,
-            hint="Check the name, the network and --subset; a dataset once fetched can be read by its folder.",
+            hint="Check the name, the network and --subset; a downloaded dataset can be read from its folder.",
         ) from None
 
 
@@ -96,14 +96,14 @@ def _library() -> Any:
         import datasets
     except ImportError:
         raise InputError(
-            "Hugging Face datasets need the library datasets.", hint="Install it: pip install 'mcqueue[hf]'"
+            "Hugging Face datasets require the library datasets.", hint="Install it: pip install 'mcqueue[hf]'"
         ) from None
     datasets.disable_progress_bars()
     return datasets
 
 
 def _class_names(features: Mapping[str, Any] | None) -> dict[str, list[str]]:
-    """Field → names of its classes."""
+    """Return field → names of its classes."""
     return {name: list(each.names) for name, each in (features or {}).items() if hasattr(each, "names")}
 
 

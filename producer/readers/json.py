@@ -1,10 +1,10 @@
-"""JSON: a list of objects, or an object that holds them, decoded one at a time while the file is held as text.
+"""Reading JSON: a list of objects, or an object that contains them. The text is in memory, objects are decoded singly.
 
 | the file is an object of …                     | the records are                                                |
 |------------------------------------------------|----------------------------------------------------------------|
-| one list among other things (`questions`, …)   | its items                                                      |
-| questions by their ids                         | the questions                                                  |
-| lists, or objects of questions, by name        | those of every group (`--subset` chooses one)                  |
+| one list among other members (`questions`, …)  | its items                                                      |
+| questions by id                                | the questions                                                  |
+| lists, or objects of questions, by name        | those of every group (`--subset` selects one)                  |
 | fields of one question                         | that question                                                  |
 """
 
@@ -26,18 +26,18 @@ __all__ = ["IsQuestion", "read_json"]
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _SHAPE = 'Expected a list of questions, an object of questions by id, or {"questions": [...]}.'
-#: Members that belong to every question (BIG-bench).
+#: Members that apply to all questions (BIG-bench).
 _OF_ALL = ("task_prefix", "description")
-#: What a list of questions beside other lists is called.
+#: Usual names for a list of questions when there are other lists.
 _LISTS = ("questions", "examples", "example", "data", "rows", "items", "instances", "problems")
 
 IsQuestion = Callable[[Mapping[str, Any]], bool]
 
 
 def read_json(text: Text, is_question: IsQuestion, subset: str = "") -> Iterator[Record]:
-    """Records of the file. What follows a syntax error cannot be made out, so that one is raised.
+    """Yield the records of the file. Raises QuestionFileError at a syntax error, as what follows cannot be parsed.
 
-    `is_question` tells whether an object has the look of a question.
+    `is_question` says whether an object looks like a question.
     """
     cursor = _Cursor(text.whole(), text.shown)
     opening = cursor.peek()
@@ -50,11 +50,11 @@ def read_json(text: Text, is_question: IsQuestion, subset: str = "") -> Iterator
     else:
         cursor.fail(f"found {opening!r} at the start of the file", _SHAPE)
     if cursor.peek():
-        cursor.fail("there is more after the end of the questions", _SHAPE)
+        cursor.fail("there is more text after the end of the questions", _SHAPE)
 
 
 class _Kind(Enum):
-    """What a member of the outermost object is."""
+    """Kinds of members of the outermost object."""
 
     LIST = auto()
     QUESTION = auto()
@@ -85,7 +85,7 @@ def _object(cursor: _Cursor, is_question: IsQuestion, subset: str) -> Iterator[R
             items = _items(cursor, numbers, group) if each.kind is _Kind.LIST else _keyed(cursor, numbers, group)
             yield from (item._replace(task=task) for item in items)
     elif len(questions) * 2 > len(members):
-        # The rest are entries too, whatever they look like: each is accounted for.
+        # The other members count as entries too, so that none is lost silently.
         cursor.at = start
         yield from _keyed(cursor, numbers)
     else:
@@ -100,7 +100,7 @@ def _object(cursor: _Cursor, is_question: IsQuestion, subset: str) -> Iterator[R
 
 
 def _members(cursor: _Cursor, is_question: IsQuestion) -> Iterator[_Member]:
-    """A first look at the object: what is in it, and where."""
+    """Yield the members of the object with their positions, in a first pass over it."""
     for _ in cursor.inside("{", "}"):
         name, opening = cursor.name()
         at = cursor.at
@@ -122,7 +122,7 @@ def _kind(value: object, is_question: IsQuestion) -> _Kind:
 
 
 def _task(cursor: _Cursor, members: list[_Member]) -> dict[str, str]:
-    """What the file says of all its questions together."""
+    """Return the texts that apply to all questions of the file."""
     task: dict[str, str] = {}
     for each in members:
         if each.name in _OF_ALL:
@@ -133,7 +133,7 @@ def _task(cursor: _Cursor, members: list[_Member]) -> dict[str, str]:
 
 
 def _groups(members: list[_Member]) -> list[_Member]:
-    """The members that hold questions: of several lists the one with a list's usual name, if there is just one."""
+    """Return the members that hold questions: of several, the only list with a usual name, if there is one."""
     found = [each for each in members if each.kind in {_Kind.LIST, _Kind.GROUP}]
     usual = [each for each in found if each.kind is _Kind.LIST and each.name in _LISTS]
     return usual if len(usual) == 1 else found
@@ -162,7 +162,7 @@ def _keyed(cursor: _Cursor, numbers: Iterator[int], group: str | None = None) ->
 
 
 class _Cursor:
-    """A place in the text, moved forward value by value."""
+    """A position in the text that advances value by value."""
 
     def __init__(self, text: str, shown: str) -> None:
         self._text = text
@@ -172,20 +172,23 @@ class _Cursor:
         self._counted_to = 0
 
     def peek(self) -> str:
-        """Next character that is no white space; empty at the end."""
+        """Return the next character that is not white space, or an empty string at the end."""
         found = _SPACE.match(self._text, self.at)
         self.at = found.end() if found else self.at
         return self._text[self.at : self.at + 1]
 
     def take(self, expected: str) -> None:
-        """Step over `expected`."""
+        """Skip the character `expected`. Raises QuestionFileError if something else follows."""
         found = self.peek()
         if found != expected:
             self.fail(f"malformed JSON: expected {expected!r}, found {found!r}" if found else "the file ends too early")
         self.at += 1
 
     def inside(self, opening: str, closing: str) -> Iterator[None]:
-        """Stop before each item of what `opening` starts here; the caller steps over it. Ends behind `closing`."""
+        """Stop before each item of the list or object that starts here; the caller must move past the item.
+
+        Afterwards the position is after `closing`.
+        """
         self.take(opening)
         first = True
         while self.peek() != closing:
@@ -197,7 +200,7 @@ class _Cursor:
         self.take(closing)
 
     def value(self) -> Any:
-        """Decode the value that starts here."""
+        """Decode the value that starts here and move past it."""
         try:
             found, self.at = DECODER.raw_decode(self._text, self.at)
         except json.JSONDecodeError as trouble:
@@ -209,7 +212,7 @@ class _Cursor:
         return found
 
     def name(self) -> tuple[str, str]:
-        """Step over a member's name and colon; the name, and the character that its value starts with."""
+        """Move past a member's name and colon; return the name and the first character of the value."""
         if self.peek() != '"':
             self.fail("malformed JSON: expected a name in double quotes")
         name = str(self.value())
@@ -217,7 +220,7 @@ class _Cursor:
         return name, self.peek()
 
     def line(self) -> int:
-        """1-based line of the place."""
+        """Return the 1-based line of the position."""
         if self.at < self._counted_to:
             self._line, self._counted_to = 1, 0
         self._line += self._text.count("\n", self._counted_to, self.at)
@@ -225,6 +228,6 @@ class _Cursor:
         return self._line
 
     def fail(self, message: str, hint: str = "Correct the file there and repeat the command.") -> NoReturn:
-        """Raise QuestionFileError with line and column of the place."""
+        """Raise QuestionFileError with the line and column of the position."""
         column = self.at - self._text.rfind("\n", 0, self.at)
         raise QuestionFileError(f"{message}, at column {column}.", path=self._shown, line=self.line(), hint=hint)

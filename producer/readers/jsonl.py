@@ -1,4 +1,4 @@
-"""JSON Lines: one object per line. A line that does not parse spoils itself alone."""
+"""Reading JSON Lines: one object per line. A line that cannot be parsed does not affect the others."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ __all__ = ["DECODER", "read_jsonl"]
 
 
 def _refuse_constant(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no JSON number")
+    raise ValueError(f"{word} is not a JSON number")
 
 
-#: Strict JSON: Python's own dialect would take NaN and Infinity.
+#: Strict JSON: by default, Python accepts NaN and Infinity.
 DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def read_jsonl(text: Text) -> Iterator[Record]:
-    """Records of the file; blank lines are skipped. A malformed line is a record with its trouble."""
+    """Yield the records of the file, skipping blank lines. A malformed line yields a record with its error."""
     number = 0
     for line, content in enumerate(text.lines_and_troubles(), start=1):
         if isinstance(content, FieldTrouble):
@@ -44,7 +44,7 @@ def read_jsonl(text: Text) -> Iterator[Record]:
 
 
 def _decoded(line: str) -> Any:
-    """The value that fills the line, which has no white space around it: `decode` would look for some twice."""
+    """Return the value of a line without surrounding white space. `decode` would search for such white space twice."""
     value, end = DECODER.raw_decode(line)
     if end != len(line):
         raise json.JSONDecodeError("Extra data", line, end)
@@ -52,5 +52,5 @@ def _decoded(line: str) -> Any:
 
 
 def _malformed(what: str) -> FieldTrouble:
-    hint = "Each line holds one complete JSON object."
+    hint = "Each line must be one complete JSON object."
     return FieldTrouble("", f"malformed JSON: {what}.", hint, kind="malformed JSON")

@@ -1,8 +1,8 @@
-"""The layouts that question files come in, and which of them a file has.
+"""The known layouts of question files, and detecting which of them a file has.
 
-Most differ only in what they call things, which `names` knows; a layout of its own is for what more there is to know:
-that MedMCQA counts from 1, that PubMedQA is answered by yes, no or maybe, that TruthfulQA's first choice is always the
-right one.
+Most datasets differ only in field names, which `field_names` handles. A separate layout is for anything else that must
+be known: that MedMCQA counts from 1, that PubMedQA's answers are yes, no or maybe, that TruthfulQA's first choice is
+always the right one.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ __all__ = ["ALIASES", "INLINE", "LAYOUTS", "NAMED", "OWN", "YES_NO", "Layout", "
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """One way in which files keep questions."""
+    """A way in which files store questions."""
 
     name: str
-    #: What it is called in messages, before the format's name.
+    #: Its name in messages, where the format's name follows.
     title: str
     parts: Callable[[Fields, Names], Parts]
-    #: Names that a record must have.
+    #: Fields that a record must have, in normalised spelling.
     needs: frozenset[str] = frozenset()
-    #: Whether a record that has them is of this layout.
+    #: Whether a record with these fields has this layout.
     fits: Callable[[Fields, Names], bool] = lambda _fields, _names: True
-    #: How answers may be meant; of two ways that do the same, the first.
+    #: The ways in which answers may name choices; the first takes precedence among equivalent ones.
     ways: tuple[Way, ...] = (Way.LABEL, Way.TEXT, Way.INDEX_0, Way.INDEX_1)
 
     def fits_all(self, fields: Fields, names: Names) -> bool:
-        """Whether the record is of this layout."""
+        """Whether the record has this layout."""
         return self.needs <= names.spelled.keys() and self.fits(fields, names)
 
 
@@ -56,7 +56,7 @@ def _needing(*names: str) -> frozenset[str]:
 
 
 def _keeps_right_apart(fields: Fields, names: Names) -> bool:
-    # Where all choices stand in one list, the answer may be a letter of it.
+    # If there is also a list of all choices, the answer may be a letter that refers to it.
     return bool(names.wrong and names.right and names.question) and not has_choices(fields, names)
 
 
@@ -69,7 +69,7 @@ NAMED = Layout("named", "plain", named, fits=has_choices)
 YES_NO = Layout("yes-no", "yes/no", yes_no("yes", "no"), fits=says_yes_or_no, ways=_TEXT)
 INLINE = Layout("inline", "predecessor-style (choices in the question)", inline, fits=has_inline, ways=_FROM_1)
 
-#: Every layout; the first that fits most records of a file is the file's.
+#: All layouts; a file has the first one that fits most of its records.
 LAYOUTS: tuple[Layout, ...] = (
     OWN,
     Layout("truthfulqa-mc1", "TruthfulQA (mc1)", targets("mc1_targets", mix=True), _needing("mc1_targets"), ways=_TEXT),
@@ -107,7 +107,7 @@ LAYOUTS: tuple[Layout, ...] = (
     YES_NO,
     INLINE,
 )
-#: Names that people know for what is kept in a layout of another name.
+#: Names of datasets whose layout has another name → that name.
 ALIASES = {
     "openbookqa": "arc",
     "commonsenseqa": "arc",
@@ -123,18 +123,18 @@ ALIASES = {
 
 
 def layout_called(name: str) -> Layout:
-    """The layout of that name. Raises InputError with the nearest one."""
+    """Return the layout called `name`. Raises InputError that suggests the nearest name."""
     known = {each.name: each for each in LAYOUTS}
     found = known.get(ALIASES.get(name, name))
     if found is None:
         names = sorted({*known, *ALIASES})
         hint = nearest(name, names) or f"Known: {', '.join(names)}."
-        raise InputError(f"--layout: there is no layout {name!r}.", hint=hint)
+        raise InputError(f"--layout: unknown layout {name!r}.", hint=hint)
     return found
 
 
 def choose(records: Sequence[Fields]) -> Layout | None:
-    """The first layout that fits more than half of the `records` that any layout fits; None where none fits."""
+    """Return the first layout that fits more than half of the `records` that any layout fits; None if none fits."""
     fitting = [_fitting(fields) for fields in records]
     counts = Counter(name for names in fitting for name in names)
     known = sum(map(bool, fitting))
@@ -148,7 +148,7 @@ def _fitting(fields: Fields) -> set[str]:
 
 
 def is_question(fields: Fields) -> bool:
-    """Whether any layout fits, or those of its questions that it is an article with."""
+    """Whether the record fits any layout, or is an article with several questions."""
     if is_article(fields):
         return True
     names = names_of(tuple(fields))

@@ -1,4 +1,4 @@
-"""The layout that a person describes with `--map`."""
+"""The layout that the user defines with `--map`."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ __all__ = ["is_mapped", "mapped"]
 
 
 def mapped(mapping: Mapping[str, str]) -> Layout:
-    """The layout that `--map` describes: part → field, `outer.inner`, or `field+field+…` for choices in columns."""
+    """Return the layout defined by `--map`: part → field, `outer.inner`, or `field+field+…` for choices in columns."""
     base = {"0": Way.INDEX_0, "1": Way.INDEX_1}.get(mapping.get("base", ""))
     fields = {part: source for part, source in mapping.items() if part != "base"}
     if base is None:
         return Layout("mapped", "mapped", _parts_by(fields))
-    # What the person says goes before what the numbers could mean else.
+    # The base given by the user takes precedence over other readings of the numbers.
     return Layout("mapped", "mapped", _counted(_parts_by(fields)), ways=(base, Way.LABEL, Way.TEXT))
 
 
 def is_mapped(mapping: Mapping[str, str]) -> Callable[[Fields], bool]:
-    """Whether a record has the fields that `--map` names."""
+    """Return a predicate: whether a record has the fields that `--map` names."""
     layout = mapped(mapping)
 
     def looks_right(fields: Fields) -> bool:
@@ -40,7 +40,7 @@ def is_mapped(mapping: Mapping[str, str]) -> Callable[[Fields], bool]:
 
 
 def _parts_by(mapping: Mapping[str, str]) -> Callable[[Fields, Names], Parts]:
-    """Parts as `--map` says; those that it does not name are found by their usual names."""
+    """Return a function that extracts parts as `--map` says; unmapped parts are found by their usual names."""
 
     def parts(fields: Fields, _names: Names) -> Parts:
         flat = _renamed(fields, mapping)
@@ -53,7 +53,7 @@ def _parts_by(mapping: Mapping[str, str]) -> Callable[[Fields, Names], Parts]:
 
 
 def _counted(parts_by: Callable[[Fields, Names], Parts]) -> Callable[[Fields, Names], Parts]:
-    """The same without labels that are numbers: it is said what the first choice counts as."""
+    """Return the same function without numeric labels, as numbers are indices if the user gives their base."""
 
     def parts(fields: Fields, names: Names) -> Parts:
         found = parts_by(fields, names)
@@ -62,12 +62,12 @@ def _counted(parts_by: Callable[[Fields, Names], Parts]) -> Callable[[Fields, Na
     return parts
 
 
-#: Part → the surest of its names, so that nothing else in the record is taken for it.
+#: Part → the most reliable of its names, so that no other field takes precedence.
 _SUREST = {part: names[0] for part, names in PARTS.items()}
 
 
 def _as_in_the_file(used: Used, mapping: Mapping[str, str]) -> Used:
-    """The fields by the names that `--map` has for them, instead of those that `_renamed` gave."""
+    """Return the used fields under their names in the file, instead of those that `_renamed` gave them."""
     given: dict[str | None, str] = {_SUREST[part]: source for part, source in mapping.items()}
     choices = [given[name].split("+") if name in given else [name] for name in used.choices]
     return used._replace(
@@ -92,7 +92,7 @@ def _renamed(fields: Fields, mapping: Mapping[str, str]) -> Fields:
 
 
 def _at(fields: Fields, path: str) -> Any:
-    """The value of a field, or of `outer.inner`."""
+    """Return the value of a field, or of `outer.inner`."""
     if path in fields:
         return fields[path]
     at: Any = fields

@@ -1,6 +1,6 @@
-"""Which choice an answer of our own JSON means, in a file and over HTTP: the types say it, row by row.
+"""Determining which choice an answer names in our own JSON, in files and over HTTP: each row by itself, by type.
 
-Text is a label or the text of a choice, a number counts from 0, and a list holds the right ones of several.
+A text is a label or the text of a choice, a number is an index from 0, and a list names several right choices.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from producer.readers.record import FieldTrouble, shown_value
 __all__ = ["answer_label", "own_labels", "refuse_doubtful_numbers"]
 
 _NUMBER = re.compile(r"[0-9]{1,9}")
-_SAY_BASE = "Say --map base=0 or --map base=1: what the first choice counts as."
+_SAY_BASE = "Add --map base=0 or --map base=1, the index of the first choice."
 
 
 def own_labels(answer: object, choices: Sequence[str]) -> tuple[str, ...]:
-    """Labels of the choices that `answer` names, in order; empty without a key. Raises FieldTrouble."""
+    """Return the labels of the choices that `answer` names, in order; empty without a key. Raises FieldTrouble."""
     if isinstance(answer, list):
         return tuple(sorted({label for each in answer if (label := answer_label(each, choices))}))
     label = answer_label(answer, choices)
@@ -27,22 +27,22 @@ def own_labels(answer: object, choices: Sequence[str]) -> tuple[str, ...]:
 
 
 def refuse_doubtful_numbers(head: Iterable[tuple[object, Sequence[str]]]) -> None:
-    """Raise FieldTrouble where the numbers of a file show that they are no indices from 0, or may be none."""
+    """Raise FieldTrouble if the numbers of a file are not indices from 0, or may not be."""
     numbers = [(at, choices) for answer, choices in head if (at := _index(answer)) is not None]
     if not numbers or any(at == 0 for at, _ in numbers):
         from_0 = True
     else:
         from_0 = not any(at == len(choices) for at, choices in numbers)
         if from_0 and all(_are_numbered(choices) for _, choices in numbers):
-            message = f"{numbers[0][0]} may be the number that a choice begins with, or count from 0."
+            message = f"{numbers[0][0]} may be the number at the start of a choice, or an index from 0."
             raise FieldTrouble("answer", message, _SAY_BASE, kind="may count from 0 or from 1")
     if not from_0:
         message = "no answer is 0, and some are as large as the number of choices: they do not count from 0."
-        raise FieldTrouble("answer", message, "Say --map base=1.", kind="counted from 1")
+        raise FieldTrouble("answer", message, "Add --map base=1.", kind="counted from 1")
     if numbers and all(str(at) in choices for at, choices in numbers):
         differ = [at for at, choices in numbers if choices.index(str(at)) != at]
         if differ:
-            message = f"{differ[0]} is ambiguous: it may be a choice's text, or count from 0."
+            message = f"{differ[0]} is ambiguous: it may be the text of a choice, or an index from 0."
             raise FieldTrouble("answer", message, f"Put texts in quotes. {_SAY_BASE}", kind="ambiguous")
 
 
@@ -53,12 +53,12 @@ def _index(answer: object) -> int | None:
 
 
 def _are_numbered(choices: Sequence[str]) -> bool:
-    """Whether choices begin with 1. 2. 3., which say what they are called."""
+    """Whether the choices begin with numbers (1. 2. 3.), which are then their labels."""
     return (unmarked(choices).labels or [""])[0].isdigit()
 
 
 def answer_label(found: object, choices: Sequence[str]) -> str | None:
-    """Our own JSON: label of the choice that `found` names; None for no key. Raises FieldTrouble."""
+    """Return the label of the choice that `found` names in our own JSON; None for no key. Raises FieldTrouble."""
     labels = LABELS[: len(choices)]
     if found is None:
         return None
@@ -90,7 +90,7 @@ def _by_own_index(index: int, labels: str) -> str:
 
 
 def _meanings(word: str, choices: Sequence[str], labels: str) -> Mapping[str, str]:
-    """Every way to read `word`, with the label that it leads to."""
+    """Return every way to read `word`, with the resulting label."""
     read_so = (label for label, text in zip(labels, choices, strict=True) if text.strip() == word)
     meanings = {f"the text of choice {label}": label for label in read_so}
     return {"a label": word.upper(), **meanings} if len(word) == 1 and word.upper() in labels else meanings
@@ -100,7 +100,7 @@ def _nothing(found: object, labels: str) -> FieldTrouble:
     ways = f"a label ({labels[0]} to {labels[-1]}), a 0-based index, or the exact text of a choice"
     hint = f"Expected {ways}."
     if isinstance(found, str) and _NUMBER.fullmatch(found):
-        hint += " An index is written without quotes."
+        hint += " Write an index without quotes."
     elif not isinstance(found, str) or not found.strip():
-        hint += " Where no key is known, leave it out."
+        hint += " If there is no key, remove the field."
     return FieldTrouble("answer", f"{shown_value(found)} names no choice.", hint, kind="names no choice")

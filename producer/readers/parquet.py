@@ -1,4 +1,4 @@
-"""Parquet: batch by batch, so that a file may be larger than memory. Its rows have numbers instead of lines."""
+"""Reading Parquet in batches, so that a file may be larger than memory. Errors give row numbers instead of lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BATCH_ROWS = 1024
 
 
 def read_parquet(path: Path, shown: str) -> Iterator[Record]:
-    """Records of the file."""
+    """Yield the records of the file. Raises QuestionFileError if it is damaged."""
     import pyarrow
     import pyarrow.parquet
 
@@ -28,5 +28,5 @@ def read_parquet(path: Path, shown: str) -> Iterator[Record]:
                     number += 1
                     yield Record(number, number, fields, fields)
     except (pyarrow.ArrowException, OSError) as trouble:
-        message = f"malformed Parquet, damaged or cut short: {trouble}."
-        raise QuestionFileError(message, path=shown, hint="Fetch or write the file again.") from None
+        message = f"malformed Parquet, damaged or truncated: {trouble}."
+        raise QuestionFileError(message, path=shown, hint="Download or write the file again.") from None

@@ -1,4 +1,4 @@
-"""Records whose question, choices and answer have fields of their own: our own layout, and those of most others."""
+"""Layouts with separate fields for question, choices and answer: our own, and most others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["has_choices", "has_labelled_choices", "is_own", "named", "own"]
 
 
 def _flat(fields: Fields) -> tuple[Fields, Names]:
-    """The record with `question: {stem, choices}` laid flat."""
+    """Return the record with a nested `question: {stem, choices}` flattened."""
     names = names_of(tuple(fields))
     if names.question and isinstance(inner := fields[names.question], Mapping):
         outer = {name: value for name, value in fields.items() if name != names.question}
@@ -37,7 +37,7 @@ def _flat(fields: Fields) -> tuple[Fields, Names]:
 
 
 def named(fields: Fields, _names: Names) -> Parts:
-    """Question, choices and answer in fields of their own, whatever these are called."""
+    """Extract question, choices and answer from separate fields, under any of their usual names."""
     fields, names = _flat(fields)
     answer, where = answer_of(fields, names)
     held = _held(fields, names)
@@ -56,7 +56,7 @@ def named(fields: Fields, _names: Names) -> Parts:
 
 
 def _whole_question(fields: Fields, names: Names) -> Any:
-    """The question; where it is only the kind of one (COPA's cause or effect), with what it is about."""
+    """Return the question; if it is only COPA's "cause" or "effect", a full question about the premise."""
     question = question_of(fields, names)
     premise = names.spelled.get("premise")
     if premise and premise != names.question and question in ("cause", "effect"):
@@ -66,17 +66,17 @@ def _whole_question(fields: Fields, names: Names) -> Any:
 
 
 def _held(fields: Fields, names: Names) -> Any:
-    """What the field of all choices holds; None without such a field."""
+    """Return the value of the field of all choices; None without such a field."""
     return fields[names.choices] if names.choices else None
 
 
 def _holds_choices(found: object) -> bool:
-    """Whether these can be the choices: `answers` may hold the right ones instead."""
+    """Whether `found` can be the choices: a field `answers` may hold the right ones instead."""
     return isinstance(found, list | tuple | Mapping) or (isinstance(found, str) and bool(found.strip()))
 
 
 def _columns(fields: Fields, names: Names) -> Choices:
-    """Choices in columns of their own. Only the last ones may be empty: some questions have fewer."""
+    """Return choices from one column each. Only the last ones may be empty, as some questions have fewer."""
     texts = [fields[name] for _, name in names.family]
     while texts and (texts[-1] is None or (isinstance(texts[-1], str) and not texts[-1].strip())):
         texts.pop()
@@ -95,17 +95,17 @@ def has_labelled_choices(fields: Fields, _names: Names) -> bool:
     return names.question is not None and (objects or (isinstance(found, Mapping) and "text" in found))
 
 
-#: What most records of our own layout have, and no more.
+#: Most records of our own layout have only these fields.
 _MOST_COMMON = frozenset({"id", "question", "choices", "answer", "subject"})
 _USED = Used("question", ("choices",), "answer")
 
 
 def own(fields: Fields, names: Names) -> Parts:
-    """Our own layout; `answer` keeps the type that it has in the file."""
+    """Extract the parts of our own layout; `answer` keeps its type."""
     question = fields.get("question")
     if question is None:
         shown = ", ".join(map(str, fields)) or "no fields"
-        hint = "Every row needs its question's text; --map question=FIELD says where it is."
+        hint = "Every row needs the text of its question; use --map question=FIELD if it is in another field."
         raise FieldTrouble("question", f"missing; found {shown_value(shown)}.", hint, kind="missing")
     found = fields.get("choices")
     if not isinstance(found, list):
@@ -123,7 +123,7 @@ def own(fields: Fields, names: Names) -> Parts:
 
 
 def _golds(golds: list[str], fields: Fields) -> Any:
-    """What stands there as it stands, where it holds no ids: it is refused with its value."""
+    """Return the gold passages; a value that is not ids is returned unchanged, to be refused by the validation."""
     if not golds:
         return ()
     found = fields[golds[0]]
@@ -132,22 +132,22 @@ def _golds(golds: list[str], fields: Fields) -> Any:
 
 
 def _refuse_other_order(texts: Sequence[str]) -> None:
-    """A letter could mean the place of a choice, or what the choice calls itself."""
+    """Raise FieldTrouble if the choices' own marks are out of order: a letter could mean the position or the mark."""
     labels = unmarked(texts).labels
     if labels and not in_order(labels):
-        message = f"the choices call themselves {', '.join(labels)}, in this order."
-        hint = "Take the marks off; or say --map choices=choices, and answers name choices by their marks."
+        message = f"the choices are marked {', '.join(labels)}, in this order."
+        hint = "Remove the marks; or use --map choices=choices if answers refer to the marks."
         raise FieldTrouble("choices", message, hint, kind="marked in another order")
 
 
 def _own_passages(fields: Fields, names: Names) -> tuple[list[str], str | None, list[str]]:
-    """Fields of gold passages (the first counts), the context, and the fields that it is made of."""
+    """Return the field of gold passages, in a list, the context, and the fields that make up the context."""
     golds = [name for name in names.golds if name == "gold_passages" or are_ids(fields[name])][:1]
     if not names.contexts:
         return golds, None, []
     if fields.get("context") is not None and not isinstance(fields["context"], str | list):
         message = f"found {shown_value(fields['context'])}, expected text."
-        raise FieldTrouble("context", message, "Write it as text.", kind="no text")
+        raise FieldTrouble("context", message, "Write it as text.", kind="not text")
     context, contexts = context_of(fields, names, ())
     return golds, context, [*contexts, "context"]
 

@@ -1,4 +1,4 @@
-"""Records whose choices stand in a text: in the question (the predecessor), in an instruction, in a chat."""
+"""Layouts with the choices inside a text: in the question (the predecessor's files), an instruction or a chat."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["chat", "has_inline", "inline", "instruction", "is_chat", "is_instruc
 
 
 def inline(fields: Fields, names: Names) -> Parts:
-    """Choices inside the question's text, as the predecessor keeps them."""
+    """Extract the parts of a record with the choices in the question's text, as in the predecessor's files."""
     text = question_of(fields, names)
     if not isinstance(text, str):
-        raise FieldTrouble("question", f"found {shown_value(text)}, expected text.", "Write the question there.")
+        raise FieldTrouble("question", f"found {shown_value(text)}, expected text.", "Put the question's text there.")
     found = split_choices(text)
     if found is None:
-        hint = "An open question cannot be asked here: leave it out, or give it choices."
+        hint = "An open question cannot be scored: remove it, or add choices."
         raise FieldTrouble(
             "choices", f"no choices in the text {shown_value(text)}.", hint, kind="no choices in the text"
         )
@@ -47,11 +47,13 @@ _FORMAT = re.compile(r"\n\s*Answer format:\s*(?P<words>.+?)\s*$", re.IGNORECASE)
 
 
 def instruction(fields: Fields, names: Names) -> Parts:
-    """Instruction tuning: choices as `Answer1: …`, the answer as `answer1`; or the words to choose from."""
+    """Extract the parts of an instruction: choices as `Answer1: …`, or the words of `Answer format: yes/no`."""
     field = names.spelled["instruction"]
     text = fields[field]
     if not isinstance(text, str):
-        raise FieldTrouble("instruction", f"found {shown_value(text)}, expected text.", "Write the question there.")
+        raise FieldTrouble(
+            "instruction", f"found {shown_value(text)}, expected text.", "Put the question's text there."
+        )
     form = _FORMAT.search(text)
     body = text[: form.start()] if form else text
     marks = list(_NUMBERED.finditer(body))
@@ -81,11 +83,11 @@ def is_chat(fields: Fields, names: Names) -> bool:
 
 
 def chat(fields: Fields, names: Names) -> Parts:
-    """Chat messages, the last of which asks, and the ideal answer."""
+    """Extract the parts of chat messages, of which the user's last one is the question, and the ideal answer."""
     field = names.spelled["input"]
     messages = fields[field]
     if not isinstance(messages, list):
-        raise FieldTrouble("input", f"found {shown_value(messages)}, expected a list of messages.", kind="no list")
+        raise FieldTrouble("input", f"found {shown_value(messages)}, expected a list of messages.", kind="not a list")
     asked = [each.get("content") for each in messages if isinstance(each, Mapping) and each.get("role") == "user"]
     text = asked[-1] if asked else None
     flat = {"question": text, **{name: value for name, value in fields.items() if spelled(name) != "input"}}

@@ -1,4 +1,4 @@
-"""Records that do not number their choices: the right one apart from the wrong ones, scores, or yes and no."""
+"""Layouts without numbered choices: right and wrong ones in separate fields, a score per choice, or yes and no."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ __all__ = ["apart", "best_and_wrong", "is_passage_question", "listed_targets", "
 
 
 def apart(fields: Fields, names: Names) -> Parts:
-    """The right choice in one field, the wrong ones in others (SciQ, GPQA): mixed, or the place would tell."""
+    """Extract the right choice from one field and the wrong ones from others (SciQ, GPQA).
+
+    They are mixed, as their positions would give the answer away.
+    """
     wrong: list[Any] = []
     for name in names.wrong:
         wrong += fields[name] if isinstance(fields[name], list) else [fields[name]]
     right = fields[names.right] if names.right else None
     if not isinstance(right, str):
-        raise FieldTrouble("answer", f"found {shown_value(right)}, expected text.", "It is the right choice's text.")
+        raise FieldTrouble("answer", f"found {shown_value(right)}, expected text.", "Write the right choice's text.")
     question = question_of(fields, names)
     texts = mixed(str(question), [right, *(each for each in wrong if each not in ("", None))])
     used = Used(names.question, (names.right, *names.wrong), names.right)
@@ -29,7 +32,7 @@ def apart(fields: Fields, names: Names) -> Parts:
 
 
 def best_and_wrong(fields: Fields, names: Names) -> Parts:
-    """TruthfulQA: the best answer, and wrong ones in one cell or a list."""
+    """Extract the parts of TruthfulQA: the best answer, and the wrong ones in one cell or a list."""
     right_cell, wrong_cell = names.spelled["best_answer"], names.spelled["incorrect_answers"]
     question, right = question_of(fields, names), fields[right_cell]
     found = fields[wrong_cell]
@@ -44,7 +47,7 @@ def best_and_wrong(fields: Fields, names: Names) -> Parts:
 
 
 def targets(wanted: str, *, mix: bool) -> Callable[[Fields, Names], Parts]:
-    """Choices with a score each: those with the highest are right."""
+    """Return a function that extracts choices with a score each: those with the highest score are right."""
 
     def parts(fields: Fields, names: Names) -> Parts:
         field = names.spelled.get(wanted)
@@ -66,12 +69,12 @@ def _scores(found: object, name: str) -> dict[str, float]:
         found = dict(zip(texts, labels or [], strict=True)) if paired else None
     good = isinstance(found, Mapping) and found and all(isinstance(each, int | float) for each in found.values())
     if not good or not isinstance(found, Mapping):
-        raise FieldTrouble(name, f"found {shown_value(found)}, expected choices with a number each.", "1 is right.")
+        raise FieldTrouble(name, f"found {shown_value(found)}, expected choices with a number each.", "1 means right.")
     return {str(text): score for text, score in found.items()}
 
 
 def listed_targets(fields: Fields, names: Names) -> Parts:
-    """BIG-bench as published on the hub: choices and their scores in two lists."""
+    """Extract the parts of BIG-bench as published on the hub: choices and their scores in two lists."""
     texts, scores = (names.spelled[f"multiple_choice_{each}"] for each in ("targets", "scores"))
     both = {"choices": fields[texts], "labels": fields[scores]}
     joined = {**{name: value for name, value in fields.items() if name not in {texts, scores}}, "target_scores": both}
@@ -83,7 +86,7 @@ _YES = {"yes": "yes", "true": "yes", "no": "no", "false": "no", "maybe": "maybe"
 
 
 def yes_no(*choices: str, said_in: str = "") -> Callable[[Fields, Names], Parts]:
-    """Questions whose choices are the same few words. `said_in` names the answer, if that is not clear."""
+    """Return a function for questions that all have these choices. `said_in` is the answer's field, if not implied."""
 
     def parts(fields: Fields, names: Names) -> Parts:
         answer, where = answer_of(fields, names)
@@ -98,7 +101,7 @@ def yes_no(*choices: str, said_in: str = "") -> Callable[[Fields, Names], Parts]
 
 
 def _said(answer: object) -> object:
-    """`yes`, `no` or `maybe` for every way to say so; anything else as it is."""
+    """Return `yes`, `no` or `maybe` for their various spellings, and anything else unchanged."""
     if isinstance(answer, int | str) and answer in (0, 1, "0", "1"):
         return "yes" if int(answer) else "no"
     return _YES.get(answer.strip().casefold(), answer) if isinstance(answer, str) else answer

@@ -1,4 +1,4 @@
-"""Files to bytes: plain, gzip, zstandard or zip, told by their first bytes, whatever they are called."""
+"""Opening files as bytes: plain, gzip, zstandard or zip, detected from the first bytes, whatever their name."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from contract.errors import QuestionFileError
 
 __all__ = ["HEAD_BYTES", "compression_of", "explaining", "files_in_zip", "open_bytes"]
 
-#: Bytes by which a file is recognised.
+#: Number of bytes from which a file's format is detected.
 HEAD_BYTES = 256 * 1024
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstandard", b"PK\x03\x04": "zip", b"PK\x05\x06": "zip"}
 
 
 def compression_of(path: Path) -> str:
-    """`gzip`, `zstandard`, `zip`, or an empty string."""
+    """Return `gzip`, `zstandard`, `zip`, or an empty string."""
     with path.open("rb") as file:
         start = file.read(4)
     return next((name for magic, name in _MAGIC.items() if start.startswith(magic)), "")
 
 
 def open_bytes(path: Path, shown: str, member: str = "") -> BinaryIO:
-    """The decompressed bytes, as they are read. `member` is the file wanted of a zip; without one, its only file.
+    """Open a file for reading decompressed bytes. `member` selects a file of a zip; without it, its only file is read.
 
-    Raises QuestionFileError for an empty zip; broken data shows while it is read (`explaining`).
+    Raises QuestionFileError for an empty zip; damaged data is reported while it is read (see `explaining`).
     """
     compression = compression_of(path)
     if compression == "gzip":
         return cast(BinaryIO, gzip.open(path, "rb"))
     if compression == "zstandard":
-        # Arrow's, because it notices where a stream is cut short: rows would be lost in silence.
+        # Arrow's decompressor detects a truncated stream, which would otherwise lose rows silently.
         import pyarrow
 
         reader = pyarrow.CompressedInputStream(pyarrow.OSFile(str(path)), "zstd")
@@ -47,7 +47,7 @@ def open_bytes(path: Path, shown: str, member: str = "") -> BinaryIO:
 
 
 def files_in_zip(path: Path) -> list[str]:
-    """The files of an archive. What one of macOS carries besides is nobody's question file."""
+    """Return the names of the files in an archive, without the metadata files that macOS adds."""
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
     return [each for each in names if not each.endswith("/") and not each.startswith("__MACOSX/")]
@@ -62,7 +62,7 @@ def _open_member(path: Path, shown: str, member: str) -> BinaryIO:
 
 
 class _Member(io.BufferedReader):
-    """A file of an archive; closing it closes the archive."""
+    """A file in an archive; closing it closes the archive."""
 
     def __init__(self, archive: zipfile.ZipFile, file: IO[bytes]) -> None:
         super().__init__(cast("io.RawIOBase", file), HEAD_BYTES)
@@ -75,21 +75,21 @@ class _Member(io.BufferedReader):
 
 @contextmanager
 def explaining(shown: str) -> Iterator[None]:
-    """What reading a file can fail with, as QuestionFileError."""
+    """Convert the errors that reading a file can raise into QuestionFileError."""
     try:
         yield
     except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as trouble:
         raise _damaged(shown, trouble) from None
     except (NotImplementedError, RuntimeError) as trouble:
-        # What zipfile says of passwords and of methods it does not know.
+        # Raised by zipfile for encrypted files and unknown compression methods.
         raise QuestionFileError(f"cannot be unpacked: {trouble}.", path=shown, hint="Unpack it by hand.") from None
     except OSError as trouble:
         if trouble.errno is None:
-            # Not the system's: Arrow's word for data that it cannot unpack.
+            # Not from the operating system: Arrow raises it for data that it cannot decompress.
             raise _damaged(shown, trouble) from None
         raise QuestionFileError(f"cannot be read: {trouble.strerror}.", path=shown) from None
 
 
 def _damaged(shown: str, trouble: Exception) -> QuestionFileError:
-    message = f"the compressed data is damaged or cut short: {trouble}."
-    return QuestionFileError(message, path=shown, hint="Fetch or pack the file again.")
+    message = f"the compressed data is damaged or truncated: {trouble}."
+    return QuestionFileError(message, path=shown, hint="Download or compress the file again.")

@@ -1,4 +1,4 @@
-"""Files whose question is in another field than the one of that name, which nobody sees in a table of accuracies."""
+"""Detecting files whose question is in a field other than its name suggests, which accuracies would not reveal."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from producer.readers.record import FieldTrouble, Record, shown_value
 
 __all__ = ["refuse_doubtful_questions"]
 
-#: Rows below which one text twice says nothing.
+#: With fewer rows, a repeated text is not suspicious.
 _LEAST_ROWS = 3
 
 
 def refuse_doubtful_questions(head: Sequence[tuple[Record, Parts]]) -> None:
-    """Raise FieldTrouble where most questions are bare numbers, or one text with another beside it that varies."""
+    """Raise FieldTrouble if most questions are bare numbers, or the same text while a similar field varies."""
     texts = [each.question.strip() for _, each in head if isinstance(each.question, str)]
     if not texts:
         return
@@ -32,7 +32,7 @@ def refuse_doubtful_questions(head: Sequence[tuple[Record, Parts]]) -> None:
         if spelled(name) in PARTS["question"] and isinstance(value, str):
             others = [each.rest.get(name) for _, each in head]
             if len({each for each in others if isinstance(each, str)}) * 2 > len(others):
-                raise _doubtful(field, f"most rows have {shown_value(text)}, and {name!r} varies.", name)
+                raise _doubtful(field, f"most rows have {shown_value(text)}, while {name!r} varies.", name)
 
 
 def _texts_beside(record: Record, parts: Parts) -> list[str]:
@@ -41,5 +41,5 @@ def _texts_beside(record: Record, parts: Parts) -> list[str]:
 
 
 def _doubtful(field: str | None, message: str, better: str) -> FieldTrouble:
-    hint = f"Say --map question={better or 'FIELD'}, or question={field} if it is meant so."
+    hint = f"Use --map question={better or 'FIELD'}, or question={field} if this is intended."
     return FieldTrouble(field or "question", message, hint, kind="may not be the question")

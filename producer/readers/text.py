@@ -1,6 +1,6 @@
-"""Bytes to text: UTF-8, UTF-16 and UTF-32, told by their byte order mark or their zero bytes, or what the person says.
+"""Decoding text: UTF-8, UTF-16 and UTF-32, detected from byte order marks or zero bytes, or the user's encoding.
 
-Nothing else is guessed: a byte that does not fit is refused with its offset.
+Nothing else is guessed: an invalid byte is reported with its offset.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from producer.readers.stream import HEAD_BYTES, open_bytes
 
 __all__ = ["LONGEST_LINE_BYTES", "Text", "encoding_of", "text_of"]
 
-#: A line that is longer is none: the file is held in memory line by line.
+#: Longer lines are refused, as each line is held in memory.
 LONGEST_LINE_BYTES = 64 * 1024 * 1024
-#: Bytes below which nothing is guessed.
+#: With fewer bytes, UTF-16 is not guessed from zero bytes.
 _LEAST_BYTES = 16
 _CHUNK_BYTES = 256 * 1024
-#: In this order: UTF-32 starts with the mark of UTF-16.
+#: The order matters: the mark of UTF-32 starts with that of UTF-16.
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -34,11 +34,11 @@ _MARKS = (
 
 
 def encoding_of(head: bytes) -> str:
-    """The encoding that the first bytes of a file show; UTF-8 where they show nothing."""
+    """Return the encoding that the first bytes of a file indicate; UTF-8 by default."""
     for mark, name in _MARKS:
         if head.startswith(mark):
             return name
-    # Questions of every script have spaces, quotes and commas: in UTF-16 their other byte is zero.
+    # Questions in any script contain spaces, quotes and commas, which have a zero byte in UTF-16.
     sample = head[:4096]
     if len(sample) < _LEAST_BYTES:
         return "utf-8"
@@ -51,7 +51,7 @@ def encoding_of(head: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A file's text. It is read anew for every call."""
+    """The text of a file, which is read again by every call."""
 
     open: Callable[[], BinaryIO]
     encoding: str
@@ -59,27 +59,27 @@ class Text:
     shown: str
 
     def lines(self) -> Iterator[str]:
-        """Lines with their line ends. Raises QuestionFileError at a byte that is not in the encoding."""
+        """Yield the lines with their line ends. Raises QuestionFileError at a byte that is invalid in the encoding."""
         for number, line in enumerate(self.lines_and_troubles(), start=1):
             if isinstance(line, FieldTrouble):
                 raise line.at(self.shown, number)
             yield line
 
     def lines_and_troubles(self) -> Iterator[str | FieldTrouble]:
-        """The same, but a line with such a byte is its trouble, and the lines after it follow.
+        """Yield the lines, with the error in place of a line with an invalid byte, and continue after it.
 
-        In UTF-16 and UTF-32 nothing can follow: there QuestionFileError is raised.
+        In UTF-16 and UTF-32 it is not possible to continue, so QuestionFileError is raised.
         """
         with self.open() as file:
             yield from self._byte_lines(file) if self._one_byte_line_ends else self._decoded_lines(file)
 
     def whole(self) -> str:
-        """The whole text; the same errors as `lines`."""
+        """Return the whole text. Raises the same errors as `lines`."""
         with self.open() as file:
             return self._decode_whole(file.read())
 
     def head(self, most_bytes: int) -> str:
-        """About the first `most_bytes` bytes as text, to recognise the file by; wrong bytes are replaced."""
+        """Return up to `most_bytes` bytes as text, for detecting the format; invalid bytes are replaced."""
         with self.open() as file:
             return file.read(most_bytes).decode(self.encoding, errors="replace").removeprefix("\ufeff")
 
@@ -92,7 +92,7 @@ class Text:
         for number, raw in enumerate(iter(partial(file.readline, LONGEST_LINE_BYTES), b""), start=1):
             if len(raw) == LONGEST_LINE_BYTES and not raw.endswith(b"\n"):
                 message = f"the line is longer than {LONGEST_LINE_BYTES // 2**20} MiB."
-                raise QuestionFileError(message, path=self.shown, line=number, hint="Is it a list? Start it with [.")
+                raise QuestionFileError(message, path=self.shown, line=number, hint="A JSON list must start with [.")
             start = len(codecs.BOM_UTF8) if number == 1 and raw.startswith(codecs.BOM_UTF8) else 0
             try:
                 yield (raw[start:] if start else raw).decode(self.encoding)
@@ -132,15 +132,15 @@ class Text:
 
     def _trouble(self, raw: bytes, at: int, offset: int) -> FieldTrouble:
         message = f"byte 0x{raw[at]:02x} at offset {offset + at} is not {self.encoding.upper()}."
-        hint = "Save the file as UTF-8, or name its encoding with --encoding."
+        hint = "Save the file as UTF-8, or give its encoding with --encoding."
         if self.encoding == "utf-8":
             around = raw[max(0, at - 12) : at + 12].decode("cp1252", errors="replace").strip()
-            hint = f"If it should read {around!r}, add --encoding cp1252; else save the file as UTF-8."
+            hint = f"If it should read {around!r}, add --encoding cp1252; otherwise save the file as UTF-8."
         return FieldTrouble("", message, hint, kind=f"bytes that are not {self.encoding.upper()}")
 
 
 def text_of(path: Path, shown: str, encoding: str = "") -> Text:
-    """The text of a file, packed or not, in the encoding that is named, else in the one that it shows."""
+    """Return the text of a file, compressed or not, in the given encoding or else the detected one."""
     open_again = partial(open_bytes, path, shown)
     with open_again() as file:
         return Text(open_again, encoding or encoding_of(file.read(HEAD_BYTES)), shown)

@@ -301,7 +301,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("/score", {**QUESTION, "mode": "judge"}, "Input should be 'likelihood', 'letter' or 'generate'"),
     ("/score", {**QUESTION, "mode": "letter", "normalization": "byte"}, "only means something with mode likelihood"),
     ("/score", {**QUESTION, "question": " "}, "question: String should match pattern"),
-    ("/score", {**QUESTION, "id": ""}, "id: found ''. An id is 1 to 200 characters"),
+    ("/score", {**QUESTION, "id": ""}, "id: found ''. An id has 1 to 200 characters"),
     ("/score/batch", {"questions": [QUESTION, QUESTION]}, " is the same as questions.0.id"),
     ("/score/batch", {"questions": [QUESTION, {**QUESTION, "answer": "Z"}]}, "questions.1.answer: 'Z' names no choice"),
     (

@@ -78,7 +78,7 @@ def test_two_fields_that_name_different_choices_are_refused(tmp_path: Path, row:
     (told,) = keys(tmp_path, rows(row))
 
     assert said in told
-    assert f"--map answer={[*row][1]} takes that, --map answer={next(iter(row))} the other" in told
+    assert f"Use --map answer={[*row][1]} for the latter, --map answer={next(iter(row))} for the former" in told
 
 
 def test_several_right_ones_contradict_none_that_is_among_them(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_our_own_layout_counts_from_0_and_is_refused_where_it_does_not(tmp_path:
 
     told = refusal(tmp_path, rows(*({"answer": at} for at in (1, 2, 4)), choices="choices"))
 
-    assert "do not count from 0. Say --map base=1." in told
+    assert "do not count from 0. Add --map base=1." in told
 
 
 def test_our_own_numbers_that_are_choices_too_are_refused_if_no_other_shows_that_they_are_indices(
@@ -191,7 +191,7 @@ def test_our_own_choices_whose_marks_are_in_another_order_are_refused(tmp_path: 
 
     (told,) = keys(tmp_path, content)
 
-    assert "the choices call themselves B, A" in told
+    assert "the choices are marked B, A" in told
     assert "--map choices=choices" in told
     assert keys(tmp_path, content, choices="choices") == ["B"]
 
@@ -199,7 +199,7 @@ def test_our_own_choices_whose_marks_are_in_another_order_are_refused(tmp_path: 
 def test_our_own_numbered_choices_and_numbers_may_not_mean_the_same(tmp_path: Path) -> None:
     content = lines({"question": "q", "choices": ["1. red", "2. blue", "3. green"], "answer": 1})
 
-    assert "may be the number that a choice begins with" in refusal(tmp_path, content)
+    assert "may be the number at the start of a choice" in refusal(tmp_path, content)
     assert keys(tmp_path, content, base="1") == ["A"]
 
 

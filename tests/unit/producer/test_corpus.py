@@ -89,7 +89,7 @@ def test_a_packed_corpus_says_the_same_documents(tmp_path: Path) -> None:
 def test_a_packed_corpus_that_is_cut_short_is_told_so(tmp_path: Path) -> None:
     packed = tmp_path / "corpus.jsonl.gz"
     packed.write_bytes(gzip.compress(b"".join(b'{"text": "%d"}\n' % number for number in range(9999)))[:-999])
-    with pytest.raises(QuestionFileError, match=r"corpus\.jsonl\.gz: the compressed data is damaged or cut short"):
+    with pytest.raises(QuestionFileError, match=r"corpus\.jsonl\.gz: the compressed data is damaged or truncated"):
         documents(packed)
 
 
@@ -132,11 +132,11 @@ def test_all_bad_documents_are_told_together_and_counted_by_kind(tmp_path: Path)
     with pytest.raises(QuestionFileError) as trouble:
         documents(path)
     text = str(trouble.value)
-    assert text.startswith(f"{path}: 4 of 6 documents are bad; correct them, or leave them out with --skip-bad:\n")
+    assert text.startswith(f"{path}: 4 of 6 documents are bad; correct them, or skip them with --skip-bad:\n")
     listed = text.splitlines()[1:-1]
     assert [line.split(": ")[0].strip() for line in listed] == [f"{path}:{at}" for at in (2, 3, 4)]
     assert listed[0].endswith("The same in 1 more: line 5")
-    assert text.endswith("by kind: 2 × text: the passage is empty; 1 × id: stands there twice; 1 × malformed JSON")
+    assert text.endswith("by kind: 2 × text: the passage is empty; 1 × id: duplicate; 1 × malformed JSON")
 
 
 def test_bad_documents_that_have_a_place_leave_the_good_ones(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_bad_documents_that_have_a_place_leave_the_good_ones(tmp_path: Path) -> 
     assert (gate.rows, gate.troubles.count) == (6, 4)
     assert [(each["line"], each["kind"]) for each in bad] == [
         (2, "the passage is empty"),
-        (3, "stands there twice"),
+        (3, "duplicate"),
         (4, "malformed JSON"),
         (5, "the passage is empty"),
     ]
@@ -183,11 +183,11 @@ def test_without_an_id_a_document_is_called_by_its_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"id": "b", "text": " \n"}, "c.jsonl:2: field 'text': the passage is empty. Write its text"),
+        ({"id": "b", "text": " \n"}, "c.jsonl:2: field 'text': the passage is empty. Add its text"),
         ({"id": "b", "texts": "x"}, "c.jsonl:2: field 'text': missing; found id, texts. Did you mean 'texts'?"),
         (
             {"id": "b", "body": "x"},
-            "c.jsonl:2: field 'text': missing; found id, body. Call the passage's",
+            "c.jsonl:2: field 'text': missing; found id, body. Put the passage's text",
         ),
         ({"id": "b", "text": 7}, "c.jsonl:2: field 'text': found 7, expected text."),
         ({"id": "b", "text": None}, "c.jsonl:2: field 'text': found None, expected text."),
@@ -196,7 +196,7 @@ def test_without_an_id_a_document_is_called_by_its_text(tmp_path: Path) -> None:
         ({"id": "b", "text": "x", "path": 7}, "c.jsonl:2: field 'path': found 7, expected text."),
         ("[1]", "c.jsonl:2: found [1], expected an object."),
         ("{", "c.jsonl:2: malformed JSON"),
-        ('{"text": "\\ud800"}', "c.jsonl:2: field 'text': half a surrogate pair"),
+        ('{"text": "\\ud800"}', "c.jsonl:2: field 'text': the text contains half a surrogate pair"),
     ],
 )
 def test_a_bad_passage_is_told_with_file_line_field_and_remedy(tmp_path: Path, row: Any, message: str) -> None:
@@ -211,7 +211,7 @@ def test_a_bad_passage_is_told_with_file_line_field_and_remedy(tmp_path: Path, r
     [
         ("c.csv", "id,text\na,b,c\n", "c.csv:2: found 3 cells, expected 2."),
         ("c.csv", 'id,text\na,"b\n', "c.csv:2: malformed CSV"),
-        ("c.csv", "id,text, text\na,b,c\n", "c.csv:1: header: column 'text' stands twice."),
+        ("c.csv", "id,text, text\na,b,c\n", "c.csv:1: header: there are two columns 'text'."),
         ("c.csv", '"id,text\na,b\n', "c.csv:1: malformed CSV: header"),
         ("c.csv", '"id,text\n' + "a,b\n" * 50_000, "c.csv:1: malformed CSV: header"),
         ("c.csv", "id,text\na,\n", "c.csv:2: field 'text': the passage is empty."),
@@ -245,13 +245,13 @@ def test_a_missing_corpus_is_told_with_what_lies_beside_it(tmp_path: Path) -> No
 )
 def test_two_documents_of_one_id_are_refused(tmp_path: Path, rows: tuple[Any, ...]) -> None:
     path = write(tmp_path / "c.jsonl", *rows)
-    with pytest.raises(QuestionFileError, match=r"c\.jsonl:2: field 'id': '.*' stands on line 1 too\. Give every"):
+    with pytest.raises(QuestionFileError, match=r"c\.jsonl:2: field 'id': '.*' is already used on line 1\. Give each"):
         store_passages(DocumentCheck(path).good(read_documents(path)), Chunking(), tmp_path / "p.arrow", path)
 
 
 def test_a_corpus_without_a_passage_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "c.jsonl")
-    with pytest.raises(QuestionFileError, match="there is no passage in it"):
+    with pytest.raises(QuestionFileError, match="contains no passages"):
         store_passages(DocumentCheck(path).good(read_documents(path)), Chunking(), tmp_path / "p.arrow", path)
 
 

@@ -97,7 +97,7 @@ def test_a_folder_of_something_else_is_deleted_only_by_force(tmp_path: Path, cor
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter1.tex").touch()
     result = index(corpus, "-o", "thesis", exit_code=1)
-    assert "thesis holds something, and it is no index. Name another folder" in result.stderr
+    assert "thesis is not empty and not an index. Name another folder" in result.stderr
     assert beside(tmp_path / "thesis") == {"chapter1.tex"}
     index(corpus, "-o", "thesis", "--force")
     assert MANIFEST in beside(tmp_path / "thesis")
@@ -130,9 +130,9 @@ def test_bad_documents_are_skipped_only_when_asked_for_and_kept(tmp_path: Path, 
     with corpus.open("a") as file:
         file.write('{"id": "p0", "text": "Iron again."}\n{"id": "p2", "text": "", "title": "Nothing"}\n')
     refused = index(corpus, "-o", "x", exit_code=1)
-    assert "2 of 4 documents are bad; correct them, or leave them out with --skip-bad:" in refused.stderr
+    assert "2 of 4 documents are bad; correct them, or skip them with --skip-bad:" in refused.stderr
     told = index(corpus, "-o", "x", "--skip-bad").stdout
-    assert "skipped     2 documents: 1 × id: stands there twice, 1 × text: the passage is empty; see x/rejected" in told
+    assert "skipped     2 documents: 1 × id: duplicate, 1 × text: the passage is empty; see x/rejected" in told
     assert "left alone  title; add fields to the passages" in told
     rejected = [json.loads(line) for line in Path("x/rejected.jsonl").read_text().splitlines()]
     assert [(each["line"], each["row"]["id"]) for each in rejected] == [(3, "p0"), (4, "p2")]
@@ -148,7 +148,7 @@ def test_what_was_left_out_is_no_part_of_the_index(tmp_path: Path, corpus: Path)
 
 def test_a_corpus_of_bad_documents_alone_is_refused(tmp_path: Path) -> None:
     result = index(write_corpus(tmp_path, "", " "), "-o", "x", "--skip-bad", exit_code=1)
-    assert "there is no passage in it" in result.stderr
+    assert "contains no passages" in result.stderr
     assert beside(tmp_path) == {"corpus.jsonl"}
 
 

@@ -94,7 +94,7 @@ def test_it_warns_where_the_right_answers_place_tells(write_rows: WriteRows, ses
     warned = run(session, "inspect", str(write_rows(*skewed)))
 
     assert "warning" not in quiet.stderr
-    assert "the right answer is C in 75.0% of the questions, 25.0% would be even" in warned.stderr
+    assert "the right answer is C in 75.0% of the questions, 25.0% would be expected" in warned.stderr
     assert "--set shuffle=true" in warned.stderr
 
 
@@ -125,7 +125,7 @@ def test_what_always_saying_yes_scores_is_told_where_all_questions_have_the_same
     write_rows: WriteRows, session: Session
 ) -> None:
     path = str(write_rows(*yes_or_no(300 * "A" + 100 * "B")))
-    always = "Whoever always answers 'yes' scores 0.750: hold accuracies against that, not chance."
+    always = "Always answering 'yes' scores 0.750: compare accuracies with that, not with chance."
 
     assert always in run(session, "inspect", path).stderr
     asked = run(session, "enqueue", path, "--dry-run").stderr
@@ -198,7 +198,7 @@ def test_of_an_old_models_answer_beside_the_key_the_person_says_which_is_which(
     told = {"question": ["question"], "choices": ["A", "B", "C"], "answer": ["answer"], "also_there": ["gold_label"]}
 
     assert refused.exit_code == 1
-    assert "--map answer=gold_label takes that, --map answer=answer the other" in refused.stderr
+    assert "Use --map answer=gold_label for the latter, --map answer=answer for the former" in refused.stderr
 
     chosen = ("--map", "answer=answer")
     for command in (("inspect", "old.csv", *chosen), ("enqueue", "old.csv", "--dry-run", *chosen)):
@@ -236,8 +236,8 @@ def test_it_is_told_where_only_the_name_says_what_an_index_counts_from(tmp_path:
 
     for command in (("inspect",), ("enqueue", "--dry-run")):
         said = run(session, *command, "q.jsonl").stderr
-        assert "answer_index is taken to count from 0. If it counts from 1, say --map base=1." in said
-        assert "taken to count" not in run(session, *command, "sure.jsonl").stderr
+        assert "answer_index is assumed to count from 0. If it counts from 1, add --map base=1." in said
+        assert "assumed to count" not in run(session, *command, "sure.jsonl").stderr
 
 
 def test_backslashes_that_json_took_for_control_characters_are_warned_of(tmp_path: Path, session: Session) -> None:
@@ -281,13 +281,13 @@ def test_enqueue_counts_the_kinds_of_what_it_skipped(write_rows: WriteRows, sess
 @pytest.mark.parametrize(
     ("options", "wanted"),
     [
-        (("--layout", "arc", "--map", "question=q"), "exclude each other"),
+        (("--layout", "arc", "--map", "question=q"), "mutually exclusive"),
         (("--map", "questoin=q"), "Did you mean 'question'"),
         (("--map", "base=2"), "neither 0 nor 1"),
-        (("--encoding", "klingon"), "no text encoding 'klingon'"),
-        (("--encoding", "base64"), "no text encoding 'base64'"),
+        (("--encoding", "klingon"), "unknown text encoding 'klingon'"),
+        (("--encoding", "base64"), "unknown text encoding 'base64'"),
         (("--layout", "ark"), "Did you mean 'arc'"),
-        (("--stratified",), "--stratified belongs to --sample"),
+        (("--stratified",), "--stratified requires --sample"),
     ],
 )
 def test_options_that_cannot_be_meant_are_refused(

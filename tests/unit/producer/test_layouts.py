@@ -385,7 +385,7 @@ def test_answers_can_stand_in_a_file_of_their_own(tmp_path: Path) -> None:
     file = read(tmp_path, rows, answers=tmp_path / "labels.lst")
 
     assert [each.right for each in questions(file)] == [("B",), ("A",)]
-    with pytest.raises(QuestionFileError, match="fewer answers than questions: 2 of both"):
+    with pytest.raises(QuestionFileError, match="fewer answers than questions: one of the two ends after 2"):
         list(read(tmp_path, rows + rows, answers=tmp_path / "labels.lst").rows())
 
 
@@ -444,14 +444,14 @@ def test_a_file_of_answers_is_refused_beside_a_layout_that_would_not_look_at_it(
     labels = tmp_path / "labels.lst"
     labels.write_text("A\n" * len(case.questions))
 
-    with pytest.raises(QuestionFileError, match=r"file: read as .*, it has its answers in itself: .*labels\.lst"):
+    with pytest.raises(QuestionFileError, match=r"file: read as .*, it contains its own answers: .*labels\.lst"):
         read(tmp_path, case.content, answers=labels)
 
 
 def test_a_file_of_answers_is_refused_beside_a_layout_that_is_said_and_has_its_own(tmp_path: Path) -> None:
     (tmp_path / "labels.lst").write_text("A\nB\n")
 
-    with pytest.raises(QuestionFileError, match="it has its answers in itself"):
+    with pytest.raises(QuestionFileError, match="it contains its own answers"):
         read(tmp_path, CASES["own"].content, layout="own", answers=tmp_path / "labels.lst")
 
 
@@ -459,7 +459,7 @@ def test_answers_are_mapped_or_given_apart_but_not_both(tmp_path: Path) -> None:
     (tmp_path / "labels.lst").write_text("A\n")
     row = lines({"question": "q", "choices": ["x", "y"], "label": 1})
 
-    with pytest.raises(QuestionFileError, match=r"--map takes the answers from 'label', and --answers from .*labels"):
+    with pytest.raises(QuestionFileError, match=r"--map takes the answers from 'label', but --answers from .*labels"):
         read(tmp_path, row, answers=tmp_path / "labels.lst", mapping={"answer": "label"})
     (question,) = questions(read(tmp_path, row, answers=tmp_path / "labels.lst", mapping={"choices": "choices"}))
     assert question.right == ("A",)

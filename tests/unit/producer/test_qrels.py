@@ -30,9 +30,9 @@ def test_what_is_judged_above_0_answers(tmp_path: Path, form: str, last: str) ->
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("q0\tp1\t1\nq1\tp2\n", ":2: is no judgement"),
-        ("q0 p1 much\n", ":1: is no judgement"),
-        ('{"qid": "q0"}\n', ":1: is no judgement"),
+        ("q0\tp1\t1\nq1\tp2\n", ":2: is not a relevance judgement"),
+        ("q0 p1 much\n", ":1: is not a relevance judgement"),
+        ('{"qid": "q0"}\n', ":1: is not a relevance judgement"),
         ("query-id\tcorpus-id\tscore\n", "no judgement above 0"),
     ],
 )
@@ -61,11 +61,11 @@ def test_judgements_are_enqueued_as_gold_passages_and_ids_of_no_question_are_cou
         )
         return result.output
 
-    said = "1 of 2 questions have judgements; 1 of its ids are of no question asked, the first is 'q2'"
+    said = "1 of 2 questions have judgements; no selected question has 1 of its ids, the first is 'q2'"
     assert said in " ".join(enqueue("qrels").split())
     (run,) = ledger.runs()
     assert [each.gold_passages for each, _ in ledger.results(run.run_id)] == [("own", "p1", "p2"), ()]
 
     (tmp_path / "others").write_text("x7 0 p1 1\n")
-    assert "none of its 1 id is that of a question: the first is 'x7'" in " ".join(enqueue("others").split())
+    assert "none of its 1 id matches a question: the first is 'x7'" in " ".join(enqueue("others").split())
     assert len(ledger.runs()) == 1

@@ -111,23 +111,23 @@ def test_a_csv_row_after_a_quoted_line_break_knows_its_line(tmp_path: Path) -> N
         ("q.json", "[" + json.dumps(GOOD), ["q.json:1:", "ends too early"]),
         ("q.json", json.dumps([GOOD], indent=1)[:30], ["q.json:4:", "ends too early", "column 2"]),
         ("q.json", json.dumps({"questions": [GOOD, GOOD]}, indent=1)[:-20], ["ends too early"]),
-        ("q.json", "[" + json.dumps(GOOD) + "] x", ["more after the end", "column"]),
+        ("q.json", "[" + json.dumps(GOOD) + "] x", ["more text after the end", "column"]),
         ("q.json", '{"title": "q"}', ["'title'", "list of questions"]),
         ("q.json", "3", ["found '3'", "list of questions"]),
         ("q.json", "[" * 100_000, ["malformed JSON", "recursion"]),
-        ("q.json", '[{"n": Infinity}]', ["Infinity is no JSON number"]),
+        ("q.json", '[{"n": Infinity}]', ["Infinity is not a JSON number"]),
         ("q.json", b'[\n"\xff"]', ["q.json:2:", "0xff", "offset 3", "UTF-8"]),
         ("q.csv", b"\xef\xbb\xbfquestion,\xe9", ["offset 12"]),
-        ("q.csv", "first,second\nq,x\n", ["q.csv:1:", "no question and choices among the columns first, second"]),
+        ("q.csv", "first,second\nq,x\n", ["q.csv:1:", "no columns for question and choices among first, second"]),
         (
             "q.csv",
             "Nr;Frage;A1;A2;A3;Lösung\n1;Rot?;x;y;z;B\n2;Blau?;x;y;z;C\n",
-            ["q.csv:1:", "no question and choices among the columns Nr, Frage, A1", "--map question=NAME"],
+            ["q.csv:1:", "no columns for question and choices among Nr, Frage, A1", "--map question=NAME"],
         ),
-        ("q.csv", "question,A,B,A\nq,x,y,z\n", ["column 'A' stands twice"]),
+        ("q.csv", "question,A,B,A\nq,x,y,z\n", ["there are two columns 'A'"]),
         ("q.csv", 'question,A,B\n"never closed,x,y\n', ["q.csv:2:", "never closed"]),
-        ("q.txt", "hello", ["neither JSON", "starts with 'hello'"]),
-        ("q.txt", b"\x00\x01\x02", ["neither JSON"]),
+        ("q.txt", "hello", ["is not JSON", "starts with 'hello'"]),
+        ("q.txt", b"\x00\x01\x02", ["is not JSON"]),
     ],
 )
 def test_a_file_that_cannot_be_taken_apart_is_refused(
@@ -149,7 +149,7 @@ def test_a_missing_file_is_refused_with_the_nearest_name(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("how", "wanted"),
-    [({"split": "test"}, "is one file: it has no split 'test'"), ({"subset": "law"}, "JSONL has no subset 'law'")],
+    [({"split": "test"}, "is a single file without a split 'test'"), ({"subset": "law"}, "JSONL has no subset 'law'")],
 )
 def test_a_part_of_a_file_that_has_no_parts_is_refused(tmp_path: Path, how: dict[str, str], wanted: str) -> None:
     with pytest.raises(QuestionFileError, match=wanted):
@@ -175,7 +175,7 @@ def test_a_part_of_a_file_that_has_no_parts_is_refused(tmp_path: Path, how: dict
         ({**GOOD, "id": 1.5}, "id", "found 1.5"),
         ({**GOOD, "subject": 3}, "subject", "found 3"),
         ({**GOOD, "metadata": [1]}, "metadata", "found [1], expected an object"),
-        ({**GOOD, "source": 1, "metadata": {"source": 2}}, "metadata", "'source' stands in metadata and beside it"),
+        ({**GOOD, "source": 1, "metadata": {"source": 2}}, "metadata", "'source' is both in metadata and outside it"),
         ({"question": "q", "choices": ["x", "y"], "anwser": "A"}, "answer", "missing, but there is 'anwser'"),
         ({"question": "q", "choices": ["x", "y"], "correct_answer": "A"}, "answer", "'correct_answer'"),
         ([1, 2], None, "found [1, 2], expected an object"),
@@ -184,7 +184,7 @@ def test_a_part_of_a_file_that_has_no_parts_is_refused(tmp_path: Path, how: dict
             None,
             "malformed JSON: Expecting property name enclosed in double quotes at column 18",
         ),
-        ('{"n": NaN}', None, "NaN is no JSON number"),
+        ('{"n": NaN}', None, "NaN is not a JSON number"),
     ],
 )
 def test_a_bad_row_says_line_field_and_what_was_found(

@@ -58,7 +58,7 @@ def test_a_file_that_shrinks_before_its_sample_is_read_is_refused(
 
     monkeypatch.setattr(Sampler, "places", shrinking)
 
-    with pytest.raises(QuestionFileError, match="changed while it was read"):
+    with pytest.raises(QuestionFileError, match="changed while it was being read"):
         asked(path, sample=10)
 
 
@@ -85,7 +85,7 @@ def test_a_subject_can_be_wanted_alone_and_sampled_from(write_rows: WriteRows) -
     assert asked(path, subjects=frozenset({"blue"})) == [f"blue {n}?" for n in range(5)]
     assert len(asked(path, subjects=frozenset({"blue"}), sample=2)) == 2
     assert asked(path, subjects=frozenset({"blue"}), limit=1) == ["blue 0?"]
-    with pytest.raises(QuestionFileError, match=r"no question of subject blu\. Did you mean 'blue'"):
+    with pytest.raises(QuestionFileError, match=r"no questions of subject blu\. Did you mean 'blue'"):
         asked(path, subjects=frozenset({"blu"}))
 
 

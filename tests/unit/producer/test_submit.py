@@ -130,7 +130,7 @@ def test_a_duplicate_id_is_refused_with_both_lines(write_rows: WriteRows) -> Non
     row = {"id": "same", "question": "q", "choices": ["a", "b"], "answer": "A"}
     path = write_rows(row, {**row, "id": "other"}, row)
 
-    with pytest.raises(QuestionFileError, match=r"jsonl:3: field 'id': 'same' stands on line 1 already"):
+    with pytest.raises(QuestionFileError, match=r"jsonl:3: field 'id': 'same' is already used on line 1"):
         planned(path)
 
 
@@ -190,7 +190,7 @@ def test_an_empty_file_is_refused(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_text("")
 
-    with pytest.raises(QuestionFileError, match="no question in it"):
+    with pytest.raises(QuestionFileError, match="contains no questions"):
         planned(path)
 
 
@@ -204,14 +204,14 @@ def test_skipped_rows_are_kept_with_line_field_and_reason(write_rows: WriteRows)
     assert (found.rows, found.good, found.rejected) == (5, 2, 3)
     rejected = list(rejected_rows(found))
     assert [(each["line"], each["field"]) for each in rejected] == [(2, "answer"), (3, "id"), (4, None)]
-    assert [each["kind"] for each in rejected] == ["names no choice", "stands there twice", "malformed JSON"]
+    assert [each["kind"] for each in rejected] == ["names no choice", "duplicate", "malformed JSON"]
     assert rejected[0]["row"]["answer"] == "Z"
     assert rejected[2]["row"] == "{broken"
-    assert "stands on line 1 already" in rejected[1]["reason"]
+    assert "is already used on line 1" in rejected[1]["reason"]
 
 
 def test_only_bad_rows_are_refused_even_when_they_may_be_skipped(write_rows: WriteRows) -> None:
-    with pytest.raises(QuestionFileError, match="Every row of it was skipped"):
+    with pytest.raises(QuestionFileError, match="All of its rows were skipped"):
         planned(write_rows("{broken"), skip_bad=True)
 
 

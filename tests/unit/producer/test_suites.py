@@ -250,7 +250,7 @@ def test_what_is_wrong_with_several_entries_is_told_at_once(producer: Producer, 
 
     assert "entry 'gone': nowhere.jsonl: no such file." in said
     assert "entry 'misspelt': set: unknown setting 'mod'. Did you mean 'mode'?" in said
-    assert "entry 'both': --limit and --sample exclude each other." in said
+    assert "entry 'both': --limit and --sample are mutually exclusive." in said
     assert "entry 'elsewhere': nowhere.yaml: no such configuration file." in said
     assert "entry 'keyless': answers: nowhere.txt: no such file." in said
     assert "good" not in said
