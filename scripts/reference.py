@@ -1,8 +1,8 @@
-"""docs/reference/: every command, setting, metric and column, written from the code itself.
+"""Generates docs/reference/: every command, setting, metric and column, from the code itself.
 
     python -m scripts.reference [--check]
 
-With --check nothing is written, and the exit code is 1 if a page differs from what the code says today.
+With --check nothing is written, and the exit code is 1 if a page is out of date.
 """
 
 from __future__ import annotations
@@ -107,13 +107,13 @@ def main() -> int:
 
 
 def pages() -> dict[str, str]:
-    """File name → its content."""
+    """Return file name → content."""
     found = {"commands.md": _commands(), "settings.md": _settings(), "metrics.md": _metrics(), "results.md": _results()}
     return {name: "\n".join([*lines, ""]) for name, lines in found.items()}
 
 
 def metric_families() -> list[Metric]:
-    """Every metric of ours, with its text and type."""
+    """Return every metric of ours, with its documentation and type."""
     redis = RedisMetrics(MemoryLedger(), cast("Redis", _EmptyRedis()))
     own = WorkerMetrics(Settings(engine="simulated"), "w", "score.m").registry
     found: Iterable[Metric] = [*own.collect(), *redis.collect(), *HardwareMetrics(Hardware()).collect()]
@@ -121,7 +121,7 @@ def metric_families() -> list[Metric]:
 
 
 class _EmptyRedis:
-    """As much of a Redis as it takes to describe its metrics."""
+    """Just enough of a Redis to describe its metrics."""
 
     def register_script(self, _: str) -> None: ...
     def smembers(self, _: str) -> set[str]:
@@ -185,7 +185,7 @@ def _fields(model: type[BaseModel], start: str = "") -> Iterator[tuple[str, Fiel
 
 
 def _comments(model: type[BaseModel]) -> dict[str, str]:
-    """Field → the `#:` comment above it."""
+    """Return field → the `#:` comment above it."""
     found, above = {}, list[str]()
     for line in inspect.getsource(model).splitlines():
         comment, field = re.fullmatch(r"\s*#: ?(.*)", line), re.match(r"    (\w+): ", line)
