@@ -1,6 +1,7 @@
-"""Programs that measure. Each prints a table and writes <name>.json with machine, versions and the command.
+"""Benchmark programs. Each prints a table and writes <name>.json with the machine, the versions and the command.
 
-Into results/benchmarks, which git ignores; `--out benchmarks/recorded` is for the record. What they share: `command`
-(options), `record` (table, file, picture), `stand` (server, workers, the producer's commands), `asking` (whose
-questions), `waiting`, `jsonl`. `lm_eval`, `cpu_truth`, `rubbish`, `fuzz_messages` and `faults/` belong to single ones.
+The files go to results/benchmarks, which git ignores; `--out benchmarks/recorded` is for the figures in the
+documentation. Shared modules: `command` (options), `record` (table, file, chart), `stand` (server, workers, producer
+commands), `asking` (question source), `waiting`, `jsonl`. `lm_eval`, `cpu_truth`, `rubbish`, `fuzz_messages` and
+`faults/` belong to individual programs.
 """

@@ -1,4 +1,4 @@
-"""Whose questions a benchmark asks, and how: the options that the benchmarks share, and runs that no cache knows."""
+"""The questions of a benchmark and how they are asked: shared options, and runs that no prefix cache knows."""
 
 from __future__ import annotations
 
@@ -42,32 +42,32 @@ __all__ = [
     "whole_path",
 ]
 
-#: Seldom: what looks on takes CPU from an engine that needs all cores.
+#: Long, because polling takes CPU from an engine that needs all cores.
 POLL_S = 1.0
 
 
 @dataclass(frozen=True)
 class Asking:
-    """A question file and how it is asked."""
+    """A question file and how its questions are asked."""
 
     source: Source
-    #: As `producer enqueue --set` takes it.
+    #: In the format of `producer enqueue --set`.
     overrides: Sequence[str]
-    #: First questions that are asked.
+    #: Number of questions asked, from the start of the file.
     limit: int
 
     @property
     def shown(self) -> str:
-        """For a title: what was set, each name with its last value."""
+        """Return the overrides for a title, each name with its last value."""
         last = dict(each.partition("=")[::2] for each in self.overrides)
         return ", ".join(f"{name}={value}" for name, value in last.items())
 
     def recorded(self, settings: Settings) -> dict[str, Any]:
-        """For a record: which questions were asked how, of what."""
+        """Return what a record says of the questions and the settings."""
         return {"questions": self.source.shown, "asked": self.shown, "settings": speed_settings(settings)}
 
     def planned(self, settings: Settings, mark: str, folder: Path) -> Plan:
-        """The run whose prompts begin with `mark`: another prefix than any other mark's, so that no cache has it."""
+        """Return a run whose prompts begin with `mark`, so that no prefix of another mark's run is in the cache."""
         config = load_run_config(None, self.overrides)
         template = folder / f"{config.mode}-{mark}.j2"
         template.write_text(f"Set {mark}.\n{load_prompt(config.prompt, config.mode).text}")
@@ -75,27 +75,27 @@ class Asking:
         return plan(self.source, asked, settings, Selection(limit=self.limit))
 
     def items(self, settings: Settings, mark: str, folder: Path) -> list[Item]:
-        """The same for the pipeline."""
+        """Return the questions of `planned` for the pipeline."""
         planned = self.planned(settings, mark, folder)
         return [Item(question, planned.spec) for question in taken(planned.survey)]
 
 
 def add_questions(parser: Parser) -> None:
-    """`--config`, `--questions`, `--limit`."""
+    """Add `--config`, `--questions` and `--limit`."""
     parser.option("--config", existing_file, DEPLOY, "deploy file")
     parser.option("--questions", existing_file, Path("demo/questions.jsonl"), "question file")
     parser.option("--limit", positive, 64, "first N questions")
 
 
 def add_asking(parser: Parser) -> None:
-    """The same, and `--set`."""
+    """Add the options of `add_questions`, and `--set`."""
     add_questions(parser)
-    text = "what is asked, as for `producer enqueue` (mode=letter)"
+    text = "run setting, as for `producer enqueue` (mode=letter)"
     parser.add_argument("--set", dest="overrides", action="append", default=["mode=letter"], metavar="X=Y", help=text)
 
 
 def asking_of(options: Namespace, settings: Settings) -> Asking:
-    """What the options say. Raises InputError for what could not be asked, before anything boots."""
+    """Return the Asking of the options. Raises InputError for what cannot be asked, before anything boots."""
     asking = Asking(Source(options.questions, str(options.questions)), tuple(options.overrides), options.limit)
     with tempfile.TemporaryDirectory() as folder:
         asking.planned(settings, "to see whether it can be asked", Path(folder))
@@ -103,7 +103,7 @@ def asking_of(options: Namespace, settings: Settings) -> Asking:
 
 
 def speed_settings(settings: Settings) -> dict[str, Any]:
-    """What of a deployment decides how fast it is, on this machine."""
+    """Return the settings of a deployment that determine its speed on this machine."""
     batching = {"batch_size", "batch_timeout", "batches_in_flight", "max_batches_in_flight", "question_batch_size"}
     found = settings.model_dump(include={"engine", "hf_model_id", "vllm_args", *batching})
     if settings.engine == "vllm":
@@ -112,7 +112,7 @@ def speed_settings(settings: Settings) -> dict[str, Any]:
 
 
 def pin(at: Stand) -> None:
-    """This process and the workers that it starts run where the first worker of a host would."""
+    """Pin this process and the workers that it starts to where the first worker of a host would run."""
     at.environment.update(_pin(at.settings))
 
 
@@ -125,7 +125,7 @@ def _pin(settings: Settings) -> dict[str, str]:
 
 @contextmanager
 def engine_of(settings: Settings) -> Iterator[Engine]:
-    """The engine that a worker would have, in this process."""
+    """Yield the engine that a worker would have, in this process."""
     _pin(settings)
     engine = make_engine(settings)
     engine.start()
@@ -136,12 +136,12 @@ def engine_of(settings: Settings) -> Iterator[Engine]:
 
 
 def described(engine: Engine, settings: Settings) -> dict[str, Any]:
-    """What the engine says of itself, with the model's name and not where it lies here."""
+    """Return the engine's description, with the model's name instead of its local path."""
     return engine.describe() | {"model": settings.hf_model_id}
 
 
 def whole_path(at: Stand, asking: Asking, served: Settings, mark: str) -> float:
-    """Seconds from enqueuing to the last verdict, by its own time, of a run that was never asked before.
+    """Ask a run that was never asked before; return the seconds from enqueuing to the last verdict, by its timestamp.
 
     Raises EngineError if the worker ends.
     """

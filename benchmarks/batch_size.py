@@ -1,9 +1,9 @@
-"""How many questions should one generate call take? A sweep on your model, your questions, your machine.
+"""How many questions should one generate call take? A sweep over batch sizes with your model, questions and machine.
 
-Asks the same questions through pipeline and engine in batches of every size, `--in-flight` of them at a time, and
-prints questions/s, tokens/s (prefilled and generated) and how long a batch, and so each question in it, takes: medians
-of `--rounds` rounds, in each of which every size takes its turn, in prompts that no cache has seen.
-The optimal size is the smallest one within 2 % of the fastest. Sizes beyond the number of questions are left out.
+Asks the same questions through pipeline and engine in batches of each size, `--in-flight` of them at a time, and prints
+questions/s, tokens/s (prefilled and generated) and the duration of a batch, which is also that of each question in it:
+medians of `--rounds` rounds. Every round measures each size once, with prompts that are in no cache. The optimal size
+is the smallest one within 2 % of the fastest. Sizes beyond the number of questions are left out.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def main() -> None:
     parser = Parser(__doc__)
     add_asking(parser)
     parser.option("--sizes", positive, (1, 2, 4, 8, 16, 32, 64), "batch sizes")
-    parser.option("--in-flight", positive, 1, "batches that run at a time")
-    parser.option("--rounds", positive, 3, "times that every size is measured")
+    parser.option("--in-flight", positive, 1, "batches in flight at a time")
+    parser.option("--rounds", positive, 3, "number of measurements of each size")
     options = parser.parse_args()
     settings = load_settings(options.config)
     asking = asking_of(options, settings)
@@ -37,15 +37,15 @@ def main() -> None:
         count = len(asking.items(settings, "to count", Path(folder)))
         sizes = [size for size in options.sizes if size <= count]
         if left_out := [size for size in options.sizes if size > count]:
-            print(f"left out, as there are {count} questions: {', '.join(map(str, left_out))}", file=sys.stderr)
+            print(f"left out, as there are only {count} questions: {', '.join(map(str, left_out))}", file=sys.stderr)
         if not sizes:
-            parser.error("--sizes: none of them can be filled; ask more questions (--limit, --questions)")
+            parser.error("--sizes: too few questions for any of them; ask more (--limit, --questions)")
         with engine_of(settings) as engine:
             trials: dict[int, list[Trial]] = {size: [] for size in sizes}
             for number in range(options.rounds + 1):
                 for size in sizes:
                     items = asking.items(settings, f"{number} of {size}", Path(folder))
-                    # What is first of its size allocates and compiles: a round of one turn each, which is not counted.
+                    # The first calls of a size allocate and compile, so a short round zero is not counted.
                     asked = items if number else items[: size * options.in_flight]
                     found = score_in_batches(engine, asked, Shape(size, options.in_flight))
                     if number:
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def row(size: int, trials: Sequence[Trial]) -> dict[str, Any]:
-    """Medians over the rounds, and what they lie between."""
+    """Return the medians over the rounds, with the slowest and the fastest round."""
     rates = [each.questions_per_s for each in trials]
     return {
         "batch_size": size,
@@ -75,7 +75,7 @@ def row(size: int, trials: Sequence[Trial]) -> dict[str, Any]:
 
 
 def optimal_size(rows: Sequence[dict[str, Any]]) -> int:
-    """The smallest batch size that is as fast as the fastest, but for noise."""
+    """Return the smallest batch size that is as fast as the fastest, apart from noise."""
     fastest = max(each["questions_per_s"] for each in rows)
     return min(int(each["batch_size"]) for each in rows if each["questions_per_s"] >= WITHIN * fastest)
 

@@ -1,10 +1,10 @@
-"""Which `batch_size` to begin with, by size of the model: calculated, not measured.
+"""Which `batch_size` to start with, by model size: calculated, not measured.
 
-A batch should be about half a second of work: then its fixed costs do not show, the next one fills the engine in time,
-and little is asked again after a crash. Work is estimated as 2 operations per parameter and token of prompt, at two
-fifths of the processor's peak in bfloat16, which is what large prefills reach. The size is the power of two below. A
-second column says how many questions the memory left for keys and values holds at once, which must not be less: weights
-take two bytes per parameter, and keys and values `bytes_per_token` from the model's own configuration.
+A batch should be about half a second of work: then its fixed costs are negligible, the next one fills the engine in
+time, and little has to be repeated after a crash. Work is estimated as 2 operations per parameter and prompt token, at
+two fifths of the processor's peak in bfloat16, which large prefills reach. The size is the next lower power of two.
+Another column has the number of questions whose keys and values fit into the remaining memory at once, which must not
+be less: weights take two bytes per parameter, keys and values `bytes_per_token` from the model's own configuration.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ REACHED = 0.4
 MEMORY_SHARE = 0.9
 WORKSPACE_BYTES = 4e9
 BATCH_S = 0.5
-LARGEST = 256  # more would be asked again after a crash, for no gain
+LARGEST = 256  # a larger batch would only mean more to repeat after a crash
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Model:
 
     @property
     def bytes_per_token(self) -> int:
-        """Of keys and values, in two bytes each."""
+        """Return the size of a token's keys and values, at two bytes each."""
         return self.layers * 2 * self.kv_heads * self.head_size * 2
 
 
@@ -52,7 +52,7 @@ MODELS = (
 
 
 def reckon(model: Model, question_tokens: int) -> dict[str, Any]:
-    """A row of the table: one prefill of `question_tokens` per question, as in `letter`."""
+    """Return a row of the table: one prefill of `question_tokens` per question, as in `letter`."""
     per_second = PEAK_FLOPS * REACHED * model.gpus / (2 * model.parameters * question_tokens)
     room = model.gpus * (MEMORY_BYTES * MEMORY_SHARE - WORKSPACE_BYTES) - 2 * model.parameters
     held = room / (model.bytes_per_token * question_tokens)
@@ -73,7 +73,7 @@ def main() -> None:
     parser.option("--question-tokens", positive, 250, "tokens of a question's prompt")
     options = parser.parse_args()
     rows = [reckon(model, options.question_tokens) for model in MODELS]
-    print_table(f"{options.question_tokens} tokens a question, 80 GB GPUs", rows)
+    print_table(f"{options.question_tokens} tokens per question, 80 GB GPUs", rows)
     print(write("batch_size_estimate", rows, options.out, models=[asdict(each) for each in MODELS]))
 
 

@@ -1,9 +1,9 @@
-"""What the queue takes beside a real engine: the CPU of every thread, counted while the whole path runs.
+"""What the queue costs beside a real engine: the CPU time of every thread, measured while the whole path runs.
 
-How fast the whole path is beside the engine alone (`whole_path`) moves by a tenth from process to process, because the
-engine's own threads do. What everything else takes moves little, and is counted here as the kernel does
-(`/proc/*/task/*/schedstat`): of the server, of this process, which enqueues and waits, and of the worker. A thread that
-is busy for more than half of the time is taken for one that computes the model; the others are beside it.
+The speed of the whole path relative to the engine alone (`whole_path`) varies by a tenth from process to process,
+because the engine's own threads do. The CPU time of everything else varies little. It is taken from the kernel
+(`/proc/*/task/*/schedstat`) for the server, for this process, which enqueues and waits, and for the worker. A thread
+that is busy more than half of the time is assumed to compute the model; all others count as beside it.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from benchmarks.whole_path import MODES_ASKED
 from contract.errors import InputError
 from producer.readers import Source
 
-#: Share of the time from which on a thread is the model's.
+#: A thread that is busy for more than this share of the time is assumed to compute the model.
 BUSY = 0.5
-#: (Process, thread) → seconds of CPU that it has used.
+#: (Process, thread) → CPU seconds used.
 Threads: TypeAlias = Mapping[tuple[int, int], float]
 
 
 def main() -> None:
     parser = Parser(__doc__)
     add_questions(parser)
-    parser.option("--rounds", positive, 5, "whole paths of each mode, after one that warms up")
+    parser.option("--rounds", positive, 5, "measurements of each mode, after a warm-up")
     parser.option("--modes", str, tuple(MODES_ASKED), "modes", choices=list(MODES_ASKED))
     options = parser.parse_args()
     if not Path("/proc/self/schedstat").exists():
-        raise InputError("This kernel does not count the CPU of threads: /proc/self/schedstat is missing.")
+        raise InputError("This kernel does not account for the CPU time of threads: /proc/self/schedstat is missing.")
     source = Source(options.questions, str(options.questions))
     with stand(options.config) as at:
         pin(at)
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def families_of(engine: psutil.Process) -> dict[str, list[psutil.Process]]:
-    """The worker, on a GPU with vLLM's own process; and the server with this process, which is the producer."""
+    """Return the worker's processes (on a GPU, vLLM has its own), and the server's with this one, the producer."""
     own, of_worker = psutil.Process(), [engine, *engine.children(recursive=True)]
     rest = [each for each in own.children(recursive=True) if each not in of_worker]
     return {"worker": of_worker, "server and producer": [own, *rest]}
@@ -61,7 +61,7 @@ def families_of(engine: psutil.Process) -> dict[str, list[psutil.Process]]:
 def row(
     at: Stand, asking: Asking, mode: str, families: Mapping[str, Sequence[psutil.Process]], rounds: int
 ) -> dict[str, Any]:
-    """Medians over the rounds; `families` are the processes whose CPU is counted together."""
+    """Return the medians over the rounds; `families` are the processes whose CPU time is summed."""
     count = len(asking.items(at.settings, f"{mode}, to count", at.folder))
     found = [measured(at, asking, f"{mode}, {number}", families) for number in range(rounds + 1)][1:]
     middle = {name: statistics.median(each[name] for each in found) for name in found[0]}
@@ -82,7 +82,7 @@ def row(
 def measured(
     at: Stand, asking: Asking, mark: str, families: Mapping[str, Sequence[psutil.Process]]
 ) -> dict[str, float]:
-    """Seconds of one whole path, and the CPU seconds of the model and of what is beside it."""
+    """Return the seconds of one whole path, and the CPU seconds of the model and of everything beside it."""
     before = {name: threads(family) for name, family in families.items()}
     seconds = whole_path(at, asking, at.settings, mark)
     split = {name: apart(before[name], threads(family), seconds) for name, family in families.items()}
@@ -96,7 +96,7 @@ def measured(
 
 
 def threads(family: Sequence[psutil.Process]) -> Threads:
-    """What each thread of these processes has used so far."""
+    """Return the CPU time used so far by each thread of these processes."""
     return dict(used for process in family for used in _threads(process.pid))
 
 
@@ -104,13 +104,13 @@ def _threads(pid: int) -> Iterator[tuple[tuple[int, int], float]]:
     for task in Path(f"/proc/{pid}/task").iterdir():
         try:
             nanoseconds = (task / "schedstat").read_text().split()[0]
-        except (FileNotFoundError, ProcessLookupError):  # it has just ended
+        except (FileNotFoundError, ProcessLookupError):  # the thread has just ended
             continue
         yield (pid, int(task.name)), int(nanoseconds) / 1e9
 
 
 def apart(before: Threads, after: Threads, seconds: float) -> tuple[float, float]:
-    """CPU of the threads that compute the model, and of the others, in seconds.
+    """Return the CPU seconds of the threads that compute the model, and of the others.
 
     >>> apart({(1, 1): 1.0}, {(1, 1): 5.75, (1, 2): 0.25}, 5.0)
     (4.75, 0.25)

@@ -1,4 +1,4 @@
-"""Chromium, which looks at pages as a person does."""
+"""Chromium, for looking at pages as a user does."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from contract.errors import InputError
 
 __all__ = ["NAMES", "chromium", "open_page"]
 
-#: What its program is called.
+#: Possible names of the program.
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-#: No sandbox, because containers run as root; and nothing that Chromium would do by itself over the network.
+#: No sandbox, because containers run as root; and no network access on Chromium's own initiative.
 ARGUMENTS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -29,10 +29,10 @@ ARGUMENTS = (
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """A headless Chromium, with which the thread has an event loop. Raises InputError without one."""
+    """Yield a headless Chromium, which gives the thread an event loop. Raises InputError if it is not installed."""
     program = next(filter(None, map(shutil.which, NAMES)), None)
     if program is None:
-        raise InputError(f"No {' or '.join(NAMES)} here.", hint="`make tools` installs it on Debian.")
+        raise InputError(f"{' or '.join(NAMES)} is not installed.", hint="`make tools` installs it on Debian.")
     with sync_playwright() as playwright:
         found = playwright.chromium.launch(executable_path=program, args=list(ARGUMENTS))
         try:
@@ -43,7 +43,7 @@ def chromium() -> Iterator[Browser]:
 
 @contextmanager
 def open_page(browser: Browser, **options: Any) -> Iterator[Page]:
-    """A page of its own profile. Raises AssertionError for an error of its scripts and for a wish for the network."""
+    """Yield a page in a fresh profile. Raises AssertionError for script errors and attempted network access."""
     troubles: list[str] = []
     with browser.new_context(**options) as context:
         page = context.new_page()

@@ -1,17 +1,18 @@
-"""Faults against real worker processes, by a seeded schedule, and whether every question ends in exactly one verdict.
+"""Injects faults into real worker processes, and checks that every question gets exactly one verdict.
 
-Three workers with the simulated engine (two with vLLM), each behind a proxy that sees its commands to Redis, so that a
-kill hits the moment that it is meant for. One round is one fault and one run, whose questions are all accounted for at
-its end. A round whose fault found nothing to hit does not count and says so. The rounds played are kept in `--folder`;
-the same command goes on where it stopped, several with `--part` share the rounds, and the record, written when all are
-played, tells in which sittings it was made. Faults that need root are left out without it, and the record says so.
-`--engine vllm` plays the kills, signals and broken lines with vLLM.
+The schedule follows from a seed. Three workers with the simulated engine (two with vLLM), each behind a proxy that sees
+its commands to Redis, so that a kill hits exactly the intended moment. One round is one fault and one run, all of whose
+questions are accounted for at its end. A round whose fault found nothing to hit does not count, and is reported.
+Finished rounds are kept in `--folder`; the same command continues where it stopped, and several with `--part` share the
+rounds. The record, written once all rounds are finished, names the sittings that they were played in. Faults that need
+root are left out without it, and the record says so. `--engine vllm` plays the kills, signals and broken connections
+with vLLM.
 
 "lost": questions without a verdict 90 s later, or without a row in results.csv. "doubled": verdicts that changed after
-they were first seen, counts beyond the verdicts, rows of results.csv beyond the questions. "asked again": how often a
-question was begun after its first time, which is not doubled. "left over": messages that nobody had acknowledged
-a minute after the last verdict. "gone": questions that went with a server's data and were enqueued again. "broken":
-rounds in which anything else was not as it must be.
+they were first seen, counts beyond the verdicts, rows of results.csv beyond the questions. "asked again": how often
+questions were begun again, which does not count as doubled. "left over": messages still unacknowledged a minute after
+the last verdict. "gone": questions that were lost with a server's data and were enqueued again. "broken": rounds in
+which any other check failed.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from contract.spec import slug
 
 MODULES = (kills, deliveries, brokers, engines, network, producers)
 FAULTS: Mapping[str, tuple[int, Fault]] = {name: found for module in MODULES for name, found in module.FAULTS.items()}
-#: What a round counts → its column.
+#: Count of a round → its column.
 SUMS: Mapping[str, str] = {
     "questions": "questions",
     "lost": "lost",
@@ -53,7 +54,7 @@ SUMS: Mapping[str, str] = {
     "left_over": "left over",
     "gone": "gone",
 }
-#: What does not depend on things that only the simulated engine can do.
+#: Faults that do not depend on the simulated engine.
 WITH_VLLM = (
     *kills.FAULTS,
     "engine's process killed",
@@ -62,19 +63,19 @@ WITH_VLLM = (
     "connections reset",
     "black hole, 1 to 8 s",
 )
-#: Faults whose rounds take minutes, and how many `--least` asks of them.
+#: Faults whose rounds take minutes → the number of rounds that `--least` requires of them.
 LONG: Mapping[str, int] = {"Redis away for 60 s": 3}
 
 
 def main() -> int:
     options = parse()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the stage's processes are ended on the way out
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the stage's processes are ended on exit
     left_out = {**network.left_out(), **producers.left_out()}
     names = options.only or [
         each for each in (WITH_VLLM if options.engine == "vllm" else FAULTS) if each not in left_out
     ]
     if missing := [f"{each}: {left_out[each]}" for each in names if each in left_out]:
-        raise InputError(f"That cannot be played here: {'; '.join(missing)}.")
+        raise InputError(f"These faults cannot be injected here: {'; '.join(missing)}.")
     books = Books(options.folder, f"{options.engine}-{options.seed}-{options.rounds}")
     before = books.played()
     plan = schedule(names, options.rounds, options.seed)
@@ -94,42 +95,42 @@ def main() -> int:
             "left_out": left_out,
         }
         name = record_name(options.engine, options.only)
-        command = command_line(without=["--minutes", "--part", "--folder"])  # of the sittings, not of the rounds
+        command = command_line(without=["--minutes", "--part", "--folder"])  # options of a sitting, not of the rounds
         print(write(name, rows, options.out, command=command, **more))
     return int(any(rows[-1][wrong] for wrong in ("lost", "doubled", "left over", "broken")))
 
 
 def parse() -> Namespace:
-    """The command line."""
+    """Return the command line options."""
     parser = Parser(__doc__)
     parser.option("--rounds", positive, 520, "rounds of the schedule")
-    parser.option("--least", from_zero, 0, "further rounds, so that each fault has N", metavar="N")
-    parser.option("--seed", int, 1, "decides the schedule, and each round's chances")
-    shown = "this one alone, by its name in the table; may be given again"
+    parser.option("--least", from_zero, 0, "add rounds until each fault has N", metavar="N")
+    parser.option("--seed", int, 1, "determines the schedule and each round's random choices")
+    shown = "only this fault, by its name in the table; can be repeated"
     parser.add_argument("--only", action="append", choices=list(FAULTS), metavar="FAULT", help=shown)
-    parser.option("--minutes", above_zero, float("inf"), "stop after the round that is on by then")
-    parser.option("--engine", str, "simulated", "of the workers", choices=["simulated", "vllm"])
-    parser.option("--part", part_of, "1/1", "only every N-th round, with a stage of its own", metavar="K/N")
-    parser.option("--folder", Path, Path(".mcqueue/chaos"), "keeps the rounds that were played")
+    parser.option("--minutes", above_zero, float("inf"), "begin no further round after so many minutes")
+    parser.option("--engine", str, "simulated", "engine of the workers", choices=["simulated", "vllm"])
+    parser.option("--part", part_of, "1/1", "only every N-th round, with its own processes", metavar="K/N")
+    parser.option("--folder", Path, Path(".mcqueue/chaos"), "keeps the finished rounds")
     return parser.parse_args()
 
 
 def record_name(engine: str, only: Sequence[str] | None) -> str:
-    """What the record is called: some faults alone are a record of their own, and never in the place of all."""
+    """Return the record's name; a selection of faults gets its own record instead of replacing the full one."""
     parts = ["chaos", *(["vllm"] if engine == "vllm" else []), *(slug(each.replace("'", "")) for each in only or ())]
     return "_".join(parts)
 
 
 def part_of(text: str) -> tuple[int, int]:
-    """Which part of how many, for argparse."""
+    """Parse K/N for argparse."""
     part, parts = (positive(each) for each in text.partition("/")[::2])
     if part > parts:
-        raise ArgumentTypeError(f"{text!r} is no part K of N")
+        raise ArgumentTypeError(f"{text!r} is not a part K/N")
     return part, parts
 
 
 def schedule(names: Sequence[str], rounds: int, seed: int) -> list[str]:
-    """`rounds` faults by their weights, every one of `names` at least once if there is room, in an order by `seed`."""
+    """Return `rounds` faults by weight, shuffled by `seed`, with each of `names` at least once if there is room."""
     rng = random.Random(seed)
     weights = [FAULTS[name][0] for name in names]
     whole = sum(weights)
@@ -140,34 +141,34 @@ def schedule(names: Sequence[str], rounds: int, seed: int) -> list[str]:
 
 
 def filling(plan: Sequence[str], names: Sequence[str], least: int, seed: int) -> list[str]:
-    """What `plan` lacks until it has each of `names` `least` times, or as often as LONG says."""
+    """Return the rounds to add to `plan` until each of `names` occurs `least` times, or as often as LONG requires."""
     more = [name for name in names for _ in range(min(least, LONG.get(name, least)) - plan.count(name))]
     random.Random(f"{seed}/{least}").shuffle(more)
     return more
 
 
 class Books:
-    """The rounds played so far, a file per process that played some."""
+    """The finished rounds, in one file per process."""
 
     def __init__(self, folder: Path, name: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._name = folder, name
 
     def played(self) -> dict[int, dict[str, Any]]:
-        """Round → what was found."""
+        """Return round → result."""
         lines = [
             line for path in sorted(self._folder.glob(f"{self._name}*.jsonl")) for line in path.read_text().splitlines()
         ]
         return {found["round"]: found for found in map(json.loads, lines)}
 
     def add(self, found: Mapping[str, Any]) -> None:
-        """Note a round of this process."""
+        """Record a round of this process."""
         with (self._folder / f"{self._name}.{os.getpid()}.jsonl").open("a") as file:
             file.write(json.dumps(found) + "\n")
 
 
 def play(plan: Sequence[str], mine: Sequence[int], books: Books, engine: str, seed: int, until: float) -> None:
-    """Play the rounds `mine` of `plan`, and note each when it is over."""
+    """Play the rounds `mine` of `plan`, and record each when it is finished."""
     sitting = f"{datetime.now(UTC).isoformat(timespec='minutes')} {_commit()}"
     with only_environment({}), tempfile.TemporaryDirectory(prefix="chaos-") as folder, ExitStack() as stack:
         stage: Stage | None = None
@@ -182,23 +183,23 @@ def play(plan: Sequence[str], mine: Sequence[int], books: Books, engine: str, se
             result = {"round": number, "fault": plan[number], "sitting": sitting, **found}
             books.add(result)
             _tell(result)
-            if "broken" in found:  # and who knows what with it
+            if "broken" in found:  # possibly the stage too
                 stage.close()
                 stage = None
 
 
 def one_round(stage: Stage, name: str, seed: str) -> dict[str, Any]:
-    """What the round found, or why its fault hit nothing, or what was not as it must be."""
+    """Return the results of the round, or why its fault hit nothing, or which check failed."""
     try:
         return asdict(FAULTS[name][1](stage, random.Random(seed)))
     except Missed as reason:
         return {"missed": str(reason)}
-    except Exception as trouble:  # noqa: BLE001 - a round that went wrong is a finding, and not the end
+    except Exception as trouble:  # noqa: BLE001 - a failed round is a finding, not the end
         return {"broken": f"{type(trouble).__name__}: {trouble}"}
 
 
 def table(played: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """A row per fault and one for all."""
+    """Return a row per fault, and one for all."""
     by_fault: dict[str, list[Mapping[str, Any]]] = {}
     for each in played:
         by_fault.setdefault(each["fault"], []).append(each)

@@ -1,4 +1,4 @@
-"""What a chat template does to a comparison with lm-evaluation-harness."""
+"""How a chat template affects the comparison with lm-evaluation-harness."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["flags", "shown_texts", "white_space"]
 
 
 def flags(chat: ChatTemplate) -> list[str]:
-    """What lm_eval calls it."""
+    """Return lm_eval's options for that template setting."""
     if chat is ChatTemplate.NEVER:
         return []
     return ["--apply_chat_template", "--fewshot_as_multiturn", str(chat is ChatTemplate.TURNS).lower()]
 
 
 def shown_texts(questions: Sequence[Question], spec: RunSpec, model: Path) -> dict[str, str]:
-    """Question id → the text that the engine is given, chat template and all."""
+    """Return question id → the text that the engine receives, including the chat template."""
     requests = [MODES[spec.mode].ask(question, all_turns(question, spec)[0], spec)[0] for question in questions]
     texts: dict[str, str] = {}
     for question, encoded in zip(questions, PromptEncoder.of_model(str(model)).encode(requests), strict=True):
@@ -37,11 +37,11 @@ def shown_texts(questions: Sequence[Question], spec: RunSpec, model: Path) -> di
 
 
 def white_space(prompts: Sequence[str], settings: Settings) -> list[float]:
-    """Of each prompt, the log-probability of the white space at its end after the rest of it; 0 without any.
+    """Return, for each prompt, the log-probability of its trailing white space after the rest of it; 0 if it has none.
 
-    lm_eval takes that white space from the prompt and counts it to each of its choices (`_encode_pair`), as it is
-    right where the tokenizer makes one token of the two. A chat template's line break before the model's turn is a
-    token of its own: the template writes it, and no choice can change how likely it is.
+    lm_eval removes that white space from the prompt and counts it towards each choice (`_encode_pair`), which is right
+    if the tokenizer makes one token of the two. But the line break of a chat template before the model's turn is a
+    token of its own: the template writes it, and no choice changes how likely it is.
     """
     bare = [prompt.rstrip() for prompt in prompts]
     ends = [prompt[len(rest) :] for prompt, rest in zip(prompts, bare, strict=True)]

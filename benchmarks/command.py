@@ -1,4 +1,4 @@
-"""A benchmark as a person's command: options that are checked before anything boots, and errors in one line."""
+"""Command line of a benchmark: options that are checked before anything boots, and errors in one line."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ __all__ = [
     "run",
 ]
 
-#: As a shell has it for Ctrl-C.
+#: Exit code of shells after Ctrl-C.
 EXIT_INTERRUPTED = 130
 
 
 class Parser(ArgumentParser):
-    """`--help` is the program's docstring, `--out` every program's option; what is wrong is told in one line."""
+    """Uses the docstring of the program for `--help`, adds `--out` to every program, and reports errors in one line."""
 
     def __init__(self, doc: str | None) -> None:
         super().__init__(_program(), description=doc, formatter_class=RawDescriptionHelpFormatter, allow_abbrev=False)
-        # Figures that the documents quote are recorded, anybody's own stay out of git.
-        self.option("--out", _writable_folder, Path("results/benchmarks"), "folder for the figures")
+        # Only the figures that the documentation quotes are recorded; everybody else's stay out of git.
+        self.option("--out", _writable_folder, Path("results/benchmarks"), "folder for the results")
 
     def option(self, name: str, read: Callable[[str], Any], default: Any, text: str, **more: Any) -> None:
-        """An option that says its default, if it has one; it takes several values where that is a tuple."""
+        """Add an option, and its default, if any, to its help; it takes several values if the default is a tuple."""
         several = default if isinstance(default, tuple) else (default,)
         if several is default:
             more["nargs"] = "+"
@@ -46,12 +46,12 @@ class Parser(ArgumentParser):
         self.add_argument(name, type=read, default=default, help=said.replace("%", "%%"), **more)
 
     def error(self, message: str) -> NoReturn:
-        """One line, and 2."""
+        """Exit with 2 after one line on stderr."""
         self.exit(2, f"error: {message}\n")
 
 
 def run(main: Callable[[], int | None]) -> NoReturn:
-    """`main`'s exit code is the program's; an expected error is told without a traceback, with 1."""
+    """Exit with `main`'s exit code; expected errors are shown without a traceback, with exit code 1."""
     try:
         code = main()
     except McqueueError as trouble:
@@ -68,10 +68,10 @@ def _program() -> str:
 
 
 def command_line(without: Collection[str] = (), hidden: Mapping[Path, str] | None = None) -> str:
-    """What was typed, as a record says how it was made.
+    """Return the command as typed, to be recorded.
 
-    Left out are where the figures go and the options `without`, which take a value; the places of `hidden`, which are
-    nobody else's, are told by the names that they have there.
+    `--out` and the options `without`, each of which takes a value, are left out; the paths in `hidden`, which mean
+    nothing to others, are replaced by the names given there.
     """
     words = []
     typed = iter(sys.argv[1:])
@@ -85,29 +85,29 @@ def command_line(without: Collection[str] = (), hidden: Mapping[Path, str] | Non
 
 
 def positive(text: str) -> int:
-    """A whole number from 1, for argparse.
+    """Parse a positive integer for argparse.
 
     >>> positive("3")
     3
     """
     if not text.isdecimal() or int(text) < 1:
-        raise ArgumentTypeError(f"{text!r} is no whole number from 1")
+        raise ArgumentTypeError(f"{text!r} is not a positive integer")
     return int(text)
 
 
 def from_zero(text: str) -> int:
-    """A whole number from 0, for argparse.
+    """Parse a non-negative integer for argparse.
 
     >>> from_zero("0")
     0
     """
     if not text.isdecimal():
-        raise ArgumentTypeError(f"{text!r} is no whole number from 0")
+        raise ArgumentTypeError(f"{text!r} is not a non-negative integer")
     return int(text)
 
 
 def above_zero(text: str) -> float:
-    """A number above 0, for argparse.
+    """Parse a positive number for argparse.
 
     >>> above_zero("0.5")
     0.5
@@ -117,30 +117,30 @@ def above_zero(text: str) -> float:
     except ValueError:
         found = 0.0
     if not 0 < found < float("inf"):
-        raise ArgumentTypeError(f"{text!r} is no number above 0")
+        raise ArgumentTypeError(f"{text!r} is not a positive number")
     return found
 
 
 def existing_file(text: str) -> Path:
-    """A file that is there, for argparse."""
+    """Parse the path of an existing file for argparse."""
     if not Path(text).is_file():
         raise ArgumentTypeError(f"no such file: {text}")
     return Path(text)
 
 
 def existing_folder(text: str) -> Path:
-    """A folder that is there, for argparse."""
+    """Parse the path of an existing folder for argparse."""
     if not Path(text).is_dir():
         raise ArgumentTypeError(f"no such folder: {text}")
     return Path(text)
 
 
 def one_of(names: Collection[str]) -> Callable[[str], str]:
-    """One of `names`, for argparse (whose `choices` refuse that a positional argument is left out)."""
+    """Return a parser of one of `names` for argparse, whose `choices` reject an omitted positional argument."""
 
     def read(text: str) -> str:
         if text not in names:
-            raise ArgumentTypeError(f"{text!r} is none of {', '.join(names)}")
+            raise ArgumentTypeError(f"{text!r} is not one of {', '.join(names)}")
         return text
 
     return read
@@ -150,5 +150,5 @@ def _writable_folder(text: str) -> Path:
     path = Path(text).absolute()
     there = next(each for each in (path, *path.parents) if each.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):
-        raise ArgumentTypeError(f"no folder that can be written: {text}")
+        raise ArgumentTypeError(f"not a writable folder: {text}")
     return Path(text)

@@ -1,8 +1,8 @@
-"""What becomes of the time per request when many ask at once?
+"""How does the time per request change when many clients ask at once?
 
-One real worker; that many clients, each of which asks a question in a message of its own, waits for the verdict in the
-ledger, and asks the next. Time per request is wall time over requests: it must fall as clients are added. Latency is
-what a client waits, `batch_timeout` included.
+One real worker, and that many clients, each of which sends a question in its own message, waits for the verdict in the
+ledger, and sends the next. Time per request is wall time divided by requests; it must fall as clients are added.
+Latency is the time that a client waits, including `batch_timeout`.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from producer.broker import RedisBroker
 from producer.intake.survey import taken
 
 POLL_S = 0.002
-#: Between looks at whether the worker lives.
+#: Interval of checks that the worker is alive.
 LOOK_S = 1.0
 
 
 def main() -> None:
     parser = Parser(__doc__)
     add_asking(parser)
-    parser.option("--levels", positive, (1, 5, 10, 50, 200), "clients")
-    parser.option("--requests", positive, 16, "requests at least, per level")
+    parser.option("--levels", positive, (1, 5, 10, 50, 200), "numbers of clients")
+    parser.option("--requests", positive, 16, "minimum number of requests per level")
     options = parser.parse_args()
     with stand(options.config) as at:
         asking = asking_of(options, at.settings)
@@ -42,7 +42,7 @@ def main() -> None:
         with worker(at):
             warm_up(at, asking)
             rows = [clients(at, asking, level, max(options.requests, level)) for level in options.levels]
-    print_table(f"Clients that wait for their verdicts, {asking.shown}", rows)
+    print_table(f"Clients waiting for their verdicts, {asking.shown}", rows)
     falls = all(later["s_per_request"] < earlier["s_per_request"] for earlier, later in pairwise(rows))
     print(f"Time per request falls with every level: {'yes' if falls else 'no'}")
     path = write("concurrency", rows, options.out, **asking.recorded(at.settings))
@@ -51,13 +51,13 @@ def main() -> None:
 
 
 def warm_up(at: Stand, asking: Asking, mark: str = "") -> None:
-    """The first calls of all are slow; `mark` tells the worker's run from another's."""
+    """Send some requests, as the first calls are slow; `mark` distinguishes this worker's run from others."""
     for level in (1, 2, 8):
         clients(at, asking, level, 8, f"to warm up, {mark}")
 
 
 def clients(at: Stand, asking: Asking, level: int, requests: int, mark: str = "") -> dict[str, Any]:
-    """`requests` requests by `level` clients."""
+    """Send `requests` requests from `level` clients."""
     asked, questions = opened(at, asking, f"{mark}{level} clients", requests)
     todo, waiting = keys.RunKeys(asked.run_id).todo, iter(questions)
     sent: dict[str, float] = {}
@@ -89,7 +89,7 @@ def clients(at: Stand, asking: Asking, level: int, requests: int, mark: str = ""
 
 
 def opened(at: Stand, asking: Asking, mark: str, wanted: int) -> tuple[Run, list[Question]]:
-    """A run of `wanted` questions, the file's again and again under new ids, of which none is written yet."""
+    """Open a run of `wanted` questions, the file's repeated under new ids; none is written yet."""
     planned = asking.planned(at.settings, mark, at.folder)
     questions = repeated(list(taken(planned.survey)), wanted)
     found = planned.run().model_copy(update={"questions": wanted})
@@ -98,9 +98,9 @@ def opened(at: Stand, asking: Asking, mark: str, wanted: int) -> tuple[Run, list
 
 
 def repeated(file: Sequence[Question], wanted: int) -> list[Question]:
-    """`wanted` questions: those of `file` again and again, each time with other words in front.
+    """Return `wanted` questions: those of `file` repeated, each time with a different prefix.
 
-    Asked in the very words of its first time, a question would be in the prefix cache, and cost next to nothing.
+    A question repeated verbatim would be in the prefix cache, and cost next to nothing.
     """
     found = []
     for number in range(wanted):
@@ -111,7 +111,7 @@ def repeated(file: Sequence[Question], wanted: int) -> list[Question]:
 
 
 def send(at: Stand, broker: RedisBroker, asked: Run, question: Question) -> None:
-    """Write one question and send it. Until the last one is written, no audit takes the others for lost."""
+    """Write one question and send it. Until the last one is written, no audit considers the others lost."""
     at.ledger.add_questions(asked.run_id, [question])
     broker.publish(asked, [question.id], Priority.NORMAL)
 

@@ -1,4 +1,4 @@
-"""What transformers computes on this machine's CPU in float32: the truth that a GPU's scores are held against."""
+"""What transformers computes on this machine's CPU in float32, as the reference for a GPU's scores."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from workers.scoring import requests_of
 
 __all__ = ["IEEE", "cpu_scores", "differing", "scores_apart"]
 
-#: For a GPU's engine in float32: the products of its attention, which Triton makes, are TF32's otherwise.
+#: For a GPU's engine in float32: otherwise Triton computes the products of its attention in TF32.
 IEEE = {"TRITON_F32_DEFAULT": "ieee"}
-#: Choices that are closer than this, in nats, may change places.
+#: The order of choices that are closer than this, in nats, may change.
 NEAR_TIE_NATS = 0.01
 
 
 def cpu_scores(model: str, items: Sequence[Item]) -> Iterator[list[float]]:
-    """Log-probability of every continuation of every item, in nats; `model` is a folder or a hub id."""
+    """Yield the log-probability of each continuation of every item, in nats; `model` is a folder or a hub id."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -41,7 +41,7 @@ def cpu_scores(model: str, items: Sequence[Item]) -> Iterator[list[float]]:
 
 
 def scores_apart(model: str, items: Sequence[Item]) -> list[list[float]]:
-    """The same in a process of its own: vLLM forks its core, which may hang where torch has had threads before."""
+    """Like `cpu_scores`, in its own process: vLLM forks its core, which may hang if torch has used threads before."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(_all_scores, model, list(items)).result()
 
@@ -51,7 +51,7 @@ def _all_scores(model: str, items: list[Item]) -> list[list[float]]:
 
 
 def differing(chosen: Sequence[str | None], truth: Sequence[Sequence[float]]) -> int:
-    """How many of the `chosen` labels are not the likeliest choice of `truth`, near-ties left out."""
+    """Return how many of the `chosen` labels are not the most likely choice by `truth`, ignoring near-ties."""
     wrong = 0
     for label, scores in zip(chosen, truth, strict=True):
         best, second = sorted(scores, reverse=True)[:2]

@@ -1,8 +1,8 @@
-"""What one request costs as more callers come: 1, 5, 10, 50 and 200 of them through the HTTP door, one question each.
+"""The cost of a request as clients are added: 1, 5, 10, 50 and 200 of them over HTTP, one question per request.
 
-A call of the simulated engine takes the same time whatever is in it, which is what a GPU does with small batches, so
-that sharing batches is all that can make requests cheaper. Each caller asks again as soon as it is answered.
-`ms_per_request` is wall time over requests, waits are those of a caller, `batch_timeout` (50 ms) included.
+A call of the simulated engine takes the same time whatever its size, like a GPU's with small batches, so only sharing
+batches can make requests cheaper. Each client sends its next request as soon as it has an answer. `ms_per_request` is
+wall time divided by requests; waits are those of a client, including `batch_timeout` (50 ms).
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from demo.valkey import free_port
 
 
 class Answered(NamedTuple):
-    """One request, as its caller saw it."""
+    """One request, as seen by its client."""
 
     took_s: float
     batch_size: int
 
 
 def measure(url: str, callers: int, requests: int) -> dict[str, Any]:
-    """One row: `callers` at a time until `requests` are answered."""
+    """Return a row: `callers` at a time until `requests` are answered."""
 
     def ask(number: int) -> Answered:
         body = {"question": f"What is {callers} and {number}?", "choices": ["3", "4", "5", "6"]}
@@ -46,7 +46,7 @@ def measure(url: str, callers: int, requests: int) -> dict[str, Any]:
         return Answered(time.monotonic() - began, verdict["batch_size"])
 
     with ThreadPoolExecutor(callers) as pool:
-        list(pool.map(ask, range(-callers, 0)))  # everybody is at it before the clock starts
+        list(pool.map(ask, range(-callers, 0)))  # all clients are busy before the clock starts
         began = time.monotonic()
         answers = list(pool.map(ask, range(requests)))
         wall_s = time.monotonic() - began
@@ -65,7 +65,7 @@ def measure(url: str, callers: int, requests: int) -> dict[str, Any]:
 
 @contextmanager
 def door(at: Stand) -> Iterator[str]:
-    """`python -m producer serve` on a free port; yields its URL once it answers."""
+    """Run `python -m producer serve` on a free port; yield its URL once it answers."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "producer", "serve", "--port", str(port)]
@@ -83,15 +83,15 @@ def _answers(url: str) -> bool:
 
 def main() -> None:
     parser = Parser(__doc__)
-    parser.option("--callers", positive, (1, 5, 10, 50, 200), "how many at a time, one row each")
-    parser.option("--rounds", positive, 10, "requests per caller")
-    parser.option("--call-ms", above_zero, 200.0, "time of a call")
+    parser.option("--callers", positive, (1, 5, 10, 50, 200), "numbers of clients, one row each")
+    parser.option("--rounds", positive, 10, "requests per client")
+    parser.option("--call-ms", above_zero, 200.0, "duration of a call")
     options = parser.parse_args()
     settings = {"engine": "simulated", "model": "simulated", "simulated": {"call_ms": options.call_ms}}
     batching = {"batch_size": 64, "batch_timeout": 0.05, "batches_in_flight": 2}
     with stand(DEPLOY, **settings, **batching) as at, worker(at), door(at) as url:
         rows = [measure(url, callers, callers * options.rounds) for callers in options.callers]
-    print_table(f"one question a request; a call takes {options.call_ms:g} ms", rows)
+    print_table(f"one question per request; a call takes {options.call_ms:g} ms", rows)
     print(write("door", rows, options.out, batching=batching))
 
 

@@ -1,10 +1,10 @@
-"""Rubbish in, an answer out: configuration files, options, environment and messages as nobody should send them.
+"""Fuzzing: malformed configuration files, options, environment variables and messages must be handled cleanly.
 
-Each corner makes `--inputs` inputs from a seed and hands them to the code that reads them in earnest. An input may be
-accepted or refused with an expected error. Anything else is broken: another exception, a reading that takes more than
-5 s of the processor's time, a password in what is said. Messages go to a real worker (simulated engine) on a real
-Valkey, among those of a good run: the worker must be the same process afterwards, hold and leave nothing, and have
-scored the good run.
+For each corner, `--inputs` inputs are generated from a seed and passed to the code that reads them in production. An
+input may be accepted, or refused with an expected error. Anything else is broken: any other exception, more than 5 s of
+CPU time to read it, or a password in a message. Messages go to a real worker (simulated engine) on a real Valkey, mixed
+with those of a good run: afterwards the worker must be the same process, hold and leave no messages, and have scored
+the good run.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
 )
 
 
-# Making inputs
+# Generating inputs
 
 
 def _file_bytes(chance: random.Random, kind: str) -> bytes:
@@ -60,7 +60,7 @@ def _override(chance: random.Random, model: Any) -> str:
     return f"{name}{chance.choice(['=', '=', '=', '', '=='])}{chance.choice(HOSTILE)}"
 
 
-# Reading them
+# Reading inputs
 
 
 def _read_settings_file(chance: random.Random, folder: Path) -> None:
@@ -92,7 +92,7 @@ def _read_environment(chance: random.Random, _: Path) -> None:
 
 
 def _variable(text: str) -> str:
-    """As far as an environment can hold it: bytes that are no UTF-8 are such halves of surrogate pairs in Python."""
+    """Return `text` as an environment can hold it; Python represents bytes that are not UTF-8 as lone surrogates."""
     return "".join(each if each < "\ud800" or each > "\udfff" else "\udcff" for each in text if each != "\0")
 
 
@@ -129,7 +129,7 @@ CORNERS: dict[str, Read] = {
 
 
 def fuzz(corner: str, inputs: int, seed: int = 0) -> Result:
-    """Have `inputs` inputs read."""
+    """Read `inputs` inputs of the corner."""
     result = Result(corner)
     read = CORNERS[corner]
     with tempfile.TemporaryDirectory() as folder, only_environment({}):
@@ -143,7 +143,7 @@ def fuzz(corner: str, inputs: int, seed: int = 0) -> Result:
                 result.refused += 1
                 if len(str(trouble)) > 20_000:
                     result.broken.append(f"{number}: a message of {len(str(trouble)):,} characters")
-            except Exception as trouble:  # noqa: BLE001 - finding those is what this program is for
+            except Exception as trouble:  # noqa: BLE001 - this program looks for exactly these
                 result.broken.append(f"{number}: {type(trouble).__name__}: {trouble}"[:300])
             took_s = time.process_time() - started
             result.slowest_s = max(result.slowest_s, took_s)
@@ -154,19 +154,19 @@ def fuzz(corner: str, inputs: int, seed: int = 0) -> Result:
 
 
 def main() -> int:
-    """Fuzz every corner, print the table, write the record; 1 if anything broke."""
+    """Fuzz every corner, print the table, and write the record; return 1 if anything broke."""
     parser = Parser(__doc__)
-    parser.option("--inputs", positive, 4000, "for each corner")
-    parser.option("--seed", int, 0, "decides the inputs")
-    parser.option("--only", str, None, "this corner alone", choices=[*CORNERS, "messages"])
+    parser.option("--inputs", positive, 4000, "inputs for each corner")
+    parser.option("--seed", int, 0, "determines the inputs")
+    parser.option("--only", str, None, "only this corner", choices=[*CORNERS, "messages"])
     asked = parser.parse_args()
-    # Whatever swallows memory shall end in this program.
+    # Runaway memory use should end within this program.
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (most if 0 < most < MEMORY_BYTES else MEMORY_BYTES, most))
     results = [fuzz(corner, asked.inputs, asked.seed) for corner in CORNERS if asked.only in (None, corner)]
     if asked.only in (None, "messages"):
         results.append(fuzz_messages(asked.inputs, asked.seed))
-    print_table("Rubbish in", [each.row() for each in results])
+    print_table("Malformed inputs", [each.row() for each in results])
     for each in results:
         for line in each.broken[:20]:
             print(f"{each.corner}: {line}")

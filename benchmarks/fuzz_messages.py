@@ -1,4 +1,4 @@
-"""Messages as nobody should send them, in front of a real worker. A corner of `benchmarks.fuzz`."""
+"""Malformed messages, in front of a real worker. A corner of `benchmarks.fuzz`."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from contract.queue import make_celery, publish
 
 __all__ = ["fuzz_messages"]
 
-#: The worker's.
+#: Name of the worker.
 NAME = "w0@bench"
 MODEL = "fuzzed"
 GOOD = 1000
 
 
 def _bad_message(chance: random.Random, good: str) -> bytes:
-    """A good message of the queue, wounded in one of many places; now and then no message at all."""
+    """Return a good message of the queue, corrupted in one or two places, or sometimes something else entirely."""
     if chance.random() < 0.1:
         return chance.choice((*NOTHING, chance.randbytes(chance.randint(1, 99))))
     if chance.random() < 0.1:
@@ -42,11 +42,11 @@ def _bad_message(chance: random.Random, good: str) -> bytes:
     return json.dumps(message).encode()
 
 
-#: No message at all.
+#: Contents that are no message.
 NOTHING = (
     b"", b"null", b"[]", b"{}", b"7", b'"x"', b"\xff\xfe", b"{" * 2000, b"[" * 100_000, b"nan", b'{"a":nan}',
 )  # fmt: skip
-#: Values that stand where others belong.
+#: Values to put where others belong.
 ODD: tuple[Any, ...] = (
     None, True, 0, -1, 1e308, 10**400, "", "x", [], {}, [[]], [None], {"a": 1}, "\x00\x1b[31m", "é" * 1000,
     float("nan"), float("inf"), {"__type__": "datetime", "__value__": "x"}, {"__type__": "Decimal", "__value__": []},
@@ -110,7 +110,7 @@ def _wound_type(chance: random.Random, message: dict[str, Any]) -> None:
 
 
 def fuzz_messages(inputs: int, seed: int = 0) -> Result:
-    """Put `inputs` bad messages among those of a good run, in front of one worker."""
+    """Mix `inputs` bad messages with those of a good run, in front of one worker."""
     result = Result("messages")
     with stand(engine="simulated", model=MODEL, batch_timeout=0.1, batch_size=16) as at:
         ledger, app = at.ledger, make_celery(at.settings)
@@ -139,7 +139,7 @@ def fuzz_messages(inputs: int, seed: int = 0) -> Result:
 
 
 def _strew(client: redis.Redis, lists: list[str], inputs: int, seed: int) -> None:
-    """Bad messages between the good ones, and in every list."""
+    """Put bad messages between the good ones, and into every list."""
     good = [str(each) for each in client.lrange(lists[2], 0, -1)]
     everything = [(lists[2], each.encode()) for each in good]
     for number in range(inputs):
@@ -160,7 +160,7 @@ def _is_done(ledger: RedisLedger, run_id: str, lists: list[str]) -> bool:
 
 
 def _dropped(log: Path) -> int:
-    """Messages of which the worker's log says that they were refused."""
+    """Return the number of messages that the worker refused according to its log."""
     said = ("something that is no message is dropped", "a message that cannot be read is dropped")
     celery_says = (
         "Received invalid task message",

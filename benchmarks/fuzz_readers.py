@@ -1,9 +1,9 @@
-"""Damaged question files through reading and enqueuing: each is refused or read, and nothing in between.
+"""Damaged question files through reading and enqueuing: each must be either refused or read.
 
-Three of four inputs are small files of benchmarks/layout_files.py, packed or encoded in some way, with a few random
-changes; the fourth is good JSON whose known fields hold anything. An input fails if anything but our own errors is
-raised, if it takes longer than 5 s, if rows are lost from the count, if a second reading differs from the first, or if
-a refused file leaves anything in the ledger.
+Three of four inputs are small files of benchmarks/layout_files.py, compressed or encoded in various ways, with a few
+random changes; the fourth is valid JSON whose known fields hold arbitrary values. An input fails if it raises anything
+but our own errors, takes longer than 5 s, loses rows from the count, reads differently a second time, or leaves
+anything in the ledger although it is refused.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from producer.readers import Source
 from producer.runs.runconfig import RunConfig
 from producer.runs.submit import plan, submit
 
-#: Seconds that one input may take.
+#: Time limit for an input, in seconds.
 LONGEST_S = 5
-#: Pieces that formats stumble over.
+#: Pieces that file formats stumble over.
 PIECES = (
     b'"', b"'", b"\\", b"{", b"}", b"[", b"]", b",", b":", b"\n", b"\r", b"\r\n", b"\t", b";", b"|", b"\x00", b"\xff",
     b"\xef\xbb\xbf", b"\xff\xfe", b"\xed\xa0\x80", b"\\ud800", b"NaN", b"-1", b"1e999", b"9" * 400, b"null", b"true",
@@ -44,13 +44,13 @@ PIECES = (
 
 
 class TooSlowError(Exception):
-    """An input took longer than it may."""
+    """An input exceeded its time limit."""
 
 
 def main() -> int:
     parser = Parser(__doc__)
-    parser.option("--inputs", positive, 20_000, "how many")
-    parser.option("--seed", int, 0, "decides the inputs")
+    parser.option("--inputs", positive, 20_000, "number of inputs")
+    parser.option("--seed", int, 0, "determines the inputs")
     asked = parser.parse_args()
     started = time.monotonic()
     outcomes: Counter[str] = Counter()
@@ -65,7 +65,7 @@ def main() -> int:
     return int(bool(failed))
 
 
-#: Names that mean something to the readers, and values that may stand under them.
+#: Names that the readers know, and values that those fields may have.
 NAMES = (
     *("id", "question", "stem", "input", "choices", "options", "answers", "A", "B", "opa", "opb", "cop", "answer"),
     *("answerKey", "label", "context", "text", "gold", "metadata", "mc1_targets", "target_scores", "passage", "ideal"),
@@ -79,7 +79,7 @@ VALUES = (
 
 
 def damaged(seed: int, number: int) -> bytes:
-    """Input `number`: the same for the same seed. Every fourth is not damaged, but nonsense under known names."""
+    """Return input `number`, the same for the same seed. Every fourth is not damaged, but nonsense in known fields."""
     rng = random.Random(f"{seed} {number}")
     if number % 4 == 3:
         return nonsense(rng)
@@ -91,7 +91,7 @@ def damaged(seed: int, number: int) -> bytes:
 
 
 def nonsense(rng: random.Random) -> bytes:
-    """A few rows of good JSON whose fields hold anything."""
+    """Return a few rows of valid JSON whose fields hold arbitrary values."""
 
     def value(depth: int) -> object:
         kind = rng.random()
@@ -107,7 +107,7 @@ def nonsense(rng: random.Random) -> bytes:
 
 
 def dressed(text: str, rng: random.Random) -> bytes:
-    """The text as bytes: mostly UTF-8, sometimes in another encoding, sometimes packed."""
+    """Return the text as bytes: mostly UTF-8, sometimes in another encoding, sometimes compressed."""
     encoding = rng.choice(["utf-8"] * 8 + ["utf-16", "utf-8-sig", "utf-16-le"])
     content = text.encode(encoding)
     packing = rng.randrange(12)
@@ -162,13 +162,13 @@ CHANGES: tuple[Change, ...] = (cut, end_early, repeat, insert, overwrite, splice
 
 
 def check(folder: Path, content: bytes) -> str:
-    """What became of the input; begins with FAILED if it broke a promise."""
+    """Return the outcome of the input; it begins with FAILED if a check failed."""
     path = folder / "file"
     path.write_bytes(content)
     try:
         with _in_time():
             return _read(path)
-    except Exception as trouble:  # noqa: BLE001 - whatever it is, it is what we look for
+    except Exception as trouble:  # noqa: BLE001 - this program looks for any of them
         return f"FAILED: {type(trouble).__name__}: {trouble}"[:200]
 
 

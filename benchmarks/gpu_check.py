@@ -1,25 +1,26 @@
-"""The essentials on a machine with an NVIDIA GPU, in a few minutes, and one JSON file that says how they went.
+"""Essential checks on a machine with an NVIDIA GPU, in a few minutes, with the results in one JSON file.
 
-| check | passes when |
+| check | passes if |
 |---|---|
-| boot | the worker gets ready |
-| modes | every mode scores all demo questions; `judge` some, as a small model writes no usable grades |
+| boot | the worker becomes ready |
+| modes | every mode scores all demo questions; `judge` some, as a small model writes hardly any usable grades |
 | parity | in float32, letters and likelihoods choose what transformers chooses on this machine's CPU, near-ties aside |
 | whole path | at least 1.00, 0.98, 0.97 of `LLM.generate` for letter, likelihood, generate (benchmarks.whole_path) |
 | one at a time | in `generate`, the whole path is at least 20 times as fast |
-| GPU utilisation | in `generate`, 80 % in the mean from the first batch to the last verdict, as the driver counts it |
+| GPU utilisation | in `generate`, a mean of 80 % from the first batch to the last verdict, as reported by the driver |
 
-Every check is made, whatever became of those before it; one that cannot be made has failed, and the file says why.
-Three engines boot: for the answers one that is not compiled, as that takes longer than answering; after it has ended,
-side by side on one GPU, `LLM` and the worker that is held against it, which is watched afterwards too.
+Every check is made, regardless of the results of others; one that cannot be made has failed, and the file says why.
+Three engines boot: one without compilation for the answers, as compiling takes longer than answering; after it has
+ended, side by side on one GPU, `LLM` and the worker that is compared with it, whose utilisation is then measured too.
 
-Nothing is downloaded. The answers are those of a small model that travels as a package. Its speed would be that of
-Python, so the speed checks have one of random weights instead, with the largest shape that the GPU holds twice: a 7B's
-on 80 GB (benchmarks.random_model, which also says what such a model does not show). With `--model`, both have that one.
+Nothing is downloaded. The answers are those of a small model that is installed as a package. Its speed would be limited
+by Python, so the speed checks use a model of random weights instead, with the largest shape that fits on the GPU twice:
+that of a 7B model on 80 GB (benchmarks.random_model, which also says what such a model does not show). With `--model`,
+both kinds of checks use that model.
 
-Only `generate` is held against one at a time, where every step reads all weights for one token. To compute a prompt of
-60 tokens takes a fifth of the time in which the weights of a 7B are read, by an H100's data sheet: modes that prefill
-gain some 5 times by that arithmetic, not 20. `speeds` in the file has the ratios of all modes.
+Only `generate` is compared with one at a time, where every step reads all weights for a single token. By an H100's data
+sheet, computing a prompt of 60 tokens takes a fifth of the time that it takes to read the weights of a 7B model, so
+modes that only prefill gain about 5 times, not 20. `speeds` in the file has the ratios of all modes.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ from workers.monitoring.hardware import Hardware
 PACKAGED_MODEL = "smollm2-135m-instruct"
 DEMO = Path("demo/questions.jsonl")
 COMPARED = ("letter", "likelihood")
-#: Mode → how it is asked.
+#: Mode → its settings.
 MODES: Mapping[str, Sequence[str]] = {
     "letter": [],
     "likelihood": [],
@@ -62,42 +63,42 @@ MODES: Mapping[str, Sequence[str]] = {
     "judge": ["sampling.max_tokens=48"],
 }
 DEMO_QUESTIONS = 160
-#: What the prompts of the answers' check begin with.
+#: The mark with which the prompts of the answer checks begin.
 MARK = "of the check"
 COMPARED_QUESTIONS = 40
-#: Least ratio to `LLM.generate`, and of texts to one request at a time.
+#: Minimum ratio to `LLM.generate`, and of `generate` to one request at a time.
 TO_RAW = {"letter": 1.0, "likelihood": 0.98, "generate": 0.97}
 TO_ALONE = {"generate": 20.0}
 #: Questions asked one at a time.
 ALONE = 8
 UTILISATION = 80.0
-#: Times the questions of a timed run, so that the driver's mean, over up to a second, has something to look at.
+#: The utilisation run has so many times the questions of a timed run, as the driver averages over up to a second.
 WATCHED = 2
 LOOK_EVERY_S = 0.1
-#: Two engines at a time, each with its share of the GPU's memory.
+#: Share of the GPU's memory for each of two engines.
 SHARE = 0.4
 HALF_A_GPU = {"gpu_memory_utilization": SHARE}
 
 
 @dataclass
 class Checks:
-    """What was looked at."""
+    """The results of the checks."""
 
-    #: Told of each row, as what took so long is kept.
+    #: Called after each result, so that no result of a long run is lost.
     keep: Callable[[Sequence[Mapping[str, Any]]], object] = lambda _: None
     rows: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, check: str, found: float, wanted: float, *, most: bool = False) -> None:
-        """One more; `wanted` is the least that passes, or the most."""
+        """Add a result; `wanted` is the minimum that passes, or the maximum with `most`."""
         passed = found <= wanted if most else found >= wanted
         self._tell({"check": check, "found": found, "wanted": wanted, "passed": passed})
 
     @contextmanager
     def making(self, *checks: str) -> Iterator[None]:
-        """Whatever is raised within is the reason why those of `checks` failed that were not added till then."""
+        """Record those of `checks` without a result as failed if the block raises, with the exception as reason."""
         try:
             yield
-        except Exception as trouble:  # noqa: BLE001 - a check that cannot be made is a finding like any other
+        except Exception as trouble:  # noqa: BLE001 - a check that cannot be made has failed
             traceback.print_exc()
             made = {row["check"] for row in self.rows}
             why = f"{type(trouble).__name__}: {trouble}"
@@ -114,13 +115,13 @@ class Checks:
 def main() -> int:
     parser = Parser(__doc__)
     parser.option("--config", existing_file, Path("configs/deploy/gpu.yaml"), "deploy file")
-    parser.option("--model", str, None, "what is served for answers and speed, if not the two that need no network")
-    # Whole batches of configs/deploy/gpu.yaml: a last one that is not full would wait for batch_timeout.
+    parser.option("--model", str, None, "model for answers and speed (default: two that need no network)")
+    # Whole batches of configs/deploy/gpu.yaml, as a last one that is not full would wait for batch_timeout.
     parser.option("--questions", positive, 2048, "questions of the timed runs")
-    parser.option("--rounds", positive, 3, "rounds that count, after one that warms up")
+    parser.option("--rounds", positive, 3, "rounds that count, after a warm-up round")
     options = parser.parse_args()
     if not visible_gpus():
-        raise EngineError("No NVIDIA GPU here.")
+        raise EngineError("No NVIDIA GPU found.")
     started = time.monotonic()
     answers = options.model or PACKAGED_MODEL
     more: dict[str, Any] = {"model": answers, "deploy": str(options.config)}
@@ -137,7 +138,7 @@ def main() -> int:
             name = options.model or Path(timed["hf_model_id"]).name
             more |= {"settings": {**speed_settings(at.settings), "hf_model_id": name}, "speeds": []}
             check_speed(at, checks, options.questions, options.rounds, more["speeds"])
-    finally:  # whoever loses patience keeps what was found till then
+    finally:  # after an interruption, the results so far are kept
         print_table(f"GPU check, {time.monotonic() - started:.0f} s", checks.rows)
         print(keep(checks.rows))
     return 0 if all(row["passed"] for row in checks.rows) else 1
@@ -145,7 +146,7 @@ def main() -> int:
 
 @contextmanager
 def timed_model(model: str | None) -> Iterator[dict[str, Any]]:
-    """Settings that serve what is timed, twice on one GPU: `model`, or one of random weights."""
+    """Yield settings that serve the model of the speed checks, twice on one GPU: `model`, or random weights."""
     if model:
         yield {"hf_model_id": model, "vllm_args": HALF_A_GPU}
         return
@@ -157,13 +158,13 @@ def timed_model(model: str | None) -> Iterator[dict[str, Any]]:
 
 
 def gpu_memory_bytes() -> int:
-    """Of the first visible GPU, all of it."""
+    """Return the total memory of the first visible GPU."""
     (gpu,) = Hardware([visible_gpus()[0].name]).gpus()
     return gpu.memory_total_bytes
 
 
 def check_answers(at: Stand, checks: Checks) -> None:
-    """Boot, all modes, and the same choices as on a CPU."""
+    """Check the boot, all modes, and that the choices are those of a CPU."""
     at.environment.update(IEEE)
     with ExitStack() as stack:
         with checks.making("boot, s"):
@@ -185,7 +186,7 @@ def check_answers(at: Stand, checks: Checks) -> None:
 
 
 def check_speed(at: Stand, checks: Checks, count: int, rounds: int, speeds: list[dict[str, Any]]) -> None:
-    """The whole path beside the engine alone, and how busy the GPU is meanwhile; all figures come into `speeds`."""
+    """Compare the whole path with the engine alone, and measure the GPU's utilisation; add all figures to `speeds`."""
     source = Source(made_up_questions(at.folder / "questions.jsonl", WATCHED * count), "made up")
     bench = Bench(at, source, count, rounds, alone=ALONE, in_full=False)
     names = {mode: speed_checks(mode) for mode in TO_RAW}
@@ -206,7 +207,7 @@ def check_speed(at: Stand, checks: Checks, count: int, rounds: int, speeds: list
 
 
 def speed_checks(mode: str) -> dict[str, tuple[str, float]]:
-    """What is checked of the mode's speed: the figure of its row in `speeds`, and the least that passes."""
+    """Return check → the figure in the mode's row of `speeds`, and the minimum that passes."""
     checks = {f"{mode}: whole path to raw": ("mcqueue to raw", TO_RAW[mode])}
     if mode in TO_ALONE:
         checks[f"{mode}: whole path to one at a time"] = ("mcqueue to one at a time", TO_ALONE[mode])
@@ -214,7 +215,7 @@ def speed_checks(mode: str) -> dict[str, tuple[str, float]]:
 
 
 def utilisation(at: Stand, source: Source, count: int) -> float:
-    """Per cent of the time in which the first visible GPU computed, from the first batch to the last verdict."""
+    """Return the percentage of time that the first visible GPU was busy, from the first batch to the last verdict."""
     with watched() as seen:
         whole_path(at, Asking(source, MODES_ASKED["generate"], count), at.settings, "watched")
     began_at, ended_at = asked_between(newest(at))
@@ -222,19 +223,19 @@ def utilisation(at: Stand, source: Source, count: int) -> float:
 
 
 def asking_in(mode: str) -> Asking:
-    """The demo questions in that mode."""
+    """Return the demo questions, asked in that mode."""
     return Asking(Source(DEMO, DEMO.name), [f"mode={mode}", *MODES[mode]], DEMO_QUESTIONS)
 
 
 def verdicts_of(at: Stand, mode: str) -> list[Verdict]:
-    """What the demo questions came to in that mode."""
+    """Ask the demo questions in that mode, and return the verdicts."""
     whole_path(at, asking_in(mode), at.settings, MARK)
     return newest(at)
 
 
 @contextmanager
 def watched() -> Iterator[list[tuple[float, float]]]:
-    """The first visible GPU: when it was looked at, and the share of the time in which it computed."""
+    """Yield a list that grows by samples of the first visible GPU: the time, and its utilisation."""
     hardware = Hardware([visible_gpus()[0].name])
     seen: list[tuple[float, float]] = []
     over = threading.Event()

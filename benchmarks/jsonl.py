@@ -1,4 +1,4 @@
-"""JSON Lines, read and written whole."""
+"""Reads and writes whole files of JSON Lines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["read_rows", "write_rows"]
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The objects of the file. Raises InputError for what is none, and where there is no file."""
+    """Return the objects in the file. Raises InputError for lines that are not objects, and if it cannot be read."""
     try:
         lines = path.read_bytes().splitlines()
     except OSError as trouble:
@@ -27,12 +27,12 @@ def _row(line: bytes, place: str) -> dict[str, Any]:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise InputError(f"{place}: no JSON object.")
+        raise InputError(f"{place}: not a JSON object.")
     return found
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
-    """A line for each of `rows`; returns the file."""
+    """Write each of `rows` as a line; return the file."""
     with path.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
     return path

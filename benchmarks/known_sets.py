@@ -1,8 +1,8 @@
-"""Public question sets through the real commands, beside the accuracy that is known for the same model and scoring.
+"""Public question sets through the real commands, next to the known accuracy of the same model and scoring.
 
-FOLDER holds the sets by the paths of SETS in this file; they are asked on a server and a `python -m workers up` of
-their own. `within interval` says whether the known accuracy lies in the 95 % interval of the one measured. The known
-figures were measured with transformers in float32, prompt and choices as here, independently of mcqueue.
+FOLDER holds the sets at the paths in SETS in this file; they are asked on a server and a `python -m workers up` of
+their own. `within interval` says whether the known accuracy is within the 95 % interval of the measured one. The known
+figures were measured with transformers in float32, with the same prompts and choices, independently of mcqueue.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from benchmarks.stand import DEPLOY, Stand, host, producer, stand
 
 @dataclass(frozen=True)
 class KnownSet:
-    """A set, how it is asked, and what is known of the answer."""
+    """A question set, how it is asked, and its known accuracy."""
 
     name: str
     path: str
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def measure(at: Stand, folder: Path, known: KnownSet) -> dict[str, Any]:
-    """One set through `producer enqueue --watch`."""
+    """Ask one set with `producer enqueue --watch`."""
     run_config = f"configs/runs/{known.run_config}.yaml"
     asked = [str(folder / known.path), "--config", run_config, "--watch", "--json"]
     summary = producer(at.environment, "enqueue", *asked, "--out", str(at.folder / "results")).said

@@ -1,7 +1,7 @@
-"""How much memory a large question file takes: `producer enqueue --dry-run` over files written for it.
+"""How much memory does a large question file take? `producer enqueue --dry-run` over files generated for this.
 
-One file in JSON Lines and one in CSV, in the temporary folder, of questions of about 1 kB. The peak is the process's
-own (ru_maxrss), which is what the system counts against it, in millions of bytes; seconds are the whole command's.
+One file in JSON Lines and one in CSV, in the temporary folder, with questions of about 1 kB. The peak is the resident
+memory of the process (ru_maxrss), in millions of bytes; seconds are those of the whole command.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ STEM = "A patient comes to the clinic with a history that is told at length. " *
 
 def main() -> None:
     parser = Parser(__doc__)
-    parser.add_argument("gigabytes", metavar="GIGABYTES", type=above_zero, nargs="?", default=2.0, help="each (2)")
+    parser.add_argument(
+        "gigabytes", metavar="GIGABYTES", type=above_zero, nargs="?", default=2.0, help="size of each (2)"
+    )
     options = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as folder:
@@ -38,7 +40,7 @@ def main() -> None:
 
 
 def questions() -> Iterator[dict[str, Any]]:
-    """Questions without end, each one different."""
+    """Yield different questions endlessly."""
     number = 0
     while True:
         number += 1
@@ -51,13 +53,13 @@ def questions() -> Iterator[dict[str, Any]]:
 
 
 def write_jsonl(path: Path, size: int) -> None:
-    """`size` bytes of JSON Lines."""
+    """Write `size` bytes of JSON Lines."""
     with path.open("w") as file:
         _until(size, file.tell, (file.write(json.dumps(each) + "\n") for each in questions()))
 
 
 def write_csv(path: Path, size: int) -> None:
-    """`size` bytes of CSV."""
+    """Write `size` bytes of CSV."""
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["id", "question", "A", "B", "C", "D", "answer"])

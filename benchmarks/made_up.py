@@ -1,4 +1,4 @@
-"""Questions and runs that nobody wrote, in memory: for what is not about answers."""
+"""Made-up questions and runs in memory, for measurements in which the answers do not matter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["made_up_question", "made_up_run"]
 
 
 def made_up_question(number: int, text: str = "") -> Question:
-    """Question `number`, asking `text` or a sum; the right one of its four choices walks through the labels."""
+    """Return question `number`, with `text` or a sum; the correct choice rotates through the four labels."""
     return Question(
         id=f"q{number}",
         question=text or f"What is {number} plus {number}?",
@@ -24,7 +24,7 @@ def made_up_question(number: int, text: str = "") -> Question:
 
 
 def made_up_run(name: str, model: str, questions: Sequence[Question]) -> Run:
-    """A run of `questions` by likelihood, written nowhere yet."""
+    """Return a run of `questions` by likelihood, not yet written anywhere."""
     spec = RunSpec(
         questions_digest=sha256(b"\n".join(each.canonical() for each in questions)).hexdigest(),
         model=model,

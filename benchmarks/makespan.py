@@ -1,9 +1,10 @@
-"""Whether slow and fast workers of one queue finish together.
+"""Do slow and fast workers of one queue finish together?
 
-Simulated engines whose calls take a fixed time each, some longer than others, share one run. Ideal is the run's
-questions over the sum of the engines' own rates (`batches_in_flight` batches per call time): no worker idle, nothing
-between two calls, and nobody waits for another at the end. The makespan is from the first call's beginning to the last
-verdict. It cannot be shorter than the slowest engine's last call, which counts for more in a short run.
+Simulated engines whose calls take a fixed time each, some longer than others, share one run. The ideal is the number of
+questions divided by the sum of the engines' own rates (`batches_in_flight` batches per call time): no worker is idle,
+calls follow each other without gaps, and no worker waits for another at the end. The makespan is from the start of the
+first call to the last verdict. It cannot be shorter than the slowest engine's last call, which weighs more in a short
+run.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ POLL_S = 0.2
 
 
 def measure(at: Stand, calls_ms: list[float], seconds: float, name: str) -> dict[str, Any]:
-    """One row: a run that would ideally take so many seconds."""
+    """Return a row: a run that would ideally take so many seconds."""
     batch, in_flight = at.settings.batch_size, at.settings.batches_in_flight
     rate = sum(in_flight * batch / (call_ms / 1000) for call_ms in calls_ms)
     questions = max(1, round(rate * seconds / batch)) * batch
@@ -47,13 +48,13 @@ def measure(at: Stand, calls_ms: list[float], seconds: float, name: str) -> dict
 
 def main() -> None:
     parser = Parser(__doc__)
-    parser.option("--calls-ms", above_zero, (2000.0, 1000.0, 500.0), "time of a call, one per worker")
-    parser.option("--seconds", above_zero, (15.0, 45.0), "ideal length of each run")
-    parser.option("--batch-size", positive, 32, "questions of a call")
+    parser.option("--calls-ms", above_zero, (2000.0, 1000.0, 500.0), "duration of a call, one per worker")
+    parser.option("--seconds", above_zero, (15.0, 45.0), "ideal duration of each run")
+    parser.option("--batch-size", positive, 32, "questions per call")
     options = parser.parse_args()
     with stand(DEPLOY, engine="simulated", model="simulated", batch_size=options.batch_size) as at:
         if options.batch_size % at.settings.question_batch_size:
-            parser.error(f"--batch-size: a batch is of whole messages of {at.settings.question_batch_size} questions")
+            parser.error(f"--batch-size: must be a multiple of question_batch_size, {at.settings.question_batch_size}")
         rows = [measure(at, options.calls_ms, seconds, f"makespan-{seconds:g}") for seconds in options.seconds]
     print_table("slow and fast workers on one queue", rows)
     print(write("makespan", rows, options.out))

@@ -1,8 +1,8 @@
-"""Does a worker, or the server, grow with the questions that have passed through it? And what does a question take?
+"""Does the memory of a worker or the server grow with the questions that pass through it? And how much does one take?
 
-One worker with the simulated engine and one server take `--runs` runs one after the other; each is purged when it is
-settled, so whatever grows from run to run is a leak. Bytes per question are measured on a run that stays: before it is
-sent, when it is all in messages, and when it is settled.
+One worker with the simulated engine and one server process `--runs` runs one after another; each is purged when it is
+settled, so whatever grows from run to run is a leak. Bytes per question are measured on a run that is kept: before it
+is sent, when all of it is in messages, and when it is settled.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from benchmarks.record import print_table, write
 from benchmarks.stand import only_environment, server_memory_bytes
 from benchmarks.waiting import wait_until
 
-#: As a deployment would have it, but for the engine: what is measured is everything around it.
+#: As in a deployment, except for the engine, as everything around it is measured.
 SETTINGS: dict[str, Any] = {"batch_size": 64, "batch_timeout": 0.1, "simulated": {}}
 MIB = 1024 * 1024
-#: The first runs fill caches and pools.
+#: Share of the runs that only fill caches and pools.
 WARM_UP = 0.2
 
 
 def main() -> None:
     parser = Parser(__doc__)
-    parser.option("--questions", positive, 200_000, "of all runs together")
-    parser.option("--runs", positive, 20, "runs, one after the other")
+    parser.option("--questions", positive, 200_000, "questions of all runs together")
+    parser.option("--runs", positive, 20, "runs, one after another")
     options = parser.parse_args()
     each = options.questions // options.runs
     if options.runs - int(options.runs * WARM_UP) < 2 or not each:
-        parser.error("growth takes two runs after the first fifth of them, and a question in each")
+        parser.error("growth takes at least two runs after the first fifth, and a question in each")
     with only_environment({}), tempfile.TemporaryDirectory(prefix="memory-") as folder:
         stage = Stage(Path(folder), workers=0, message_questions=16)
         try:
@@ -53,12 +53,12 @@ def main() -> None:
     }
     print_table("Resident memory after each run", rows)
     print_table("Bytes in the server per question", [sizes])
-    print(f"growth after the first runs, MiB per million questions: {grown}")
+    print(f"growth after warm-up, MiB per million questions: {grown}")
     print(write("memory", rows, options.out, bytes_per_question=sizes, mib_per_million_questions=grown))
 
 
 def play(stage: Stage, worker_pid: int, questions: int, number: int) -> dict[str, Any]:
-    """One run from its writing to its purge, and what is resident then."""
+    """Write, score and purge one run; return the resident memory afterwards."""
     started = time.monotonic()
     case = stage.enqueue(questions)
     wait_until(lambda: stage.ledger.counts(case.run.run_id).finished, 600.0)
@@ -74,7 +74,7 @@ def play(stage: Stage, worker_pid: int, questions: int, number: int) -> dict[str
 
 
 def bytes_per_question(stage: Stage, questions: int) -> dict[str, float]:
-    """What the server holds for a question of the stage, in the three states that it can be in."""
+    """Return what the server holds for a question of the stage in each of its three states."""
     empty = server_memory_bytes(stage.client)
     case = stage.write(questions)
     written = server_memory_bytes(stage.client)

@@ -1,4 +1,4 @@
-"""What the queue itself costs: real producer, server, Celery worker and ledger, around an engine that takes no time.
+"""What does the queue itself cost? Real producer, server, Celery worker and ledger, around a zero-time engine.
 
 | row | measured |
 |---|---|
@@ -7,7 +7,7 @@
 | export | `producer export` to CSV, the whole command |
 | first verdict | from the call that enqueues one question to its verdict in the ledger, on a warm idle worker |
 
-CPU is that of every process but the server; memory (RSS) is the peak of a command's largest process (a large export
+CPU is that of every process except the server; memory (RSS) is the peak of a command's largest process (a large export
 has two), and the worker's at the end. `--million` asks a million questions and compares the worker's CPU per question
 in the last tenth of the run with the first.
 """
@@ -42,7 +42,7 @@ from producer.readers import Source
 from producer.runs.runconfig import load_run_config
 from producer.runs.submit import plan, submit
 
-#: Batches as configs/deploy/gpu.yaml has them.
+#: Batches as in configs/deploy/gpu.yaml.
 SETTINGS: dict[str, Any] = {
     "engine": "simulated",
     "model": "simulated-model",
@@ -57,16 +57,16 @@ SHOWN = ("part", "questions", "questions_per_s", "cpu_us_per_question", "rss_mib
 
 
 def enough(text: str) -> int:
-    """Questions, for argparse: of fewer, a tenth is over before it can be timed."""
+    """Parse the number of questions for argparse; with fewer, a tenth is too short to be timed."""
     if positive(text) < LEAST_QUESTIONS:
-        raise ArgumentTypeError(f"at least {LEAST_QUESTIONS:,}, or a tenth of them is over before it can be timed")
+        raise ArgumentTypeError(f"at least {LEAST_QUESTIONS:,}, or a tenth of them is too short to be timed")
     return int(text)
 
 
 def main() -> None:
     parser = Parser(__doc__)
-    parser.option("--questions", enough, 100_000, "questions")
-    parser.add_argument("--million", action="store_true", help="the same with a million questions")
+    parser.option("--questions", enough, 100_000, "number of questions")
+    parser.add_argument("--million", action="store_true", help="a million questions")
     options = parser.parse_args()
     count = 1_000_000 if options.million else options.questions
     with stand(**SETTINGS) as at:
@@ -82,7 +82,7 @@ def main() -> None:
 
 
 def measure(at: Stand, count: int) -> Iterator[dict[str, Any]]:
-    """One row per part of the way."""
+    """Yield a row for each part of the path."""
     file = made_up_questions(at.folder / "questions.jsonl", count)
     empty_bytes = server_memory_bytes(at.ledger.client)
     enqueued = producer(at.environment, "enqueue", str(file), *RUN, "--json")
@@ -99,7 +99,7 @@ def measure(at: Stand, count: int) -> Iterator[dict[str, Any]]:
 
 
 def score(at: Stand, run_id: str, count: int, scoring: Worker) -> dict[str, Any]:
-    """The run through one worker, watched in tenths; the first questions warm it up and are not counted."""
+    """Score the run with one worker, timed in tenths; the first questions warm it up and are not counted."""
     marks = []
     for tenth in range(11):
         wait_until_settled(at, run_id, max(1, count * tenth // 10))
@@ -118,7 +118,7 @@ def score(at: Stand, run_id: str, count: int, scoring: Worker) -> dict[str, Any]
 
 
 def first_verdict(at: Stand) -> dict[str, Any]:
-    """Single questions on an idle worker, one after another."""
+    """Ask single questions on an idle worker, one after another."""
     waits_ms = []
     file = made_up_questions(at.folder / "one.jsonl", 1)
     with closing(RedisBroker(at.settings, at.ledger)) as broker:
@@ -139,7 +139,7 @@ def first_verdict(at: Stand) -> dict[str, Any]:
 
 
 def row(part: str, count: int, wall_s: float, spent_s: float, **more: Any) -> dict[str, Any]:
-    """Rate and cost of `count` questions."""
+    """Return the rate and cost of `count` questions."""
     return {
         "part": part,
         "questions": count,

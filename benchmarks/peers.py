@@ -1,37 +1,35 @@
 """The same questions through lm-evaluation-harness and through mcqueue: do they agree, and which is faster?
 
-Every set is asked in both modes, or in the one that is named. FILE is JSON Lines with `id`, `question`, `choices` and
-`answer` (index or label). Both sides run vLLM as installed here, on the same weights, with the engine arguments of the
-deploy file, and see the same prompts (checked, text by text). lm_eval lives in a virtual environment of its own in the
-workdir, which borrows this one's packages; mcqueue is asked by its commands, through an embedded server and
-`python -m workers up`.
+Every set is asked in both modes, or in the given one. FILE is JSON Lines with `id`, `question`, `choices` and `answer`
+(index or label). Both sides run vLLM as installed here, on the same weights, with the engine arguments of the deploy
+file, and get the same prompts (checked, text by text). lm_eval has its own virtual environment in the workdir, which
+borrows this one's packages; mcqueue is asked by its commands, through an embedded server and `python -m workers up`.
 
 **Agreement**, in float32 (and again, for information, in the bfloat16 of the timed runs). Per choice: the absolute
-difference of the log-likelihoods, in nats, summed over the choice's tokens. Per question: whether the two choose the
-same, by the sum (`acc`) and by the sum per character (`acc_norm`, from the same sums). Noise is the 99th percentile of
-the differences of that comparison; a disagreement is a near-tie where, on both sides, the two choices at issue lie
-closer together than twice the noise (either may err by it). On a CPU, vLLM computes the same for a prompt whatever it
-is batched with, so that no difference at all is to be expected there; the rows called control compare lm_eval in
-float32 with mcqueue in bfloat16, and show that a difference would be seen.
+difference of the log-likelihoods, in nats, summed over the choice's tokens. Per question: whether both choose the same,
+by the sum (`acc`) and by the sum per character (`acc_norm`, from the same sums). Noise is the 99th percentile of the
+differences in that comparison; a disagreement is a near-tie if, on both sides, the two choices in question differ by
+less than twice the noise (either score may be off by it). On a CPU, vLLM computes the same for a prompt whatever it is
+batched with, so no difference at all is expected there; the rows called control compare lm_eval in float32 with mcqueue
+in bfloat16, which shows that a difference would be detected.
 
 **Speed**, in bfloat16, of the first `--timed` questions of each set, in `--rounds` rounds; in each, every set and mode
-goes first through lm_eval and then through mcqueue, either time with an engine just booted for it. The median counts.
-Start-up is on neither side.
+goes first through lm_eval and then through mcqueue, each with a freshly booted engine. The median counts. Start-up is
+excluded on both sides.
 
-- lm_eval: from its log line "Running loglikelihood requests" to the moment when its progress bar of that name is full:
-  tokenising, inference, and reading the log-probabilities. `--batch_size auto` hands all requests to vLLM at once.
-  Not in it: reading the questions, building the prompts, and the metrics.
-- mcqueue: from the publishing of the first message to the last verdict, by the verdicts' own times
-  (settled_at - latency_ms - queued_ms, and settled_at): the way through Redis and Celery, building the prompts,
-  tokenising, inference, reading and judging. Not in it: reading the file and writing the questions to the ledger.
+- lm_eval: from its log line "Running loglikelihood requests" until its progress bar of that name is full: tokenising,
+  inference, and reading the log-probabilities. `--batch_size auto` passes all requests to vLLM at once. Excluded:
+  reading the questions, building the prompts, and the metrics.
+- mcqueue: from publishing the first message to the last verdict, by the verdicts' own timestamps
+  (settled_at - latency_ms - queued_ms, and settled_at): the path through Redis and Celery, building the prompts,
+  tokenising, inference, reading and judging. Excluded: reading the file and writing the questions to the ledger.
 
-**In a chat template** (`--chat`; `--turns`: with examples as turns, and the description as the system's). lm_eval takes
-the white space in which the template ends from the prompt, and counts it to each choice: how likely it is, asked of the
-same vLLM, is taken off its log-likelihoods again. The rows called as logged compare what it wrote.
+**Chat templates** (`--chat`; `--turns`: with examples as turns, and the description as the system message). lm_eval
+removes the template's trailing white space from the prompt, and counts it towards each choice; its log-likelihood,
+computed by the same vLLM, is subtracted again. The rows called as logged compare the original figures.
 
-**Tokens** that the prefills hold. lm_eval: prompt and continuation of each of its requests, one per choice, counted
-with the model's tokenizer. mcqueue: the verdicts' `prefill_tokens`; `cached` are those of them that the prefix cache
-had.
+**Tokens** in the prefills. lm_eval: prompt and continuation of each of its requests, one per choice, counted with the
+model's tokenizer. mcqueue: the verdicts' `prefill_tokens`, of which `cached` came from the prefix cache.
 """
 
 from __future__ import annotations
@@ -73,11 +71,11 @@ from workers.engines.vllm import prepare_environment
 
 COUNTED = {
     "difference": "absolute difference of a choice's log-likelihood in nats, summed over its tokens",
-    "control": "lm_eval in float32 against mcqueue in bfloat16: a difference that must show",
-    "as logged": "with the white space in which the chat template ends counted to every choice, as lm_eval does",
-    "near-tie": "on both sides the two choices lie closer than twice the 99th percentile of the differences",
-    "lm_eval s": "log line 'Running loglikelihood requests' to its progress bar full; --batch_size auto",
-    "mcqueue s": "first message published to last verdict, by the verdicts' own times",
+    "control": "lm_eval in float32 against mcqueue in bfloat16: a difference that must be detected",
+    "as logged": "with the chat template's trailing white space counted towards every choice, as lm_eval does",
+    "near-tie": "on both sides the two choices differ by less than twice the 99th percentile of the differences",
+    "lm_eval s": "from log line 'Running loglikelihood requests' until its progress bar is full; --batch_size auto",
+    "mcqueue s": "from publishing the first message to the last verdict, by the verdicts' own timestamps",
     "lm_eval tokens": "tokens of prompt + continuation over all its requests, one per choice",
     "mcqueue tokens": "prefill_tokens of all verdicts",
 }
@@ -87,10 +85,10 @@ SIDES = ("lm_eval", "mcqueue")
 
 @dataclass(frozen=True)
 class Bench:
-    """Where everything lies and how much is asked."""
+    """Paths and the extent of the comparison."""
 
     workdir: Path
-    #: A folder, as lm_eval's side reads its tokenizer.json.
+    #: A folder with tokenizer.json, which the lm_eval side reads.
     model: Path
     deploy: Path
     limit: int | None
@@ -103,7 +101,7 @@ class Bench:
     out: Path
 
     def prepare(self, case: Case, questions: Sequence[Mapping[str, Any]], folder: Path) -> None:
-        """Write the case for lm_eval."""
+        """Write the case as a task of lm_eval."""
         pool = read_questions(self.shots.file, None) if self.shots else []
         after_description = "" if self.chat is ChatTemplate.TURNS else "\n\n"
         write_task(case, questions, folder, self.shots, pool, after_description)
@@ -111,13 +109,13 @@ class Bench:
 
 def main() -> None:
     bench = parse()
-    prepare_environment(str(bench.model))  # both sides inherit what mcqueue's engine would set for itself
+    prepare_environment(str(bench.model))  # both sides inherit what mcqueue's engine would set itself
     questions = {case.set: read_questions(case.file, bench.limit) for case in bench.cases}
     python = make_peer(bench.workdir / "venv")
     answers = compare_exactly(bench, python, questions)
     spaces = spaces_of(bench, answers)
     exact = [compare(*each, questions[each[0].set]) for each in [*apart(answers, spaces), *logged(answers, spaces)]]
-    record(bench, exact, [], spaces)  # what took so long is kept, whatever becomes of the rest
+    record(bench, exact, [], spaces)  # so that the long part is kept, whatever happens to the rest
     timed = [time_round(bench, python, number) for number in range(bench.rounds)]
     rough = [(case, "bfloat16", *timed[0][case.task]) for case in bench.cases] if timed else []
     control = [control_of(each, timed[0][each[0].task][1]) for each in answers] if timed else []
@@ -128,30 +126,32 @@ def main() -> None:
 
 
 def parse() -> Bench:
-    """The command line."""
+    """Return the Bench of the command line."""
     parser = Parser(__doc__)
     parser.add_argument("sets", nargs="+", type=cases_of, metavar="SET[:MODE]=FILE", help=f"MODE: {' or '.join(TASKS)}")
     parser.option("--limit", positive, None, "first N questions of each set", metavar="N")
     parser.option("--timed", positive, 50, "first N of them in the timed runs", metavar="N")
     parser.option("--rounds", from_zero, 2, "timed rounds; 0: none")
-    shown = "float32 answers as an earlier run left them in the workdir"
+    shown = "reuse the float32 answers of an earlier run in the workdir"
     parser.add_argument("--reuse", action="store_true", help=shown)
     parser.option("--config", existing_file, DEPLOY, "deploy file")
-    parser.option("--workdir", Path, Path(".mcqueue/lm-eval"), "keeps lm_eval's environment and all answers")
+    parser.option("--workdir", Path, Path(".mcqueue/lm-eval"), "folder for lm_eval's environment and all answers")
     parser.option("--shots", from_zero, 0, "solved examples before every question: the first ones of --examples")
-    parser.add_argument("--examples", type=existing_file, metavar="FILE", help="like a set's file")
-    parser.option("--description", str, "", "what stands once before the examples", metavar="TEXT")
-    shown = "in the model's chat template, all in one turn"
+    parser.add_argument(
+        "--examples", type=existing_file, metavar="FILE", help="examples, in the format of a set's FILE"
+    )
+    parser.option("--description", str, "", "text before the examples", metavar="TEXT")
+    shown = "use the model's chat template, with everything in one turn"
     parser.add_argument("--chat", dest="chat", action="store_const", const=ChatTemplate.ALWAYS, help=shown)
-    shown = "in the model's chat template, each example in turns of its own"
+    shown = "use the model's chat template, with each example in its own turns"
     parser.add_argument("--turns", dest="chat", action="store_const", const=ChatTemplate.TURNS, help=shown)
     options = parser.parse_args()
     if options.chat and options.rounds:
-        parser.error("--chat and --turns are compared, and not timed: --rounds 0")
+        parser.error("--chat and --turns cannot be timed; add --rounds 0")
     if options.chat is ChatTemplate.ALWAYS and options.description:
-        parser.error("lm_eval makes a turn of the system's of a description: --turns")
+        parser.error("lm_eval turns a description into a system message; use --turns")
     if bool(options.shots) != bool(options.examples):
-        parser.error("--shots and --examples go together")
+        parser.error("--shots and --examples must be used together")
     cases = [case for several in options.sets for case in several]
     workdir = options.workdir.resolve()
     model = Path(resolve(load_settings(options.config).hf_model_id))
@@ -173,25 +173,25 @@ def parse() -> Bench:
 
 
 def cases_of(text: str) -> list[Case]:
-    """A set in the mode that is named or in both, for argparse."""
+    """Parse a set, with a mode or in both, for argparse."""
     name, equals, file = text.partition("=")
     name, colon, mode = name.partition(":")
     if not equals or (colon and mode not in TASKS):
-        raise ArgumentTypeError(f"{text!r} is no SET[:MODE]=FILE with a MODE of {', '.join(TASKS)}")
+        raise ArgumentTypeError(f"{text!r} is not SET[:MODE]=FILE with a MODE of {', '.join(TASKS)}")
     return [Case(name, existing_file(file), each) for each in ([mode] if colon else TASKS)]
 
 
 def vllm_args(bench: Bench, dtype: str) -> dict[str, Any]:
-    """Both sides' engine arguments."""
+    """Return the engine arguments of both sides."""
     return load_settings(bench.deploy).vllm_args | {"dtype": dtype}
 
 
 def read_questions(file: Path, limit: int | None) -> list[dict[str, Any]]:
-    """The rows as a task of lm_eval wants them: the answer as an index, and the labels."""
+    """Return the rows as a task of lm_eval needs them: with the labels, and the answer as an index."""
     found = []
     for row in read_rows(file)[:limit]:
         if missing := {"id", "question", "choices", "answer"} - row.keys():
-            raise InputError(f"{file}: a row has no {' and no '.join(sorted(missing))}.")
+            raise InputError(f"{file}: a row lacks {' and '.join(sorted(missing))}.")
         labels = [chr(ord("A") + i) for i in range(len(row["choices"]))]
         answer = row["answer"] if isinstance(row["answer"], int) else labels.index(row["answer"])
         shown = {name: row[name] for name in ("id", "question", "choices")}
@@ -201,13 +201,13 @@ def read_questions(file: Path, limit: int | None) -> list[dict[str, Any]]:
 
 @contextmanager
 def served(bench: Bench, dtype: str, folder: Path) -> Iterator[Stand]:
-    """mcqueue as a person has it, its logs in `folder`."""
+    """Run mcqueue as a user would, with its logs in `folder`."""
     with stand(bench.deploy, vllm_args={"dtype": dtype}) as at, host(at, folder):
         yield at
 
 
 def ask_mcqueue(case: Case, bench: Bench, limit: int | None, at: Stand, folder: Path) -> Side:
-    """`case` through the producer's commands."""
+    """Ask `case` with the producer's commands."""
     shots = bench.shots
     out = ["--out", str(folder / case.task), "--json"]
     asked = [str(case.file), "--config", f"configs/runs/{case.mode}.yaml", "--fresh", "--watch"]
@@ -226,12 +226,12 @@ def ask_mcqueue(case: Case, bench: Bench, limit: int | None, at: Stand, folder: 
 
 
 def read_mcqueue(case: Case, model: Path, folder: Path) -> Side:
-    """Scores, prompts, times and tokens of the exported run of `case`."""
+    """Return scores, prompts, times and tokens of the exported run of `case`."""
     (exported,) = (folder / case.task).iterdir()
     spec = RunSpec.model_validate(json.loads((exported / "summary.json").read_text())["spec"])
     pairs = exported_pairs(exported / "results.jsonl")
     published = min(each.settled_at - (each.latency_ms + each.queued_ms) / 1000 for _, each in pairs)
-    for question, verdict in pairs:  # what we take for its answer is what it was marked for
+    for question, verdict in pairs:  # the choice we read is the one that it scored
         scores = [verdict.choice_scores[label] for label in question.labels]
         assert question.labels[int(np.argmax(scores))] == verdict.choice
     return Side(
@@ -248,12 +248,12 @@ Both = tuple[Side, Side]
 Compared = tuple[dict[str, Any], list[dict[str, Any]]]
 
 
-#: A case, what its row is called, lm_eval's answers, and ours.
+#: A case, the dtype or name of its row, lm_eval's answers, and ours.
 Answers = tuple[Case, str, Side, Side]
 
 
 def spaces_of(bench: Bench, answers: Sequence[Answers]) -> dict[str, dict[str, float]]:
-    """Task → question id → how likely its chat template's last white space is; nothing where none is used."""
+    """Return task → question id → log-likelihood of the chat template's trailing white space; empty without one."""
     if bench.chat is ChatTemplate.NEVER:
         return {}
     prompts = [(case.task, *each) for case, _, theirs, _ in answers for each in theirs.prompts.items()]
@@ -266,7 +266,7 @@ def spaces_of(bench: Bench, answers: Sequence[Answers]) -> dict[str, dict[str, f
 
 
 def apart(answers: Sequence[Answers], spaces: Mapping[str, Mapping[str, float]]) -> Iterator[Answers]:
-    """`answers`, without the white space that lm_eval counts to its choices."""
+    """Yield `answers` without the white space that lm_eval counts towards its choices."""
     for case, dtype, theirs, ours in answers:
         space = spaces.get(case.task, dict.fromkeys(theirs.scores, 0.0))
         scores = {name: [score - space[name] for score in of_one] for name, of_one in theirs.scores.items()}
@@ -274,12 +274,12 @@ def apart(answers: Sequence[Answers], spaces: Mapping[str, Mapping[str, float]])
 
 
 def logged(answers: Sequence[Answers], spaces: Mapping[str, Any]) -> list[Answers]:
-    """`answers` as they are, where that is something else."""
+    """Return the original `answers` of those cases in which `apart` changes them."""
     return [(case, "as logged", theirs, ours) for case, _, theirs, ours in answers if case.task in spaces]
 
 
 def compare_exactly(bench: Bench, python: Path, questions: Mapping[str, list[dict[str, Any]]]) -> list[Answers]:
-    """Every case in float32, lm_eval's answer first."""
+    """Ask every case in float32; lm_eval's answers come first."""
     folder = bench.workdir / "exact"
     if not bench.reuse:
         emptied(folder)
@@ -293,12 +293,12 @@ def compare_exactly(bench: Bench, python: Path, questions: Mapping[str, list[dic
     ours = {case.task: read_mcqueue(case, bench.model, folder) for case in bench.cases}
     for case in bench.cases:
         if ours[case.task].scores.keys() != {each["id"] for each in questions[case.set]}:
-            raise InputError(f"{case.task}: {folder} holds the answers to other questions.", hint="Leave out --reuse.")
+            raise InputError(f"{case.task}: {folder} holds the answers to other questions.", hint="Omit --reuse.")
     return [(case, "float32", theirs[case.task], ours[case.task]) for case in bench.cases]
 
 
 def time_round(bench: Bench, python: Path, number: int) -> dict[str, Both]:
-    """Every case in bfloat16: a run of lm_eval, then a worker, for each."""
+    """Ask every case in bfloat16, each with a run of lm_eval and then with a new worker."""
     print(f"timed round {number + 1} of {bench.rounds}", file=sys.stderr)
     limit = min(bench.timed, bench.limit or bench.timed)
     folder = emptied(bench.workdir / f"round-{number + 1}")
@@ -312,10 +312,10 @@ def time_round(bench: Bench, python: Path, number: int) -> dict[str, Both]:
 
 
 def compare(case: Case, dtype: str, theirs: Side, ours: Side, questions: Sequence[Mapping[str, Any]]) -> Compared:
-    """A row for the table, and the disagreements."""
+    """Return a row for the table, and the disagreements."""
     asked = [each for each in questions if each["id"] in theirs.scores]
     if not theirs.scores.keys() == ours.scores.keys() == {each["id"] for each in asked}:
-        raise McqueueError(f"{case.task}: the two were not asked the same questions.")
+        raise McqueueError(f"{case.task}: the two sides were not asked the same questions.")
     same_prompt = sum(theirs.prompts[name] == ours.prompts[name] for name in theirs.prompts)
     differences = np.concatenate([difference(theirs, ours, each["id"]) for each in asked])
     row = {
@@ -345,7 +345,7 @@ def compare(case: Case, dtype: str, theirs: Side, ours: Side, questions: Sequenc
 
 
 def control_of(exact: Answers, ours: Side) -> Answers:
-    """lm_eval's answers in float32 against those of mcqueue in bfloat16, of the questions that both have."""
+    """Return lm_eval's float32 answers with mcqueue's bfloat16 ones, for the questions that both have."""
     case, _, theirs, _ = exact
     scores = {name: theirs.scores[name] for name in ours.scores}
     prompts = {name: theirs.prompts[name] for name in ours.scores}
@@ -353,12 +353,12 @@ def control_of(exact: Answers, ours: Side) -> Answers:
 
 
 def difference(theirs: Side, ours: Side, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Per choice of question `name`."""
+    """Return the difference of each choice of question `name`."""
     return np.array([abs(a - b) for a, b in zip(theirs.scores[name], ours.scores[name], strict=True)])
 
 
 def mark(metric: str, question: Mapping[str, Any], theirs: Side, ours: Side) -> dict[str, Any]:
-    """What each side chooses by `metric`, and the scores by which it does."""
+    """Return the choice of each side by `metric`, and the scores behind it."""
     lengths = [len(choice) for choice in question["choices"]] if metric == "acc_norm" else 1
     scores = [np.divide(side.scores[question["id"]], lengths) for side in (theirs, ours)]
     return {
@@ -372,7 +372,7 @@ def mark(metric: str, question: Mapping[str, Any], theirs: Side, ours: Side) -> 
 
 
 def explained(marked: Mapping[str, Any], noise: float) -> dict[str, Any]:
-    """A disagreement with both sides' scores of the two choices at issue."""
+    """Return a disagreement with both sides' scores of the two choices in question."""
     chosen = [marked["lm_eval"], marked["mcqueue"]]
     scores = {name: [float(side[i]) for i in chosen] for name, side in zip(SIDES, marked["scores"], strict=True)}
     gaps = [abs(first - second) for first, second in scores.values()]
@@ -389,7 +389,7 @@ def explained(marked: Mapping[str, Any], noise: float) -> dict[str, Any]:
 
 
 def speed_row(case: Case, rounds: Sequence[Both]) -> dict[str, Any]:
-    """Medians over the rounds, and each round's seconds."""
+    """Return the medians over the rounds, and the seconds of each round."""
     theirs, ours = ([each[i] for each in rounds] for i in range(2))
     questions = len(rounds[0][0].scores)
     seconds = [statistics.median(side.seconds for side in each) for each in (theirs, ours)]
@@ -411,7 +411,7 @@ def speed_row(case: Case, rounds: Sequence[Both]) -> dict[str, Any]:
 
 
 def show(found: Sequence[Compared], speed: Sequence[Mapping[str, Any]]) -> None:
-    """Tables, and every disagreement, to the person."""
+    """Print the tables and every disagreement."""
     rows = [row for row, _ in found]
     print_table("Log-likelihoods", [without(each, " agree", " lm_eval", " mcqueue") for each in rows])
     for metric, other in (ACCURACIES, ACCURACIES[::-1]):
@@ -432,7 +432,7 @@ def record(
     speed: Sequence[Mapping[str, Any]],
     spaces: Mapping[str, Mapping[str, float]],
 ) -> Path:
-    """Everything to the record."""
+    """Write everything to the record."""
     hidden = {case.file: "FILE" for case in bench.cases} | ({bench.shots.file: "EXAMPLES"} if bench.shots else {})
     path = write(
         "peers",

@@ -1,13 +1,13 @@
-"""What do shared prefixes save, and does the order in which questions are asked decide it?
+"""What do shared prefixes save, and does it depend on the order of the questions?
 
-`order`: questions about `--contexts` texts, `--each` of them about one, by one worker's engine in batches of 16, with a
-prefix cache that holds a few of the texts. Once as a shuffled file has them, and once as `enqueue` sends them: those
-about one text together (`producer/runs/prefix_order.py`).
+`order`: questions about `--contexts` texts, `--each` of them about the same one, on one worker's engine in batches of
+16, with a prefix cache that holds a few of the texts. Once in shuffled order, and once as `enqueue` sends them, with
+those about one text together (`producer/runs/prefix_order.py`).
 
-`warm-up`: the first 16 questions after a prefix that the engine has never seen (eight solved examples). Once all at
-once, and once with the first of them asked alone, so that the prefix lies in the cache when the others come.
+`warm-up`: the first 16 questions after a prefix that is new to the engine (eight solved examples). Once all at once,
+and once with the first question asked alone, so that the prefix is in the cache for the others.
 
-Both sides of a pair take turns; every round's prompts begin with its number, so that nothing of an earlier round is in
+Both sides of a pair alternate. The prompts of a round begin with its number, so that nothing of an earlier round is in
 the cache. Ratios are taken within a round, and the median over the rounds counts.
 """
 
@@ -41,19 +41,19 @@ from workers.tuning.trials import marked
 
 BATCH = 16
 PASSAGES = 8
-#: Small enough that a few texts fill it, and as large as one context of the model.
+#: Small enough to be filled by a few texts, and large enough for one context of the model.
 CACHE_BYTES = 48 * 1024**2
 DEMO = Path("demo")
-#: Asks the round's questions in that side's way: seconds, and the share of prefilled tokens that came from the cache.
+#: Asks a round's questions in one way; returns the seconds, and the share of prefilled tokens that came from the cache.
 Side = Callable[[str], tuple[float, float]]
 
 
 def main() -> None:
     parser = Parser(__doc__)
     parser.option("--config", existing_file, DEPLOY, "deploy file")
-    parser.option("--contexts", positive, 12, "texts")
-    parser.option("--each", positive, 4, "questions about each")
-    parser.option("--rounds", positive, 5, "times that each pair is asked")
+    parser.option("--contexts", positive, 12, "number of texts")
+    parser.option("--each", positive, 4, "questions about each text")
+    parser.option("--rounds", positive, 5, "rounds of each pair")
     options = parser.parse_args()
     overrides = [f"vllm_args.kv_cache_memory_bytes={CACHE_BYTES}", "vllm_args.max_model_len=1024"]
     settings = load_settings(options.config, overrides)
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def order(engine: Engine, contexts: int, each: int, rounds: int) -> dict[str, Any]:
-    """Shuffled against together."""
+    """Compare the shuffled order with questions about the same text together."""
     shuffled = about_texts(contexts, each)
     spec = asked("mode=letter", "rag.use_context_field=true")
     prefix_order = PrefixOrder(spec)
@@ -86,7 +86,7 @@ def order(engine: Engine, contexts: int, each: int, rounds: int) -> dict[str, An
 
 
 def warm_up(engine: Engine, rounds: int) -> dict[str, Any]:
-    """All at once against the first one alone before."""
+    """Compare asking all at once with asking the first one alone before."""
     first = questions(BATCH)
     spec = asked("mode=letter", "few_shot.k=8", f"few_shot.file={DEMO / 'examples.jsonl'}")
 
@@ -103,7 +103,7 @@ def warm_up(engine: Engine, rounds: int) -> dict[str, Any]:
 
 
 def compared(sides: Mapping[str, Side], rounds: int) -> dict[str, Any]:
-    """The two sides' medians, and how many times as fast the second one is."""
+    """Return the medians of both sides, and how many times as fast the second one is."""
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     shares: dict[str, list[float]] = {name: [] for name in sides}
     for number in range(rounds):
@@ -120,7 +120,7 @@ def compared(sides: Mapping[str, Side], rounds: int) -> dict[str, Any]:
 
 
 def score(engine: Engine, asked_for: Sequence[Item]) -> tuple[float, float]:
-    """Seconds for all of them in batches, one after another, and the share of tokens from the cache."""
+    """Score all in batches, one after another; return the seconds and the share of tokens from the cache."""
     started = time.monotonic()
     verdicts = [verdict for batch in chunks(asked_for, BATCH) for verdict in score_batch(batch, engine)]
     seconds = time.monotonic() - started
@@ -128,7 +128,7 @@ def score(engine: Engine, asked_for: Sequence[Item]) -> tuple[float, float]:
 
 
 def about_texts(contexts: int, each: int) -> list[Question]:
-    """Demo questions, each with one of `contexts` texts made of the demo's corpus, in an order drawn by a seed."""
+    """Return demo questions, each with one of `contexts` texts from the demo's corpus, in seeded random order."""
     draw = random.Random(0)
     corpus = [row["text"] for row in read_rows(DEMO / "corpus.jsonl")]
     texts = [" ".join(draw.sample(corpus, PASSAGES)) for _ in range(contexts)]
@@ -141,13 +141,13 @@ def about_texts(contexts: int, each: int) -> list[Question]:
 
 
 def questions(count: int) -> list[Question]:
-    """The demo's first questions."""
+    """Return the first `count` questions of the demo."""
     path = DEMO / "questions.jsonl"
     return list(islice(taken(survey(Source(path, path.name))), count))
 
 
 def asked(*overrides: str) -> RunSpec:
-    """How they are asked."""
+    """Return the spec with these overrides."""
     return load_run_config(None, overrides).to_spec("0" * 64, load_settings())
 
 

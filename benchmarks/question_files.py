@@ -1,10 +1,10 @@
-"""Public question sets through the readers, set by set, beside the same questions in one plain layout.
+"""Public question sets through the readers, set by set, compared with the same questions in one plain layout.
 
-RAW holds the sets as their authors publish them, by the paths of SETS in this file; NORM holds `<name>.jsonl`, whose
-rows are {id, question, choices, answer (an index), …}. Two questions are the same if their text, their choices in
-whatever order and the text of the right choice are; white space, capitals and a closing question mark make no
-difference (NORM gives BoolQ's questions both). What is only in one of the two is told with its reason; without one it
-is `unexplained`, and the exit code is 1.
+RAW holds the sets as published, at the paths in SETS in this file; NORM holds `<name>.jsonl`, whose rows are {id,
+question, choices, answer (an index), …}. Two questions are the same if their text, their choices in any order and the
+text of the correct choice are; white space, case and a trailing question mark are ignored (NORM gives BoolQ's questions
+both with and without one). What is in only one of the two is listed with its reason; if there is none, it is
+`unexplained`, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ class Same(NamedTuple):
 
 @dataclass(frozen=True)
 class Set:
-    """A set, its files, how they are read, and what it is compared with."""
+    """A question set, its files, how they are read, and what they are compared with."""
 
     name: str
     files: str
-    #: Name in NORM; empty: there is nothing to compare it with.
+    #: Name in NORM; empty: not compared.
     norm: str = ""
     subset: str = ""
     layout: str = ""
     answers: str = ""
-    #: Whether NORM has only some of the questions, and whether it has others besides.
+    #: Whether NORM has only some of the questions, and whether it has additional ones.
     part: bool = False
     others: bool = False
 
@@ -97,14 +97,14 @@ def main() -> int:
     print_table("Question files", rows)
     compared = {each.norm for each in SETS}
     missing = sorted(path.stem for path in options.norm.glob("*.jsonl") if path.stem not in compared)
-    print(f"In NORM, without their files in RAW: {', '.join(missing)}")
+    print(f"In NORM, without files in RAW: {', '.join(missing)}")
     command = command_line(hidden={options.raw: "RAW", options.norm: "NORM"})
     print(write("question_files", rows, options.out, command=command, without_files=missing))
     return int(any(row["unexplained"] for row in rows))
 
 
 def compare(raw: Path, norm: Path, one: Set) -> dict[str, Any]:
-    """One line of the table."""
+    """Return a row of the table."""
     found = _Reading()
     for path in sorted(raw.glob(one.files)):
         found.read(raw, path, one)
@@ -140,7 +140,7 @@ def compare(raw: Path, norm: Path, one: Set) -> dict[str, Any]:
 
 
 class _Reading:
-    """What the files of a set gave."""
+    """The questions read from the files of a set."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -149,7 +149,7 @@ class _Reading:
         self.title = ""
 
     def read(self, raw: Path, path: Path, one: Set) -> None:
-        """One file more."""
+        """Read a further file."""
         answers = raw / one.answers if one.answers else None
         try:
             file = understand(Source(path, path.name, HowToRead(one.layout, subset=one.subset, answers=answers)))
@@ -180,7 +180,7 @@ def _plain(text: str) -> str:
 
 
 def _reasons(surplus: Iterable[Question]) -> Counter[str]:
-    """Why questions that we read are not in NORM, which has only those with one clear right choice."""
+    """Count the reasons why questions are not in NORM, which has only those with one clear correct choice."""
     reasons: Counter[str] = Counter()
     for question in surplus:
         texts = [_plain(each) for each in question.choices]

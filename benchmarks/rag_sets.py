@@ -1,17 +1,17 @@
-"""What retrieval is worth on public question sets: closed book, with retrieved passages, and with the right ones.
+"""What is retrieval worth on public question sets? Closed book, with retrieved passages, and with the right ones.
 
-FOLDER holds the sets by the paths of SETS in this file; without SET all are asked. Everything goes through the real
-commands, on a server and workers of their own: the corpus is indexed by words (BM25, English stop words left out), and
-the question alone is looked up. **Gold** shows each question the passages that its file names, joined by newlines, as
-its own context.
+FOLDER holds the sets at the paths in SETS in this file; without SET all are asked. Everything goes through the real
+commands, on a server and workers of their own: the corpus is indexed with BM25 (English stop words removed), and the
+query is the question alone. **Gold** shows each question the passages that its file names, joined by newlines, as its
+own context.
 
-The model weighs the full text of each choice (`likelihood`). From the same scores two accuracies follow: by the sum of
-a choice's log-probabilities, and by that sum per character. The differences in repaired and broken questions, and
-their p, are `compare`'s, by the sum.
+The model scores the full text of each choice (`likelihood`). Two accuracies follow from the same scores: by the sum of
+a choice's log-probabilities, and by that sum per character. The differences in repaired and broken questions, and their
+p, are those of `compare`, by the sum.
 
 The known figures were measured independently with transformers in float32 on 100 questions of a set, with the same
-prompts, as the better one of the two accuracies; their standard error is about 0.05. The picks are samples: QASC's of
-qasc_dev, WorldTree's of the easier questions (ARC-easy) of arc_entailmentbank, so that it has no known figures.
+prompts, as the better of the two accuracies; their standard error is about 0.05. The picks are samples: QASC's of
+qasc_dev, WorldTree's of the easier questions (ARC-easy) of arc_entailmentbank, for which there are no known figures.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class RagSet:
 
     questions: str
     corpus: str
-    #: Which passages answer: {qid, pids} per line; empty: each question's `gold` says it.
+    #: File with the relevant passages, {qid, pids} per line; empty: they are in each question's `gold`.
     relevance: str = ""
-    #: Condition → accuracy that is known.
+    #: Condition → known accuracy.
     known: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -73,7 +73,7 @@ SETS = {
 
 @dataclass(frozen=True)
 class Prepared:
-    """A set as mcqueue reads it."""
+    """A set in mcqueue's formats."""
 
     questions: Path
     index: Path
@@ -84,9 +84,9 @@ def main() -> None:
     parser.add_argument("folder", metavar="FOLDER", type=existing_folder)
     shown = f"of {', '.join(SETS)} (all)"
     parser.add_argument("sets", nargs="*", type=one_of(SETS), metavar="SET", help=shown)
-    parser.option("--sample", positive, None, "N questions of each set, drawn by seed 0", metavar="N")
-    parser.option("--dtype", str, "bfloat16", "what the model computes in", choices=["float32", "bfloat16"])
-    parser.option("--workdir", Path, Path(".mcqueue/rag-sets"), "keeps indexes, results and logs")
+    parser.option("--sample", positive, None, "N questions of each set, drawn with seed 0", metavar="N")
+    parser.option("--dtype", str, "bfloat16", "data type of the model", choices=["float32", "bfloat16"])
+    parser.option("--workdir", Path, Path(".mcqueue/rag-sets"), "folder for indexes, results and logs")
     options = parser.parse_args()
     command = command_line(without=["--workdir"], hidden={options.folder: "FOLDER"})
     workdir = options.workdir.resolve()
@@ -103,10 +103,10 @@ def main() -> None:
 
 
 def prepare(asked: RagSet, folder: Path, workdir: Path) -> Prepared:
-    """Questions that name their right passages and carry them as their context, and an index over the corpus."""
+    """Write the questions, with their right passages by id and as context, and build an index over the corpus."""
     texts: dict[str, str] = {}
     for row in read_rows(folder / asked.corpus):
-        texts.setdefault(row["id"], row["text"])  # WorldTree's corpus holds one id twice
+        texts.setdefault(row["id"], row["text"])  # WorldTree's corpus has one id twice
     corpus = write_rows(workdir / "corpus.jsonl", ({"id": each, "text": text} for each, text in texts.items()))
     named = {row["qid"]: row["pids"] for row in read_rows(folder / asked.relevance)} if asked.relevance else {}
     asking = []
@@ -123,7 +123,7 @@ def prepare(asked: RagSet, folder: Path, workdir: Path) -> Prepared:
 def measure(
     name: str, asked: RagSet, prepared: Prepared, sample: int | None, at: Stand, folder: Path
 ) -> list[dict[str, Any]]:
-    """One row per condition."""
+    """Return a row per condition."""
     retrieving = ["rag.enabled=true", f"rag.index={prepared.index}"]
     conditions = {
         CLOSED: [],
@@ -157,7 +157,7 @@ def measure(
 
 
 def accuracies(summary: Mapping[str, Any], results: Path) -> dict[str, Any]:
-    """By the sum as mcqueue tells it; per character from the same scores."""
+    """Return the accuracy by the sum, as reported by mcqueue, and per character from the same scores."""
     pairs = exported_pairs(results)
     per_character = share(sum(best_per_character(*each) == each[0].answer for each in pairs), len(pairs))
     assert per_character is not None, "there are questions"
@@ -176,13 +176,13 @@ def accuracies(summary: Mapping[str, Any], results: Path) -> dict[str, Any]:
 
 
 def best_per_character(question: Question, verdict: Verdict) -> str | None:
-    """The choice with the highest log-likelihood per character."""
+    """Return the choice with the highest log-likelihood per character."""
     scores = {label: score / len(question.choice_text(label)) for label, score in verdict.choice_scores.items()}
     return max(scores, key=scores.__getitem__) if scores else None
 
 
 def changes(compared: Mapping[str, Any]) -> dict[str, Any]:
-    """Against closed book; how many flipped which way, and how likely that is by chance."""
+    """Return the changes against closed book: questions that flipped each way, and the p-value."""
     difference = compared["difference"]
     return {
         "repaired": compared["contingency"]["only_b"],
@@ -195,7 +195,7 @@ def changes(compared: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def retrieval(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """What the run's summary says of it."""
+    """Return the retrieval figures of the run's summary."""
     found = summary.get("retrieval")
     if found is None:
         return {}
@@ -247,8 +247,8 @@ RETRIEVAL = (
 COUNTED = {
     "accuracy": "of all questions, by the sum of a choice's log-probabilities; low and high: 95 % Wilson interval",
     "per character": "the same scores divided by the length of the choice's text",
-    "known": "measured independently on 100 questions of the set, the better one of the two; about 0.05 standard error",
-    "repaired": "not right closed book, right here; broken: the other way round; p: McNemar's exact test",
+    "known": "measured independently on 100 questions of the set, the better of the two; about 0.05 standard error",
+    "repaired": "incorrect closed book, correct here; broken: the other way round; p: McNemar's exact test",
     "figures of retrieval": "as producer/stats/retrieval.py defines them",
 }
 

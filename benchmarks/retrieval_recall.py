@@ -1,9 +1,9 @@
-"""How often retrieval finds the passages that answer a question, beside what is known at the same settings.
+"""How often does retrieval find the passages that answer a question, compared with known figures?
 
-FOLDER holds questions (norm/*.jsonl), corpora (rag/*.jsonl) and which passages answer which question
-(rag/*.qrels.jsonl: qid, pids). One index per corpus, built by `producer index` and asked with the question alone, a
-hybrid one in all three ways. The known figures were measured with bm25s by hand; `any` is the share of questions with
-one of their passages among the first k, `share` the mean share of a question's passages there.
+FOLDER holds questions (norm/*.jsonl), corpora (rag/*.jsonl) and the passages that answer each question
+(rag/*.qrels.jsonl: qid, pids). There is one index per corpus, built by `producer index` and queried with the question
+alone, a hybrid one in all three ways. The known figures were measured by hand with bm25s; `any` is the share of
+questions with one of their passages among the first k, `share` the mean share of a question's passages among them.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from contract.spec import IndexKind
 from workers.retrieval.load import load_index
 
 DEPTHS = (1, 5, 10)
-#: How far from a known figure counts as the same.
+#: Largest difference from a known figure that counts as the same.
 TOLERANCE = 0.01
 
 
 @dataclass(frozen=True)
 class Known:
-    """The corpus of some questions, and what BM25 is known to find in it at `DEPTHS`."""
+    """The corpus of a question set, and what BM25 is known to find in it at `DEPTHS`."""
 
     corpus: str
     known_any: tuple[float, ...]
@@ -49,7 +49,7 @@ def main() -> int:
     parser = Parser(__doc__)
     parser.add_argument("folder", metavar="FOLDER", type=existing_folder)
     parser.add_argument("sets", nargs="*", type=one_of(SETS), metavar="SET", help=f"of {', '.join(SETS)} (all)")
-    parser.option("--kind", str, "hybrid", "what is built", choices=list(map(str, IndexKind)))
+    parser.option("--kind", str, "hybrid", "kind of the index", choices=list(map(str, IndexKind)))
     options = parser.parse_args()
     same = True
     for name in options.sets or SETS:
@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def measure(folder: Path, name: str, built: IndexKind) -> Iterator[dict[str, Any]]:
-    """One set in every way that an index of kind `built` can be asked."""
+    """Yield a row for every way to query an index of kind `built` over one set."""
     known = SETS[name]
     gold = {each["qid"]: set(each["pids"]) for each in read_rows(folder / "rag" / f"{known.corpus}.qrels.jsonl")}
     questions = [each for each in read_rows(folder / "norm" / f"{name}.jsonl") if each["id"] in gold]
@@ -89,12 +89,12 @@ def measure(folder: Path, name: str, built: IndexKind) -> Iterator[dict[str, Any
 
 
 def mean(values: Iterable[float]) -> float:
-    """To the four places that such a number of questions carries."""
+    """Return the mean, rounded to the four digits that this number of questions supports."""
     return round(statistics.fmean(values), 4)
 
 
 def as_known(row: dict[str, Any], known: Known) -> bool:
-    """Whether every figure is within `TOLERANCE` of the known one."""
+    """Return whether every figure is within `TOLERANCE` of the known one."""
     expected = {f"any@{depth}": value for depth, value in zip(DEPTHS, known.known_any, strict=True)}
     expected |= {f"share@{depth}": value for depth, value in zip(DEPTHS, known.known_share, strict=True)}
     return all(abs(row[name] - value) <= TOLERANCE for name, value in expected.items())

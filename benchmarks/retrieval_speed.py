@@ -1,11 +1,11 @@
-"""How fast an index answers and what it takes, at 10 thousand, 100 thousand and a million synthetic passages.
+"""How fast is an index, and what does it take, at 10 thousand, 100 thousand and a million synthetic passages?
 
-Every measurement has a process of its own. BM25: passages of 40 made-up words drawn by a Zipf law without its first
-hundred words (where English has its stop words), indexed by `producer index`; queries of 10 words. Dense: the vectors
-are made up, because a million texts take hours to encode on a CPU, and so are the queries'; what the encoder adds is
-measured apart. Queries come in batches of 16, five passages each; wall and processor time are medians of the batches.
-`memory` is what the process has of its own after the search beyond what it had before the index was loaded; `mapped`
-is what it has looked at of the index's files, which the system can take back.
+Every measurement has its own process. BM25: passages of 40 made-up words drawn by Zipf's law without its first hundred
+words (where English has its stop words), indexed by `producer index`; queries of 10 words. Dense: the vectors are made
+up, because encoding a million texts takes hours on a CPU, and so are those of the queries; the encoder is measured
+separately. Queries come in batches of 16, with five passages each; wall and CPU time are medians over the batches.
+`memory` is the increase of the process's private memory from before the index is loaded until after the search;
+`mapped` is the resident part of the index's files, which the system can reclaim.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from workers.retrieval.load import load_index, search_threads
 BATCH, TOP_K, BATCHES = 16, 5, 30
 PASSAGE_WORDS, QUERY_WORDS, VOCABULARY, COMMON_WORDS = 40, 10, 200_000, 100
 DIMENSIONS = 384
-#: Vectors are drawn around this many centres: texts have topics, and a graph makes use of it.
+#: Vectors are drawn around this many centres, as texts have topics, which a graph index exploits.
 TOPICS = 1000
 
 Row = dict[str, Any]
-#: Takes a batch of queries.
+#: Called with a batch of queries.
 Search = Callable[[Any], object]
 
 
 def main() -> None:
     parser = Parser(__doc__)
-    parser.add_argument("parts", nargs="+", choices=("bm25", *map(str, Structure), "encoder"), help="what is measured")
-    parser.option("--sizes", positive, (10_000, 100_000, 1_000_000), "passages of an index")
+    parser.add_argument("parts", nargs="+", choices=("bm25", *map(str, Structure), "encoder"), help="parts to measure")
+    parser.option("--sizes", positive, (10_000, 100_000, 1_000_000), "numbers of passages")
     options = parser.parse_args()
     rows = []
     for part in options.parts:
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def measurements(part: str, sizes: Sequence[int]) -> Iterator[tuple[str, tuple[Callable[..., Row], tuple[Any, ...]]]]:
-    """The measurements of a part, by their names."""
+    """Yield the measurements of a part, with their names."""
     if part == "encoder":
         yield part, (measure_encoder, ())
     elif part == "bm25":
@@ -73,13 +73,13 @@ def measurements(part: str, sizes: Sequence[int]) -> Iterator[tuple[str, tuple[C
 
 
 def alone(function: Callable[..., Row], arguments: tuple[Any, ...]) -> Row:
-    """What `function` measures in a fresh process."""
+    """Return the result of `function` in a fresh process."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(function, *arguments).result()
 
 
 def measure_bm25(size: int) -> Row:
-    """An index by words, through the real command and `load_index`."""
+    """Measure a BM25 index, with the real command and `load_index`."""
     with tempfile.TemporaryDirectory() as scratch:
         corpus, folder = Path(scratch) / "corpus.jsonl", Path(scratch) / "index"
         texts = made_up_texts(size, PASSAGE_WORDS)
@@ -94,7 +94,7 @@ def measure_bm25(size: int) -> Row:
 
 
 def measure_dense(structure: Structure, precision: Precision, size: int) -> Row:
-    """A vector index as an index's folder has it."""
+    """Measure a vector index like that in an index's folder."""
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "dense.faiss"
         options = DenseOptions(structure=structure, precision=precision)
@@ -120,7 +120,7 @@ def _build_dense(size: int, options: DenseOptions, path: Path) -> Row:
 
 
 def measure_encoder() -> Row:
-    """The packaged encoder on the CPU, on queries of made-up words."""
+    """Measure the packaged encoder on the CPU, with queries of made-up words."""
     return report(
         lambda: TextEncoder(DEFAULT_ENCODER, device="cpu", threads=search_threads()).queries, made_up_queries()
     )
@@ -133,7 +133,7 @@ def report(
     built_s: float | None = None,
     folder: Path | None = None,
 ) -> Row:
-    """One row: of what is loaded, by what searches it, asked the batches `queries`."""
+    """Return a row: load an index or encoder, and search it with the batches `queries`."""
     own, mapped = memory()
     started = time.perf_counter()
     search = load()
@@ -153,13 +153,13 @@ def report(
 
 
 def memory() -> tuple[int, int]:
-    """Bytes that this process has of its own, and of files."""
+    """Return the private and the file-backed resident bytes of this process."""
     found = psutil.Process().memory_info()
     return found.rss - found.shared, found.shared
 
 
 def per_query(asked: Iterable[Any], search: Search) -> Row:
-    """Medians over the batches, after one that warms up."""
+    """Return medians over the batches, after one that warms up."""
     wall_s, processor_s = [], []
     for batch in asked:
         started = time.perf_counter(), time.process_time()
@@ -173,12 +173,12 @@ def per_query(asked: Iterable[Any], search: Search) -> Row:
 
 
 def made_up_queries() -> Iterator[list[str]]:
-    """Texts to look up, in batches."""
+    """Yield batches of texts to search for."""
     return chunks(made_up_texts(BATCH * BATCHES, QUERY_WORDS, seed=1), BATCH)
 
 
 def made_up_texts(count: int, words: int, seed: int = 0) -> Iterator[str]:
-    """Texts of `words` words, the same for the same seed."""
+    """Yield texts of `words` words, the same for the same seed."""
     drawn = np.random.default_rng(seed)
     weights = 1 / (np.arange(VOCABULARY) + COMMON_WORDS)
     edges = np.cumsum(weights / weights.sum())
@@ -189,7 +189,7 @@ def made_up_texts(count: int, words: int, seed: int = 0) -> Iterator[str]:
 
 
 def made_up_vectors(count: int, seed: int = 0) -> Iterator[Vectors]:
-    """Blocks of vectors of length 1, around the same centres whatever the seed."""
+    """Yield blocks of unit vectors around centres that do not depend on the seed."""
     centres = np.random.default_rng(99).standard_normal((TOPICS, DIMENSIONS), dtype=np.float32)
     drawn = np.random.default_rng(seed)
     for first in range(0, count, 10_000):

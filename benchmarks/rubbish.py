@@ -1,4 +1,4 @@
-"""Rubbish for the fuzz programs: hostile values, wounded texts, and what became of them."""
+"""Inputs for the fuzz programs: hostile values, mutated texts, and the tally of the outcomes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 __all__ = ["HOSTILE", "Result", "mutated"]
 
-#: Values that somebody's YAML might have, whatever the setting.
+#: Values that YAML might contain for any setting.
 HOSTILE = (
     "null", "~", "true", "[]", "{}", "''", "-1", "0", "1e999", "-.inf", ".nan", "0x_", "0b", "9" * 5000, "1_000",
     "2026-13-45", "2026-01-01", "12:30:45", "!!int x", "!!float ''", "!!python/object/apply:os.system ['x']",
@@ -23,7 +23,7 @@ HOSTILE = (
 
 @dataclass
 class Result:
-    """What became of the inputs of one corner."""
+    """The outcomes of the inputs of one corner."""
 
     corner: str
     inputs: int = 0
@@ -33,13 +33,13 @@ class Result:
     broken: list[str] = field(default_factory=list)
 
     def row(self) -> dict[str, Any]:
-        """For the table and the record."""
+        """Return the row for the table and the record."""
         counted = {"corner": self.corner, "inputs": self.inputs, "accepted": self.accepted, "refused": self.refused}
         return {**counted, "broken": len(self.broken), "slowest_s": round(self.slowest_s, 3)}
 
 
 def mutated(chance: random.Random, text: str) -> str:
-    """`text` with a few wounds."""
+    """Return `text` with a few random mutations."""
     for _ in range(chance.randint(1, 6)):
         at = chance.randrange(len(text) + 1)
         to = min(len(text), at + chance.randint(0, 30))

@@ -1,13 +1,13 @@
-"""How far workers add up: 1, 2, 4, 8 and 16 of them, with a simulated engine.
+"""How well does throughput scale with workers? 1, 2, 4, 8 and 16 of them, with a simulated engine.
 
 A call of the simulated engine takes a fixed time and no CPU, like a GPU's, so that many workers fit on one machine and
-what is measured is all around the engine: queue, aggregator, ledger, server. Efficiency is the rate over `workers`
-times what one engine gives by its own arithmetic: `batches_in_flight` batches per call time. The rate is of the whole
-run, from the first call's beginning to the last verdict, so that it can only be less. Beside it stands what the machine
-had to do: CPU of workers, server and producer per question, and the cores that workers and server took at that rate.
-Where those near what the machine has, it is the limit.
+everything around the engine is measured: queue, aggregator, ledger, server. Efficiency is the rate divided by `workers`
+times the nominal rate of one engine: `batches_in_flight` batches per call time. The rate is that of the whole run, from
+the start of the first call to the last verdict, so efficiency cannot exceed 1. The table also has the machine's load:
+CPU time of workers, server and producer per question, and the cores that workers and server used at that rate. If these
+approach the number of cores, the machine is the limit.
 
-A run ends with whoever took a batch last, up to a call after the others: of 30 calls one after the other, that alone
+A run ends with the worker that took a batch last, up to one call after the others; with 30 calls in a row, that alone
 may cost 3 %.
 """
 
@@ -27,7 +27,7 @@ POLL_S = 0.2
 
 
 def measure(at: Stand, workers: int, questions: int, name: str) -> dict[str, Any]:
-    """One row: `workers` at work on `questions`."""
+    """Return a row: `workers` workers on `questions` questions."""
     with ExitStack() as stack:
         crew = [stack.enter_context(worker(at, f"{name}-{i}")) for i in range(workers)]
         server = psutil.Process(int(at.ledger.client.info("server")["process_id"]))
@@ -51,9 +51,9 @@ def measure(at: Stand, workers: int, questions: int, name: str) -> dict[str, Any
 
 def main() -> None:
     parser = Parser(__doc__)
-    parser.option("--workers", positive, (1, 2, 4, 8, 16), "how many, one after the other")
-    parser.option("--call-ms", above_zero, 1000.0, "time of a call")
-    parser.option("--batch-size", positive, 64, "questions of a call")
+    parser.option("--workers", positive, (1, 2, 4, 8, 16), "numbers of workers, one after another")
+    parser.option("--call-ms", above_zero, 1000.0, "duration of a call")
+    parser.option("--batch-size", positive, 64, "questions per call")
     parser.option("--batches", positive, 120, "batches per worker")
     options = parser.parse_args()
     simulated = {"call_ms": options.call_ms}
@@ -61,21 +61,21 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     with stand(DEPLOY, **settings) as at:
         if options.batch_size % at.settings.question_batch_size:
-            parser.error(f"--batch-size: a batch is of whole messages of {at.settings.question_batch_size} questions")
+            parser.error(f"--batch-size: must be a multiple of question_batch_size, {at.settings.question_batch_size}")
         for workers in options.workers:
             questions = workers * options.batches * options.batch_size
             rows.append(measure(at, workers, questions, f"scaling-{workers}"))
             print(f"{workers} workers: {rows[-1]['questions_per_s']:.1f} questions/s", flush=True)
-    # What one worker's engine gives by its own arithmetic, so that the first row is held to something too.
+    # The nominal rate of one worker's engine, so that the first row has a reference too.
     engine_rate = options.batch_size * at.settings.batches_in_flight / (options.call_ms / 1000)
     for row in rows:
         row["efficiency"] = row["questions_per_s"] / (row["workers"] * engine_rate)
     cores = len(os.sched_getaffinity(0))
-    print_table(f"{engine_rate:.0f} questions/s is an engine's own rate; {cores} cores", rows)
+    print_table(f"{engine_rate:.0f} questions/s is the nominal rate of an engine; {cores} cores", rows)
     path = write("scaling", rows, options.out, engine_questions_per_s=engine_rate)
     lines = {
         "measured": [(row["workers"], row["questions_per_s"]) for row in rows],
-        "as many times one engine's own rate": [(row["workers"], row["workers"] * engine_rate) for row in rows],
+        "nominal rate of the engines": [(row["workers"], row["workers"] * engine_rate) for row in rows],
     }
     print(path, plot(path, "Questions per second by workers", "workers", "questions/s", lines, log_x=True))
 

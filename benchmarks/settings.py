@@ -1,12 +1,13 @@
-"""Which settings are faster on these questions, and do they change answers? Workers that differ in them, side by side.
+"""Which settings are faster on these questions, and do they change answers? Compares workers that differ in them.
 
     python -m benchmarks.settings vllm_args.dtype=float32 vllm_args.dtype=bfloat16
     python -m benchmarks.settings 'batch_size=16 batches_in_flight=1' 'batch_size=16 batches_in_flight=2'
 
-Each word is a side: what its worker has laid over the deploy file, as `--set` takes it, several with spaces between.
-All workers are up at the same time; every round asks each in turn, every other round backwards, with prompts that no
-cache has, from the call that enqueues the questions to the last verdict. Speed is the median over the rounds, ratios to
-the first side are taken within a round. A further round tells how many answers are the first side's.
+Each argument is a side: the settings of its worker on top of the deploy file, in the format of `--set`, separated by
+spaces. All workers are up at the same time; every round asks each in turn, every other round in reverse order, with
+prompts that are in no cache. Time is from the call that enqueues the questions to the last verdict. Speed is the median
+over the rounds; ratios to the first side are taken within a round. A further round counts the answers that are the same
+as the first side's.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ def main() -> None:
     parser = Parser(__doc__)
     parser.add_argument("sides", nargs="+", metavar="SIDE", help="settings of a worker: 'NAME=VALUE NAME=VALUE'")
     add_questions(parser)
-    parser.option("--rounds", positive, 5, "that are counted, after one that warms up")
+    parser.option("--rounds", positive, 5, "rounds that count, after a warm-up round")
     parser.option("--modes", str, tuple(MODES_ASKED), "modes", choices=list(MODES_ASKED))
     options = parser.parse_args()
     if len(set(options.sides)) < max(2, len(options.sides)):
-        raise InputError("There is nothing to compare.", hint="Name two sides or more, no two of them alike.")
+        raise InputError("There is nothing to compare.", hint="Give at least two sides, all of them different.")
     for side in options.sides:
-        load_settings(options.config, side.split())  # what is wrong with one is told before anything boots
+        load_settings(options.config, side.split())  # so that errors are reported before anything boots
     source = Source(options.questions, str(options.questions))
-    # Engines that are up at the same time share a GPU; nobody reads this on a CPU.
+    # Engines that are up at the same time share a GPU; on a CPU this is ignored.
     share = {"gpu_memory_utilization": 0.8 / len(options.sides)} if visible_gpus() else {}
     with stand(options.config, vllm_args=share) as at, ExitStack() as stack:
         bench = Bench(at, source, questions_of(at, source, options.limit), options.rounds)
@@ -55,14 +56,14 @@ def main() -> None:
         rows: list[dict[str, Any]] = []
         for mode in options.modes:
             rows.append(compared(bench, mode, served))
-            path = write("settings", rows, options.out, **more)  # each time, as what took so long is kept
+            path = write("settings", rows, options.out, **more)  # each time, so that nothing of a long run is lost
     draw_ratios(path, rows)
     print_table("settings", [without(each, "rounds") for each in rows])
     print(path, path.with_suffix(".png"))
 
 
 def compared(bench: Bench, mode: str, served: Mapping[str, Settings]) -> dict[str, Any]:
-    """Speed of every side beside the first one, and how many of its answers are the first one's."""
+    """Return the speed of every side beside the first one, and how many of its answers are the first one's."""
     first = next(iter(served))
     times = interleaved({side: partial(bench.whole_path, mode, own) for side, own in served.items()}, bench)
     found = row(mode, bench.limit, times, base=first, inverse=True)
@@ -72,13 +73,13 @@ def compared(bench: Bench, mode: str, served: Mapping[str, Settings]) -> dict[st
 
 
 def answered(bench: Bench, mode: str, served: Settings) -> list[Verdict]:
-    """What the same prompts come to, whichever side is asked."""
+    """Return the verdicts of one side, with the same prompts for every side."""
     bench.whole_path(mode, served, "of answers", bench.limit)
     return newest(bench.at)
 
 
 def alike(one: Sequence[Verdict], other: Sequence[Verdict]) -> int:
-    """Questions whose choice is the same, or is missing from both."""
+    """Return the number of questions for which the choice is the same, or missing from both."""
     return sum(a.choice == b.choice for a, b in zip(one, other, strict=True))
 
 

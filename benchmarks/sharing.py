@@ -1,8 +1,8 @@
-"""What it costs the server to put the runs of a queue into the order of their turns.
+"""What does it cost the server to interleave the runs of a queue fairly?
 
-Two runs lie in one queue, one behind the other. The first look deals their messages; what the second one costs is what
-is paid every two seconds from then on. While a step runs, the server answers nobody else: the slowest one is what a
-worker may have to wait. Times are the server's own (`SLOWLOG`).
+Two runs are in one queue, one behind the other. The first pass distributes their messages; the cost of the second one
+recurs every two seconds from then on. While a step runs, the server answers no other client, so the slowest step is how
+long a worker may have to wait. Times are the server's own (`SLOWLOG`).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ RUNS = ("long-00000000", "other-00000000")
 
 def main() -> None:
     parser = Parser(__doc__)
-    parser.option("--messages", positive, (2_000, 6_250, 62_500), "waiting, of both runs")
-    parser.option("--short", positive, 62, "messages of the second run, where it is short")
+    parser.option("--messages", positive, (2_000, 6_250, 62_500), "waiting messages of both runs")
+    parser.option("--short", positive, 62, "messages of the second run, in rows where it is short")
     options = parser.parse_args()
     if options.short >= min(options.messages):
-        parser.error("--short: not less than the messages of both runs (--messages)")
+        parser.error("--short: must be less than the messages of both runs (--messages)")
     with stand(engine="simulated", model="simulated") as at:
         rows = [
             row
@@ -35,12 +35,12 @@ def main() -> None:
             for second in (options.short, messages // 2)
             for row in measure(at, messages - second, second)
         ]
-    print_table("Milliseconds of the server; it answers nobody during a step", rows)
+    print_table("Milliseconds of the server, which answers no other client during a step", rows)
     print(write("sharing", rows, options.out))
 
 
 def measure(at: Stand, first: int, second: int) -> Iterator[dict[str, Any]]:
-    """A row for each of two looks at a queue where `second` messages wait behind `first`."""
+    """Yield a row for each of two passes over a queue in which `second` messages wait behind `first`."""
     client, queue = at.ledger.client, keys.score_queue("simulated")
     client.flushdb()
     client.sadd(keys.open_runs(), *RUNS)

@@ -1,7 +1,7 @@
-"""What the benchmarks stand on: a server of their own, real workers, the producer's commands, made-up questions.
+"""The test bench of the benchmarks: a server of their own, real workers, the producer's commands, made-up questions.
 
-Nothing here replaces a part of the product: the server is Valkey, workers are `celery -A workers.app worker`, as one
-starts them by hand or as `workers up` does, and a file is enqueued by the producer's own command.
+Nothing here replaces a part of the product: the server is Valkey, workers are `celery -A workers.app worker`, as
+started by hand or by `workers up`, and files are enqueued with the producer's own command.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ __all__ = [
 
 DEPLOY = Path("configs/deploy/laptop.yaml")
 POLL_S = 0.02
-#: For what has no limit of its own to start.
+#: Start-up limit of processes that have no other.
 START_WITHIN_S = 600.0
-#: Beyond `server_startup_timeout`, as a launcher has: for Python and its imports.
+#: Added to `server_startup_timeout`, as by the launcher: for Python and its imports.
 PYTHON_S = 30.0
-#: No call of an engine takes as long.
+#: Longer than any call of an engine.
 STALLED_AFTER_S = 300.0
 TAIL_CHARACTERS = 2000
 
@@ -81,20 +81,20 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """A server and how to reach it."""
+    """A server, and what is needed to reach it."""
 
     settings: Settings
     ledger: RedisLedger
-    #: Of all that is started here.
+    #: Environment of everything that is started here.
     environment: dict[str, str]
     folder: Path
-    #: Those that are at work; nobody restarts them.
+    #: The running workers; they are not restarted.
     workers: list[Worker] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A command that ended well, and what it took."""
+    """A command that succeeded, and the resources it used."""
 
     stdout: str
     wall_s: float
@@ -103,13 +103,13 @@ class Finished:
 
     @property
     def said(self) -> dict[str, Any]:
-        """What it printed for `--json`."""
+        """Return what it printed for `--json`."""
         return dict(json.loads(self.stdout))
 
 
 @contextmanager
 def only_environment(variables: dict[str, str]) -> Iterator[None]:
-    """Of our variables just these, for as long as it lasts."""
+    """Replace our variables in the environment by `variables` within the block."""
     before = {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
     for name in before:
         del os.environ[name]
@@ -124,9 +124,9 @@ def only_environment(variables: dict[str, str]) -> Iterator[None]:
 
 @contextmanager
 def stand(config: Path | None = None, **settings: Any) -> Iterator[Stand]:
-    """An empty server and the settings of all that talk to it; `settings` lie over the deploy file `config`.
+    """Yield an empty server and the settings of its clients; `settings` override the deploy file `config`.
 
-    Our variables of the environment do not count meanwhile: they would lead to somebody's own Redis.
+    Our variables in the environment are ignored within the block: they might lead to somebody's own Redis.
     """
     with (
         only_environment({}),
@@ -153,7 +153,10 @@ def started(
     ready: Callable[[], bool],
     within_s: float = START_WITHIN_S,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that is `ready` within that time; ended afterwards. Raises EngineError with its last words if not."""
+    """Yield a process once it is `ready`, and end it afterwards.
+
+    Raises EngineError with the end of its log if it is not ready in time.
+    """
     with log.open("wb") as output:
         child = subprocess.Popen(
             command,
@@ -167,7 +170,7 @@ def started(
         until = time.monotonic() + within_s
         while not ready():
             if child.poll() is not None or time.monotonic() > until:
-                why = f"Not ready after {within_s:g} s" if child.poll() is None else "It ended"
+                why = f"Not ready after {within_s:g} s" if child.poll() is None else "The process ended"
                 raise EngineError(f"{why}; {log.name} ends with:\n{_tail(log)}")
             time.sleep(POLL_S)
         yield child
@@ -177,7 +180,7 @@ def started(
 
 @contextmanager
 def worker(at: Stand, name: str = "w0", queue: str = "", **settings: Any) -> Iterator[Worker]:
-    """A worker on that server and queue, ready; `settings` lie over the stand's. Ended afterwards."""
+    """Yield a ready worker on that server and queue, and end it afterwards; `settings` override the stand's."""
     overrides = merge(json.loads(at.environment[OVERRIDES_VARIABLE]), settings)
     in_flight = int(overrides.get("max_batches_in_flight", at.settings.max_batches_in_flight))
     within_s = float(overrides.get("server_startup_timeout", at.settings.server_startup_timeout)) + PYTHON_S
@@ -195,7 +198,7 @@ def worker(at: Stand, name: str = "w0", queue: str = "", **settings: Any) -> Ite
 
 @contextmanager
 def host(at: Stand, logs: Path) -> Iterator[None]:
-    """`python -m workers up`, as a person has it: a worker is ready, and all of them have logs there."""
+    """Run `python -m workers up` as a user would, until a worker is ready; all logs are in `logs`."""
     log = logs / "up.log"
     command = [sys.executable, "-m", "workers", "up", "--logs", str(logs)]
     with started(
@@ -209,7 +212,7 @@ def host(at: Stand, logs: Path) -> Iterator[None]:
 
 
 def producer(environment: Mapping[str, str], *arguments: str) -> Finished:
-    """`python -m producer …`, start of its interpreter included. Raises McqueueError where it fails; it says why."""
+    """Run `python -m producer …`, including interpreter start-up. Raises McqueueError if it fails; stderr says why."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     child = subprocess.Popen([sys.executable, "-m", "producer", *arguments], env=environment, stdout=subprocess.PIPE)
     assert child.stdout is not None
@@ -225,7 +228,7 @@ def producer(environment: Mapping[str, str], *arguments: str) -> Finished:
 
 
 def made_up_questions(path: Path, count: int) -> Path:
-    """`count` questions of some twenty words with four choices, as JSON Lines."""
+    """Write `count` questions of about twenty words with four choices as JSON Lines; return the file."""
     rows = (
         {
             "id": f"q{number:07}",
@@ -241,49 +244,49 @@ def made_up_questions(path: Path, count: int) -> Path:
 
 
 def exported_pairs(results: Path) -> list[tuple[Question, Verdict]]:
-    """What `producer export --format jsonl` wrote."""
+    """Return the questions and verdicts that `producer export --format jsonl` wrote."""
     rows = read_rows(results)
     return [(Question.model_validate(row["question"]), Verdict.model_validate(row["verdict"])) for row in rows]
 
 
 def emptied(folder: Path) -> Path:
-    """`folder`, without what an earlier benchmark left there."""
+    """Return `folder`, emptied of the files of an earlier benchmark."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     return folder
 
 
 def settled(at: Stand, run_id: str) -> int:
-    """Questions of the run that have their verdict."""
+    """Return the number of questions of the run that have their verdict."""
     return at.ledger.counts(run_id).settled
 
 
 def verdicts(at: Stand, run_id: str) -> list[Verdict]:
-    """Those of the run so far, in its order."""
+    """Return the verdicts of the run so far, in its order."""
     return [verdict for _, verdict in at.ledger.results(run_id) if verdict]
 
 
 def newest(at: Stand) -> list[Verdict]:
-    """The verdicts of the newest run, in its order."""
+    """Return the verdicts of the newest run, in its order."""
     return verdicts(at, at.ledger.runs()[0].run_id)
 
 
 def asked_between(found: Sequence[Verdict]) -> tuple[float, float]:
-    """When the engine was first asked for one of these verdicts, and when the last one stood, in Unix time."""
+    """Return when the engine was first asked for one of these verdicts, and the time of the last one, as Unix times."""
     return min(each.settled_at - each.latency_ms / 1000 for each in found), max(each.settled_at for each in found)
 
 
 def look_after(at: Stand) -> None:
-    """Raises EngineError with a worker's last words if one has ended, or if there is none."""
+    """Raise EngineError if a worker has ended, with the end of its log, or if there is none."""
     if not at.workers:
-        raise EngineError("No worker is at work.")
+        raise EngineError("No worker is running.")
     for each in at.workers:
         if not lives(each.process):
             raise EngineError(f"A worker ended:\n{_tail(each.log)}")
 
 
 def wait_until_settled(at: Stand, run_id: str, count: int, poll_s: float = POLL_S) -> None:
-    """Return as soon as `count` questions of the run have their verdict. Raises EngineError if they will never."""
+    """Return once `count` questions of the run have their verdict. Raises EngineError if progress stops."""
     seen, since = settled(at, run_id), time.monotonic()
     while seen < count:
         look_after(at)
@@ -296,7 +299,7 @@ def wait_until_settled(at: Stand, run_id: str, count: int, poll_s: float = POLL_
 
 
 def _said(log: Path) -> str:
-    """A log so far, which may end within a character."""
+    """Return a log so far, which may end within a character."""
     return log.read_text(errors="replace")
 
 
@@ -305,18 +308,18 @@ def _tail(log: Path) -> str:
 
 
 def settle(at: Stand, file: Path, *arguments: str, poll_s: float = POLL_S) -> Finished:
-    """`producer enqueue` of the file; returns when all of it has its verdicts, with what the command said and took."""
+    """Enqueue the file, wait until all its questions are settled, and return the command's output and resources."""
     done = producer(at.environment, "enqueue", str(file), *arguments, "--json")
     wait_until_settled(at, done.said["run_id"], done.said["questions"], poll_s)
     return done
 
 
 def cpu_s(process: psutil.Process) -> float:
-    """Seconds of CPU that the process and its living children have used."""
+    """Return the CPU seconds used by the process and its living children."""
     family = [process, *process.children(recursive=True)]
     return sum(sum(each.cpu_times()[:2]) for each in family)
 
 
 def server_memory_bytes(client: redis.Redis, what: str = "used_memory") -> int:
-    """What the server's data takes, by its own account, or another figure of it."""
+    """Return the size of the server's data as reported by it, or another figure of its memory."""
     return int(client.info("memory")[what])

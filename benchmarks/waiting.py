@@ -1,4 +1,4 @@
-"""Waiting for what must come, and for how long."""
+"""Waiting for conditions, with time limits."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import psutil
 
 __all__ = ["PATIENCE_S", "lives", "wait_gone", "wait_until"]
 
-#: Beyond this a question counts as lost.
+#: After this time a question counts as lost.
 PATIENCE_S = 90.0
 
 
 def wait_gone(processes: Sequence[psutil.Process], timeout_s: float) -> None:
-    """Return when none of `processes` lives. Raises AssertionError with those that do."""
+    """Return once all of `processes` have ended. Raises AssertionError with those that have not."""
     with contextlib.suppress(TimeoutError):
         wait_until(lambda: not any(map(lives, processes)), timeout_s)
     if left := [each for each in processes if lives(each)]:
@@ -23,7 +23,7 @@ def wait_gone(processes: Sequence[psutil.Process], timeout_s: float) -> None:
 
 
 def lives(process: psutil.Process) -> bool:
-    """Whether it runs: what nobody has waited for yet has ended all the same."""
+    """Return whether the process runs; a zombie, which has ended but was not waited for, does not."""
     with contextlib.suppress(psutil.NoSuchProcess):
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     return False

@@ -1,8 +1,10 @@
-"""What it costs to be watched: task events for Flower and metrics for Prometheus, beside the whole way of a question.
+"""What does monitoring cost? Task events for Flower and metrics for Prometheus, relative to the whole path of a
+question.
 
-The whole way is that of `benchmarks.overhead`, around an engine that takes no time: enqueue, score, export, in CPU per
-question. Events and metrics of as many batches are then made in this process, with the same code and a real server, in
-CPU of the thread that makes them; they are part of what `score` costs. Interleaved in `ROUNDS` rounds, medians.
+The whole path is that of `benchmarks.overhead`, around a zero-time engine: enqueue, score, export, in CPU time per
+question. Events and metrics of as many batches are then produced in this process, with the same code and a real server,
+and measured in CPU time of the producing thread; they are part of the cost of `score`. Medians of `ROUNDS` interleaved
+rounds.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ BATCHES = 40
 
 def main() -> None:
     parser = Parser(__doc__)
-    parser.option("--questions", enough, 50_000, "questions of the whole way")
+    parser.option("--questions", enough, 50_000, "questions of the whole path")
     options = parser.parse_args()
     with stand(**SETTINGS) as at:
         parts = {each["part"]: each for each in measure(at, options.questions)}
@@ -43,12 +45,12 @@ def main() -> None:
         {"what": name, "cpu_us_per_question": each, "share_of_whole_way": each / whole_us}
         for name, each in {**costs, "the whole way": whole_us}.items()
     ]
-    print_table("Being watched", rows)
+    print_table("Monitoring", rows)
     print(write("watching", rows, options.out))
 
 
 def watched(at: Stand) -> dict[str, float]:
-    """CPU in µs per question of events and of metrics."""
+    """Return the CPU time per question, in µs, of events and of metrics."""
     app, queue = make_celery(at.settings), score_queue(at.settings.served_model)
     events = BatchEvents(app, "w0@bench", task_name(queue))
     metrics = WorkerMetrics(at.settings, "w0@bench", queue)
@@ -73,7 +75,7 @@ def watched(at: Stand) -> dict[str, float]:
 
 
 def cpu_us(do: Callable[[Batch], None], batches: list[Batch]) -> float:
-    """CPU of this thread for `do` on each of `batches`."""
+    """Return the CPU time of this thread for `do` on each of `batches`."""
     began = time.thread_time()
     for each in batches:
         do(each)
@@ -81,14 +83,14 @@ def cpu_us(do: Callable[[Batch], None], batches: list[Batch]) -> float:
 
 
 def batch(at: Stand, number: int) -> Batch:
-    """A full batch of messages, as the aggregator hands it over."""
+    """Return a full batch of messages, as the aggregator dispatches it."""
     size = at.settings.question_batch_size
     held = [message(f"{number}-{at_}", [f"q{n}" for n in range(size)]) for at_ in range(at.settings.batch_size // size)]
     return Batch(number, held, questions=at.settings.batch_size, flush="size", waited_s=0.1)
 
 
 def message(name: str, ids: list[str]) -> HeldMessage:
-    """One message, settled."""
+    """Return one settled message."""
     request: Any = SimpleNamespace(id=name, root_id=name, delivery_info={"redelivered": False})
     return HeldMessage(
         request=cast(Request, request),
@@ -104,7 +106,7 @@ def message(name: str, ids: list[str]) -> HeldMessage:
 
 
 def verdict(number: int) -> Verdict:
-    """What a question came to."""
+    """Return the verdict of a question."""
     return Verdict(question_id=f"q{number}", outcome=Outcome.CORRECT, latency_ms=5.0, queued_ms=3.0, prompt_tokens=40)
 
 

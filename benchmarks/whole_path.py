@@ -1,26 +1,26 @@
 """The whole path against the engine alone: enqueue, queue, worker, ledger beside one `LLM.generate` over all prompts.
 
-All sides have the same model, engine arguments, prompts (but for one side, the very token ids) and sampling, and are up
-at the same time; every round asks every side in turn, every other round backwards, and the ratios are taken within a
-round. The median over the rounds counts. Every mode has fresh processes: what was asked before changes how the C
-library gives memory to the offline class, which writes a tenth faster once it was asked for log-likelihoods. Of
-processes that do the same, some are 3 % faster than others from start to end: `--boots` takes rounds from so many pairs
-of them for each mode.
+All sides have the same model, engine arguments, prompts (except for one side, the very same token ids) and sampling,
+and are up at the same time; every round asks every side in turn, every other round in reverse order, and the ratios are
+taken within a round. The median over the rounds counts. Every mode has fresh processes: earlier calls change how the C
+library allocates memory in the offline class, which generates texts a tenth faster once it has computed
+log-likelihoods. Of processes that do the same, some are 3 % faster than others from start to end, so `--boots` takes
+rounds from that many pairs of processes for each mode.
 
 | side | seconds |
 |---|---|
 | raw | `vllm.LLM.generate` over all prompts at once, token ids ready: no reading, no tokenising, no verdicts |
-| raw, choices in full | the same with a prompt per choice, the question before it: what vLLM's own interface has for \
-`likelihood` |
+| raw, choices in full | the same with a prompt per choice, including the question: the usual way to get `likelihood` \
+from vLLM's own interface |
 | one at a time | the same `LLM`, one request after another (the first `--alone` questions; compared by questions/s) |
 | mcqueue | from the call that enqueues the file to the last verdict in the ledger: reading, validating, writing, \
 publishing, gathering, prompts, tokenising, inference, reading, committing |
 
-`letter`: one prefill per question with the labels' log-probabilities. `likelihood`: raw is asked the very prefills that
-mcqueue thought of, fewer and shorter than a prompt per choice, and computes in full those with `prompt_logprobs`, as
-vLLM does. `generate`: greedy text to its own end, at most 48 tokens.
+`letter`: one prefill per question with the log-probabilities of the labels. `likelihood`: raw gets the very prefills
+that mcqueue planned, which are fewer and shorter than a prompt per choice, and computes those with `prompt_logprobs` in
+full, as vLLM does. `generate`: greedy text to its own end, at most 48 tokens.
 Every prompt begins with the number of its round, so that no side finds an earlier round's prompts in its cache.
-Ask whole batches, and several: a last batch that is not full waits for `batch_timeout`.
+Use whole batches, and several of them: a last batch that is not full waits for `batch_timeout`.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ from workers.engines.vllm import engine_arguments, prepare_environment
 from workers.host.nvidia import visible_gpus
 from workers.scoring import requests_of
 
-#: Mode → what is laid over the run's defaults.
+#: Mode → overrides of the run's defaults.
 MODES_ASKED: Mapping[str, Sequence[str]] = {
     "letter": ["mode=letter"],
     "likelihood": ["mode=likelihood"],
     "generate": ["mode=generate", "prompt=lettered", "sampling.max_tokens=48"],
 }
-#: The round's mark and how many questions → seconds for them.
+#: The round's mark and the number of questions → seconds for them.
 Measure = Callable[[str, int], float]
-#: Token ids and sampling parameters, as vLLM takes them.
+#: Token ids and sampling parameters in vLLM's format.
 Prompt: TypeAlias = tuple[dict[str, list[int]], Any]
-#: Side → seconds for all questions, by round.
+#: Side → seconds for all questions in each round.
 Times = dict[str, list[float]]
 
 
@@ -78,30 +78,30 @@ class Bench:
     rounds: int
     alone: int = 0
     boots: int = 1
-    #: Whether vLLM is also asked for `likelihood` as its own interface has it.
+    #: Whether to measure `raw, choices in full` too.
     in_full: bool = True
 
     def asking(self, mode: str) -> Asking:
-        """The questions, asked in that mode."""
+        """Return the questions, asked in that mode."""
         return Asking(self.source, MODES_ASKED[mode], self.limit)
 
     def whole_path(self, mode: str, served: Settings, mark: str, count: int) -> float:
-        """Seconds of the first `count` questions through queue, worker and ledger."""
+        """Return the seconds for the first `count` questions through queue, worker and ledger."""
         return whole_path(self.at, replace(self.asking(mode), limit=count), served, mark)
 
 
 def main() -> None:
     parser = Parser(__doc__)
     add_questions(parser)
-    parser.option("--alone", from_zero, 8, "of them asked one at a time; 0: none")
-    parser.option("--boots", positive, 1, "fresh pairs of processes for each mode")
-    parser.option("--rounds", positive, 5, "that count of each, after one that warms up")
+    parser.option("--alone", from_zero, 8, "questions asked one at a time; 0: none")
+    parser.option("--boots", positive, 1, "fresh pairs of processes per mode")
+    parser.option("--rounds", positive, 5, "rounds that count with each pair, after a warm-up round")
     parser.option("--modes", str, tuple(MODES_ASKED), "modes", choices=list(MODES_ASKED))
     parser.add_argument(
-        "--two-sides", action="store_true", help="leave `raw, choices in full` out: more rounds an hour"
+        "--two-sides", action="store_true", help="omit `raw, choices in full`, to get more rounds per hour"
     )
     options = parser.parse_args()
-    # Engines that are up at the same time share a GPU; nobody reads this on a CPU.
+    # Engines that are up at the same time share a GPU; on a CPU this is ignored.
     share = {"gpu_memory_utilization": 0.4} if visible_gpus() else {}
     source = Source(options.questions, str(options.questions))
     with stand(options.config, vllm_args=share) as at:
@@ -110,24 +110,24 @@ def main() -> None:
         bench = Bench(at, source, count, options.rounds, alone, options.boots, in_full)
         more: dict[str, Any] = {"deploy": str(options.config), "settings": speed_settings(at.settings)}
         for rows in against_raw(bench, options.modes):
-            path = write("whole_path", rows, options.out, **more)  # each time, as what took so long is kept
+            path = write("whole_path", rows, options.out, **more)  # each time, so that nothing of a long run is lost
     draw_ratios(path, rows)
     print_table("whole path", [without(each, "rounds") for each in rows])
     print(path, path.with_suffix(".png"))
 
 
 def questions_of(at: Stand, source: Source, limit: int) -> int:
-    """How many are asked: no more than there are. Raises InputError where they cannot be, before anything boots."""
+    """Return how many questions are asked. Raises InputError for what cannot be asked, before anything boots."""
     asking = Asking(source, MODES_ASKED["letter"], limit)
     count, size = len(asking.items(at.settings, "to count", at.folder)), at.settings.batch_size
     if count % size:
         waits = f"the last one waits for batch_timeout, {at.settings.batch_timeout:g} s"
-        print(f"note: {count} questions are no whole batches of {size}: {waits}", file=sys.stderr)
+        print(f"note: {count} questions do not make whole batches of {size}: {waits}", file=sys.stderr)
     return count
 
 
 def against_raw(bench: Bench, modes: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
-    """A row per mode, of all boots so far, after each of them."""
+    """Yield a row per mode, over all boots so far, after each boot."""
     pin(bench.at)
     times: dict[str, Times] = {mode: {} for mode in modes}
     for boot in range(bench.boots):
@@ -139,7 +139,7 @@ def against_raw(bench: Bench, modes: Sequence[str]) -> Iterator[list[dict[str, A
 
 
 def beside_raw(bench: Bench, raw: Raw, mode: str, boot: int = 0) -> Times:
-    """The times of one mode, by the worker that is up."""
+    """Return the times of all sides in one mode, with the worker that is up."""
     sides: dict[str, Measure] = {
         "raw": partial(raw.all_at_once, mode),
         "mcqueue": partial(bench.whole_path, mode, bench.at.settings),
@@ -152,10 +152,10 @@ def beside_raw(bench: Bench, raw: Raw, mode: str, boot: int = 0) -> Times:
 
 
 def interleaved(sides: Mapping[str, Measure], bench: Bench, boot: int = 0) -> Times:
-    """Seconds of every side in every round, every other round backwards; a first round warms up and is not counted.
+    """Return the seconds of every side in every round, every other one in reverse order; a first round is not counted.
 
-    Each side is asked a batch just before its time is taken too: an engine that comes right after another process' is 2
-    to 3 % slower than one that comes after itself.
+    Each side is also asked a batch just before it is timed: an engine that runs right after another process' engine is
+    2 to 3 % slower than one that runs after itself.
     """
     times: Times = {name: [] for name in sides}
     batch = min(bench.limit, bench.at.settings.batch_size)
@@ -170,7 +170,7 @@ def interleaved(sides: Mapping[str, Measure], bench: Bench, boot: int = 0) -> Ti
 
 
 def row(mode: str, count: int, times: Times, base: str, *, inverse: bool = False) -> dict[str, Any]:
-    """Medians, and by how much `base` is faster than the others (inverse: how much the others are faster than it)."""
+    """Return medians, and the speed of `base` relative to the others (inverse: of the others relative to `base`)."""
     found: dict[str, Any] = {"mode": mode, "questions": count}
     found |= {f"{name} questions/s": count / statistics.median(seconds) for name, seconds in times.items()}
     for name, seconds in times.items():
@@ -184,48 +184,48 @@ def row(mode: str, count: int, times: Times, base: str, *, inverse: bool = False
 
 
 def draw_ratios(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """What `row` found, as bars beside the JSON file `path`."""
+    """Draw the ratios of `row` as bars next to the JSON file `path`."""
     ratios = {f"{each['mode']}, {key}": each[key] for each in rows for key in without(each, "rounds") if " to " in key}
     bars(path, "Times as fast, medians", "ratio", ratios)
 
 
 class Raw:
-    """vLLM's own offline class, as its documentation shows it, in a process of its own."""
+    """vLLM's own offline class, used as its documentation shows, in its own process."""
 
     def __init__(self, bench: Bench) -> None:
         settings = bench.at.settings
         model = resolve(settings.hf_model_id)
-        prepare_environment(model)  # here too, where the prompts are made
+        prepare_environment(model)  # here too, where the prompts are built
         self._bench = bench
         self._encoder = PromptEncoder.of_model(model)
         self._process = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_boot, initargs=(settings,))
         try:
             self._limit = self._process.submit(_max_model_len).result()
         except BrokenProcessPool:
-            raise EngineError("vLLM's offline class does not start; it says why above.") from None
+            raise EngineError("vLLM's offline class does not start; see its output above.") from None
 
     def close(self) -> None:
-        """End the process, and before it vLLM's own, which it would wait for."""
+        """End the process, after vLLM's own, for which it would wait."""
         with suppress(BrokenProcessPool):
             self._process.submit(_end).result()
         self._process.shutdown()
 
     def all_at_once(self, mode: str, mark: str, count: int) -> float:
-        """Seconds of one call for the first `count` questions."""
+        """Return the seconds of a single call for the first `count` questions."""
         return self._process.submit(_generate, [self._prompts(mode, mark, count)]).result()
 
     def whole_choices(self, mark: str, count: int) -> float:
-        """Seconds of one call for every choice of the first `count` questions, each in full."""
+        """Return the seconds of a single call for every choice of the first `count` questions in full."""
         return self._process.submit(_generate, [self._whole_choices(mark, count)]).result()
 
     def one_at_a_time(self, mode: str, mark: str, count: int) -> float:
-        """Seconds of a call per prompt for some of the first `count` questions, counted up to all of them."""
+        """Return the seconds of one call per prompt for some questions, extrapolated to the first `count`."""
         asked = min(self._bench.alone, count)
         prompts = self._prompts(mode, f"{mark}, alone", asked)
         return self._process.submit(_generate, [[each] for each in prompts]).result() * count / asked
 
     def _prompts(self, mode: str, mark: str, count: int) -> list[Prompt]:
-        """Everything that has to be asked of `count` questions."""
+        """Return all prefills that `count` questions need."""
         found = []
         for request, encoded in self._encoded(mode, mark, count):
             ways = make_plan(request, encoded, self._limit, caches=False)
@@ -238,7 +238,7 @@ class Raw:
         return found
 
     def _whole_choices(self, mark: str, count: int) -> list[Prompt]:
-        """Every choice of `count` questions behind its question, as one writes it for vLLM alone."""
+        """Return every choice of `count` questions after its question, as one would write it for vLLM alone."""
         from vllm import SamplingParams
 
         sampling = SamplingParams(max_tokens=1, temperature=0.0, prompt_logprobs=0, detokenize=False)
@@ -246,7 +246,7 @@ class Raw:
         return [({"prompt_token_ids": [*each.prompt, *tail]}, sampling) for each in found for tail in each.tails]
 
     def _encoded(self, mode: str, mark: str, count: int) -> Iterator[tuple[Request, Encoded]]:
-        """What `count` questions are asked, with its tokens."""
+        """Yield the requests of `count` questions, with their tokens."""
         asking = replace(self._bench.asking(mode), limit=count)
         requests: list[Request] = []
         for item in asking.items(self._bench.at.settings, mark, self._bench.at.folder):
@@ -257,7 +257,7 @@ class Raw:
             yield request, encoded
 
 
-#: In the process of the raw side: its vLLM.
+#: In the process of the raw side: its `LLM`.
 _llm: Any = None
 
 
@@ -267,7 +267,7 @@ def _boot(settings: Settings) -> None:
     from vllm import LLM
 
     global _llm
-    # Without the statistics that a worker's /metrics needs: `LLM` takes none by default.
+    # Without the statistics that a worker's /metrics needs: `LLM` collects none by default.
     _llm = LLM(**{**engine_arguments(settings, model), "disable_log_stats": True})
 
 
@@ -280,7 +280,7 @@ def _end() -> None:
 
 
 def _generate(calls: Sequence[Sequence[Prompt]]) -> float:
-    """Seconds of a call after the other."""
+    """Return the seconds of the calls, made one after another."""
     started = time.monotonic()
     for prompts in calls:
         _llm.generate([each for each, _ in prompts], [each for _, each in prompts], use_tqdm=False)

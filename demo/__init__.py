@@ -1,1 +1,1 @@
-"""What `make demo` runs: a real server, a real worker, real weights, and 160 questions made from plain facts."""
+"""The demo of `make demo`: a real server, a real worker, real weights, and 160 questions made from plain facts."""

@@ -1,9 +1,9 @@
-"""Make the demo: questions about the chemical elements, and passages that answer them.
+"""Generate the demo: questions about the chemical elements, and passages that answer them.
 
-`elements.csv` holds plain facts anyone can check. From it come `questions.jsonl`,
+`elements.csv` holds plain facts that anyone can check. It yields `questions.jsonl`,
 with four choices each, `examples.jsonl`, a few others to show solved before a
 question, and `corpus.jsonl`, one passage per element. Everything is drawn from one
-seed, so anybody can make the same bytes again:
+seed, so that the same bytes can be generated again:
 
     python demo/generate.py            write the files
     python demo/generate.py --check    exit 1 if the files differ from these facts
@@ -21,7 +21,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 LABELS = "ABCD"
 EXAMPLES = 12
-NEAREST = 6  # how many of the nearest wrong answers to draw three distractors from
+NEAREST = 6  # number of nearest wrong answers from which three distractors are drawn
 NATURAL = 94  # elements up to plutonium occur in nature; the others are little known
 CLEAR_CATEGORIES = {"alkali metal", "alkaline earth metal", "halogen", "noble gas"}
 
@@ -31,33 +31,33 @@ Distance = Callable[[Facts, Facts], int]
 
 
 def number_gap(one: Facts, other: Facts) -> int:
-    """How far apart two elements stand in the table."""
+    """Return the distance of two elements in the periodic table."""
     return abs(int(one["number"]) - int(other["number"]))
 
 
 def year_gap(one: Facts, other: Facts) -> int:
-    """How many years lie between two discoveries."""
+    """Return the number of years between two discoveries."""
     return abs(int(one["discovered"]) - int(other["discovered"]))
 
 
 def period_gap(one: Facts, other: Facts) -> int:
-    """How many rows of the table lie between two elements."""
+    """Return the number of rows of the table between two elements."""
     return abs(int(one["period"]) - int(other["period"]))
 
 
 def look_alike(one: Facts, other: Facts) -> int:
-    """0 where the other symbol starts like this element's symbol or name, else 1."""
+    """Return 0 if the other symbol starts like this element's symbol or name, else 1."""
     return int(other["symbol"][0] not in one["symbol"][0] + one["name"][0])
 
 
 def unlike(one: Facts, other: Facts) -> int:
-    """0 for elements of the same category, else 1."""
+    """Return 0 for elements of the same category, else 1."""
     return int(one["category"] != other["category"])
 
 
 @dataclass(frozen=True)
 class Family:
-    """One kind of question: from the fact `given`, find the fact `answer`."""
+    """A kind of question: given the fact `given`, find the fact `answer`."""
 
     subject: str
     count: int
@@ -70,22 +70,22 @@ class Family:
 
 
 def natural(facts: Facts) -> bool:
-    """Whether the element occurs in nature."""
+    """Return whether the element occurs in nature."""
     return int(facts["number"]) <= NATURAL
 
 
 def clear_category(facts: Facts) -> bool:
-    """Whether nobody disputes where the category of this element ends."""
+    """Return whether the category of this element is undisputed."""
     return facts["category"] in CLEAR_CATEGORIES
 
 
 def not_solid(facts: Facts) -> bool:
-    """Whether the element is a gas or a liquid, which few are."""
+    """Return whether the element is a gas or a liquid, as few are."""
     return facts["state"] in {"gas", "liquid"}
 
 
 def not_given_away(facts: Facts) -> bool:
-    """Whether no word of the namesake starts like the element's own name."""
+    """Return whether no word of the namesake starts like the element's own name."""
     start = facts["name"][:3].lower()
     return not any(word.startswith(start) for word in facts["namesake"].lower().split())
 
@@ -186,7 +186,7 @@ FAMILIES = (
 
 @dataclass(frozen=True)
 class Question:
-    """One line of the questions file, its fields in their order there."""
+    """A line of the questions file, with its fields in order."""
 
     id: str
     question: str
@@ -198,13 +198,13 @@ class Question:
 
 @dataclass(frozen=True)
 class Wording:
-    """Ways to say the same facts, usable where every fact needed is known."""
+    """Different ways to state the same facts, usable if all of the required facts are known."""
 
     needs: tuple[str, ...]
     templates: tuple[str, ...]
 
 
-# One sentence per group of wordings: the first one whose facts are all known.
+# One sentence per group of wordings, from the first wording whose facts are all known.
 SENTENCES = (
     (
         Wording(
@@ -271,7 +271,7 @@ SENTENCES = (
 
 
 def read_elements() -> list[Facts]:
-    """The facts of every element, with the two forms that sentences need."""
+    """Return the facts of every element, with the two forms that sentences need."""
     with (HERE / "elements.csv").open(encoding="utf-8", newline="") as lines:
         return [with_forms(facts) for facts in csv.DictReader(lines)]
 
@@ -283,40 +283,40 @@ def with_forms(facts: Facts) -> Facts:
 
 
 def dice(seed: int, purpose: str) -> random.Random:
-    """A generator of its own for each purpose, so that one change moves only one thing."""
+    """Return a separate generator for each purpose, so that one change affects only one thing."""
     return random.Random(f"{seed}:{purpose}")
 
 
 def is_wrong(family: Family, right: Facts, other: Facts) -> bool:
-    """Whether the other element's answer is known to be no answer to this question."""
+    """Return whether the other element's answer is known to be wrong for this question."""
     columns = (family.given, family.answer)
     return all(other[column] and other[column] != right[column] for column in columns)
 
 
 def distractors(family: Family, right: Facts, elements: list[Facts], rng: random.Random) -> list[str]:
-    """Three distinct wrong answers, drawn from the elements nearest to the right one."""
+    """Return three distinct wrong answers, drawn from the elements nearest to the right one."""
     wrong = [other for other in elements if is_wrong(family, right, other)]
-    rng.shuffle(wrong)  # so that elements equally near take turns
+    rng.shuffle(wrong)  # random order among equally near elements
     wrong.sort(key=lambda other: family.distance(right, other))
     values = list(dict.fromkeys(other[family.answer] for other in wrong))
     return rng.sample(values[:NEAREST], 3)
 
 
 def asked_elements(family: Family, elements: list[Facts], rng: random.Random) -> list[Facts]:
-    """The elements which one family asks about."""
+    """Return the elements that a family asks about."""
     known = [facts for facts in elements if facts[family.given] and facts[family.answer]]
     return rng.sample([facts for facts in known if family.asked(facts)], family.count)
 
 
 def assert_one_answer(family: Family, right: Facts, choices: list[str], elements: list[Facts]) -> None:
-    """Hold the finished choices against every element: exactly one of them may be true."""
+    """Check the finished choices against every element: exactly one of them may be true."""
     true = {facts[family.answer] for facts in elements if facts[family.given] == right[family.given]}
     assert len(set(choices)) == len(LABELS), choices
     assert true & set(choices) == {right[family.answer]}, choices
 
 
 def family_questions(family: Family, elements: list[Facts], seed: int) -> Iterator[Question]:
-    """Every question of one family, with the right answer first."""
+    """Yield every question of a family, with the right answer first."""
     rng = dice(seed, family.subject)
     for right in asked_elements(family, elements, rng):
         choices = [right[family.answer], *distractors(family, right, elements, rng)]
@@ -325,7 +325,7 @@ def family_questions(family: Family, elements: list[Facts], seed: int) -> Iterat
 
 
 def make_question(family: Family, right: Facts, choices: list[str]) -> Question:
-    """A question about one element, the right choice first."""
+    """Return a question about one element, with the right choice first."""
     return Question(
         id=family.slug.format_map(right).lower().replace(" ", "-"),
         question=family.question.format_map(right),
@@ -337,7 +337,7 @@ def make_question(family: Family, right: Facts, choices: list[str]) -> Question:
 
 
 def place_answer(question: Question, label: str, rng: random.Random) -> Question:
-    """Shuffle the wrong choices and put the right one where the label says."""
+    """Shuffle the wrong choices and put the right one at the label's position."""
     right, *choices = question.choices
     rng.shuffle(choices)
     choices.insert(LABELS.index(label), right)
@@ -345,7 +345,7 @@ def place_answer(question: Question, label: str, rng: random.Random) -> Question
 
 
 def make_questions(elements: list[Facts], seed: int) -> list[Question]:
-    """All questions, families mixed, each label right equally often."""
+    """Return all questions, with families mixed and each label correct equally often."""
     rng = dice(seed, "order")
     questions = [question for family in FAMILIES for question in family_questions(family, elements, seed)]
     labels = list(LABELS) * (len(questions) // len(LABELS))
@@ -355,12 +355,12 @@ def make_questions(elements: list[Facts], seed: int) -> list[Question]:
 
 
 def passage_id(facts: Facts) -> str:
-    """The name under which questions cite the passage about an element."""
+    """Return the id by which questions cite the passage about an element."""
     return f"element-{int(facts['number']):03}"
 
 
 def sentence(wordings: tuple[Wording, ...], facts: Facts, rng: random.Random) -> str:
-    """One sentence from the first wording whose facts are all known, or none."""
+    """Return a sentence from the first wording whose facts are all known, or an empty string."""
     for wording in wordings:
         if all(facts[need] for need in wording.needs):
             return rng.choice(wording.templates).format_map(facts)
@@ -368,24 +368,24 @@ def sentence(wordings: tuple[Wording, ...], facts: Facts, rng: random.Random) ->
 
 
 def make_passage(facts: Facts, seed: int) -> Row:
-    """One line of the corpus file: every known fact about one element."""
+    """Return a line of the corpus file: every known fact about one element."""
     rng = dice(seed, passage_id(facts))
     parts = [sentence(wordings, facts, rng) for wordings in SENTENCES]
     return {"id": passage_id(facts), "title": facts["name"], "text": " ".join(filter(None, parts))}
 
 
 def is_plain(question: Question) -> bool:
-    """Whether its label is not also a choice: "B" could mean the second choice, or boron."""
+    """Return whether the label is not also a choice: "B" could mean the second choice, or boron."""
     return question.answer not in question.choices
 
 
 def as_lines(rows: list[Row]) -> bytes:
-    """The bytes of a file with one JSON object per line."""
+    """Return the bytes of a file with one JSON object per line."""
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
 
 
 def make_files(seed: int) -> dict[Path, bytes]:
-    """Everything this script makes."""
+    """Return the content of all files that this script generates."""
     elements = read_elements()
     questions = make_questions(elements, seed)
     asked = {question.id for question in questions}
@@ -398,15 +398,15 @@ def make_files(seed: int) -> dict[Path, bytes]:
 
 
 def check(files: dict[Path, bytes]) -> int:
-    """Name every file that is missing or differs from what would be made."""
+    """Report every file that is missing or differs from what would be generated."""
     stale = [path.name for path, made in files.items() if not path.exists() or path.read_bytes() != made]
     for name in stale:
-        print(f"{name} differs from what elements.csv gives: run python demo/generate.py", file=sys.stderr)
+        print(f"{name} differs from what elements.csv yields: run python demo/generate.py", file=sys.stderr)
     return int(bool(stale))
 
 
 def write(files: dict[Path, bytes]) -> int:
-    """Write every file and say how long it is."""
+    """Write every file and report its length."""
     for path, made in files.items():
         path.write_bytes(made)
         print(f"{path.name}: {len(made.splitlines())} lines")
@@ -414,9 +414,9 @@ def write(files: dict[Path, bytes]) -> int:
 
 
 def main() -> int:
-    """Write the files, or check those that are there."""
-    options = argparse.ArgumentParser(description="Make the demo questions and passages.")
-    options.add_argument("--seed", type=int, default=7, help="draws questions, distractors and wordings")
+    """Write the files, or check the existing ones."""
+    options = argparse.ArgumentParser(description="Generate the demo questions and passages.")
+    options.add_argument("--seed", type=int, default=7, help="seed for questions, distractors and wordings")
     options.add_argument("--check", action="store_true", help="write nothing; exit 1 if the files differ")
     chosen = options.parse_args()
     files = make_files(chosen.seed)

@@ -1,10 +1,10 @@
-"""`make demo`: the main job, end to end, on real parts, with the commands that a person would type.
+"""`make demo`: the main job, end to end, on real parts, with the commands that a user would type.
 
     python -m demo.run [--fresh] [--stay]
 
 Starts an embedded Valkey (or uses MCQUEUE_REDIS_URL), one worker per GPU (or one on the CPU), one that searches
 an index of the demo corpus, and Flower; asks the demo questions without and with retrieval, shows the progress, writes
-results/<run>/ with a report, compares the two, and ends every process that it started.
+results/<run>/ with a report, compares the two runs, and ends every process that it started.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ QUESTIONS = Path("demo/questions.jsonl")
 CORPUS = Path("demo/corpus.jsonl")
 INDEX = STATE / "indexes" / "demo"
 RUN_CONFIG = Path("configs/runs/rag.yaml")
-#: Shown per question: with more the small model gets slower, and not better.
+#: Passages shown per question; more would make the small model slower, not better.
 PASSAGES = 3
 DEPLOY = Path("configs/deploy/laptop.yaml")
 MODEL = "smollm2-135m-instruct"
-#: Exit codes of a producer that wrote results: done, and done with some questions failed.
+#: Exit codes of a producer that wrote results: success, and success except for some failed questions.
 WITH_RESULTS = frozenset({0, 3})
-#: Longer than the worker's own patience in draining.
+#: Longer than a worker takes to drain.
 STOP_WITHIN_S = 75.0
 
 
@@ -54,14 +54,14 @@ class CommandFailed(Exception):
 
 
 def main() -> int:
-    """Exit code of the job: 0 done, 1 error, 3 some questions failed, 130 interrupted."""
+    """Return the exit code of the job: 0 success, 1 error, 3 some questions failed, 130 interrupted."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--fresh", action="store_true", help="ask again, as a new run, even if it is settled")
+    parser.add_argument("--fresh", action="store_true", help="ask again as a new run, even if already settled")
     parser.add_argument("--stay", action="store_true", help="keep worker and Flower up until Ctrl-C")
     options = parser.parse_args()
     os.chdir(ROOT)
     os.environ.setdefault(CONFIG_VARIABLE, str(DEPLOY))
-    for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell started us with SIGINT ignored
+    for number in (signal.SIGINT, signal.SIGTERM):  # even if a shell started us with SIGINT ignored
         signal.signal(number, signal.default_int_handler)
     try:
         prepare(MODEL)
@@ -69,7 +69,7 @@ def main() -> int:
             os.environ["MCQUEUE_REDIS_URL"] = url
             return job(fresh=options.fresh, stay=options.stay)
     except KeyboardInterrupt:
-        say("Interrupted. What is settled stays settled: `make demo` goes on from there.")
+        say("Interrupted. Settled questions are kept; `make demo` continues from here.")
         return 130
     except CommandFailed as trouble:
         return trouble.code
@@ -80,7 +80,7 @@ def main() -> int:
 
 @contextmanager
 def redis_url() -> Iterator[str]:
-    """The person's Redis, or an embedded one whose data survives until the next demo."""
+    """Yield the URL of the user's Redis, or of an embedded one whose data survives until the next demo."""
     given = os.environ.get("MCQUEUE_REDIS_URL")
     if given:
         yield given
@@ -91,25 +91,25 @@ def redis_url() -> Iterator[str]:
 
 
 def job(*, fresh: bool, stay: bool) -> int:
-    """Index the corpus, enqueue the questions without and with it, work, watch, export, compare."""
+    """Index the corpus, enqueue the questions without and with retrieval, score, watch, export and compare."""
     say(f"Index       {INDEX.relative_to(ROOT)}, over {CORPUS}")
     run_producer("index", str(CORPUS), "-o", str(INDEX))
     closed = enqueue("demo", "--no-rag", fresh=fresh)
     retrieved = enqueue("demo-rag", fresh=fresh)
     runs = [closed["run_id"], retrieved["run_id"]]
     if closed["unsettled"] == retrieved["unsettled"] == 0 and not stay:
-        say("Both runs are settled already; their results again (make demo ARGS=--fresh asks anew).\n")
+        say("Both runs are already settled; here are their results (make demo ARGS=--fresh asks again).\n")
         return finish(runs, [subprocess.run(producer("export", each), check=False).returncode for each in runs])
     with workers_and_flower() as workers:
         exit_code = finish(runs, [watch(each, workers) for each in runs])
         if stay:
-            say("Workers and Flower stay up. Ctrl-C ends them.")
+            say("Workers and Flower keep running. Ctrl-C stops them.")
             workers.wait()
     return exit_code
 
 
 def enqueue(name: str, *options: str, fresh: bool) -> dict[str, Any]:
-    """The demo questions as a run called `name`; what the producer said of it."""
+    """Enqueue the demo questions as a run called `name`; return the producer's output."""
     command = ["enqueue", str(QUESTIONS), "--config", str(RUN_CONFIG), "--run", name]
     for each in (f"rag.index={INDEX}", f"rag.retrieval_top_k={PASSAGES}"):
         command += ["--set", each]
@@ -118,7 +118,7 @@ def enqueue(name: str, *options: str, fresh: bool) -> dict[str, Any]:
 
 
 def finish(runs: list[str], exit_codes: list[int]) -> int:
-    """Write a report of each run that has results, and compare them; the worst of the exit codes."""
+    """Write a report of each run that has results, and compare them; return the highest exit code."""
     if not WITH_RESULTS.issuperset(exit_codes):
         return max(exit_codes)
     afterwards = [producer("report", each) for each in runs] + [producer("compare", *runs)]
@@ -126,7 +126,7 @@ def finish(runs: list[str], exit_codes: list[int]) -> int:
 
 
 def run_producer(*arguments: str) -> bytes:
-    """What a command of the producer prints. Raises CommandFailed with its exit code; it has said why on stderr."""
+    """Return a producer command's output. Raises CommandFailed with its exit code; the reason is on stderr."""
     done = subprocess.run(producer(*arguments), stdout=subprocess.PIPE, check=False)
     if done.returncode != 0:
         raise CommandFailed(done.returncode)
@@ -139,17 +139,17 @@ def watch(run_id: str, worker: subprocess.Popen[bytes]) -> int:
     try:
         while watching.poll() is None:
             if worker.poll() not in (None, 0):
-                say(f"The worker gave up; {(STATE / 'logs' / 'up.log').relative_to(ROOT)} says why:\n{last_lines()}")
+                say(f"The worker gave up; {(STATE / 'logs' / 'up.log').relative_to(ROOT)} ends with:\n{last_lines()}")
                 return 1
             time.sleep(0.2)
     finally:
-        end([watching], within_s=2.0)  # a Ctrl-C in the terminal has reached it as well
+        end([watching], within_s=2.0)  # a Ctrl-C in the terminal reaches it too
     return watching.returncode
 
 
 @contextmanager
 def workers_and_flower() -> Iterator[subprocess.Popen[bytes]]:
-    """`python -m workers up` and Flower, in sessions of their own so that Ctrl-C reaches only us; ended with us."""
+    """Run `python -m workers up` and Flower in their own sessions, so that Ctrl-C reaches only us; end them with us."""
     logs = STATE / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     port = free_port()
@@ -167,7 +167,7 @@ def workers_and_flower() -> Iterator[subprocess.Popen[bytes]]:
                     subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
                 )
         say(f"Flower      http://127.0.0.1:{port}")
-        begun = "one searches the index, one boots vLLM now, about half a minute"
+        begun = "one searches the index, one boots vLLM, which takes about half a minute"
         say(f"Workers     {begun} (logs in {logs.relative_to(ROOT)}/)")
         yield started[-1]
     finally:
@@ -175,7 +175,7 @@ def workers_and_flower() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def end(processes: list[subprocess.Popen[bytes]], within_s: float = STOP_WITHIN_S) -> None:
-    """SIGTERM to all, and SIGKILL to whoever does not follow; `workers up` ends its own children."""
+    """Send SIGTERM to all, then SIGKILL to those that remain; `workers up` ends its own children."""
     for process in processes:
         process.terminate()
     until = time.monotonic() + within_s
@@ -187,22 +187,22 @@ def end(processes: list[subprocess.Popen[bytes]], within_s: float = STOP_WITHIN_
 
 
 def producer(*arguments: str) -> list[str]:
-    """A command of the producer."""
+    """Return a command of the producer."""
     return [sys.executable, "-m", "producer", *arguments]
 
 
 def celery(*arguments: str) -> list[str]:
-    """A command of the workers' Celery app."""
+    """Return a command of the workers' Celery app."""
     return [sys.executable, "-m", "celery", "-q", "-A", "workers.app", *arguments]
 
 
 def last_lines() -> str:
-    """The end of what `workers up` said."""
+    """Return the end of the log of `workers up`."""
     return "\n".join((STATE / "logs" / "up.log").read_text(errors="replace").splitlines()[-25:])
 
 
 def say(line: str) -> None:
-    """To stderr: stdout is for results."""
+    """Print to stderr, as stdout is for results."""
     print(line, file=sys.stderr, flush=True)
 
 

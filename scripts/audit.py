@@ -1,8 +1,9 @@
-"""Known vulnerabilities of the pinned packages, as the OSV database (https://osv.dev, also pip-audit's) knows them.
+"""Audit the pinned packages for known vulnerabilities in the OSV database (https://osv.dev), which pip-audit uses too.
 
     python scripts/audit.py [requirements/*.txt]
 
-Exit codes: 0 none known, 1 some are, 2 nobody could be asked. Runs before anything is installed; needs a network.
+Exit codes: 0 none known, 1 some known, 2 the database did not answer. Runs before anything is installed; needs a
+network.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ PINNED = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^\s;+]+)")
 
 
 def pinned(paths: list[Path]) -> list[tuple[str, str]]:
-    """Name and version of every pinned package; a local version (2.13.0+cpu) counts as the one it is made of."""
+    """Return name and version of every pinned package; a local version (2.13.0+cpu) counts as its base version."""
     lines = (line for path in paths for line in path.read_text(encoding="utf-8").splitlines())
     return sorted({(found[1].lower(), found[2]) for line in lines if (found := PINNED.match(line))})
 
 
 def vulnerable(packages: list[tuple[str, str]]) -> dict[tuple[str, str], list[str]]:
-    """Ids of what is known of each package. Raises OSError where OSV does not answer."""
+    """Return the ids of the known vulnerabilities of each package. Raises OSError if OSV does not answer."""
     queries = [{"package": {"name": name, "ecosystem": "PyPI"}, "version": version} for name, version in packages]
     request = urllib.request.Request(
         f"{OSV}/v1/querybatch",
@@ -40,14 +41,14 @@ def vulnerable(packages: list[tuple[str, str]]) -> dict[tuple[str, str], list[st
 
 
 def main() -> int:
-    """Ask, and tell."""
+    """Query the database and report."""
     paths = [Path(each) for each in sys.argv[1:]] or sorted(Path("requirements").glob("*.txt"))
     packages = pinned(paths)
     try:
         found = vulnerable(packages)
     except (OSError, ValueError, KeyError) as trouble:
-        print(f"error: {len(packages)} packages are not audited: {OSV} does not answer ({trouble}).", file=sys.stderr)
-        print("An audit needs a network. Nothing was found out, neither good nor bad.", file=sys.stderr)
+        print(f"error: {len(packages)} packages were not audited: {OSV} does not answer ({trouble}).", file=sys.stderr)
+        print("An audit needs a network. Nothing is known about these packages, good or bad.", file=sys.stderr)
         return 2
     for (name, version), ids in found.items():
         print(f"{name} {version}: {', '.join(ids)}  see https://osv.dev/list?ecosystem=PyPI&q={name}")

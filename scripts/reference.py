@@ -1,8 +1,8 @@
-"""docs/reference/: every command, setting, metric and column, written from the code itself.
+"""Generates docs/reference/: every command, setting, metric and column, from the code itself.
 
     python -m scripts.reference [--check]
 
-With --check nothing is written, and the exit code is 1 if a page differs from what the code says today.
+With --check nothing is written, and the exit code is 1 if a page is out of date.
 """
 
 from __future__ import annotations
@@ -39,56 +39,55 @@ FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 READING = """
 ## Reading it
 
-A CSV says of no cell whether it is a text, and pandas makes a number of the id `007` and nothing of the choices `None`
-and `NA`. `results.parquet` has types. Of a CSV, say what is text:
+A CSV has no types: pandas reads the id `007` as a number, and the choices `None` and `NA` as missing values.
+`results.parquet` has types. For a CSV, tell pandas that everything is text:
 
 ```python
 pandas.read_csv("results.csv", dtype=str, keep_default_na=False)
 ```
 
-A text that a spreadsheet would take for a formula has an apostrophe before it in the CSV, ids too; Parquet and JSON
-Lines have it as it was. JSON Lines name infinities, which JSON has no number for: `"-inf"`.
+In the CSV, any text that a spreadsheet would read as a formula is prefixed with an apostrophe, ids included; Parquet
+and JSON Lines keep it unchanged. JSON Lines write infinities, for which JSON has no number, as strings: `"-inf"`.
 
 The mean of `correct` leaves out failed questions. `accuracy_all` in `summary.json` counts them, and unanswered ones, as
 incorrect; `accuracy_answered` leaves out both. Where questions failed, `accuracy_without_failed` leaves out these
 alone: it is the mean of `correct`, and what `compare` goes by. `selection` says what of the source was asked.
 
 To cite a result, give from `summary.json` the accuracy with its interval, `chance`, `constant`, `fingerprint`,
-`prompt_version`, `selection`, `environment.packages`, and `environment.answered_by` (weights, number type, version of
+`prompt_version`, `selection`, `environment.packages`, and `environment.answered_by` (weights, data type, version of
 vLLM).
 
-`chance` is what guessing scores. `constant` is what always giving the same answer scores at best: the same position,
-where the prompt shows the choices in the file's order, or the same choice, as "yes", where all questions have the same
-ones. A model above chance, and not above that, need not know anything: a run's end and the report say so, a suite's
-table does not.
+`chance` is the expected accuracy of guessing. `constant` is the best accuracy of always giving the same answer: the
+same position, if the prompt shows the choices in the file's order, or the same choice, such as "yes", if all questions
+have the same ones. A model above `chance` but not above `constant` may know nothing; the end of a run and the report
+point this out, a suite's table does not.
 
 ## What the intervals are
 
-All are of 95 %. An interval is about what would be drawn anew: other questions like these, other subjects, other texts.
-Questions that the file has twice, word for word, share a context, also with their choices in another order: asked
-again, they tell nothing new. The mean over subjects has a `chance` of its own: where subjects differ in their numbers
-of choices, it is not that of all questions. Its interval takes subjects for independent, even if they share contexts. A
-suite's mean has no interval where entries share questions or contexts.
+All are 95 % intervals. Each refers to a new sample: of similar questions, subjects or texts. Questions that occur twice
+in the file, word for word, count as sharing a context, even with their choices in a different order, because repeating
+them adds no information. The mean over subjects has its own `chance`, which differs from that of all questions if
+subjects differ in their number of choices. Its interval assumes that subjects are independent, even if they share
+contexts. A suite's mean has no interval if entries share questions or contexts.
 
-| in summary.json, or `compare --json` | is | of |
+| in summary.json, or `compare --json` | method | of |
 |---|---|---|
-| `accuracy_all`, `accuracy_without_failed`, `accuracy_answered` | Wilson's (1927), each question alone | the accuracy |
-| `by_subject` | the same of each subject, each question alone | the accuracy |
-| `accuracy_by_normalization`: of a `likelihood` run, whatever its own | the same | the accuracy by each |
-| `accuracy_context_interval` | by contexts, where questions share them (Miller 2024, arXiv:2411.00640) | the accuracy |
+| `accuracy_all`, `accuracy_without_failed`, `accuracy_answered` | Wilson (1927), questions independent | the accuracy |
+| `by_subject` | the same for each subject, questions independent | the accuracy |
+| `accuracy_by_normalization`: of a `likelihood` run, for every normalization | the same | the accuracy by each |
+| `accuracy_context_interval` | clustered by context, if any are shared (Miller 2024, arXiv:2411.00640) | the accuracy |
 | `accuracy_without_failed_context_interval` | the same, without failed questions | the accuracy |
-| `accuracy_cluster_interval` | by subjects, as if they were drawn, too | the accuracy |
-| `macro_accuracy` | Price and Bonett's (2004), for these subjects; wider by contexts | the subjects' mean, each once |
-| `rotation_accuracy`, retrieval's means | Wilson's with the mean for the share: rather too wide | a mean of shares |
-| `difference`, also `by_subject` | Bonett and Price's (2012), in pairs, each alone | B minus A |
-| `difference_context_interval` | by contexts, where questions share them | B minus A |
+| `accuracy_cluster_interval` | clustered by subject, as if subjects were sampled too | the accuracy |
+| `macro_accuracy` | Price and Bonett (2004), for fixed subjects; widened by contexts | the mean over subjects |
+| `rotation_accuracy`, retrieval's means | Wilson with the mean as proportion: conservative | a mean of proportions |
+| `difference`, also `by_subject` | Bonett and Price (2012), paired, questions independent | B minus A |
+| `difference_context_interval` | clustered by context, if any are shared | B minus A |
 
-`mcnemar.p_value` is of McNemar's test with mid-p, two-sided (Fagerland and others 2013), which belongs to the interval
-of `difference`: the exact test is more cautious than that. It takes each question for itself; where questions share
-contexts, go by `difference_context_interval`, which has a `p_value` of its own. `undecided` says that test and
-interval, both approximations, disagree on there being a difference. A report of several runs tells Holm's p beside it,
-for looking at all of them together. Nothing is adjusted for looking at many subjects, nor for comparing again and
-again."""
+`mcnemar.p_value` is that of McNemar's two-sided mid-p test (Fagerland et al. 2013), which matches the interval of
+`difference`; the exact test is more conservative. It treats questions as independent; if they share contexts, use
+`difference_context_interval`, which has its own `p_value`. `undecided` means that test and interval, both
+approximations, disagree on whether there is a difference. A report of several runs also gives Holm's adjusted p-value,
+for looking at all of them together. Nothing is adjusted for looking at many subjects, or for repeated comparisons."""
 MADE = "<!-- Written by `python -m scripts.reference`; a test compares it with the code. -->"
 
 
@@ -107,13 +106,13 @@ def main() -> int:
 
 
 def pages() -> dict[str, str]:
-    """File name → its content."""
+    """Return file name → content."""
     found = {"commands.md": _commands(), "settings.md": _settings(), "metrics.md": _metrics(), "results.md": _results()}
     return {name: "\n".join([*lines, ""]) for name, lines in found.items()}
 
 
 def metric_families() -> list[Metric]:
-    """Every metric of ours, with its text and type."""
+    """Return every metric of ours, with its documentation and type."""
     redis = RedisMetrics(MemoryLedger(), cast("Redis", _EmptyRedis()))
     own = WorkerMetrics(Settings(engine="simulated"), "w", "score.m").registry
     found: Iterable[Metric] = [*own.collect(), *redis.collect(), *HardwareMetrics(Hardware()).collect()]
@@ -121,7 +120,7 @@ def metric_families() -> list[Metric]:
 
 
 class _EmptyRedis:
-    """As much of a Redis as it takes to describe its metrics."""
+    """Just enough of a Redis to describe its metrics."""
 
     def register_script(self, _: str) -> None: ...
     def smembers(self, _: str) -> set[str]:
@@ -133,7 +132,7 @@ def _read(path: Path) -> str:
 
 
 def _commands() -> Iterator[str]:
-    yield from ("# Commands", "", MADE, "", "Each tells the same with `--help`.")
+    yield from ("# Commands", "", MADE, "", "`--help` shows the same for each command.")
     for name, group in (("producer", producer), ("workers", workers)):
         yield from _command(f"python -m {name}", group, "##")
         for each in sorted(group.commands):
@@ -155,20 +154,20 @@ def _command(name: str, command: click.Command, level: str) -> Iterator[str]:
 
 def _settings() -> Iterator[str]:
     yield from ("# Settings", "", MADE, "")
-    yield "Where and how fast: a file of `configs/deploy/`, `--set NAME=VALUE`, or the variable in the environment,"
-    yield "which wins. Names with a dot are nested: `simulated: {call_ms: 5}` in a file."
+    yield "Settings of a deployment: a file in `configs/deploy/`, `--set NAME=VALUE`, or the environment variable,"
+    yield "which takes precedence. Names with a dot are nested: `simulated: {call_ms: 5}` in a file."
     yield from ("", "| name | default | | variable |", "|---|---|---|---|")
     for name, field, comment in _fields(Settings):
         variable = PREFIX + name.upper().replace(".", "__")
         yield f"| `{name}` | {_default(field)} | {_about(field, comment)} | `{variable}` |"
     yield from ("", "# Runs", "")
-    yield "What is asked: a file of `configs/runs/`, or `enqueue --set NAME=VALUE`. All of it can change an answer, so"
-    yield "all of it is in the run's fingerprint, and none comes from the environment."
+    yield "What is asked: a file in `configs/runs/`, or `enqueue --set NAME=VALUE`. All of these can change an answer,"
+    yield "so all are in the run's fingerprint, and none comes from the environment."
     yield from ("", "| name | default | |", "|---|---|---|")
     for name, field, comment in _fields(RunConfig):
         yield f"| `{name}` | {_default(field)} | {_about(field, comment)} |"
     yield from ("", "# Suites", "")
-    yield "Which question sets and models belong into one table: a file of `configs/suites/`."
+    yield "Which question sets and models belong in one table: a file in `configs/suites/`."
     yield from ("", "| name | default | |", "|---|---|---|")
     for name, field, comment in (*_fields(Suite), *_fields(Entry, "entries[].")):
         yield f"| `{name}` | {_default(field)} | {_about(field, comment)} |"
@@ -185,7 +184,7 @@ def _fields(model: type[BaseModel], start: str = "") -> Iterator[tuple[str, Fiel
 
 
 def _comments(model: type[BaseModel]) -> dict[str, str]:
-    """Field → the `#:` comment above it."""
+    """Return field → the `#:` comment above it."""
     found, above = {}, list[str]()
     for line in inspect.getsource(model).splitlines():
         comment, field = re.fullmatch(r"\s*#: ?(.*)", line), re.match(r"    (\w+): ", line)
@@ -223,9 +222,9 @@ def _about(field: FieldInfo, comment: str) -> str:
 
 def _metrics() -> Iterator[str]:
     yield from ("# Metrics", "", MADE, "")
-    yield "On `http://<metrics_address>:<metrics_port>/metrics` of every worker, with what vLLM (`vllm:…`) and Python"
-    yield "(`process_…`) say of themselves. `/targets` there lists all live workers for Prometheus' `http_sd_configs`,"
-    yield "which adds the labels `worker` and `queue`. `configs/prometheus/rules.yml` derives rates and alerts,"
+    yield "At `http://<metrics_address>:<metrics_port>/metrics` of every worker, with the metrics of vLLM (`vllm:…`)"
+    yield "and Python (`process_…`). `/targets` there lists all live workers for Prometheus' `http_sd_configs`,"
+    yield "with the labels `worker` and `queue`. `configs/prometheus/rules.yml` defines rates and alerts,"
     yield "`configs/grafana/dashboards/mcqueue.json` shows them."
     yield from ("", "| metric | type | labels | |", "|---|---|---|---|")
     for each in metric_families():
@@ -237,9 +236,9 @@ def _metrics() -> Iterator[str]:
 
 def _results() -> Iterator[str]:
     yield from ("# Results", "", MADE, "")
-    yield "A row per question, in the order of the file: `results.csv`, and with types `results.parquet`."
-    yield "What a CSV cell has as JSON is a map or a list there, and `settled_at` a time; only `metadata` stays JSON."
-    yield "`summary.json` names under `files` what was written with it; other files beside it are of another export."
+    yield "One row per question, in the order of the file: `results.csv`, and with types `results.parquet`."
+    yield "JSON cells of the CSV are maps or lists there, and `settled_at` is a timestamp; only `metadata` stays JSON."
+    yield "`summary.json` lists under `files` what was written with it; any other files are from a different export."
     yield from ("", "| column | |", "|---|---|")
     for column, meaning in MEANINGS.items():
         yield f"| `{column}` | {_cell(meaning)} |"

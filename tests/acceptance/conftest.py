@@ -1,4 +1,4 @@
-"""The real thing, once for all acceptance tests: a server, `workers up` with vLLM on this machine, and Flower."""
+"""The real system, once for all acceptance tests: a server, `workers up` with vLLM on this machine, and Flower."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from demo.valkey import free_port
 from tests.support import ROOT, process, url_of, valkey, wait_until
 
 DEPLOY = "configs/deploy/laptop.yaml"
-#: For a boot of vLLM, or a command that may wait for one. Beside other vLLMs on two cores a boot takes over a minute.
+#: Time limit for a boot of vLLM, or a command that may wait for one. On two shared cores a boot takes over a minute.
 BOOT_S = 600.0
 
 
 @dataclass(frozen=True)
 class Stack:
-    """What is up, and how to talk to it as a person would."""
+    """The running system, and ways to use it as a user would."""
 
     redis_url: str
     flower_url: str
@@ -37,11 +37,11 @@ class Stack:
         return {"MCQUEUE_REDIS_URL": self.redis_url, "MCQUEUE_CONFIG": DEPLOY}
 
     def producer(self, *arguments: str, exit_code: int = 0) -> subprocess.CompletedProcess[str]:
-        """`python -m producer …`, which must end with `exit_code`."""
+        """Run `python -m producer …`, which must end with `exit_code`."""
         return command("-m", "producer", *arguments, environment=self.environment, exit_code=exit_code)
 
     def run_to_results(self, *enqueue: str, exit_code: int = 0) -> Path:
-        """Enqueue, wait, export; the folder with results.csv and summary.json."""
+        """Enqueue, wait and export; return the folder with results.csv and summary.json."""
         done = self.producer("enqueue", *enqueue, "--watch", "--json", "--out", str(self.results), exit_code=exit_code)
         return self.results / str(json.loads(done.stdout)["run_id"])
 
@@ -49,18 +49,18 @@ class Stack:
         return RedisLedger.connect(load_settings(None, [f"redis_url={self.redis_url}"]))
 
     def flower(self, path: str) -> Any:
-        """What Flower's API answers."""
+        """Return the answer of Flower's API."""
         with urllib.request.urlopen(self.flower_url + path, timeout=60) as answer:
             return json.load(answer)
 
     def worker_pid(self) -> int:
-        """Process id of the worker that `workers up` runs now."""
+        """Return the process id of the worker that `workers up` currently runs."""
         booted = [line for line in (self.logs / "up.log").read_text().splitlines() if "booting (pid" in line]
         return int(booted[-1].split("pid ")[1].split(",")[0])
 
 
 def found_by(script: str, given: Any) -> list[Any]:
-    """What a Python of its own, with `given` as JSON on its stdin, prints as JSON behind FOUND, line by line."""
+    """Run `script` with `given` as JSON on stdin in a Python of its own; return the JSON values of its FOUND lines."""
     done = subprocess.run(
         [sys.executable, "-c", script],
         input=json.dumps(given),
@@ -77,7 +77,7 @@ def found_by(script: str, given: Any) -> list[Any]:
 def command(
     *arguments: str, environment: Mapping[str, str], exit_code: int = 0, timeout_s: float = BOOT_S
 ) -> subprocess.CompletedProcess[str]:
-    """Run `python …` to its end, which must be `exit_code`, and never a traceback."""
+    """Run `python …`, which must end with `exit_code` and without a traceback."""
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=ROOT,

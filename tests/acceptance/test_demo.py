@@ -25,7 +25,7 @@ def test_interrupted_it_ends_every_process_and_goes_on_next_time_until_it_says_t
     after_sigterm = interrupted(redis_url, tmp_path / "sigterm", signal.SIGTERM)
     finished = finished_demo(redis_url, tmp_path / "finished")
     assert 0 < after_ctrl_c <= counted(tmp_path / "sigterm")[0] < after_sigterm <= counted(tmp_path / "finished")[0]
-    assert "settled already" not in finished
+    assert "Both runs are already settled" not in finished
     assert "accuracy" in finished
     assert "95 % interval" in finished
     assert "results.csv" in finished
@@ -36,7 +36,7 @@ def test_interrupted_it_ends_every_process_and_goes_on_next_time_until_it_says_t
     log = tmp_path / "again"
     with process("-m", "demo.run", environment=environment(redis_url), log=log) as demo:
         assert demo.wait(timeout=180) == 0, log.read_text()
-    assert "Both runs are settled already" in log.read_text()
+    assert "Both runs are already settled" in log.read_text()
 
 
 def interrupted(redis_url: str, log: Path, number: signal.Signals) -> int:

@@ -1,4 +1,4 @@
-"""What the integration tests share beside the server: the producer's way to the queue."""
+"""What the integration tests share in addition to the server: the producer's Celery app."""
 
 from __future__ import annotations
 

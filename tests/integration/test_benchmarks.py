@@ -28,7 +28,7 @@ def test_a_boot_may_take_as_long_as_the_deployment_says_and_no_longer(monkeypatc
 def test_a_worker_that_ends_or_is_not_there_ends_the_wait_for_its_verdicts() -> None:
     with stand(engine="simulated", model="simulated") as at:
         run = open_run(at.ledger, make_questions(1))
-        with pytest.raises(EngineError, match="No worker is at work"):
+        with pytest.raises(EngineError, match="No worker is running"):
             wait_until_settled(at, run.run_id, 1)
         with worker(at) as ours:
             ours.process.kill()

@@ -151,7 +151,7 @@ def test_a_second_job_beside_the_first_ends_and_leaves_it_alone(cluster: Path) -
         with submitted(cluster, "slurm.sh", **given) as second:
             assert ended(second, cluster) == 1
         assert url.read_text() == address
-        assert "valkey is served already; end that server first" in (cluster / "job.log").read_text()
+        assert "valkey is already served; end that server first" in (cluster / "job.log").read_text()
         assert ended(first, cluster) == 0
     assert len(settled_rows(cluster)) == QUESTIONS
 

@@ -124,7 +124,7 @@ def test_every_program_shows_its_docstring_and_refuses_in_one_line(
     assert str(import_module(f"benchmarks.{program}").__doc__).splitlines()[0] in capsys.readouterr().out
     assert ended(program, "--out", "pyproject.toml", monkeypatch=monkeypatch) == 2
     said = capsys.readouterr().err
-    assert said == "error: argument --out: no folder that can be written: pyproject.toml\n"
+    assert said == "error: argument --out: not a writable folder: pyproject.toml\n"
 
 
 @pytest.mark.parametrize(
@@ -145,10 +145,10 @@ def test_sides_that_cannot_be_compared_are_refused_before_anything_boots(
 @pytest.mark.parametrize(
     ("typed", "says"),
     [
-        (("--turns",), "--chat and --turns are compared, and not timed: --rounds 0"),
+        (("--turns",), "--chat and --turns cannot be timed; add --rounds 0"),
         (
             ("--chat", "--rounds", "0", "--description", "On a."),
-            "makes a turn of the system's of a description: --turns",
+            "turns a description into a system message; use --turns",
         ),
     ],
 )
@@ -197,7 +197,7 @@ def test_a_file_of_rows_that_are_none_is_refused_with_its_line(tmp_path: Path, l
     assert read_rows(path) == [{"id": "a"}]
     with path.open("a") as file:
         file.write(line)
-    with pytest.raises(InputError, match=r"rows\.jsonl:2: no JSON object"):
+    with pytest.raises(InputError, match=r"rows\.jsonl:2: not a JSON object"):
         read_rows(path)
     with pytest.raises(InputError, match="cannot be read: No such file"):
         read_rows(tmp_path / "none.jsonl")

@@ -33,7 +33,7 @@ def test_the_newest_usable_interpreter_that_is_here_is_named(tmp_path: Path, mon
     assert setup.wrong_python().endswith("Install one, then: make PYTHON=python3.14 …")
     for name in ("python3.10", "python3.11", "python3.13", "python3.15"):
         program(tmp_path / name)
-    assert setup.wrong_python().endswith("Here is another: make PYTHON=python3.13 …")
+    assert setup.wrong_python().endswith("Use this one: make PYTHON=python3.13 …")
 
 
 def environment(folder: Path, *packages: str) -> Path:

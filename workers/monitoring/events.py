@@ -62,7 +62,7 @@ class BatchEvents:
                     ("task-succeeded", {"uuid": held.request.id, "result": held.summary, "runtime": runtime_s})
                 )
             else:
-                reason = batch.fatal or held.summary or "goes back to the queue"
+                reason = batch.fatal or held.summary or "requeued"
                 events.append(("task-retried", {"uuid": held.request.id, "exception": reason, "traceback": ""}))
         self._send(events)
 

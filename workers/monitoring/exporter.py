@@ -88,7 +88,7 @@ class Exporter:
         elif path == "/health" or (path == "/ready" and self._ready()):
             status, kind, content = OK, "text/plain", "ok\n"
         elif path == "/ready":
-            status, kind, content = UNAVAILABLE, "text/plain", "takes no messages now\n"
+            status, kind, content = UNAVAILABLE, "text/plain", "not accepting messages\n"
         else:
             status, kind, content = "404 Not Found", "text/plain", "/metrics, /targets, /health or /ready\n"
         start_response(status, [("Content-Type", kind)])

@@ -1,4 +1,4 @@
-"""What a scoring mode is: two pure functions around a generate call."""
+"""Definition of a scoring mode: two pure functions around a generate call."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ __all__ = ["Further", "Item", "Reading", "ScoringMode", "compare"]
 
 
 class Item(NamedTuple):
-    """A question to be scored as its run's spec says. Items of one batch may belong to different runs."""
+    """A question to be scored as specified by its run. Items of one batch may belong to different runs."""
 
     question: Question
     spec: RunSpec
-    #: What was retrieved for it, best first.
+    #: Retrieved passages, best first.
     passages: tuple[Passage, ...] = ()
 
 
 class Reading(NamedTuple):
-    """What a mode read from the completions; the fields are Verdict's."""
+    """The result that a mode reads from the completions; the fields are Verdict's."""
 
     choice: str | None
     rule: str
@@ -37,41 +37,41 @@ class Reading(NamedTuple):
     label_mass: float | None = None
     raw_text: str = ""
     truncated: bool = False
-    #: Whether it is right, where that is not decided by comparing `choice` with the key.
+    #: Whether the answer is correct, if that is not decided by comparing `choice` with the key.
     judged_correct: bool | None = None
     judge_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Further:
-    """More to ask before there is a reading: requests for the batch's next generate call, and who reads them."""
+    """A further step before there is a reading: requests for the batch's next generate call, and how to read them."""
 
     requests: list[Request]
     read: Callable[[Sequence[Completion]], Reading | Further]
-    #: Whose engine is asked; None: the one that was asked before.
+    #: The judge whose engine gets the requests; None: the same engine as before.
     judge: Judge | None = None
 
 
 class ScoringMode(NamedTuple):
-    """`ask` makes requests of a question and its prompt, `read` turns their completions into a reading."""
+    """`ask` turns a question and its prompt into requests, `read` turns their completions into a reading."""
 
     ask: Callable[[Question, Turns, RunSpec], list[Request]]
     read: Callable[[Question, Sequence[Completion], RunSpec], Reading | Further]
 
 
 def compare(scores: dict[str, float], rule: str, label_mass: float | None = None) -> Reading:
-    """Reading that chooses the highest of `scores` (label → log-probability or the like, in nats).
+    """Return a reading that chooses the highest of `scores` (label → log-probability or similar, in nats).
 
-    Confidence is the softmax share of the best score. Of equal scores the first label wins.
-    Raises ValueError for a score that is no number, and where no choice is possible: an engine that answers NaN, or
-    minus infinity for all, has not answered, and the first label would be a guess.
+    Confidence is the softmax share of the best score. Of equal scores the first label wins. Raises ValueError for a NaN
+    score, and if no choice is possible: an engine that answers NaN, or minus infinity for all, has not answered, and
+    the first label would be a guess.
     """
     if any(map(math.isnan, scores.values())):
-        raise ValueError(f"the engine answered NaN: {scores}")
-    best, second, *_ = sorted(scores, key=scores.__getitem__, reverse=True)  # which keeps the order of equal ones
+        raise ValueError(f"the engine returned NaN: {scores}")
+    best, second, *_ = sorted(scores, key=scores.__getitem__, reverse=True)  # a stable sort
     highest = scores[best]
     if math.isinf(highest):
-        raise ValueError(f"the engine finds no choice possible: {scores}")
+        raise ValueError(f"the engine considers no choice possible: {scores}")
     share = 1.0 / sum([math.exp(score - highest) for score in scores.values()])
     return Reading(
         choice=best,

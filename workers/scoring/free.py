@@ -1,4 +1,4 @@
-"""Mode `free`: the question is a prompt of its own, and the text that the model writes is all that is wanted."""
+"""Mode `free`: the question is a complete prompt, and the generated text is the result."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ __all__ = ["read"]
 
 
 def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -> Reading:  # noqa: ARG001
-    """The text, from which nothing is read."""
+    """Return the generated text; no choice is read from it."""
     (text,) = completions[0].texts
     return Reading(choice=None, rule="text", raw_text=text.text, truncated=text.truncated)

@@ -1,14 +1,13 @@
-"""Mode `judge`: the model answers freely; then it, or the model of another server, grades that answer against the
-reference.
+"""Mode `judge`: the model answers freely; then it, or a model on another server, grades the answer by the reference.
 
-Two generate calls per batch: all answers, then all gradings. The grading must be one JSON object
-`{"correct": true or false, "reason": "…"}` and nothing else: the engine is asked to hold the model to that schema, and
-after anything else the judge is shown what was wrong with it and asked again, `judge.retries` times. A judge that never
-answers so makes the question `failed`, not wrong.
+Two generate calls per batch: all answers, then all gradings. A grading must be a single JSON object `{"correct": true
+or false, "reason": "…"}` and nothing else. The engine is asked to constrain the model to that schema; after anything
+else, the judge is shown what was wrong and asked again, up to `judge.retries` times. If it never answers in this form,
+the question is `failed`, not wrong.
 
-Graded is what the model said to the reader, without its reasoning (`workers/scoring/extract/visible_text.py`) and
-without the further questions that it made up behind its answer. Where it said nothing there is nothing to grade: the
-question is unanswered, as a kind judge would call even that right.
+Only the model's visible answer is graded, without its reasoning (`workers/scoring/extract/visible_text.py`) and without
+any further questions that it made up after its answer. If the visible answer is empty, there is nothing to grade and
+the question is unanswered, because a lenient judge might accept even an empty answer.
 """
 
 from __future__ import annotations
@@ -47,11 +46,11 @@ SCHEMA = json.dumps(Grade.model_json_schema())
 
 
 class JudgeSilent(ValueError):
-    """The judge did not write the JSON it was asked for, however often it was asked."""
+    """The judge did not write the requested JSON in any of its attempts."""
 
 
 def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -> Reading | Further:
-    """The grading to ask for; without a key there is nothing to grade against."""
+    """Return the grading to request; without a key there is nothing to grade against."""
     (answer,) = texts_of(completions[0])
     said = _answer_in(spoken(answer.text) or "", question, spec)
     if question.answer is None or spec.judge is None or not said:
@@ -60,9 +59,9 @@ def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -
 
 
 def _answer_in(said: str, question: Question, spec: RunSpec) -> str:
-    """`said` without the further questions that a model without an end of its own makes up behind its answer.
+    """Return `said` without further questions that a model without an end token makes up after its answer.
 
-    Of examples outside a chat it learns to end an answer with a blank line.
+    From few-shot examples outside a chat, it learns to end an answer with a blank line.
     """
     first = before_next_question(said, question.question, spec.prompt.text)
     if first == said and spec.few_shot and spec.chat_template is ChatTemplate.NEVER:
@@ -71,7 +70,7 @@ def _answer_in(said: str, question: Question, spec: RunSpec) -> str:
 
 
 def grading_prompt(question: Question, judge: Judge, said: str) -> str:
-    """What the judge is shown of an answer in which the model `said` this."""
+    """Return the prompt that asks the judge to grade the answer `said`."""
     return render(judge.prompt, question, None, response=said, reference=_reference(question))
 
 
@@ -84,14 +83,14 @@ def _grading(
             return _reading(question, answer, said, Grade.model_validate_json(_without_fence(spoken(written) or "")))
         except ValidationError as trouble:
             if asked > judge.retries:
-                raise JudgeSilent(f"no valid grade in {asked} answers; the last one: {written[:200]!r}") from None
+                raise JudgeSilent(f"no valid grade in {asked} attempts; the last one: {written[:200]!r}") from None
             again = (
                 f"{prompt}\n\nYour answer was: {written}\nIt is not valid: {_complaint(trouble)}. Write only the JSON."
             )
             return _grading(question, answer, said, spec, judge, again, asked + 1)
 
     seed = seed_for(question, spec, f"judge {asked}")
-    # A model elsewhere is asked as its server knows it; `spec.chat_template` speaks of the model under test.
+    # For a judge on another server, that server decides; `spec.chat_template` concerns the model under test.
     chat = ChatTemplate.AUTO if judge.server else spec.chat_template
     adapter = "" if judge.server else spec.adapter
     request = GenerateRequest(one_turn(prompt), Sampling(max_tokens=judge.max_tokens), seed, chat, SCHEMA, adapter)
@@ -111,12 +110,12 @@ def _reading(question: Question, answer: Text, said: str, grade: Grade | None) -
 
 
 def _reference(question: Question) -> str:
-    """The right choice's text; of several, each is right."""
+    """Return the text of the correct choice; if there are several, any of them is correct."""
     return " or: ".join(map(question.choice_text, question.right))
 
 
 def _without_fence(text: str) -> str:
-    """The inside of a ```json fence, which models put around JSON that they were asked to write bare."""
+    """Return the content of a ```json fence, which models put around JSON even when asked for bare JSON."""
     found = re.fullmatch(r"\s*```(?:json)?\s*(.*?)\s*```\s*", text, flags=re.DOTALL)
     return found.group(1) if found else text.strip()
 

@@ -1,9 +1,9 @@
-"""Mode `letter`: which label does the model write next?
+"""Mode `letter`: which label does the model generate next?
 
-score(label) = log P(delimiter + label | prompt), the prompt showing the labelled choices. One prefill per question,
-whatever the number of choices, as long as every label is one token; the engine weighs longer labels as it does full
-choices, and the rule says so. The scoring of Hendrycks et al., "Measuring Massive Multitask Language Understanding"
-(2021), section 4. `label_mass`, the sum of P over the labels, says how much the model meant to answer with a label
+score(label) = log P(delimiter + label | prompt), where the prompt shows the labelled choices. One prefill per question,
+whatever the number of choices, as long as every label is a single token; longer labels are scored like full choices,
+and the rule says so. This is the scoring of Hendrycks et al., "Measuring Massive Multitask Language Understanding"
+(2021), section 4. `label_mass`, the sum of P over the labels, shows how strongly the model tends to answer with a label
 at all: near zero, the choice is noise.
 """
 
@@ -23,19 +23,19 @@ __all__ = ["ask", "read"]
 
 
 def ask(question: Question, turns: Turns, spec: RunSpec) -> list[Request]:
-    """One request: the labels as continuations of the prompt."""
+    """Return a single request: the labels as continuations of the prompt."""
     continuations = _continuations(spec.delimiter, question.labels)
     return [ScoreRequest(turns, continuations, spec.chat_template, spec.adapter)]
 
 
 @lru_cache(maxsize=1024)
 def _continuations(delimiter: str, labels: tuple[str, ...]) -> tuple[str, ...]:
-    """The same for all questions of a run with as many choices."""
+    """Return the continuations; they are the same for all questions of a run with the same number of choices."""
     return tuple(delimiter + label for label in labels)
 
 
 def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -> Reading:  # noqa: ARG001
-    """The likeliest label."""
+    """Return the most likely label."""
     (completion,) = completions
     scores = dict(zip(question.labels, completion.logprobs, strict=True))
     rule = "next-token" if set(completion.token_counts) == {1} else "label-likelihood"

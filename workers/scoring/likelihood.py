@@ -1,4 +1,4 @@
-"""Mode `likelihood`: which full choice is the likeliest continuation of the prompt?
+"""Mode `likelihood`: which full choice is the most likely continuation of the prompt?
 
 score(choice) = Σ log P(token | prompt, earlier tokens of the choice), over the tokens of delimiter + choice.
 `normalization` divides it by the choice's length in characters (`acc_norm` of lm-evaluation-harness) or UTF-8 bytes;
@@ -20,13 +20,13 @@ __all__ = ["ask", "read"]
 
 
 def ask(question: Question, turns: Turns, spec: RunSpec) -> list[Request]:
-    """One request: the choices as continuations of the prompt."""
+    """Return a single request: the choices as continuations of the prompt."""
     continuations = tuple(spec.delimiter + choice for choice in question.choices)
     return [ScoreRequest(turns, continuations, spec.chat_template, spec.adapter)]
 
 
 def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -> Reading:
-    """The likeliest choice, after normalisation."""
+    """Return the most likely choice after normalization."""
     scores = {
         label: logprob / spec.normalization.length(choice)
         for label, choice, logprob in zip(question.labels, question.choices, completions[0].logprobs, strict=True)

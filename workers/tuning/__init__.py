@@ -1,7 +1,7 @@
-"""`python -m workers tune`: which batch and engine sizes are fastest for a run's questions, found by trying.
+"""`python -m workers tune`: determine by trials which batch and engine sizes are fastest for a run's questions.
 
-sample    which of the run's questions are tried;  lengths  what context they need
-search    which settings are tried, one after the other;  apart  each engine in a process of its own
-trials    one setting: questions scored in batches, and how fast
-files     what came of it, for people and programs
+sample    which of the run's questions are tried;  lengths  what context length they need
+search    which settings are tried, in which order;  engine_process  each engine in its own process
+trials    a single setting: scores questions in batches and measures the throughput
+output    the results, for users and programs
 """

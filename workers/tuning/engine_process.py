@@ -1,4 +1,4 @@
-"""An engine that is tried, in a process of its own: vLLM frees everything only when its process ends."""
+"""Runs each engine under trial in its own process, as vLLM frees everything only when its process ends."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from workers.tuning.trials import SIZES, Shape, Trial, all_marked, long_enough
 
 __all__ = ["Measure", "engine_apart"]
 
-#: Questions of the first calls of an engine, which compile and allocate for their number.
+#: Batch sizes of an engine's warm-up calls, in which it compiles and allocates.
 WARM_UP = (1, 2, 16)
-#: Scores questions in batches of a shape on the engine apart, and says how fast. Raises EngineError.
+#: Scores questions in batches of a shape on the engine in its process and measures it. Raises EngineError.
 Measure = Callable[[Sequence[Item], Shape], Trial]
 
 
 @contextmanager
 def engine_apart(settings: Settings, least_s: float) -> Iterator[Measure]:
-    """Boot an engine with these settings in its process; yields what measures it, each trial for `least_s` or more."""
+    """Boot an engine with these settings in its own process; yield what measures it, at least `least_s` per trial."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context, initializer=_boot, initargs=(settings,)) as pool:
 
@@ -35,14 +35,14 @@ def engine_apart(settings: Settings, least_s: float) -> Iterator[Measure]:
             try:
                 return pool.submit(_measure, list(items), shape, least_s).result()
             except BrokenProcessPool:
-                raise EngineError("The engine's process was killed; for want of memory, perhaps.") from None
+                raise EngineError("The engine's process was killed, possibly for lack of memory.") from None
 
         yield measure
         with suppress(BrokenProcessPool):
             pool.submit(_close).result()
 
 
-# In that process: its engine, whether that has computed anything yet, and why it did not boot.
+# State of the engine's process: the engine, whether it has been warmed up, and the error if it did not boot.
 _engine: Engine | None = None
 _is_warm = False
 _trouble: McqueueError | None = None
@@ -50,7 +50,7 @@ _trouble: McqueueError | None = None
 
 def _boot(settings: Settings) -> None:
     global _engine, _trouble
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends this process, too: without a traceback
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # so that Ctrl-C ends this process too, without a traceback
     try:
         _engine = make_engine(settings)
         _engine.start()

@@ -1,4 +1,4 @@
-"""What context questions need of a model, in tokens."""
+"""The context length that questions need, in tokens."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from workers.tuning.trials import all_marked
 
 __all__ = ["Lengths", "lengths"]
 
-#: Token counts are rounded up to this, as caches are kept in blocks.
+#: Token counts are rounded up to a multiple of this, as KV caches are allocated in blocks.
 BLOCK = 64
-#: As long as the longest mark that is put before a prompt.
+#: As long as the longest mark that is prepended to a prompt.
 LONGEST_MARK = "Again 99999.\nTrial 999."
-#: Tokens by which a judge is told, before it is asked again, what was wrong with its answer.
+#: Upper estimate of the tokens that tell a judge what was wrong with its answer when it is asked again.
 COMPLAINT_TOKENS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """Tokens that questions need of the model's context: the longest prompt with its continuation, or its text."""
+    """Tokens of context that questions need: for the longest prompt with its continuation or its generated text."""
 
     questions: int
     median: int
     p95: int
     longest: int
-    #: The context that is tried and chosen, and the questions that it does not hold with all their passages.
+    #: The context that is tried and chosen, and the number of questions that exceed it with all their passages.
     context: int
     beyond: int
 
 
 def lengths(items: Iterable[Item], encoder: PromptEncoder, most: int | None = None) -> Lengths:
-    """How long the questions are in tokens, passages and answer included. Raises InputError where none can be asked.
+    """Measure the questions in tokens, including passages and answer. Raises InputError if there are none.
 
-    The context holds all of them, for a larger one costs an engine nothing and a smaller one fails questions; but it
-    has no more than `most` tokens.
+    The context holds all of them, because a larger context costs an engine nothing and a smaller one fails questions;
+    but it is limited to `most` tokens.
     """
     measured = [(_length(item, encoder), item) for item in items]
     if not measured:
-        raise InputError("There is no question to tune by.")
+        raise InputError("There are no questions to tune for.")
     found = sorted(length for length, _ in measured)
     _, longest = max(measured, key=lambda each: each[0])
     wanted = _rounded_up(max(_length(each, encoder) for each in all_marked([longest], LONGEST_MARK)))
@@ -72,7 +72,7 @@ def _length(item: Item, encoder: PromptEncoder) -> int:
 
 
 def _grading_length(item: Item, encoder: PromptEncoder) -> int:
-    """Where the model grades itself: the answer in the grading prompt, and as many grades as it may be asked for."""
+    """Return the tokens needed for self-grading: the answer in the grading prompt, plus every allowed grade."""
     spec, judge = item.spec, item.spec.judge
     if judge is None or judge.server or spec.sampling is None or item.question.answer is None:
         return 0

@@ -1,4 +1,4 @@
-"""What came of the trials: warnings, a table, the deploy file with that table in its head, a record and a picture."""
+"""Output of the trials: warnings, a table, the deploy file with that table in its header, a record and a chart."""
 
 from __future__ import annotations
 
@@ -25,37 +25,37 @@ __all__ = ["draw_trials", "line_of", "refuse_unwritable", "table", "warnings_of"
 
 
 def warnings_of(found: Tuned) -> Iterator[str]:
-    """What a person should know before believing what was found."""
+    """Yield the caveats that a user should know before relying on the result."""
     needs = found.needs
     if sum(bool(each.questions_per_s) for each in found.trials) == 1:
-        yield "only one setting was measured, and so compared with none: a longer --time-limit tries others"
+        yield "only one setting was measured, so there is no comparison; a longer --time-limit tries others"
     best = found.best.shape.batch_size
     if found.asked < best:
         yield (
-            f"a trial asked {found.asked} questions, which fill no batch of {best}: "
-            "a larger --sample, or run, tells more"
+            f"a trial had {found.asked} questions, too few to fill a batch of {best}; "
+            "use a larger --sample or run for a more reliable result"
         )
     elif found.asked < 2 * best:
         yield (
-            f"the best of them, {best}, is the largest batch that {found.asked} questions fill: "
-            "larger ones were not tried, which takes a larger --sample, or run"
+            f"the best batch size, {best}, is the largest that {found.asked} questions can fill; "
+            "trying larger ones takes a larger --sample or run"
         )
     if needs.beyond:
         yield (
             f"{needs.beyond} of {needs.questions} questions do not fit into max_model_len {needs.context}: they would "
-            f"be failed, or shown fewer passages where they have any; all fit into {needs.longest}"
+            f"fail, or be shown fewer passages if they have any; all fit into {needs.longest}"
         )
 
 
 def write_deploy_file(path: Path, base: Path | None, overrides: Sequence[str], run: Run, found: Tuned) -> None:
-    """What won, laid over the deploy file `base` and `--set`, with the table that led there. Raises SettingsError."""
+    """Write the best settings, merged over the deploy file `base` and `--set`, with the table. Raises SettingsError."""
     settings = as_file(base, overrides, run.spec.model, found.chosen())
     best = found.best
     lines = [
         f"python -m workers tune {run.run_id}, {datetime.now(UTC).date()}: {best.questions_per_s:.2f} questions/s",
         f"{found.needs.questions} questions: 95th percentile {found.needs.p95} tokens, longest {found.needs.longest}",
-        *(f"Mind: {each}." for each in warnings_of(found)),
-        "batch_timeout is reckoned: half of what a batch takes, as the next one gathers meanwhile; at most 1 s.",
+        *(f"Warning: {each}." for each in warnings_of(found)),
+        "batch_timeout is calculated: half the duration of a batch, as the next one fills meanwhile; at most 1 s.",
         "",
         *table(found),
     ]
@@ -64,7 +64,7 @@ def write_deploy_file(path: Path, base: Path | None, overrides: Sequence[str], r
 
 
 def write_record(path: Path, settings: Settings, run: Run, found: Tuned) -> None:
-    """The trials with where, when and with what they were measured. Raises SettingsError."""
+    """Write the trials, with the time, machine and versions of the measurement. Raises SettingsError."""
     versions = {name: installed_version(name) for name in ("mcqueue", "torch", "transformers")}
     content = {
         "run": run.run_id,
@@ -86,7 +86,7 @@ def write_record(path: Path, settings: Settings, run: Run, found: Tuned) -> None
 
 
 def draw_trials(path: Path, found: Tuned) -> bool:
-    """Questions per second of every trial, as a PNG; False without matplotlib, which no worker needs."""
+    """Draw the questions per second of every trial as a PNG. Return False without matplotlib, which is optional."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -105,7 +105,7 @@ def draw_trials(path: Path, found: Tuned) -> bool:
 
 
 def refuse_unwritable(path: Path) -> None:
-    """Raises SettingsError where `write_deploy_file` would, which comes after minutes of trials; changes nothing."""
+    """Raise SettingsError now if `write_deploy_file` would after minutes of trials; changes nothing."""
     there = path.exists()
     with _writing(path), path.open("a"):
         pass
@@ -120,7 +120,7 @@ def _write(path: Path, text: str) -> None:
 
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    """In the block `path` has its folder, and what the file system says is a SettingsError."""
+    """Create the parent folder of `path`, and turn file system errors in the block into SettingsError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield
@@ -129,16 +129,16 @@ def _writing(path: Path) -> Iterator[None]:
 
 
 def line_of(trial: Trial) -> str:
-    """What one trial came to, for a person who waits for the next."""
+    """Return one line about a trial, shown while the next one runs."""
     if trial.failure:
         return f"{_setting(trial)}: {trial.failure}"
     return f"{_setting(trial)}: {trial.questions_per_s:.2f} questions/s, a batch takes {trial.batch_s:.2f} s"
 
 
 def table(found: Tuned) -> list[str]:
-    """A line per trial, in the order in which they were made, below the columns' names."""
+    """Return the header and one line per trial, in the order in which they ran."""
     rows = [each.row() for each in found.trials]
-    names = sorted(dict.fromkeys(name for row in rows for name in row), key=FIGURES.__contains__)  # what was set first
+    names = sorted(dict.fromkeys(name for row in rows for name in row), key=FIGURES.__contains__)  # settings first
     cells = [names, *([_cell(row.get(name, "")) for name in names] for row in rows)]
     widths = [max(len(line[i]) for line in cells) for i in range(len(names))]
     return ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in cells]

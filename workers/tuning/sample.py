@@ -1,4 +1,4 @@
-"""Which of a run's questions are measured and tried, and what is told of it meanwhile."""
+"""Chooses the questions to measure and to try, runs the trials, and reports on them."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ from workers.tuning.trials import SHAPES
 
 __all__ = ["Effort", "items_of", "most_context", "tune_by"]
 
-#: Questions whose length in tokens is looked at, and of those that have the most characters so many at least.
+#: Number of questions whose length in tokens is measured, and of longest ones, by characters, that are always measured.
 MEASURED = 2000
 LONGEST = 20
 CHUNK = 500
-#: Questions of a trial where nobody says how many: some seconds on a CPU. A GPU gets two of the largest batches that
-#: are tried, and is asked them as often as it takes.
+#: Default number of questions in a trial: a few seconds of work on a CPU. A GPU gets two batches of the largest size,
+#: repeated as often as necessary.
 LEAST_SAMPLE = 64
 LEAST_SAMPLE_ON_GPU = 2 * max(size for size, _ in SHAPES)
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long and on how many questions to try."""
+    """How long and with how many questions to try."""
 
     limit_s: float
-    #: Questions of a trial; None: two batches of the deploy file, or LEAST_SAMPLE if those are fewer.
+    #: Questions of a trial; None: two batches of the deploy file, but at least LEAST_SAMPLE.
     sample: int | None
     seed: int
 
 
 def tune_by(settings: Settings, run: Run, ledger: Ledger, effort: Effort, say: Callable[[str], None]) -> Tuned:
-    """The best settings for the run's questions. `say` hears of every trial. Raises InputError, EngineError."""
+    """Return the best settings for the run's questions; `say` receives progress. Raises InputError, EngineError."""
     draw = random.Random(effort.seed)
     questions = [question for question, _ in ledger.results(run.run_id)]
     measured = _measured(questions, draw)
@@ -56,8 +56,8 @@ def tune_by(settings: Settings, run: Run, ledger: Ledger, effort: Effort, say: C
     items = list(items_of(run, measured, ledger))
     needs = lengths(items, PromptEncoder.of_model(model), most_context(settings, run, model))
     say(
-        f"{needs.questions:,} of {len(questions):,} questions measured: {needs.median} tokens in the middle, "
-        f"{needs.p95} at the 95th percentile, {needs.longest} at most, answer included"
+        f"{needs.questions:,} of {len(questions):,} questions measured: median {needs.median} tokens, "
+        f"95th percentile {needs.p95}, longest {needs.longest}, including the answer"
     )
     least = LEAST_SAMPLE if is_cpu_build() else LEAST_SAMPLE_ON_GPU
     wanted = effort.sample or max(least, 2 * settings.batch_size)
@@ -69,14 +69,14 @@ def tune_by(settings: Settings, run: Run, ledger: Ledger, effort: Effort, say: C
 
 
 def _measured(questions: Sequence[Question], draw: random.Random) -> list[Question]:
-    """A sample, and the longest: one that is not looked at must fit as well."""
+    """Return a random sample and the longest questions, as those that are not measured must fit too."""
     drawn = draw.sample(questions, min(MEASURED, len(questions)))
     longest = heapq.nlargest(LONGEST, questions, key=lambda each: len("".join((each.question, *each.choices))))
     return list({each.id: each for each in (*drawn, *longest)}.values())
 
 
 def items_of(run: Run, questions: Sequence[Question], ledger: Ledger) -> Iterator[Item]:
-    """As workers ask them, with the passages that were retrieved. Raises InputError if nothing was yet."""
+    """Yield the questions as workers ask them, with retrieved passages. Raises InputError if none are retrieved yet."""
     waiting = 0
     for some in chunks(questions, CHUNK):
         attached = ledger.passages(run.run_id, [each.id for each in some])
@@ -84,28 +84,29 @@ def items_of(run: Run, questions: Sequence[Question], ledger: Ledger) -> Iterato
             if not wants_passages(question, run.spec):
                 yield Item(question, run.spec)
             elif passages := attached.get(question.id) or _shown(ledger, run, question):
-                # What had no room then may have it now.
+                # A passage that did not fit then may fit now.
                 yield Item(question, run.spec, tuple(each.model_copy(update={"shown": True}) for each in passages))
             else:
                 waiting += 1
     if questions and waiting == len(questions):
         raise InputError(
-            f"{run.run_id} retrieves passages, and has none yet: nobody knows how long its prompts are.",
-            hint="Let a worker that searches its index look some up first.",
+            f"{run.run_id} uses retrieval and has no passages yet, so the length of its prompts is unknown.",
+            hint="Let a worker that serves its index retrieve some first.",
         )
 
 
 def _shown(ledger: Ledger, run: Run, question: Question) -> tuple[Passage, ...]:
-    """What a settled question was shown."""
+    """Return the passages that a settled question was shown."""
     _, verdict = ledger.result(run.run_id, question.id)
     return verdict.passages if verdict else ()
 
 
 def most_context(settings: Settings, run: Run, model: str) -> int | None:
-    """Tokens that the context may have at most; None: nobody knows.
+    """Return the maximum context in tokens; None if unknown.
 
-    Passages would fill any context, and what had no room is left out: with retrieval it is no larger than the deploy
-    file has it, or the model. Else it may grow up to the model's, for the questions that are failed without.
+    Passages would fill any context, and those that do not fit are left out, so with retrieval the context is limited to
+    that of the deploy file or else the model. Without retrieval it may grow up to the model's limit, as questions that
+    do not fit would fail.
     """
     own = settings.vllm_args.get("max_model_len")
     known = [each for each in (own, positions_of(model)) if isinstance(each, int) and each > 0]

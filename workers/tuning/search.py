@@ -1,7 +1,7 @@
-"""Which settings are tried, and which of them wins.
+"""Search for the best settings.
 
-One setting at a time: first batches, on the engine as the deploy file has it; then the engine's own sizes, each with a
-boot of its own. The best so far stays.
+One setting is varied at a time: first the batches, on the engine configured by the deploy file; then the engine's own
+sizes, each of which takes a new boot. The best setting so far is kept.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from workers.tuning.trials import SHAPES, SIZES, Shape, Trial, all_marked
 
 __all__ = ["Tuned", "best_of", "tune"]
 
-#: Seconds of a trial that tell something, of which half are enough: a trial's first and last batches overlap with
-#: nothing. Of a short time limit it is a sixtieth, so that all trials and their boots fit.
+#: Seconds that a trial should take, of which half suffice; the first and last batches of a trial overlap with nothing.
+#: With a short time limit it is a sixtieth of that, so that all trials and their boots fit.
 TRIAL_S = 5.0
 TRIALS_OF_A_LIMIT = 60
-#: What is less than this is within the noise of a trial.
+#: A speed-up below this factor is within the noise of a trial.
 WORTH_IT = 1.03
 
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """The settings that won, with all that was tried."""
+    """The best settings, with all trials."""
 
     needs: Lengths
     trials: list[Trial]
     best: Trial
     batch_timeout_s: float
-    #: Questions of a trial, each counted once.
+    #: Number of distinct questions in a trial.
     asked: int
 
     def chosen(self) -> dict[str, Any]:
-        """The settings that won, as a deploy file has them."""
+        """Return the best settings, as in a deploy file."""
         return {
             "batch_size": self.best.shape.batch_size,
             "batches_in_flight": self.best.shape.batches_in_flight,
@@ -56,11 +56,11 @@ def tune(
     limit_s: float,
     on_trial: Callable[[Trial], None] = lambda _: None,
 ) -> Tuned:
-    """Try settings on `items` until everything was tried or `limit_s` is over, and return the best.
+    """Try settings on `items` until all have been tried or `limit_s` has passed, and return the best.
 
-    A trial that has begun is finished; with Ctrl-C it is not, and those before it count. Raises InputError for a
-    setting that a person must mend, EngineError if the deploy file's own settings cannot be tried for another reason,
-    KeyboardInterrupt where nothing was measured yet.
+    A trial that has started is finished, except on Ctrl-C, when the trials before it count. Raises InputError for a
+    setting that the user must fix, EngineError if the deploy file's own settings fail for another reason, and
+    KeyboardInterrupt if nothing has been measured yet.
     """
     trials: list[Trial] = []
     try:
@@ -71,7 +71,7 @@ def tune(
     best = best_of(trials)
     if not best.questions_per_s:
         raise EngineError(f"No setting could be tried: {trials[0].failure}")
-    # While a batch runs, the next one gathers; to wait longer than half of that gains nothing.
+    # The next batch fills while one runs; waiting longer than half of a batch's duration gains nothing.
     timeout_s = min(1.0, max(0.02, round(best.batch_s / 2, 2)))
     return Tuned(needs, trials, best, timeout_s, len(items))
 
@@ -84,7 +84,7 @@ def _try_settings(
     trials: list[Trial],
     on_trial: Callable[[Trial], None],
 ) -> None:
-    """Add to `trials` one by one, until `limit_s` is over."""
+    """Append to `trials` one by one, until `limit_s` has passed."""
     until, least_s = time.monotonic() + limit_s, min(TRIAL_S, limit_s / TRIALS_OF_A_LIMIT) / 2
     base = {name: settings.vllm_args[name] for name in SIZES if name in settings.vllm_args}
     shape = Shape(settings.batch_size, settings.batches_in_flight)
@@ -102,7 +102,7 @@ def _try_settings(
 
 
 def best_of(trials: Sequence[Trial]) -> Trial:
-    """The fastest; an earlier one wins what is within the noise of a trial."""
+    """Return the fastest trial; an earlier one wins over those faster only within the noise."""
     best = trials[0]
     for trial in trials[1:]:
         if trial.questions_per_s > best.questions_per_s * WORTH_IT:
@@ -113,7 +113,7 @@ def best_of(trials: Sequence[Trial]) -> Trial:
 def _plan(
     base: Mapping[str, Any], shapes: Sequence[Shape], trials: Sequence[Trial]
 ) -> Iterator[tuple[dict[str, Any], Sequence[Shape]]]:
-    """Engine sizes and the shapes to try on them; each step builds on the best of the `trials` so far."""
+    """Yield engine sizes and the shapes to try with them; each step builds on the best of the `trials` so far."""
     yield dict(base), shapes
     for name, values in SIZES.items():
         settled = best_of(trials)

@@ -1,7 +1,7 @@
-"""One trial: the same questions scored in batches of one shape on one engine, and how fast.
+"""A trial: the throughput of one engine on the same questions, in batches of one shape.
 
-Prompts of a trial begin with its number, so that none finds another's in the prefix cache. Where an engine is through
-with the questions before anything can be told of it, they are asked again and again, with another number each time.
+Prompts of a trial begin with its number, so that none is found in the prefix cache of another. If the engine finishes
+before the measurement is meaningful, the questions are repeated, with a different number each time.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from workers.pipeline import Item, JudgeEngine, UnexpectedFailure, no_judges, sc
 
 __all__ = ["FIGURES", "SHAPES", "SIZES", "Shape", "Trial", "all_marked", "long_enough", "marked", "score_in_batches"]
 
-#: Batches that are tried; in flight only as many as keep the same number of questions under way, and more.
+#: Shapes that are tried: batch size and number of batches in flight.
 SHAPES = ((16, 2), (16, 4), (32, 2), (64, 2), (128, 2), (256, 2))
-#: vLLM's own sizes, by the name of the argument.
+#: Values tried for vLLM's own arguments.
 SIZES = {"max_num_seqs": (64, 128, 256, 512), "max_num_batched_tokens": (2048, 4096, 8192, 16384)}
-#: Questions of a trial, however fast they are answered: they are all in memory at once.
+#: Maximum number of questions in a trial, however fast they are answered, as all are in memory at once.
 MOST_ASKED = 50_000
-#: A failure of these is the engine's and ends a trial; any other is the question's, or its answer's.
+#: Failures of these types are the engine's and end a trial; others concern only the question or its answer.
 ENGINE_TROUBLES = frozenset({EngineError.__name__, EngineOutOfMemory.__name__})
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How questions are cut into generate calls."""
+    """How questions are divided into generate calls."""
 
     batch_size: int
     batches_in_flight: int
@@ -45,32 +45,33 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What one setting came to."""
+    """A setting and its measured figures."""
 
     shape: Shape
     engine: Mapping[str, Any]
     questions_per_s: float = 0.0
     tokens_per_s: float = 0.0
-    #: Median of what a batch, and so each question in it, took.
+    #: Median duration of a batch, and so of each question in it.
     batch_s: float = 0.0
-    #: Why there are no figures, if so.
+    #: The reason if there are no figures.
     failure: str = ""
 
     def row(self) -> dict[str, Any]:
-        """Column → value, for a table."""
+        """Return column → value, for a table."""
         return {**asdict(self.shape), **self.engine, **{name: getattr(self, name) for name in FIGURES}}
 
 
-#: What a trial came to, as columns.
+#: Columns with the figures of a trial.
 FIGURES = ("questions_per_s", "tokens_per_s", "batch_s", "failure")
 
 
 def score_in_batches(
     engine: Engine, items: Sequence[Item], shape: Shape, judge_engine: JudgeEngine = no_judges
 ) -> Trial:
-    """Score `items` in batches of that shape and say how fast.
+    """Score `items` in batches of that shape and measure the throughput.
 
-    Raises EngineError where the engine fails, and where every question does: how fast they are refused says nothing.
+    Raises EngineError if the engine fails, or if every question does: the rate of failures says nothing about
+    throughput.
     """
     seconds: list[float] = []
     started = time.monotonic()
@@ -84,7 +85,7 @@ def score_in_batches(
                 raise EngineError(f"{failed.type}: {failed.message}")
         tokens += sum(each.prefill_tokens + each.completion_tokens for each in verdicts)
     if not heard:
-        raise EngineError(f"Every question failed, the last one so: {failed.message if failed else 'no reason'}")
+        raise EngineError(f"Every question failed; the last error: {failed.message if failed else 'unknown'}")
     wall_s = time.monotonic() - started
     return Trial(shape, {}, len(items) / wall_s, tokens / wall_s, statistics.median(seconds))
 
@@ -92,7 +93,7 @@ def score_in_batches(
 def long_enough(
     engine: Engine, items: Sequence[Item], shape: Shape, least_s: float, judge_engine: JudgeEngine = no_judges
 ) -> Trial:
-    """`score_in_batches`, with `items` repeated until that takes `least_s`, or asks MOST_ASKED questions."""
+    """Like `score_in_batches`, with `items` repeated until that takes `least_s` or asks MOST_ASKED questions."""
     times, most, numbers = 1, max(1, MOST_ASKED // len(items)), itertools.count(1)
     asked = list(items)
     while True:
@@ -107,7 +108,7 @@ def long_enough(
 def _overlapping(
     engine: Engine, items: Sequence[Item], shape: Shape, judge_engine: JudgeEngine
 ) -> Iterator[tuple[list[Verdict], float]]:
-    """The verdicts of each batch as it ends, and the seconds that it took; batches begin by a worker's own rule."""
+    """Yield the verdicts of each batch as it ends, with its duration; batches start by the same rule as in a worker."""
 
     def run(batch: list[Item]) -> tuple[list[Verdict], float]:
         started = time.monotonic()
@@ -135,10 +136,10 @@ def _overlapping(
 
 
 def marked(spec: RunSpec, mark: str) -> RunSpec:
-    """`spec` with prompts that begin with `mark`: another prefix, and so nothing of it in the prefix cache.
+    """Return `spec` with prompts that begin with `mark`, so that none of their prefixes is in the prefix cache.
 
-    The description stands once before everything; the template stands before each example, too. But among the turns of
-    a chat a description is the system's, which not every model has.
+    The mark is prepended to the description, which stands once before everything, whereas the template is repeated for
+    each example. In a chat with turns, however, a description becomes a system message, which not every model supports.
     """
     judge = spec.judge and spec.judge.model_copy(
         update={"prompt": Prompt(name=spec.judge.prompt.name, text=f"{mark}\n{spec.judge.prompt.text}")}
@@ -151,7 +152,7 @@ def marked(spec: RunSpec, mark: str) -> RunSpec:
 
 
 def all_marked(items: Sequence[Item], mark: str) -> list[Item]:
-    """`items` with specs that are `marked`."""
-    specs = {id(item.spec): item.spec for item in items}  # often one, which takes longer to change than to look up
+    """Return `items` with their specs replaced by `marked` ones."""
+    specs = {id(item.spec): item.spec for item in items}  # often one, and costlier to copy than to look up
     marks = {known: marked(spec, mark) for known, spec in specs.items()}
     return [item._replace(spec=marks[id(item.spec)]) for item in items]

@@ -353,7 +353,7 @@ def test_the_deploy_file_that_the_environment_names_is_the_base(
 def test_questions_are_tried_with_the_passages_that_were_retrieved_for_them() -> None:
     books, questions = MemoryLedger(), make_questions(3)
     run = open_run(books, questions, rag=Retrieval(index="facts", index_digest="0" * 64, kind=IndexKind.BM25))
-    with pytest.raises(InputError, match="has none yet"):
+    with pytest.raises(InputError, match="has no passages yet"):
         list(items_of(run, questions, books))
     shown = (Passage(id="p", score=1.0, text="It is iron."),)
     books.attach(run.run_id, {questions[0].id: shown})
@@ -383,7 +383,7 @@ def test_a_file_that_fails_the_longest_questions_says_so_in_its_head(tmp_path: P
     found = Tuned(needs, [best], best, batch_timeout_s=0.4, asked=64)
     write_deploy_file(tmp_path / "tuned.yaml", None, (), open_run(MemoryLedger(), make_questions(2)), found)
     head = (tmp_path / "tuned.yaml").read_text()
-    assert "# Mind: 3 of 100 questions do not fit into max_model_len 64: they would be failed, or shown fewer" in head
+    assert "# Warning: 3 of 100 questions do not fit into max_model_len 64: they would fail, or be shown fewer" in head
 
 
 def test_a_file_by_one_trial_of_too_few_questions_says_that_nothing_was_compared(tmp_path: Path) -> None:
@@ -391,8 +391,8 @@ def test_a_file_by_one_trial_of_too_few_questions_says_that_nothing_was_compared
     run = open_run(MemoryLedger(), make_questions(3))
     write_deploy_file(tmp_path / "tuned.yaml", None, (), run, Tuned(NEEDS, [best], best, batch_timeout_s=1.0, asked=3))
     head = (tmp_path / "tuned.yaml").read_text()
-    assert "# Mind: only one setting was measured, and so compared with none" in head
-    assert "# Mind: a trial asked 3 questions, which fill no batch of 32" in head
+    assert "# Warning: only one setting was measured, so there is no comparison" in head
+    assert "# Warning: a trial had 3 questions, too few to fill a batch of 32" in head
 
 
 def test_a_file_says_where_the_best_batch_was_the_largest_that_could_be_tried(tmp_path: Path) -> None:
@@ -403,7 +403,7 @@ def test_a_file_says_where_the_best_batch_was_the_largest_that_could_be_tried(tm
         found = Tuned(NEEDS, trials, best, batch_timeout_s=1.0, asked=asked)
         write_deploy_file(tmp_path / "tuned.yaml", None, (), run, found)
         head = (tmp_path / "tuned.yaml").read_text()
-        assert (f"# Mind: the best of them, 32, is the largest batch that {asked} questions fill" in head) is minds
+        assert (f"# Warning: the best batch size, 32, is the largest that {asked} questions can fill" in head) is minds
 
 
 def test_a_deploy_file_that_cannot_be_written_is_told_before_the_trials(tmp_path: Path) -> None:
