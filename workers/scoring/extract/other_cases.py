@@ -16,7 +16,7 @@ from workers.scoring.extract.targets import Claim
 __all__ = ["is_hypothetical", "split_other_cases"]
 
 _REACH = 200
-_SENTENCE_END = re.compile(r"[.!?;\n](?=\s)")
+_SENTENCE_END = re.compile(r"[.!?;](?=\s)|\n")
 #: Words that name a case, and are neither the question's own ("for this patient") nor idioms ("in conclusion").
 _CASE = compiled(r"""
     (?:(?:for|in|among|with)\s
