@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["EngineUsed", "differing", "told"]
+__all__ = ["EngineUsed", "describe_differences", "differing"]
 
 #: Fields of an engine's description that are compared. A model's path may differ where its weights do not. Fields that
 #: only affect the last digits are left out, e.g. the kind of GPU: one run may be served by different hosts.
@@ -49,10 +49,10 @@ def differing(engines: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
     return {name: found for name, found in values.items() if len(found) > 1}
 
 
-def told(differs: Mapping[str, Sequence[str]]) -> str:
+def describe_differences(differs: Mapping[str, Sequence[str]]) -> str:
     """Format the differences in one line.
 
-    >>> print(told({"dtype": ['"float32"', '"bfloat16"'], "quantization": ["null", '"awq"']}))
+    >>> print(describe_differences({"dtype": ['"float32"', '"bfloat16"'], "quantization": ["null", '"awq"']}))
     dtype ("float32", "bfloat16"), quantization (null, "awq")
     """
     return ", ".join(f"{name} ({', '.join(values)})" for name, values in differs.items())

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from contract.engine_info import differing, told
+from contract.engine_info import describe_differences, differing
 from contract.ledger import Ledger, Run
 from producer.output import Lines
 
@@ -24,7 +24,7 @@ def engine_lines(ledger: Ledger, run: Run) -> Lines:
         return []
     workers = ", ".join(dict.fromkeys(each.worker for each in used))
     return [
-        ("engines", f"not identical: they differ in {told(differs)}"),
+        ("engines", f"not identical: they differ in {describe_differences(differs)}"),
         ("", f"environment.answered_by in summary.json lists the engine of each of {workers} over time"),
     ]
 
@@ -57,7 +57,11 @@ class Engines:
     def lines(self) -> Lines:
         """Return the differences as output lines; nothing if all engines were alike."""
         places = {"of A": self.within_a, "of B": self.within_b, "of A and B": self.across}
-        found = [f"{where} not identical: they differ in {told(values)}" for where, values in places.items() if values]
+        found = [
+            f"{where} not identical: they differ in {describe_differences(values)}"
+            for where, values in places.items()
+            if values
+        ]
         return [("engines", "\n".join(found))] if found else []
 
     def to_json(self) -> dict[str, Any]:

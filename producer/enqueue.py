@@ -114,7 +114,7 @@ def enqueue(
     with opened(file, how) as source:
         planned = plan(source, asked, session.settings, selection, name=name, skip_bad=skip_bad, qrels=judged)
         if judged:
-            note(judged.told(planned.survey.digest.count))
+            note(judged.describe(planned.survey.digest.count))
         _carry_out(planned, session, _How(priority=to_priority(priority), asked=asked, **rest))
 
 
@@ -211,7 +211,7 @@ def _row_lines(planned: Plan, run: Run, rejected: Path | None) -> Lines:
     lines = [
         ("file", f"{run.source}: {rows}"),
         ("read", read_line(found.file, digest.count, digest.keys.choices) + answers),
-        ("fields", found.file.fields.told()),
+        ("fields", found.file.fields.describe()),
         ("questions", f"{run.questions:,}{''.join(more)}; chance {chance(run)}"),
     ]
     return lines + ([("skipped", f"{_kinds(found)}; see {rejected}")] if rejected else [])

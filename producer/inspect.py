@@ -106,7 +106,7 @@ def _lines(inspector: Inspector, profile: Profile, shown: list[Question], spec: 
         return lines
     lines += [
         ("read", read_line(file, good, profile.keys.choices)),
-        ("fields", file.fields.told()),
+        ("fields", file.fields.describe()),
         ("answers", _answers(inspector, profile)),
         ("choices", _counted({f"{count} choices": n for count, n in sorted(profile.keys.choices.items())})),
         ("repeated", _repeated(profile)),

@@ -172,8 +172,8 @@ def check_stability(config: Path | None, overrides: tuple[str, ...], name: str, 
     engine.start()
     try:
         if differs := unlike(ledger, run.run_id, engine):
-            told = "this engine and those that answered the run are not all alike: they differ in"
-            note(f"warning: {told} {differs}")
+            text = "this engine and those that answered the run are not all alike: they differ in"
+            note(f"warning: {text} {differs}")
         asked, flips = stability(ledger, run.run_id, engine, sample, seed, judges.engine_of)
     finally:
         engine.close()

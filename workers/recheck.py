@@ -12,7 +12,7 @@ from typing import Any
 
 from contract.choice_order import arrangements
 from contract.chunks import chunks
-from contract.engine_info import differing, told
+from contract.engine_info import describe_differences, differing
 from contract.errors import RunConfigError, SettingsError
 from contract.ledger import Ledger, Run
 from contract.question import Question
@@ -136,7 +136,7 @@ def stability(
 def unlike(ledger: Ledger, run_id: str, engine: Engine) -> str:
     """Describe answer-relevant differences between `engine` and those that answered the run; empty if none."""
     now = {"mcqueue": metadata.version("mcqueue"), **engine.describe()}
-    return told(differing([*(each.engine for each in ledger.engines(run_id)), now]))
+    return describe_differences(differing([*(each.engine for each in ledger.engines(run_id)), now]))
 
 
 def _came_out(run: Run, verdict: Verdict) -> str | None:

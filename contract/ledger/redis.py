@@ -209,8 +209,8 @@ class RedisLedger(Ledger):
 
     def note_engine(self, run_id: str, used: EngineUsed) -> None:
         names = keys.RunKeys(run_id)
-        told = json.dumps(used.engine, sort_keys=True).encode()
-        field = f"{used.worker} {hashlib.sha256(told).hexdigest()[:8]}"
+        canonical = json.dumps(used.engine, sort_keys=True).encode()
+        field = f"{used.worker} {hashlib.sha256(canonical).hexdigest()[:8]}"
         self._step(self._engine, run_id, [names.meta, names.engines], [field, used.model_dump_json()])
 
     def engines(self, run_id: str) -> list[EngineUsed]:

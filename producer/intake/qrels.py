@@ -57,7 +57,7 @@ class Qrels:
         found = dict.fromkeys([*question.gold_passages, *self.passages[question.id]])
         return question.model_copy(update={"gold_passages": tuple(found)})
 
-    def told(self, questions: int) -> str:
+    def describe(self, questions: int) -> str:
         """Describe how many of the `questions` have judgements. Raises QuestionFileError if none has."""
         strangers = [each for each in self.passages if each not in self.joined]
         if not self.joined:

@@ -46,7 +46,7 @@ class UsedFields:
             also_there=tuple(name for name in others if name not in answer),
         )
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Describe the fields: `question ← stem · choices ← A, B, C · answer ← answer (also there: gold_label)`."""
         others = f" (also there: {_listed(self.also_there)})" if self.also_there else ""
         parts = [("question", self.question), ("choices", self.choices)]

@@ -146,9 +146,9 @@ def figure_lines(table: Table) -> Lines:
         lines.append(("mean", _mean_remark(table)))
     if any(each.context_interval for each in table.cells):
         lines.append(("contexts", BY_CONTEXTS))
-    lines += [("taken", told) for told in _taken(table)]
+    lines += [("taken", text) for text in _taken(table)]
     pairs = [(each.title, _paired(each)) for each in table.comparisons]
-    lines += [("" if at else "in pairs", f"{title}: {told}") for at, (title, told) in enumerate(pairs[:MOST_PAIRED])]
+    lines += [("" if at else "in pairs", f"{title}: {text}") for at, (title, text) in enumerate(pairs[:MOST_PAIRED])]
     if len(pairs) > MOST_PAIRED:
         lines.append(("", f"and {len(pairs) - MOST_PAIRED} more, listed by --json"))
     for group in table.comparable()[:1]:
@@ -163,17 +163,17 @@ def figure_lines(table: Table) -> Lines:
 
 def _taken(table: Table) -> list[str]:
     """Return which part of its source each entry asks, unless it asks all of it."""
-    return [f"{entry}: {told}" for entry in table.entries for _, told in taken_lines(table.of_entry(entry)[0].run)]
+    return [f"{entry}: {text}" for entry in table.entries for _, text in taken_lines(table.of_entry(entry)[0].run)]
 
 
 def _paired(each: Paired) -> str:
     found, bounds = each.found, each.interval
-    told = f"{found.pairs.difference:+.3f} ({bounds.low:+.3f} to {bounds.high:+.3f}), {p_value(found.p_value)}"
+    text = f"{found.pairs.difference:+.3f} ({bounds.low:+.3f} to {bounds.high:+.3f}), {p_value(found.p_value)}"
     if each.adjusted_p != found.p_value:
-        told += f", {p_value(each.adjusted_p)} adjusted (Holm)"
+        text += f", {p_value(each.adjusted_p)} adjusted (Holm)"
     if found.undecided:
-        told += ", undecided"
-    return told + (f"; {number(found.failed.of, 'failed question')} excluded" if found.failed.of else "")
+        text += ", undecided"
+    return text + (f"; {number(found.failed.of, 'failed question')} excluded" if found.failed.of else "")
 
 
 def _made_up(table: Table) -> str:
@@ -204,7 +204,7 @@ def markdown(table: Table) -> str:
     mean = f" Mean: {_mean_remark(table)}." if table.means() else ""
     made_up = f" **{_escaped(found)}.**" if (found := _made_up(table)) else ""
     contexts = f" {_sentence(BY_CONTEXTS)}" if any(each.context_interval for each in table.cells) else ""
-    taken = "".join(f" Taken from {_escaped(told)}." for told in _taken(table))
+    taken = "".join(f" Taken from {_escaped(text)}." for text in _taken(table))
     pairs = [f"| {_escaped(each.title)} | {_paired(each)} |" for each in table.comparisons]
     below = ["", "| in pairs | difference (95 % interval), p |", "|---|---|", *pairs] if pairs else []
     return "\n".join([*lines, "", f"{remark}{mean}{contexts}{taken}{made_up}", *below, ""])

@@ -98,9 +98,9 @@ class Work:
         """Print the state of each run; with --json including the table, as that is one document."""
         if as_json:
             content = self.table().to_json()
-            for told, (_, done) in zip(content["runs"], self._done, strict=True):
-                told["submitted"] = done.state.value
-                told["sent"], told["messages"] = done.sent, done.messages
+            for entry, (_, done) in zip(content["runs"], self._done, strict=True):
+                entry["submitted"] = done.state.value
+                entry["sent"], entry["messages"] = done.sent, done.messages
             echo_json(content)
             return
         rows = ((each.entry.name, each.model, done.run.run_id, done.describe()) for each, done in self._done)

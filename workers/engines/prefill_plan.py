@@ -204,10 +204,10 @@ def _fed_logprob(output: Any, fed: Head) -> float:
     return sum(_at(output.prompt_logprobs, position, token) for position, token in enumerate(fed, -len(fed)))
 
 
-def _at(told: Any, position: int, token: int) -> float:
+def _at(flat: Any, position: int, token: int) -> float:
     """Return the value for `token` in row `position` of vLLM's FlatLogprobs, which stores all rows concatenated."""
-    first, end = told.start_indices[position], told.end_indices[position]
-    return float(told.logprobs[told.token_ids.index(token, first, end)])
+    first, end = flat.start_indices[position], flat.end_indices[position]
+    return float(flat.logprobs[flat.token_ids.index(token, first, end)])
 
 
 def _cached(outputs: Sequence[Any]) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from contract.engine_info import differing, told
+from contract.engine_info import describe_differences, differing
 from contract.fleet import LEASE_S, WorkerRecord, WorkerState
 from contract.settings import Settings
 from workers.host.gpus import words_of
@@ -201,7 +201,8 @@ def alike(records: Sequence[WorkerRecord]) -> Iterator[Finding]:
     for queue in sorted({each.queue for each in records}):
         ready = [each for each in records if each.queue == queue and each.engine]
         if differs := differing(each.engine for each in ready):
-            found = f"workers of {queue} differ in {told(differs)}: {', '.join(each.name for each in ready)}"
+            names = ", ".join(each.name for each in ready)
+            found = f"workers of {queue} differ in {describe_differences(differs)}: {names}"
             remedy = "Let all load the same, or give one a `model` name, and so a queue, of its own."
             yield Finding("warning", "engines", found, remedy)
 

@@ -89,8 +89,8 @@ def _build_dense(
     passages: Passages, encoder: TextEncoder, options: DenseOptions, path: Path, report: Report
 ) -> Encoder:
     info = encoder.info
-    told = encoder.registers_prompts or info.query_prompt is not None or info.passage_prompt is not None
-    if not told and info.id not in PACKAGED_ENCODERS:
+    has_prompts = encoder.registers_prompts or info.query_prompt is not None or info.passage_prompt is not None
+    if not has_prompts and info.id not in PACKAGED_ENCODERS:
         report(
             note=f"{info.id} registers no prompts, so queries and passages are encoded as they are. Some encoders "
             "expect a prefix: E5 'query: ' and 'passage: ', BGE a sentence before queries. See the model's page, and "

@@ -59,7 +59,7 @@ FIELDS = {
 
 @pytest.mark.parametrize("name", FIELDS)
 def test_it_is_told_which_fields_were_taken_for_what(tmp_path: Path, name: str) -> None:
-    assert read(tmp_path, CASES[name].content).fields.told() == FIELDS[name]
+    assert read(tmp_path, CASES[name].content).fields.describe() == FIELDS[name]
 
 
 def test_mapped_fields_are_told_by_the_names_that_the_file_has_for_them(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_mapped_fields_are_told_by_the_names_that_the_file_has_for_them(tmp_path
 
     file = read(tmp_path, "t,one,two,k,label\nq,x,y,2,A\n", mapping=mapping)
 
-    assert file.fields.told() == "question ← t · choices ← one, two · answer ← k (also there: label)"
+    assert file.fields.describe() == "question ← t · choices ← one, two · answer ← k (also there: label)"
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -409,7 +409,7 @@ def test_a_file_of_answers_counts_whatever_answers_the_questions_have(tmp_path: 
     file = read(tmp_path, rows, answers=labels)
 
     assert [each.right for each in questions(file)] == [("A",), ("B",)]
-    assert file.fields.told().split(" (")[0] == f"question ← question · choices ← choices · answer ← {labels}"
+    assert file.fields.describe().split(" (")[0] == f"question ← question · choices ← choices · answer ← {labels}"
 
 
 @pytest.mark.parametrize("outer", [{"answerKey": "B"}, {}])
