@@ -13,7 +13,7 @@ from workers.scoring.extract.other_cases import is_hypothetical, split_other_cas
 from workers.scoring.extract.rules import EXPLICIT, IMPLICIT
 from workers.scoring.extract.targets import Claim
 from workers.scoring.extract.visible_text import spoken
-from workers.scoring.extract.words import OR, RETRACTED
+from workers.scoring.extract.words import CONFIRMED, DENIED_NEXT, OR, RETRACTED
 
 __all__ = ["Extraction", "extract"]
 
@@ -56,7 +56,7 @@ def extract(text: str, choices: Sequence[str]) -> Extraction:
 def _read(answer: Answer) -> Extraction:
     claims = sorted((claim for rule in EXPLICIT for claim in rule.read(answer)), key=lambda claim: claim.start)
     given, elsewhere = split_other_cases(claims, answer.lower)
-    if given and elsewhere and _is_retracted(given[-1], answer.lower[given[-1].end : elsewhere[0].start]):
+    if given and elsewhere and _is_retracted(given[-1], answer, elsewhere[0].start):
         given, elsewhere = claims, []
     found = _last_word(given, answer) if given else _implied(answer, elsewhere)
     return _beside_other_cases(found, elsewhere, answer) if elsewhere else found
@@ -67,8 +67,7 @@ def _implied(answer: Answer, elsewhere: list[Claim]) -> Extraction:
     passed = {(claim.start, claim.end) for claim in elsewhere}
     for rule in IMPLICIT:
         if found := [claim for claim in rule.read(answer) if (claim.start, claim.end) not in passed]:
-            retracted = _is_retracted(found[0], answer.lower[found[0].end :][:_REACH])
-            return Extraction(None, "retracted", found[0].labels) if retracted else _only(found)
+            return Extraction(None, "retracted", found[0].labels) if _is_retracted(found[0], answer) else _only(found)
     return Extraction(None, "none")
 
 
@@ -89,7 +88,7 @@ def _last_word(claims: list[Claim], answer: Answer) -> Extraction:
     listed = {label for claim in claims for label in claim.labels}
     if len(last.labels) == 1 and len(claims) == len(listed) == len(answer.options.labels) > 2:
         return Extraction(None, "ambiguous", tuple(sorted(listed)))
-    if _is_retracted(last, answer.lower[last.end : last.end + _REACH]):
+    if _is_retracted(last, answer):
         return Extraction(None, "retracted", last.labels)
     return _only([*_joined(claims, answer), last])
 
@@ -103,11 +102,19 @@ def _joined(claims: list[Claim], answer: Answer) -> list[Claim]:
     return [other] if equated or _BESIDE.fullmatch(between) else []
 
 
-def _is_retracted(claim: Claim, behind: str) -> bool:
-    if RETRACTED.search(behind):
+def _is_retracted(claim: Claim, answer: Answer, until: int | None = None) -> bool:
+    """Whether the text behind `claim`, as far as `until`, takes it back."""
+    end = min(claim.end + _REACH, len(answer.text) if until is None else until)
+    behind = answer.lower[claim.end : end]
+    if (found := RETRACTED.search(behind)) and not CONFIRMED.search(behind, found.end()):
         return True
-    letter = claim.labels[0].lower() if claim.labels else ""
-    return bool(letter and re.search(rf"(?:answer|it) (?:is|was) not (?:option )?[(\"']?{letter}(?!\w)", behind))
+    if not claim.labels:
+        return False
+    label = claim.labels[0]
+    if DENIED_NEXT.match(behind) and not answer.options.text(label).startswith("no"):
+        return True
+    denied = rf"(?i:answer|it) (?i:is|was) not (?i:option )?[(\"']?{label}(?![\w'])"
+    return re.search(denied, answer.text[claim.end : end]) is not None
 
 
 def _only(claims: list[Claim]) -> Extraction:

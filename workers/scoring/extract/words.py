@@ -9,8 +9,10 @@ from workers.scoring.extract.patterns import compact, compiled
 __all__ = [
     "BEGINS_TO_THINK",
     "CONDITION",
+    "CONFIRMED",
     "DENIED_AFTER",
     "DENIED_BEFORE",
+    "DENIED_NEXT",
     "ENDS",
     "GOES_ON",
     "HESITANT",
@@ -38,9 +40,11 @@ ENDS = compiled(rf"""
 #: … or one of the words that explain it.
 GOES_ON = compiled(r"""
     \s(?:because|since|as|due to|given|which|so|but|and not|not|rather than|instead of|over|based on|here
-    |for the (?:following )?reasons?
+    |for the (?:following )?reasons?|for (?:this|that|these)|in (?:this|that|our|my)|with (?:\w{1,12} )?confidence
+    |according to|among (?:the|these)|from (?:the|these|among)|and the (?:explanation|reason|others?)
+    |the (?:correct|right|best|only|most)|must be (?:the |true|correct|right)
     |is (?:clearly |indeed |definitely )?(?:the )?(?:\w{1,15} )?(?:correct|right|answer|best (?:answer|choice|fit))
-    |weil|denn|da|car|parce|puisque|porque|ya que|pois|perché|poiché|omdat|ponieważ|protože|fordi|eftersom|koska
+    |richtig|korrekt|die (?:richtige|korrekte)|weil|denn|da|car|parce|puisque|porque|ya que|pois|perché|poiché|omdat|ponieważ|protože|fordi|eftersom|koska
     |karena|vì|ist (?:richtig|korrekt)|est (?:correcte?|juste)|es (?:la )?correcta|şık\w{0,8}|seçene\w{0,8}|jest
     |adalah)\b|'[dt][ıiuü]r\b
 """)
@@ -101,7 +105,7 @@ BEGINS_TO_THINK = compiled(r"""
 
 #: In its sentence: what follows holds under a condition only.
 CONDITION = compiled(r"""
-    \b(?:if|unless|whether|wenn|falls|ob|si|eğer|jika|если|якщо|jeśli|als
+    \b(?:if(?! i (?:had|have|must|need) (?:to )?(?:choose|pick|guess|answer|select|decide|say))|unless|whether|wenn|falls|ob|si|eğer|jika|если|якщо|jeśli|als
     |sake of|before that|formerly|back then)\b|如果|假如|もし|만약|若
 """)
 #: In its clause: what follows is supposed, another's opinion, or past; or it is another answer than the one given.
@@ -111,9 +115,9 @@ SUPPOSED = compiled(r"""
     |(?:some|many|most|others?|one|you|people|someone|students?|they)\b[^.,;\n]{0,30}?
     \b(?:says?|thinks?|argues?|believes?|guess|claims?|assumes?|choose|pick|suggests?)
     |(?:wrong|incorrect|false|untrue|mistaken) (?:that|to (?:say|claim|conclude|think|assume|believe|infer|suggest))
-    |refuse)\b
+    |it (?:could|might|may|can) be (?:argued|said|thought)|refuse)\b
     |\b(?:wrong|incorrect|false|worst|(?:least|less)(?: \w{1,12})?|runner-up|opposite|your|his|her|their|s
-    |first|second|third|suggested|proposed|given|other|another|alternative|possible|plausible|tempting|common|popular|obvious|naive|intuitive|trap|tricky
+    |first|second|third|suggested|proposed|given|textbook|classic|classical|usual|typical|standard|other|another|alternative|possible|plausible|tempting|common|popular|obvious|naive|intuitive|trap|tricky
     |next|(?:second|third|next)[ -](?:best|most)(?: \w{1,12})?)\s$
 """)
 #: In its clause: what follows is denied.
@@ -150,15 +154,23 @@ VOID = compiled(r"""
 RETRACTED = compiled(r"""
     (?:^|[^\w\s]|\n)\s?(?:(?:but|no|oh|so|well|and|actually)[,.]{0,3}\s){0,2}
     (?:wait|hold on|on second thought|hmm+)\s?[,.:!\n-]|\bscratch that\b
-    |\blet me (?:re-?consider|re-?think|start over|think again|try again|re-?evaluate|re-?examine)\b
-    |\bi(?: have|'ve)? made (?:a|an) (?:mistake|error)\b|\b(?:not|no longer) sure any ?more\b|\bor (?:is it|not)\b
+    |\blet me (?:re-?consider|re-?think|start over|think again|try again|re-?evaluate|re-?examine)\b(?! the (?:other|remaining))
+    |(?<!if )\bi(?: have|'ve)? made (?:a|an) (?:mistake|error)\b|\b(?:not|no longer) sure any ?more\b|\bor (?:is it|not)\b
     |(?:^|(?<![a-z])[.!?,;。]|\n)\s?不对|(?:^|[.!?。]|\n)\s?(?:等等|等一下)
     |^\.{0,3}[,;]? ?(?:
     (?:though|although|but)\b(?! i (?:could|may|might) be (?:wrong|mistaken))
-    [^.!?\n]{0,80}\b(?:not (?:\w{1,12} )?sure|unsure|may be|might be|could be|doubt)
-    |(?:just )?kidding|which (?:is(?! why\b)|was|i|seems)\b[^.!?\n]{0,30}\b(?:wrong|doubt|incorrect|false))\b
-    |^[^.!?\n]{0,80}[.!?\n]{1,4}\s?(?:no[,.]|nein[,.]|non[,.]
-    |(?:no, )?(?:that|this|it)(?:'s| is| was) (?:wrong|not (?:right|correct)|incorrect))
+    (?:[^.!?\n]{0,80}\b(?:not (?:\w{1,12} )?sure|unsure|doubt)
+    |[^.!?\n]{0,40}\b(?:it|this|that|answer) (?:may|might|could)(?: also| well| as well)? be
+    (?: (?:wrong|mistaken|incorrect|another|different|something|option|choice|the|[(\"']?[a-z][)\"']?(?!\w))|[.!?,\n]|$))
+    |(?:just )?kidding|which (?:is(?! why\b)|was|i|seems)\b[^.!?\n]{0,30}\b(?:wrong|doubt|incorrect))\b
+    |^[^.!?\n]{0,80}[.!?\n]{1,4}\s?(?:no, )?(?:that|it)(?:'s| is| was) (?:wrong|not (?:right|correct)|incorrect)
+""")
+#: The same by a bare "No": unless that is how the answer itself begins.
+DENIED_NEXT = compiled(r"[^.!?\n]{0,80}[.!?\n]{1,4}\s?(?:no[,.]|nein[,.]|non[,.])")
+#: A second look that comes to the same answer.
+CONFIRMED = compiled(r"""
+    \b(?:checks out|(?:yes|ok|okay|good|great|indeed|so)[,.! ]{1,2}(?:that|it|this)(?:'s| is) (?:right|correct|fine)
+    |(?:answer|it) (?:stays|remains|stands|is still))\b
 """)
 #: A label that is marked as one, for text as it is written.
 MENTION = compiled(r"""
