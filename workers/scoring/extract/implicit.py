@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from workers.scoring.extract.answer import Answer
-from workers.scoring.extract.lists import heads_list
+from workers.scoring.extract.lists import DENIAL, heads_list
 from workers.scoring.extract.normalize import folded, lowered
 from workers.scoring.extract.patterns import compiled, past
 from workers.scoring.extract.targets import Claim, Place, read_label, read_number
@@ -36,14 +36,18 @@ def _whole_label(text: str, answer: Answer) -> tuple[str, ...]:
     return tuple(sorted(both))
 
 
-_ANNOUNCES_LIST = re.compile(r":$|\b(?:options|choices|list|each|one by one|step)\b")
-_LINE_MARK = re.compile(r"(?:^|\s)[>*(\[\"'-]{0,6}([A-Z])(?![\w'])")
+_ANNOUNCES_LIST = re.compile(
+    r"(?<!\bis)(?<!\bbe)(?<!answer):$|\b(?<!other )(?:options|choices|list|each|one by one|step by step)\b(?!\. \w)"
+)
+_LINE_MARK = re.compile(
+    r"(?:^|\s)[>*(\[\"'-]{0,6}([A-Z])[\"']?(?:[.):\]]\s?[^\s.]|$)|^[\s>*(\[\"'-]{0,6}([A-Z])(?![\w'])"
+)
 
 
 def _opens_list(label: str, above: str) -> bool:
     """Whether the last line with this label goes on with, or begins, a list of the choices that was cut off."""
-    marks = deque(_LINE_MARK.findall(above), maxlen=1)
-    follows = bool(marks) and ord(marks[0]) == ord(label) - 1
+    marks = deque((found[1] or found[2] for found in _LINE_MARK.finditer(above)), maxlen=1)
+    follows = bool(marks) and ord(marks[0]) == ord(label) - 1 and not _DISCUSSED.search(lowered(above))
     return follows or (label == "A" and _ANNOUNCES_LIST.search(lowered(above)) is not None)
 
 
@@ -60,7 +64,7 @@ def bold_label(answer: Answer) -> Iterator[Claim]:
         before = marked[max(0, found.start() - _REACH) : found.start()].split("\n")
         behind, *below = marked[found.end() : found.end() + _REACH].split("\n")
         said = _WORD.search(before[-1]) or _AND_BOLD.match(lowered(behind))
-        in_sentence = said and not HESITANT.search(lowered(before[-1] + found[0] + behind))
+        in_sentence = said and not HESITANT.search(lowered(f"{before[-1]} {behind}"))
         alone = not (before[-1] + behind).strip(" .*_#>-") and not below
         above = next((line for line in reversed(before[:-1]) if line), "")
         if label and (in_sentence or (alone and not _opens_list(label[0], above))):
@@ -123,7 +127,9 @@ def _leads_on(answer: Answer, end: int, own: int, label: str) -> bool:
 def _is_listed(answer: Answer, own: int, label: str) -> bool:
     """Whether the text goes on with the next label: `C) … D) …`, `Option C … Option D …`."""
     named = re.match(r"\W{0,6}(?:option|choice) ", answer.lower)
-    again = named and re.search(rf"\b(?:option|choice) {chr(ord(label) + 1).lower()}\b", answer.lower)
+    again = named and re.search(
+        rf"\b(?:option|choice) {chr(ord(label) + 1).lower()}\b(?![^.\n]*{DENIAL.pattern})", answer.lower
+    )
     return bool(again) or heads_list(answer.text, own, label, answer.options, announced=False)
 
 
@@ -139,7 +145,8 @@ def lone_label(answer: Answer) -> Iterator[Claim]:
 
 def _heads_next(label: str, lines: list[str], answer: Answer) -> bool:
     """Whether the label before this one has a line of its own, too: a text that takes them in turn was cut off."""
-    return any(chr(ord(label) - 1) in _whole_label(line, answer) for line in lines[-_MOST:])
+    listed = {each for line in lines[-_MOST:] for each in _whole_label(line, answer)}
+    return chr(ord(label) - 1) in listed and label not in listed
 
 
 def _lone_mention(answer: Answer, last: str) -> Iterator[Claim]:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from workers.scoring.extract.options import Options
 
-__all__ = ["heads_list"]
+__all__ = ["DENIAL", "heads_list"]
 
 #: How far the next label is looked for.
 _REACH = 1500
 
-_NEXT_MARK = re.compile(r"(?:^|\s)[(\[\"'*•-]{0,3} ?([A-Z])[\"']?[.):\]]")
+#: `B)`, `(B)`, `B:`, and, where a sentence or line begins, `B.`; not behind words that only mention it.
+_NEXT_MARK = re.compile(
+    r"(?<!option)(?<!choice)(?<!answer)(?<! not)(?<! than)(?<! with)(?<! and)(?<! or)(?<! as)"
+    r"(?:(?:^|\s)[(\[\"'*•-]{0,3} ?([A-Z])[\"']?[):\]]|(?:^|\n|[.!?;:,)]\s)[(\[\"'*•-]{0,3} ?([A-Z])[\"']?\.)"
+)
 _NEXT_ALONE = re.compile(r"\n[(\[]?([A-Z])[)\].:]{0,2}\n")
-_NEXT_LINE = re.compile(r"[^\n]{0,300}\n{1,2}[(\[\"'*•-]{0,3} ?([A-Z])(?!\w)")
+_NEXT_LINE = re.compile(r"[^\n]{0,300}\n{1,2}[(\[\"'*•-]{0,3} ?([A-Z])(?![\w']| [a-z])")
 #: Behind a choice's own text: its sentence or line ends, or says why.
 _CLOSED = re.compile(r"[)\]\"'*]{0,3}(?:\s?$|\s?\n|[.!;,](?!\w)|\s(?:because|since|as)\b)")
 #: The label has a paragraph for itself, and the next one is no mark.
@@ -22,7 +27,7 @@ _OWN_PARAGRAPH = re.compile(r"[)\]\"'*.]{0,3}\s?\n\n[^\w\n]{0,3}\w{2}")
 _WRONG = r"wrong|incorrect|false|eliminat\w*|ruled out|unlikely|cannot"
 _DENIED_ITSELF = re.compile(rf"\b(?:{_WRONG}|(?:is|are|was|does|did|can) ?(?:not|n't))\b|[✗✘❌✕]")
 #: A choice is called wrong, or right elsewhere only.
-_DENIED = re.compile(rf"\b(?:{_WRONG}|not|never|neither|nor|would|\w{{2,8}}n't)\b|[✗✘❌✕]")
+DENIAL = re.compile(rf"\b(?:{_WRONG}|not|never|neither|nor|would|\w{{2,8}}n't)\b|[✗✘❌✕]")
 #: "Here's why the other options are wrong:"
 _OTHERS_DENIED = re.compile(
     r"\b(?:others?|remaining)\b[^.\n]{0,60}\b(?:wrong|incorrect|false|not|unlikely|\w{2,8}n't)\b"
@@ -31,10 +36,19 @@ _RIGHT = re.compile(r"(?<!\w)(?:correct|right|answer|best|true|fits)(?!\w)|[✓�
 _SIGNS = " .,:;()[]{}\"'*\n-•"
 
 
-def _next_mark(behind: str, label: str) -> re.Match[str] | None:
+class _Mark(NamedTuple):
+    """A label where a list may go on."""
+
+    label: str
+    start: int
+    end: int
+
+
+def _next_mark(behind: str, label: str) -> _Mark | None:
     """The next label with a mark, or the next line's, if it is the one after `label`."""
-    marks = (_NEXT_MARK.search(behind), _NEXT_LINE.match(behind), _NEXT_ALONE.search(behind))
-    return next((mark for mark in marks if mark is not None and ord(mark[1]) == ord(label) + 1), None)
+    found = (_NEXT_MARK.search(behind), _NEXT_LINE.match(behind), _NEXT_ALONE.search(behind))
+    marks = (_Mark(each[each.lastindex or 0], *each.span(each.lastindex or 0)) for each in found if each is not None)
+    return next((mark for mark in marks if ord(mark.label) == ord(label) + 1), None)
 
 
 def heads_list(text: str, own_end: int, label: str, options: Options, *, announced: bool) -> bool:
@@ -48,19 +62,19 @@ def heads_list(text: str, own_end: int, label: str, options: Options, *, announc
     mark = _next_mark(behind, label)
     if mark is None:
         return False
-    rest = behind[mark.end(1) :]
-    own, others_denied = _OTHERS_DENIED.subn("", behind[: mark.start(1)].lower())
-    further = _next_mark(rest, mark[1])
-    entry = rest[: further.start(1)] if further else rest
-    if not own.strip(_SIGNS) and _is_bare(entry, mark[1], options, is_cut=further is None):
+    rest = behind[mark.end :]
+    own, others_denied = _OTHERS_DENIED.subn("", behind[: mark.start].lower())
+    further = _next_mark(rest, mark.label)
+    entry = rest[: further.start] if further else rest
+    if not own.strip(_SIGNS) and _is_bare(entry, mark.label, options, is_cut=further is None):
         return True
-    others = [entry.lower(), *([rest[further.end(1) :].lower()] if further else [])]
+    others = [entry.lower(), *([rest[further.end :].lower()] if further else [])]
     is_open = not _CLOSED.match(own) or _DENIED_ITSELF.search(own)
-    if is_open or any(_RIGHT.search(other) and not _DENIED.search(other) for other in others):
+    if is_open or any(_RIGHT.search(other) and not DENIAL.search(other) for other in others):
         return True
-    below = entry[options.follows(entry.lower(), mark[1]) :].lstrip(_SIGNS.replace("\n", ""))
+    below = entry[options.follows(entry.lower(), mark.label) :].lstrip(_SIGNS.replace("\n", ""))
     explained = _OWN_PARAGRAPH.match(own) and not below.startswith("\n")
-    return not (announced or explained or others_denied or _DENIED.search(others[0]))
+    return not (announced or explained or others_denied or DENIAL.search(others[0]))
 
 
 def _is_bare(entry: str, label: str, options: Options, *, is_cut: bool) -> bool:

@@ -16,14 +16,22 @@ from workers.scoring.extract.targets import Claim
 __all__ = ["is_hypothetical", "split_other_cases"]
 
 _REACH = 200
-_SENTENCE_END = re.compile(r"[.!?;](?=\s)|\n")
+_SENTENCE_END = re.compile(r"[.!?;](?=\s)|\n|[。！？；]")
 #: Words that name a case, and are neither the question's own ("for this patient") nor idioms ("in conclusion").
 _CASE = compiled(r"""
     (?:(?:for|in|among|with)\s
     (?!(?:this|these|that|those|the|our|such|your|my|me|us|sure|now|all|both|conclusion|summary|short|fact|general|total
     |order|light|contrast|view|addition|particular|other words|terms|reality|truth|practice|essence|brief|sum|hindsight
     |retrospect|certainty|confidence|question)\b)
-    |when(?:ever)?\s|only\s(?:for|in|if|when|among|with)\s)
+    |(?:when(?:ever)?|where|without|under(?! (?:this|these|those|such|our)\b))\s|only\s(?:for|in|if|when|among|with)\s)
+""").pattern
+#: What a sentence about another case may begin with, too.
+_ELSEWHERE = compiled(r"""
+    otherwise|then\b|in that case|in contrast|by (?:contrast|that)|on the other hand|similarly|conversely|likewise
+    |after (?!careful|consider|review|analy|evaluat|examin|weigh|all|look|check|re)|before \d|previously
+    |according to (?:old|previous|traditional|earlier|classic|outdated)|from an? \w+ (?:perspective|standpoint|view)
+    |at (?:high|low|higher|lower|room|other)\w*\s|in the (?:next|following|second|other) (?:question|example|problem|part)
+    |para |per (?:la|il|lo|le|i|gli)\b|pour |für |对于|對於|问|問|如果
 """).pattern
 #: "D would be the best choice for Lyme disease", "D is the correct answer only in children".
 _NOUN = r"(?:answer|choice|option|one|fit|match)"
@@ -32,11 +40,15 @@ _CASE_BEHIND = re.compile(rf"(?<= ){_NOUN} (?:mainly |primarily |especially )?{_
 #: "the best choice for Lyme disease is".
 _CASE_BEFORE = compiled(rf"""
     ^[\s>*#•-]{{0,6}}(?:note(?: that)?:?\s)?(?:(?:but|however|and|while|though|whereas),?\s)?
-    (?:{_CASE}|(?:were|had|should)\s(?:it|he|she|they|the|this|a|an|we|there)\b)
+    (?:\w{{1,12}}:\s)?(?:{_CASE}|{_ELSEWHERE}|(?:were|had|should)\s(?:it|he|she|they|the|this|a|an|we|there)\b)
     |\b(?:best|ideal|preferred|better|first-line|(?:most|more) \w{{1,20}})\s{_NOUN}\s{_CASE}
+    |\banswer (?:{_CASE}|to (?!(?:this|the|that|your|our|question|problem|q\d)\b))
+    |\b(?:answer|respuesta|risposta|resposta|réponse|it)(?: \w+)? (?:would|serait|sería|sarebbe|seria)(?: have)?(?: be(?:en)?)?\s?$
 """)
 #: The claim says what would be, or what is usual.
-_HYPOTHETICAL = re.compile(r"\b(?:would|might|could|may|were|had)\b|(?:'d|\bof choice)\b|\bonly (?:for|in|if|when)\b")
+_HYPOTHETICAL = re.compile(
+    r"\b(?:would|might|could|may|were|had|serait|sería|sarebbe|seria)\b|(?:'d|\bof choice)\b|\bonly (?:for|in|if|when)\b"
+)
 
 
 def split_other_cases(claims: Sequence[Claim], lower: str) -> tuple[list[Claim], list[Claim]]:

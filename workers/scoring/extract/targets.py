@@ -98,7 +98,8 @@ def read_target(place: Place, rule: str) -> Claim | None:
     if label is not None and len(label.labels) == 1 and _OF_SEVERAL.search(place.lower, place.at, at):
         return None
     if not place.clear:
-        return Claim(rule, label.labels, place.at, label.end) if label else None
+        below = "\n" in place.text[place.at : at].rstrip(" ")
+        return Claim(rule, label.labels, place.at, label.end) if label and not below else None
     said = place.said(at)
     texts, length = place.options.beginning(said)
     if not texts:
@@ -143,6 +144,8 @@ def read_label(place: Place, at: int) -> Label | None:
     if found is None or DENIED_AFTER.match(place.lower, found.end("label")) or place.text[found.end() :][:1] == "?":
         return None
     label, end = found["label"].upper(), found.end()
+    if found["label"].islower() and not (place.clear or _bracketed(found)):
+        return None  # an article: "It's a triangle"
     if label not in place.options.labels:
         return Label((), False, end) if place.clear and _stands(place, found) else None
     below = _NEXT_ALONE.match(place.text, end)
@@ -152,6 +155,8 @@ def read_label(place: Place, at: int) -> Label | None:
     if length := place.options.follows(said, label):
         own_end = found.end("label") + length
         announced = "\n" not in place.text[place.at : at]
+        if DENIED_AFTER.match(place.lower, own_end) or not (place.clear or _ends_or_goes_on(place, own_end)):
+            return None
         listed = heads_list(place.text, own_end, label, place.options, announced=announced)
         return None if listed else Label((label,), True, own_end)
     if others := place.options.contradicts(said, label):
@@ -205,12 +210,16 @@ def _stands(place: Place, found: re.Match[str]) -> bool:
         return False
     ends = bool(ENDS.match(place.lower, end))
     if letter.isupper() or _bracketed(found):
-        return _bracketed(found) or ends or bool(GOES_ON.match(place.lower, end))
+        return (place.clear and _bracketed(found)) or _ends_or_goes_on(place, end)
     if not place.clear:
         return False
     before = place.lower[max(0, found.start() - 4) : found.start()].rstrip(" \"'")
     announced = not before or before[-1] in ":=|→-\n"
     return ends and (announced or letter not in "aeiouy" or place.lower[end : end + 1] in tuple(".,;:!"))
+
+
+def _ends_or_goes_on(place: Place, end: int) -> bool:
+    return bool(ENDS.match(place.lower, end) or GOES_ON.match(place.lower, end))
 
 
 def _is_name(place: Place, letter: str, end: int) -> bool:
