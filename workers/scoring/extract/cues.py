@@ -20,6 +20,8 @@ class Cue(NamedTuple):
     clear: bool = False
     #: The sentence that follows may end with the choice: "Answer: The capital is Paris."
     sentence: bool = False
+    #: A conclusion, which may be one of several.
+    hence: bool = False
 
     @property
     def pattern(self) -> re.Pattern[str]:
@@ -85,7 +87,8 @@ def _announced(nouns: str, verbs: str, direct: bool) -> str:
 _NOUNS_ANYWHERE = "|".join(_announced(*language) for language in _LANGUAGES)
 _NOUN = compact(r"""
     (?:answers?(?: (?:choice|option|letter|key))?|ans|solution
-    |(?:correct|right|best|final|appropriate|accurate|suitable|likely|only|selected|chosen|remaining|true|valid)
+    |exception|odd one out
+    |(?:correct|right|best|better|closest|most \w{3,15}|final|appropriate|accurate|suitable|likely|only|selected|chosen|remaining|true|valid)
     (?: answer)?(?: options?| choices?| letter| one| response| selection| alternative| pick| guess| statement)
     |my (?:choice|pick|guess|selection|vote|response)
     |final_answer|correct_answer|answer_choice|(?<=[\"'])(?:choice|option|label)(?=[\"']))
@@ -93,6 +96,7 @@ _NOUN = compact(r"""
 #: "The answer, I believe, is", "the answer to this question is"; but not "the answer that might be".
 _ASIDE = compact(r"""
     (?:,[^,.;:!?\n]{1,60},
+    |\sto (?:the|this|your) question,?\s"[^"\n]{1,300}",?
     |\s(?:to|for|here|among|in|from|given|based|according|that|which
     |of (?:these|those|the (?:question|options|choices|following)))\b
     (?:(?!\b(?:if|whether|not|why|how|might|could|may|would|can)\b)[^.,;:!?\n]){0,80}?)
@@ -134,10 +138,13 @@ CUES: tuple[Cue, ...] = (
         "I think it's C.",
         rf"\b(?:i|we) (?:think|believe|guess|suspect|say|feel)(?: that)?(?: {_IT_IS}| the answer is)?(?!\w)",
     ),
+    Cue("选C。", r"(?:^|[，。；：\n])\s?(?:选择|選擇|选|選)", clear=True),
     Cue(
         "Je choisis la réponse C, parce que …",
         r"""
-        \b(?:ich (?:wähle|nehme)|je choisis|elijo|escolho|scelgo|wybieram|я выбираю|richtig ist
+        \b(?:ich (?:wähle|nehme|entscheide mich für)|ich würde mich für|j'opterais pour|je choisis
+        |c'est (?:donc )?(?:la )?(?:bonne )?(?:réponse|option)|por (?:lo )?tanto,? es|elegiría|escogería
+        |(?:somit|damit|daher|also|folglich) ist(?! die (?:richtige|korrekte) antwort)|elijo|escolho|scelgo|wybieram|я выбираю|richtig ist
         |ist (?:daher |also |somit )?(?:die )?(?:richtige |korrekte )?antwort)\b
         """,
     ),
@@ -147,10 +154,15 @@ CUES: tuple[Cue, ...] = (
         (?<![\w-]){_HENCE}\b(?! (?:is|are|was|does|do|can|could|will|would)\b)[,:]?
         (?: (?:{_IT_IS}|we (?:choose|have|get|pick)))?(?!\w)
         """,
+        hence=True,
     ),
     Cue("I looked. It's C.", rf"\b{_IT_IS}(?!\w)"),
     Cue("Let me see. Definitely C!", rf"(?:^|[\n.!?]\s?)(?:{_SURE}|choose|select|pick)\b,?"),
     Cue("This leaves only option C.", r"\b(?:leaves|leaving|left)(?: us)?(?: with)?\b|(?:^|\n)→"),
+    Cue(
+        "This makes C the only viable option.", r"\b(?:this|that|which) makes\b|(?:^|\n)(?:correct|right|response)\s?:"
+    ),
+    Cue("It is in France. This corresponds to option C.", r"\b(?:this|that|it) (?:corresponds to|matches)\b"),
     Cue(
         "I say A. No, wait: C.",
         r"\b(?:(?:actually|i meant|i mean|make that|correction|edit|no)[,:]|(?<=- )sorry,|wait[,:.])(?: no[,:])?(?!\w)",

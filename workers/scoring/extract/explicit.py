@@ -11,6 +11,7 @@ from workers.scoring.extract.answer import Answer, is_taken_back, stated
 from workers.scoring.extract.cues import CUES
 from workers.scoring.extract.normalize import lowered
 from workers.scoring.extract.patterns import compiled
+from workers.scoring.extract.several import is_one_of_several, is_only_called_right
 from workers.scoring.extract.targets import Claim, Place, read_target
 from workers.scoring.extract.words import DENIED_AFTER, JUDGED_RIGHT
 
@@ -52,14 +53,17 @@ def answer_statement(answer: Answer) -> Iterator[Claim]:
     """`The answer is C`, `Antwort: C`, `正解はC`, `I would choose option C`, `So it's C`, `C is the correct answer`."""
     for cue in CUES:
         for found in _last(cue.pattern, answer.lower):
-            if is_taken_back(answer.lower, found.start()):
+            if is_taken_back(answer.lower, found.end() - len(found[0].lstrip(" #\n"))):
                 continue
             place = answer.place(found.end(), clear=cue.clear)
             claim = read_target(place, "answer-statement")
             if claim is None and cue.sentence:
                 claim = stated(place)
-            if claim is not None:
-                yield claim
+            if claim is None or (
+                cue.hence and claim.labels and is_only_called_right(answer, claim.labels[0], *claim.span)
+            ):
+                continue
+            yield claim
     yield from (claim for claim, only in _judged(answer) if only)
 
 
@@ -84,6 +88,7 @@ def _judged(answer: Answer) -> Iterator[tuple[Claim, bool]]:
 
 
 def judged_label(answer: Answer) -> Iterator[Claim]:
-    """`(C) is correct.`, `I believe C is right`."""
-    for claim, _ in _judged(answer):
-        yield replace(claim, rule="judged-label")
+    """`(C) is correct.`, `I believe C is right`; nothing where another may be right as well."""
+    claims = [claim for claim, _ in _judged(answer)]
+    if not any(is_one_of_several(answer, claim.labels[0], claim.start, claim.end) for claim in claims):
+        yield from (replace(claim, rule="judged-label") for claim in claims)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from workers.scoring.extract.answer import Answer
+from workers.scoring.extract.implicit import bold_label, lone_label
 from workers.scoring.extract.json_answer import json_answer
 from workers.scoring.extract.options import Options
 from workers.scoring.extract.other_cases import is_hypothetical, split_other_cases
@@ -59,7 +60,18 @@ def _read(answer: Answer) -> Extraction:
     if given and elsewhere and _is_retracted(given[-1], answer, elsewhere[0].start):
         given, elsewhere = claims, []
     found = _last_word(given, answer) if given else _implied(answer, elsewhere)
+    if given and given[-1].rule in {"option-text", "number"} and (later := _label_below(answer, given[-1].end)):
+        found = later
     return _beside_other_cases(found, elsewhere, answer) if elsewhere else found
+
+
+def _label_below(answer: Answer, start: int) -> Extraction | None:
+    """A label that ends the text, below a text or number that was announced on the way: `The solution is 2.`, `**A) 1**`."""
+    for rule in (bold_label, lone_label):
+        found = [claim for claim in rule(answer) if claim.start >= start]
+        if found and "\n" in answer.text[start : found[0].start + 1]:
+            return _only(found)
+    return None
 
 
 def _implied(answer: Answer, elsewhere: list[Claim]) -> Extraction:

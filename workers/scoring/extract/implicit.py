@@ -10,6 +10,7 @@ from workers.scoring.extract.answer import Answer
 from workers.scoring.extract.lists import DENIAL, heads_list
 from workers.scoring.extract.normalize import folded, lowered
 from workers.scoring.extract.patterns import compiled, past
+from workers.scoring.extract.several import is_only_called_right
 from workers.scoring.extract.targets import Claim, Place, read_label, read_number
 from workers.scoring.extract.words import HESITANT, MENTION, OR, REFUSED
 
@@ -104,7 +105,7 @@ def leading_label(answer: Answer) -> Iterator[Claim]:
         return
     end, first = past(_LETTER, answer.text, at), label.labels[0]
     own = end + answer.options.follows(answer.lower[end:].partition("\n")[0], first)
-    if len(_WEIGHED.findall(answer.text)) > 1:
+    if len(_WEIGHED.findall(answer.text)) > 1 or is_only_called_right(answer, first, at, end):
         return
     if own == end and (_ANSWER_MARK.match(answer.text) or _DECLINES.match(answer.lower, end)):
         return

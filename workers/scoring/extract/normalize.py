@@ -20,7 +20,10 @@ _LATEX_FONT = re.compile(
     r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mathsf|operatorname)\s?\{([^{}]{0,200})\}"
 )
 _LATEX_MARK = re.compile(r"\\[()]|\$")
-_LATEX_SIGN = re.compile(r"\\([%&#_])")
+_LATEX_FRACTION = re.compile(r"\\[dt]?frac\s?\{([^{}]{1,40})\}\s?\{([^{}]{1,40})\}")
+_LATEX_SIGN = re.compile(r"\\([%&#_$])")
+#: Commas within a number: 10,000.
+_THOUSANDS = re.compile(r"(?<![\d,.(])\d{1,3}(?:,\d{3})+(?![\d,])")
 _LATEX_SPACE = re.compile(r"\\[\[\],;:! ]")
 _HTML = re.compile(r"</?(?:b|i|u|p|em|br|li|ul|strong|code|div|span|center|h[1-6])\s?/?>", re.IGNORECASE)
 _EMPHASIS = re.compile(r"\*{2,3}|__|(?<![\w*])\*(?=[^\s*])|(?<=[^\s*])\*(?![\w*])")
@@ -38,6 +41,8 @@ def plain(text: str) -> str:
     text = unicodedata.normalize("NFKC", text).translate(_SPELLINGS)
     for _ in range(2):  # \textbf{\text{C}}
         text = _LATEX_FONT.sub(r"\1", text)
+    text = _LATEX_FRACTION.sub(r"\1/\2", text)
+    text = _THOUSANDS.sub(lambda found: found[0].replace(",", ""), text)
     text = _LATEX_MARK.sub("", _LATEX_SPACE.sub(" ", _LATEX_SIGN.sub(r"\1", text)))
     text = _HTML.sub("", text)
     text = _LOOKALIKE.sub(lambda found: found[0].translate(_LATIN), text)

@@ -115,7 +115,8 @@ def _boundary(said: str, at: int) -> bool:
     if after.isalnum() or after == "_":
         return not (before.isalnum() and before.isascii() and after.isascii())
     behind = said[at + 1 : at + 2]
-    goes_on = after in _FORMULA or (after in ".," and behind.isdigit()) or (after == " " and behind in _FORMULA)
+    formula = after == " " and behind in _FORMULA and not (behind == "-" and said[at + 2 : at + 4].strip().isalpha())
+    goes_on = after in _FORMULA or (after in ".," and behind.isdigit()) or formula
     return not (before.isdigit() and goes_on)
 
 

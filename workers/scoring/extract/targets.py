@@ -56,6 +56,11 @@ class Claim:
     start: int
     end: int
 
+    @property
+    def span(self) -> tuple[int, int]:
+        """Where it stands."""
+        return self.start, self.end
+
 
 @dataclass(frozen=True, slots=True)
 class Place:

@@ -85,8 +85,11 @@ _LESSER = compact(r"""
 JUDGED_RIGHT = compiled(rf"""
     [)\]\"']{{0,3}}{_ASIDE}(?:
     (?P<only>(?:is|(?:must|should|has to|would|seems to|appears to) be)(?: (?!{_APART})\w{{1,15}}){{0,2}}?
-    (?: the| my| our)(?: (?!{_LESSER})\w{{1,15}}){{0,2}}?(?: answer| choice| option| one| fit| match)
-    (?![\w-]| (?:that|which|to|not|if|unless)\b))
+    (?: the| my| our)(?: (?!{_LESSER})\w{{1,15}}){{0,2}}?(?: answer| choice| option| one| fit| match| description| explanation
+    | interpretation| candidate)(?![\w-]| (?:which|to|not|if|unless)\b| that (?!fits|matches|works|satisfies)))
+    |(?P<fits>(?:is|seems|appears to be)(?: the)? (?:most|best) \w{3, 20}(?=[.,;!\n]|$)
+    |(?:best|most accurately|most closely) (?:fits|captures|matches|describes|explains|answers|reflects|represents|summarizes
+    |supports|completes|aligns|corresponds)(?!\w))
     |(?:is|must be|seems|seems to be|looks)(?: (?:clearly|indeed|definitely|therefore|also))?(?: correct| right)
     (?![\w-]| (?:but|only|if|unless)\b)
     |ist (?:die )?(?:richtige?|korrekte?)\b|est (?:la bonne|correcte?|juste)\b

@@ -1,0 +1,52 @@
+"""Whether a text that calls one choice right calls another one so, too: then what is asked for may be the wrong one."""
+
+from __future__ import annotations
+
+import re
+
+from workers.scoring.extract.answer import Answer
+from workers.scoring.extract.lists import DENIAL
+from workers.scoring.extract.patterns import compiled
+
+__all__ = ["is_one_of_several", "is_only_called_right"]
+
+_REACH = 1500
+_SENTENCE = re.compile(r"[^.!?;\n]{1,400}")
+_MENTION = re.compile(r"(?<![\w'-])\(?(?P<label>[A-Z])\)?(?![\w'])(?! (?!is|was|and|or|would|looks|seems|are)[a-z])")
+#: Right only in part: "A is correct in that", "so far".
+_IN_PART = compiled(
+    r"\s?(?:in that|so far|at first|at least|about|as far as|up to|for now|insofar|regarding|on its own)\b"
+)
+#: In an item of assertion and reason these have letters, too.
+_ITEM = re.compile(r"\b(?:assertion|reason|statement|premise)\s?[(\"']{0,2}$")
+_ALSO_RIGHT = compiled(r"""
+    \b(?:also|too|true|accurate|correct|right|valid|better|best|prefer\w*|answer|holding|(?:more|most) \w{3,20}
+    |so (?:are|is)|as well|should be|korrekt|richtig|vrai|correcte)\b
+""")
+_EXCEPTION = compiled(r"""
+    \b(?:exception|odd one out|all of (?:the above|them|these)|phrase fausse|falsche (?:aussage|antwort)
+    |(?:false|incorrect|wrong|untrue) (?:statement|one|option|answer|choice))\b
+""")
+
+
+_CALLED_RIGHT = re.compile(r"[)\]]?\s(?:is|looks|seems)(?: \w{1,15})? (?:correct|right)(?! (?:answer|choice|option))\b")
+
+
+def is_only_called_right(answer: Answer, label: str, start: int, end: int) -> bool:
+    """Whether all that is said of `label`, which stands from `start` to `end`, is that it is right, as others are."""
+    found = _CALLED_RIGHT.match(answer.lower, end)
+    return found is not None and is_one_of_several(answer, label, start, found.end())
+
+
+def is_one_of_several(answer: Answer, label: str, start: int, end: int) -> bool:
+    """Whether what calls `label` right, from `start` to `end`, is not all: `A is correct, but C is better.`"""
+    if _IN_PART.match(answer.lower, end) or _ITEM.search(answer.lower, max(0, start - 20), start):
+        return True
+    for sentence in _SENTENCE.finditer(answer.text, end, end + _REACH):
+        lower = answer.lower[sentence.start() : sentence.end()]
+        if _EXCEPTION.search(lower) and not DENIAL.search(lower.partition(" ")[0]):
+            return True
+        others = {found["label"] for found in _MENTION.finditer(sentence[0])} & set(answer.options.labels) - {label}
+        if others and _ALSO_RIGHT.search(lower) and not DENIAL.search(lower):
+            return True
+    return False
