@@ -82,6 +82,7 @@ def test_of_all_outputs_at_least_99_in_100_are_read_right() -> None:
         ("<answer>(C) Paris</answer>", "answer-tag"),
         ("So the correct answer is (C).", "answer-statement"),
         ("(C) is correct.", "judged-label"),
+        ("The city on the Seine is (C) Paris.", "stated-choice"),
         ("The city on the Seine, in short **C**", "bold-label"),
         ("C) Paris, on the Seine", "leading-label"),
         ("France is meant.\n\n(C)", "lone-label"),

@@ -65,8 +65,12 @@ def answer_statement(answer: Answer) -> Iterator[Claim]:
                 continue
             yield claim
     yield from (claim for claim, only in _judged(answer) if only)
+    yield from _judged_texts(answer)
 
 
+_THE_ANSWER = re.compile(r"\bthe (?:\w{1,15} )?(?:answer|choice|option)\b")
+#: A choice that a sentence begins with.
+_BEGINS = re.compile(r"(?:^|[\n.:,;!?]\s?|\b(?:so|hence|thus|therefore|that) )[\"']?$")
 _LABEL_SUBJECT = compiled(r"""
     (?:^|[\n.,;:!?(\"']\s?|(?<![a-z])(?:option|choice|answer|letter|antwort|that|only|believe|think|so|hence|thus
     |therefore|la|el|lettre|opción|alternativa)\s)[(\"']{0,2}([a-z])(?![\w'])
@@ -85,6 +89,17 @@ def _judged(answer: Answer) -> Iterator[tuple[Claim, bool]]:
             continue
         if not is_taken_back(answer.lower, found.start(1)):
             yield Claim("answer-statement", (label,), found.start(1), verdict.end()), bool(verdict["only"])
+
+
+def _judged_texts(answer: Answer) -> Iterator[Claim]:
+    """`Paris is the correct answer.`"""
+    if not _THE_ANSWER.search(answer.lower):
+        return
+    for start, end, text in deque(answer.options.mentioned(answer.lower), maxlen=_MOST):
+        verdict = JUDGED_RIGHT.match(answer.lower, end)
+        begins = _BEGINS.search(answer.lower, max(0, start - 12), start) is not None
+        if verdict and verdict["only"] and begins and not is_taken_back(answer.lower, start):
+            yield Claim("option-text", answer.options.having(text), start, verdict.end())
 
 
 def judged_label(answer: Answer) -> Iterator[Claim]:

@@ -6,7 +6,7 @@ import re
 from collections import deque
 from collections.abc import Iterator
 
-from workers.scoring.extract.answer import Answer
+from workers.scoring.extract.answer import Answer, is_taken_back
 from workers.scoring.extract.lists import DENIAL, heads_list
 from workers.scoring.extract.normalize import folded, lowered
 from workers.scoring.extract.patterns import compiled, past
@@ -14,7 +14,7 @@ from workers.scoring.extract.several import is_only_called_right
 from workers.scoring.extract.targets import Claim, Place, read_label, read_number
 from workers.scoring.extract.words import HESITANT, MENTION, OR, REFUSED
 
-__all__ = ["bold_label", "leading_label", "lone_label", "number"]
+__all__ = ["bold_label", "leading_label", "lone_label", "number", "stated_choice"]
 
 #: How much of a line around a bold label is read, and how many bold passages, or lines, are, from the last back.
 _REACH, _MOST = 300, 100
@@ -50,6 +50,26 @@ def _opens_list(label: str, above: str) -> bool:
     marks = deque((found[1] or found[2] for found in _LINE_MARK.finditer(above)), maxlen=1)
     follows = bool(marks) and ord(marks[0]) == ord(label) - 1 and not _DISCUSSED.search(lowered(above))
     return follows or (label == "A" and _ANNOUNCES_LIST.search(lowered(above)) is not None)
+
+
+_IS = re.compile(r"\b(?:is|are|was|were|be)\s")
+_MARKED = re.compile(r"[(\[\"']{0,2}[A-Z][)\].:\"']{1,2}\s")
+
+
+def stated_choice(answer: Answer) -> Iterator[Claim]:
+    """`The most likely diagnosis is B. Flu.`: a label with its own text behind, or `… is flu (B).`"""
+    for found in deque(_IS.finditer(answer.lower), maxlen=_MOST):
+        at = found.end()
+        marked = _MARKED.match(answer.text, at)
+        if marked is None or is_taken_back(answer.lower, found.start()):
+            continue
+        label = read_label(answer.place(at), at)
+        if (
+            label
+            and len(label.labels) == 1
+            and answer.options.follows(answer.place(0).said(marked.end()), label.labels[0])
+        ):
+            yield Claim("stated-choice", label.labels, at, label.end)
 
 
 _BOLD = re.compile(r"\*\*\s?([^*\n]{1,300}?)\s?\*\*|__([^_\n]{1,300})__")
@@ -152,8 +172,13 @@ def _heads_next(label: str, lines: list[str], answer: Answer) -> bool:
 
 def _lone_mention(answer: Answer, last: str) -> Iterator[Claim]:
     mentioned = {found[found.lastgroup or 0] for found in MENTION.finditer(answer.text)}
-    label, found = next(iter(mentioned), ""), deque(MENTION.finditer(last), maxlen=1)
-    if len(mentioned) != 1 or not found or found[0]["listed"] or label not in answer.options.labels:
+    found = deque(MENTION.finditer(last), maxlen=1)
+    label = found[0][found[0].lastgroup or 0] if found else ""
+    if not found or label not in answer.options.labels or found[0]["listed"]:
+        return
+    own_text = answer.options.text(label)
+    named = bool(own_text) and folded(last[: found[0].start()]).endswith(own_text)
+    if len(mentioned) != 1 and not named:
         return
     if HESITANT.search(lowered(last)) or REFUSED.search(answer.lower):
         return

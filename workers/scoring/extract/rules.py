@@ -7,6 +7,7 @@
 | `answer-statement` | words that announce an answer, in some forty languages         | `So the correct answer is (C)` |
 | `checked-choice`   | the only choice that is ticked, in a list of all               | `❌ A) Rome`, `✅ B) Paris`    |
 | `judged-label`     | the only label that is called right                            | `(C) is correct.`              |
+| `stated-choice`    | a label with its own text, which something "is"                | `The diagnosis is B. Flu.`     |
 | `bold-label`       | the only label in bold                                         | `The Seine, in short **C**`    |
 | `leading-label`    | the label that the text begins with                            | `C) Paris, because …`          |
 | `lone-label`       | a label alone in the last line, or at the end of the only line | `Paris (C)`                    |
@@ -26,7 +27,7 @@ from typing import NamedTuple
 from workers.scoring.extract.answer import Answer
 from workers.scoring.extract.checklist import checked_choice
 from workers.scoring.extract.explicit import answer_statement, answer_tag, boxed, judged_label
-from workers.scoring.extract.implicit import bold_label, leading_label, lone_label, number
+from workers.scoring.extract.implicit import bold_label, leading_label, lone_label, number, stated_choice
 from workers.scoring.extract.option_text import option_text
 from workers.scoring.extract.targets import Claim
 
@@ -48,6 +49,7 @@ EXPLICIT = (
 IMPLICIT = (
     Rule("checked-choice", checked_choice),
     Rule("judged-label", judged_label),
+    Rule("stated-choice", stated_choice),
     Rule("bold-label", bold_label),
     Rule("leading-label", leading_label),
     Rule("lone-label", lone_label),

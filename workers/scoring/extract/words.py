@@ -44,7 +44,7 @@ GOES_ON = compiled(r"""
     |according to|among (?:the|these)|from (?:the|these|among)|and the (?:explanation|reason|others?)
     |the (?:correct|right|best|only|most)|must be (?:the |true|correct|right)
     |is (?:clearly |indeed |definitely )?(?:the )?(?:\w{1,15} )?(?:correct|right|answer|best (?:answer|choice|fit))
-    |richtig|korrekt|die (?:richtige|korrekte)|weil|denn|da|car|parce|puisque|porque|ya que|pois|perché|poiché|omdat|ponieważ|protože|fordi|eftersom|koska
+    |is possible|works|fits|satisf\w{1,6}|remains|holds|makes sense|richtig|korrekt|die (?:richtige|korrekte)|weil|denn|da|car|parce|puisque|porque|ya que|pois|perché|poiché|omdat|ponieważ|protože|fordi|eftersom|koska
     |karena|vì|ist (?:richtig|korrekt)|est (?:correcte?|juste)|es (?:la )?correcta|şık\w{0,8}|seçene\w{0,8}|jest
     |adalah)\b|'[dt][ıiuü]r\b
 """)
@@ -87,7 +87,7 @@ JUDGED_RIGHT = compiled(rf"""
     (?P<only>(?:is|(?:must|should|has to|would|seems to|appears to) be)(?: (?!{_APART})\w{{1,15}}){{0,2}}?
     (?: the| my| our)(?: (?!{_LESSER})\w{{1,15}}){{0,2}}?(?: answer| choice| option| one| fit| match| description| explanation
     | interpretation| candidate)(?![\w-]| (?:which|to|not|if|unless)\b| that (?!fits|matches|works|satisfies)))
-    |(?P<fits>(?:is|seems|appears to be)(?: the)? (?:most|best) \w{3, 20}(?=[.,;!\n]|$)
+    |(?P<fits>(?:is|seems|appears to be)(?: the)? (?:most|best) \w{{3,20}}(?=[.,;!\n]|$)
     |(?:best|most accurately|most closely) (?:fits|captures|matches|describes|explains|answers|reflects|represents|summarizes
     |supports|completes|aligns|corresponds)(?!\w))
     |(?:is|must be|seems|seems to be|looks)(?: (?:clearly|indeed|definitely|therefore|also))?(?: correct| right)
