@@ -1,4 +1,4 @@
-"""The rule for answers that list the choices and tick one."""
+"""The rule for answers that list the choices and tick one, or call one right."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ __all__ = ["checked_choice"]
 
 _TICK = re.compile(r"[✓✔✅☑]\ufe0f?|\[x\]")
 _CROSS = re.compile(r"[✗✘❌✕✖]\ufe0f?")
+#: Behind a label, with its choice or without: the choice is called right, or wrong.
+_RIGHT = re.compile(r"(?:correct|right|yes|true)(?=[.:,;)|*]|\s[-(]|\s?$)")
+_WRONG = re.compile(r"(?:incorrect|wrong|no|false|not (?:correct|right|true))(?=[.:,;)|*]|\s[-(]|\s?$)")
 _EMPTY = re.compile(r"\[ \]")
+_CALLED = re.compile(r"(?:^|\n)[^\n]{1,200}\b(?:incorrect|wrong|no|false|not (?:correct|right|true))\b")
 _LABEL = re.compile(r"[(\[]?([a-z])(?:[)\].:]|$)")
 _BARE_LABEL = re.compile(r"(?<![\w'.])[A-Z](?![\w'])")
 
@@ -25,13 +29,13 @@ def checked_choice(answer: Answer) -> Iterator[Claim]:
     Who is asked which statement is false may tick the true ones. With three choices or more there are several of them;
     of two the tick says nothing where the other one is crossed out.
     """
-    if not _TICK.search(answer.lower):
+    if not _TICK.search(answer.lower) and not _CALLED.search(answer.lower):
         return
     ticked: dict[str, bool] = {}
     crosses = end = at = 0
     for line in answer.lower.split("\n"):
-        tick, cross = bool(_TICK.search(line)), bool(_CROSS.search(line))
         label = _listed(line, answer.options)
+        tick, cross = _judged(line, label, answer.options)
         if label and label not in ticked:
             ticked[label] = tick
             crosses += cross
@@ -44,6 +48,18 @@ def checked_choice(answer: Answer) -> Iterator[Claim]:
     complete = len(ticked) == len(answer.options.labels)
     if complete and len(chosen) == 1 and not both_judged and not _speaks_of_another(answer, end, chosen[0]):
         yield Claim("checked-choice", (chosen[0],), 0, end)
+
+
+def _judged(line: str, label: str, options: Options) -> tuple[bool, bool]:
+    """Whether the line of `label` ticks it or calls it right, and whether it crosses it out or calls it wrong."""
+    tick, cross = bool(_TICK.search(line)), bool(_CROSS.search(line))
+    said = line.strip(" -*•>#|")
+    found = _LABEL.match(said)
+    if tick or cross or not label or not found:
+        return tick, cross
+    behind = said[found.end() :]
+    behind = behind[options.follows(behind, label) :].lstrip(" -:*|(")
+    return _RIGHT.match(behind) is not None, _WRONG.match(behind) is not None
 
 
 def _listed(line: str, options: Options) -> str:

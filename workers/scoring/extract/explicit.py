@@ -73,7 +73,7 @@ _THE_ANSWER = re.compile(r"\bthe (?:\w{1,15} )?(?:answer|choice|option)\b")
 _BEGINS = re.compile(r"(?:^|[\n.:,;!?]\s?|\b(?:so|hence|thus|therefore|that) )[\"']?$")
 _LABEL_SUBJECT = compiled(r"""
     (?:^|[\n.,;:!?(\"']\s?|(?<![a-z])(?:option|choice|answer|letter|antwort|that|only|believe|think|so|hence|thus
-    |therefore|la|el|lettre|opción|alternativa)\s)[(\"']{0,2}([a-z])(?![\w'])
+    |therefore|la|el|lettre|opción|alternativa)\s|(?:因此|所以|故此?|综上)[，：]?)[(\"']{0,2}([a-z])(?![a-z\d'])(?:选项|選項|项|項)?
 """)
 
 
@@ -84,7 +84,7 @@ def _judged(answer: Answer) -> Iterator[tuple[Claim, bool]]:
         if label not in answer.options.labels:
             continue
         own = answer.options.follows(answer.place(0).said(found.end(1)), label)
-        verdict = JUDGED_RIGHT.match(answer.lower, found.end(1)) or JUDGED_RIGHT.match(answer.lower, found.end(1) + own)
+        verdict = JUDGED_RIGHT.match(answer.lower, found.end()) or JUDGED_RIGHT.match(answer.lower, found.end(1) + own)
         if verdict is None or answer.lower[verdict.end() :][:1] == "?":
             continue
         if not is_taken_back(answer.lower, found.start(1)):

@@ -177,8 +177,15 @@ def _lone_mention(answer: Answer, last: str) -> Iterator[Claim]:
     if not found or label not in answer.options.labels or found[0]["listed"]:
         return
     own_text = answer.options.text(label)
-    named = bool(own_text) and folded(last[: found[0].start()]).endswith(own_text)
-    if len(mentioned) != 1 and not named:
+    if (
+        own_text
+        and folded(last[: found[0].start()].rstrip(" (")).endswith(own_text)
+        and not last[found[0].end() :].strip(" ).!")
+    ):
+        if not is_taken_back(answer.lower, len(answer.text) - len(last) + found[0].start()):
+            yield Claim("lone-label", (label,), len(answer.text) - len(last), len(answer.text))
+        return
+    if len(mentioned) != 1:
         return
     if HESITANT.search(lowered(last)) or REFUSED.search(answer.lower):
         return

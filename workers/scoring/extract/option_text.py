@@ -33,6 +33,7 @@ def _own_line(lines: list[str], answer: Answer) -> list[Claim]:
 _VERDICTS = frozenset(
     ["true", "false", "yes", "no", "maybe", "correct", "incorrect", "right", "wrong", "supported", "not supported"]
 )
+_HENCE_VERDICT = re.compile(r"\b(?:so|thus|hence|therefore),? (yes|no|true|false|maybe|correct|incorrect)(?=[,.!]|$)")
 _TURNS_AWAY = re.compile(r"\b(?:however|but|actually|on the other hand)\b")
 
 
@@ -49,6 +50,7 @@ def _said_line(lines: list[str], answer: Answer) -> list[Claim]:
     if answer.options.numbered and not MENTION.search(lines[-1]):  # "Option A: Berlin" begins to go through them
         claim = stated(answer.place(answer.text.rfind(lines[-1])))
         claims += [claim if claim and _ends_at(answer, claim) else None]
+    claims += _concluded_verdict(answer)
     named = _named(answer.lower, answer)
     return [claim for claim in claims if claim and named <= {answer.options.text(claim.labels[0])}][:1]
 
@@ -58,9 +60,10 @@ def _ends_at(answer: Answer, claim: Claim) -> bool:
 
 
 def _named(said: str, answer: Answer) -> set[str]:
-    """The choices that `said` names: "no" is one only where it is no article, as in "there is no doubt"."""
+    """The choices that `said` names. A verdict is one only where it stands alone, unlike in "there is no doubt"."""
+    verdicts = _VERDICTS.issuperset(answer.options.texts)
     return {
-        text for _, end, text in answer.options.mentioned(said) if text != "no" or not re.match(r"\s\w", said[end:])
+        text for _, end, text in answer.options.mentioned(said) if not verdicts or not re.match(r"\s\w", said[end:])
     }
 
 
@@ -70,6 +73,17 @@ def _one_sentence(answer: Answer) -> Iterator[Claim]:
         yield claims[0]
     elif (claim := stated(answer.place(0))) and _ends_at(answer, claim):
         yield claim
+    else:
+        yield from _concluded_verdict(answer)
+
+
+def _concluded_verdict(answer: Answer) -> list[Claim]:
+    """`It was invented later, so no, he had none.`"""
+    if not _VERDICTS.issuperset(answer.options.texts):
+        return []
+    found = [each for each in _HENCE_VERDICT.finditer(answer.lower) if answer.options.having(each[1])]
+    one = len({each[1] for each in found}) == 1
+    return [Claim("option-text", answer.options.having(found[-1][1]), *found[-1].span(1))] if one else []
 
 
 def _leading_text(answer: Answer) -> list[Claim]:
