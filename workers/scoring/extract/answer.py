@@ -22,7 +22,8 @@ _DENIED = re.compile(r",?\s(?:and |but )?(?:not|rather than|instead of) (?:the |
 _STATES = compiled(r"""
     (?:^|[=:]|\b(?:is|are|was|were|be|equals|it's|that's|called|named|ist|heißt|est|es|é|è)
     (?: (?:called|named|only|just|therefore|thus|hence|clearly|indeed|definitely))?)\s?(?:the |an? )?$
-    |^(?:definitely|probably|clearly|obviously|certainly|likely|in (?:conclusion|summary|short),|overall,|finally,|(?:so|thus|hence|therefore),?)\s$
+    |^(?:definitely|probably|clearly|obviously|certainly|likely|in (?:conclusion|summary|short),|overall,|finally,
+    |(?:so|thus|hence|therefore),?)\s$
 """)
 #: What it may say behind that choice: nothing, or why.
 _REST = re.compile(r"[\s.,!:;)\]}']*|,?\s(?:because|since)\s.*", re.DOTALL)

@@ -88,7 +88,8 @@ _NOUNS_ANYWHERE = "|".join(_announced(*language) for language in _LANGUAGES)
 _NOUN = compact(r"""
     (?:answers?(?: (?:choice|option|letter|key))?|ans|solution
     |exception|odd one out
-    |(?:correct|right|best|better|closest|most \w{3,15}|final|appropriate|accurate|suitable|likely|only|selected|chosen|remaining|true|valid)
+    |(?:correct|right|best|better|closest|most \w{3,15}|final|appropriate
+    |accurate|suitable|likely|only|selected|chosen|remaining|true|valid)
     (?: answer)?(?: options?| choices?| letter| one| response| selection| alternative| pick| guess| statement)
     |my (?:choice|pick|guess|selection|vote|response)
     |final_answer|correct_answer|answer_choice|(?<=[\"'])(?:choice|option|label)(?=[\"']))
@@ -144,7 +145,8 @@ CUES: tuple[Cue, ...] = (
         r"""
         \b(?:ich (?:wähle|nehme|entscheide mich für)|ich würde mich für|j'opterais pour|je choisis
         |c'est (?:donc )?(?:la )?(?:bonne )?(?:réponse|option)|por (?:lo )?tanto,? es|elegiría|escogería
-        |(?:somit|damit|daher|also|folglich) ist(?! die (?:richtige|korrekte) antwort)|elijo|escolho|scelgo|wybieram|я выбираю|richtig ist
+        |(?:somit|damit|daher|also|folglich) ist(?! die (?:richtige|korrekte) antwort)
+        |elijo|escolho|scelgo|wybieram|я выбираю|richtig ist
         |ist (?:daher |also |somit )?(?:die )?(?:richtige |korrekte )?antwort)\b
         """,
     ),
@@ -164,7 +166,10 @@ CUES: tuple[Cue, ...] = (
     ),
     Cue(
         "Only C works.",
-        r"(?:^|[\n.,;:]\s?)only(?= (?:option |choice |answer )?[(\"']?[a-z][)\"']? (?:is possible|works|fits|satisf|remains|holds|makes sense))",
+        r"""
+        (?:^|[\n.,;:]\s?)only(?= (?:option |choice |answer )?[(\"']?[a-z][)\"']?
+        \s(?:is possible|works|fits|satisf|remains|holds|makes sense))
+        """,
     ),
     Cue("3 * 6 = 18\n\n#### C", r"(?:^|\n)####\s(?=[^\n]{1,20}(?:\n|$))", clear=True),
     Cue("It is in France. This corresponds to option C.", r"\b(?:this|that|it) (?:corresponds to|matches)\b"),

@@ -10,6 +10,7 @@ from dataclasses import replace
 from workers.scoring.extract.answer import Answer, is_taken_back, stated
 from workers.scoring.extract.cues import CUES
 from workers.scoring.extract.normalize import lowered
+from workers.scoring.extract.other_cases import of_another_case
 from workers.scoring.extract.patterns import compiled
 from workers.scoring.extract.several import is_one_of_several, is_only_called_right
 from workers.scoring.extract.targets import Claim, Place, read_target
@@ -98,8 +99,11 @@ def _judged_texts(answer: Answer) -> Iterator[Claim]:
     for start, end, text in deque(answer.options.mentioned(answer.lower), maxlen=_MOST):
         verdict = JUDGED_RIGHT.match(answer.lower, end)
         begins = _BEGINS.search(answer.lower, max(0, start - 12), start) is not None
-        if verdict and verdict["only"] and begins and not is_taken_back(answer.lower, start):
-            yield Claim("option-text", answer.options.having(text), start, verdict.end())
+        if not verdict or not verdict["only"] or not begins or is_taken_back(answer.lower, start):
+            continue
+        claim = Claim("option-text", answer.options.having(text), start, verdict.end())
+        if not of_another_case(claim, answer.lower):
+            yield claim
 
 
 def judged_label(answer: Answer) -> Iterator[Claim]:

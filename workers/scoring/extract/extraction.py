@@ -66,7 +66,7 @@ def _read(answer: Answer) -> Extraction:
 
 
 def _label_below(answer: Answer, start: int) -> Extraction | None:
-    """A label that ends the text, below a text or number that was announced on the way: `The solution is 2.`, `**A) 1**`."""
+    """A label that ends the text, below what was announced on the way: `The solution is x = 2.`, then `**A) 1**`."""
     for rule in (bold_label, lone_label):
         found = [claim for claim in rule(answer) if claim.start >= start]
         if found and "\n" in answer.text[start : found[0].start + 1]:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from workers.scoring.extract.patterns import compiled
 from workers.scoring.extract.targets import Claim
 
-__all__ = ["is_hypothetical", "split_other_cases"]
+__all__ = ["is_hypothetical", "of_another_case", "split_other_cases"]
 
 _REACH = 200
 _SENTENCE_END = re.compile(r"[.!?;](?=\s)|\n|[。！？；]")
@@ -30,7 +30,8 @@ _ELSEWHERE = compiled(r"""
     otherwise|then\b|in that case|in contrast|by (?:contrast|that)|on the other hand|similarly|conversely|likewise
     |after (?!careful|consider|review|analy|evaluat|examin|weigh|all|look|check|re)|before \d|previously
     |according to (?:old|previous|traditional|earlier|classic|outdated)|from an? \w+ (?:perspective|standpoint|view)
-    |at (?:high|low|higher|lower|room|other)\w*\s|in the (?:next|following|second|other) (?:question|example|problem|part)
+    |at (?:high|low|higher|lower|room|other)\w*\s
+    |in the (?:next|following|second|other) (?:question|example|problem|part)
     |para |per (?:la|il|lo|le|i|gli)\b|pour |für |对于|對於|问|問|如果
 """).pattern
 #: "D would be the best choice for Lyme disease", "D is the correct answer only in children".
@@ -43,18 +44,20 @@ _CASE_BEFORE = compiled(rf"""
     (?:\w{{1,12}}:\s)?(?:{_CASE}|{_ELSEWHERE}|(?:were|had|should)\s(?:it|he|she|they|the|this|a|an|we|there)\b)
     |\b(?:best|ideal|preferred|better|first-line|(?:most|more) \w{{1,20}})\s{_NOUN}\s{_CASE}
     |\banswer (?:{_CASE}|to (?!(?:this|the|that|your|our|question|problem|q\d)\b))
-    |\b(?:answer|respuesta|risposta|resposta|réponse|it)(?: \w+)? (?:would|serait|sería|sarebbe|seria)(?: have)?(?: be(?:en)?)?\s?$
+    |\b(?:answer|respuesta|risposta|resposta|réponse|it)(?: \w+)?
+    \s(?:would|serait|sería|sarebbe|seria)(?: have)?(?: be(?:en)?)?\s?$
 """)
+_CONCLUDES = re.compile(r"\s?(?:so|thus|therefore|hence|overall|finally|in conclusion|ultimately)\b")
 #: The claim says what would be, or what is usual.
 _HYPOTHETICAL = re.compile(
-    r"\b(?:would|might|could|may|were|had|serait|sería|sarebbe|seria)\b|(?:'d|\bof choice)\b|\bonly (?:for|in|if|when)\b"
+    r"\b(?:would|might|could|may|were|had|serait|sería|sarebbe|seria|of choice|only (?:for|in|if|when))\b|'d\b"
 )
 
 
 def split_other_cases(claims: Sequence[Claim], lower: str) -> tuple[list[Claim], list[Claim]]:
     """`claims` in the order of the text, divided before the last ones that may speak of another case."""
     cut = len(claims)
-    while cut and _of_another_case(claims[cut - 1], lower):
+    while cut and of_another_case(claims[cut - 1], lower):
         cut -= 1
     return list(claims[:cut]), list(claims[cut:])
 
@@ -65,10 +68,12 @@ def is_hypothetical(claim: Claim, lower: str) -> bool:
     return _HYPOTHETICAL.search(said) is not None
 
 
-def _of_another_case(claim: Claim, lower: str) -> bool:
+def of_another_case(claim: Claim, lower: str) -> bool:
+    """Whether `claim` may speak of another case than the question's."""
     if _CASE_BEHIND.match(lower, lower.rfind(" ", claim.start, claim.end) + 1):
         return True
-    return _CASE_BEFORE.search(_sentence_before(claim, lower)) is not None
+    before = _sentence_before(claim, lower)
+    return _CASE_BEFORE.search(before) is not None and not _CONCLUDES.match(before)
 
 
 def _sentence_before(claim: Claim, lower: str) -> str:

@@ -160,7 +160,8 @@ def read_label(place: Place, at: int) -> Label | None:
     if length := place.options.follows(said, label):
         own_end = found.end("label") + length
         announced = "\n" not in place.text[place.at : at]
-        if DENIED_AFTER.match(place.lower, own_end) or not (place.clear or _ends_or_goes_on(place, own_end)):
+        denied = DENIED_AFTER.match(place.lower, own_end + (place.lower[own_end : own_end + 1] == ","))
+        if denied or not (place.clear or _ends_or_goes_on(place, own_end)):
             return None
         listed = heads_list(place.text, own_end, label, place.options, announced=announced)
         return None if listed else Label((label,), True, own_end)

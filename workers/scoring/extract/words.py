@@ -44,7 +44,8 @@ GOES_ON = compiled(r"""
     |according to|among (?:the|these)|from (?:the|these|among)|and the (?:explanation|reason|others?)
     |the (?:correct|right|best|only|most)|must be (?:the |true|correct|right)
     |is (?:clearly |indeed |definitely )?(?:the )?(?:\w{1,15} )?(?:correct|right|answer|best (?:answer|choice|fit))
-    |is possible|works|fits|satisf\w{1,6}|remains|holds|makes sense|richtig|korrekt|die (?:richtige|korrekte)|weil|denn|da|car|parce|puisque|porque|ya que|pois|perché|poiché|omdat|ponieważ|protože|fordi|eftersom|koska
+    |is possible|works|fits|satisf\w{1,6}|remains|holds|makes sense|richtig|korrekt|die (?:richtige|korrekte)
+    |weil|denn|da|car|parce|puisque|porque|ya que|pois|perché|poiché|omdat|ponieważ|protože|fordi|eftersom|koska
     |karena|vì|ist (?:richtig|korrekt)|est (?:correcte?|juste)|es (?:la )?correcta|şık\w{0,8}|seçene\w{0,8}|jest
     |adalah)\b|'[dt][ıiuü]r\b
 """)
@@ -85,11 +86,12 @@ _LESSER = compact(r"""
 JUDGED_RIGHT = compiled(rf"""
     [)\]\"']{{0,3}}{_ASIDE}(?:
     (?P<only>(?:is|(?:must|should|has to|would|seems to|appears to) be)(?: (?!{_APART})\w{{1,15}}){{0,2}}?
-    (?: the| my| our)(?: (?!{_LESSER})\w{{1,15}}){{0,2}}?(?: answer| choice| option| one| fit| match| description| explanation
-    | interpretation| candidate)(?![\w-]| (?:which|to|not|if|unless)\b| that (?!fits|matches|works|satisfies)))
-    |(?P<fits>(?:is|seems|appears to be)(?: the)? (?:most|best) \w{{3,20}}(?=[.,;!\n]|$)
-    |(?:best|most accurately|most closely) (?:fits|captures|matches|describes|explains|answers|reflects|represents|summarizes
-    |supports|completes|aligns|corresponds)(?!\w))
+    (?: the| my| our)(?: (?!{_LESSER})\w{{1,15}}){{0,2}}?(?: answer| choice| option| one| fit| match
+    | description| explanation| interpretation| candidate)
+    (?![\w-]| (?:which|to|not|if|unless)\b| that (?!fits|matches|works|satisfies)))
+    |(?:(?:is|seems|appears to be)(?: the)? (?:most|best) \w{{3,20}}(?=[.,;!\n]|$)
+    |(?:best|most accurately|most closely) (?:fits|captures|matches|describes|explains|answers|reflects|represents
+    |summarizes|supports|completes|aligns|corresponds)(?!\w))
     |(?:is|must be|seems|seems to be|looks)(?: (?:clearly|indeed|definitely|therefore|also))?(?: correct| right)
     (?![\w-]| (?:but|only|if|unless)\b)
     |ist (?:die )?(?:richtige?|korrekte?)\b|est (?:la bonne|correcte?|juste)\b
@@ -108,7 +110,8 @@ BEGINS_TO_THINK = compiled(r"""
 
 #: In its sentence: what follows holds under a condition only.
 CONDITION = compiled(r"""
-    \b(?:if(?! i (?:had|have|must|need) (?:to )?(?:choose|pick|guess|answer|select|decide|say))|unless|whether|wenn|falls|ob|si|eğer|jika|если|якщо|jeśli|als
+    \b(?:if(?! i (?:had|have|must|need) (?:to )?(?:choose|pick|guess|answer|select|decide|say))|unless|whether
+    |wenn|falls|ob|si|eğer|jika|если|якщо|jeśli|als
     |sake of|before that|formerly|back then)\b|如果|假如|もし|만약|若
 """)
 #: In its clause: what follows is supposed, another's opinion, or past; or it is another answer than the one given.
@@ -120,7 +123,8 @@ SUPPOSED = compiled(r"""
     |(?:wrong|incorrect|false|untrue|mistaken) (?:that|to (?:say|claim|conclude|think|assume|believe|infer|suggest))
     |it (?:could|might|may|can) be (?:argued|said|thought)|refuse)\b
     |\b(?:wrong|incorrect|false|worst|(?:least|less)(?: \w{1,12})?|runner-up|opposite|your|his|her|their|s
-    |first|second|third|suggested|proposed|given|textbook|classic|classical|usual|typical|standard|other|another|alternative|possible|plausible|tempting|common|popular|obvious|naive|intuitive|trap|tricky
+    |first|second|third|suggested|proposed|given|textbook|classic|classical|usual|typical|standard|other|another|alternative
+    |possible|plausible|tempting|common|popular|obvious|naive|intuitive|trap|tricky
     |next|(?:second|third|next)[ -](?:best|most)(?: \w{1,12})?)\s$
 """)
 #: In its clause: what follows is denied.
@@ -144,9 +148,10 @@ HESITANT = compiled(rf"""
 """)
 #: The text declines to answer.
 REFUSED = compiled(r"""
-    \b(?:can't|can not|unable|not able|(?:don't|do not|doesn't) know|no idea|not sure|unsure|sorry|apologi\w+
+    \b(?:unable|not able|(?:don't|do not|doesn't) know|no idea|not sure|unsure|sorry|apologi\w+
     |as an ai|not enough|insufficient|unanswerable|ambiguous|no answer
-    |cannot (?:answer|say|tell|decide|determine|choose|know|be determined|help))\b
+    |(?:cannot|can't|can not) (?:answer|say|tell|decide|determine|choose|know|be determined|help|assist|give|provide
+    |pick|select))\b
 """)
 #: Behind a cue: there is no answer.
 VOID = compiled(r"""
@@ -157,14 +162,17 @@ VOID = compiled(r"""
 RETRACTED = compiled(r"""
     (?:^|[^\w\s]|\n)\s?(?:(?:but|no|oh|so|well|and|actually)[,.]{0,3}\s){0,2}
     (?:wait|hold on|on second thought|hmm+)\s?[,.:!\n-]|\bscratch that\b
-    |\blet me (?:re-?consider|re-?think|start over|think again|try again|re-?evaluate|re-?examine)\b(?! the (?:other|remaining))
-    |(?<!if )\bi(?: have|'ve)? made (?:a|an) (?:mistake|error)\b|\b(?:not|no longer) sure any ?more\b|\bor (?:is it|not)\b
+    |\blet me (?:re-?consider|re-?think|start over|think again|try again|re-?evaluate|re-?examine)\b
+    (?! the (?:other|remaining))
+    |(?<!if )\bi(?: have|'ve)? made (?:a|an) (?:mistake|error)\b|\b(?:not|no longer) sure any ?more\b
+    |\bor (?:is it|not)\b
     |(?:^|(?<![a-z])[.!?,;。]|\n)\s?不对|(?:^|[.!?。]|\n)\s?(?:等等|等一下)
     |^\.{0,3}[,;]? ?(?:
     (?:though|although|but)\b(?! i (?:could|may|might) be (?:wrong|mistaken))
     (?:[^.!?\n]{0,80}\b(?:not (?:\w{1,12} )?sure|unsure|doubt)
     |[^.!?\n]{0,40}\b(?:it|this|that|answer) (?:may|might|could)(?: also| well| as well)? be
-    (?: (?:wrong|mistaken|incorrect|another|different|something|option|choice|the|[(\"']?[a-z][)\"']?(?!\w))|[.!?,\n]|$))
+    (?: (?:wrong|mistaken|incorrect|another|different|something|option|choice|the
+    |[(\"']?[a-z][)\"']?(?!\w))|[.!?,\n]|$))
     |(?:just )?kidding|which (?:is(?! why\b)|was|i|seems)\b[^.!?\n]{0,30}\b(?:wrong|doubt|incorrect))\b
     |^[^.!?\n]{0,80}[.!?\n]{1,4}\s?(?:no, )?(?:that|it)(?:'s| is| was) (?:wrong|not (?:right|correct)|incorrect)
 """)
