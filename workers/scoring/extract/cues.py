@@ -139,7 +139,7 @@ CUES: tuple[Cue, ...] = (
         "I think it's C.",
         rf"\b(?:i|we) (?:think|believe|guess|suspect|say|feel)(?: that)?(?: {_IT_IS}| the answer is)?(?!\w)",
     ),
-    Cue("选C。", r"(?:^|[，。；：\n])\s?(?:选择|選擇|选|選)", clear=True),
+    Cue("选C。", r"(?:^|[，。；：\n])\s?(?:选择|選擇|选|選)(?![^，。；\n]{0,4}的)", clear=True),
     Cue(
         "Je choisis la réponse C, parce que …",
         r"""

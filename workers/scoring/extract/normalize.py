@@ -13,6 +13,7 @@ _SPELLINGS = str.maketrans(
         **dict.fromkeys("‘’‚‛ʼ′", "'"),
         **dict.fromkeys("‐‑‒–—―−", "-"),
         **dict.fromkeys("⇒➜➔⟶", "→"),
+        "∴": "so ",
         **dict.fromkeys("\u00ad\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\ufeff"),
     }
 )

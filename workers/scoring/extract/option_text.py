@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 
 from workers.scoring.extract.answer import Answer, stated
-from workers.scoring.extract.normalize import folded
+from workers.scoring.extract.normalize import folded, lowered
 from workers.scoring.extract.targets import Claim
-from workers.scoring.extract.words import BEGINS_TO_THINK, MENTION, REFUSED
+from workers.scoring.extract.words import BEGINS_TO_THINK, HESITANT, MENTION, REFUSED
 
 __all__ = ["option_text"]
 
@@ -34,6 +34,8 @@ _VERDICTS = frozenset(
     ["true", "false", "yes", "no", "maybe", "correct", "incorrect", "right", "wrong", "supported", "not supported"]
 )
 _HENCE_VERDICT = re.compile(r"\b(?:so|thus|hence|therefore),? (yes|no|true|false|maybe|correct|incorrect)(?=[,.!]|$)")
+#: How the last line of a text begins that comes to its end.
+_CONCLUDES = re.compile(r"(?:so|thus|hence|therefore|in conclusion|in summary|overall|ultimately|finally)\b[, ]")
 _TURNS_AWAY = re.compile(r"\b(?:however|but|actually|on the other hand)\b")
 
 
@@ -50,9 +52,24 @@ def _said_line(lines: list[str], answer: Answer) -> list[Claim]:
     if answer.options.numbered and not MENTION.search(lines[-1]):  # "Option A: Berlin" begins to go through them
         claim = stated(answer.place(answer.text.rfind(lines[-1])))
         claims += [claim if claim and _ends_at(answer, claim) else None]
+    if (concluded := _concluded(lines[-1], answer)) is not None:
+        return [concluded]
     claims += _concluded_verdict(answer)
     named = _named(answer.lower, answer)
     return [claim for claim in claims if claim and named <= {answer.options.text(claim.labels[0])}][:1]
+
+
+def _concluded(line: str, answer: Answer) -> Claim | None:
+    """What the last line concludes, whatever was named before: `Therefore, the city must be Paris.`"""
+    lower = lowered(line)
+    mentions = list(answer.options.mentioned(lower))
+    concludes = _CONCLUDES.match(lower)
+    if not answer.options.numbered or not concludes or len({text for *_, text in mentions}) != 1:
+        return None
+    start, end, text = mentions[-1]
+    if lower[end:].strip(" .!*)\"'") or HESITANT.search(lower, concludes.end(), start):
+        return None
+    return Claim("option-text", answer.options.having(text), len(answer.text) - len(line), len(answer.text))
 
 
 def _ends_at(answer: Answer, claim: Claim) -> bool:

@@ -2,7 +2,8 @@
 
 Models explain why the other choices are wrong by saying when they would be right. Such a claim neither displaces the
 answer given before it, nor is it certain that it speaks of another case: a conclusion may repeat the question's case.
-Alone, it counts as the answer; where an answer was given before, "would be" yields to it, and "is" contradicts it.
+Alone, it counts as the answer. Where an answer was given before, it yields to it if it says what would be, or names the
+case last; `For Lyme disease, the best choice is D` contradicts it.
 """
 
 from __future__ import annotations
@@ -63,17 +64,21 @@ def split_other_cases(claims: Sequence[Claim], lower: str) -> tuple[list[Claim],
 
 
 def is_hypothetical(claim: Claim, lower: str) -> bool:
-    """Whether `claim` only says what would be, or what is usual: `D would be the …`, `D is the drug of choice`."""
-    said = _sentence_before(claim, lower) + lower[claim.start : claim.end + len(" only when")]
-    return _HYPOTHETICAL.search(said) is not None
+    """Whether `claim` only says what would be, or is elsewhere: `D would be the …`, `D is the answer for Italy`."""
+    said = _sentence_before(claim, lower) + lower[claim.start : claim.end]
+    return _HYPOTHETICAL.search(said) is not None or _case_behind(claim, lower)
 
 
 def of_another_case(claim: Claim, lower: str) -> bool:
     """Whether `claim` may speak of another case than the question's."""
-    if _CASE_BEHIND.match(lower, lower.rfind(" ", claim.start, claim.end) + 1):
+    if _case_behind(claim, lower):
         return True
     before = _sentence_before(claim, lower)
     return _CASE_BEFORE.search(before) is not None and not _CONCLUDES.match(before)
+
+
+def _case_behind(claim: Claim, lower: str) -> bool:
+    return _CASE_BEHIND.match(lower, lower.rfind(" ", claim.start, claim.end) + 1) is not None
 
 
 def _sentence_before(claim: Claim, lower: str) -> str:

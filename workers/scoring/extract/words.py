@@ -42,7 +42,7 @@ GOES_ON = compiled(r"""
     \s(?:because|since|as|due to|given|which|so|but|and not|not|rather than|instead of|over|based on|here
     |for the (?:following )?reasons?|for (?:this|that|these)|in (?:this|that|our|my)|with (?:\w{1,12} )?confidence
     |according to|among (?:the|these)|from (?:the|these|among)|and the (?:explanation|reason|others?)
-    |the (?:correct|right|best|only|most)|must be (?:the |true|correct|right)
+    |correct|right|the (?:correct|right|best|only|most)|must be (?:the |true|correct|right)
     |is (?:clearly |indeed |definitely )?(?:the )?(?:\w{1,15} )?(?:correct|right|answer|best (?:answer|choice|fit))
     |is possible|works|fits|satisf\w{1,6}|remains|holds|makes sense|richtig|korrekt|die (?:richtige|korrekte)
     |weil|denn|da|car|parce|puisque|porque|ya que|pois|perché|poiché|omdat|ponieważ|protože|fordi|eftersom|koska
@@ -89,9 +89,9 @@ JUDGED_RIGHT = compiled(rf"""
     (?: the| my| our)(?: (?!{_LESSER})\w{{1,15}}){{0,2}}?(?: answer| choice| option| one| fit| match
     | description| explanation| interpretation| candidate)
     (?![\w-]| (?:which|to|not|if|unless)\b| that (?!fits|matches|works|satisfies)))
-    |(?:(?:is|seems|appears to be)(?: the)? (?:most|best) \w{{3,20}}(?=[.,;!\n]|$)
+    |(?:(?:is|seems|(?:seems|appears) to be)(?: the)? (?:most|best) \w{{3,20}}(?=[.,;!\n]|$)
     |(?:best|most accurately|most closely) (?:fits|captures|matches|describes|explains|answers|reflects|represents
-    |summarizes|supports|completes|aligns|corresponds)(?!\w))
+    |summarizes|supports|completes|aligns|corresponds)(?!\w)|(?:fits|aligns|matches) best(?!\w))
     |(?:is|must be|seems|seems to be|looks)(?: (?:clearly|indeed|definitely|therefore|also))?(?: correct| right)
     (?![\w-]| (?:but|only|if|unless)\b)
     |ist (?:die )?(?:richtige?|korrekte?)\b|est (?:la bonne|correcte?|juste)\b
