@@ -25,6 +25,11 @@ _STATES = compiled(r"""
     |^(?:definitely|probably|clearly|obviously|certainly|likely|in (?:conclusion|summary|short),|overall,|finally,
     |(?:so|thus|hence|therefore),?)\s$
 """)
+#: It speaks of a part of what was asked: "Statement II is true."
+_PART = re.compile(
+    r"\b(?:(?:first|second|third|fourth|last) (?:statement|part|claim|one)"
+    r"|(?:statement|part|claim) (?:[b-h]|\d|i{1,3}|a(?= is))\b|option [a-z]\b|only \()"
+)
 #: What it may say behind that choice: nothing, or why.
 _REST = re.compile(r"[\s.,!:;)\]}']*|,?\s(?:because|since)\s.*", re.DOTALL)
 
@@ -77,7 +82,7 @@ def stated(place: Place) -> Claim | None:
         return None
     start, end, text = mentions[-1]
     around = f"{sentence[:start]} {sentence[end:]}"  # a choice may read "false", or "not supported"
-    if HESITANT.search(around) or REFUSED.search(around):
+    if HESITANT.search(around) or REFUSED.search(around) or _PART.search(around):
         return None
     if not _REST.fullmatch(sentence, end) or not _STATES.search(sentence[:start]):
         return None

@@ -56,6 +56,8 @@ def answer_statement(answer: Answer) -> Iterator[Claim]:
         for found in _last(cue.pattern, answer.lower):
             if is_taken_back(answer.lower, found.end() - len(found[0].lstrip(" #\n"))):
                 continue
+            if not cue.clear and answer.options.having(found[0].strip(" .,!?\n")):
+                continue  # "Yes" is a choice here, and no word before one
             place = answer.place(found.end(), clear=cue.clear)
             claim = read_target(place, "answer-statement")
             if claim is None and cue.sentence:
@@ -99,7 +101,8 @@ def _judged_texts(answer: Answer) -> Iterator[Claim]:
     for start, end, text in deque(answer.options.mentioned(answer.lower), maxlen=_MOST):
         verdict = JUDGED_RIGHT.match(answer.lower, end)
         begins = _BEGINS.search(answer.lower, max(0, start - 12), start) is not None
-        if not verdict or not verdict["only"] or not begins or is_taken_back(answer.lower, start):
+        letter = len(text) == 1 and text.upper() in answer.options.labels
+        if letter or not verdict or not verdict["only"] or not begins or is_taken_back(answer.lower, start):
             continue
         claim = Claim("option-text", answer.options.having(text), start, verdict.end())
         if not of_another_case(claim, answer.lower):

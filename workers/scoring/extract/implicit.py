@@ -124,6 +124,8 @@ def leading_label(answer: Answer) -> Iterator[Claim]:
     if label is None or not label.labels:
         return
     end, first = past(_LETTER, answer.text, at), label.labels[0]
+    if (last := _whole_label(answer.text.rpartition("\n")[2], answer)) and first not in last:
+        return  # the text ends with another
     own = end + answer.options.follows(answer.lower[end:].partition("\n")[0], first)
     if len(_WEIGHED.findall(answer.text)) > 1 or is_only_called_right(answer, first, at, end):
         return

@@ -109,4 +109,5 @@ def _leading_text(answer: Answer) -> list[Claim]:
     labels, length = answer.options.beginning(said)
     behind = said[length:]
     answered = behind.startswith((",", ".", "!", ":", " - ")) and not BEGINS_TO_THINK.match(behind)
-    return [Claim("option-text", labels, 0, length)] if labels and answered else []
+    numbers = said[:length].isdigit() and behind.startswith(".")  # "1. …" begins a list
+    return [Claim("option-text", labels, 0, length)] if labels and answered and not numbers else []

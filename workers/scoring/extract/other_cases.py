@@ -45,7 +45,10 @@ _CASE_BEFORE = compiled(rf"""
     (?:\w{{1,12}}:\s)?(?:{_CASE}|{_ELSEWHERE}|(?:were|had|should)\s(?:it|he|she|they|the|this|a|an|we|there)\b)
     |\b(?:best|ideal|preferred|better|first-line|(?:most|more) \w{{1,20}})\s{_NOUN}\s{_CASE}
     |\banswer (?:{_CASE}|to (?!(?:this|the|that|your|our|question|problem|q\d)\b))
-    |\b(?:answer|respuesta|risposta|resposta|réponse|it)(?: \w+)?
+""")
+#: "The answer would be", behind an answer that was given.
+_WOULD_BE = compiled(r"""
+    \b(?:answer|respuesta|risposta|resposta|réponse|it)(?: \w+)?
     \s(?:would|serait|sería|sarebbe|seria)(?: have)?(?: be(?:en)?)?\s?$
 """)
 _CONCLUDES = re.compile(r"\s?(?:so|thus|therefore|hence|overall|finally|in conclusion|ultimately)\b")
@@ -58,7 +61,7 @@ _HYPOTHETICAL = re.compile(
 def split_other_cases(claims: Sequence[Claim], lower: str) -> tuple[list[Claim], list[Claim]]:
     """`claims` in the order of the text, divided before the last ones that may speak of another case."""
     cut = len(claims)
-    while cut and of_another_case(claims[cut - 1], lower):
+    while cut and (of_another_case(claims[cut - 1], lower) or (cut > 1 and _would_be(claims[cut - 1], lower))):
         cut -= 1
     return list(claims[:cut]), list(claims[cut:])
 
@@ -75,6 +78,11 @@ def of_another_case(claim: Claim, lower: str) -> bool:
         return True
     before = _sentence_before(claim, lower)
     return _CASE_BEFORE.search(before) is not None and not _CONCLUDES.match(before)
+
+
+def _would_be(claim: Claim, lower: str) -> bool:
+    before = _sentence_before(claim, lower)
+    return _WOULD_BE.search(before) is not None and not _CONCLUDES.match(before)
 
 
 def _case_behind(claim: Claim, lower: str) -> bool:
