@@ -164,13 +164,6 @@ CUES: tuple[Cue, ...] = (
     Cue(
         "This makes C the only viable option.", r"\b(?:this|that|which) makes\b|(?:^|\n)(?:correct|right|response)\s?:"
     ),
-    Cue(
-        "Only C works.",
-        r"""
-        (?:^|[\n.,;:]\s?)only(?= (?:option |choice |answer )?[(\"']?[a-z][)\"']?
-        \s(?:is possible|works|fits|satisf|remains|holds|makes sense))
-        """,
-    ),
     Cue("3 * 6 = 18\n\n#### C", r"(?:^|\n)####\s(?=[^\n]{1,20}(?:\n|$))", clear=True),
     Cue("It is in France. This corresponds to option C.", r"\b(?:this|that|it) (?:corresponds to|matches)\b"),
     Cue(

@@ -62,11 +62,8 @@ def answer_statement(answer: Answer) -> Iterator[Claim]:
             claim = read_target(place, "answer-statement")
             if claim is None and cue.sentence:
                 claim = stated(place)
-            if claim is None or (
-                cue.hence and claim.labels and is_only_called_right(answer, claim.labels[0], *claim.span)
-            ):
-                continue
-            yield claim
+            if claim is not None and not (cue.hence and is_only_called_right(answer, claim)):
+                yield claim
     yield from (claim for claim, only in _judged(answer) if only)
     yield from _judged_texts(answer)
 
@@ -74,6 +71,11 @@ def answer_statement(answer: Answer) -> Iterator[Claim]:
 _THE_ANSWER = re.compile(r"\bthe (?:\w{1,15} )?(?:answer|choice|option)\b")
 #: A choice that a sentence begins with.
 _BEGINS = re.compile(r"(?:^|[\n.:,;!?]\s?|\b(?:so|hence|thus|therefore|that) )[\"']?$")
+#: "Only option C works."
+_ONLY = re.compile(r"\bonly (?:option |choice |answer )?[(\"']{0,2}$")
+_WORKS = re.compile(
+    r"[)\]\"']{0,2}\s(?:is (?:possible|left|correct|valid)|works|fits|satisf\w{1,6}|remains|holds|makes sense)\b"
+)
 _LABEL_SUBJECT = compiled(r"""
     (?:^|[\n.,;:!?(\"']\s?|(?<![a-z])(?:option|choice|answer|letter|antwort|that|only|believe|think|so|hence|thus
     |therefore|la|el|lettre|opción|alternativa)\s|(?:因此|所以|故此?|综上)[，：]?)[(\"']{0,2}([a-z])(?![a-z\d'])(?:选项|選項|项|項)?
@@ -88,10 +90,14 @@ def _judged(answer: Answer) -> Iterator[tuple[Claim, bool]]:
             continue
         own = answer.options.follows(answer.place(0).said(found.end(1)), label)
         verdict = JUDGED_RIGHT.match(answer.lower, found.end()) or JUDGED_RIGHT.match(answer.lower, found.end(1) + own)
+        only = bool(verdict and verdict["only"])
+        if verdict is None and _ONLY.search(answer.lower, max(0, found.start(1) - 20), found.start(1)):
+            verdict = _WORKS.match(answer.lower, found.end(1) + own)
+            only = verdict is not None
         if verdict is None or answer.lower[verdict.end() :][:1] == "?":
             continue
         if not is_taken_back(answer.lower, found.start(1)):
-            yield Claim("answer-statement", (label,), found.start(1), verdict.end()), bool(verdict["only"])
+            yield Claim("answer-statement", (label,), found.start(1), verdict.end()), only
 
 
 def _judged_texts(answer: Answer) -> Iterator[Claim]:
@@ -112,5 +118,5 @@ def _judged_texts(answer: Answer) -> Iterator[Claim]:
 def judged_label(answer: Answer) -> Iterator[Claim]:
     """`(C) is correct.`, `I believe C is right`; nothing where another may be right as well."""
     claims = [claim for claim, _ in _judged(answer)]
-    if not any(is_one_of_several(answer, claim.labels[0], claim.start, claim.end) for claim in claims):
+    if not any(is_one_of_several(answer, claim) for claim in claims):
         yield from (replace(claim, rule="judged-label") for claim in claims)

@@ -57,18 +57,15 @@ _MARKED = re.compile(r"[(\[\"']{0,2}[A-Z][)\].:\"']{1,2}\s")
 
 
 def stated_choice(answer: Answer) -> Iterator[Claim]:
-    """`The most likely diagnosis is B. Flu.`: a label with its own text behind, or `… is flu (B).`"""
+    """`The most likely diagnosis is B. Flu.`: a label with its own text, which something "is"."""
     for found in deque(_IS.finditer(answer.lower), maxlen=_MOST):
         at = found.end()
         marked = _MARKED.match(answer.text, at)
         if marked is None or is_taken_back(answer.lower, found.start()):
             continue
         label = read_label(answer.place(at), at)
-        if (
-            label
-            and len(label.labels) == 1
-            and answer.options.follows(answer.place(0).said(marked.end()), label.labels[0])
-        ):
+        behind = answer.place(0).said(marked.end())
+        if label and len(label.labels) == 1 and answer.options.follows(behind, label.labels[0]):
             yield Claim("stated-choice", label.labels, at, label.end)
 
 
@@ -127,7 +124,7 @@ def leading_label(answer: Answer) -> Iterator[Claim]:
     if (last := _whole_label(answer.text.rpartition("\n")[2], answer)) and first not in last:
         return  # the text ends with another
     own = end + answer.options.follows(answer.lower[end:].partition("\n")[0], first)
-    if len(_WEIGHED.findall(answer.text)) > 1 or is_only_called_right(answer, first, at, end):
+    if len(_WEIGHED.findall(answer.text)) > 1 or is_only_called_right(answer, Claim("", (first,), at, end)):
         return
     if own == end and (_ANSWER_MARK.match(answer.text) or _DECLINES.match(answer.lower, end)):
         return
@@ -173,31 +170,24 @@ def _heads_next(label: str, lines: list[str], answer: Answer) -> bool:
 
 
 def _lone_mention(answer: Answer, last: str) -> Iterator[Claim]:
-    mentioned = {found[found.lastgroup or 0] for found in MENTION.finditer(answer.text)}
-    found = deque(MENTION.finditer(last), maxlen=1)
-    label = found[0][found[0].lastgroup or 0] if found else ""
-    if not found or label not in answer.options.labels or found[0]["listed"]:
+    mentions = deque(MENTION.finditer(last), maxlen=1)
+    label = mentions[0][mentions[0].lastgroup or 0] if mentions else ""
+    if not label or label not in answer.options.labels or mentions[0]["listed"]:
         return
-    own_text = answer.options.text(label)
-    if (
-        own_text
-        and folded(last[: found[0].start()].rstrip(" (")).endswith(own_text)
-        and not last[found[0].end() :].strip(" ).!")
-    ):
-        if not is_taken_back(answer.lower, len(answer.text) - len(last) + found[0].start()):
-            yield Claim("lone-label", (label,), len(answer.text) - len(last), len(answer.text))
+    start, end, size = mentions[0].start(), mentions[0].end(), len(answer.text)
+    before, behind, own = folded(last[:start].rstrip(" (")), last[end:], answer.options.text(label)
+    named = bool(own) and before.endswith(own)
+    if named and not behind.strip(" ).!"):
+        if not is_taken_back(answer.lower, size - len(last) + start):
+            yield Claim("lone-label", (label,), size - len(last), size)
         return
-    if len(mentioned) != 1:
+    only = {found[found.lastgroup or 0] for found in MENTION.finditer(answer.text)} == {label}
+    if not only or HESITANT.search(lowered(last)) or REFUSED.search(answer.lower):
         return
-    if HESITANT.search(lowered(last)) or REFUSED.search(answer.lower):
-        return
-    before, behind = folded(last[: found[0].start()]), last[found[0].end() :]
-    own = answer.options.text(label)
     if others := _closing(answer, before, label):
-        yield Claim("lone-label", (label, *others), len(answer.text) - len(behind), len(answer.text))
-        return
-    if re.fullmatch(r"\)?[.!]?", behind) or (own and before.endswith(own) and not behind[0].isalnum()):
-        yield Claim("lone-label", (label,), len(answer.text) - len(behind), len(answer.text))
+        yield Claim("lone-label", (label, *others), size - len(behind), size)
+    elif re.fullmatch(r"\)?[.!]?", behind) or (named and not behind[0].isalnum()):
+        yield Claim("lone-label", (label,), size - len(behind), size)
 
 
 def _closing(answer: Answer, before: str, label: str) -> tuple[str, ...]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from workers.scoring.extract.answer import Answer
 from workers.scoring.extract.lists import DENIAL
 from workers.scoring.extract.patterns import compiled
+from workers.scoring.extract.targets import Claim
 
 __all__ = ["is_one_of_several", "is_only_called_right"]
 
@@ -24,29 +26,26 @@ _ALSO_RIGHT = compiled(r"""
     |so (?:are|is)|as well|should be|korrekt|richtig|vrai|correcte)\b
 """)
 _EXCEPTION = compiled(r"""
-    \b(?:exception|odd one out|all of (?:the above|them|these)|phrase fausse|falsche (?:aussage|antwort)
+    \b(?:exception|odd one out|all of the above|phrase fausse|falsche (?:aussage|antwort)
     |(?:false|incorrect|wrong|untrue) (?:statement|one|option|answer|choice))\b
 """)
-
-
 _CALLED_RIGHT = re.compile(r"[)\]]?\s(?:is|looks|seems)(?: \w{1,15})? (?:correct|right)(?! (?:answer|choice|option))\b")
 
 
-def is_only_called_right(answer: Answer, label: str, start: int, end: int) -> bool:
-    """Whether all that is said of `label`, which stands from `start` to `end`, is that it is right, as others are."""
-    found = _CALLED_RIGHT.match(answer.lower, end)
-    return found is not None and is_one_of_several(answer, label, start, found.end())
+def is_only_called_right(answer: Answer, claim: Claim) -> bool:
+    """Whether all that is said of the label that `claim` ends with is that it is right, as others are."""
+    found = _CALLED_RIGHT.match(answer.lower, claim.end)
+    return found is not None and is_one_of_several(answer, replace(claim, end=found.end()))
 
 
-def is_one_of_several(answer: Answer, label: str, start: int, end: int) -> bool:
-    """Whether what calls `label` right, from `start` to `end`, is not all: `A is correct, but C is better.`"""
-    if _IN_PART.match(answer.lower, end) or _ITEM.search(answer.lower, max(0, start - 20), start):
+def is_one_of_several(answer: Answer, claim: Claim) -> bool:
+    """Whether what `claim` calls right is not all that is: `A is correct, but C is better.`"""
+    if _IN_PART.match(answer.lower, claim.end) or _ITEM.search(answer.lower, max(0, claim.start - 20), claim.start):
         return True
-    for sentence in _SENTENCE.finditer(answer.text, end, end + _REACH):
+    for sentence in _SENTENCE.finditer(answer.text, claim.end, claim.end + _REACH):
         lower = answer.lower[sentence.start() : sentence.end()]
-        if _EXCEPTION.search(lower) and not DENIAL.search(lower.partition(" ")[0]):
-            return True
-        others = {found["label"] for found in _MENTION.finditer(sentence[0])} & set(answer.options.labels) - {label}
-        if others and _ALSO_RIGHT.search(lower) and not DENIAL.search(lower):
+        mentioned = {found["label"] for found in _MENTION.finditer(sentence[0])} & set(answer.options.labels)
+        also_right = mentioned - set(claim.labels) and _ALSO_RIGHT.search(lower) and not DENIAL.search(lower)
+        if also_right or _EXCEPTION.search(lower):
             return True
     return False

@@ -56,11 +56,6 @@ class Claim:
     start: int
     end: int
 
-    @property
-    def span(self) -> tuple[int, int]:
-        """Where it stands."""
-        return self.start, self.end
-
 
 @dataclass(frozen=True, slots=True)
 class Place:

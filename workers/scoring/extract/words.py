@@ -44,7 +44,7 @@ GOES_ON = compiled(r"""
     |according to|among (?:the|these)|from (?:the|these|among)|and the (?:explanation|reason|others?)
     |correct|right|the (?:correct|right|best|only|most)|must be (?:the |true|correct|right)
     |is (?:clearly |indeed |definitely )?(?:the )?(?:\w{1,15} )?(?:correct|right|answer|best (?:answer|choice|fit))
-    |is possible|works|fits|satisf\w{1,6}|remains|holds|makes sense|richtig|korrekt|die (?:richtige|korrekte)
+    |richtig|korrekt|die (?:richtige|korrekte)
     |weil|denn|da|car|parce|puisque|porque|ya que|pois|perché|poiché|omdat|ponieważ|protože|fordi|eftersom|koska
     |karena|vì|ist (?:richtig|korrekt)|est (?:correcte?|juste)|es (?:la )?correcta|şık\w{0,8}|seçene\w{0,8}|jest
     |adalah)\b|'[dt][ıiuü]r\b
