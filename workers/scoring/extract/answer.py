@@ -12,14 +12,14 @@ from workers.scoring.extract.patterns import compiled, past
 from workers.scoring.extract.targets import Claim, Place
 from workers.scoring.extract.words import CONDITION, DENIED_BEFORE, HESITANT, OR, REFUSED, SUPPOSED, TURNS
 
-__all__ = ["Answer", "is_taken_back", "stated"]
+__all__ = ["STATES", "Answer", "is_taken_back", "stated"]
 
 _SENTENCE_END = re.compile(r"[.!?;](?=[\"')\]]{0,2}(?:\s|$))|\n|[。！？；]")
 _CLAUSE_END = re.compile(r"[,:]|\s-\s")
 #: Between the choice that is meant and one that is not: "Paris, not Rome".
 _DENIED = re.compile(r",?\s(?:and |but )?(?:not|rather than|instead of) (?:the |an? )?")
 #: What a sentence says right before the choice that it states: "is", "is called the", "=".
-_STATES = compiled(r"""
+STATES = compiled(r"""
     (?:^|[=:]|\b(?:is|are|was|were|be|equals|it's|that's|called|named|ist|heißt|est|es|é|è)
     (?: (?:called|named|only|just|therefore|thus|hence|clearly|indeed|definitely))?)\s?(?:the |an? )?$
     |^(?:definitely|probably|clearly|obviously|certainly|likely|in (?:conclusion|summary|short),|overall,|finally,
@@ -84,7 +84,7 @@ def stated(place: Place) -> Claim | None:
     around = f"{sentence[:start]} {sentence[end:]}"  # a choice may read "false", or "not supported"
     if HESITANT.search(around) or REFUSED.search(around) or _PART.search(around):
         return None
-    if not _REST.fullmatch(sentence, end) or not _STATES.search(sentence[:start]):
+    if not _REST.fullmatch(sentence, end) or not STATES.search(sentence[:start]):
         return None
     goes_on = denied or sentence[end:].strip(" .,!:;)]}'")
     return Claim("option-text", place.options.having(text), place.at, place.at + (stop if goes_on else end))

@@ -15,10 +15,12 @@ __all__ = ["checked_choice"]
 _TICK = re.compile(r"[✓✔✅☑]\ufe0f?|\[x\]")
 _CROSS = re.compile(r"[✗✘❌✕✖]\ufe0f?")
 #: Behind a label, with its choice or without: the choice is called right, or wrong.
-_RIGHT = re.compile(r"(?:correct|right|yes|true)(?=[.:,;)|*]|\s[-(]|\s?$)")
-_WRONG = re.compile(r"(?:incorrect|wrong|no|false|not (?:correct|right|true))(?=[.:,;)|*]|\s[-(]|\s?$)")
+_RIGHT = re.compile(r"(?:correct|right)(?=[.:;)|*]|\s[-(]|\s?$)|yes\s?$")
+_WRONG = re.compile(r"(?:incorrect|wrong|not (?:correct|right))(?=[.:,;)|*]|\s[-(]|\s?$)|no\s?$")
+#: What is asked for may be the wrong one.
+_EXCEPTION = re.compile(r"\b(?:except|exception|not true|is not|incorrect one|false statement|asked for)\b")
 _EMPTY = re.compile(r"\[ \]")
-_CALLED = re.compile(r"(?:^|\n)[^\n]{1,200}\b(?:incorrect|wrong|no|false|not (?:correct|right|true))\b")
+_CALLED = re.compile(r"(?:^|\n)[^\n]{1,200}\b(?:incorrect|wrong|no|not (?:correct|right))\b")
 _LABEL = re.compile(r"[(\[]?([a-z])(?:[)\].:]|$)")
 _BARE_LABEL = re.compile(r"(?<![\w'.])[A-Z](?![\w'])")
 
@@ -46,6 +48,9 @@ def checked_choice(answer: Answer) -> Iterator[Claim]:
     chosen = [label for label, tick in ticked.items() if tick]
     both_judged = bool(crosses) and len(answer.options.labels) == 2
     complete = len(ticked) == len(answer.options.labels)
+    by_words = not _TICK.search(answer.lower)
+    if by_words and _EXCEPTION.search(answer.lower):
+        return
     if complete and len(chosen) == 1 and not both_judged and not _speaks_of_another(answer, end, chosen[0]):
         yield Claim("checked-choice", (chosen[0],), 0, end)
 

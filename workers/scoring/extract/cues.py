@@ -74,7 +74,10 @@ _LANGUAGES: tuple[tuple[str, str, bool], ...] = (
     ),
     (r"คำตอบ(?:ที่ถูกต้อง|ที่ถูก)?", r"คือ|เป็น", True),  # Thai
 )
-_NOT = r"(?:non|nicht|não|nao|nie|niet|không|ikke|inte|nunca|bukan|tidak|değil|ليست|ليس|נה|לא|नहीं)(?!\w)"
+_NOT = compact(r"""
+    (?:non|nicht|não|nao|nie|niet|không|ikke|inte|nunca|bukan|tidak|değil|ليست|ليس|נה|לא|नहीं
+    |incorrecta|incorreta|errada|falsa|falsche|mauvaise|fausse)(?!\w)
+""")
 _POINTS = r"\s?(?:[-=]>|】?[:=|→]|】|-(?=\s))"
 
 
@@ -160,7 +163,7 @@ CUES: tuple[Cue, ...] = (
     ),
     Cue("I looked. It's C.", rf"\b{_IT_IS}(?!\w)"),
     Cue("Let me see. Definitely C!", rf"(?:^|[\n.!?]\s?)(?:{_SURE}|choose|select|pick)\b,?"),
-    Cue("This leaves only option C.", r"\b(?:leaves|leaving|left)(?: us)?(?: with)?\b|(?:^|\n)→"),
+    Cue("This leaves only option C.", r"\b(?:leaves|leaving|left)(?: us)?(?: with)?\b|(?:^|\n)→", hence=True),
     Cue(
         "This makes C the only viable option.", r"\b(?:this|that|which) makes\b|(?:^|\n)(?:correct|right|response)\s?:"
     ),

@@ -62,15 +62,27 @@ def answer_statement(answer: Answer) -> Iterator[Claim]:
             claim = read_target(place, "answer-statement")
             if claim is None and cue.sentence:
                 claim = stated(place)
-            if claim is not None and not (cue.hence and is_only_called_right(answer, claim)):
+            if claim is not None and not (cue.hence and _is_no_conclusion(answer, claim, found)):
                 yield claim
     yield from (claim for claim, only in _judged(answer) if only)
     yield from _judged_texts(answer)
 
 
+_OUT = compiled(r"""
+    [^.!?\n]{0,200}\b(?:wrong|incorrect|false|out|can't be|cannot be|fails|excluded|eliminated|contradicts
+    |impossible)\b
+""")
+
+
+def _is_no_conclusion(answer: Answer, claim: Claim, cue: re.Match[str]) -> bool:
+    """Whether "so A" goes on with what is wrong about A, or with what else is right, or is cut off."""
+    cut_off = claim.end == len(answer.text) and answer.lower[: cue.start()].rstrip().endswith(",")
+    return cut_off or is_only_called_right(answer, claim) or _OUT.match(answer.lower, claim.end) is not None
+
+
 _THE_ANSWER = re.compile(r"\bthe (?:\w{1,15} )?(?:answer|choice|option)\b")
 #: A choice that a sentence begins with.
-_BEGINS = re.compile(r"(?:^|[\n.:,;!?]\s?|\b(?:so|hence|thus|therefore|that) )[\"']?$")
+_BEGINS = re.compile(r"(?:^|[\n.,;!?]\s?|\b(?:so|hence|thus|therefore|that) )[\"']?$")
 #: "Only option C works."
 _ONLY = re.compile(r"\bonly (?:option |choice |answer )?[(\"']{0,2}$")
 _WORKS = re.compile(

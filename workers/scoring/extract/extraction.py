@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from workers.scoring.extract.answer import Answer
-from workers.scoring.extract.implicit import bold_label, lone_label
+from workers.scoring.extract.implicit import final_label
 from workers.scoring.extract.json_answer import json_answer
+from workers.scoring.extract.lists import DENIAL
 from workers.scoring.extract.options import Options
 from workers.scoring.extract.other_cases import is_hypothetical, split_other_cases
 from workers.scoring.extract.rules import EXPLICIT, IMPLICIT
+from workers.scoring.extract.several import mentioned_labels
 from workers.scoring.extract.targets import Claim
 from workers.scoring.extract.visible_text import spoken
-from workers.scoring.extract.words import CONFIRMED, DENIED_NEXT, OR, RETRACTED
+from workers.scoring.extract.words import CONFIRMED, CORRECTED, DENIED_NEXT, HEDGED, OR, RETRACTED
 
 __all__ = ["Extraction", "extract"]
 
 #: Between two answers of which neither is the last word.
-_BESIDE = re.compile(rf"(?: |{OR.pattern}(?:(?:correct |right |final )?answers?(?: is| are|:))?)\s?")
+_BESIDE = re.compile(rf"(?: ?|{OR.pattern}(?:(?:correct |right |final )?answers?(?: is| are|:))?)\s?")
 _EQUATED = re.compile(r",? which (?:is|corresponds to|matches|means)")
 #: How much is read after the last answer to see whether it is taken back.
 _REACH = 3000
@@ -49,7 +51,10 @@ def extract(text: str, choices: Sequence[str]) -> Extraction:
     if said is None:
         return Extraction(None, "unfinished-reasoning")
     options = Options.of(choices)
-    if (value := json_answer(said)) and (found := _read(Answer.of(f"Answer: {value}", options))).label:
+    value = json_answer(said)
+    if value is not None and not value.strip():
+        return Extraction(None, "none")
+    if value and (found := _read(Answer.of(f"Answer: {value}", options))).label:
         return found
     return _read(Answer.of(said, options))
 
@@ -60,18 +65,22 @@ def _read(answer: Answer) -> Extraction:
     if given and elsewhere and _is_retracted(given[-1], answer, elsewhere[0].start):
         given, elsewhere = claims, []
     found = _last_word(given, answer) if given else _implied(answer, elsewhere)
-    if given and given[-1].rule in {"option-text", "number"} and (later := _label_below(answer, given[-1].end)):
+    if given and given[-1].rule in {"option-text", "number"} and (later := _label_below(answer, given[-1])):
         found = later
     return _beside_other_cases(found, elsewhere, answer) if elsewhere else found
 
 
-def _label_below(answer: Answer, start: int) -> Extraction | None:
-    """A label that ends the text, below what was announced on the way: `The solution is x = 2.`, then `**A) 1**`."""
-    for rule in (bold_label, lone_label):
-        found = [claim for claim in rule(answer) if claim.start >= start]
-        if found and "\n" in answer.text[start : found[0].start + 1]:
-            return _only(found)
-    return None
+def _label_below(answer: Answer, claim: Claim) -> Extraction | None:
+    """A label alone in the last line, below what was announced before it: `The solution is x = 2.`, then `**A) 1**`."""
+    final = final_label(answer, claim.end)
+    if not final or final == claim.labels:
+        return None
+    is_step = not answer.options.numbered  # numbers are announced on the way; of texts, both may be meant
+    return (
+        Extraction(final[0], "lone-label")
+        if is_step and len(final) == 1
+        else _only([replace(claim, labels=final), claim])
+    )
 
 
 def _implied(answer: Answer, elsewhere: list[Claim]) -> Extraction:
@@ -118,15 +127,33 @@ def _is_retracted(claim: Claim, answer: Answer, until: int | None = None) -> boo
     """Whether the text behind `claim`, as far as `until`, takes it back."""
     end = min(claim.end + _REACH, len(answer.text) if until is None else until)
     behind = answer.lower[claim.end : end]
-    if (found := RETRACTED.search(behind)) and not CONFIRMED.search(behind, found.end()):
+    if (found := RETRACTED.search(behind)) and not _is_confirmed(claim, answer, behind[found.end() :]):
         return True
     if not claim.labels:
         return False
     label = claim.labels[0]
     if DENIED_NEXT.match(behind) and not answer.options.text(label).startswith("no"):
         return True
+    if (better := CORRECTED.match(behind)) and _names_another(answer, claim.end + better.start(1), better[1], label):
+        return True
     denied = rf"(?i:answer|it) (?i:is|was) not (?i:option )?[(\"']?{label}(?![\w'])"
     return re.search(denied, answer.text[claim.end : end]) is not None
+
+
+def _is_confirmed(claim: Claim, answer: Answer, behind: str) -> bool:
+    """Whether the second look `behind` an answer ends with it, without naming another choice on the way."""
+    found = CONFIRMED.search(behind)
+    if found is None or not claim.labels or behind[found.end() :].strip(" .!"):
+        return False
+    own = answer.options.text(claim.labels[0])
+    return "wrong" not in behind and {text for *_, text in answer.options.mentioned(behind)} <= {own}
+
+
+def _names_another(answer: Answer, start: int, sentence: str, label: str) -> bool:
+    """Whether `sentence`, which begins at `start`, prefers another choice than `label`."""
+    labels = mentioned_labels(answer, start, start + len(sentence))
+    texts = {each for *_, text in answer.options.mentioned(sentence) for each in answer.options.having(text)}
+    return bool((labels | texts) - {label}) and not DENIAL.search(sentence) and not HEDGED.search(sentence)
 
 
 def _only(claims: list[Claim]) -> Extraction:

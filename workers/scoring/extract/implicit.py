@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 from workers.scoring.extract.answer import Answer, is_taken_back
 from workers.scoring.extract.lists import DENIAL, heads_list
-from workers.scoring.extract.normalize import folded, lowered
+from workers.scoring.extract.normalize import folded, lowered, unemphasized
 from workers.scoring.extract.patterns import compiled, past
 from workers.scoring.extract.several import is_only_called_right
 from workers.scoring.extract.targets import Claim, Place, read_label, read_number
 from workers.scoring.extract.words import HESITANT, MENTION, OR, REFUSED
 
-__all__ = ["bold_label", "leading_label", "lone_label", "number", "stated_choice"]
+__all__ = ["bold_label", "final_label", "leading_label", "lone_label", "number", "stated_choice"]
 
 #: How much of a line around a bold label is read, and how many bold passages, or lines, are, from the last back.
 _REACH, _MOST = 300, 100
@@ -45,14 +45,24 @@ _LINE_MARK = re.compile(
 )
 
 
+_LINE_HEAD = re.compile(r"[\s>*(\[\"'-]{0,6}(?:[Oo]ption |[Cc]hoice )?([A-Z])(?:[.):\]\"']|\s(?:is|was)\b)")
+
+
 def _opens_list(label: str, above: str) -> bool:
     """Whether the last line with this label goes on with, or begins, a list of the choices that was cut off."""
     marks = deque((found[1] or found[2] for found in _LINE_MARK.finditer(above)), maxlen=1)
     follows = bool(marks) and ord(marks[0]) == ord(label) - 1 and not _DISCUSSED.search(lowered(above))
+    heads = _LINE_HEAD.match(above)
+    follows = follows or (heads is not None and ord(heads[1]) == ord(label) - 1)
     return follows or (label == "A" and _ANNOUNCES_LIST.search(lowered(above)) is not None)
 
 
-_IS = re.compile(r"\b(?:is|are|was|were|be)\s")
+_IS = re.compile(r"\b(?:is|was|be)\s")
+#: What is not the answer, or only one of several.
+_ASIDE = re.compile(
+    r"\b(?:first|last|next(?! step)|other|another|options|choices|wrong|incorrect|least|distractor|candidate"
+    r"|exclude\w*|ruled|popular|common|finally|there|rule out|not)\b"
+)
 _MARKED = re.compile(r"[(\[\"']{0,2}[A-Z][)\].:\"']{1,2}\s")
 
 
@@ -64,8 +74,12 @@ def stated_choice(answer: Answer) -> Iterator[Claim]:
         if marked is None or is_taken_back(answer.lower, found.start()):
             continue
         label = read_label(answer.place(at), at)
-        behind = answer.place(0).said(marked.end())
-        if label and len(label.labels) == 1 and answer.options.follows(behind, label.labels[0]):
+        sentence = re.split(r"[.!?;]\s|\n", answer.lower[max(0, at - _REACH) : at])[-1]
+        if not label or len(label.labels) != 1 or _ASIDE.search(sentence):
+            continue
+        own = answer.options.follows(answer.place(0).said(marked.end()), label.labels[0])
+        behind = answer.lower[marked.end() + own :].strip(" .!*)\"'")
+        if own and (not behind or behind.startswith(("because ", "since ", "as "))):
             yield Claim("stated-choice", label.labels, at, label.end)
 
 
@@ -85,7 +99,10 @@ def bold_label(answer: Answer) -> Iterator[Claim]:
         in_sentence = said and not HESITANT.search(lowered(f"{before[-1]} {behind}"))
         alone = not (before[-1] + behind).strip(" .*_#>-") and not below
         above = next((line for line in reversed(before[:-1]) if line), "")
-        if label and (in_sentence or (alone and not _opens_list(label[0], above))):
+        lines = [unemphasized(line) for line in before[:-1] if line]
+        if label and (
+            in_sentence or (alone and not _opens_list(label[0], above) and not _heads_next(label[0], lines, answer))
+        ):
             yield Claim("bold-label", label, found.start(), found.end())
 
 
@@ -159,14 +176,34 @@ def lone_label(answer: Answer) -> Iterator[Claim]:
     label = _whole_label(last, answer)
     if not label or last.endswith(":"):
         yield from _lone_mention(answer, last)
-    elif not _opens_list(label[0], lines[-1] if lines else "") and not _heads_next(label[0], lines, answer):
+    elif not _is_in_list(label[0], lines, answer):
         yield Claim("lone-label", label, len(answer.text) - len(last), len(answer.text))
 
 
 def _heads_next(label: str, lines: list[str], answer: Answer) -> bool:
-    """Whether the label before this one has a line of its own, too: a text that takes them in turn was cut off."""
+    """Whether other labels have a line of their own, too: a text that takes them in turn, or names several."""
     listed = {each for line in lines[-_MOST:] for each in _whole_label(line, answer)}
-    return chr(ord(label) - 1) in listed and label not in listed
+    return bool(listed) and label not in listed
+
+
+#: How a sentence begins that names the answer, whatever was named before.
+_CONCLUDING = re.compile(r"\s?(?:so|therefore|thus|hence|it's|it is|this is|the (?:correct |right |best )?answer)\b")
+
+
+def final_label(answer: Answer, start: int) -> tuple[str, ...]:
+    """The label that is all of the last line, which begins behind `start`; empty where there is none, or a list."""
+    *lines, last = [line for line in answer.text.split("\n") if line] or [""]
+    label = _whole_label(last, answer)
+    begins = len(answer.text) - len(last)
+    is_answer = bool(label) and begins > start and not last.endswith(":") and not _is_in_list(label[0], lines, answer)
+    return label if is_answer and not _OTHERS.search(lowered(lines[-1] if lines else "")) else ()
+
+
+_OTHERS = re.compile(r"\b(?:others?|incorrect|wrong|why not|remaining)\b")
+
+
+def _is_in_list(label: str, lines: list[str], answer: Answer) -> bool:
+    return _opens_list(label, lines[-1] if lines else "") or _heads_next(label, lines, answer)
 
 
 def _lone_mention(answer: Answer, last: str) -> Iterator[Claim]:
@@ -177,9 +214,10 @@ def _lone_mention(answer: Answer, last: str) -> Iterator[Claim]:
     start, end, size = mentions[0].start(), mentions[0].end(), len(answer.text)
     before, behind, own = folded(last[:start].rstrip(" (")), last[end:], answer.options.text(label)
     named = bool(own) and before.endswith(own)
-    if named and not behind.strip(" ).!"):
-        if not is_taken_back(answer.lower, size - len(last) + start):
-            yield Claim("lone-label", (label,), size - len(last), size)
+    sentence = re.split(r"[.!?:;]\s", lowered(last[:start]))[-1]
+    concludes = named and not behind.strip(" ).!") and _CONCLUDING.match(sentence)
+    if concludes and not _DISCUSSED.search(sentence) and not is_taken_back(answer.lower, size - len(last) + start):
+        yield Claim("lone-label", (label,), size - len(last), size)
         return
     only = {found[found.lastgroup or 0] for found in MENTION.finditer(answer.text)} == {label}
     if not only or HESITANT.search(lowered(last)) or REFUSED.search(answer.lower):

@@ -12,7 +12,7 @@ _FENCED = re.compile(r"\s*```(?:json)?\s*(\{.*\})\s*```\s*", re.DOTALL | re.IGNO
 
 
 def json_answer(said: str) -> str | None:
-    """The value of the answer's field, if `said` is a JSON object, in a code block or not, that has one.
+    """The value of the answer's field, if `said` is a JSON object with one, in a code block or not; empty for none.
 
     `{"answer": "C", "reason": "A is the best choice for Germany."}` → `C`.
     """
@@ -24,5 +24,7 @@ def json_answer(said: str) -> str | None:
         found = json.loads(written)
     except (ValueError, RecursionError):
         return None
+    if found.get("is_correct") is False or found.get("verdict") in {"incorrect", "wrong", False}:
+        return ""
     values = [found[name] for name in _FIELDS if name in found]
     return values[0] if len(values) == 1 and isinstance(values[0], str) else None

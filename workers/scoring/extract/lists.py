@@ -59,6 +59,8 @@ def heads_list(text: str, own_end: int, label: str, options: Options, *, announc
     must be called wrong.
     """
     behind = text[own_end : own_end + _REACH]
+    if _is_beside_another(behind, label, options):
+        return True
     mark = _next_mark(behind, label)
     if mark is None:
         return False
@@ -75,6 +77,15 @@ def heads_list(text: str, own_end: int, label: str, options: Options, *, announc
     below = entry[options.follows(entry.lower(), mark.label) :].lstrip(_SIGNS.replace("\n", ""))
     explained = _OWN_PARAGRAPH.match(own) and not below.startswith("\n")
     return not (announced or explained or others_denied or DENIAL.search(others[0]))
+
+
+def _is_beside_another(behind: str, label: str, options: Options) -> bool:
+    """Whether the next line is another label with its own text, and nothing else: `B. Madrid`, `D. Rome`."""
+    found = _NEXT_LINE.match(behind)
+    if not found or found[1] not in options.labels or found[1] == label or not _CLOSED.match(behind):
+        return False
+    entry = behind[found.end(1) :]
+    return _is_bare(entry, found[1], options, is_cut="\n" not in entry.strip())
 
 
 def _is_bare(entry: str, label: str, options: Options, *, is_cut: bool) -> bool:

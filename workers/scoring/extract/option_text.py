@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from workers.scoring.extract.answer import Answer, stated
+from workers.scoring.extract.answer import STATES, Answer, stated
 from workers.scoring.extract.normalize import folded, lowered
 from workers.scoring.extract.targets import Claim
 from workers.scoring.extract.words import BEGINS_TO_THINK, HESITANT, MENTION, REFUSED
@@ -36,6 +36,7 @@ _VERDICTS = frozenset(
 _HENCE_VERDICT = re.compile(r"\b(?:so|thus|hence|therefore),? (yes|no|true|false|maybe|correct|incorrect)(?=[,.!]|$)")
 #: How the last line of a text begins that comes to its end.
 _CONCLUDES = re.compile(r"(?:so|thus|hence|therefore|in conclusion|in summary|overall|ultimately|finally)\b[, ]")
+_MUST_BE = re.compile(r"\b(?:must|has to|can only) be (?:the |an? )?$")
 _TURNS_AWAY = re.compile(r"\b(?:however|but|actually|on the other hand)\b")
 
 
@@ -67,7 +68,8 @@ def _concluded(line: str, answer: Answer) -> Claim | None:
     if not answer.options.numbered or not concludes or len({text for *_, text in mentions}) != 1:
         return None
     start, end, text = mentions[-1]
-    if lower[end:].strip(" .!*)\"'") or HESITANT.search(lower, concludes.end(), start):
+    stated_so = STATES.search(lower[concludes.end() : start]) or _MUST_BE.search(lower, 0, start)
+    if not stated_so or lower[end:].strip(" .!*)\"'") or HESITANT.search(lower, concludes.end(), start):
         return None
     return Claim("option-text", answer.options.having(text), len(answer.text) - len(line), len(answer.text))
 
@@ -86,7 +88,11 @@ def _named(said: str, answer: Answer) -> set[str]:
 
 def _one_sentence(answer: Answer) -> Iterator[Claim]:
     claims = _leading_text(answer)
-    if claims and _named(answer.lower[claims[0].end :], answer) <= {answer.options.text(claims[0].labels[0])}:
+    if (
+        claims
+        and not _TURNS_AWAY.search(answer.lower, claims[0].end)
+        and _named(answer.lower[claims[0].end :], answer) <= {answer.options.text(claims[0].labels[0])}
+    ):
         yield claims[0]
     elif (claim := stated(answer.place(0))) and _ends_at(answer, claim):
         yield claim
@@ -99,8 +105,11 @@ def _concluded_verdict(answer: Answer) -> list[Claim]:
     if not _VERDICTS.issuperset(answer.options.texts):
         return []
     found = [each for each in _HENCE_VERDICT.finditer(answer.lower) if answer.options.having(each[1])]
-    one = len({each[1] for each in found}) == 1
+    one = len({each[1] for each in found}) == 1 and not _TURNS_AWAY.search(answer.lower, found[-1].end())
     return [Claim("option-text", answer.options.having(found[-1][1]), *found[-1].span(1))] if one else []
+
+
+_WHY = re.compile(r",? (?:because|since|as|due to|for|in)\b")
 
 
 def _leading_text(answer: Answer) -> list[Claim]:
@@ -108,6 +117,8 @@ def _leading_text(answer: Answer) -> list[Claim]:
     said = answer.place(0).said(0)
     labels, length = answer.options.beginning(said)
     behind = said[length:]
-    answered = behind.startswith((",", ".", "!", ":", " - ")) and not BEGINS_TO_THINK.match(behind)
+    verdict = _VERDICTS.issuperset(answer.options.texts)
+    goes_on = behind.startswith((",", ".", "!", ":", " - ") if verdict else (".", "!", " - ")) or _WHY.match(behind)
+    answered = goes_on and not BEGINS_TO_THINK.match(behind)
     numbers = said[:length].isdigit() and behind.startswith(".")  # "1. …" begins a list
     return [Claim("option-text", labels, 0, length)] if labels and answered and not numbers else []

@@ -44,32 +44,31 @@ _CASE_BEFORE = compiled(rf"""
     ^[\s>*#•-]{{0,6}}(?:note(?: that)?:?\s)?(?:(?:but|however|and|while|though|whereas),?\s)?
     (?:\w{{1,12}}:\s)?(?:{_CASE}|{_ELSEWHERE}|(?:were|had|should)\s(?:it|he|she|they|the|this|a|an|we|there)\b)
     |\b(?:best|ideal|preferred|better|first-line|(?:most|more) \w{{1,20}})\s{_NOUN}\s{_CASE}
-    |\banswer (?:{_CASE}|to (?!(?:this|the|that|your|our|question|problem|q\d)\b))
-""")
-#: "The answer would be", behind an answer that was given.
-_WOULD_BE = compiled(r"""
-    \b(?:answer|respuesta|risposta|resposta|réponse|it)(?: \w+)?
-    \s(?:would|serait|sería|sarebbe|seria)(?: have)?(?: be(?:en)?)?\s?$
+    |\banswer (?:{_CASE}
+    |to (?:the (?:first|second|previous|next|last|other) |(?!(?:this|the|that|your|our|question|problem|q\d)\b)))
 """)
 _CONCLUDES = re.compile(r"\s?(?:so|thus|therefore|hence|overall|finally|in conclusion|ultimately)\b")
+_TURNS = re.compile(r"\s?(?:but|however|actually)\b")
 #: The claim says what would be, or what is usual.
 _HYPOTHETICAL = re.compile(
-    r"\b(?:would|might|could|may|were|had|serait|sería|sarebbe|seria|of choice|only (?:for|in|if|when))\b|'d\b"
+    r"\b(?:would|might|could|may|were|had|serait|sería|sarebbe|seria|of choice|only (?:for|in|if|when)"
+    r"|to the (?:first|second|previous|next|other) \w+)\b|'d\b"
 )
 
 
 def split_other_cases(claims: Sequence[Claim], lower: str) -> tuple[list[Claim], list[Claim]]:
     """`claims` in the order of the text, divided before the last ones that may speak of another case."""
     cut = len(claims)
-    while cut and (of_another_case(claims[cut - 1], lower) or (cut > 1 and _would_be(claims[cut - 1], lower))):
+    while cut and of_another_case(claims[cut - 1], lower):
         cut -= 1
     return list(claims[:cut]), list(claims[cut:])
 
 
 def is_hypothetical(claim: Claim, lower: str) -> bool:
     """Whether `claim` only says what would be, or is elsewhere: `D would be the …`, `D is the answer for Italy`."""
-    said = _sentence_before(claim, lower) + lower[claim.start : claim.end]
-    return _HYPOTHETICAL.search(said) is not None or _case_behind(claim, lower)
+    before = _sentence_before(claim, lower)
+    would = _HYPOTHETICAL.search(before + lower[claim.start : claim.end]) and not _TURNS.match(before)
+    return bool(would) or _case_behind(claim, lower)
 
 
 def of_another_case(claim: Claim, lower: str) -> bool:
@@ -78,11 +77,6 @@ def of_another_case(claim: Claim, lower: str) -> bool:
         return True
     before = _sentence_before(claim, lower)
     return _CASE_BEFORE.search(before) is not None and not _CONCLUDES.match(before)
-
-
-def _would_be(claim: Claim, lower: str) -> bool:
-    before = _sentence_before(claim, lower)
-    return _WOULD_BE.search(before) is not None and not _CONCLUDES.match(before)
 
 
 def _case_behind(claim: Claim, lower: str) -> bool:

@@ -158,6 +158,8 @@ def read_label(place: Place, at: int) -> Label | None:
         denied = DENIED_AFTER.match(place.lower, own_end + (place.lower[own_end : own_end + 1] == ","))
         if denied or not (place.clear or _ends_or_goes_on(place, own_end)):
             return None
+        if others := _others(place, own_end):
+            return Label((label, *others), True, own_end)
         listed = heads_list(place.text, own_end, label, place.options, announced=announced)
         return None if listed else Label((label,), True, own_end)
     if others := place.options.contradicts(said, label):
@@ -186,7 +188,8 @@ def _others(place: Place, end: int) -> tuple[str, ...]:
         found = _further(place, end)
         if found is None or _IS_JUDGED.match(place.lower, found.end()):
             break
-        end = found.end()
+        own = place.options.follows(place.said(found.end("label")), found["label"])
+        end = found.end("label") + own if own else found.end()
         if not ENDS.match(place.lower, end) and not OR.match(place.lower, end):
             break
         others.append(found["label"])

@@ -10,11 +10,13 @@ __all__ = [
     "BEGINS_TO_THINK",
     "CONDITION",
     "CONFIRMED",
+    "CORRECTED",
     "DENIED_AFTER",
     "DENIED_BEFORE",
     "DENIED_NEXT",
     "ENDS",
     "GOES_ON",
+    "HEDGED",
     "HESITANT",
     "JUDGED_RIGHT",
     "MENTION",
@@ -88,7 +90,7 @@ JUDGED_RIGHT = compiled(rf"""
     (?P<only>(?:is|(?:must|should|has to|would|seems to|appears to) be)(?: (?!{_APART})\w{{1,15}}){{0,2}}?
     (?: the| my| our)(?: (?!{_LESSER})\w{{1,15}}){{0,2}}?(?: answer| choice| option| one| fit| match
     | description| explanation| interpretation| candidate)
-    (?![\w-]| (?:which|to|not|if|unless)\b| that (?!fits|matches|works|satisfies)))
+    (?![\w-]| (?:which|to|not|if|unless|than|only|i)\b| that (?!fits|matches|works|satisfies)))
     |(?:(?:is|seems|(?:seems|appears) to be)(?: the)? (?:most|best) \w{{3,20}}(?=[.,;!\n]|$)
     |(?:best|most accurately|most closely) (?:fits|captures|matches|describes|explains|answers|reflects|represents
     |summarizes|supports|completes|aligns|corresponds)(?!\w)|(?:fits|aligns|matches) best(?!\w))
@@ -121,11 +123,12 @@ SUPPOSED = compiled(r"""
     |(?:some|many|most|others?|one|you|people|someone|students?|they)\b[^.,;\n]{0,30}?
     \b(?:says?|thinks?|argues?|believes?|guess|claims?|assumes?|choose|pick|suggests?)
     |(?:wrong|incorrect|false|untrue|mistaken) (?:that|to (?:say|claim|conclude|think|assume|believe|infer|suggest))
-    |it (?:could|might|may|can) be (?:argued|said|thought)|refuse)\b
+    |it (?:could|might|may|can) be (?:argued|said|thought)|unlikely that|hard to argue that|refuse)\b
+    |错误|有人
     |\b(?:wrong|incorrect|false|worst|(?:least|less)(?: \w{1,12})?|runner-up|opposite|your|his|her|their|s
     |first|second|third|suggested|proposed|given|textbook|classic|classical|usual|typical|standard|other|another|alternative
     |possible|plausible|tempting|common|popular|obvious|naive|intuitive|trap|tricky
-    |next|(?:second|third|next)[ -](?:best|most)(?: \w{1,12})?)\s$
+    |falsche|mögliche|incorrecta|errada|sbagliata|mauvaise|next|(?:second|third|next)[ -](?:best|most)(?: \w{1,12})?)\s$
 """)
 #: In its clause: what follows is denied.
 DENIED_BEFORE = compiled(r"""
@@ -164,7 +167,11 @@ RETRACTED = compiled(r"""
     (?:wait|hold on|on second thought|hmm+)\s?[,.:!\n-]|\bscratch that\b
     |\blet me (?:re-?consider|re-?think|start over|think again|try again|re-?evaluate|re-?examine)\b
     (?! the (?:other|remaining))
-    |(?<!if )\bi(?: have|'ve)? made (?:a|an) (?:mistake|error)\b|\b(?:not|no longer) sure any ?more\b
+    |(?<!if )\bi(?: have|'ve)? (?:made an? (?:\w{1,15} )?(?:mistake|error)|misread)\b
+    |\bi (?:was wrong|need to reconsider)\b
+    |\b(?:the above|my) (?:reasoning|answer) (?:is|was) (?:flawed|wrong|incorrect)\b
+    |\bnone of the (?:options|choices|answers) (?:is|are|seems?) (?:correct|right)\b
+    |\b(?:not|no longer) sure any ?more\b
     |\bor (?:is it|not)\b
     |(?:^|(?<![a-z])[.!?,;。]|\n)\s?不对|(?:^|[.!?。]|\n)\s?(?:等等|等一下)
     |^\.{0,3}[,;]? ?(?:
@@ -173,16 +180,26 @@ RETRACTED = compiled(r"""
     |[^.!?\n]{0,40}\b(?:it|this|that|answer) (?:may|might|could)(?: also| well| as well)? be
     (?: (?:wrong|mistaken|incorrect|another|different|something|option|choice|the
     |[(\"']?[a-z][)\"']?(?!\w))|[.!?,\n]|$))
-    |(?:just )?kidding|which (?:is(?! why\b)|was|i|seems)\b[^.!?\n]{0,30}\b(?:wrong|doubt|incorrect))\b
-    |^[^.!?\n]{0,80}[.!?\n]{1,4}\s?(?:no, )?(?:that|it)(?:'s| is| was) (?:wrong|not (?:right|correct)|incorrect)
+    |(?:just )?kidding|which (?:is(?! why\b)|was|i|seems)\b[^.!?\n]{0,30}\b(?:wrong|doubt|incorrect)|which can't be)\b
+    |^[^.!?\n]{0,80}[.!?\n]{1,4}\s?(?:(?:no,|but|hmm,?) )?(?:(?:that|it)(?:'s| is| was)
+    \s(?:wrong|not (?:right|correct)|incorrect)
+    |(?:that|this|it) (?:can't|cannot|doesn't|does not) (?:be|seem|look|match)
+    |\w{1,20} (?:isn't|is not) among the (?:options|choices)|das ist (?:aber )?(?:falsch|nicht richtig))
 """)
 #: The same by a bare "No": unless that is how the answer itself begins.
 DENIED_NEXT = compiled(r"[^.!?\n]{0,80}[.!?\n]{1,4}\s?(?:no[,.]|nein[,.]|non[,.])")
 #: A second look that comes to the same answer.
 CONFIRMED = compiled(r"""
     \b(?:checks out|(?:yes|ok|okay|good|great|indeed|so)[,.! ]{1,2}(?:that|it|this)(?:'s| is) (?:right|correct|fine)
-    |(?:answer|it) (?:stays|remains|stands|is still))\b
+    |answer (?:stays|remains|stands|is still)[^.\n]{0,20})
 """)
+#: The next sentence corrects the answer.
+CORRECTED = compiled(r"""
+    [^.!?\n]{0,80}[.!?]\s(?:but|although|actually|sorry|oops|my mistake|or maybe|alternatively|correction|on reflection)
+    [,:]?\s([^.!?\n]{1,120})
+""")
+#: Another choice is only thought of.
+HEDGED = re.compile(r"\b(?:could|might|may|tempting|seems?|looks?|plausible|also)\b")
 #: A label that is marked as one, for text as it is written.
 MENTION = compiled(r"""
     [(\[](?P<bracketed>[A-Z])[)\]]|\b(?:[Oo]ption|[Cc]hoice|[Aa]nswer|[Ll]etter) (?P<named>[A-Z])(?!\w)
