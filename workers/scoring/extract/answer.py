@@ -12,9 +12,11 @@ from workers.scoring.extract.patterns import compiled, past
 from workers.scoring.extract.targets import Claim, Place
 from workers.scoring.extract.words import CONDITION, DENIED_BEFORE, HESITANT, OR, REFUSED, SUPPOSED, TURNS
 
-__all__ = ["STATES", "Answer", "is_taken_back", "stated"]
+__all__ = ["STATES", "Answer", "is_taken_back", "sentence_before", "stated"]
 
 _SENTENCE_END = re.compile(r"[.!?;](?=[\"')\]]{0,2}(?:\s|$))|\n|[。！？；]")
+#: How far back a sentence is read.
+_BEFORE = 200
 _CLAUSE_END = re.compile(r"[,:]|\s-\s")
 #: Between the choice that is meant and one that is not: "Paris, not Rome".
 _DENIED = re.compile(r",?\s(?:and |but )?(?:not|rather than|instead of) (?:the |an? )?")
@@ -55,10 +57,14 @@ class Answer(NamedTuple):
         return Place(self.text, self.lower, self.options, at, clear)
 
 
+def sentence_before(lower: str, at: int) -> str:
+    """What the sentence at `at` says before it."""
+    return _SENTENCE_END.split(lower[max(0, at - _BEFORE) : at])[-1]
+
+
 def is_taken_back(lower: str, at: int) -> bool:
     """Whether the sentence before `at` takes back what follows: `I don't think the answer is`, `If the answer is`."""
-    sentence = _SENTENCE_END.split(lower[max(0, at - 200) : at])[-1]
-    sentence = TURNS.split(sentence)[-1]
+    sentence = TURNS.split(sentence_before(lower, at))[-1]
     clause = _CLAUSE_END.split(sentence)[-1]
     return bool(CONDITION.search(sentence) or SUPPOSED.search(clause) or DENIED_BEFORE.search(clause))
 

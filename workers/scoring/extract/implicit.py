@@ -6,7 +6,7 @@ import re
 from collections import deque
 from collections.abc import Iterator
 
-from workers.scoring.extract.answer import Answer, is_taken_back
+from workers.scoring.extract.answer import Answer, is_taken_back, sentence_before
 from workers.scoring.extract.lists import DENIAL, heads_list
 from workers.scoring.extract.normalize import folded, lowered, unemphasized
 from workers.scoring.extract.patterns import compiled, past
@@ -74,8 +74,7 @@ def stated_choice(answer: Answer) -> Iterator[Claim]:
         if marked is None or is_taken_back(answer.lower, found.start()):
             continue
         label = read_label(answer.place(at), at)
-        sentence = re.split(r"[.!?;]\s|\n", answer.lower[max(0, at - _REACH) : at])[-1]
-        if not label or len(label.labels) != 1 or _ASIDE.search(sentence):
+        if not label or len(label.labels) != 1 or _ASIDE.search(sentence_before(answer.lower, at)):
             continue
         own = answer.options.follows(answer.place(0).said(marked.end()), label.labels[0])
         behind = answer.lower[marked.end() + own :].strip(" .!*)\"'")
@@ -141,7 +140,9 @@ def leading_label(answer: Answer) -> Iterator[Claim]:
     if (last := _whole_label(answer.text.rpartition("\n")[2], answer)) and first not in last:
         return  # the text ends with another
     own = end + answer.options.follows(answer.lower[end:].partition("\n")[0], first)
-    if len(_WEIGHED.findall(answer.text)) > 1 or is_only_called_right(answer, Claim("", (first,), at, end)):
+    if len(_WEIGHED.findall(answer.text)) > 1 or is_only_called_right(
+        answer, Claim("leading-label", (first,), at, end)
+    ):
         return
     if own == end and (_ANSWER_MARK.match(answer.text) or _DECLINES.match(answer.lower, end)):
         return

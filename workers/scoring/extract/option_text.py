@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from workers.scoring.extract.answer import STATES, Answer, stated
 from workers.scoring.extract.normalize import folded, lowered
 from workers.scoring.extract.targets import Claim
-from workers.scoring.extract.words import BEGINS_TO_THINK, HESITANT, MENTION, REFUSED
+from workers.scoring.extract.words import BEGINS_TO_THINK, CONCLUDES, HESITANT, MENTION, REFUSED
 
 __all__ = ["option_text"]
 
@@ -34,8 +34,6 @@ _VERDICTS = frozenset(
     ["true", "false", "yes", "no", "maybe", "correct", "incorrect", "right", "wrong", "supported", "not supported"]
 )
 _HENCE_VERDICT = re.compile(r"\b(?:so|thus|hence|therefore),? (yes|no|true|false|maybe|correct|incorrect)(?=[,.!]|$)")
-#: How the last line of a text begins that comes to its end.
-_CONCLUDES = re.compile(r"(?:so|thus|hence|therefore|in conclusion|in summary|overall|ultimately|finally)\b[, ]")
 _MUST_BE = re.compile(r"\b(?:must|has to|can only) be (?:the |an? )?$")
 _TURNS_AWAY = re.compile(r"\b(?:however|but|actually|on the other hand)\b")
 
@@ -64,7 +62,7 @@ def _concluded(line: str, answer: Answer) -> Claim | None:
     """What the last line concludes, whatever was named before: `Therefore, the city must be Paris.`"""
     lower = lowered(line)
     mentions = list(answer.options.mentioned(lower))
-    concludes = _CONCLUDES.match(lower)
+    concludes = CONCLUDES.match(lower)
     if not answer.options.numbered or not concludes or len({text for *_, text in mentions}) != 1:
         return None
     start, end, text = mentions[-1]

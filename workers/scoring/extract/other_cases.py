@@ -11,13 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from workers.scoring.extract.answer import sentence_before
 from workers.scoring.extract.patterns import compiled
 from workers.scoring.extract.targets import Claim
+from workers.scoring.extract.words import CONCLUDES
 
 __all__ = ["is_hypothetical", "of_another_case", "split_other_cases"]
 
-_REACH = 200
-_SENTENCE_END = re.compile(r"[.!?;](?=\s)|\n|[。！？；]")
 #: Words that name a case, and are neither the question's own ("for this patient") nor idioms ("in conclusion").
 _CASE = compiled(r"""
     (?:(?:for|in|among|with)\s
@@ -47,7 +47,6 @@ _CASE_BEFORE = compiled(rf"""
     |\banswer (?:{_CASE}
     |to (?:the (?:first|second|previous|next|last|other) |(?!(?:this|the|that|your|our|question|problem|q\d)\b)))
 """)
-_CONCLUDES = re.compile(r"\s?(?:so|thus|therefore|hence|overall|finally|in conclusion|ultimately)\b")
 _TURNS = re.compile(r"\s?(?:but|however|actually)\b")
 #: The claim says what would be, or what is usual.
 _HYPOTHETICAL = re.compile(
@@ -66,7 +65,7 @@ def split_other_cases(claims: Sequence[Claim], lower: str) -> tuple[list[Claim],
 
 def is_hypothetical(claim: Claim, lower: str) -> bool:
     """Whether `claim` only says what would be, or is elsewhere: `D would be the …`, `D is the answer for Italy`."""
-    before = _sentence_before(claim, lower)
+    before = sentence_before(lower, claim.start)
     would = _HYPOTHETICAL.search(before + lower[claim.start : claim.end]) and not _TURNS.match(before)
     return bool(would) or _case_behind(claim, lower)
 
@@ -75,13 +74,9 @@ def of_another_case(claim: Claim, lower: str) -> bool:
     """Whether `claim` may speak of another case than the question's."""
     if _case_behind(claim, lower):
         return True
-    before = _sentence_before(claim, lower)
-    return _CASE_BEFORE.search(before) is not None and not _CONCLUDES.match(before)
+    before = sentence_before(lower, claim.start)
+    return _CASE_BEFORE.search(before) is not None and not CONCLUDES.match(before)
 
 
 def _case_behind(claim: Claim, lower: str) -> bool:
     return _CASE_BEHIND.match(lower, lower.rfind(" ", claim.start, claim.end) + 1) is not None
-
-
-def _sentence_before(claim: Claim, lower: str) -> str:
-    return _SENTENCE_END.split(lower[max(0, claim.start - _REACH) : claim.start])[-1]

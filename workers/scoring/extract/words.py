@@ -8,6 +8,7 @@ from workers.scoring.extract.patterns import compact, compiled
 
 __all__ = [
     "BEGINS_TO_THINK",
+    "CONCLUDES",
     "CONDITION",
     "CONFIRMED",
     "CORRECTED",
@@ -138,6 +139,9 @@ DENIED_BEFORE = compiled(r"""
 """)
 #: Where a sentence turns from what was supposed or denied to what is concluded.
 TURNS = re.compile(r"\b(?:(?<!if )so|therefore|thus|hence|but|however|aber|daher|donc|pero|mas|но)\b|但|所以|因此")
+
+#: How a sentence begins that comes to an end.
+CONCLUDES = re.compile(r"\s?(?:so|thus|hence|therefore|in conclusion|in summary|overall|ultimately|finally)\b[, ]")
 
 # --- anywhere in a sentence -----------------------------------------------------------------------------------------
 
