@@ -1,4 +1,12 @@
-"""Which choice a written answer names: read by named rules, never guessed."""
+"""Which choice a written answer names: read by named rules, never guessed.
+
+From text to choice: `visible_text` leaves out reasoning and what follows the answer, `normalize` gives one spelling,
+`extraction` asks the `rules`, strongest first, and weighs their claims.
+
+- Rules: `explicit` (announced by the `cues`), `checklist`, `implicit`, `option_text`; `json_answer` before them all.
+- What stands at one place: `targets` (a label, number or text), `options` (the choices as a text may name them).
+- What is no answer: `lists` of the choices, `other_cases`, one of `several` right ones; `words` that deny or take back.
+"""
 
 from workers.scoring.extract.extraction import Extraction, extract
 from workers.scoring.extract.version import rules_version
