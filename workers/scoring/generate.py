@@ -74,13 +74,13 @@ def _read_first(question: Question, text: str, spec: RunSpec) -> Extraction:
     """
     said = spoken(text)
     if said is None or spec.chat_template is ChatTemplate.TURNS:
-        return extract(text, question.choices)
+        return extract(text, question.choices, question.question)
     if spec.few_shot:
         said = before_next_example(said)
     first = before_next_question(said, question.question, spec.prompt.text)
-    if first != said and (found := extract(first, question.choices)).rule != "none":
+    if first != said and (found := extract(first, question.choices, question.question)).rule != "none":
         return found
     first = before_other_choices(said, question.choices)
-    if first != said and (found := extract(first, question.choices)).rule == "leading-label":
+    if first != said and (found := extract(first, question.choices, question.question)).rule == "leading-label":
         return found
-    return extract(said, question.choices)
+    return extract(said, question.choices, question.question)

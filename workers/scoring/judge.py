@@ -98,7 +98,7 @@ def _grading(
 
 
 def _reading(question: Question, answer: Text, said: str, grade: Grade | None) -> Reading:
-    found = extract(said or answer.text, question.choices)
+    found = extract(said or answer.text, question.choices, question.question)
     return Reading(
         choice=found.label,
         rule="judge" if grade else found.rule,

@@ -15,12 +15,13 @@ __all__ = ["checked_choice"]
 _TICK = re.compile(r"[✓✔✅☑]\ufe0f?|\[x\]")
 _CROSS = re.compile(r"[✗✘❌✕✖]\ufe0f?")
 #: Behind a label, with its choice or without: the choice is called right, or wrong.
-_RIGHT = re.compile(r"(?:correct|right)(?=[.:;)|*]|\s[-(]|\s?$)|yes\s?$")
-_WRONG = re.compile(r"(?:incorrect|wrong|not (?:correct|right))(?=[.:,;)|*]|\s[-(]|\s?$)|no\s?$")
+_THIS = r"(?:(?:this|the)(?: statement| option| choice| one)? is |it's |it is |is )?"
+_RIGHT = re.compile(rf"{_THIS}(?:correct|right|true)(?=[.:;)|*]|\s[-(]|\s?$)|yes\s?$")
+_WRONG = re.compile(rf"{_THIS}(?:incorrect|wrong|false|not (?:correct|right|true))(?=[.:,;)|*]|\s[-(]|\s?$)|no\s?$")
 #: What is asked for may be the wrong one.
 _EXCEPTION = re.compile(r"\b(?:except|exception|not true|is not|incorrect one|false statement|asked for)\b")
 _EMPTY = re.compile(r"\[ \]")
-_CALLED = re.compile(r"(?:^|\n)[^\n]{1,200}\b(?:incorrect|wrong|no|not (?:correct|right))\b")
+_CALLED = re.compile(r"(?:^|\n)[^\n]{1,200}\b(?:incorrect|wrong|false|no|not (?:correct|right|true))\b")
 _LABEL = re.compile(r"[(\[]?([a-z])(?:[)\].:]|$)")
 _BARE_LABEL = re.compile(r"(?<![\w'.])[A-Z](?![\w'])")
 
@@ -28,29 +29,32 @@ _BARE_LABEL = re.compile(r"(?<![\w'.])[A-Z](?![\w'])")
 def checked_choice(answer: Answer) -> Iterator[Claim]:
     """`❌ A) Berlin`, `✅ B) Paris`, a line for every choice: the only one that is ticked.
 
-    Who is asked which statement is false may tick the true ones. With three choices or more there are several of them;
-    of two the tick says nothing where the other one is crossed out.
+    Who is asked which statement is false may tick the true ones. With three choices or more there are several of them,
+    and the only one that is crossed out is read where the question is known to ask for it; of two the tick says nothing
+    where the other one is crossed out.
     """
     if not _TICK.search(answer.lower) and not _CALLED.search(answer.lower):
         return
     ticked: dict[str, bool] = {}
-    crosses = end = at = 0
+    crossed: list[str] = []
+    end = at = 0
     for line in answer.lower.split("\n"):
         label = _listed(line, answer.options)
         tick, cross = _judged(line, label, answer.options)
         if label and label not in ticked:
             ticked[label] = tick
-            crosses += cross
+            crossed += [label] * cross
             end = at + len(line)
         if (tick or cross) and (not label or end != at + len(line) or tick == cross):
             return
         at += len(line) + 1
     chosen = [label for label, tick in ticked.items() if tick]
-    both_judged = bool(crosses) and len(answer.options.labels) == 2
-    complete = len(ticked) == len(answer.options.labels)
-    by_words = not _TICK.search(answer.lower)
-    if by_words and _EXCEPTION.search(answer.lower):
+    if answer.options.sought and len(crossed) == 1 and len(chosen) == len(ticked) - 1 > 1:
+        chosen = crossed
+    elif not _TICK.search(answer.lower) and _EXCEPTION.search(answer.lower):
         return
+    both_judged = bool(crossed) and len(answer.options.labels) == 2
+    complete = len(ticked) == len(answer.options.labels)
     if complete and len(chosen) == 1 and not both_judged and not _speaks_of_another(answer, end, chosen[0]):
         yield Claim("checked-choice", (chosen[0],), 0, end)
 
@@ -63,7 +67,7 @@ def _judged(line: str, label: str, options: Options) -> tuple[bool, bool]:
     if tick or cross or not label or not found:
         return tick, cross
     behind = said[found.end() :]
-    behind = behind[options.follows(behind, label) :].lstrip(" -:*|(")
+    behind = behind[options.follows(behind, label) :].lstrip(" .,-:*|(")
     return _RIGHT.match(behind) is not None, _WRONG.match(behind) is not None
 
 

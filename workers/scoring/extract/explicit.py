@@ -128,7 +128,9 @@ def _judged_texts(answer: Answer) -> Iterator[Claim]:
 
 
 def judged_label(answer: Answer) -> Iterator[Claim]:
-    """`(C) is correct.`, `I believe C is right`; nothing where another may be right as well."""
+    """`(C) is correct.`, `I believe C is right`; nothing where another may be, too, or a false one is sought."""
+    if answer.options.sought and answer.options.sought.false_statement:
+        return
     claims = [claim for claim, _ in _judged(answer)]
     if not any(is_one_of_several(answer, claim) for claim in claims):
         yield from (replace(claim, rule="judged-label") for claim in claims)

@@ -41,8 +41,10 @@ class Extraction:
     candidates: tuple[str, ...] = ()
 
 
-def extract(text: str, choices: Sequence[str]) -> Extraction:
+def extract(text: str, choices: Sequence[str], question: str = "") -> Extraction:
     """The choice that `text` names, as a label from A.
+
+    With the `question` that was asked, "C is false" is an answer where the false statement is asked for.
 
     `extract("I'd say A. No, wait, the answer is **C**.", ["Berlin", "Rome", "Paris"])` is
     `Extraction("C", "answer-statement")`.
@@ -50,7 +52,7 @@ def extract(text: str, choices: Sequence[str]) -> Extraction:
     said = spoken(text)
     if said is None:
         return Extraction(None, "unfinished-reasoning")
-    options = Options.of(choices)
+    options = Options.of(choices, question)
     value = json_answer(said)
     if value is not None and not value.strip():
         return Extraction(None, "none")

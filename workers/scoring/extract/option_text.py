@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from workers.scoring.extract.answer import STATES, Answer, stated
 from workers.scoring.extract.normalize import folded, lowered
 from workers.scoring.extract.targets import Claim
-from workers.scoring.extract.words import BEGINS_TO_THINK, CONCLUDES, HESITANT, MENTION, REFUSED
+from workers.scoring.extract.words import BEGINS_TO_THINK, CONCLUDES, HESITANT, MENTION, REFUSED, VERDICTS
 
 __all__ = ["option_text"]
 
@@ -29,10 +29,6 @@ def _own_line(lines: list[str], answer: Answer) -> list[Claim]:
     return [Claim("option-text", named[0] or named[-1], 0, len(answer.text))] if one else []
 
 
-#: What choices may say of the question's statement: a first sentence that says it, too, is no step on the way.
-_VERDICTS = frozenset(
-    ["true", "false", "yes", "no", "maybe", "correct", "incorrect", "right", "wrong", "supported", "not supported"]
-)
 _HENCE_VERDICT = re.compile(r"\b(?:so|thus|hence|therefore),? (yes|no|true|false|maybe|correct|incorrect)(?=[,.!]|$)")
 _MUST_BE = re.compile(r"\b(?:must|has to|can only) be (?:the |an? )?$")
 _TURNS_AWAY = re.compile(r"\b(?:however|but|actually|on the other hand)\b")
@@ -47,7 +43,7 @@ def _said_line(lines: list[str], answer: Answer) -> list[Claim]:
     claims: list[Claim | None] = []
     if not _TURNS_AWAY.search(answer.lower):
         claims += _leading_text(answer)
-        claims += [stated(answer.place(0))] if _VERDICTS.issuperset(answer.options.texts) else []
+        claims += [stated(answer.place(0))] if VERDICTS.issuperset(answer.options.texts) else []
     if answer.options.numbered and not MENTION.search(lines[-1]):  # "Option A: Berlin" begins to go through them
         claim = stated(answer.place(answer.text.rfind(lines[-1])))
         claims += [claim if claim and _ends_at(answer, claim) else None]
@@ -78,7 +74,7 @@ def _ends_at(answer: Answer, claim: Claim) -> bool:
 
 def _named(said: str, answer: Answer) -> set[str]:
     """The choices that `said` names. A verdict is one only where it stands alone, unlike in "there is no doubt"."""
-    verdicts = _VERDICTS.issuperset(answer.options.texts)
+    verdicts = VERDICTS.issuperset(answer.options.texts)
     return {
         text for _, end, text in answer.options.mentioned(said) if not verdicts or not re.match(r"\s\w", said[end:])
     }
@@ -100,7 +96,7 @@ def _one_sentence(answer: Answer) -> Iterator[Claim]:
 
 def _concluded_verdict(answer: Answer) -> list[Claim]:
     """`It was invented later, so no, he had none.`"""
-    if not _VERDICTS.issuperset(answer.options.texts):
+    if not VERDICTS.issuperset(answer.options.texts):
         return []
     found = [each for each in _HENCE_VERDICT.finditer(answer.lower) if answer.options.having(each[1])]
     one = len({each[1] for each in found}) == 1 and not _TURNS_AWAY.search(answer.lower, found[-1].end())
@@ -115,7 +111,7 @@ def _leading_text(answer: Answer) -> list[Claim]:
     said = answer.place(0).said(0)
     labels, length = answer.options.beginning(said)
     behind = said[length:]
-    verdict = _VERDICTS.issuperset(answer.options.texts)
+    verdict = VERDICTS.issuperset(answer.options.texts)
     goes_on = behind.startswith((",", ".", "!", ":", " - ") if verdict else (".", "!", " - ")) or _WHY.match(behind)
     answered = goes_on and not BEGINS_TO_THINK.match(behind)
     numbers = said[:length].isdigit() and behind.startswith(".")  # "1. …" begins a list

@@ -10,7 +10,8 @@ from functools import cached_property
 from contract.question import LABELS
 from workers.scoring.extract.normalize import folded
 from workers.scoring.extract.patterns import past
-from workers.scoring.extract.words import ENDS, GOES_ON
+from workers.scoring.extract.sought import Sought, exception_sought
+from workers.scoring.extract.words import DENIED_AFTER, ENDS, GOES_ON, VERDICTS
 
 __all__ = ["Options"]
 
@@ -29,11 +30,14 @@ class Options:
 
     labels: str
     texts: tuple[str, ...]
+    #: What the question asks for, if that is the choice that is *not* so.
+    sought: Sought | None = None
 
     @classmethod
-    def of(cls, choices: Sequence[str]) -> Options:
-        """Options with labels from A."""
-        return cls(LABELS[: len(choices)], tuple(folded(choice) for choice in choices))
+    def of(cls, choices: Sequence[str], question: str = "") -> Options:
+        """Options with labels from A. Where "false" is a choice, it is said of the question, not of the choices."""
+        texts = tuple(folded(choice) for choice in choices)
+        return cls(LABELS[: len(choices)], texts, exception_sought(question) if VERDICTS.isdisjoint(texts) else None)
 
     @cached_property
     def numbered(self) -> bool:
@@ -79,6 +83,14 @@ class Options:
             if text and text != self.text(label) and said.startswith(text, start) and _CLOSED.match(said, length):
                 return self.having(text)
         return ()
+
+    def denied(self, lower: str, at: int) -> bool:
+        """Whether what is said at `at`, right behind a choice, is that it is not the one that is asked for."""
+        return DENIED_AFTER.match(lower, at) is not None and not self.is_exception(lower, at)
+
+    def is_exception(self, lower: str, at: int) -> bool:
+        """Whether what is said at `at`, right behind a choice, is that it is the exception that is asked for."""
+        return self.sought is not None and self.sought.describes(lower, at)
 
     def abbreviates(self, label: str, word: str) -> bool:
         """Whether a choice speaks of `label. word`: with `E. coli` among the choices, `E. coli` is no label."""

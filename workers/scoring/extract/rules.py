@@ -1,22 +1,26 @@
 """The rules by which an answer is read, strongest first.
 
-| rule               | reads                                                          | example                        |
-|--------------------|----------------------------------------------------------------|--------------------------------|
-| `boxed`            | LaTeX's box                                                    | `\\boxed{(C)}`                 |
-| `answer-tag`       | an XML element made for the answer                             | `<answer>(C) Paris</answer>`   |
-| `answer-statement` | words that announce an answer, in some forty languages         | `So the correct answer is (C)` |
-| `checked-choice`   | the only choice that is ticked, in a list of all               | `❌ A) Rome`, `✅ B) Paris`    |
-| `judged-label`     | the only label that is called right                            | `(C) is correct.`              |
-| `stated-choice`    | a label with its own text, which something "is"                | `The diagnosis is B. Flu.`     |
-| `bold-label`       | the only label in bold                                         | `The Seine, in short **C**`    |
-| `leading-label`    | the label that the text begins with                            | `C) Paris, because …`          |
-| `lone-label`       | a label alone in the last line, or at the end of the only line | `Paris (C)`                    |
-| `number`           | a position instead of a label, where no choice is a number     | `Option 3`                     |
-| `option-text`      | a choice's own text instead of a label                         | `It's Paris.`                  |
+| rule                   | reads                                                  | example                        |
+|------------------------|--------------------------------------------------------|--------------------------------|
+| `boxed`                | LaTeX's box                                            | `\\boxed{(C)}`                 |
+| `answer-tag`           | an XML element made for the answer                     | `<answer>(C) Paris</answer>`   |
+| `answer-statement`     | words that announce an answer, in some forty languages | `So the correct answer is (C)` |
+| `exception-statement`* | words that announce the exception                      | `The false statement is C`     |
+| `checked-choice`       | the only choice that is ticked, in a list of all       | `❌ A) Rome`, `✅ B) Paris`      |
+| `denied-choice`*       | the only choice said to be what is asked for           | `Oxygen is not a noble gas`    |
+| `judged-label`         | the only label that is called right                    | `(C) is correct.`              |
+| `stated-choice`        | a label with its own text, which something "is"        | `The diagnosis is B. Flu.`     |
+| `bold-label`           | the only label in bold                                 | `The Seine, in short **C**`    |
+| `leading-label`        | the label that the text begins with                    | `C) Paris, because …`          |
+| `lone-label`           | a label alone in the last line, or ending the only one | `Paris (C)`                    |
+| `number`               | a position instead of a label, where no choice is a number| `Option 3`                     |
+| `option-text`          | a choice's own text instead of a label                 | `It's Paris.`                  |
 
-The first three are *explicit*: together they are one rule, in which the last word stands ("The answer is A. No, the
+The first four are *explicit*: together they are one rule, in which the last word stands ("The answer is A. No, the
 answer is C."), and what they announce may also be a number or the text of a choice. The others are tried one by one;
 each must find one label only. What is said of another case ("D would be the best choice for Italy") displaces none.
+
+* Only where the question asks for the choice that is *not* so, as `sought` tells.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from typing import NamedTuple
 
 from workers.scoring.extract.answer import Answer
 from workers.scoring.extract.checklist import checked_choice
+from workers.scoring.extract.exceptions import denied_choice, exception_statement
 from workers.scoring.extract.explicit import answer_statement, answer_tag, boxed, judged_label
 from workers.scoring.extract.implicit import bold_label, leading_label, lone_label, number, stated_choice
 from workers.scoring.extract.option_text import option_text
@@ -45,9 +50,11 @@ EXPLICIT = (
     Rule("boxed", boxed),
     Rule("answer-tag", answer_tag),
     Rule("answer-statement", answer_statement),
+    Rule("exception-statement", exception_statement),
 )
 IMPLICIT = (
     Rule("checked-choice", checked_choice),
+    Rule("denied-choice", denied_choice),
     Rule("judged-label", judged_label),
     Rule("stated-choice", stated_choice),
     Rule("bold-label", bold_label),

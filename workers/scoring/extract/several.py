@@ -43,6 +43,8 @@ def mentioned_labels(answer: Answer, start: int, end: int) -> set[str]:
 def is_only_called_right(answer: Answer, claim: Claim) -> bool:
     """Whether all that is said of the label that `claim` ends with is that it is right, as others are."""
     found = _CALLED_RIGHT.match(answer.lower, claim.end)
+    if found and answer.options.sought and answer.options.sought.false_statement:
+        return True
     return found is not None and is_one_of_several(answer, replace(claim, end=found.end()))
 
 

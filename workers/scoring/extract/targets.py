@@ -141,7 +141,7 @@ def read_label(place: Place, at: int) -> Label | None:
     None for a word or name (`A cat`, `C. difficile`), and where the label is denied (`C is wrong`) or asked for (`C?`).
     """
     found = _LABEL.match(place.text, at)
-    if found is None or DENIED_AFTER.match(place.lower, found.end("label")) or place.text[found.end() :][:1] == "?":
+    if found is None or place.options.denied(place.lower, found.end("label")) or place.text[found.end() :][:1] == "?":
         return None
     label, end = found["label"].upper(), found.end()
     if found["label"].islower() and not (place.clear or _bracketed(found)):
@@ -155,7 +155,7 @@ def read_label(place: Place, at: int) -> Label | None:
     if length := place.options.follows(said, label):
         own_end = found.end("label") + length
         announced = "\n" not in place.text[place.at : at]
-        denied = DENIED_AFTER.match(place.lower, own_end + (place.lower[own_end : own_end + 1] == ","))
+        denied = place.options.denied(place.lower, own_end + (place.lower[own_end : own_end + 1] == ","))
         if denied or not (place.clear or _ends_or_goes_on(place, own_end)):
             return None
         if others := _others(place, own_end):

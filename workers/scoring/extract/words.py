@@ -27,6 +27,7 @@ __all__ = [
     "RETRACTED",
     "SUPPOSED",
     "TURNS",
+    "VERDICTS",
     "VOID",
 ]
 
@@ -209,3 +210,7 @@ MENTION = compiled(r"""
     [(\[](?P<bracketed>[A-Z])[)\]]|\b(?:[Oo]ption|[Cc]hoice|[Aa]nswer|[Ll]etter) (?P<named>[A-Z])(?!\w)
     |(?:^|\n)[*-]?\s?(?P<listed>[A-Z])[.):]
 """)
+#: What choices may say of the question's statement: a first sentence that says it, too, is no step on the way.
+VERDICTS = frozenset(
+    ["true", "false", "yes", "no", "maybe", "correct", "incorrect", "right", "wrong", "supported", "not supported"]
+)
