@@ -13,7 +13,7 @@
 | `bold-label`           | the only label in bold                                 | `The Seine, in short **C**`    |
 | `leading-label`        | the label that the text begins with                    | `C) Paris, because …`          |
 | `lone-label`           | a label alone in the last line, or ending the only one | `Paris (C)`                    |
-| `number`               | a position instead of a label, where no choice is a number| `Option 3`                     |
+| `number`               | a position instead of a label, if no choice is a number | `Option 3`                     |
 | `option-text`          | a choice's own text instead of a label                 | `It's Paris.`                  |
 
 The first four are *explicit*: together they are one rule, in which the last word stands ("The answer is A. No, the
