@@ -14,14 +14,16 @@ __all__ = ["denied_choice", "exception_statement"]
 
 _MOST = 200
 _IS = r"(?:\s(?:is|are|was|would be|must be|has to be)(?![\w'])|\s?:)"
-#: What announces the exception that is asked for.
-_FALSE_ONE = compiled(rf"\b{FALSE} {NOUN}(?: (?:here|among|about|regarding|of|in)\b[^.,;:\n]{{0,80}}?)?{_IS}")
-_ODD_ONE = compiled(rf"""
-    \b(?:{NOUN}|answer|\w{{3,20}}) (?:that|which|who) (?:{DENIES}|(?:is|are|was|were) (?:{FALSE}|the exception))\b
-    [^.,;:\n]{{0,100}}?{_IS}
-    |\b(?:the )?least \w{{3,20}}(?: \w{{3,20}}){{0,3}}{_IS}
-    |\ball\b[^.;:\n]{{0,100}}\b(?:except|apart from|other than)(?: for)?\b:?
-""")
+#: What announces the exception. Of wrong *answers* there are several, but of "the wrong statement" one.
+_CUES = (
+    compiled(rf"\bthe {FALSE} {NOUN}(?: (?:here|among|about|regarding|of|in)\b[^.,;:\n]{{0,80}}?)?{_IS}"),
+    compiled(rf"""
+        \b(?:{NOUN}|answer|\w{{3,20}}) (?:that|which|who) (?:{DENIES}|(?:is|are|was|were) (?:{FALSE}|the exception))\b
+        [^.,;:\n]{{0,100}}?{_IS}
+    """),
+    compiled(rf"\b(?:the )?least \w{{3,20}}(?: \w{{3,20}}){{0,3}}{_IS}"),
+    compiled(r"\ball\b[^.;:\n]{0,100}\b(?:except|apart from|other than)(?: for)?\b:?"),
+)
 _LEADS = r"\b(?:statement|option|choice|answer|while|but|and|or|nor|only|so|hence|thus|therefore|that|however),?\s"
 _LABEL = compiled(rf"(?:^|[\n.,;:!?(\"']\s?|{_LEADS})[(\"']{{0,2}}([a-z])(?![a-z\d'])")
 #: Before a choice with which a sentence or clause begins.
@@ -30,10 +32,9 @@ _BEGINS = compiled(rf"(?:^|[\n.,:;!?]\s?|{_LEADS})[\"'(*]{{0,2}}(?:the |an? )?$"
 
 def exception_statement(answer: Answer) -> Iterator[Claim]:
     """`The false statement is C`, `The one that is not a noble gas is oxygen`, `All of them except C`."""
-    sought = answer.options.sought
-    if sought is None:
+    if answer.options.sought is None:
         return
-    for cue in (_FALSE_ONE, _ODD_ONE) if sought.false_statement else (_ODD_ONE,):
+    for cue in _CUES:
         for found in deque(cue.finditer(answer.lower), maxlen=_MOST):
             if is_taken_back(answer.lower, found.start()):
                 continue
