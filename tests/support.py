@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import shutil
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import psutil
 import pytest
@@ -133,6 +134,14 @@ def needed_program(*names: str) -> str:
     if found is None:
         lacking(f"{' or '.join(names)} is not installed: `make tools` installs it on Debian")
     return found
+
+
+def needed_package(name: str) -> Any:
+    """Import the package `name` of an extra. If it is not installed, skip the test; in CI, fail it."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError:
+        lacking(f"the package {name} is not installed: `make setup` installs it")
 
 
 def lacking(what: str) -> NoReturn:

@@ -187,7 +187,7 @@ def _arguments(settings: Settings) -> Iterator[Finding]:
     except McqueueError as trouble:
         yield Finding("error", "engine", trouble.message, trouble.hint)
     except ImportError as trouble:
-        remedy = "Install it anew: make setup, or pip install 'mcqueue[gpu]'."
+        remedy = "Reinstall it: make setup, or pip install 'mcqueue[gpu]'."
         yield Finding("error", "engine", f"vLLM is installed, but cannot be imported: {trouble}", remedy)
     else:
         yield Finding("ok", "engine", f"vLLM knows all of vllm_args: {', '.join(settings.vllm_args)}")

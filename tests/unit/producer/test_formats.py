@@ -20,6 +20,7 @@ from contract.errors import InputError, QuestionFileError
 from producer.readers import HowToRead, Source, understand
 from producer.readers.text import LONGEST_LINE_BYTES, encoding_of
 from producer.runs.runconfig import FewShotConfig
+from tests.support import needed_package
 from tests.unit.producer.test_layouts import questions, read
 
 ROWS = [{"question": f"Was ist {n}? ä, 三", "choices": ["ja", "nein"], "answer": n % 2} for n in range(3)]
@@ -163,7 +164,7 @@ def test_parquet_is_read_in_batches(tmp_path: Path) -> None:
 
 
 def test_a_saved_dataset_is_read_by_its_folder(tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets")
+    datasets = needed_package("datasets")
     features = datasets.Features(
         {
             "question": datasets.Value("string"),
@@ -186,7 +187,7 @@ def test_a_saved_dataset_is_read_by_its_folder(tmp_path: Path) -> None:
 
 
 def test_a_saved_dataset_is_asked_for_no_part_that_it_has_not(tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets")
+    datasets = needed_package("datasets")
     rows = [{"question": "q", "choices": ["x", "y"], "answer": 1}]
     datasets.Dataset.from_list(rows).save_to_disk(tmp_path / "plain")
     datasets.Dataset.from_list(rows, split="validation").save_to_disk(tmp_path / "dev")
@@ -206,7 +207,7 @@ def test_a_saved_dataset_is_asked_for_no_part_that_it_has_not(tmp_path: Path) ->
 
 
 def test_examples_of_another_split_than_the_saved_one_are_refused(tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets")
+    datasets = needed_package("datasets")
     rows = [{"question": f"q{n}", "choices": ["x", "y"], "answer": n} for n in range(2)]
     datasets.Dataset.from_list(rows, split="test").save_to_disk(tmp_path / "saved")
     examples = FewShotConfig(k=1, file=str(tmp_path / "saved"), split="dev")
@@ -216,7 +217,7 @@ def test_examples_of_another_split_than_the_saved_one_are_refused(tmp_path: Path
 
 
 def test_a_datasets_answers_may_stand_in_a_file_of_their_own(tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets")
+    datasets = needed_package("datasets")
     rows = [{"goal": f"q{n}", "sol1": "x", "sol2": "y", "label": -1} for n in range(2)]
     datasets.Dataset.from_list(rows).save_to_disk(tmp_path / "saved")
     labels = tmp_path / "labels.lst"
@@ -233,7 +234,7 @@ def test_a_datasets_answers_may_stand_in_a_file_of_their_own(tmp_path: Path) -> 
 
 
 def test_a_datasets_repository_is_read_by_its_folder(tmp_path: Path) -> None:
-    pytest.importorskip("datasets")
+    needed_package("datasets")
     (tmp_path / "set" / "data").mkdir(parents=True)
     rows = [{"question": "q", "choices": ["x", "y"], "answer": 1}]
     pyarrow.parquet.write_table(

@@ -14,6 +14,7 @@ from contract.ledger import MemoryLedger
 from producer.cli import main
 from producer.intake.profile import Lengths
 from producer.session import Session
+from tests.support import needed_package
 from tests.unit.producer.conftest import WriteRows
 
 SIX: list[dict[str, Any]] = [
@@ -156,7 +157,7 @@ def test_beside_a_deployment_of_several_models_the_one_that_is_named_is_asked(
 
 
 def test_tokens_are_counted_as_the_model_does(tmp_path: Path, write_rows: WriteRows, session: Session) -> None:
-    tokenizers = pytest.importorskip("tokenizers")
+    tokenizers = needed_package("tokenizers")
     model = tokenizers.Tokenizer(tokenizers.models.WordLevel({"Question": 0, "?": 1}, unk_token="?"))
     model.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
     (tmp_path / "model").mkdir()
@@ -171,7 +172,7 @@ def test_tokens_are_counted_as_the_model_does(tmp_path: Path, write_rows: WriteR
 
 
 def test_a_model_without_tokenizer_is_refused(tmp_path: Path, write_rows: WriteRows, session: Session) -> None:
-    pytest.importorskip("tokenizers")
+    needed_package("tokenizers")
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "tokenizer.json").write_text("{}")
 
@@ -324,7 +325,7 @@ def test_a_percentile_is_a_length_that_occurs() -> None:
 def test_a_folder_without_a_tokenizer_is_told_so_and_no_hub_is_asked(
     tmp_path: Path, write_rows: WriteRows, session: Session
 ) -> None:
-    pytest.importorskip("tokenizers")
+    needed_package("tokenizers")
     (tmp_path / "model").mkdir()
     result = run(session, "inspect", str(write_rows(*SIX)), "--model", "model")
     assert result.exit_code == 1
