@@ -15,7 +15,7 @@ from contract.fleet import Fleet
 from contract.ledger import RedisLedger, Run
 from contract.priority import Priority
 from contract.queue import held_question_ids, publish, queue_length, queued_question_ids
-from contract.sender_lock import sole_sender_or_none
+from contract.sender_lock import sole_sender_if_free
 
 __all__ = ["go_on", "heal", "looks_stalled", "missing", "send_missing"]
 
@@ -56,8 +56,8 @@ def heal(ledger: RedisLedger, app: Celery, run: Run, batch_size: int) -> tuple[i
         counts, fleet = ledger.counts(run.run_id), Fleet(ledger.client, ledger.place)
         if counts.halted or not counts.written or not fleet.claim(keys.audit_lock(run.run_id)):
             return 0, 0
-    with sole_sender_or_none(ledger, run.run_id) as sender:
-        return send_missing(ledger, app, run, batch_size, run.priority) if sender else (0, 0)
+    with sole_sender_if_free(ledger, run.run_id) as free:
+        return send_missing(ledger, app, run, batch_size, run.priority) if free else (0, 0)
 
 
 def go_on(

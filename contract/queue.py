@@ -288,7 +288,10 @@ def _list_items(client: redis.Redis, name: str) -> Iterator[str]:
 
 def _ids_in(items: Iterable[str], run_id: str) -> Iterator[str]:
     """Yield the question ids of `run_id` in waiting or held messages, skipping malformed ones."""
+    named = f'"{run_id}: '  # how `shown_arguments` begins; decoding the messages of all other runs would cost seconds
     for item in items:
+        if named not in item:
+            continue
         try:
             found = json.loads(item)
             message = found[0] if isinstance(found, list) else found

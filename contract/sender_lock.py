@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeVar, cast
+from typing import cast
 
 import redis
 from redis.exceptions import LockNotOwnedError
@@ -20,40 +21,16 @@ from contract.fleet import LEASE_S
 from contract.ledger import RedisLedger
 from contract.process import died_here, this_process
 
-__all__ = ["SoleSender", "sole_sender", "sole_sender_or_none"]
+__all__ = ["sole_sender", "sole_sender_if_free"]
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
 #: Seconds between checks while waiting for another sender.
 LOOK_S = 0.1
 
 
-class SoleSender:
-    """The held right to send a run's questions. It expires ten seconds after it was last renewed."""
-
-    def __init__(self, lock: Lock | None = None) -> None:
-        """`lock` is already held; None where no other process can send."""
-        self._lock = lock
-        self._renew_at = 0.0
-
-    def passing(self, items: Iterable[T]) -> Iterator[T]:
-        """Yield `items` unchanged and renew the lock as they are consumed."""
-        for item in items:
-            if self._lock is not None and time.monotonic() >= self._renew_at:
-                self._renew(self._lock)
-            yield item
-
-    def _renew(self, lock: Lock) -> None:
-        self._renew_at = time.monotonic() + LEASE_S / 4
-        # The lock may be lost after a long sleep. Others may then send the same questions, which costs a ledger lookup
-        # each. Any other error will show up at the next send.
-        with contextlib.suppress(redis.RedisError):
-            lock.reacquire()
-
-
 @contextmanager
-def sole_sender(ledger: RedisLedger, run_id: str) -> Iterator[SoleSender]:
+def sole_sender(ledger: RedisLedger, run_id: str) -> Iterator[None]:
     """Wait for the lock on sending questions of `run_id`, and hold it in the block. Raises LedgerError.
 
     A sender that died on this machine is not waited for; one that died elsewhere blocks for ten seconds.
@@ -68,21 +45,42 @@ def sole_sender(ledger: RedisLedger, run_id: str) -> Iterator[SoleSender]:
             )
             while not _acquired(lock, ledger):
                 time.sleep(LOOK_S)
-    with releasing(lock):
-        yield SoleSender(lock)
+    with releasing(lock), _renewing(lock):
+        yield
 
 
 @contextmanager
-def sole_sender_or_none(ledger: RedisLedger, run_id: str) -> Iterator[SoleSender | None]:
-    """Like `sole_sender`, without waiting: None while another process is sending."""
+def sole_sender_if_free(ledger: RedisLedger, run_id: str) -> Iterator[bool]:
+    """Like `sole_sender`, without waiting: False, and no lock, while another process is sending."""
     lock = _lock(ledger, run_id)
     with translating(ledger.place):
         free = _acquired(lock, ledger)
     if not free:
-        yield None
+        yield False
         return
-    with releasing(lock):
-        yield SoleSender(lock)
+    with releasing(lock), _renewing(lock):
+        yield True
+
+
+@contextmanager
+def _renewing(lock: Lock) -> Iterator[None]:
+    """Renew `lock`, which expires after ten seconds, while the block runs: a million questions take longer to send."""
+    ended = threading.Event()
+
+    def renew() -> None:
+        while not ended.wait(LEASE_S / 4):
+            # The lock may be lost after a long sleep. Others may then send the same questions, which costs a ledger
+            # lookup each. Any other error will show up at the next send.
+            with contextlib.suppress(redis.RedisError):
+                lock.reacquire()
+
+    thread = threading.Thread(target=renew, name="sender-lock", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _lock(ledger: RedisLedger, run_id: str) -> Lock:

@@ -214,7 +214,7 @@ class Retrieval(BaseModel):
     question_hashes: bool | None = None
     retrieval_top_k: int = Field(default=5, ge=1, le=1000)
     #: Passages with a lower score are discarded. The scale is that of the index kind, or of the reranker.
-    retrieval_score_threshold: float | None = None
+    retrieval_score_threshold: float | None = Field(default=None, allow_inf_nan=False)
     query: Query = Query.QUESTION
     #: Id or path of the cross-encoder that reranks the `rerank_from` best; empty: no reranking.
     reranker: str = ""

@@ -15,7 +15,7 @@ from contract.fleet import BootFailure, Fleet, WorkerRecord
 from contract.ledger import Ledger, RedisLedger, Run
 from contract.priority import Priority
 from contract.queue import make_celery, publish, queue_length
-from contract.sender_lock import SoleSender, sole_sender
+from contract.sender_lock import sole_sender
 from contract.settings import Settings
 
 __all__ = ["Broker", "MemoryBroker", "RedisBroker"]
@@ -33,7 +33,7 @@ class Broker(Protocol):
     def heal(self, run: Run) -> tuple[int, int]:
         """Do the same for a stalled run at its own priority, unless another process is already doing so."""
 
-    def sole_sender(self, run_id: str) -> AbstractContextManager[SoleSender]:
+    def sole_sender(self, run_id: str) -> AbstractContextManager[None]:
         """Hold the exclusive right to send the run's questions, waiting until no other process holds it."""
 
     def go_on(self, run: Run, priority: Priority) -> tuple[int, int]:
@@ -83,7 +83,7 @@ class RedisBroker:
     def heal(self, run: Run) -> tuple[int, int]:
         return audit.heal(self._ledger, self._app, run, self._settings.question_batch_size)
 
-    def sole_sender(self, run_id: str) -> AbstractContextManager[SoleSender]:
+    def sole_sender(self, run_id: str) -> AbstractContextManager[None]:
         return sole_sender(self._ledger, run_id)
 
     def go_on(self, run: Run, priority: Priority) -> tuple[int, int]:
@@ -149,9 +149,9 @@ class MemoryBroker:
         """Send what is missing unless the run is halted; there is no other process to wait for."""
         return (0, 0) if self.ledger.counts(run.run_id).halted else self.send_missing(run, run.priority)
 
-    def sole_sender(self, run_id: str) -> AbstractContextManager[SoleSender]:  # noqa: ARG002 - the same for every run
+    def sole_sender(self, run_id: str) -> AbstractContextManager[None]:  # noqa: ARG002 - the same for every run
         """Return at once: there is no other sender."""
-        return nullcontext(SoleSender())
+        return nullcontext()
 
     def go_on(self, run: Run, priority: Priority) -> tuple[int, int]:
         self.ledger.resume(run.run_id)

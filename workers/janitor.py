@@ -16,7 +16,7 @@ from celery import Celery
 
 from contract import keys
 from contract.audit import heal, looks_stalled
-from contract.errors import LedgerError, NameTaken
+from contract.errors import LedgerError, NameTaken, RedisUnreachable, WritesRefused
 from contract.fair_share import level_if_due
 from contract.fleet import LEASE_S, Fleet, Wish, WorkerRecord, WorkerState
 from contract.ledger import RedisLedger, Run
@@ -217,8 +217,10 @@ def _without_examples(run: Run) -> Run:
 
 @contextmanager
 def _skipping(run_id: str) -> Iterator[None]:
-    """Keep a run that cannot be read, or fails otherwise, from affecting the others."""
+    """Keep a run that cannot be read, or fails otherwise, from affecting the others. A Redis that is away fails all."""
     try:
         yield
+    except (RedisUnreachable, WritesRefused):
+        raise
     except Exception as trouble:  # noqa: BLE001 - any error
         log.warning("run %s: audit skipped: %s: %s", run_id, type(trouble).__name__, trouble)

@@ -88,7 +88,7 @@ class Scoring:
 
     @property
     def puts_off(self) -> dict[str, str]:
-        """Always empty: the questions of a run that cannot be scored here fail."""
+        """Run → why this worker requeues its questions: a newer version wrote it. What else it cannot score fails."""
         return self._scorer.puts_off
 
     def start(self) -> None:

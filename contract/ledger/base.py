@@ -61,6 +61,10 @@ class Ledger(abc.ABC):
         """Return the run of that id. Raises UnreadableRun if this version cannot read it."""
 
     @abc.abstractmethod
+    def run_ids(self) -> list[str]:
+        """Return the ids of all runs, newest first."""
+
+    @abc.abstractmethod
     def runs(self) -> list[Run]:
         """Return all runs that this version can read, newest first."""
 
@@ -69,23 +73,23 @@ class Ledger(abc.ABC):
 
         `last` is the newest run. Raises InputError if several match, and for `last` if there is no run at all.
         """
-        runs = self.runs()
-        if name == LAST and runs:
-            return runs[0]
+        ids = self.run_ids()  # not `runs`: each may hold thousands of examples
+        if name == LAST and ids:
+            return self.run(ids[0])
         if name == LAST:
             raise InputError("There is no run yet.", hint="Make one: python -m producer enqueue FILE")
         meant = (
-            [run for run in runs if run.run_id == name]
-            or [run for run in runs if is_called(run.run_id, name)]
-            or [run for run in runs if run.run_id.startswith(name)]
+            [each for each in ids if each == name]
+            or [each for each in ids if is_called(each, name)]
+            or [each for each in ids if each.startswith(name)]
         )
         if len(meant) > 1:
-            listed = ", ".join(run.run_id for run in meant[:MOST_LISTED])
+            listed = ", ".join(meant[:MOST_LISTED])
             more = f" and {len(meant) - MOST_LISTED} more" if len(meant) > MOST_LISTED else ""
             raise InputError(
                 f"{name!r} is the beginning of {len(meant)} runs: {listed}{more}.", hint="Type more of it."
             )
-        return meant[0] if meant else self.run(name)
+        return self.run(meant[0] if meant else name)
 
     @abc.abstractmethod
     def open_runs(self) -> list[str]:

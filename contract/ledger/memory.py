@@ -62,6 +62,9 @@ class MemoryLedger(Ledger):
     def run(self, run_id: str) -> Run:
         return self._books(run_id).run
 
+    def run_ids(self) -> list[str]:
+        return [run.run_id for run in self.runs()]
+
     def runs(self) -> list[Run]:
         with self._lock:
             return sorted((books.run for books in self._runs.values()), key=lambda run: -run.created_at)

@@ -111,9 +111,13 @@ class RedisLedger(Ledger):
                 self._unknown(run_id)
         return _run(run_id, cast(str, found))
 
-    def runs(self) -> list[Run]:
+    def run_ids(self) -> list[str]:
         with translating(self._place):
-            ids = cast("list[str]", self._redis.zrevrange(keys.runs(), 0, -1))
+            return cast("list[str]", self._redis.zrevrange(keys.runs(), 0, -1))
+
+    def runs(self) -> list[Run]:
+        ids = self.run_ids()
+        with translating(self._place):
             found = self._redis.mget([keys.RunKeys(each).meta for each in ids]) if ids else []
         runs: list[Run] = []
         for run_id, body in zip(ids, cast("list[str | None]", found), strict=True):
@@ -214,7 +218,7 @@ class RedisLedger(Ledger):
         self._step(self._engine, run_id, [names.meta, names.engines], [field, used.model_dump_json()])
 
     def engines(self, run_id: str) -> list[EngineUsed]:
-        self.run(run_id)
+        self._refuse_unknown(run_id)
         with translating(self._place):
             found = cast("list[str]", self._redis.hvals(keys.RunKeys(run_id).engines))
         return sorted((EngineUsed.model_validate_json(each) for each in found), key=lambda each: each.since)
@@ -234,7 +238,7 @@ class RedisLedger(Ledger):
 
     def result(self, run_id: str, question_id: str) -> tuple[Question, Verdict | None]:
         names = keys.RunKeys(run_id)
-        self.run(run_id)
+        self._refuse_unknown(run_id)
         with translating(self._place):
             body = self._redis.hget(names.questions, question_id)
             verdict = self._redis.hget(names.verdicts, question_id)
@@ -281,10 +285,10 @@ class RedisLedger(Ledger):
         return reopened
 
     def purge(self, run_id: str) -> None:
-        self.run(run_id)
+        self._refuse_unknown(run_id)
         with translating(self._place):
             pipeline = self._redis.pipeline(transaction=True)
-            pipeline.delete(*keys.RunKeys(run_id).all())
+            pipeline.unlink(*keys.RunKeys(run_id).all())
             pipeline.zrem(keys.runs(), run_id)
             pipeline.srem(keys.open_runs(), run_id)
             pipeline.hdel(keys.weights(), run_id)
@@ -315,7 +319,7 @@ class RedisLedger(Ledger):
             ) from None
 
     def _ids(self, run_id: str, start: int = 0, stop: int | None = None) -> Iterator[list[str]]:
-        self.run(run_id)
+        self._refuse_unknown(run_id)
         order = keys.RunKeys(run_id).order
         while stop is None or start < stop:
             end = start + CHUNK if stop is None else min(start + CHUNK, stop)
@@ -325,6 +329,12 @@ class RedisLedger(Ledger):
                 return
             yield ids
             start += len(ids)
+
+    def _refuse_unknown(self, run_id: str) -> None:
+        """Raise UnknownRun without reading the run: its spec may hold a whole training split as examples."""
+        with translating(self._place):
+            if not self._redis.exists(keys.RunKeys(run_id).meta):
+                self._unknown(run_id)
 
     def _unknown(self, run_id: str) -> NoReturn:
         known = cast("list[str]", self._redis.zrevrange(keys.runs(), 0, 99))

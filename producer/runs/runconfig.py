@@ -142,7 +142,7 @@ class RagConfig(BaseModel):
     #: Number of passages retrieved per question.
     retrieval_top_k: int = Field(default=5, ge=1, le=1000)
     #: Passages with a lower score are dropped; the scale is that of the kind, or of the reranker.
-    retrieval_score_threshold: float | None = None
+    retrieval_score_threshold: float | None = Field(default=None, allow_inf_nan=False)
     #: What is searched for: the question alone, or with its choices.
     query: Query = Query.QUESTION
     #: Use a question's own `context`, if it has one, instead of retrieving. Works without an index too.

@@ -180,7 +180,7 @@ def submit(
     while another producer or a worker is sending the same run.
     """
     run = planned.run(priority)
-    with broker.sole_sender(run.run_id) as sender:
+    with broker.sole_sender(run.run_id):
         new = ledger.open_run(run)
         if weight is not None:
             broker.weigh(run.run_id, weight)
@@ -188,12 +188,12 @@ def submit(
         if counts.finished:
             return Submitted(run, State.SETTLED, unsettled=0, sent=0, messages=0)
         if not counts.written:
-            ledger.add_bodies(run.run_id, sender.passing(planned.survey.bodies))
+            ledger.add_bodies(run.run_id, planned.survey.bodies)
         if counts.state is RunState.PAUSED:
             return Submitted(run, State.PAUSED, ledger.counts(run.run_id).todo, sent=0, messages=0)
         if new:
             asked = planned.prefix_order.grouped(body.question_id for body in planned.survey.bodies)
-            messages = broker.publish(run, sender.passing(asked), priority)
+            messages = broker.publish(run, asked, priority)
             return Submitted(run, State.NEW, run.questions, run.questions, messages)
         unsettled = ledger.counts(run.run_id).todo
         if counts.state is RunState.CANCELLED:
@@ -211,6 +211,7 @@ def asked_already(done: Iterable[Submitted], ledger: Ledger) -> dict[str, list[s
     for run in ledger.runs() if new else ():
         by_fingerprint.setdefault(run.spec.fingerprint(), []).append(run.run_id)
     others = {
-        run.run_id: [each for each in by_fingerprint[run.spec.fingerprint()] if each != run.run_id] for run in new
+        run.run_id: [each for each in by_fingerprint.get(run.spec.fingerprint(), []) if each != run.run_id]
+        for run in new
     }
     return {run_id: found for run_id, found in others.items() if found}

@@ -333,6 +333,29 @@ def test_a_run_of_another_version_is_told_by_what_is_not_understood_and_hides_no
         redis_ledger.named(theirs.run_id)
 
 
+def test_to_find_a_run_by_name_or_to_read_its_results_no_other_run_is_read(
+    redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run may hold a whole training split as examples."""
+    run = open_run(redis_ledger, make_questions(3), "ours")
+    open_run(redis_ledger, make_questions(1), "theirs")
+    read: list[str] = []
+
+    def reading(run_id: str, body: str) -> Run:
+        read.append(run_id)
+        return Run.model_validate_json(body)
+
+    monkeypatch.setattr("contract.ledger.redis._run", reading)
+
+    assert redis_ledger.named("ours").run_id == run.run_id
+    assert read == [run.run_id]
+    assert len(list(redis_ledger.results(run.run_id))) == 3
+    assert redis_ledger.engines(run.run_id) == []
+    assert redis_ledger.result(run.run_id, "q1")[1] is None
+    redis_ledger.purge(run.run_id)
+    assert read == [run.run_id], "not once more"
+
+
 def test_an_entry_that_cannot_be_read_is_told_with_run_question_and_field(redis_ledger: RedisLedger) -> None:
     run = open_run(redis_ledger, make_questions(2))
     redis_ledger.commit(run.run_id, [verdict("q0"), verdict("q1")])

@@ -39,7 +39,7 @@ from contract.queue import (
     restore_held,
     task_name,
 )
-from contract.sender_lock import sole_sender, sole_sender_or_none
+from contract.sender_lock import sole_sender, sole_sender_if_free
 from demo.valkey import free_port
 from tests.support import PATIENCE_S, ROOT, SIMULATED_MODEL, make_questions, open_run, process, wait_until
 
@@ -448,23 +448,23 @@ with contract.sender_lock.sole_sender(RedisLedger.connect(load_settings()), "run
 """
     with process("-c", hold, log=tmp_path / "log") as sender:
         wait_until(lambda: "mine" in (tmp_path / "log").read_text(), "the right to be taken")
-        with sole_sender_or_none(redis_ledger, "run") as mine:
-            assert mine is None, "it is alive"
+        with sole_sender_if_free(redis_ledger, "run") as mine:
+            assert not mine, "it is alive"
         sender.kill()
         sender.wait()
-        with sole_sender_or_none(redis_ledger, "run") as mine:
-            assert mine is not None
+        with sole_sender_if_free(redis_ledger, "run") as mine:
+            assert mine
     redis_ledger.client.set(keys.sending("run"), "somebody of an older version")
-    with sole_sender_or_none(redis_ledger, "run") as mine:
-        assert mine is None
+    with sole_sender_if_free(redis_ledger, "run") as mine:
+        assert not mine
 
 
 def test_a_sender_that_works_for_long_keeps_its_right(
     redis_ledger: RedisLedger, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("contract.sender_lock.LEASE_S", 3.0)
-    with sole_sender(redis_ledger, "run") as sender:
-        for _ in sender.passing(range(5)):
+    with sole_sender(redis_ledger, "run"):
+        for _ in range(5):
             time.sleep(0.8)
             assert client.exists(keys.sending("run"))
     assert not client.exists(keys.sending("run"))

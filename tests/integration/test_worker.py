@@ -325,15 +325,17 @@ def test_what_a_worker_took_and_had_not_noted_when_it_died_is_found_at_once_alth
     assert Fleet(redis_ledger.client).names() == []
 
 
+@pytest.mark.parametrize("noticed", ["contract.fleet.Fleet.alive", "workers.janitor.looks_stalled"])
 def test_after_redis_was_away_nobody_is_taken_for_dead_before_all_could_beat_again(
-    settings: Settings, app: Celery, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, app: Celery, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch, noticed: str
 ) -> None:
-    redis_ledger.client.sadd(keys.workers(), "late@test", "w0@test")  # whose leases ran out meanwhile
+    open_run(redis_ledger, make_questions(1))
     janitor, fleet = Janitor(settings, app, "w0@test", QUEUE), Fleet(redis_ledger.client)
     with monkeypatch.context() as away:
-        away.setattr(Fleet, "alive", _raise_unreachable)
+        away.setattr(noticed, _raise_unreachable)
         with pytest.raises(RedisUnreachable):
             janitor.round()
+    redis_ledger.client.sadd(keys.workers(), "late@test", "w0@test")  # whose leases ran out meanwhile
     janitor.round()
     assert fleet.names() == ["late@test", "w0@test"]
     later = time.monotonic() + LEASE_S

@@ -133,6 +133,11 @@ class Child:
     boots: int = 0
     state: Literal["waiting", "booting", "ready", "draining", "stopped", "killed", "given up"] = "waiting"
 
+    @property
+    def boot_limit_s(self) -> float:
+        """Seconds after which a boot counts as hung."""
+        return self.plan.startup_timeout_s + 30
+
     def last_lines(self) -> str:
         """Return the end of its log, to show why it died, preceded by the last errors from further up."""
         try:
@@ -254,7 +259,7 @@ class Supervisor:
                 self._on_exit(child, child.process.returncode)
             elif child.start_at is not None and now >= child.start_at and not self._boots_beside(child):
                 self._try_to_start(child)
-            elif child.state == "booting" and now - child.started_at > child.plan.startup_timeout_s + 30:
+            elif child.state == "booting" and not child.overdue and now > child.started_at + child.boot_limit_s:
                 self._say(f"{child.plan.name}: not up after {now - child.started_at:.0f} s, killed")
                 child.overdue = True
                 self._kill(child)

@@ -13,7 +13,7 @@ from importlib import metadata
 from typing import Any
 
 from contract.engine_info import EngineUsed
-from contract.errors import EngineDead, LedgerError, RunHalted, UnknownRun
+from contract.errors import EngineDead, LedgerError, RunHalted, UnknownRun, UnreadableRun
 from contract.ledger import UNCOUNTED
 from contract.queue import MESSAGE_VERSION
 from contract.spec import RunSpec, Stage
@@ -34,6 +34,8 @@ SUSPECT_FROM = 2
 #: Number of runs whose spec a worker caches.
 KNOWN_RUNS = 256
 RETRY_PAUSE_S = 1.0
+#: A run counts as put off for this long after its last message: another worker may have taken the rest.
+PUT_OFF_S = 60.0
 #: The ending of a question whose attempt failed but was not the last: its message is requeued.
 AGAIN = "to be tried again"
 
@@ -57,8 +59,8 @@ class BatchWork(abc.ABC):
         #: Cached at a run's first batch. Asking each time would cost milliseconds per batch.
         self._engine_of: Callable[[str], dict[str, Any]] = lru_cache(KNOWN_RUNS)(lambda _: self._engine_and_version())
         self._isolation = Isolation()
-        #: Run → why this worker currently requeues its questions.
-        self._puts_off: dict[str, str] = {}
+        #: Run → why this worker requeues its questions, and when (monotonic clock) it last did.
+        self._puts_off: dict[str, tuple[str, float]] = {}
         #: By batch: questions begun that have no verdict yet.
         self._under_way: dict[int, Sequence[Work]] = {}
 
@@ -70,7 +72,8 @@ class BatchWork(abc.ABC):
     @property
     def puts_off(self) -> dict[str, str]:
         """Run → why this worker currently requeues its questions."""
-        return dict(self._puts_off)
+        since = time.monotonic() - PUT_OFF_S
+        return {run_id: why for run_id, (why, at) in list(self._puts_off.items()) if at >= since}
 
     def _hindrance(self, spec: RunSpec) -> str:  # noqa: ARG002 - used by overrides
         """Return why this worker cannot do this stage for such a run now, though it may later; empty if it can."""
@@ -172,8 +175,7 @@ class BatchWork(abc.ABC):
         longer needed. Raises NotNow if this worker currently cannot process the run.
         """
         try:
-            spec = self._spec(run_id)
-            hindrance = self._hindrance(spec)
+            spec, hindrance = self._spec_or_hindrance(run_id)
             suspect_from = UNCOUNTED if hindrance else SUSPECT_FROM
             begun = self._ledger.begin(run_id, list(asked), suspect_from=suspect_from, stage=self.stage)
         except UnknownRun:
@@ -183,16 +185,29 @@ class BatchWork(abc.ABC):
         if hindrance and begun:
             raise NotNow(hindrance)
         self._puts_off.pop(run_id, None)
+        if spec is None:
+            return []
         return [
             Work(Item(each.question, spec), asked[each.question.id], each.attempts + (not each.counted))
             for each in begun
         ]
 
+    def _spec_or_hindrance(self, run_id: str) -> tuple[RunSpec | None, str]:
+        """Return the run's spec, and why this worker cannot process it now; None if only an updated one can read it."""
+        try:
+            spec = self._spec(run_id)
+        except UnreadableRun as trouble:
+            return None, str(trouble)
+        return spec, self._hindrance(spec)
+
     def _put_off(self, batch: Batch, run_id: str, asked: Iterable[str], why: str) -> Endings:
         """Requeue their messages for another worker, or this one later, without counting an attempt."""
-        if self._puts_off.get(run_id) != why:
+        current = self.puts_off
+        if current.get(run_id) != why:
             log.warning("run %s is put off: %s", run_id, why)
-        self._puts_off[run_id] = why
+        for gone in set(self._puts_off) - current.keys():  # other workers have finished them
+            self._puts_off.pop(gone, None)
+        self._puts_off[run_id] = why, time.monotonic()
         batch.pause_s = max(batch.pause_s, RETRY_PAUSE_S)
         return {(run_id, each): AGAIN for each in asked}
 

@@ -230,6 +230,13 @@ def test_reasoning_that_is_not_there_or_not_asked_for_is_refused(
     assert wanted in str(caught.value)
 
 
+@pytest.mark.parametrize("threshold", [".nan", "-.inf"])
+def test_a_threshold_that_is_no_number_is_refused(threshold: str) -> None:
+    """JSON has none of them: the run would come back from the ledger with another fingerprint."""
+    with pytest.raises(RunConfigError, match=r"rag\.retrieval_score_threshold"):
+        load_run_config(None, ["rag.enabled=true", f"rag.retrieval_score_threshold={threshold}"])
+
+
 @pytest.mark.parametrize(
     ("kind", "threshold", "highest"),
     [("hybrid", 0.5, "0.0328"), ("dense", 1.5, "1"), ("bm25", 20, ""), ("dense", 0.5, "")],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -114,6 +115,23 @@ def test_of_a_worker_that_is_given_up_it_is_said_how_it_is_started_alone(
     assert Supervisor([WorkerPlan("gpu4-5", "m")], tmp_path, told.append).run() == 1
     assert "gpu4-5: given up" in told[-1]
     assert told[-1].endswith("--only gpu4-5")
+
+
+def test_a_hung_boot_that_a_kill_does_not_end_is_announced_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process may wait for a driver for ever."""
+    told: list[str] = []
+    supervisor = Supervisor([WorkerPlan("gpu0", "m", startup_timeout_s=0.1)], tmp_path, told.append)
+    monkeypatch.setattr(supervisor, "_kill", lambda _: None)
+    (child,) = supervisor.children
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as process:
+        child.process, child.state, child.started_at = process, "booting", time.monotonic() - 40
+        for _ in range(3):
+            supervisor._watch()
+        process.kill()
+    assert len(told) == 1
+    assert told[0].startswith("gpu0: not up after 40 s")
 
 
 #: A worker as the launcher sees it: gpu0 says that it cannot boot, gpu1 that it is ready.

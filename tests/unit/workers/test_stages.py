@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from contract import Ledger, MemoryLedger, Outcome, Run, RunSpec, RunState, load_settings
-from contract.errors import EngineDead, RedisUnreachable
+from contract.errors import EngineDead, RedisUnreachable, UnreadableRun
 from contract.ledger import Committed
 from contract.question import Question
 from contract.queue import MESSAGE_VERSION, QuestionBatch
@@ -101,6 +101,26 @@ def test_a_worker_does_not_remember_every_run_that_it_ever_served(books: MemoryL
     remembered = {each.seed for each in gc.get_objects() if type(each) is RunSpec}
     assert remembered >= set(range(40, KNOWN_RUNS + 39))
     assert not remembered & set(range(1, 39))
+
+
+def test_a_run_that_only_a_newer_worker_can_read_waits_for_one_however_often_it_comes(
+    books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = open_run(books, make_questions(2))
+    scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere, stopping=lambda: True), engine)
+    with monkeypatch.context() as older:
+        older.setattr(books, "run", lambda run_id: (_ for _ in ()).throw(UnreadableRun(f"{run_id}: spec.new")))
+        for _ in range(SETTINGS.max_attempts + 2):
+            held = message(run, "q0", "q1")
+            scorer.run(batch_of(held))
+            assert held.settlement is Settlement.REQUEUE
+        assert scorer.puts_off == {run.run_id: f"{run.run_id}: spec.new"}
+    assert (engine.calls, books.counts(run.run_id).settled) == ([], 0)
+
+    scorer.run(batch_of(message(run, "q0", "q1")))
+
+    assert books.counts(run.run_id).finished
+    assert scorer.puts_off == {}
 
 
 def test_the_ledger_keeps_what_answered_a_run_also_when_a_worker_of_the_name_is_another_one(
