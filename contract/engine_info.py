@@ -17,6 +17,7 @@ DECIDE = (
     "engine",
     "vllm",
     "weights",
+    "tokenizer",
     "dtype",
     "kv_cache_dtype",
     "quantization",
@@ -44,7 +45,9 @@ def differing(engines: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
     {'dtype': ['"float32"', '"bfloat16"']}
     """
     known = list(engines)
-    names = DECIDE if all(each.get("weights") for each in known) else ("model", *DECIDE)
+    names = list(DECIDE if all(each.get("weights") for each in known) else ("model", *DECIDE))
+    if not all(each.get("tokenizer") for each in known):  # engines that are not vLLM record none
+        names.remove("tokenizer")
     values = {name: list(dict.fromkeys(json.dumps(each.get(name), sort_keys=True) for each in known)) for name in names}
     return {name: found for name, found in values.items() if len(found) > 1}
 

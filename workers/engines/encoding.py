@@ -9,6 +9,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,16 @@ class PromptEncoder:
     def has_chat_template(self) -> bool:
         """Whether the model's tokenizer has a chat template."""
         return bool(getattr(self._tokenizer, "chat_template", None))
+
+    def digest(self, ends: object = None) -> str:
+        """Return 16 hex digits over what turns text into tokens: vocabulary, its rules, the chat template; and `ends`.
+
+        `ends` is what ends a generated text. Of a tokenizer without the `tokenizers` library, only the template counts.
+        """
+        backend = getattr(self._tokenizer, "backend_tokenizer", None)
+        template = getattr(self._tokenizer, "chat_template", None)
+        parts = (backend.to_str() if backend is not None else "", str(template), str(ends))
+        return sha256("\0".join(parts).encode()).hexdigest()[:16]
 
     def encode(self, requests: Sequence[Request]) -> list[Encoded | RequestRejected]:
         """Encode each request, in order; a request that cannot be encoded yields the reason.

@@ -41,6 +41,7 @@ class VllmEngine(Engine):
         self._owner: EngineThread | None = None
         self.encoder: PromptEncoder
         self._weights = ""
+        self._tokenizer = ""
         self._gpu = ""
         self._adapters: dict[str, str] = {}
 
@@ -56,6 +57,7 @@ class VllmEngine(Engine):
             owner.await_boot(self.settings.server_startup_timeout)
         self.encoder = PromptEncoder(owner.engine.tokenizer)
         config = owner.engine.vllm_config
+        self._tokenizer = self.encoder.digest(config.model_config.try_get_generation_config().get("eos_token_id"))
         folder = model_folder(model, config.model_config.revision, config.load_config.download_dir)
         self._weights = weights_digest(folder) if folder else ""
         self._gpu = gpu_models(gpus_in_use(self.settings))
@@ -105,6 +107,7 @@ class VllmEngine(Engine):
             "transformers": installed_version("transformers"),
             "model": model.model,
             "weights": self._weights,
+            "tokenizer": self._tokenizer,
             "dtype": dtype,
             "kv_cache_dtype": dtype if cache == "auto" else cache,
             "max_model_len": model.max_model_len,

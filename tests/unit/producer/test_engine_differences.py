@@ -39,6 +39,12 @@ def test_a_fleet_of_several_kinds_of_gpu_is_one_but_not_if_their_caches_hold_oth
     assert differing([a100, h100 | {"kv_cache_dtype": "fp8"}]) == {"kv_cache_dtype": ['"bfloat16"', '"fp8"']}
 
 
+def test_engines_of_the_same_weights_differ_where_text_becomes_other_tokens() -> None:
+    one, other = (ENGINE | {"tokenizer": digest} for digest in ("aa", "bb"))
+    assert differing([one, other]) == {"tokenizer": ['"aa"', '"bb"']}
+    assert differing([one, ENGINE]) == {}, "nothing is known of the second"
+
+
 def test_status_says_while_a_run_goes_on_that_its_engines_are_not_alike(
     producer: Producer, five: Path, ledger: MemoryLedger
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import json
 from pathlib import Path
@@ -156,3 +157,13 @@ def test_a_model_without_a_tokenizer_is_told_in_one_sentence(tmp_path: Path) -> 
         PromptEncoder.of_model(str(tmp_path))
     assert trouble.value.message.startswith(f"No tokenizer for '{tmp_path}': ")
     assert "\n" not in str(trouble.value)
+
+
+def test_the_digest_is_another_where_text_becomes_other_tokens_or_ends_elsewhere() -> None:
+    plain, other = tokenizer("packaged"), tokenizer("unigram")
+    templated = copy.deepcopy(plain)
+    templated.chat_template = "{{ messages }}"
+    digests = [PromptEncoder(each).digest() for each in (plain, other, templated)]
+    assert len({*digests, PromptEncoder(plain).digest([2, 7])}) == 4
+    assert PromptEncoder(plain).digest() == digests[0]
+    assert PromptEncoder(object()).digest() == PromptEncoder(object()).digest()
