@@ -30,6 +30,7 @@ test: setup ## The whole suite, its storeys side by side (ARGS: what pytest take
 unit integration acceptance: setup ## One storey of the suite
 	@$(BIN)/python -m pytest tests/$@ $(ARGS)
 
+gpu-check: VARIANT = gpu
 gpu-check: setup ## On a machine with an NVIDIA GPU: its tests, and what is promised of its speed, into one JSON file
 	@$(BIN)/python -m workers prepare
 	@$(BIN)/python -m pytest tests/gpu --gpu; tests=$$?; $(BIN)/python -m benchmarks.gpu_check $(ARGS) && exit $$tests

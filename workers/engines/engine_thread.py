@@ -139,7 +139,19 @@ class EngineThread(threading.Thread):
             if self._dead is not None:
                 raise self._dead
             self._inbox.put(call)
+        self._interrupt_wait()
         return call.parts()
+
+    def _interrupt_wait(self) -> None:
+        """Let a step that waits for vLLM's core process return, so that this call reaches the core during that step.
+
+        An empty output makes `SyncMPClient.get_output` return. An engine in this process cannot be interrupted.
+        """
+        client = self.engine.engine_core
+        if hasattr(client, "outputs_queue"):
+            from vllm.v1.engine import EngineCoreOutputs
+
+            client.outputs_queue.put_nowait(EngineCoreOutputs())
 
     def stop(self) -> None:
         """Stop the thread and the engine; calls in progress raise EngineDead.

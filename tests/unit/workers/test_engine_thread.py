@@ -21,6 +21,7 @@ from contract.errors import EngineDead, EngineError, EngineUnbootable
 from tests.support import PATIENCE_S, wait_until
 from workers.engines.boot_errors import VARIABLE
 from workers.engines.engine_thread import EngineThread
+from workers.engines.prefill_plan import Prefill
 
 
 def owner_of(
@@ -78,6 +79,46 @@ def test_a_core_process_that_ends_is_told_of_though_nobody_asks_and_whoever_asks
     assert told.get(timeout=PATIENCE_S) == "The engine failed: its core process has ended."
     with pytest.raises(EngineDead, match="its core process has ended"):
         owner.call([], part_s=1)
+
+
+def test_a_call_reaches_the_core_process_while_a_step_waits_for_the_outputs_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a GPU a step may compute for half a second, and the core would have nothing to do behind it."""
+    added: list[list[int]] = []
+
+    class Core:
+        output_queue_thread = threading.Thread(target=time.sleep, args=(10 * PATIENCE_S,), daemon=True)
+        outputs_queue: queue.Queue[Any] = queue.Queue()
+
+        def shutdown(self) -> None: ...
+
+    class Engine:
+        engine_core = Core()
+        vllm_config = SimpleNamespace(scheduler_config=SimpleNamespace(max_num_seqs=8, max_num_batched_tokens=512))
+
+        def add_request(self, _: str, prompt: dict[str, Any], *__: Any, **___: Any) -> None:
+            added.append(prompt["prompt_token_ids"])
+
+        def step(self) -> list[Any]:
+            self.engine_core.outputs_queue.get()
+            return []
+
+        def abort_request(self, _: Any) -> None: ...
+
+    Core.output_queue_thread.start()
+    monkeypatch.setattr("workers.engines.engine_thread.sampling_params", lambda _: None)
+    arguments = SimpleNamespace(tensor_parallel_size=2, pipeline_parallel_size=1)
+    owner = owner_of(monkeypatch, lambda **_: arguments, Engine())
+    owner.start()
+    owner.await_boot(timeout_s=30)
+    owner.call([Prefill([1])], part_s=1)
+    wait_until(lambda: Core.outputs_queue.empty() and added == [[1]], "a step that waits for its outputs")
+    owner.call([Prefill([2])], part_s=1)
+    wait_until(lambda: added == [[1], [2]], "the second call in the core")
+    owner._inbox.put(None)
+    Core.outputs_queue.put(None)
+    owner.join(PATIENCE_S)
 
 
 def test_a_boot_that_nobody_waits_for_any_longer_ends_with_its_core_process(monkeypatch: pytest.MonkeyPatch) -> None:
