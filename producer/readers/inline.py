@@ -73,10 +73,19 @@ def split_list(text: str) -> Inline | None:
 _JOINS = re.compile(r"[,;/&+]|,?\s*(?:and|or|nor|und|oder|et|ou)", re.IGNORECASE)
 
 
+#: What may separate choices on one line, in front of the next one's mark.
+_SEPARATOR = re.compile(r"(?:\s*[;,|；，、]|\s+[/•-])$")
+
+
 def behind_each(marks: Sequence[re.Match[str]], text: str) -> tuple[str, ...]:
-    """Return the text after each of `marks`, up to the next one."""
+    """Return the text after each of `marks`, up to the next one, without what separates them: `A. red; B. blue`."""
     ends = [*(each.start() for each in marks[1:]), len(text)]
-    return tuple(text[mark.end() : end].strip() for mark, end in zip(marks, ends, strict=True))
+    *others, last = (text[mark.end() : end].strip() for mark, end in zip(marks, ends, strict=True))
+    found = [_SEPARATOR.search(each) for each in others]
+    separators = {each[0].strip() if each else "" for each in found}
+    if len(separators) == 1 and separators != {""} and not _SEPARATOR.search(last):
+        others = [_SEPARATOR.sub("", each) for each in others]
+    return (*others, last)
 
 
 class Mark(NamedTuple):

@@ -25,3 +25,19 @@ def test_a_choice_that_names_others_on_the_same_line_is_one_choice(text: str) ->
 
 def test_choices_in_two_columns_are_refused_rather_than_joined() -> None:
     assert split_choices("Best? (1) breeding (3) cloning (2) engineering (4) replication") is None
+
+
+@pytest.mark.parametrize("separator", ["; ", ", ", " | ", " / ", " - ", "； "])
+def test_what_separates_choices_on_one_line_is_no_part_of_them(separator: str) -> None:
+    found = split_choices(separator.join(["Which is a city? A) Lyon", "B) Paris", "C) Nice"]))
+    assert found is not None
+    assert found.choices == ("Lyon", "Paris", "Nice")
+
+
+def test_what_also_ends_the_last_choice_or_not_all_others_is_part_of_them() -> None:
+    found = split_choices("Which? A) x; B) y; C) z;")
+    assert found is not None
+    assert found.choices == ("x;", "y;", "z;")
+    found = split_choices("Which? A) 1, B) 2 C) 3")
+    assert found is not None
+    assert found.choices == ("1,", "2", "3")

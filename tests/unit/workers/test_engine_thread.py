@@ -33,6 +33,7 @@ def owner_of(
     usage = SimpleNamespace(UsageContext=SimpleNamespace(LLM_CLASS=None))
     monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(EngineArgs=boot, envs=envs))
     monkeypatch.setitem(sys.modules, "vllm.usage.usage_lib", usage)
+    monkeypatch.setitem(sys.modules, "vllm.v1.engine", SimpleNamespace(EngineCoreOutputs=object))
     monkeypatch.setitem(sys.modules, "vllm.v1.engine.llm_engine", SimpleNamespace(LLMEngine=engines))
     monkeypatch.setitem(sys.modules, "vllm.lora.request", SimpleNamespace(LoRARequest=None))
     return EngineThread({"model": "owner/name"}, {}, lambda: None, gone)
