@@ -11,7 +11,7 @@ import click
 from contract.prompts import BETWEEN, all_turns, prompts_of
 from contract.question import Question
 from contract.spec import RunSpec
-from producer.intake.profile import Lengths, Profile, key_warnings, text_warnings
+from producer.intake.profile import Lengths, Profile, key_warnings
 from producer.intake.reading import how_to_read, read_line, reading_options
 from producer.intake.survey import Inspector
 from producer.options import as_json, note, run_config_options
@@ -161,7 +161,7 @@ def _warn(inspector: Inspector, profile: Profile) -> None:
         note(warning)
     if inspector.file.doubt:
         note(inspector.file.doubt)
-    for warning in text_warnings(profile.lost_backslashes, profile.same_choices):
+    for warning in profile.oddities.warnings():
         note(warning)
     if inspector.troubles.count:
         bad = number(inspector.troubles.count, "row")

@@ -6,16 +6,16 @@ import math
 from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from contract.question import LABELS, Question
 from contract.spec import Mode, RunSpec
 from producer.intake.duplicates import Repeats, Seen
-from producer.output import number
+from producer.intake.oddities import Oddities
 from producer.stats.guessing import Guessing
 
-__all__ = ["Keys", "Lengths", "Profile", "Skew", "key_warnings", "lost_backslash", "same_choices", "text_warnings"]
+__all__ = ["Keys", "Lengths", "Profile", "Skew", "key_warnings"]
 
 #: Significance level at which the positions of the right answers are called skewed.
 SKEW_P = 0.001
@@ -25,33 +25,6 @@ MOST_GUESSED = 1000
 _GUESSED_BY = 400
 #: Maximum number of subjects that are counted separately.
 MOST_SUBJECTS = 10_000
-
-
-def lost_backslash(question: Question) -> bool:
-    """Whether the text contains a control character from an undoubled backslash, as JSON decodes \\beta and \\frac."""
-    texts = "".join((question.question, *question.choices))
-    return "\b" in texts or "\f" in texts
-
-
-def same_choices(question: Question) -> bool:
-    """Whether two choices have the same text, so that no score can distinguish them."""
-    return len(set(map(str.strip, question.choices))) < len(question.choices)
-
-
-def text_warnings(lost_backslashes: int, same_choices: int) -> list[str]:
-    """Return warnings about the numbers of questions with a lost backslash and with two choices of the same text."""
-    said = []
-    if lost_backslashes:
-        said.append(
-            f"warning: {number(lost_backslashes, 'question')} with a backspace or form feed in the text: JSON decodes"
-            " \\beta and \\frac to these. Double the backslashes in the file."
-        )
-    if same_choices:
-        said.append(
-            f"warning: {number(same_choices, 'question')} with the same text in two choices: both score the same by"
-            " likelihood. Only the choices that the key names count as right."
-        )
-    return said
 
 
 class Lengths:
@@ -192,8 +165,7 @@ class Profile:
     same_text: int = 0
     #: Of these, those whose choices and context are the same as well.
     repeats: Repeats = field(default_factory=Repeats)
-    lost_backslashes: int = 0
-    same_choices: int = 0
+    oddities: Oddities = field(default_factory=Oddities)
     question_chars: Lengths = field(default_factory=Lengths)
     choice_chars: Lengths = field(default_factory=Lengths)
     context_chars: Lengths = field(default_factory=Lengths)
@@ -216,8 +188,7 @@ class Profile:
             self.same_text += 1
         self.repeats.add(question)
         self._add_lengths(question)
-        self.lost_backslashes += lost_backslash(question)
-        self.same_choices += same_choices(question)
+        self.oddities.add(question)
         if self.tokens_of and prompts:
             self._add_tokens(question, prompts, self.tokens_of)
 
@@ -258,7 +229,7 @@ class Profile:
             "skew": skew._asdict() if skew else None,
             "repeated": self.repeats.count(),
             "same_text": self.same_text,
-            "same_choices": self.same_choices,
+            **asdict(self.oddities),
             "with_context": self.with_context,
             "characters": {
                 "question": self.question_chars.to_json(),

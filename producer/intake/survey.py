@@ -18,7 +18,8 @@ from contract.errors import QuestionFileError, nearest
 from contract.question import Body, Question
 from producer.intake.bad_rows import BadRows
 from producer.intake.duplicates import Repeats, Seen
-from producer.intake.profile import Keys, lost_backslash, same_choices
+from producer.intake.oddities import Oddities
+from producer.intake.profile import Keys
 from producer.intake.selection import EVERYTHING, Sampler, Selection
 from producer.intake.spool import Spool
 from producer.readers import QuestionFile, Row, Source, understand
@@ -37,9 +38,7 @@ class Digest:
         self.count = 0
         #: Questions that have a context.
         self.with_context = 0
-        self.lost_backslashes = 0
-        #: Questions with two choices of the same text.
-        self.same_choices = 0
+        self.oddities = Oddities()
         self.first: Question | None = None
         self.keys = Keys()
         self._repeats = Repeats()
@@ -50,10 +49,7 @@ class Digest:
         self._sum.update(body.canonical + b"\n")
         self.count += 1
         self.with_context += question.context is not None
-        # JSON escapes both characters, so this cheap test excludes nearly all questions.
-        if b"\\b" in body.canonical or b"\\f" in body.canonical:
-            self.lost_backslashes += lost_backslash(question)
-        self.same_choices += same_choices(question)
+        self.oddities.add(question)
         self.first = self.first or question
         self.keys.add(question)
         self._repeats.add(question)

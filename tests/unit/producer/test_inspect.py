@@ -258,6 +258,26 @@ def test_choices_with_the_same_text_are_warned_of(tmp_path: Path, session: Sessi
         assert "1 question with the same text in two choices" in run(session, *command).stderr
 
 
+@pytest.mark.parametrize(
+    ("row", "warning"),
+    [
+        ({"question": "Is 5 &lt; 6?"}, "1 question with HTML entities like &lt;"),
+        ({"question": "What does <image 1> show?"}, "1 question with an image, which no mode shows"),
+        ({"question": "What is this?", "image_path": "a.png"}, "1 question with an image, which no mode shows"),
+    ],
+)
+def test_what_a_model_is_not_shown_as_it_was_meant_is_warned_of(
+    tmp_path: Path, session: Session, row: dict[str, str], warning: str
+) -> None:
+    plain = lines({"question": "Is R&D; fun < 5?", "image_path": "", "choices": ["yes", "no"], "answer": "A"})
+    (tmp_path / "plain.jsonl").write_text(plain)
+    (tmp_path / "q.jsonl").write_text(lines({**row, "choices": ["yes", "no"], "answer": "A"}))
+
+    for command in ("inspect",), ("enqueue", "--dry-run"):
+        assert warning in run(session, *command, "q.jsonl").stderr
+        assert "warning" not in run(session, *command, "plain.jsonl").stderr
+
+
 def test_enqueue_counts_the_kinds_of_what_it_skipped(write_rows: WriteRows, session: Session) -> None:
     path = write_rows(*SIX, "{broken", {**SIX[0], "answer": "Z"}, {**SIX[0], "answer": "Y"})
 

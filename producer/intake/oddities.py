@@ -1,0 +1,57 @@
+"""What is odd in the texts of questions, so that nobody need look for it in the answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from contract.question import Question
+from producer.output import number
+
+__all__ = ["Oddities"]
+
+_ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|deg|times|#\d{2,6}|#x[\da-f]{2,6});", re.IGNORECASE)
+_IMAGE = re.compile(r"<image(?: ?\d{1,2})?>|<img\s|!\[[^\]\n]{0,200}\]\(|data:image/", re.IGNORECASE)
+_IMAGE_FIELD = re.compile(r"(?:image|img|figure|picture)(?:s|_?\d{1,2}|_?(?:path|file|name|url))?", re.IGNORECASE)
+
+
+@dataclass
+class Oddities:
+    """Counts questions with odd texts."""
+
+    #: Questions with a control character from an undoubled backslash, as JSON decodes \\beta and \\frac.
+    lost_backslashes: int = 0
+    #: Questions with two choices of the same text, which no score can distinguish.
+    same_choices: int = 0
+    #: Questions with HTML entities like `&lt;`.
+    entities: int = 0
+    #: Questions that name an image.
+    images: int = 0
+
+    def add(self, question: Question) -> None:
+        """Count one question."""
+        texts = "\n".join((question.question, *question.choices))
+        self.lost_backslashes += "\b" in texts or "\f" in texts
+        self.same_choices += len(set(map(str.strip, question.choices))) < len(question.choices)
+        self.entities += "&" in texts and _ENTITY.search(texts) is not None
+        self.images += _names_image(texts, question.metadata)
+
+    def warnings(self) -> list[str]:
+        """Return a warning for each kind that occurred."""
+        said = {
+            "with a backspace or form feed in the text: JSON decodes \\beta and \\frac to these. Double the backslashes"
+            " in the file.": self.lost_backslashes,
+            "with the same text in two choices: both score the same by likelihood. Only the choices that the key names"
+            " count as right.": self.same_choices,
+            "with HTML entities like &lt; in the text, which the model is shown as they are. Decode them in the file if"
+            " they are not meant.": self.entities,
+            "with an image, which no mode shows: only the text is asked.": self.images,
+        }
+        return [f"warning: {number(count, 'question')} {what}" for what, count in said.items() if count]
+
+
+def _names_image(texts: str, metadata: Mapping[str, object]) -> bool:
+    if ("<" in texts or "![" in texts or "data:" in texts) and _IMAGE.search(texts):
+        return True
+    return bool(metadata) and any(value and _IMAGE_FIELD.fullmatch(name) for name, value in metadata.items())
