@@ -71,8 +71,8 @@ def echo_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     if not console.is_terminal:
         console = Console(file=sys.stdout, width=PIPE_WIDTH)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in header:
-        table.add_column(name, overflow="fold")
+    for at, name in enumerate(header):  # piped, a name in the first column stays in one piece: `awk '{print $1}'`
+        table.add_column(name, overflow="fold", no_wrap=at == 0 and not sys.stdout.isatty())
     for row in rows:
         table.add_row(*(Text(for_terminal(cell)) for cell in row))
     console.print(table)
@@ -183,7 +183,8 @@ def doubt_lines(tally: Tally) -> Lines:
         seldom = "; at this level the letters are mostly noise: try mode likelihood" if mass < SELDOM else ""
         lines.append(("label mass", f"{mass:.3f} is the mean probability that a label comes next{seldom}"))
     if tally.tied:
-        lines.append(("tied", f"{tally.tied:,} of {tally.settled:,}: two choices score the same, the first was chosen"))
+        which = "the first was chosen (in `vote`, the one named first)"
+        lines.append(("tied", f"{tally.tied:,} of {tally.settled:,}: two choices score the same, {which}"))
     if tally.truncated:
         lines.append(("truncated", f"{tally.truncated:,} of {tally.settled:,}: the text was cut off at max_tokens"))
     return lines

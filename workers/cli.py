@@ -33,7 +33,7 @@ from workers.host.placement import Layers, pick, plan_host, plan_retrieval, plan
 from workers.host.remote_control import drain, restart
 from workers.recheck import refuse_lacking_adapter, request_tokens, rescore, serving, stability, unlike
 from workers.retrieval.build import build_index
-from workers.tuning.output import draw_trials, refuse_unwritable, table, write_deploy_file, write_record
+from workers.tuning.output import context_note, draw_trials, refuse_unwritable, table, write_deploy_file, write_record
 from workers.tuning.sample import Effort, tune_by
 
 __all__ = ["main"]
@@ -246,6 +246,7 @@ def tune_for_run(
         note("no picture: matplotlib is not installed")
     tell("\n".join(table(found)))
     tell(f"{out}: " + ", ".join(f"{name} {value}" for name, value in found.chosen().items()))
+    tell(context_note(found))
 
 
 @main.command(name="prepare")

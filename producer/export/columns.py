@@ -35,7 +35,8 @@ MEANINGS = {
     "choice": "Label of the model's choice.",
     "choice_text": "That choice's text.",
     "confidence": "Share of the choice among all choices, 0 to 1: of their probabilities, or of the texts (`vote`).",
-    "margin": "Best score minus the second best; 0 is a tie, in which the first is chosen.",
+    "margin": "Best score minus the second best; 0 is a tie, in which the first is chosen (in `vote`, the one named"
+    " first).",
     "choice_scores": "JSON: label → the score by which the choices were compared.",
     "raw_text": "The text that the model generated; if it was cut off within reasoning opened by its chat template,"
     " including that opening.",

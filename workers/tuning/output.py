@@ -21,7 +21,16 @@ from workers.engines.installed import installed_version
 from workers.tuning.search import Tuned
 from workers.tuning.trials import FIGURES, Trial
 
-__all__ = ["draw_trials", "line_of", "refuse_unwritable", "table", "warnings_of", "write_deploy_file", "write_record"]
+__all__ = [
+    "context_note",
+    "draw_trials",
+    "line_of",
+    "refuse_unwritable",
+    "table",
+    "warnings_of",
+    "write_deploy_file",
+    "write_record",
+]
 
 
 def warnings_of(found: Tuned) -> Iterator[str]:
@@ -47,6 +56,11 @@ def warnings_of(found: Tuned) -> Iterator[str]:
         )
 
 
+def context_note(found: Tuned) -> str:
+    """Return what the chosen `max_model_len` is for; a user may serve other runs by the same file."""
+    return f"max_model_len {found.needs.context} fits this run; longer prompts, as with examples or passages, fail."
+
+
 def write_deploy_file(path: Path, base: Path | None, overrides: Sequence[str], run: Run, found: Tuned) -> None:
     """Write the best settings, merged over the deploy file `base` and `--set`, with the table. Raises SettingsError."""
     settings = as_file(base, overrides, run.spec.model, found.chosen())
@@ -55,6 +69,7 @@ def write_deploy_file(path: Path, base: Path | None, overrides: Sequence[str], r
         f"python -m workers tune {run.run_id}, {datetime.now(UTC).date()}: {best.questions_per_s:.2f} questions/s",
         f"{found.needs.questions} questions: 95th percentile {found.needs.p95} tokens, longest {found.needs.longest}",
         *(f"Warning: {each}." for each in warnings_of(found)),
+        context_note(found),
         "batch_timeout is calculated: half the duration of a batch, as the next one fills meanwhile; at most 1 s.",
         "",
         *table(found),
