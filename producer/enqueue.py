@@ -45,7 +45,7 @@ MOST_UNEVEN = 0.05
 class _How:
     """The options that control what happens after the file has been read."""
 
-    priority: Priority
+    priority: Priority | None
     weight: int | None
     fresh: bool
     dry_run: bool
@@ -95,7 +95,7 @@ def enqueue(
     qrels: Path | None,
     no_rag: bool,
     skip_bad: bool,
-    priority: str,
+    priority: str | None,
     **rest: Any,
 ) -> None:
     """Enqueue the questions of FILE: JSON, JSON Lines, CSV, TSV or Parquet, also packed (gz, zst, zip); a folder or zip
@@ -115,7 +115,7 @@ def enqueue(
         planned = plan(source, asked, session.settings, selection, name=name, skip_bad=skip_bad, qrels=judged)
         if judged:
             note(judged.describe(planned.survey.digest.count))
-        _carry_out(planned, session, _How(priority=to_priority(priority), asked=asked, **rest))
+        _carry_out(planned, session, _How(priority=to_priority(priority) if priority else None, asked=asked, **rest))
 
 
 def _carry_out(planned: Plan, session: Session, how: _How) -> None:
@@ -175,6 +175,7 @@ def _echo(planned: Plan, done: Submitted, session: Session, how: _How, rejected:
         ("run", done.run.run_id),
         ("state", done.describe()),
         *([] if how.fresh else _asked_already(done, session)),
+        *_priority_lines(done.run, how.priority),
         *_row_lines(planned, done.run, rejected),
         *_source_lines(planned, how.index),
         ("asked", _asked(planned.spec, how.asked)),
@@ -191,6 +192,12 @@ def _asked_already(done: Submitted, session: Session) -> Lines:
     what = "the same questions asked in the same way under another name"
     others = asked_already([done], session.ledger).values()
     return [("already", f"{', '.join(each)}: {what}") for each in others]
+
+
+def _priority_lines(run: Run, asked: Priority | None) -> Lines:
+    if asked is None or asked is run.priority:
+        return []
+    return [("priority", f"still {run.priority.name.lower()}, as first enqueued; only what was sent now has another")]
 
 
 def _row_lines(planned: Plan, run: Run, rejected: Path | None) -> Lines:

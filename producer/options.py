@@ -68,10 +68,11 @@ def folder(command: Command) -> Command:
 
 
 def priority_option(command: Command) -> Command:
-    """Add `--priority`."""
-    return click.option(
-        "--priority", type=PRIORITIES, default="normal", show_default=True, help="Priority relative to other runs."
-    )(command)
+    """Add `--priority`; None: the run's own, or normal for a new run."""
+    said = (
+        "Priority relative to other runs; for a run that exists, of what is sent now. [default: the run's, or normal]"
+    )
+    return click.option("--priority", type=PRIORITIES, help=said)(command)
 
 
 def priority_again_option(command: Command) -> Command:

@@ -171,17 +171,20 @@ def submit(
     planned: Plan,
     ledger: Ledger,
     broker: Broker,
-    priority: Priority = Priority.NORMAL,
+    priority: Priority | None = None,
     weight: int | None = None,
 ) -> Submitted:
     """Write what is missing from the ledger, and send what is missing from the queue.
 
+    `priority` is for what is sent now and, if the run is new, for the run; None: the run's, or normal for a new one.
     `weight` is the number of turns the run gets for each turn of others; None: unchanged, or 1 for a new run. Waits
     while another producer or a worker is sending the same run.
     """
-    run = planned.run(priority)
+    run = planned.run(Priority.NORMAL if priority is None else priority)
     with broker.sole_sender(run.run_id):
         new = ledger.open_run(run)
+        run = ledger.run(run.run_id)
+        priority = run.priority if priority is None else priority
         if weight is not None:
             broker.weigh(run.run_id, weight)
         counts = ledger.counts(run.run_id)

@@ -32,7 +32,9 @@ __all__ = ["suite"]
 @folder
 @as_json
 @click.pass_obj
-def suite(session: Session, file: Path, priority: str, dry_run: bool, watch: bool, out: Path, as_json: bool) -> None:
+def suite(
+    session: Session, file: Path, priority: str | None, dry_run: bool, watch: bool, out: Path, as_json: bool
+) -> None:
     """Enqueue the runs of a suite FILE, as in configs/suites/: several question sets and models, one table.
 
     Everything is checked before anything is written. The same command resumes an unfinished suite, and prints the table
@@ -65,7 +67,7 @@ def _refuse_unwritable(asked: Suite, runs: Sequence[Planned], out: Path) -> None
         refuse_unwritable(directory)
 
 
-def _submit(session: Session, runs: Sequence[Planned], priority: str, out: Path) -> list[Submitted]:
+def _submit(session: Session, runs: Sequence[Planned], priority: str | None, out: Path) -> list[Submitted]:
     for each in runs:
         if each.plan.survey.rejected:
             path = write_rejected(rejected_rows(each.plan.survey), out / each.plan.run_id)
@@ -73,7 +75,8 @@ def _submit(session: Session, runs: Sequence[Planned], priority: str, out: Path)
     questions = sum(each.plan.survey.digest.count for each in runs)
     checked = f"{number(questions, 'question')} in {number(len(runs), 'run')} checked"
     note(f"{checked}; writing to {session.settings.redis_place}")
-    return [submit(each.plan, session.ledger, session.broker, to_priority(priority)) for each in runs]
+    asked = to_priority(priority) if priority else None
+    return [submit(each.plan, session.ledger, session.broker, asked) for each in runs]
 
 
 def _echo_dry_run(asked: Suite, runs: Sequence[Planned], *, as_json: bool) -> None:

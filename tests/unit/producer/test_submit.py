@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from contract import Run
 from contract.errors import QuestionFileError, RunConfigError
 from contract.ledger import MemoryLedger
 from contract.priority import Priority
@@ -363,6 +364,22 @@ def test_a_priority_reaches_the_messages(five: Path, ledger: MemoryLedger, broke
     urgent = submit(planned(five, name="urgent"), ledger, broker, Priority.HIGH)
 
     assert broker.messages[0][1] == urgent.run.run_id
+
+
+def test_a_run_that_is_enqueued_again_keeps_its_priority_unless_another_is_named_for_what_is_sent(
+    five: Path, ledger: MemoryLedger, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[Priority] = []
+
+    def send_missing(_: Run, priority: Priority) -> tuple[int, int]:
+        sent.append(priority)
+        return 0, 0
+
+    monkeypatch.setattr(broker, "send_missing", send_missing)
+    submit(planned(five), ledger, broker, Priority.HIGH)
+    for asked in (None, Priority.LOW):
+        assert submit(planned(five), ledger, broker, asked).run.priority is Priority.HIGH
+    assert sent == [Priority.HIGH, Priority.LOW]
 
 
 def test_a_weight_is_kept_beside_the_run_and_is_no_part_of_what_is_asked(
