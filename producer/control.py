@@ -13,7 +13,7 @@ from contract.errors import InputError
 from contract.ledger import Run, RunState, halted
 from contract.priority import Priority
 from contract.verdict import Outcome
-from producer.options import note, priority_again_option, run_argument, to_priority, to_weight
+from producer.options import note, priority_option, run_argument, to_priority, to_weight
 from producer.output import number
 from producer.session import Session
 from producer.watching.status import unwritten
@@ -54,7 +54,7 @@ def _halt(session: Session, run: Run, state: RunState) -> None:
 
 @click.command()
 @run_argument(required=True)
-@priority_again_option
+@priority_option
 @click.pass_obj
 def resume(session: Session, run_name: str, priority: str | None) -> None:
     """Resume the paused or cancelled RUN: its unsettled questions are sent again."""
@@ -73,7 +73,7 @@ def resume(session: Session, run_name: str, priority: str | None) -> None:
 @click.command()
 @run_argument(required=True)
 @click.option("--failed", is_flag=True, help="Discard failed verdicts and ask those questions again.")
-@priority_again_option
+@priority_option
 @click.pass_obj
 def requeue(session: Session, run_name: str, failed: bool, priority: str | None) -> None:
     """Re-send the unsettled questions of RUN that are no longer in any message."""

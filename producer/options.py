@@ -26,7 +26,6 @@ __all__ = [
     "as_json",
     "folder",
     "note",
-    "priority_again_option",
     "priority_option",
     "progress_console",
     "run_argument",
@@ -68,18 +67,9 @@ def folder(command: Command) -> Command:
 
 
 def priority_option(command: Command) -> Command:
-    """Add `--priority`; None: the run's own, or normal for a new run."""
-    said = (
-        "Priority relative to other runs; for a run that exists, of what is sent now. [default: the run's, or normal]"
-    )
+    """Add `--priority`, of what is sent now; None: the run's own, or normal for a new run."""
+    said = "Priority relative to other runs. [default: the run's; normal for a new run]"
     return click.option("--priority", type=PRIORITIES, help=said)(command)
-
-
-def priority_again_option(command: Command) -> Command:
-    """Add `--priority` for questions that are sent again; None: the run's own."""
-    return click.option("--priority", type=PRIORITIES, help="Priority relative to other runs. [default: the run's]")(
-        command
-    )
 
 
 def run_config_options(of_config: str) -> Callable[[Command], Command]:

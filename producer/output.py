@@ -68,11 +68,12 @@ def echo_lines(lines: Lines) -> None:
 def echo_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a table; numbers must already be formatted."""
     console = Console(file=sys.stdout)
-    if not console.is_terminal:
+    piped = not console.is_terminal
+    if piped:
         console = Console(file=sys.stdout, width=PIPE_WIDTH)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for at, name in enumerate(header):  # piped, a name in the first column stays in one piece: `awk '{print $1}'`
-        table.add_column(name, overflow="fold", no_wrap=at == 0 and not sys.stdout.isatty())
+        table.add_column(name, overflow="fold", no_wrap=piped and at == 0)
     for row in rows:
         table.add_row(*(Text(for_terminal(cell)) for cell in row))
     console.print(table)

@@ -4,7 +4,7 @@ From text to choice: `visible_text` leaves out reasoning and what follows the an
 `extraction` asks the `rules`, strongest first, and weighs their claims.
 
 - Rules: `explicit` (announced by the `cues`), `checklist`, `implicit`, `option_text`; `json_answer` before them all.
-- Questions that ask for what is *not* so: `sought` tells them, and `exceptions` has their rules.
+- Questions that ask for what is *not* so: `sought` tells them, and `odd_one_out` has their rules.
 - What stands at one place: `targets` (a label, number or text), `options` (the choices as a text may name them).
 - What is no answer: `lists` of the choices, `other_cases`, one of `several` right ones; `words` that deny or take back.
 """

@@ -30,9 +30,9 @@ from typing import NamedTuple
 
 from workers.scoring.extract.answer import Answer
 from workers.scoring.extract.checklist import checked_choice
-from workers.scoring.extract.exceptions import denied_choice, exception_statement
 from workers.scoring.extract.explicit import answer_statement, answer_tag, boxed, judged_label
 from workers.scoring.extract.implicit import bold_label, leading_label, lone_label, number, stated_choice
+from workers.scoring.extract.odd_one_out import denied_choice, exception_statement
 from workers.scoring.extract.option_text import option_text
 from workers.scoring.extract.targets import Claim
 
