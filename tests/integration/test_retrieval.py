@@ -54,9 +54,12 @@ def open_rag_run(ledger: RedisLedger, index: Path, count: int = 40, **changes: o
 
 
 @contextmanager
-def searcher(tmp_path: Path, index: Path, name: str = "r0") -> Iterator[None]:
-    """A worker that searches `index`."""
-    with worker(tmp_path / name, name, QUEUE, indexes=[str(index)]):
+def searcher(tmp_path: Path, index: Path, name: str = "r0", **settings: object) -> Iterator[None]:
+    """A worker that searches `index`. What it is to search must be sent before it starts.
+
+    Of a run that is open, its audit sends what is in no message.
+    """
+    with worker(tmp_path / name, name, QUEUE, indexes=[str(index)], **settings):
         yield
 
 
@@ -73,8 +76,8 @@ def test_every_question_is_scored_with_what_was_found_for_it(
     redis_ledger: RedisLedger, app: Celery, index: Path, tmp_path: Path, finished: Callable[[Run], list[Verdict]]
 ) -> None:
     run = open_rag_run(redis_ledger, index)
+    send(app, redis_ledger, run)
     with worker(tmp_path / "w0"), searcher(tmp_path, index):
-        send(app, redis_ledger, run)
         verdicts = finished(run)
     assert [each.passages[0].id for each in verdicts] == [f"p{number}" for number in range(40)]
     assert all(each.retrieval_hit and each.attempts == 1 for each in verdicts)
@@ -86,9 +89,9 @@ def test_questions_wait_for_a_retrieval_worker_and_are_not_scored_without_one(
 ) -> None:
     run = open_rag_run(redis_ledger, index, count=8)
     closed_book = open_run(redis_ledger, [make_question(number) for number in range(8)], "closed")
+    send(app, redis_ledger, run)
+    send(app, redis_ledger, closed_book)
     with worker(tmp_path / "w0"):
-        send(app, redis_ledger, run)
-        send(app, redis_ledger, closed_book)
         finished(closed_book)
         assert redis_ledger.counts(run.run_id).settled == 0
         assert queue_length(redis_ledger.client, QUEUE) == 2
@@ -100,10 +103,10 @@ def test_a_killed_retrieval_worker_loses_no_question(
     redis_ledger: RedisLedger, app: Celery, index: Path, tmp_path: Path, finished: Callable[[Run], list[Verdict]]
 ) -> None:
     run = open_rag_run(redis_ledger, index)
+    send(app, redis_ledger, run)
     # It holds messages for a batch that never fills, until it is killed with them in its hands.
     waiting: dict[str, Any] = {"batch_size": 64, "batch_timeout": 600}
     with worker(tmp_path / "w0"), worker(tmp_path / "r0", "r0", QUEUE, indexes=[str(index)], **waiting) as first:
-        send(app, redis_ledger, run)
         client = redis_ledger.client
         wait_until(lambda: len(held_question_ids(client, ["r0@test"], run.run_id)) == 40, "it to hold all")
         first.kill()
@@ -117,8 +120,8 @@ def test_an_index_that_is_built_anew_while_it_is_searched_serves_the_next_run_wi
     redis_ledger: RedisLedger, app: Celery, index: Path, tmp_path: Path, finished: Callable[[Run], list[Verdict]]
 ) -> None:
     before = open_rag_run(redis_ledger, index, count=4)
+    send(app, redis_ledger, before)
     with worker(tmp_path / "w0"), searcher(tmp_path, index):
-        send(app, redis_ledger, before)
         finished(before)
         index.rename(tmp_path / "replaced")
         build_test_index(index, [f"Anew: {fact}" for fact in FACTS])
@@ -137,9 +140,9 @@ def test_after_one_build_and_a_restart_the_runs_of_the_build_before_go_on(
     index.rename(replaced_beside(index))
     build_test_index(index, [f"Anew: {fact}" for fact in FACTS])
     after = open_rag_run(redis_ledger, index, count=4)
+    for run in (before, after):
+        send(app, redis_ledger, run)
     with worker(tmp_path / "w0"), searcher(tmp_path, index):
-        for run in (before, after):
-            send(app, redis_ledger, run)
         assert [each.passages[0].text[:5] for each in finished(before)] == ["The a"] * 4
         assert [each.passages[0].text[:5] for each in finished(after)] == ["Anew:"] * 4
 
@@ -150,9 +153,9 @@ def test_questions_for_a_build_that_nobody_has_wait_and_another_run_passes_them(
     waiting = open_rag_run(redis_ledger, index, count=4, index_digest="9" * 64)
     run = open_rag_run(redis_ledger, index, count=4)
     fleet = Fleet(redis_ledger.client)
-    with worker(tmp_path / "w0"), searcher(tmp_path, index):
-        send(app, redis_ledger, waiting)
-        send(app, redis_ledger, run)
+    for each in (waiting, run):
+        send(app, redis_ledger, each)
+    with worker(tmp_path / "w0"), searcher(tmp_path, index, batch_size=4):  # a call each
         assert all(each.retrieval_hit for each in finished(run))
         wait_until(lambda: any(waiting.run_id in each.puts_off for each in fleet.alive()), "the worker to say so")
     assert redis_ledger.counts(waiting.run_id).settled == 0
