@@ -228,9 +228,13 @@ class RequestRejected(EngineError):
 
 
 class EngineOutOfMemory(EngineError):
-    """The call did not fit into memory."""
+    """The call did not fit into memory, or with `shared` the calls that ran together did not; all raise this object."""
 
     retryable = True
+
+    def __init__(self, message: str, *, shared: bool = False) -> None:
+        super().__init__(message)
+        self.shared = shared
 
 
 class EngineDead(EngineError):

@@ -143,7 +143,12 @@ class Settings(BaseSettings):
         gt=0,
         description="Seconds between commits while the texts of a batch finish one by one; each costs engine time.",
     )
-    max_attempts: int = Field(default=5, ge=1, description="Attempts at a question before it is recorded as failed.")
+    max_attempts: int = Field(
+        default=5,
+        ge=2,
+        description="Attempts at a question before it is recorded as failed. The last is made alone: a question that "
+        "kills its worker does not fail its neighbours.",
+    )
 
     # The engine
     #: vLLM in this process, an OpenAI-compatible server, or simulated answers for tests and planning.

@@ -273,7 +273,8 @@ class EngineThread(threading.Thread):
         except Exception as trouble:
             if not _is_out_of_memory(trouble):
                 raise
-            self._drop_everything(EngineOutOfMemory(f"Out of memory: {_why(trouble)}."))
+            calls = {id(each.call) for each in self._pending.values()}
+            self._drop_everything(EngineOutOfMemory(f"Out of memory: {_why(trouble)}.", shared=len(calls) > 1))
             return
         for output in outputs:
             if output.finished:

@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -20,6 +21,18 @@ log = logging.getLogger(__name__)
 
 #: Polling interval of the watchdog in seconds; shorter for short deadlines.
 LOOK_S = 0.25
+#: A request asked alone is asked again this often after running out of memory together with the requests of others.
+SHARED_TRIES = 3
+
+
+@dataclass
+class _Shortage:
+    """One time that memory ran out, for one call or for several that ran together."""
+
+    trouble: EngineOutOfMemory | None = None
+    room_before: int | None = None
+    #: Requests in the largest call that met it, so far.
+    largest: int = 0
 
 
 class GuardedEngine(Engine):
@@ -39,6 +52,8 @@ class GuardedEngine(Engine):
         self._answered_at = float("-inf")
         #: Number of requests known to fit into one call; None while every call has fit.
         self._room: int | None = None
+        self._shortage = _Shortage()
+        self._learning = threading.Lock()
 
     def start(self) -> None:
         self._engine.start()
@@ -50,6 +65,7 @@ class GuardedEngine(Engine):
     def answers(self, requests: Sequence[Request]) -> Iterator[Part]:
         left = list(range(len(requests)))
         room_before = self._room
+        shared_tries = 0
         while left:
             asked = left[: self._room]
             try:
@@ -59,10 +75,9 @@ class GuardedEngine(Engine):
                     yield list(ended.items())
             except EngineOutOfMemory as trouble:
                 if len(asked) > 1:
-                    self._room = len(asked) // 2
-                    log.warning(
-                        "%d requests in a call are too many, %d from now on: %s", len(asked), self._room, trouble
-                    )
+                    self._make_room(len(asked), trouble)
+                elif trouble.shared and shared_tries < SHARED_TRIES:
+                    shared_tries += 1
                 else:  # this request is too big by itself
                     self._room = room_before
                     yield [(left.pop(0), Completion(error=Failure(type=type(trouble).__name__, message=str(trouble))))]
@@ -86,6 +101,16 @@ class GuardedEngine(Engine):
     def close(self) -> None:
         self._closed.set()
         self._engine.close()
+
+    def _make_room(self, asked: int, trouble: EngineOutOfMemory) -> None:
+        """Halve the size of calls. Of calls that ran out of memory together, the largest was too large."""
+        with self._learning:
+            if trouble is not self._shortage.trouble:
+                self._shortage = _Shortage(trouble, self._room)
+            if asked > self._shortage.largest:
+                self._shortage.largest = asked
+                self._room = min(asked // 2, self._shortage.room_before or asked)
+                log.warning("%d requests in a call are too many, %d from now on: %s", asked, self._room, trouble)
 
     def _timed(self, parts: Iterator[Part]) -> Iterator[Part]:
         """Pass `parts` through, timing only the wait for each part and not the caller's handling of it."""

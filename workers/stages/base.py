@@ -29,7 +29,8 @@ __all__ = ["BatchWork"]
 
 log = logging.getLogger(__name__)
 
-#: A question begun this often without a verdict is a suspect, begun alone from then on: it may kill its batch.
+#: A question begun this often without a verdict is a suspect, begun alone from then on: it may kill its batch. Earlier
+#: where `max_attempts` allows only two: each question has its last attempt alone.
 SUSPECT_FROM = 2
 #: Number of runs whose spec a worker caches.
 KNOWN_RUNS = 256
@@ -53,6 +54,7 @@ class BatchWork(abc.ABC):
         self._worker = context.worker
         self._send = context.send
         self._stopping = context.stopping
+        self._suspect_from = min(SUSPECT_FROM, context.settings.max_attempts - 1)
         self._committed = context.committed
         #: Cached for the latest runs only: the HTTP server creates a run per request.
         self._spec: Callable[[str], RunSpec] = lru_cache(KNOWN_RUNS)(lambda run_id: self._ledger.run(run_id).spec)
@@ -140,7 +142,7 @@ class BatchWork(abc.ABC):
                     attempts = min(work.attempts, self._settings.max_attempts)  # one beyond was not begun
                     refused.append(self._failed(batch, work.held, work.item.question.id, attempts, refusal))
                 else:
-                    (ready if work.attempts <= SUSPECT_FROM else suspects).append(work)
+                    (ready if work.attempts <= self._suspect_from else suspects).append(work)
         endings |= self._commit(refused)
         if ready:
             endings |= self._attempt(batch, ready)
@@ -176,7 +178,7 @@ class BatchWork(abc.ABC):
         """
         try:
             spec, hindrance = self._spec_or_hindrance(run_id)
-            suspect_from = UNCOUNTED if hindrance else SUSPECT_FROM
+            suspect_from = UNCOUNTED if hindrance else self._suspect_from
             begun = self._ledger.begin(run_id, list(asked), suspect_from=suspect_from, stage=self.stage)
         except UnknownRun:
             self._puts_off.pop(run_id, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -14,7 +15,7 @@ from contract.turns import one_turn
 from tests.support import PATIENCE_S, make_questions
 from tests.unit.workers.engines import SlowTexts
 from workers.engines.base import Completion, Engine, Part, Request, ScoreRequest
-from workers.engines.guarded import GuardedEngine
+from workers.engines.guarded import SHARED_TRIES, GuardedEngine
 from workers.engines.simulated import SimulatedEngine
 
 
@@ -64,6 +65,50 @@ def test_a_request_that_never_fits_fails_alone_and_teaches_nothing_about_numbers
     assert completions[5].error is not None
     assert completions[5].error.type == "EngineOutOfMemory"
     assert engine.calls[-1] == 10, "what follows it goes in one call again"
+    door.close()
+
+
+class Together(SimulatedEngine):
+    """Calls that run together run out of memory together, as often as `times`."""
+
+    def __init__(self, calls: int, times: int = 1) -> None:
+        super().__init__(load_settings(None, ["engine=simulated"]))
+        self._at_once = threading.Barrier(calls)
+        self._times = times
+        self.calls: list[int] = []
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        self.calls.append(len(requests))
+        if self._times:
+            if self._at_once.wait(PATIENCE_S) == 0:
+                self._times -= 1
+                self._shortage = EngineOutOfMemory("full", shared=True)
+            self._at_once.wait(PATIENCE_S)
+            raise self._shortage
+        return super().generate(requests)
+
+
+def at_once(door: GuardedEngine, *sizes: int) -> list[list[Completion]]:
+    with ThreadPoolExecutor(len(sizes)) as pool:
+        return list(pool.map(door.generate, map(requests, sizes)))
+
+
+@pytest.mark.parametrize("sizes", [(16, 2), (2, 16), (1, 16)])
+def test_of_calls_that_do_not_fit_together_the_largest_says_what_fits(sizes: tuple[int, int]) -> None:
+    engine = Together(calls=2)
+    door = guarded(engine)
+    assert not any(each.error for completions in at_once(door, *sizes) for each in completions)
+    engine.calls.clear()
+    door.generate(requests(16))
+    assert engine.calls == [8, 8]
+    door.close()
+
+
+def test_a_request_that_never_fits_beside_another_fails_in_the_end() -> None:
+    door = guarded(Together(calls=2, times=1 + SHARED_TRIES))
+    types = [each.error and each.error.type for completions in at_once(door, 1, 1) for each in completions]
+    assert types == ["EngineOutOfMemory"] * 2
+    assert not door.generate(requests(1))[0].error
     door.close()
 
 

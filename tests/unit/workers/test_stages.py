@@ -300,19 +300,23 @@ def test_who_is_convicted_is_told_what_its_workers_said_last(books: MemoryLedger
     assert verdict.attempts == 4
 
 
+@pytest.mark.parametrize("max_attempts", [2, 3, 4])
 def test_a_question_whose_company_keeps_dying_is_begun_alone_and_convicted(
-    books: MemoryLedger, engine: CountingEngine
+    books: MemoryLedger, engine: CountingEngine, max_attempts: int
 ) -> None:
+    settings = SETTINGS.model_copy(update={"max_attempts": max_attempts})
     run = open_run(books, make_questions(4))
     engine.dies_at = lambda requests: any("What is 2 plus 2" in each.prompt for each in requests)
     for _ in range(12):
         if books.counts(run.run_id).finished:
             break
-        score(books, engine, message(run, "q0", "q1", "q2", "q3"))
+        scorer = BatchScorer(StageContext(settings, books, "w@host", nowhere), engine)
+        scorer.run(batch_of(message(run, "q0", "q1", "q2", "q3")))
     convicted = verdict_of(books, run, "q2")
     assert convicted.outcome is Outcome.FAILED
     assert convicted.error is not None
     assert convicted.error.type == "TooManyAttempts"
+    assert convicted.attempts == max_attempts
     assert books.counts(run.run_id).of(Outcome.FAILED) == 1
     assert books.counts(run.run_id).finished
 
