@@ -22,6 +22,9 @@ from typing import Generic, Literal, TypeVar
 
 __all__ = ["Flush", "Gathered", "Gathering"]
 
+#: Messages not yet received are assumed as large as the largest of so many latest ones.
+RECENT_ITEMS = 64
+
 T = TypeVar("T")
 Flush = Literal["size", "timeout"]
 
@@ -60,7 +63,7 @@ class Gathering(Generic[T]):
         self._running_questions = 0
         self._running = 0
         self._engine_has_room = False
-        self._largest = 1
+        self._recent_sizes = deque([1], maxlen=RECENT_ITEMS)
         self._queue_is_short = False
         self._fills_a_batch = False
 
@@ -68,7 +71,7 @@ class Gathering(Generic[T]):
         """Add a waiting item. A smaller `priority` is more urgent."""
         self._waiting[priority].append(_Waiting(item, questions, now_s))
         self._waiting_questions[priority] += questions
-        self._largest = max(self._largest, questions)
+        self._recent_sizes.append(questions)
 
     def take(self, now_s: float) -> Gathered[T] | None:
         """Return the batch to dispatch now, or None. The caller runs it and then calls `done`."""
@@ -106,7 +109,7 @@ class Gathering(Generic[T]):
         return self.room_for_items() > 0
 
     def room_for_items(self, priority: int = 0) -> int:
-        """Return how many more items of this priority to take, assuming the size of the largest so far.
+        """Return how many more items of this priority to take, assuming the size of the largest recent one.
 
         Enough for the running batches and the next one, and no more: other workers cannot get what is held here. At
         least one while there is room for a question. Less urgent waiting items do not count.
@@ -117,7 +120,7 @@ class Gathering(Generic[T]):
         room = batches * self.batch_size - waiting - self._running_questions
         if self._queue_is_short:
             room = min(room, self.batch_size - waiting)
-        return -(-max(0, room) // self._largest)
+        return -(-max(0, room) // max(self._recent_sizes))
 
     def left_waiting(self, items: int, other_workers: int) -> None:
         """Record how many items are left in the queue, and how many other workers share it.
@@ -125,7 +128,7 @@ class Gathering(Generic[T]):
         The queue is short if all workers together could hold more than that. Less than a batch is still held ahead:
         in the queue it would have to wait for its timeout as well.
         """
-        questions = items * self._largest
+        questions = items * max(self._recent_sizes)
         all_can_hold = (1 + other_workers) * (self.batches_in_flight + 1) * self.batch_size
         self._queue_is_short = other_workers > 0 and questions < all_can_hold
         self._fills_a_batch = questions >= self.batch_size
