@@ -12,6 +12,7 @@ import click
 from contract.ledger import Run
 from contract.priority import Priority
 from contract.spec import Mode, Normalization, RunSpec
+from contract.wording import number
 from producer.export.files import refuse_unwritable
 from producer.export.results import write_rejected
 from producer.intake.profile import key_warnings
@@ -19,7 +20,7 @@ from producer.intake.qrels import Qrels
 from producer.intake.reading import how_to_read, read_line, reading_options, selection_of, selection_options
 from producer.intake.survey import Survey, rejected_rows
 from producer.options import as_json, folder, note, priority_option, run_config_options, to_priority, to_weight
-from producer.output import Lines, chance, echo_json, echo_lines, number
+from producer.output import Lines, chance, echo_json, echo_lines
 from producer.question_view import key_shown, shown_prompts
 from producer.readers import opened
 from producer.runs.gold_sources import named_sources

@@ -11,6 +11,7 @@ import click
 
 from contract.ledger import Counts, Run
 from contract.verdict import Outcome
+from contract.wording import number
 from producer.engine_differences import engine_lines
 from producer.export.results import export
 from producer.export.summary import Summary
@@ -23,7 +24,6 @@ from producer.output import (
     echo_lines,
     interval,
     judge_lines,
-    number,
     result_lines,
     shared_context,
 )

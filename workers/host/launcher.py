@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from contract.errors import EXIT_ENGINE, EXIT_RETRY, EXIT_UNBOOTABLE, SettingsError
+from contract.wording import number
 from workers.host import boot_pipe
 from workers.host.placement import WorkerPlan
 from workers.parent import follower
@@ -175,8 +176,8 @@ class Supervisor:
             self.log_folder.mkdir(parents=True, exist_ok=True)
         except OSError as trouble:
             raise SettingsError(f"--logs {self.log_folder}: {trouble.strerror}.", hint="Name a folder.") from None
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_signal)
+        for stop in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(stop, self._on_signal)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
             signal.signal(signal.SIGHUP, partial(self._on_hang_up, os.isatty(2)))
         try:
@@ -312,8 +313,7 @@ class Supervisor:
         living = [child for child in self.children if child.process is not None]
         if not living:
             return
-        many = "1 worker" if len(living) == 1 else f"{len(living)} workers"
-        self._say(f"draining {many}; a second Ctrl-C or SIGTERM ends them at once")
+        self._say(f"draining {number(len(living), 'worker')}; a second Ctrl-C or SIGTERM ends them at once")
         for child in living:
             child.state = "draining"
             if child.process is not None:

@@ -407,8 +407,8 @@ def test_several_models_have_no_name_in_common(several: Path) -> None:
     [
         (["model=smal"], "none is called 'smal'. Did you mean 'small'"),
         (["models=[{batch_siz: 3, model: small}]", "model=small"], "model small: unknown setting 'batch_siz'"),
-        (["models=[{model: a}, {model: a}]"], "2 models, but only 1 queue names: a"),
-        (["models=[{model: Llama3}, {model: llama3}]"], "2 models, but only 1 queue names: llama3"),
+        (["models=[{model: a}, {model: a}]"], "2 models, but only 1 queue name: a"),
+        (["models=[{model: Llama3}, {model: llama3}]"], "2 models, but only 1 queue name: llama3"),
         (["models=large"], "models: expected a list of settings"),
     ],
 )
