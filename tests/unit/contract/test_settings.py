@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from contract import Settings, load_settings
 from contract.errors import SettingsError
 from contract.settings import CONFIG_VARIABLE, OVERRIDES_VARIABLE, load_fleet
+from contract.settings.fields import PARALLEL_SIZES
 from tests.support import ROOT
 from workers.engines import make_engine
 
@@ -318,6 +319,12 @@ def test_an_engine_uses_as_many_gpus_as_tensor_times_pipeline_parallel() -> None
     assert load_settings(None, both[:1]).gpus_per_worker == 2
     assert load_settings(None, both).gpus_per_worker == 6
     assert load_settings(None, ["vllm_args.prefill_context_parallel_size=2"]).gpus_per_worker == 2
+
+
+@pytest.mark.parametrize("name", PARALLEL_SIZES)
+@pytest.mark.parametrize("size", ["many", 0, 1.5])
+def test_a_size_in_gpus_that_is_no_number_of_them_is_refused(name: str, size: object) -> None:
+    assert f"{name}: expected a number of GPUs, found {size!r}" in refusal(None, f"vllm_args.{name}={size}")
 
 
 def test_settings_are_read_once_and_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
