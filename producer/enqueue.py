@@ -22,7 +22,7 @@ from producer.intake.survey import Survey, rejected_rows
 from producer.options import as_json, folder, note, priority_option, run_config_options, to_priority, to_weight
 from producer.output import Lines, chance, echo_json, echo_lines
 from producer.question_view import key_shown, shown_prompts
-from producer.readers import opened
+from producer.readers import Source, opened, refuse_missing
 from producer.runs.gold_sources import named_sources
 from producer.runs.runconfig import RunConfig, load_run_config
 from producer.runs.submit import Plan, State, Submitted, afresh, asked_already, plan, submit
@@ -110,6 +110,7 @@ def enqueue(
     asked = load_run_config(config, (*overrides, "rag.enabled=false") if no_rag else overrides)
     how, selection = how_to_read(rest), selection_of(rest, asked.seed)
     judged = Qrels.read(qrels) if qrels else None
+    refuse_missing(Source(Path(file), file))
     if not rest["dry_run"]:
         session.reach()
     with opened(file, how) as source:
