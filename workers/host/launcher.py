@@ -44,6 +44,8 @@ GIVE_UP_AFTER = 5
 #: A boot that ends by one of these signals was killed from outside; the kernel's OOM killer counts as such.
 FROM_OUTSIDE = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.SIGQUIT})
 POLL_S = 0.2
+#: How long killed workers are waited for. One that waits for a driver or a file system dies only when that answers.
+KILLED_WITHIN_S = 30.0
 TAIL_LINES = 20
 #: A line that may name the cause: vLLM's core process logs it above its tracebacks and scheduler state.
 ERROR = re.compile(r"[\w.]*(?:Error|Exception): .+")
@@ -336,9 +338,16 @@ class Supervisor:
 
     def _kill_all(self) -> None:
         for child in self.children:
+            self._kill(child)
+        until = time.monotonic() + KILLED_WITHIN_S
+        for child in self.children:
             if child.process is not None:
-                self._kill(child)
-                child.process.wait()
+                try:
+                    child.process.wait(until - time.monotonic())
+                except subprocess.TimeoutExpired:
+                    self._say(
+                        f"{child.plan.name}: process {child.process.pid} is left; it ends when its driver lets it"
+                    )
                 child.process, child.state = None, "killed"
             self._close_channel(child)
 
