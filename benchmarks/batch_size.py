@@ -19,6 +19,7 @@ from benchmarks.asking import add_asking, asking_of, described, engine_of
 from benchmarks.command import Parser, positive, run
 from benchmarks.record import plot, print_table, write
 from contract.settings import load_settings
+from contract.wording import number
 from workers.tuning.trials import Shape, Trial, score_in_batches
 
 WITHIN = 0.98
@@ -37,23 +38,26 @@ def main() -> None:
         count = len(asking.items(settings, "to count", Path(folder)))
         sizes = [size for size in options.sizes if size <= count]
         if left_out := [size for size in options.sizes if size > count]:
-            print(f"left out, as there are only {count} questions: {', '.join(map(str, left_out))}", file=sys.stderr)
+            print(
+                f"left out, as only {number(count, 'question')} can be asked: {', '.join(map(str, left_out))}",
+                file=sys.stderr,
+            )
         if not sizes:
             parser.error("--sizes: too few questions for any of them; ask more (--limit, --questions)")
         with engine_of(settings) as engine:
             trials: dict[int, list[Trial]] = {size: [] for size in sizes}
-            for number in range(options.rounds + 1):
+            for turn in range(options.rounds + 1):
                 for size in sizes:
-                    items = asking.items(settings, f"{number} of {size}", Path(folder))
+                    items = asking.items(settings, f"{turn} of {size}", Path(folder))
                     # The first calls of a size allocate and compile, so a short round zero is not counted.
-                    asked = items if number else items[: size * options.in_flight]
+                    asked = items if turn else items[: size * options.in_flight]
                     found = score_in_batches(engine, asked, Shape(size, options.in_flight))
-                    if number:
+                    if turn:
                         trials[size].append(found)
             about = described(engine, settings)
     rows = [row(size, found) for size, found in trials.items()]
     optimal = optimal_size(rows)
-    print_table(f"{count} questions of {asking.source.shown}, {asking.shown}", rows)
+    print_table(f"{number(count, 'question')} of {asking.source.shown}, {asking.shown}", rows)
     print(f"Optimal batch size: {optimal}")
     more = {"engine": about, **asking.recorded(settings), "optimal_batch_size": optimal}
     path = write("batch_size", rows, options.out, **more)

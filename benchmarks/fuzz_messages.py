@@ -132,8 +132,8 @@ def fuzz_messages(inputs: int, seed: int = 0) -> Result:
         result.inputs, result.refused = inputs, _dropped(ours.log)
         app.close()
     result.accepted = inputs - result.refused
-    facts = {"the worker died": not alive, f"{left} messages are left": left, f"{held} messages are held": held}
-    facts[f"{todo} good questions have no verdict"] = todo
+    facts = {"the worker died": not alive, f"messages left: {left}": left, f"messages held: {held}": held}
+    facts[f"good questions without a verdict: {todo}"] = todo
     result.broken = [what for what, is_so in facts.items() if is_so]
     return result
 

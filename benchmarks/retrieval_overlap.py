@@ -21,6 +21,7 @@ from benchmarks.record import bars, print_table, write
 from benchmarks.stand import Stand, producer, settle, stand, verdicts, worker
 from contract import keys
 from contract.spec import IndexKind
+from contract.wording import number
 
 WORDS = 20_000
 PASSAGE_WORDS = 60
@@ -37,7 +38,7 @@ def main() -> None:
     parser.option("--kinds", str, ("bm25",), "kinds of search", choices=list(map(str, IndexKind)))
     options = parser.parse_args()
     rows = [measure(kind, options) for kind in options.kinds]
-    print_table(f"{options.questions:,} questions, {options.passages:,} passages", rows)
+    print_table(f"{number(options.questions, 'question')}, {number(options.passages, 'passage')}", rows)
     path = write("retrieval_overlap", rows, options.out)
     print(path, bars(path, "wall time added by retrieval", "%", {row["kind"]: 100 * row["added"] for row in rows}))
 

@@ -22,6 +22,7 @@ import psutil
 from benchmarks.command import Parser, above_zero, positive, run
 from benchmarks.record import plot, print_table, write
 from benchmarks.stand import DEPLOY, Stand, asked_between, cpu_s, made_up_questions, settle, stand, verdicts, worker
+from contract.wording import number
 
 POLL_S = 0.2
 
@@ -65,13 +66,13 @@ def main() -> None:
         for workers in options.workers:
             questions = workers * options.batches * options.batch_size
             rows.append(measure(at, workers, questions, f"scaling-{workers}"))
-            print(f"{workers} workers: {rows[-1]['questions_per_s']:.1f} questions/s", flush=True)
+            print(f"{number(workers, 'worker')}: {rows[-1]['questions_per_s']:.1f} questions/s", flush=True)
     # The nominal rate of one worker's engine, so that the first row has a reference too.
     engine_rate = options.batch_size * at.settings.batches_in_flight / (options.call_ms / 1000)
     for row in rows:
         row["efficiency"] = row["questions_per_s"] / (row["workers"] * engine_rate)
     cores = len(os.sched_getaffinity(0))
-    print_table(f"{engine_rate:.0f} questions/s is the nominal rate of an engine; {cores} cores", rows)
+    print_table(f"{engine_rate:.0f} questions/s is the nominal rate of an engine; {number(cores, 'core')}", rows)
     path = write("scaling", rows, options.out, engine_questions_per_s=engine_rate)
     lines = {
         "measured": [(row["workers"], row["questions_per_s"]) for row in rows],

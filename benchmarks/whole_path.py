@@ -44,6 +44,7 @@ from benchmarks.record import bars, print_table, without, write
 from benchmarks.stand import Stand, stand, worker
 from contract.errors import EngineError, RequestRejected
 from contract.settings import Settings
+from contract.wording import number
 from producer.readers import Source
 from workers.engines.base import Request
 from workers.engines.encoding import Encoded, PromptEncoder
@@ -122,7 +123,7 @@ def questions_of(at: Stand, source: Source, limit: int) -> int:
     count, size = len(asking.items(at.settings, "to count", at.folder)), at.settings.batch_size
     if count % size:
         waits = f"the last one waits for batch_timeout, {at.settings.batch_timeout:g} s"
-        print(f"note: {count} questions do not make whole batches of {size}: {waits}", file=sys.stderr)
+        print(f"note: {number(count, 'question')}, not in whole batches of {size}: {waits}", file=sys.stderr)
     return count
 
 
@@ -159,12 +160,12 @@ def interleaved(sides: Mapping[str, Measure], bench: Bench, boot: int = 0) -> Ti
     """
     times: Times = {name: [] for name in sides}
     batch = min(bench.limit, bench.at.settings.batch_size)
-    for number in range(bench.rounds + 1):
-        for name, measure in list(sides.items())[:: -1 if (boot + number) % 2 else 1]:
-            measure(f"{boot}.{number}, to warm up", batch)
-            seconds = measure(f"{boot}.{number}", bench.limit)
-            print(f"round {boot}.{number}: {name} {seconds:.2f} s", file=sys.stderr)
-            if number:
+    for turn in range(bench.rounds + 1):
+        for name, measure in list(sides.items())[:: -1 if (boot + turn) % 2 else 1]:
+            measure(f"{boot}.{turn}, to warm up", batch)
+            seconds = measure(f"{boot}.{turn}", bench.limit)
+            print(f"round {boot}.{turn}: {name} {seconds:.2f} s", file=sys.stderr)
+            if turn:
                 times[name].append(seconds)
     return times
 

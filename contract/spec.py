@@ -13,6 +13,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from contract.question import Question, asked_in
+from contract.wording import number
 
 __all__ = [
     "ChatTemplate",
@@ -135,7 +136,7 @@ class FewShot(BaseModel):
     @model_validator(mode="after")
     def _pool_is_large_enough(self) -> Self:
         if len(self.pool) < self.k:
-            raise ValueError(f"{self.k} examples need a pool of at least {self.k}, found {len(self.pool)}")
+            raise ValueError(f"a pool of {len(self.pool)} is too small for {number(self.k, 'example')}")
         if any(each.answer is None for each in self.pool):
             raise ValueError("every example needs an answer")
         for each in self.pool if self.rationale else ():

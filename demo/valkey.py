@@ -52,7 +52,7 @@ def serve(folder: Path, host: str = LOOPBACK) -> Iterator[str]:
         except BlockingIOError:
             told = "end that server first (`make demo`, a job), or choose another folder."
             raise OSError(f"{folder} is already served; {told}") from None
-        pid_file = (folder / "server.pid").resolve()
+        pid_file = _pid_file(folder)
         _end_orphan(pid_file)
         configuration = {**CONFIGURATION, "pidfile": pid_file}
         login = ""
@@ -68,6 +68,10 @@ def serve(folder: Path, host: str = LOOPBACK) -> Iterator[str]:
             yield f"redis://{login}{server.host}:{server.port}/0"
         finally:
             server.stop()
+
+
+def _pid_file(folder: Path) -> Path:
+    return (folder / "server.pid").resolve()
 
 
 def free_port(host: str = LOOPBACK) -> int:
@@ -101,7 +105,7 @@ def _end_orphan(pid_file: Path) -> None:
 
 
 def main() -> int:
-    """Serve until interrupted."""
+    """Serve until interrupted; return 1 if the server ends before."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, default=Path(".mcqueue/valkey"))
     parser.add_argument("--host", default=LOOPBACK, help="An address of this host that others can reach.")
@@ -118,13 +122,14 @@ def main() -> int:
                 f"Valkey serves {options.folder}. In other terminals:\n\n    export MCQUEUE_REDIS_URL={told}\n",
                 flush=True,
             )
-            signal.pause()
+            psutil.Process(int(_pid_file(options.folder).read_text())).wait()
     except KeyboardInterrupt:
         return 0
     except (OSError, ValkeyServerError) as trouble:
         print(f"error: {trouble}", file=sys.stderr)
         return 1
-    return 0
+    print(f"error: the server ended by itself; its log: {options.folder / 'valkey.log'}", file=sys.stderr)
+    return 1
 
 
 if __name__ == "__main__":

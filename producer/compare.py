@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from contract.ledger import Run
+from contract.wording import number
 from producer.options import as_json
 from producer.output import (
     Lines,
@@ -17,7 +18,6 @@ from producer.output import (
     echo_lines,
     echo_table,
     interval,
-    number,
     p_value,
     shared_context,
 )

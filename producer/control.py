@@ -13,8 +13,8 @@ from contract.errors import InputError
 from contract.ledger import Run, RunState, halted
 from contract.priority import Priority
 from contract.verdict import Outcome
+from contract.wording import number
 from producer.options import note, priority_option, run_argument, to_priority, to_weight
-from producer.output import number
 from producer.session import Session
 from producer.watching.status import unwritten
 
@@ -137,7 +137,9 @@ def purge(session: Session, run_name: str, yes: bool) -> None:
         if not someone_to_ask():
             raise click.UsageError("Cannot ask for confirmation without a terminal: pass --yes.")
         settled = session.ledger.counts(run.run_id).settled
-        click.confirm(f"Delete {run.run_id} with {settled:,} of {run.questions:,} verdicts?", abort=True, err=True)
+        click.confirm(
+            f"Delete {run.run_id} with {settled:,} of {number(run.questions, 'verdict')}?", abort=True, err=True
+        )
     session.ledger.purge(run.run_id)
     click.echo(f"deleted {run.run_id}")
 

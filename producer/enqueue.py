@@ -12,6 +12,7 @@ import click
 from contract.ledger import Run
 from contract.priority import Priority
 from contract.spec import Mode, Normalization, RunSpec
+from contract.wording import number
 from producer.export.files import refuse_unwritable
 from producer.export.results import write_rejected
 from producer.intake.profile import key_warnings
@@ -19,9 +20,9 @@ from producer.intake.qrels import Qrels
 from producer.intake.reading import how_to_read, read_line, reading_options, selection_of, selection_options
 from producer.intake.survey import Survey, rejected_rows
 from producer.options import as_json, folder, note, priority_option, run_config_options, to_priority, to_weight
-from producer.output import Lines, chance, echo_json, echo_lines, number
+from producer.output import Lines, chance, echo_json, echo_lines
 from producer.question_view import key_shown, shown_prompts
-from producer.readers import opened
+from producer.readers import Source, opened, refuse_missing
 from producer.runs.gold_sources import named_sources
 from producer.runs.runconfig import RunConfig, load_run_config
 from producer.runs.submit import Plan, State, Submitted, afresh, asked_already, plan, submit
@@ -109,6 +110,7 @@ def enqueue(
     asked = load_run_config(config, (*overrides, "rag.enabled=false") if no_rag else overrides)
     how, selection = how_to_read(rest), selection_of(rest, asked.seed)
     judged = Qrels.read(qrels) if qrels else None
+    refuse_missing(Source(Path(file), file))
     if not rest["dry_run"]:
         session.reach()
     with opened(file, how) as source:

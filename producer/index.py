@@ -31,6 +31,7 @@ from contract.index import (
     read_manifest,
 )
 from contract.spec import IndexKind, slug
+from contract.wording import number
 from producer.corpus.document import PARTS
 from producer.corpus.index_folder import refuse_foreign, unfinished
 from producer.corpus.progress import Steps
@@ -39,7 +40,7 @@ from producer.corpus.store import store_passages
 from producer.corpus.validation import DocumentCheck
 from producer.intake.reading import check_encoding
 from producer.options import as_json, note, progress_console
-from producer.output import echo_json, echo_lines, number
+from producer.output import echo_json, echo_lines
 
 __all__ = ["index"]
 
@@ -264,8 +265,8 @@ def _print_result(out: Path, manifest: Manifest, corpus: _Corpus, *, as_json: bo
     plan, encoder = manifest.plan, manifest.encoder
     lines = [
         ("index", f"{out} ({plan.kind})"),
-        ("passages", f"{plan.counts.passages:,} from {plan.counts.documents:,} documents"),
-        ("longest", f"passage {corpus.longest[0]} with {corpus.longest[1]:,} characters"),
+        ("passages", f"{plan.counts.passages:,} from {number(plan.counts.documents, 'document')}"),
+        ("longest", f"passage {corpus.longest[0]} with {number(corpus.longest[1], 'character')}"),
         ("digest", manifest.digest),
     ]
     if encoder and plan.dense:

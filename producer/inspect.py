@@ -11,11 +11,12 @@ import click
 from contract.prompts import BETWEEN, all_turns, prompts_of
 from contract.question import Question
 from contract.spec import RunSpec
+from contract.wording import number
 from producer.intake.profile import Lengths, Profile, key_warnings
 from producer.intake.reading import how_to_read, read_line, reading_options
 from producer.intake.survey import Inspector
 from producer.options import as_json, note, run_config_options
-from producer.output import Lines, echo_json, echo_lines, number
+from producer.output import Lines, echo_json, echo_lines
 from producer.question_view import key_shown
 from producer.readers import opened, understand
 from producer.runs.runconfig import load_run_config

@@ -17,6 +17,7 @@ from contract.ledger import Run
 from contract.sanitize import for_json, for_terminal
 from contract.spec import Judge, Normalization, RunSpec
 from contract.verdict import Outcome
+from contract.wording import number
 from producer.stats import Calibration, Contexts, Interval, Mean, Pairs, Share, Tally
 from producer.stats.calibration import PROBABILITIES, confidence_of
 
@@ -30,7 +31,6 @@ __all__ = [
     "echo_table",
     "interval",
     "judge_lines",
-    "number",
     "outcome_line",
     "p_value",
     "result_lines",
@@ -77,11 +77,6 @@ def echo_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     for row in rows:
         table.add_row(*(Text(for_terminal(cell)) for cell in row))
     console.print(table)
-
-
-def number(count: int, thing: str) -> str:
-    """Return a count with its noun: `1 message`, `1,200 messages`."""
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def outcome_line(tally: Tally) -> str:
@@ -196,7 +191,7 @@ def judge_lines(judge: Judge | None, agrees: int, of: int) -> Lines:
     if judge is None:
         return []
     who = judge.model or "the model graded itself: small models accept nearly every answer"
-    agreement = f"agrees with the key on {agrees:,} of {of:,} answers that name a choice"
+    agreement = f"agrees with the key on {agrees:,} of {number(of, 'answer')} naming a choice"
     return [("judge", who), *([("", agreement)] if of else [])]
 
 

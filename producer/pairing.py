@@ -12,8 +12,8 @@ from contract.ledger import Ledger, Run
 from contract.question import Question
 from contract.spec import RunSpec
 from contract.verdict import Outcome, Verdict
+from contract.wording import number
 from producer.engine_differences import Engines
-from producer.output import number
 from producer.stats import Contexts, Interval, Pairs, Share
 from producer.stats.clusters import shared_by
 from producer.stats.effect import Effect, RecallPairs, RetrievalEffect
@@ -305,7 +305,7 @@ def _refuse_unsettled(ledger: Ledger, run: Run) -> None:
     counts = ledger.counts(run.run_id)
     if not counts.finished:
         raise InputError(
-            f"Run {run.run_id} is not settled: {counts.settled:,} of {counts.total:,} questions have a verdict.",
+            f"Run {run.run_id} is not settled: {counts.settled:,} of {number(counts.total, 'question')} settled.",
             hint=f"Wait until it is settled: python -m producer watch {run.run_id}",
         )
 
@@ -313,7 +313,7 @@ def _refuse_unsettled(ledger: Ledger, run: Run) -> None:
 def _different_questions(ledger: Ledger, a: Run, b: Run) -> InputError:
     ids_a = {question.id for question, _ in ledger.results(a.run_id)}
     shared = sum(question.id in ids_a for question, _ in ledger.results(b.run_id))
-    how = f"they have {a.questions:,} and {b.questions:,} question ids, with {shared:,} in common"
+    how = f"they have {a.questions:,} and {number(b.questions, 'question id')}, with {shared:,} in common"
     if shared == a.questions == b.questions:
         how += ", but content or order differs"
     return InputError(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from contract.verdict import ContextSource
-from producer.output import Lines, difference, interval, number, p_value
+from contract.wording import number
+from producer.output import Lines, difference, interval, p_value
 from producer.stats import Mean, Pairs, RetrievalTally, Share
 from producer.stats.effect import RecallPairs, RetrievalEffect, Shown
 

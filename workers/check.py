@@ -26,6 +26,7 @@ from contract.ledger import RedisLedger
 from contract.models import prepared_models, require_hub
 from contract.queue import queue_length
 from contract.settings import Settings
+from contract.wording import number
 from workers.engines.adapters import adapter_folders
 from workers.engines.arguments import check_arguments, check_arguments_by_source
 from workers.engines.installed import built_for_cuda, computes_16_bits, installed_version, is_cpu_build
@@ -152,7 +153,7 @@ def _indexes(fleet: Sequence[Settings]) -> Iterator[Finding]:
     try:
         for path in index_folders(fleet).values():
             plan = read_manifest(path).plan
-            yield Finding("ok", "index", f"{plan.name}: {plan.kind}, {plan.counts.passages:,} passages, {path}")
+            yield Finding("ok", "index", f"{plan.name}: {plan.kind}, {number(plan.counts.passages, 'passage')}, {path}")
     except McqueueError as trouble:
         yield Finding("error", "index", str(trouble).removesuffix(trouble.hint).strip(), trouble.hint)
 
@@ -230,7 +231,7 @@ def _work(client: Redis, settings: Settings, models: Sequence[Settings]) -> Iter
     yield from (_reranker(each) for each in sorted(rerankers) if searches)
     names = {keys.score_queue(each.served_model) for each in models} | unsettled.keys()
     queues = [Queue(name, queue_length(client, name), unsettled[name]) for name in sorted(names)]
-    yield from (Finding("ok", "queue", f"{each.messages} messages wait on {each.name}") for each in queues)
+    yield from (Finding("ok", "queue", f"{each.name}: {number(each.messages, 'message')} waiting") for each in queues)
     yield from fleet_at_work(records, queues)
 
 

@@ -18,6 +18,7 @@ from contract.errors import LedgerError, McqueueError, SettingsError
 from contract.fleet import Fleet
 from contract.ledger import Ledger, RedisLedger, Run
 from contract.settings import Settings, load_fleet, load_settings
+from contract.wording import number
 from workers import check as checks
 from workers.engines import JudgeEngines, make_engine
 from workers.engines.encoding import PromptEncoder
@@ -153,7 +154,7 @@ def rescore_run(config: Path | None, overrides: tuple[str, ...], name: str) -> N
     ledger = RedisLedger.connect(load_settings(config, overrides))
     run = ledger.named(name)
     done = rescore(ledger, run.run_id)
-    tell(f"{done.run.run_id}: {done.questions} questions read again, {done.changed} read otherwise")
+    tell(f"{done.run.run_id}: {number(done.questions, 'question')} read again, {done.changed:,} read otherwise")
     note(f"compare them: python -m producer compare {run.run_id} {done.run.run_id}")
 
 
@@ -181,7 +182,7 @@ def check_stability(config: Path | None, overrides: tuple[str, ...], name: str, 
     for flip in flips:
         margin = "" if flip.margin is None else f", margin {flip.margin:.4f}"
         tell(f"{flip.question_id}: {flip.in_batch} in its batch, {flip.alone} alone{margin}")
-    tell(f"{len(flips)} of {asked} questions came out otherwise alone")
+    tell(f"{len(flips)} of {number(asked, 'question')} came out otherwise alone")
 
 
 @main.command(name="tune")

@@ -22,6 +22,7 @@ from contract.fleet import LEASE_S, Fleet, Wish, WorkerRecord, WorkerState
 from contract.ledger import RedisLedger, Run
 from contract.queue import restore_held
 from contract.settings import Settings
+from contract.wording import number
 from workers.stall import StallWatch
 
 __all__ = ["Heartbeat", "Janitor"]
@@ -193,7 +194,7 @@ class Janitor(_Rounds):
         if not self._fleet.claim(keys.restore_lock(name)):
             return False
         messages = restore_held(self._settings, name)
-        log.warning("worker %s is gone: %d of its messages are back on the queue", name, messages)
+        log.warning("worker %s is gone: %s back on the queue", name, number(messages, "message"))
         return messages > 0
 
     def _needs_healing(self, run: Run, thoroughly: bool, stalled: set[str]) -> bool:
@@ -208,7 +209,8 @@ class Janitor(_Rounds):
     def _heal(self, run: Run) -> None:
         questions, messages = heal(self._ledger, self._app, run, self._settings.question_batch_size)
         if questions:
-            log.warning("run %s: %d questions were in no message; sent again in %d", run.run_id, questions, messages)
+            lost = number(questions, "question")
+            log.warning("run %s: %s found in no message; sent again in %d", run.run_id, lost, messages)
 
 
 def _without_examples(run: Run) -> Run:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from contract.verdict import Failure
+from contract.wording import number
 
 __all__ = ["one_line", "pause_s", "reason_of", "too_many"]
 
@@ -37,5 +38,5 @@ def one_line(text: str) -> str:
 def too_many(attempts: int, reasons: Sequence[str]) -> Failure:
     """Return the failure of a question that is given up after `attempts`; `reasons` are those in the ledger."""
     silent = attempts - len(reasons)
-    known = [*reasons, f"{silent} times its worker ended without a word"] if silent > 0 else reasons
-    return Failure(type="TooManyAttempts", message=f"begun {attempts} times: {'; '.join(known)}")
+    known = [*reasons, f"{number(silent, 'time')} its worker ended without a word"] if silent > 0 else reasons
+    return Failure(type="TooManyAttempts", message=f"begun {number(attempts, 'time')}: {'; '.join(known)}")

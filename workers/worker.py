@@ -23,6 +23,7 @@ from contract.ledger import RedisLedger
 from contract.metrics import RedisMetrics, scrape_targets
 from contract.queue import restore_held, send, task_name
 from contract.settings import Settings
+from contract.wording import number
 from workers.host import boot_pipe
 from workers.host.diagnostics import alike
 from workers.host.gpus import words_of
@@ -130,7 +131,7 @@ class Worker:
         self._heart.start()
         messages = restore_held(self._settings, self.name)
         if messages:
-            log.warning("an earlier worker of this name held %d messages; they are back on the queue", messages)
+            log.warning("an earlier worker of this name held %s; back on the queue", number(messages, "message"))
         self._janitor.look(thoroughly=had_predecessor)
         self._janitor.start()
         started = time.monotonic()

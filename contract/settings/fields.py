@@ -30,6 +30,8 @@ __all__ = [
 PREFIX = "MCQUEUE_"
 #: Maximum question ids in one message.
 MOST_QUESTIONS = 1024
+#: vLLM's arguments whose product is the number of GPUs that hold one copy of the model.
+PARALLEL_SIZES = ("tensor_parallel_size", "pipeline_parallel_size", "prefill_context_parallel_size")
 
 
 class SimulatedSettings(BaseModel):
@@ -222,7 +224,7 @@ class Settings(BaseSettings):
         """Parse strings as YAML: in the environment, `MCQUEUE_VLLM_ARGS__MAX_MODEL_LEN=2048` is a string."""
         _refuse_what_json_cannot_say(value)
         read = {name: _number_or_word(each) if isinstance(each, str) else each for name, each in value.items()}
-        for name in ("tensor_parallel_size", "pipeline_parallel_size"):
+        for name in PARALLEL_SIZES:
             if not isinstance(size := read.get(name, 1), int) or size < 1:
                 raise ValueError(f"{name}: expected a number of GPUs, found {size!r}")
         return read
@@ -303,9 +305,8 @@ class Settings(BaseSettings):
 
     @property
     def gpus_per_worker(self) -> int:
-        """GPUs per engine: the product of the parallel sizes that make up one copy of the model in vLLM."""
-        kinds = ("tensor", "pipeline", "prefill_context")
-        return math.prod(int(self.vllm_args.get(f"{kind}_parallel_size", 1)) for kind in kinds)
+        """GPUs per engine: the product of `PARALLEL_SIZES`."""
+        return math.prod(int(self.vllm_args.get(name, 1)) for name in PARALLEL_SIZES)
 
     @property
     def redis_place(self) -> str:

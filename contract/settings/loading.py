@@ -16,6 +16,7 @@ from contract.errors import SettingsError, nearest
 from contract.layers import FORMER_NAMES, OVERRIDE, Place, explain, has, merge, parse_overrides, read_yaml
 from contract.settings.fields import PREFIX, Settings, model_name
 from contract.spec import RunSpec, slug
+from contract.wording import number
 
 __all__ = [
     "CONFIG_VARIABLE",
@@ -157,7 +158,7 @@ def _models_of(layers: Mapping[str, Any], source: str) -> dict[str, Mapping[str,
     queues = {slug(name) for name in named}
     if len(queues) < len(entries):
         raise SettingsError(
-            f"{source}: models: {len(entries)} models, but only {len(queues)} queue names: "
+            f"{source}: models: {len(entries)} models, but only {number(len(queues), 'queue name')}: "
             f"{', '.join(sorted(queues))}.",
             hint="Give each a `model:` of its own, in letters a to z and digits; it names the queue.",
         )

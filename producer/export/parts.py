@@ -22,7 +22,7 @@ from contract.question import Question
 from contract.verdict import Verdict
 from producer.export.summary import Summary
 
-__all__ = ["Part", "PieceOf", "pieces"]
+__all__ = ["Part", "PieceOf", "count_of", "pieces"]
 
 #: Questions in input order, each with its verdict, or None while it is unsettled.
 Part = list[tuple[Question, Verdict | None]]
@@ -51,6 +51,15 @@ class _Maker:
         return [piece_of(part) for piece_of in self.pieces_of]
 
 
+def count_of(run: Run) -> int:
+    """Return the number of parts of `run`."""
+    return len(_starts(run))
+
+
+def _starts(run: Run) -> range:
+    return range(0, run.questions, PART_QUESTIONS)
+
+
 def pieces(
     ledger: Ledger, run: Run, pieces_of: Sequence[PieceOf], summary: Summary
 ) -> Generator[list[Any], None, None]:
@@ -59,7 +68,7 @@ def pieces(
     Closing the generator ends the second process. Raises the ledger's errors, from either process.
     """
     maker = _Maker(ledger, run.run_id, pieces_of, summary)
-    starts = range(0, run.questions, PART_QUESTIONS)
+    starts = _starts(run)
     if run.questions < MANY_QUESTIONS or not _can_share():
         yield from map(maker.make, starts)
         return

@@ -11,9 +11,10 @@ from typing import Any
 
 from contract.fleet import WorkerRecord
 from contract.ledger import Ledger
+from producer.bar import with_bar
 from producer.export.files import Drafts, explaining, replacing
 from producer.export.formats import FORMATS
-from producer.export.parts import pieces
+from producer.export.parts import count_of, pieces
 from producer.export.summary import Summary
 
 __all__ = ["Exported", "export", "write_rejected"]
@@ -53,7 +54,8 @@ def export(
         with ExitStack() as stack:
             sinks = [stack.enter_context(FORMATS[name](drafts, directory, run)) for name in formats]
             parts = stack.enter_context(closing(pieces(ledger, run, [sink.piece_of for sink in sinks], summary)))
-            for part in parts:
+            shown = stack.enter_context(closing(with_bar(parts, "export", count_of(run))))
+            for part in shown:
                 for sink, piece in zip(sinks, part, strict=True):
                     sink.write(piece)
         results = [path for sink in sinks for path in sink.files]

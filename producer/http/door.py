@@ -21,6 +21,7 @@ from contract.question import Question
 from contract.settings import Settings
 from contract.spec import Mode
 from contract.verdict import Verdict
+from contract.wording import number
 from producer.broker import Broker
 from producer.intake.survey import Digest
 from producer.runs.few_shot import FewShotCheck
@@ -90,7 +91,7 @@ class Door:
         limit = self._settings.http.max_waiting
         if self._questions + len(questions) > limit:
             raise TooBusy(
-                f"{self._questions} questions are waiting already; the limit is {limit}.", hint="Try again later."
+                f"{number(self._questions, 'question')} waiting already; the limit is {limit}.", hint="Try again later."
             )
         self._questions += len(questions)
         try:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from contract.question import Question
-from producer.output import number
+from contract.wording import number
 
 __all__ = ["Oddities"]
 

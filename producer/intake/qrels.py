@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from contract.errors import QuestionFileError
 from contract.question import Question
-from producer.output import number
+from contract.wording import number
 
 __all__ = ["Qrels"]
 

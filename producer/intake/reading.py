@@ -11,8 +11,8 @@ import click
 
 from contract.errors import InputError, nearest
 from contract.question import LABELS
+from contract.wording import number
 from producer.intake.selection import Selection
-from producer.output import number
 from producer.readers import PARTS, HowToRead, QuestionFile
 
 __all__ = ["check_encoding", "how_to_read", "read_line", "reading_options", "selection_of", "selection_options"]

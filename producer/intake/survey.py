@@ -16,6 +16,7 @@ from typing import Any
 
 from contract.errors import QuestionFileError, nearest
 from contract.question import Body, Question
+from contract.wording import number
 from producer.intake.bad_rows import BadRows
 from producer.intake.duplicates import Repeats, Seen
 from producer.intake.oddities import Oddities
@@ -217,7 +218,7 @@ def _sampled(file: QuestionFile, selection: Selection, places: frozenset[int]) -
 
 def _with_earlier(fatal: QuestionFileError, inspector: Inspector) -> QuestionFileError:
     listed = "".join(f"\n  {each}" for each in [*inspector.troubles.shown, fatal])
-    message = f"reading stopped at line {fatal.line}, after {inspector.troubles.count:,} bad rows:{listed}"
+    message = f"reading stopped at line {fatal.line}, after {number(inspector.troubles.count, 'bad row')}:{listed}"
     return QuestionFileError(message, path=inspector.file.source.shown)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
+from contract.wording import number
 from producer.readers.record import FieldTrouble, Record, Records
 
 __all__ = ["is_article", "one_by_one"]
@@ -65,5 +66,5 @@ def _questions(record: Record, fields: Mapping[str, Any]) -> Iterator[Record]:
 
 
 def _refused(record: Record, field: str, found: int, expected: int) -> Record:
-    message = f"found {found} for {expected} questions."
+    message = f"found {found} for {number(expected, 'question')}."
     return record._replace(fields=None, trouble=FieldTrouble(field, message, _HINT, kind="not one per question"))

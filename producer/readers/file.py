@@ -27,14 +27,14 @@ from producer.readers.mapping import mapped
 from producer.readers.own_answers import refuse_doubtful_numbers
 from producer.readers.parts import PAIRED, Parts
 from producer.readers.record import FieldTrouble, Record, Records, Row
-from producer.readers.source import HowToRead, Source
+from producer.readers.source import STDIN, HowToRead, Source
 from producer.readers.splits import chosen
 from producer.readers.stream import compression_of, explaining, files_in_zip
 from producer.readers.suspicious_fields import refuse_doubtful_questions
 from producer.readers.text import text_of
 from producer.readers.unsupported import refuse_sheet
 
-__all__ = ["QuestionFile", "understand"]
+__all__ = ["QuestionFile", "refuse_missing", "understand"]
 
 #: Number of records from which layout and answers are detected; several files share it, with a minimum for each.
 HEAD_RECORDS = 1000
@@ -100,6 +100,20 @@ class QuestionFile:
         return f"{self.layout.title} {self.format}" + (f" ({', '.join(more)})" if more else "")
 
 
+def refuse_missing(source: Source) -> None:
+    """Raise QuestionFileError if there is no such file or folder, before anything that takes longer.
+
+    Standard input that was not yet copied and datasets on the hub are not looked for.
+    """
+    path = source.path
+    with explaining(source.shown):
+        if source.shown == STDIN or source.hub_name or path.exists():
+            return
+        beside = [each.name for each in path.parent.glob("*")]
+    hint = nearest(path.name, beside) or "Check the path; a dataset on the hub is written hf:owner/name."
+    raise QuestionFileError("no such file.", path=source.shown, hint=hint)
+
+
 def understand(source: Source, like: QuestionFile | None = None) -> QuestionFile:
     """Detect format, layout and answers from the beginning of the file, or of each file of a folder.
 
@@ -133,10 +147,7 @@ def _formats(source: Source) -> list[Format]:
     path = source.path
     if source.hub_name or (path.is_dir() and is_dataset(path)):
         return [_with_answers(Format("Hugging Face dataset", partial(read_dataset, source)), source)]
-    if not path.exists():
-        beside = [each.name for each in path.parent.glob("*")]
-        hint = nearest(path.name, beside) or "Check the path; a dataset on the hub is written hf:owner/name."
-        raise QuestionFileError("no such file.", path=source.shown, hint=hint)
+    refuse_missing(source)
     if not _is_one_file(source):
         return [_format_of(member) for member in members(source)]
     found = format_of(source)

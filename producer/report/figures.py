@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from contract.question import LABELS
 from contract.spec import RunSpec
+from contract.wording import number
 from producer.report.measures import Measures, Spread, steps, throughput
 from producer.report.svg import Axis, Canvas, Plot
 from producer.stats import Calibration
@@ -58,7 +59,9 @@ def calibration_curve(calibration: Calibration, spec: RunSpec) -> Figure | None:
     for each, dot in zip(filled, dots, strict=True):
         claimed, right = each.claimed / each.count, each.right / each.count
         radius = 3 + 9 * math.sqrt(each.count / calibration.of)
-        picture.circle(*dot, radius, "right", f"{each.count:,} answers: {claimed:.1%} confidence, {right:.1%} right")
+        picture.circle(
+            *dot, radius, "right", f"{number(each.count, 'answer')}: {claimed:.1%} confidence, {right:.1%} right"
+        )
         rows.append((f"{claimed:.3f}", f"{right:.3f}", f"{each.count:,}"))
     ece, brier = calibration.ece(), calibration.brier()
     known = f"Expected calibration error {ece:.3f}" + (f", Brier score {brier:.3f}." if brier is not None else ".")
@@ -83,7 +86,7 @@ def confidence_histogram(calibration: Calibration, spec: RunSpec) -> Figure | No
         picture.bar(low, high, 0, each.right, "right", f"{span}: {each.right:,} right")
         picture.bar(low, high, each.right, each.count, "wrong", f"{span}: {wrong:,} wrong")
         rows.append((span, f"{each.right:,}", f"{wrong:,}"))
-    caption = f"{calibration.of:,} answers with a confidence.{_what_confidence_is(spec)}"
+    caption = f"{number(calibration.of, 'answer')} with a confidence.{_what_confidence_is(spec)}"
     legend = (("right", "right"), ("wrong", "wrong"))
     return Figure("Confidence", caption, picture, ("confidence", "right", "wrong"), rows, legend)
 
@@ -160,11 +163,11 @@ def batch_sizes(measures: Measures) -> Figure | None:
     )
     for at, count in pieces.items():
         low, high = at * width, (at + 1) * width
-        span = f"{high}" if width == 1 else f"{low + 1} to {high}"
-        picture.bar(low, high, 0, count, "right", f"{span} questions: {count:,}")
+        span = number(high, "question") if width == 1 else f"{low + 1} to {high} questions"
+        picture.bar(low, high, 0, count, "right", f"{span}: {count:,}")
     batches = sizes.total()
     mean = sum(size * count for size, count in sizes.items()) / batches
-    caption = f"{batches:,} batches with {mean:,.1f} questions on average and {largest:,} at most."
+    caption = f"Batches: {batches:,}, with {mean:,.1f} questions on average and {largest:,} at most."
     rows = [(f"{size:,}", f"{sizes[size]:,}") for size in sorted(sizes)]
     return Figure("Batch sizes", caption, picture, ("questions", "batches"), rows)
 

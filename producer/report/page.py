@@ -6,6 +6,7 @@ import base64
 import hashlib
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from importlib import resources
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -13,6 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from contract.fleet import WorkerRecord
 from contract.ledger import Ledger, Run
 from contract.verdict import Outcome
+from producer.bar import with_bar
 from producer.engine_differences import engine_lines
 from producer.export.columns import iso
 from producer.export.summary import Summary
@@ -76,10 +78,11 @@ def _part(ledger: Ledger, run: Run, table: Table | None, beside: RunComparison, 
     if table:
         table.begin(run)
     summary, measures = Summary(run, ledger.counts(run.run_id).state), Measures(run)
-    for question, verdict in beside.watching(run, summary.watching(ledger.results(run.run_id))):
-        measures.add(question, verdict)
-        if table:
-            table.add(question, verdict)
+    with closing(with_bar(ledger.results(run.run_id), "report", run.questions)) as results:
+        for question, verdict in beside.watching(run, summary.watching(results)):
+            measures.add(question, verdict)
+            if table:
+                table.add(question, verdict)
     here = [each for each in live if each.model == run.spec.model]
     content = summary.to_json(here, ledger.engines(run.run_id))
     return Part(run, summary, measures, content, engine_lines(ledger, run))

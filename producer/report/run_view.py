@@ -9,8 +9,9 @@ from typing import Any
 
 from contract.ledger import Run
 from contract.spec import Mode
+from contract.wording import number
 from producer.export.summary import Summary
-from producer.output import COMPARED, Lines, doubt_lines, judge_lines, number, sharing
+from producer.output import COMPARED, Lines, doubt_lines, judge_lines, sharing
 from producer.report import figures
 from producer.report.figures import Figure
 from producer.report.measures import NO_CHOICE, Measures

@@ -6,7 +6,7 @@ import re
 
 from contract.question import Question
 from contract.spec import RunSpec
-from producer.output import number
+from contract.wording import number
 from producer.stats.guessing import shows_choices
 
 __all__ = ["ChoiceReferences", "refers_to_others"]

@@ -8,6 +8,7 @@ from contract.errors import RunConfigError
 from contract.prompts import examples
 from contract.question import Question, asked_in
 from contract.spec import FewShot, Selection
+from contract.wording import number
 
 __all__ = ["FewShotCheck"]
 
@@ -48,18 +49,19 @@ class FewShotCheck:
         few_shot = self._few_shot
         if few_shot.selection is not Selection.SUBJECT:
             raise RunConfigError(
-                f"few_shot: {self._lacking.total():,} of the questions are among the {len(few_shot.pool):,} examples,"
-                f" which leaves fewer than {few_shot.k} others.",
+                f"few_shot: {number(self._lacking.total(), 'question')} among the"
+                f" {number(len(few_shot.pool), 'example')}, each left with fewer than {number(few_shot.k, 'other')}.",
                 hint="A question is never its own example: add examples to few_shot.file, or lower few_shot.k.",
             )
         named = [
-            f"{subject or 'without a subject'} ({count:,} asked, {len(few_shot.by_subject.get(subject, ()))} examples)"
+            f"{subject or 'without a subject'} ({count:,} asked,"
+            f" {number(len(few_shot.by_subject.get(subject, ())), 'example')})"
             for subject, count in self._lacking.most_common(MOST_NAMED)
         ]
         if len(self._lacking) > len(named):
-            named.append(f"and {len(self._lacking) - len(named):,} more subjects")
+            named.append(f"and {number(len(self._lacking) - len(named), 'more subject')}")
         raise RunConfigError(
-            f"few_shot: fewer than {few_shot.k} examples of the same subject for questions of"
+            f"few_shot: fewer than {number(few_shot.k, 'example')} of the same subject for questions of"
             f" {', '.join(named)}; a question is never its own example.",
             hint="Add examples to few_shot.file, lower few_shot.k, or set few_shot.selection: fixed.",
         )

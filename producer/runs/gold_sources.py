@@ -10,7 +10,8 @@ from typing import Any
 from contract.index import PASSAGES
 from contract.question import Body, Question
 from contract.relevance import Sources, sources_of
-from producer.output import Lines, number
+from contract.wording import number
+from producer.output import Lines
 
 __all__ = ["Named", "named_sources"]
 

@@ -273,7 +273,8 @@ class RunConfig(BaseModel):
         """
         auto = ChatTemplate.AUTO if self.mode.writes else ChatTemplate.NEVER
         texts, rag = texts or self.texts(asked), self.rag.load()
-        refuse_blind(texts.prompt, self.mode, with_context=self.rag.use_context_field or rag is not None)
+        with_context = self.rag.use_context_field or rag is not None
+        refuse_blind(texts.prompt, self.mode, with_context=with_context, circular=self.circular)
         return RunSpec(
             questions_digest=questions_digest,
             model=settings.served_as(self.model) if self.model else settings.served_model,

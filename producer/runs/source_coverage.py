@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from contract.ledger import Run, Taken
+from contract.wording import number
 from producer.intake.selection import Selection
 from producer.intake.survey import Survey
-from producer.output import Lines, number
+from producer.output import Lines
 
 __all__ = ["taken_lines", "taken_of"]
 

@@ -18,11 +18,11 @@ from contract.ledger import Ledger, Run, RunState, Taken
 from contract.priority import Priority
 from contract.settings import Settings
 from contract.spec import Mode, RunSpec, run_id_for, slug
+from contract.wording import number
 from producer.broker import Broker
 from producer.intake.qrels import Qrels
 from producer.intake.selection import Selection
 from producer.intake.survey import Survey, survey
-from producer.output import number
 from producer.readers import Source
 from producer.runs.choice_references import ChoiceReferences
 from producer.runs.few_shot import FewShotCheck

@@ -55,17 +55,22 @@ def load_prompt(name: str, mode: Mode, *, grades: bool = False) -> Prompt:
     return Prompt(name=Path(name).name.removesuffix(SUFFIX), text=_checked(_read(Path(name)), name, grades=grades))
 
 
-def refuse_blind(prompt: Prompt, mode: Mode, *, with_context: bool) -> None:
-    """Raise RunConfigError if the template does not show the model what it needs to answer.
+def refuse_blind(prompt: Prompt, mode: Mode, *, with_context: bool, circular: bool) -> None:
+    """Raise RunConfigError if the template does not show the model what it is to answer by.
 
-    Labels of choices that the model never saw would be random guesses, and passages missing from the prompt would have
-    no effect; yet the figures would look normal.
+    Labels of choices that the model never saw would be random guesses; passages missing from the prompt would have no
+    effect, nor would rotations of choices that it does not show. Yet the figures would look normal.
     """
     shown = meta.find_undeclared_variables(environment().parse(prompt.text))
     if mode is Mode.LETTER and "choices" not in shown:
         raise RunConfigError(
             f"prompt {prompt.name!r} shows no choices, but mode letter asks for the label of one.",
             hint="Set prompt: lettered, or list `choices` in the template; mode likelihood needs none.",
+        )
+    if circular and "choices" not in shown:
+        raise RunConfigError(
+            f"prompt {prompt.name!r} shows no choices, so circular would ask the same once per choice.",
+            hint="Set circular: false, or list `choices` in the template, as the prompt lettered does.",
         )
     if with_context and "context" not in shown:
         raise RunConfigError(

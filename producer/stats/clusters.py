@@ -46,7 +46,8 @@ def shared_by(question: Question, *, repeats: bool) -> Hashable | None:
 class Contexts:
     """Question values (1 and 0, or differences of those) summed by context."""
 
-    #: Keyed by the context's hash, so that texts need not be kept; the hash is the same in a forked process.
+    #: Keyed by the context's hash, so that texts need not be kept (about 90 bytes each); the hash is the same in a
+    #: forked process.
     sums: Counter[int] = field(default_factory=Counter)
     sizes: Counter[int] = field(default_factory=Counter)
     #: Value → number of questions without a context, each its own cluster.

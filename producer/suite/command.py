@@ -8,12 +8,13 @@ from typing import Any
 
 import click
 
+from contract.wording import number
 from producer.export.files import refuse_unwritable
 from producer.export.results import write_rejected
 from producer.intake.reading import read_line
 from producer.intake.survey import rejected_rows
 from producer.options import CANCELLED, SOME_FAILED, as_json, folder, note, priority_option, to_priority
-from producer.output import echo_json, echo_lines, echo_table, number
+from producer.output import echo_json, echo_lines, echo_table
 from producer.runs.submit import Submitted, submit
 from producer.session import Session
 from producer.suite.config import Suite, load_suite

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from contract.fleet import WorkerState
 from contract.ledger import Run
+from contract.wording import number
 from producer.watching.progress import BarScreen, LineScreen, Pace, Snapshot, crew_table, describe_workers, duration
 from producer.watching.worker_status import Member
 
@@ -62,7 +63,7 @@ class Board:
         left = f"{duration((self._questions - self._settled) / pace)} left" if pace else "time left unknown"
         parts = [
             f"{self._name}: {self._settled:,}/{self._questions:,}",
-            f"{self._over} of {len(self._titles)} runs done",
+            f"{self._over} of {number(len(self._titles), 'run')} done",
             f"{self._pace.lately:,.1f}/s now, {self._pace.mean:,.1f}/s mean",
             *([describe_workers(self._crew()), left] if self._under_way() else []),
         ]
@@ -82,7 +83,7 @@ class Board:
             )
         parts: list[RenderableType] = [bars] if under_way else []
         if len(under_way) > MOST_BARS:
-            parts.append(Text(f"and {len(under_way) - MOST_BARS} more runs", style="dim"))
+            parts.append(Text(f"and {number(len(under_way) - MOST_BARS, 'more run')}", style="dim"))
         crew = self._crew()
         return Group(Text(self.line()), *parts, *([crew_table(crew)] if crew else []))
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 
 from contract.sanitize import for_terminal
-from producer.output import Lines, chance, echo_table, number, p_value
+from contract.wording import number
+from producer.output import Lines, chance, echo_table, p_value
 from producer.runs.source_coverage import taken_lines
 from producer.stats import Interval, Share
 from producer.suite.cell import Cell

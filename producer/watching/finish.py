@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import click
 
 from contract.ledger import Counts, Run
 from contract.verdict import Outcome
+from contract.wording import number
+from producer.bar import with_bar
 from producer.engine_differences import engine_lines
 from producer.export.results import export
 from producer.export.summary import Summary
@@ -23,7 +26,6 @@ from producer.output import (
     echo_lines,
     interval,
     judge_lines,
-    number,
     result_lines,
     shared_context,
 )
@@ -84,7 +86,8 @@ def print_results(session: Session, run: Run, out: Path, counts: Counts, *, as_j
 
     Exits with 4 if the run was cancelled, with 3 if it is finished with failed questions.
     """
-    summary = Summary.of(run, counts.state, session.ledger.results(run.run_id))
+    with closing(with_bar(session.ledger.results(run.run_id), "results", run.questions)) as results:
+        summary = Summary.of(run, counts.state, results)
     found = summary.tally
     files = _exported(out / run.run_id, found)
     if as_json:

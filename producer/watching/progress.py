@@ -16,7 +16,8 @@ from rich.text import Text
 
 from contract.fleet import WorkerState
 from contract.ledger import Counts
-from producer.output import number, outcome_line
+from contract.wording import number
+from producer.output import outcome_line
 from producer.stats import Tally
 from producer.watching.worker_status import Member
 

@@ -7,8 +7,9 @@ from typing import Any
 from contract import keys
 from contract.fleet import BootFailure, WorkerRecord, WorkerState
 from contract.ledger import Counts, Run
+from contract.wording import number
 from producer.broker import Broker
-from producer.output import Lines, number, result_lines
+from producer.output import Lines, result_lines
 from producer.stats import Tally
 from producer.watching.unserved import put_off_by, start_workers, unbooted_lines
 
@@ -78,7 +79,7 @@ def _hindered(run: Run, broker: Broker) -> Lines:
 
 def unwritten(run: Run, counts: Counts) -> str:
     """Return a warning that questions of a run are missing from the ledger, and what to do."""
-    missing = f"{counts.unwritten:,} of {counts.total:,} questions are not in the ledger"
+    missing = f"{counts.unwritten:,} of {number(counts.total, 'question')} not in the ledger"
     return f"{missing}: unless {writer_of(run)} is still writing them, it was interrupted; run it again to continue"
 
 

@@ -11,8 +11,8 @@ from contract import keys
 from contract.errors import LedgerError, RedisUnreachable, UnknownRun, WritesRefused
 from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import Counts, Ledger, Run, RunState
+from contract.wording import number
 from producer.broker import Broker
-from producer.output import number
 from producer.watching.progress import Pace, Screen, Snapshot
 from producer.watching.status import writer_of
 from producer.watching.unserved import put_off_by, since, start_workers, unbooted_by_reason
@@ -97,8 +97,8 @@ class Watcher:
     def _gone(self) -> UnknownRun:
         total, settled = self.run.questions, self.settled
         return UnknownRun(
-            f"{self.run.run_id} and its {total:,} questions are no longer in the ledger; {settled:,} were settled when "
-            "last seen.",
+            f"{self.run.run_id} is no longer in the ledger; last seen with {settled:,} of "
+            f"{number(total, 'question')} settled.",
             hint="The run was purged, or Redis lost its data: it was restarted without appendonly, or replaced by an "
             "empty server. Enqueue the same file again to recreate the run from the start.",
         )
@@ -188,6 +188,6 @@ class Watcher:
             self.incomplete, self.incomplete_since = counts, now
         elif now - self.incomplete_since >= INCOMPLETE_AFTER_S:
             raise LedgerError(
-                f"{counts.unwritten:,} of {counts.total:,} questions of {self.run.run_id} were never written.",
+                f"{self.run.run_id}: {counts.unwritten:,} of {number(counts.total, 'question')} never written.",
                 hint=f"{writer_of(self.run)} was interrupted: run the same command again to continue.",
             )

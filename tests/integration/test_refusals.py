@@ -119,7 +119,7 @@ def test_a_worker_outlasts_a_refusal_that_is_longer_than_its_lease(
         wait_settled(redis_ledger, run)
         wait_until(lambda: len(Fleet(redis_ledger.client).alive()) == 1, "the worker to beat")
         assert working.poll() is None
-    assert f"verdicts wait for the ledger: Redis at {refusing.url} takes no writes" in log.read_text()
+    assert f"verdicts waiting for the ledger: Redis at {refusing.url} takes no writes" in log.read_text()
     assert "Unrecoverable" not in log.read_text()
 
 

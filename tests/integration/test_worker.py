@@ -283,7 +283,7 @@ def test_a_message_that_the_broker_lost_is_found_and_sent_again(
     assert redis_ledger.client.rpop(queue) is not None
     with worker(tmp_path / "log"):
         wait_finished(redis_ledger, run)
-    assert "8 questions were in no message" in (tmp_path / "log").read_text()
+    assert "8 questions found in no message" in (tmp_path / "log").read_text()
 
 
 def test_a_lost_message_is_found_although_messages_of_other_runs_still_wait(

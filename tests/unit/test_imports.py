@@ -19,6 +19,7 @@ PACKAGES = ("contract", "producer", "workers")
 CONTRACT_ORDER = (
     "errors",
     "sanitize",
+    "wording",
     "commands",
     "engine_info",
     "models",

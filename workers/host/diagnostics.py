@@ -9,6 +9,7 @@ from typing import Any, Literal
 from contract.engine_info import describe_differences, differing
 from contract.fleet import LEASE_S, WorkerRecord, WorkerState
 from contract.settings import Settings
+from contract.wording import number
 from workers.host.gpus import words_of
 
 __all__ = [
@@ -75,7 +76,7 @@ def check_batching(settings: Settings) -> Iterator[Finding]:
         remedy = "Choose a batch_size that question_batch_size divides."
         yield Finding("warning", "batching", f"{sizes}: batches can never be full", remedy)
     else:
-        taken = f"{settings.batches_in_flight} in flight, {ahead * batch} questions taken ahead"
+        taken = f"{settings.batches_in_flight} in flight, {number(ahead * batch, 'question')} taken ahead"
         yield Finding("ok", "batching", f"{sizes}, {taken}; more while the engine has room")
     if settings.batch_timeout > LONG_TIMEOUT_S:
         remedy = "Lower it to about a second: full batches do not wait for it, the last one of a run does."
@@ -95,7 +96,9 @@ def builds(versions: Mapping[str, str | None], gpus: int) -> Iterator[Finding]:
             yield Finding("error", "torch", f"{torch} beside vLLM's CPU build", remedy)
         if gpus:
             remedy = "rm -r .venv && make setup VARIANT=gpu."
-            yield Finding("warning", "engine", f"vLLM's CPU build, and {gpus} GPUs that it cannot use", remedy)
+            yield Finding(
+                "warning", "engine", f"vLLM's CPU build, and {number(gpus, 'GPU')} that it cannot use", remedy
+            )
     elif versions.get("vllm"):
         if "+cpu" in torch:
             remedy = "rm -r .venv && make setup VARIANT=gpu: this torch cannot use a GPU."
@@ -116,8 +119,12 @@ def no_gpu(hidden_by: str | None, driver_says: str | None, on_the_bus: int) -> F
         return Finding("warning", "GPUs", f"NVIDIA's driver does not work ({driver_says}): {cpu}", remedy)
     if driver_says == "" and on_the_bus:
         remedy = "Install the driver. In a container: --gpus all."
-        gpus = "1 NVIDIA GPU" if on_the_bus == 1 else f"{on_the_bus} NVIDIA GPUs"
-        return Finding("warning", "GPUs", f"{gpus} in this machine, and no driver is found: {cpu}", remedy)
+        return Finding(
+            "warning",
+            "GPUs",
+            f"{number(on_the_bus, 'NVIDIA GPU')} in this machine, and no driver is found: {cpu}",
+            remedy,
+        )
     if driver_says is None and hidden_by is not None:
         return Finding("ok", "GPUs", f"none is visible, as CUDA_VISIBLE_DEVICES is {hidden_by!r}: {cpu}")
     return Finding("ok", "GPUs", f"no NVIDIA GPU was found: {cpu}")
@@ -192,7 +199,10 @@ def leases(held_by_dead: Mapping[str, int], records: Sequence[WorkerRecord]) -> 
         if messages:
             later = "the living put them back within seconds" if records else "any worker that starts puts them back"
             yield Finding(
-                "warning", "lease", f"{name} is gone and holds {messages} messages", f"Start a worker: {later}."
+                "warning",
+                "lease",
+                f"{name} is gone and holds {number(messages, 'message')}",
+                f"Start a worker: {later}.",
             )
 
 
@@ -229,12 +239,17 @@ def fleet_at_work(records: Sequence[WorkerRecord], queues: Sequence[Queue]) -> I
         if queue.messages and not ready:
             remedy = "Start one: python -m workers up. Is the model's name the same on both sides?"
             yield Finding(
-                "warning", "queue", f"{queue.messages} messages wait on {queue.name}, and no worker is ready", remedy
+                "warning",
+                "queue",
+                f"{queue.name}: {number(queue.messages, 'message')} waiting, and no worker is ready",
+                remedy,
             )
         starving = queue.unsettled and not queue.messages and ready and not any(each.running for each in ready)
         if starving:
             remedy = "python -m producer requeue RUN sends what got lost; workers do it by themselves within seconds."
-            found = f"{queue.name} is empty, its workers rest, and {queue.unsettled} questions have no verdict"
+            found = (
+                f"{queue.name} is empty, its workers rest, and {number(queue.unsettled, 'question')} without a verdict"
+            )
             yield Finding("warning", "queue", found, remedy)
 
 

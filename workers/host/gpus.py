@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from contract.errors import PlanError
+from contract.wording import number
 
 __all__ = ["Device", "cut", "cut_all", "find", "group_name", "shared", "words_of"]
 
@@ -61,7 +62,7 @@ def cut(wanted: Sequence[Sequence[int | str]], visible: Sequence[Device], size: 
             raise PlanError(f"Group [{names}] has a GPU twice.", hint="Name each once.")
         if len(group) != size:
             raise PlanError(
-                f"Group [{names}] has {len(group)} GPUs, but the engine uses "
+                f"Group [{names}] has {number(len(group), 'GPU')}, but the engine uses "
                 f"tensor_parallel_size x pipeline_parallel_size = {size}.",
                 hint="Make both the same.",
             )
@@ -74,7 +75,7 @@ def cut_all(free: Sequence[Device], size: int) -> list[tuple[Device, ...]]:
     groups = [tuple(free[i * size : (i + 1) * size]) for i in range(len(free) // size)]
     if not groups:
         raise PlanError(
-            f"The engine uses {size} GPUs per worker (tensor_parallel_size x pipeline_parallel_size); "
+            f"The engine uses {number(size, 'GPU')} per worker (tensor_parallel_size x pipeline_parallel_size); "
             f"{len(free)} visible and not in another group.",
             hint="Lower vllm_args.tensor_parallel_size.",
         )

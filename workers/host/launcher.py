@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from contract.errors import EXIT_ENGINE, EXIT_RETRY, EXIT_UNBOOTABLE, SettingsError
+from contract.wording import number
 from workers.host import boot_pipe
 from workers.host.placement import WorkerPlan
 from workers.parent import follower
@@ -43,6 +44,8 @@ GIVE_UP_AFTER = 5
 #: A boot that ends by one of these signals was killed from outside; the kernel's OOM killer counts as such.
 FROM_OUTSIDE = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.SIGQUIT})
 POLL_S = 0.2
+#: How long killed workers are waited for. One that waits for a driver or a file system dies only when that answers.
+KILLED_WITHIN_S = 30.0
 TAIL_LINES = 20
 #: A line that may name the cause: vLLM's core process logs it above its tracebacks and scheduler state.
 ERROR = re.compile(r"[\w.]*(?:Error|Exception): .+")
@@ -175,8 +178,8 @@ class Supervisor:
             self.log_folder.mkdir(parents=True, exist_ok=True)
         except OSError as trouble:
             raise SettingsError(f"--logs {self.log_folder}: {trouble.strerror}.", hint="Name a folder.") from None
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_signal)
+        for stop in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(stop, self._on_signal)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
             signal.signal(signal.SIGHUP, partial(self._on_hang_up, os.isatty(2)))
         try:
@@ -312,8 +315,7 @@ class Supervisor:
         living = [child for child in self.children if child.process is not None]
         if not living:
             return
-        many = "1 worker" if len(living) == 1 else f"{len(living)} workers"
-        self._say(f"draining {many}; a second Ctrl-C or SIGTERM ends them at once")
+        self._say(f"draining {number(len(living), 'worker')}; a second Ctrl-C or SIGTERM ends them at once")
         for child in living:
             child.state = "draining"
             if child.process is not None:
@@ -336,9 +338,16 @@ class Supervisor:
 
     def _kill_all(self) -> None:
         for child in self.children:
+            self._kill(child)
+        until = time.monotonic() + KILLED_WITHIN_S
+        for child in self.children:
             if child.process is not None:
-                self._kill(child)
-                child.process.wait()
+                try:
+                    child.process.wait(until - time.monotonic())
+                except subprocess.TimeoutExpired:
+                    self._say(
+                        f"{child.plan.name}: process {child.process.pid} is left; it ends when its driver lets it"
+                    )
                 child.process, child.state = None, "killed"
             self._close_channel(child)
 

@@ -12,6 +12,7 @@ from contract.errors import PlanError, SettingsError
 from contract.layers import parse_overrides
 from contract.settings import CONFIG_VARIABLE, MODEL_VARIABLE, OVERRIDES_VARIABLE, Settings
 from contract.spec import slug
+from contract.wording import number
 from workers.host.gpus import Device, cut, cut_all, group_name, shared
 
 __all__ = ["Layers", "WorkerPlan", "memory_share", "pick", "plan_host", "plan_retrieval", "plan_worker"]
@@ -90,7 +91,9 @@ def plan_host(
     plans = [_on_gpus(each.settings, each.devices) for each in groups]
     on_cores = [each for each in fleet if not _wants_gpus(each, visible) for _ in range(each.cpu_workers)]
     if len(on_cores) > len(cores):
-        warnings.append(f"{len(on_cores)} CPU workers on {len(cores)} cores: they are not bound, and take turns.")
+        warnings.append(
+            f"{len(on_cores)} CPU workers on {number(len(cores), 'core')}: they are not bound, and take turns."
+        )
     share = len(cores) // len(on_cores) if on_cores else 0
     plans += [_on_cores(each, i, cores[i * share : (i + 1) * share]) for i, each in enumerate(on_cores)]
     return [_finished(plan, layers, several=len(fleet) > 1) for plan in plans], warnings
@@ -155,7 +158,7 @@ def _groups(fleet: Sequence[Settings], visible: Sequence[Device]) -> list[_Group
     if len(auto) > 1:
         raise PlanError(
             f"gpu_groups: auto is said for {', '.join(each.served_model for each in auto)}: "
-            f"which of the {len(visible)} GPUs is whose?",
+            f"which of {number(len(visible), 'GPU')} is whose?",
             hint="Name the groups of all models but one.",
         )
     named = {
@@ -249,9 +252,9 @@ def _ranges(numbers: Sequence[int]) -> str:
     '0-2,5'
     """
     runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
+    for core in numbers:
+        if runs and core == runs[-1][-1] + 1:
+            runs[-1].append(core)
         else:
-            runs.append([number])
+            runs.append([core])
     return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)

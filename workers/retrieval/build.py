@@ -10,6 +10,7 @@ from typing import Protocol
 
 from contract.chunks import chunks
 from contract.index import MANIFEST, PASSAGES, PLAN, Bm25Options, DenseOptions, Encoder, IndexPlan, Manifest
+from contract.wording import number
 from workers.retrieval.bm25 import build_bm25
 from workers.retrieval.dense import VectorIndex, vector_bytes
 from workers.retrieval.device import device_errors, free_device
@@ -79,7 +80,7 @@ def _build_bm25(passages: Passages, options: Bm25Options, folder: Path, report: 
     build_bm25(counted(), options, folder)
     if unparted:
         report(
-            note=f"{unparted:,} of {total:,} passages have text in a script without spaces between words: "
+            note=f"{unparted:,} of {number(total, 'passage')} with text in a script without spaces between words: "
             "BM25 takes everything between two punctuation marks as one word and rarely finds it. Use --kind dense "
             "with an encoder for that language instead."
         )
@@ -106,7 +107,7 @@ def _build_dense(
         report(step="vectors", done=len(vectors), total=len(passages))
     if too_long:
         report(
-            note=f"{too_long:,} of {len(passages):,} passages are longer than the {encoder.max_tokens} tokens that "
+            note=f"{too_long:,} of {number(len(passages), 'passage')} longer than the {encoder.max_tokens} tokens that "
             f"{info.id} reads: only their beginning is encoded. A smaller --tokens splits them."
         )
     vectors.write(path)

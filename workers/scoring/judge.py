@@ -24,6 +24,7 @@ from contract.prompts import BETWEEN, render
 from contract.question import Question
 from contract.spec import ChatTemplate, Judge, RunSpec, Sampling
 from contract.turns import one_turn
+from contract.wording import number
 from workers.engines.base import Completion, GenerateRequest, Text
 from workers.scoring.base import Further, Reading
 from workers.scoring.extract import extract
@@ -83,7 +84,9 @@ def _grading(
             return _reading(question, answer, said, Grade.model_validate_json(_without_fence(spoken(written) or "")))
         except ValidationError as trouble:
             if asked > judge.retries:
-                raise JudgeSilent(f"no valid grade in {asked} attempts; the last one: {written[:200]!r}") from None
+                raise JudgeSilent(
+                    f"no valid grade in {number(asked, 'attempt')}; the last one: {written[:200]!r}"
+                ) from None
             again = (
                 f"{prompt}\n\nYour answer was: {written}\nIt is not valid: {_complaint(trouble)}. Write only the JSON."
             )

@@ -18,6 +18,7 @@ from contract.ledger import UNCOUNTED
 from contract.queue import MESSAGE_VERSION
 from contract.spec import RunSpec, Stage
 from contract.verdict import Failure, Verdict
+from contract.wording import number
 from workers.messages.batch import Batch, HeldMessage, Settlement
 from workers.monitoring.events import BatchEvents
 from workers.pipeline import Item, Provenance, failed
@@ -329,12 +330,12 @@ class BatchWork(abc.ABC):
                 self.done += self._ledger.commit(run_id, verdicts).new
                 return
             except UnknownRun:
-                log.warning("run %s was purged: %d verdicts are dropped", run_id, len(verdicts))
+                log.warning("run %s was purged: %s dropped", run_id, number(len(verdicts), "verdict"))
                 return
             except LedgerError as trouble:
                 if not trouble.retryable or self._stopping():
                     raise
-                log.warning("%d verdicts wait for the ledger: %s", len(verdicts), trouble)
+                log.warning("%s waiting for the ledger: %s", number(len(verdicts), "verdict"), trouble)
                 time.sleep(wait_s)
                 wait_s = min(wait_s * 2, LONGEST_PAUSE_S)
 

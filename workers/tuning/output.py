@@ -17,6 +17,7 @@ import yaml
 from contract.errors import SettingsError
 from contract.ledger import Run
 from contract.settings import Settings, as_file
+from contract.wording import number
 from workers.engines.installed import installed_version
 from workers.tuning.search import Tuned
 from workers.tuning.trials import FIGURES, Trial
@@ -41,18 +42,19 @@ def warnings_of(found: Tuned) -> Iterator[str]:
     best = found.best.shape.batch_size
     if found.asked < best:
         yield (
-            f"a trial had {found.asked} questions, too few to fill a batch of {best}; "
+            f"a trial had {number(found.asked, 'question')}, too few to fill a batch of {best}; "
             "use a larger --sample or run for a more reliable result"
         )
     elif found.asked < 2 * best:
         yield (
-            f"the best batch size, {best}, is the largest that {found.asked} questions can fill; "
+            f"the best batch size, {best}, is the largest that {number(found.asked, 'question')} can fill; "
             "trying larger ones takes a larger --sample or run"
         )
     if needs.beyond:
         yield (
-            f"{needs.beyond} of {needs.questions} questions do not fit into max_model_len {needs.context}: they would "
-            f"fail, or be shown fewer passages if they have any; all fit into {needs.longest}"
+            f"max_model_len {needs.context} is too small for {needs.beyond:,} of "
+            f"{number(needs.questions, 'question')}: they would fail, or be shown fewer passages if they have any; "
+            f"all fit into {needs.longest}"
         )
 
 
@@ -64,10 +66,10 @@ def context_note(found: Tuned) -> str:
 def write_deploy_file(path: Path, base: Path | None, overrides: Sequence[str], run: Run, found: Tuned) -> None:
     """Write the best settings, merged over the deploy file `base` and `--set`, with the table. Raises SettingsError."""
     settings = as_file(base, overrides, run.spec.model, found.chosen())
-    best = found.best
+    best, needs = found.best, found.needs
     lines = [
         f"python -m workers tune {run.run_id}, {datetime.now(UTC).date()}: {best.questions_per_s:.2f} questions/s",
-        f"{found.needs.questions} questions: 95th percentile {found.needs.p95} tokens, longest {found.needs.longest}",
+        f"{number(needs.questions, 'question')}: 95th percentile {needs.p95} tokens, longest {needs.longest}",
         *(f"Warning: {each}." for each in warnings_of(found)),
         context_note(found),
         "batch_timeout is calculated: half the duration of a batch, as the next one fills meanwhile; at most 1 s.",

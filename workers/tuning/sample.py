@@ -14,6 +14,7 @@ from contract.prompts import wants_passages
 from contract.question import Question
 from contract.settings import Settings
 from contract.verdict import Passage
+from contract.wording import number
 from workers.engines.encoding import PromptEncoder, positions_of
 from workers.engines.installed import is_cpu_build
 from workers.engines.packaged import resolve
@@ -56,7 +57,7 @@ def tune_by(settings: Settings, run: Run, ledger: Ledger, effort: Effort, say: C
     items = list(items_of(run, measured, ledger))
     needs = lengths(items, PromptEncoder.of_model(model), most_context(settings, run, model))
     say(
-        f"{needs.questions:,} of {len(questions):,} questions measured: median {needs.median} tokens, "
+        f"{needs.questions:,} of {number(len(questions), 'question')} measured: median {needs.median} tokens, "
         f"95th percentile {needs.p95}, longest {needs.longest}, including the answer"
     )
     least = LEAST_SAMPLE if is_cpu_build() else LEAST_SAMPLE_ON_GPU

@@ -28,6 +28,7 @@ from contract.question import Question
 from contract.spec import ChatTemplate, Mode, Normalization, RunSpec, slug
 from contract.turns import begun, messages
 from contract.verdict import Outcome, Verdict
+from contract.wording import number
 from producer.export.columns import UNSETTLED
 from producer.export.files import Drafts
 from producer.export.formats.base import Sink
@@ -148,9 +149,9 @@ class _Samples:
     def left_out(self) -> Iterator[str]:
         """Yield notes on questions that are missing from the samples or their metrics."""
         for outcome, count in self.unheard.items():
-            yield f"{count:,} of {self.questions:,} questions are {outcome}: no sample, not in any metric."
+            yield f"{count:,} of {number(self.questions, 'question')} {outcome}: no sample, not in any metric."
         if self.without_key and self.spec.mode is not Mode.FREE:
-            yield f"{self.without_key:,} questions have no key: the target is empty and every metric is null."
+            yield f"{number(self.without_key, 'question')} without a key: the target is empty and every metric is null."
 
 
 def _weighed(question: Question, verdict: Verdict, spec: RunSpec) -> _Heard:

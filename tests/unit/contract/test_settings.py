@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from contract import Settings, load_settings
 from contract.errors import SettingsError
 from contract.settings import CONFIG_VARIABLE, OVERRIDES_VARIABLE, load_fleet
+from contract.settings.fields import PARALLEL_SIZES
 from tests.support import ROOT
 from workers.engines import make_engine
 
@@ -320,6 +321,12 @@ def test_an_engine_uses_as_many_gpus_as_tensor_times_pipeline_parallel() -> None
     assert load_settings(None, ["vllm_args.prefill_context_parallel_size=2"]).gpus_per_worker == 2
 
 
+@pytest.mark.parametrize("name", PARALLEL_SIZES)
+@pytest.mark.parametrize("size", ["many", 0, 1.5])
+def test_a_size_in_gpus_that_is_no_number_of_them_is_refused(name: str, size: object) -> None:
+    assert f"{name}: expected a number of GPUs, found {size!r}" in refusal(None, f"vllm_args.{name}={size}")
+
+
 def test_settings_are_read_once_and_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MCQUEUE_BATCH_SIZE", "8")
     found = load_settings()
@@ -407,8 +414,8 @@ def test_several_models_have_no_name_in_common(several: Path) -> None:
     [
         (["model=smal"], "none is called 'smal'. Did you mean 'small'"),
         (["models=[{batch_siz: 3, model: small}]", "model=small"], "model small: unknown setting 'batch_siz'"),
-        (["models=[{model: a}, {model: a}]"], "2 models, but only 1 queue names: a"),
-        (["models=[{model: Llama3}, {model: llama3}]"], "2 models, but only 1 queue names: llama3"),
+        (["models=[{model: a}, {model: a}]"], "2 models, but only 1 queue name: a"),
+        (["models=[{model: Llama3}, {model: llama3}]"], "2 models, but only 1 queue name: llama3"),
         (["models=large"], "models: expected a list of settings"),
     ],
 )

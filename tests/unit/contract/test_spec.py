@@ -88,9 +88,9 @@ def test_parts_that_do_not_fit_the_mode_are_refused(changes: dict[str, Any], say
         make_spec((), **changes)
 
 
-@pytest.mark.parametrize(("pool", "says"), [(1, "a pool of at least 2, found 1"), (0, "a pool of at least 2, found 0")])
-def test_a_pool_with_too_few_examples_is_refused(pool: int, says: str) -> None:
-    with pytest.raises(ValidationError, match=says):
+@pytest.mark.parametrize("pool", [1, 0])
+def test_a_pool_with_too_few_examples_is_refused(pool: int) -> None:
+    with pytest.raises(ValidationError, match=f"a pool of {pool} is too small for 2 examples"):
         FewShot(k=2, pool=tuple(make_questions(pool)))
 
 

@@ -433,7 +433,7 @@ def test_what_could_have_been_found_is_said(ran: Ran, compare: Producer) -> None
             [f"q{n}" for n in range(7)],
             "they have 7 and 7 question ids, with 7 in common, but content or order differs.",
         ),
-        (["x"], "they have 7 and 1 question ids, with 0 in common."),
+        (["x"], "they have 7 and 1 question id, with 0 in common."),
     ],
     ids=["some", "all", "none"],
 )
@@ -456,7 +456,7 @@ def test_a_run_that_is_not_settled_is_refused(ran: Ran, compare: Producer, one: 
 
     result = compare("one", "two", exit_code=1)
 
-    assert f"Run {culprit} is not settled: 6 of 7 questions have a verdict." in result.stderr
+    assert f"Run {culprit} is not settled: 6 of 7 questions settled." in result.stderr
     assert f"python -m producer watch {culprit}" in result.stderr
 
 

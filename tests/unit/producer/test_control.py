@@ -219,9 +219,7 @@ def test_it_is_said_that_questions_of_a_run_are_missing_because_its_enqueueing_w
 ) -> None:
     cut_off(run_id, ledger)
 
-    assert (
-        "3 of 5 questions are not in the ledger: unless `enqueue` is still writing them" in producer(verb, "cut").output
-    )
+    assert "3 of 5 questions not in the ledger: unless `enqueue` is still writing them" in producer(verb, "cut").output
     assert "not in the ledger" not in producer(verb, run_id).output
 
 

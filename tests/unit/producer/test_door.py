@@ -94,7 +94,7 @@ def test_a_question_without_examples_of_its_subject_is_refused_where_the_configu
     broker.may_send.set()
 
     async def act(opened: Door) -> None:
-        with pytest.raises(RunConfigError, match="fewer than 1 examples of the same subject"):
+        with pytest.raises(RunConfigError, match="fewer than 1 example of the same subject"):
             await opened.ask([make_question(1, subject=None)], config, deadline_s=PATIENCE_S)
         with pytest.raises(DeadlineMissed):  # nobody answers here
             await opened.ask([make_question(1, subject="law")], config, deadline_s=1.5)
@@ -135,7 +135,7 @@ def test_what_no_question_could_be_asked_by_is_refused_before_the_door_opens(
     alone = write_rows({"question": "Whose?", "choices": ["ours", "theirs"], "answer": "A"})
     for overrides, says in (
         (("few_shot.k=1", "few_shot.file=gone.jsonl"), "gone.jsonl"),
-        (("few_shot.k=2", f"few_shot.file={alone}"), "2 examples need a pool of at least 2"),
+        (("few_shot.k=2", f"few_shot.file={alone}"), "a pool of 1 is too small for 2 examples"),
         (("mode=free",), "mode: free does not extract answers to questions."),
         (("prompt=gone.j2",), "gone.j2: no such prompt template"),
         (("rag.enabled=true", "rag.index=gone"), "gone"),

@@ -290,14 +290,14 @@ def test_the_results_sum_up_the_samples_and_say_what_is_not_among_them(tmp_path:
     assert found.results["task_hashes"] == {"elements-v2": sha(hashes)}
     assert (found.samples[2]["target"], found.samples[2]["metrics"], found.samples[2]["acc"]) == ("", ["acc"], None)
     assert all(sample.keys() == found.samples[0].keys() for sample in found.samples.values())
-    assert "1 of 5 questions are failed: no sample, not in any metric." in found.remarks
-    assert "1 questions have no key" in found.remarks
+    assert "1 of 5 questions failed: no sample, not in any metric." in found.remarks
+    assert "1 question without a key" in found.remarks
 
 
 def test_an_unfinished_run_says_how_many_questions_are_missing(tmp_path: Path) -> None:
     found = exported(tmp_path, spec_of(Mode.LETTER))
 
-    assert "lm-eval: 1 of 5 questions are unsettled: no sample, not in any metric." in found.remarks
+    assert "lm-eval: 1 of 5 questions unsettled: no sample, not in any metric." in found.remarks
     assert found.results["configs"]["elements-v2"]["metadata"]["missing"] == [
         each.removeprefix("lm-eval: ") for each in found.remarks.splitlines()
     ]

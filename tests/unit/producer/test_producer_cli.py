@@ -261,6 +261,19 @@ def test_that_no_redis_answers_is_said_before_a_long_file_is_read(command: str, 
     assert "broken.jsonl:1" in dry.stderr
 
 
+def test_that_a_file_is_missing_is_said_before_that_no_redis_answers(five: Path) -> None:
+    asked = CliRunner().invoke(main, ["--redis", "redis://127.0.0.1:1/0", "enqueue", "question.jsonl"])
+
+    assert asked.stderr == f"error: question.jsonl: no such file. Did you mean {five.name!r}?\n"
+
+
+@pytest.mark.parametrize("file", ["-", "hf:owner/name"])
+def test_what_is_no_file_is_not_looked_for_beside_the_others(file: str) -> None:
+    asked = CliRunner().invoke(main, ["--redis", "redis://127.0.0.1:1/0", "enqueue", file])
+
+    assert "No Redis answers" in asked.stderr
+
+
 def test_a_model_that_is_named_by_its_id_is_asked_by_the_name_that_workers_have(producer: Producer, five: Path) -> None:
     Path("deploy.yaml").write_text("hf_model_id: Owner/Large-7B\n")
 

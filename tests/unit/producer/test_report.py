@@ -704,7 +704,7 @@ def test_a_run_without_any_verdict_says_so_and_draws_nothing(ledger: MemoryLedge
     run = open_run(ledger, make_questions(3))
     report()
     page = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
-    assert "3 of 3 questions have no verdict yet" in page.text
+    assert "3 of 3 questions without a verdict yet" in page.text
     assert not any(tag == "figure" for tag, _ in page.tags)
 
 

@@ -109,6 +109,14 @@ def test_a_label_of_choices_that_the_prompt_does_not_show_is_not_asked_for() -> 
     assert load_run_config(None, ["mode=likelihood", "prompt=question"]).to_spec("0" * 64, Settings(model="served"))
 
 
+def test_rotations_of_choices_that_the_prompt_does_not_show_are_refused() -> None:
+    with pytest.raises(RunConfigError, match="prompt 'question' shows no choices, so circular would ask the same"):
+        load_run_config(None, ["mode=likelihood", "circular=true"]).to_spec("0" * 64, Settings(model="served"))
+
+    shown = load_run_config(None, ["mode=likelihood", "circular=true", "prompt=lettered"])
+    assert shown.to_spec("0" * 64, Settings(model="served")).circular
+
+
 @pytest.mark.parametrize("where", ["rag.enabled=true", "rag.use_context_field=true"])
 def test_what_is_retrieved_or_given_for_a_prompt_that_shows_none_of_it_is_refused(where: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.j2"

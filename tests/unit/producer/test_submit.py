@@ -182,7 +182,7 @@ def test_what_stops_the_reading_is_told_after_the_troubles_before_it(tmp_path: P
     with pytest.raises(QuestionFileError) as caught:
         planned(path, skip_bad=True)
 
-    assert "reading stopped at line 2, after 1 bad rows" in str(caught.value)
+    assert "reading stopped at line 2, after 1 bad row:" in str(caught.value)
     assert "field 'choices': missing" in str(caught.value)
 
 
@@ -304,7 +304,7 @@ def test_all_examples_of_a_file_may_be_shown_unless_one_of_them_is_asked(
         return plan(Source(path, path.name), config, Settings(), Selection())
 
     assert planned_of("q1", "q2").survey.digest.count == 2
-    with pytest.raises(RunConfigError, match=r"1 of the questions are among the 2 examples, which leaves fewer than 2"):
+    with pytest.raises(RunConfigError, match=r"1 question among the 2 examples, each left with fewer than 2 others"):
         planned_of("q1", "e2")
 
 

@@ -255,7 +255,7 @@ def test_the_end_of_a_judged_run_and_its_report_tell_how_often_the_judge_agrees_
     verdicts = [verdict(Outcome.CORRECT, choice=choice) for choice in chosen]
     ledger.commit(run.run_id, [each.model_copy(update={"question_id": f"q{n}"}) for n, each in enumerate(verdicts)])
 
-    said = "agrees with the key on 1 of 2 answers that name a choice"
+    said = "agrees with the key on 1 of 2 answers naming a choice"
     itself = "the model graded itself"
     ended = CliRunner().invoke(main, ["watch", run.run_id], obj=session).stdout
     assert f"judge     {itself}" in ended

@@ -170,7 +170,7 @@ def test_a_build_says_how_far_it_is_and_what_its_encoder_does_not_read(tmp_path:
     assert {"step": "words", "done": 9, "total": 9} in told
     assert {"step": "vectors", "done": 9, "total": 9} in told
     (note,) = (event["note"] for event in told if "note" in event)
-    assert str(note).startswith("1 of 9 passages are longer than the 256 tokens that all-minilm-l6-v2 reads")
+    assert str(note).startswith("1 of 9 passages longer than the 256 tokens that all-minilm-l6-v2 reads")
 
 
 def test_many_threads_may_ask_at_once(hybrid: IndexRetriever) -> None:

@@ -262,7 +262,7 @@ def test_messages_without_a_worker_and_questions_without_a_message() -> None:
     (unserved,) = fleet_at_work([worker(state=WorkerState.BOOTING)], [Queue(QUEUE, 5, 80)])
     assert "no worker is ready" in unserved.found
     (lost,) = fleet_at_work([worker()], [Queue(QUEUE, 0, 80)])
-    assert "80 questions have no verdict" in lost.found
+    assert "80 questions without a verdict" in lost.found
 
 
 def test_of_several_models_each_finding_says_whose_it_is() -> None:

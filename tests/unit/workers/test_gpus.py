@@ -59,7 +59,7 @@ def test_an_instance_is_named_by_its_uuid_alone() -> None:
         ([[1, 1]], EIGHT, 2, r"Group \[1, 1\] has a GPU twice"),
         ([[1, "GPU-1aaa"]], EIGHT, 2, r"Group \[1, 1\] has a GPU twice"),
         ([[0, 1]], EIGHT, 1, "has 2 GPUs, but the engine uses tensor_parallel_size x pipeline_parallel_size = 1"),
-        ([[0]], EIGHT, 4, "has 1 GPUs, but the engine uses tensor_parallel_size x pipeline_parallel_size = 4"),
+        ([[0]], EIGHT, 4, "has 1 GPU, but the engine uses tensor_parallel_size x pipeline_parallel_size = 4"),
         ([["GPU-"]], EIGHT, 1, "asks for GPU GPU-"),
         ([[1]], CUT, 1, "asks for GPU 1, which is cut into MIG-11aa, MIG-22bb"),
         ([["MIG-11aa", "MIG-22bb"]], CUT, 2, "CUDA shows a process one MIG instance, not 2"),

@@ -134,6 +134,21 @@ def test_a_hung_boot_that_a_kill_does_not_end_is_announced_once(
     assert told[0].startswith("gpu0: not up after 40 s")
 
 
+def test_a_worker_that_a_kill_does_not_end_does_not_keep_the_launcher(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither Ctrl-C nor SIGTERM would end a launcher that waits for it."""
+    monkeypatch.setattr("workers.host.launcher.KILLED_WITHIN_S", 0.1)
+    told: list[str] = []
+    supervisor = Supervisor([WorkerPlan("gpu0", "m"), WorkerPlan("gpu1", "m")], tmp_path, told.append)
+    monkeypatch.setattr(supervisor, "_kill", lambda _: None)
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as process:
+        supervisor.children[0].process = process
+        supervisor._kill_all()
+        process.kill()
+    assert told == [f"gpu0: process {process.pid} is left; it ends when its driver lets it"]
+
+
 #: A worker as the launcher sees it: gpu0 says that it cannot boot, gpu1 that it is ready.
 TELL = """
 import os, sys, time

@@ -92,7 +92,7 @@ def test_several_models_have_workers_queues_and_settings_of_their_own(tmp_path: 
     ("models", "says"),
     [
         ([{"model": "a", "gpu_groups": [[0]]}, {"model": "b", "gpu_groups": [[0]]}], r"GPU 0 into 2 groups \(a, b\)"),
-        ([{"model": "a"}, {"model": "b"}], "auto is said for a, b: which of the 8 GPUs is whose"),
+        ([{"model": "a"}, {"model": "b"}], "auto is said for a, b: which of 8 GPUs is whose"),
         ([{"model": "a", "gpu_groups": [[i] for i in range(8)]}, {"model": "b"}], "0 visible and not in another group"),
         ([{"model": "a", "gpu_groups": [[0, 1]]}], r"Group \[0, 1\] has 2 GPUs"),
         ([{"model": "a", "gpu_groups": [[8]]}], "asks for GPU 8; 8 visible"),
@@ -169,7 +169,7 @@ def test_a_single_worker_is_pinned_to_what_its_command_names() -> None:
     plan = plan_worker(settings, ("4", "5"), EIGHT, CORES, Layers(), "mine")
     assert (plan.name, plan.environment["CUDA_VISIBLE_DEVICES"]) == ("mine", "4,5")
     assert plan.environment["MCQUEUE_WORKER_NAME"] == "mine"
-    with pytest.raises(PlanError, match=r"Group \[4\] has 1 GPUs"):
+    with pytest.raises(PlanError, match=r"Group \[4\] has 1 GPU,"):
         plan_worker(settings, ("4",), EIGHT, CORES, Layers())
     assert plan_worker(settings, (), EIGHT, CORES, Layers()).place == "cores 0-7"
 

@@ -173,7 +173,7 @@ def test_a_build_says_that_words_of_some_scripts_are_not_told_apart(tmp_path: Pa
         tmp_path / "x", ["高血压是一种常见的慢性疾病", "Iron rusts, 鉄 too.", "โรคเบาหวานเป็นโรค", "قوة"], told=told
     )
     (note,) = (event["note"] for event in told if "note" in event)
-    assert str(note).startswith("2 of 4 passages have text in a script without spaces between words: BM25 takes")
+    assert str(note).startswith("2 of 4 passages with text in a script without spaces between words: BM25 takes")
     assert load_index(tmp_path / "x").search(["慢性疾病"], 3) == [[]]
 
 

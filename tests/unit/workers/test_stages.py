@@ -296,7 +296,7 @@ def test_who_is_convicted_is_told_what_its_workers_said_last(books: MemoryLedger
     verdict = verdict_of(books, run, "q0")
     assert verdict.error is not None
     told = "; ".join(["w@host: EngineDead: gone"] * 3)
-    assert verdict.error.message == f"begun 4 times: {told}; 1 times its worker ended without a word"
+    assert verdict.error.message == f"begun 4 times: {told}; 1 time its worker ended without a word"
     assert verdict.attempts == 4
 
 

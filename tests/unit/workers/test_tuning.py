@@ -383,7 +383,7 @@ def test_a_file_that_fails_the_longest_questions_says_so_in_its_head(tmp_path: P
     found = Tuned(needs, [best], best, batch_timeout_s=0.4, asked=64)
     write_deploy_file(tmp_path / "tuned.yaml", None, (), open_run(MemoryLedger(), make_questions(2)), found)
     head = (tmp_path / "tuned.yaml").read_text()
-    assert "# Warning: 3 of 100 questions do not fit into max_model_len 64: they would fail, or be shown fewer" in head
+    assert "# Warning: max_model_len 64 is too small for 3 of 100 questions: they would fail, or be shown fewer" in head
 
 
 def test_a_file_by_one_trial_of_too_few_questions_says_that_nothing_was_compared(tmp_path: Path) -> None:

@@ -1,0 +1,42 @@
+"""A progress bar for work that would otherwise be silent for long: reading all of a large run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterable
+from typing import TypeVar
+
+from rich.progress import Progress
+
+from producer.options import progress_console
+
+__all__ = ["with_bar"]
+
+Item = TypeVar("Item")
+#: Work that ends within this time needs no bar.
+MOMENT_S = 1.0
+#: Seconds between two updates of the bar.
+UPDATE_EVERY_S = 0.1
+
+
+def with_bar(items: Iterable[Item], doing: str, total: int) -> Generator[Item, None, None]:
+    """Yield `items`, `total` in number; if that takes a while, a bar on stderr shows how many have passed.
+
+    Without a terminal there is no bar. The bar ends with the generator: close it where a caller may leave early. It
+    never starts before the first item, as what makes the items may fork then, which is unsafe beside the bar's thread.
+    """
+    console = progress_console()
+    if not console.is_interactive:
+        yield from items
+        return
+    bar, due = Progress(console=console, transient=True), time.monotonic() + MOMENT_S
+    task = bar.add_task(doing, total=total)
+    try:
+        for passed, item in enumerate(items, start=1):
+            yield item
+            if time.monotonic() >= due:
+                due = time.monotonic() + UPDATE_EVERY_S
+                bar.start()
+                bar.update(task, completed=passed)
+    finally:
+        bar.stop()

@@ -1,0 +1,14 @@
+"""Counts in messages."""
+
+from __future__ import annotations
+
+import pytest
+
+from contract.wording import number
+
+
+@pytest.mark.parametrize(
+    ("count", "read"), [(0, "0 messages"), (1, "1 message"), (2, "2 messages"), (1_200, "1,200 messages")]
+)
+def test_one_of_a_thing_is_no_plural(count: int, read: str) -> None:
+    assert number(count, "message") == read
