@@ -15,6 +15,7 @@ from contract.spec import Mode, Normalization, RunSpec
 from contract.wording import number
 from producer.export.files import refuse_unwritable
 from producer.export.results import write_rejected
+from producer.intake.contradictions import contradiction_warnings
 from producer.intake.profile import key_warnings
 from producer.intake.qrels import Qrels
 from producer.intake.reading import how_to_read, read_line, reading_options, selection_of, selection_options
@@ -161,6 +162,7 @@ def _warn(planned: Plan) -> None:
     spec = planned.spec
     placed = shows_choices(spec.prompt) and not (spec.shuffle or spec.circular)
     warnings = digest.oddities.warnings() + planned.choice_references.warnings()
+    warnings += contradiction_warnings(digest.repeats, planned.survey.file)
     if spec.mode is not Mode.JUDGE:
         warnings += key_warnings(digest.keys, placed=placed, least=MOST_UNEVEN)
     for warning in warnings:

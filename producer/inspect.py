@@ -12,6 +12,7 @@ from contract.prompts import BETWEEN, all_turns, prompts_of
 from contract.question import Question
 from contract.spec import RunSpec
 from contract.wording import number
+from producer.intake.contradictions import contradiction_warnings
 from producer.intake.profile import Lengths, Profile, key_warnings
 from producer.intake.reading import how_to_read, read_line, reading_options
 from producer.intake.survey import Inspector
@@ -63,12 +64,12 @@ def inspect(
             profile.add(question, _texts(question, spec) if model else ())
             if len(shown) < show:
                 shown.append(question)
-    profile.close()
-    if as_json:
-        echo_json(_content(inspector, profile, shown, spec))
-    else:
-        echo_lines(_lines(inspector, profile, shown, spec))
-        _warn(inspector, profile)
+        profile.close()
+        if as_json:
+            echo_json(_content(inspector, profile, shown, spec))
+        else:
+            echo_lines(_lines(inspector, profile, shown, spec))
+            _warn(inspector, profile)
 
 
 def _texts(question: Question, spec: RunSpec) -> list[str]:
@@ -162,7 +163,7 @@ def _warn(inspector: Inspector, profile: Profile) -> None:
         note(warning)
     if inspector.file.doubt:
         note(inspector.file.doubt)
-    for warning in profile.oddities.warnings():
+    for warning in profile.oddities.warnings() + contradiction_warnings(profile.repeats, inspector.file):
         note(warning)
     if inspector.troubles.count:
         bad = number(inspector.troubles.count, "row")

@@ -1,4 +1,4 @@
-"""Detecting repeated ids and questions in a file of any size.
+"""Detecting repeated ids and questions, and repeated questions with different keys, in a file of any size.
 
 Recent ids are in a dict, older ones in a temporary database on disk, so that memory stays bounded; of questions only
 hashes are kept.
@@ -12,13 +12,15 @@ from array import array
 from contract.question import Question, substance
 from producer.temporary import no_room
 
-__all__ = ["Repeats", "Seen"]
+__all__ = ["Repeats", "Seen", "asked_hash", "right_hash"]
 
 #: Maximum number of ids in memory, about 3 MB; SQLite's cache takes at most 16 MB.
 MOST_IN_MEMORY = 20_000
 #: Size in bits (8 MiB) of a Bloom filter with one hash, by which most new ids are recognised without querying SQLite.
 #: With a million ids, 0.7 % of the new ones are looked up needlessly on average; with ten million, 7 %.
 FILTER_BITS = 1 << 26
+#: The `right_hash` of a question without a key.
+_NO_KEY = 0
 
 
 class Seen:
@@ -75,20 +77,41 @@ class Seen:
 
 
 class Repeats:
-    """Counts questions that repeat an earlier one word for word, regardless of their ids and the order of choices."""
+    """Finds questions that repeat an earlier one word for word, regardless of their ids and the order of choices."""
 
     def __init__(self) -> None:
-        #: One hash per question: eight bytes, where a content hash as text would take about a hundred.
+        #: Two hashes per question: 16 bytes, where a content hash as text would take about a hundred.
         self._asked = array("q")
+        self._right = array("q")
 
     def add(self, question: Question) -> None:
         """Record the next question."""
-        self._asked.append(hash((question.context, *substance(question.question, question.choices))))
+        self._asked.append(asked_hash(question))
+        self._right.append(right_hash(question))
 
     def count(self) -> int:
         """Return the number of repeated questions."""
         import numpy  # late, as most commands read no questions
 
-        hashes = numpy.asarray(self._asked)
-        hashes.sort()  # in place, as a copy would double the memory
+        hashes = numpy.sort(numpy.asarray(self._asked))
         return int(numpy.count_nonzero(hashes[1:] == hashes[:-1]))
+
+    def contradicted(self) -> set[int]:
+        """Return the `asked_hash` of each question that occurs with different keys."""
+        import numpy  # late, as most commands read no questions
+
+        right = numpy.asarray(self._right)
+        keyed = numpy.stack((right, numpy.asarray(self._asked)))[:, right != _NO_KEY]
+        right, asked = keyed[:, numpy.lexsort(keyed)]
+        again = (asked[1:] == asked[:-1]) & (right[1:] != right[:-1])
+        return {int(each) for each in asked[1:][again]}
+
+
+def asked_hash(question: Question) -> int:
+    """Return a hash of what is asked: equal for repeated questions, in this process."""
+    return hash((question.context, *substance(question.question, question.choices)))
+
+
+def right_hash(question: Question) -> int:
+    """Return a hash of the right choices' texts; 0 without a key."""
+    return hash(tuple(sorted(map(question.choice_text, question.right)))) if question.right else _NO_KEY

@@ -228,6 +228,7 @@ class Profile:
             "several_right": self.keys.several_right,
             "skew": skew._asdict() if skew else None,
             "repeated": self.repeats.count(),
+            "contradicted": len(self.repeats.contradicted()),
             "same_text": self.same_text,
             **asdict(self.oddities),
             "with_context": self.with_context,

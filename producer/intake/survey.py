@@ -42,7 +42,7 @@ class Digest:
         self.oddities = Oddities()
         self.first: Question | None = None
         self.keys = Keys()
-        self._repeats = Repeats()
+        self.repeats = Repeats()
 
     def add(self, question: Question) -> Body:
         """Add the next question; return its body, which is what the hash covers."""
@@ -53,12 +53,12 @@ class Digest:
         self.oddities.add(question)
         self.first = self.first or question
         self.keys.add(question)
-        self._repeats.add(question)
+        self.repeats.add(question)
         return body
 
     def repeated(self) -> int:
         """Return the number of questions that repeat an earlier one, as defined by `Repeats`."""
-        return self._repeats.count()
+        return self.repeats.count()
 
     def hexdigest(self) -> str:
         """Return the SHA-256 of the canonical forms in order, as 64 hex digits."""

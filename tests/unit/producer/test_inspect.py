@@ -80,6 +80,38 @@ def test_it_counts_repeats_as_enqueue_does_also_where_each_has_an_id_of_its_own(
     assert json.loads(run(session, "enqueue", path, "--json").stdout)["repeated"] == 1
 
 
+def test_a_question_repeated_with_another_key_is_warned_of_with_both_rows(
+    write_rows: WriteRows, session: Session
+) -> None:
+    sky = {"question": "Sky?", "choices": ["blue", "red"], "answer": "A"}
+    path = write_rows(
+        sky,
+        {**sky, "choices": ["red", "blue"], "answer": "B"},
+        {**sky, "answer": None},
+        {**sky, "context": "On Mars.", "answer": "B"},
+        {**sky, "id": "mars", "answer": "B"},
+        {**sky, "answer": ["A", "B"]},
+    )
+
+    for command in (("inspect",), ("enqueue", "--dry-run")):
+        said = run(session, *command, str(path)).stderr
+        assert "warning: 1 question repeated with another key for the same choices: one of the keys must be" in said
+        assert "questions.jsonl:1 says 'blue', " in said
+        assert "questions.jsonl:5 (mars) says 'red': 'Sky?'\n" in said
+    assert inspected(session, str(path))["contradicted"] == 1
+    assert "another key" not in run(session, "enqueue", "--dry-run", "--limit", "4", str(path)).stderr
+
+
+def test_of_many_contradicting_keys_the_first_are_named(write_rows: WriteRows, session: Session) -> None:
+    rows = [{"question": f"q{n}", "choices": ["x", "y"], "answer": key} for key in "AB" for n in range(7)]
+
+    said = run(session, "inspect", str(write_rows(*rows))).stderr
+
+    assert "warning: 7 questions repeated with another key" in said
+    assert said.count(" says ") == 2 * 5
+    assert "… and 2 more.\n" in said
+
+
 def test_a_fault_in_every_row_stands_there_once(write_rows: WriteRows, session: Session) -> None:
     result = run(session, "inspect", str(write_rows(*({"question": f"q{n}", "choices": ["x"]} for n in range(3)))))
 
