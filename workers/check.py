@@ -30,6 +30,7 @@ from contract.wording import number
 from workers.engines.adapters import adapter_folders
 from workers.engines.arguments import check_arguments, check_arguments_by_source
 from workers.engines.installed import built_for_cuda, computes_16_bits, installed_version, is_cpu_build
+from workers.engines.openai_server import Connection, await_server, find_out
 from workers.engines.packaged import PACKAGED, folder_or_hub_id, resolve
 from workers.engines.vllm import prepare_environment
 from workers.host.diagnostics import (
@@ -112,9 +113,7 @@ def _engine(settings: Settings) -> Iterator[Finding]:
         yield Finding("warning", "engine", "simulated: its answers mean nothing", "Set engine: vllm for real scores.")
         return
     if not settings.runs_the_model:
-        yield Finding(
-            "ok", "engine", f"{settings.openai.model} of {settings.openai.base_url}; asked when a worker starts"
-        )
+        yield _server(settings)
         return
     if importlib.util.find_spec("vllm") is None:
         yield Finding("error", "engine", "vLLM is not installed", "make setup, or pip install 'mcqueue[gpu]'.")
@@ -134,6 +133,19 @@ def _engine(settings: Settings) -> Iterator[Finding]:
         yield Finding("error", "model", trouble.message, trouble.hint)
     else:
         yield Finding("ok", "model", model) if Path(model).is_dir() else _on_hub(model)
+
+
+def _server(settings: Settings) -> Finding:
+    """Check whether the server answers, accepts the key and serves the model; asks it for a few tokens, as at boot."""
+    connection = Connection(settings.openai)
+    try:
+        await_server(connection, timeout_s=0)
+        offers = find_out(settings.openai)
+    except McqueueError as trouble:
+        return Finding("error", "engine", trouble.message, trouble.hint)
+    finally:
+        connection.client.close()
+    return Finding("ok", "engine", f"{settings.answers_with} answers: {offers.described()}")
 
 
 def _on_hub(model: str) -> Finding:

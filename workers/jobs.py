@@ -44,6 +44,10 @@ class Job(Protocol):
     def puts_off(self) -> dict[str, str]:
         """Run → why this worker currently requeues its questions."""
 
+    @property
+    def waits_for(self) -> str:
+        """What it needs from elsewhere before it can start up, and does not get yet; empty: nothing."""
+
     def start(self) -> None:
         """Start up, in the main thread. Raises McqueueError."""
 
@@ -91,9 +95,14 @@ class Scoring:
         """Run → why this worker requeues its questions: a newer version wrote it. What else it cannot score fails."""
         return self._scorer.puts_off
 
+    @property
+    def waits_for(self) -> str:
+        """The server that the engine is on, until it answers."""
+        return self._engine.waits_for
+
     def start(self) -> None:
         """Boot the engine."""
-        log.info("booting %s with %s", self._settings.engine, self._settings.hf_model_id)
+        log.info("booting %s with %s", self._settings.engine, self._settings.answers_with)
         self._engine.start()
 
     def describe(self) -> dict[str, Any]:
@@ -136,6 +145,11 @@ class Searching:
     def puts_off(self) -> dict[str, str]:
         """Runs for another build of the index, or with a reranker that is unavailable at the moment."""
         return self._retriever.puts_off if self._retriever else {}
+
+    @property
+    def waits_for(self) -> str:
+        """Nothing: the index is on this host."""
+        return ""
 
     def start(self) -> None:
         """Open the index and verify it against its manifest."""

@@ -197,6 +197,7 @@ class Worker:
             gpus=self._gpus,
             engine=self._job_is,
             puts_off=self._job.puts_off,
+            waits_for=self._job.waits_for,
             batch_size=self._settings.full_batch,
             done=self._job.done,
             batches=self._load.batches,

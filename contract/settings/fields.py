@@ -304,6 +304,13 @@ class Settings(BaseSettings):
         return self.engine == "vllm" or self.boot_local
 
     @property
+    def answers_with(self) -> str:
+        """What the engine loads, or the model that it asks and of which server, for messages."""
+        if self.runs_the_model:
+            return self.hf_model_id
+        return f"{self.openai.model} of {self.openai.base_url}" if self.engine == "openai" else self.served_model
+
+    @property
     def gpus_per_worker(self) -> int:
         """GPUs per engine: the product of `PARALLEL_SIZES`."""
         return math.prod(int(self.vllm_args.get(name, 1)) for name in PARALLEL_SIZES)

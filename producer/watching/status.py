@@ -11,7 +11,7 @@ from contract.wording import number
 from producer.broker import Broker
 from producer.output import Lines, result_lines
 from producer.stats import Tally
-from producer.watching.unserved import put_off_by, start_workers, unbooted_lines
+from producer.watching.unserved import put_off_by, start_workers, unbooted_lines, waiting_lines
 
 __all__ = [
     "queue_lines",
@@ -71,8 +71,10 @@ def status_lines(run: Run, counts: Counts, broker: Broker) -> Lines:
 
 def _hindered(run: Run, broker: Broker) -> Lines:
     """Return why live workers do not score the run, and why other workers failed to boot."""
+    workers = workers_of(run, broker)
     return [
-        *[("put off", each) for each in put_off_by(run.run_id, workers_of(run, broker))],
+        *[("put off", each) for each in put_off_by(run.run_id, workers)],
+        *[("not ready", each) for each in waiting_lines(workers)],
         *[("not booted", each) for each in unbooted_lines(unbooted_of(run, broker))],
     ]
 

@@ -10,7 +10,7 @@ from contract.fleet import BootFailure, WorkerRecord
 from contract.keys import index_of, is_score_queue
 from producer.watching.progress import duration
 
-__all__ = ["put_off_by", "since", "start_workers", "unbooted_by_reason", "unbooted_lines"]
+__all__ = ["put_off_by", "since", "start_workers", "unbooted_by_reason", "unbooted_lines", "waiting_lines"]
 
 COMMAND = "python -m workers up"
 
@@ -34,6 +34,11 @@ def start_workers(unserved: Sequence[str], alive: Iterable[WorkerRecord]) -> str
 def put_off_by(run_id: str, workers: Iterable[WorkerRecord]) -> list[str]:
     """Return which of `workers` put the run's questions back into the queue, and why."""
     return [f"{each.name}: {why}" for each in workers if (why := each.puts_off.get(run_id))]
+
+
+def waiting_lines(workers: Iterable[WorkerRecord]) -> list[str]:
+    """Return which of `workers` cannot start yet, and what they wait for."""
+    return [f"{each.name} waits for {each.waits_for}" for each in workers if each.waits_for]
 
 
 def unbooted_by_reason(failures: Iterable[BootFailure]) -> dict[str, list[BootFailure]]:

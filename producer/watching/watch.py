@@ -15,7 +15,7 @@ from contract.wording import number
 from producer.broker import Broker
 from producer.watching.progress import Pace, Screen, Snapshot
 from producer.watching.status import writer_of
-from producer.watching.unserved import put_off_by, since, start_workers, unbooted_by_reason
+from producer.watching.unserved import put_off_by, since, start_workers, unbooted_by_reason, waiting_lines
 from producer.watching.worker_status import Member, RunWorkers
 
 __all__ = ["TICK_S", "Clock", "Watcher", "watch"]
@@ -75,7 +75,7 @@ class Watcher:
     #: Last counts of a run whose questions are not all written, and since when they are unchanged.
     incomplete: Counts | None = None
     incomplete_since: float = 0.0
-    #: Messages already shown about workers that put the run off.
+    #: Messages already shown about workers that put the run off, or cannot start yet.
     put_off: list[str] = field(default_factory=list)
     #: Boot failure reasons already shown.
     unbooted: set[str] = field(default_factory=set)
@@ -153,7 +153,8 @@ class Watcher:
             self.screen.say(f"No worker has served {queues} for {absent_s:.0f} s. {remedy}")
 
     def _check_put_off(self, workers: Iterable[WorkerRecord]) -> None:
-        said, self.put_off = self.put_off, put_off_by(self.run.run_id, workers)
+        there = list(workers)
+        said, self.put_off = self.put_off, [*put_off_by(self.run.run_id, there), *waiting_lines(there)]
         for each in self.put_off:
             if each not in said:
                 self.screen.say(f"Questions are waiting. {each}")

@@ -122,6 +122,11 @@ class Engine(abc.ABC):
     def start(self) -> None:
         """Boot. Raises InputError for what the user must fix, EngineError for everything else."""
 
+    @property
+    def waits_for(self) -> str:
+        """Return what the engine, while it starts, needs from elsewhere and does not get yet; empty: nothing."""
+        return ""
+
     @abc.abstractmethod
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Answer all requests as one call, in order; all are submitted before any is awaited. Thread-safe.

@@ -59,6 +59,10 @@ class GuardedEngine(Engine):
         self._engine.start()
         threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
 
+    @property
+    def waits_for(self) -> str:
+        return self._engine.waits_for
+
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         return in_order(self.answers(requests), len(requests))
 

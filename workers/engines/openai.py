@@ -105,6 +105,7 @@ class OpenAiEngine(Engine):
         self._connection: Connection | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._places = Capacity(self._server.concurrency, lambda: self.room_came())
+        self._waits_for = ""
 
     def start(self) -> None:
         if self._local is not None:
@@ -112,8 +113,14 @@ class OpenAiEngine(Engine):
         self._connection = Connection(self._server)
         self._pool = ThreadPoolExecutor(self._server.concurrency, thread_name_prefix="openai")
         if not self._is_judge:
+            self._waits_for = f"the server at {self._server.base_url}"
             await_server(self._connection, self.settings.server_startup_timeout)
+            self._waits_for = ""
             self._offers = find_out(self._server)
+
+    @property
+    def waits_for(self) -> str:
+        return self._waits_for
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         return in_order(self.answers(requests), len(requests))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -14,11 +15,17 @@ from workers.engines.rate_limit import RateLimiter
 
 __all__ = ["Connection", "Offers", "await_server", "find_out"]
 
+log = logging.getLogger(__name__)
+
 #: Numbers of next tokens to request, in this order; OpenAI's own plain completions list at most 5.
 TOP_WANTED = (20, 5)
 #: A server may report an unsupported feature as a server error, so probes are retried only a few times.
 PROBE_RETRIES = 2
 WAIT_S = 1.0
+#: Time limit of the request that finds out whether a server is there: a host that is gone may never refuse it.
+HELLO_S = 10.0
+#: Interval between log messages about a server that does not answer.
+TELL_EVERY_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,17 @@ class Offers:
     plain_echo: bool = False
     #: The model's context in tokens, if the server counts tokens of a prompt (vLLM's `/tokenize`), else 0.
     context: int = 0
+
+    def described(self) -> str:
+        """Return in words what can be asked of it."""
+        ways = [*(["chat completions"] if self.chat else []), *(["plain completions"] if self.plain else [])]
+        if self.chat_echo or self.plain_echo:
+            scores = "log-probabilities of any text"
+        elif top := max(self.chat_top, self.plain_top):
+            scores = f"log-probabilities of the {top} likeliest next tokens only"
+        else:
+            scores = "no log-probabilities, so only modes that generate text can be used"
+        return f"{' and '.join(ways)}; {scores}"
 
 
 class Connection:
@@ -154,19 +172,26 @@ class _Probe:
 
 
 def await_server(connection: Connection, timeout_s: float) -> None:
-    """Wait until the server answers. Raises EngineError after `timeout_s`, SettingsError if it rejects the key."""
+    """Wait until the server answers, and log for which.
+
+    Raises EngineError after `timeout_s`, SettingsError if it rejects the key.
+    """
     from openai import APIConnectionError, AuthenticationError, OpenAIError, PermissionDeniedError
 
-    until = time.monotonic() + timeout_s
-    impatient = connection.client.with_options(max_retries=0)
+    started = time.monotonic()
+    told_at = float("-inf")
+    impatient = connection.client.with_options(max_retries=0, timeout=min(connection.server.timeout_s, HELLO_S))
     while True:
         try:
             impatient.models.list()
         except APIConnectionError as trouble:
-            if time.monotonic() > until:
-                raise EngineError(
-                    f"No server answers: {connection.says(trouble)}", hint="Check openai.url; is the server running?"
-                ) from None
+            said, waited_s = connection.says(trouble), time.monotonic() - started
+            if waited_s > timeout_s:
+                hint = "Check openai.url; is the server running?"
+                raise EngineError(f"No server answers: {said}", hint=hint) from None
+            if waited_s - told_at >= TELL_EVERY_S:
+                told_at = waited_s
+                log.warning("waiting up to %g s for the server at openai.url to answer: %s", timeout_s, said)
             time.sleep(WAIT_S)
         except (AuthenticationError, PermissionDeniedError) as trouble:
             hint = "Set openai.api_key, preferably as MCQUEUE_OPENAI__API_KEY."

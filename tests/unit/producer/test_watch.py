@@ -125,6 +125,19 @@ def test_why_workers_put_the_run_off_is_said_once(ledger: MemoryLedger, broker: 
     assert "put off" not in dict(status_lines(run, ledger.counts(run.run_id), broker))
 
 
+def test_what_a_worker_that_is_not_ready_waits_for_is_said_once(
+    ledger: MemoryLedger, broker: MemoryBroker, run: Run
+) -> None:
+    waiting = {"state": WorkerState.BOOTING, "waits_for": "the server at http://away/v1"}
+    broker.live.append(worker(run.spec.model).model_copy(update=waiting))
+    screen, begun = Screen(), dict(status_lines(run, ledger.counts(run.run_id), broker))
+
+    watch(ledger, broker, run.run_id, screen, clock=Script({9: lambda: settle(ledger, run)}).clock())
+
+    assert screen.said == ["Questions are waiting. w waits for the server at http://away/v1"]
+    assert begun["not ready"] == "w waits for the server at http://away/v1"
+
+
 def test_why_workers_did_not_boot_is_said_once_for_all_who_share_it(
     ledger: MemoryLedger, broker: MemoryBroker, run: Run
 ) -> None:

@@ -17,6 +17,7 @@ from contract.turns import Role, Turn, one_turn
 from tests.support import make_questions, make_spec
 from tests.unit.workers.openai_server import VOCABULARY, Script, serving, weigh
 from tests.unit.workers.test_modes import Writer
+from workers.check import Finding, check
 from workers.engines import JudgeEngines, make_engine
 from workers.engines.base import GenerateRequest, ScoreRequest
 from workers.engines.openai import OpenAiEngine
@@ -270,6 +271,61 @@ def test_a_server_that_never_comes_is_named() -> None:
     with pytest.raises(EngineError, match=r"No server answers: http://127.0.0.1:1/v1"):
         engine.start()
     engine.close()
+
+
+def test_a_server_that_is_away_is_waited_for_aloud(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def no_longer(_: float) -> None:
+        raise EngineError("waited enough")
+
+    monkeypatch.setattr("workers.engines.openai_server.time.sleep", no_longer)
+    engine = make_engine(settings_for("http://127.0.0.1:1").model_copy(update={"server_startup_timeout": 600}))
+    with pytest.raises(EngineError, match="waited enough"):
+        engine.start()
+    engine.close()
+    assert engine.waits_for == "the server at http://127.0.0.1:1/v1"
+    (said,) = caplog.messages
+    assert said.startswith("waiting up to 600 s for the server at openai.url to answer: http://127.0.0.1:1/v1: ")
+
+
+def test_a_server_that_answers_is_waited_for_no_more() -> None:
+    with started(Script()) as engine:
+        assert engine.waits_for == ""
+
+
+@pytest.mark.parametrize(
+    ("script", "can"),
+    [
+        (Script(), "chat completions and plain completions; log-probabilities of any text"),
+        (Script(echo=False, chat=False), "plain completions; log-probabilities of the 20 likeliest next tokens only"),
+        (
+            Script(echo=False, most_top=0, plain=False),
+            "chat completions; no log-probabilities, so only modes that generate text can be used",
+        ),
+    ],
+)
+def test_check_asks_the_server_and_says_what_it_can(script: Script, can: str) -> None:
+    with serving(script) as url:
+        assert checked(url) == Finding("ok", "engine", f"grader of {url}/v1 answers: {can}")
+
+
+def test_check_says_that_no_server_answers_or_that_it_does_not_serve_the_model() -> None:
+    assert checked("http://127.0.0.1:1") == Finding(
+        "error",
+        "engine",
+        "No server answers: http://127.0.0.1:1/v1: Connection error.",
+        "Check openai.url; is the server running?",
+    )
+    with serving(Script(chat=False, plain=False)) as url:
+        unknown = checked(url, model="grater")
+    assert (unknown.level, unknown.remedy) == ("error", "Did you mean 'grader'?")
+    assert unknown.found.startswith("The server answers no requests.")
+
+
+def checked(url: str, **more: object) -> Finding:
+    """What `workers check` says of the engine on this server."""
+    return next(each for each in check([settings_for(url, **more)], [0]) if each.what == "engine")
 
 
 def test_a_model_that_the_server_does_not_have_is_told_with_the_nearest_it_has() -> None:
