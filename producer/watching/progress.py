@@ -118,6 +118,8 @@ class Snapshot:
     queued: int = 0
     #: Questions per second over a minute; None: not measured.
     steady: float | None = None
+    #: Whether each of the run's queues has a live worker.
+    served: bool = True
 
     @property
     def left_s(self) -> float | None:
@@ -143,9 +145,11 @@ class Snapshot:
         return f"{describe_workers(self.crew)} · {self.queued:,} queued"
 
     def left(self) -> str:
-        """Return `1:30 left`, or the run's state if it is over or halted."""
+        """Return `1:30 left`, or the run's state if it is over or halted; without workers, no pace can be expected."""
         if self.counts.halted or self.counts.over:
             return self.counts.standing
+        if not self.served:
+            return "no worker"
         return f"{duration(self.left_s)} left" if self.left_s is not None else "time left unknown"
 
     def line(self) -> str:

@@ -793,6 +793,24 @@ def test_the_boot_of_the_first_worker_does_not_slow_the_mean_pace() -> None:
     assert "2.0/s mean" in board.line()
 
 
+@pytest.mark.parametrize(
+    ("served", "left"),
+    [([False, False], "no worker"), ([True, False], "no worker for 1 run"), ([True, True], "0:04 left")],
+)
+def test_a_suite_with_a_run_that_no_worker_serves_shows_no_time_left(served: list[bool], left: str) -> None:
+    cells = [cell(entry, "m", 2, 4, unsettled=2) for entry in ("a", "b")]
+    board = Board(LineScreen(Console(file=io.StringIO())), "mine", [(each.entry, each.run) for each in cells])
+    member = Member("w", "ready", "score.m", None, None, None, on_gpu=False)
+
+    for second, settled in ((0, 0), (4, 2)):
+        for each, there in zip(cells, served, strict=True):
+            counts = Counts(total=4, todo=4 - settled, outcomes={Outcome.CORRECT: settled})
+            board.put(Snapshot(each.run.run_id, counts, 0.0, 0.0, [member], served=there))
+        board.draw(second)
+
+    assert board.line().endswith(f" · {left}")
+
+
 def test_more_bars_than_a_screen_holds_are_counted() -> None:
     text = io.StringIO()
     cells = [cell(f"a{n}", "m", 1, 4, unsettled=2) for n in range(17)]

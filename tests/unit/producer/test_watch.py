@@ -113,6 +113,19 @@ def test_absent_workers_are_mentioned_after_ten_seconds_and_then_once_a_minute(
     assert "for 70 s" in screen.said[1]
 
 
+def test_a_run_whose_last_worker_goes_shows_no_time_left(ledger: MemoryLedger, broker: MemoryBroker, run: Run) -> None:
+    broker.live.append(worker(run.spec.model))
+    screen = Screen()
+
+    script = Script({2: lambda: settle(ledger, run, 2), 4: broker.live.clear, 9: lambda: settle(ledger, run)})
+    watch(ledger, broker, run.run_id, screen, clock=script.clock())
+
+    left = dict.fromkeys(each.left() for each in screen.snapshots)
+    assert next(iter(left)) == "time left unknown"
+    assert any(each.endswith(" left") for each in left)
+    assert list(left)[-2:] == ["no worker", "settled"]
+
+
 def test_why_workers_put_the_run_off_is_said_once(ledger: MemoryLedger, broker: MemoryBroker, run: Run) -> None:
     putting_off = worker(run.spec.model).model_copy(update={"puts_off": {run.run_id: "here is another build"}})
     broker.live.append(putting_off)
