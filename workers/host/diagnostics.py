@@ -59,6 +59,8 @@ class Queue:
     messages: int
     #: Questions without a verdict of the runs that use this queue.
     unsettled: int
+    #: Waiting messages of runs that are purged, settled, paused or cancelled; workers drop them.
+    needless: int = 0
 
 
 def check_batching(settings: Settings) -> Iterator[Finding]:
@@ -226,16 +228,25 @@ def fleet_at_work(records: Sequence[WorkerRecord], queues: Sequence[Queue]) -> I
             yield _small_batches(each, fill, waiting.get(each.queue, 0))
     for queue in queues:
         ready = [each for each in records if each.queue == queue.name and each.state is WorkerState.READY]
-        if queue.messages and not ready:
+        needed = queue.messages - queue.needless
+        if needed and not ready:
             remedy = "Start one: python -m workers up. Is the model's name the same on both sides?"
-            yield Finding(
-                "warning", "queue", f"{queue.messages} messages wait on {queue.name}, and no worker is ready", remedy
-            )
+            yield Finding("warning", "queue", f"{needed} messages wait on {queue.name}, and no worker is ready", remedy)
+        if queue.needless and not ready:
+            yield _needless(queue, needed)
         starving = queue.unsettled and not queue.messages and ready and not any(each.running for each in ready)
         if starving:
             remedy = "python -m producer requeue RUN sends what got lost; workers do it by themselves within seconds."
             found = f"{queue.name} is empty, its workers rest, and {queue.unsettled} questions have no verdict"
             yield Finding("warning", "queue", found, remedy)
+
+
+def _needless(queue: Queue, needed: int) -> Finding:
+    found = f"{queue.needless} messages on {queue.name} are of runs that are purged, settled, paused or cancelled"
+    remedy = "They do no harm, and the next worker of that queue drops them."
+    if not needed:
+        remedy += f" If none will come: celery -A workers.app purge -Q {queue.name}"
+    return Finding("ok", "queue", found, remedy)
 
 
 def _small_batches(worker: WorkerRecord, fill: float, waiting: int) -> Finding:
