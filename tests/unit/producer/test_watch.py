@@ -108,7 +108,8 @@ def test_absent_workers_are_mentioned_after_ten_seconds_and_then_once_a_minute(
     assert len(screen.said) == 2
     assert screen.said[0] == (
         "No worker has served score.smollm2-135m-instruct for 10 s. Start one: python -m workers up"
-        " (live workers serve score.another; to use their model: python -m producer --deploy FILE enqueue …)"
+        " with a deploy file that serves smollm2-135m-instruct"
+        " (live workers serve another; to ask theirs, enqueue with --model NAME; in a suite, name it under models)"
     )
     assert "for 70 s" in screen.said[1]
 
@@ -207,7 +208,15 @@ def test_what_starts_a_worker_fits_the_queue_that_nobody_takes_from() -> None:
     another = [worker("another")]
     assert start_workers(["score.m"], []) == "python -m workers up"
     assert start_workers(["retrieve.facts"], another) == "python -m workers up --set 'indexes=[FOLDER OF facts]'"
-    assert "live workers serve score.another" in start_workers(["retrieve.facts", "score.m"], another)
+    assert "live workers serve another;" in start_workers(["retrieve.facts", "score.m"], another)
+
+
+def test_a_run_for_a_model_that_nobody_serves_names_it_and_the_models_that_are_served() -> None:
+    served = [worker("small"), worker("large"), worker("small").model_copy(update={"name": "v"})]
+    assert start_workers(["score.smal"], served) == (
+        "python -m workers up with a deploy file that serves smal"
+        " (live workers serve large, small; to ask theirs, enqueue with --model NAME; in a suite, name it under models)"
+    )
 
 
 def test_lost_questions_are_sent_again_after_two_looks(ledger: MemoryLedger, broker: MemoryBroker, run: Run) -> None:
