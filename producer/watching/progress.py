@@ -137,7 +137,10 @@ class Snapshot:
 
     def accuracy(self) -> str:
         """Return the accuracy so far with its 95 % interval."""
-        found = Tally.of_counts(self.counts).over_all()
+        tally = Tally.of_counts(self.counts)
+        if tally.all_failed:
+            return "no accuracy, as all failed"
+        found = tally.over_all()
         return f"accuracy {found.value:.3f} ({found.low:.3f} to {found.high:.3f})" if found else "no accuracy yet"
 
     def workers(self) -> str:

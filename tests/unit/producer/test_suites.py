@@ -546,10 +546,13 @@ def test_a_mean_over_entries_with_failed_questions_has_one_without_them_beside_i
     assert "0.550 (" in next(line for line in shown(found, capsys).splitlines()[4:] if "without failed" in line)
 
 
-def test_an_entry_that_failed_as_a_whole_is_no_wrong_answer_in_a_mean() -> None:
-    cells = [cell("a", "m", 0, 10, failed=10), cell("b", "m", 6, 10, failed=1)]
+def test_an_entry_that_failed_as_a_whole_is_no_wrong_answer_in_a_mean(capsys: pytest.CaptureFixture[str]) -> None:
+    cells = [cell("a", "m", 0, 10, failed=10), cell("b", "m", 6, 10, failed=1), cell("c", "m", 4, 10)]
+    found = table(*cells)
 
-    assert [each.without_failed for each in table(*cells).means()] == [None]
+    assert (cells[0].accuracy, found.in_the_mean) == (None, ["b", "c"])
+    assert [each.value for each in found.means()] == [pytest.approx(0.5)]
+    assert "mean of 2 of 3" in shown(found, capsys)
 
 
 def write_contexts(write_rows: WriteRows) -> None:

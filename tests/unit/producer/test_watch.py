@@ -414,6 +414,11 @@ def snapshot(settled: int = 0, lately: float = 0.0, state: RunState = RunState.R
     return Snapshot("run-1", counts, lately, 2.5, CREW, 12)
 
 
+def test_a_run_of_which_all_has_failed_so_far_is_shown_without_an_accuracy() -> None:
+    counts = Counts(total=1000, todo=998, outcomes={Outcome.FAILED: 2})
+    assert Snapshot("run-1", counts, 1.0, 1.0, CREW).accuracy() == "no accuracy, as all failed"
+
+
 @pytest.mark.parametrize(
     ("shown", "wanted"),
     [
