@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, NamedTuple, cast
 
@@ -38,6 +39,7 @@ __all__ = [
     "queue_length",
     "queue_lengths",
     "queued_question_ids",
+    "queued_runs",
     "restore_held",
     "send",
     "shown_arguments",
@@ -244,6 +246,12 @@ def queued_question_ids(client: redis.Redis, queue: str, run_id: str) -> set[str
     return {each for name in lists for each in _ids_in(_list_items(client, name), run_id)}
 
 
+def queued_runs(client: redis.Redis, queue: str) -> Counter[str]:
+    """Return the number of messages waiting on `queue` by run id; malformed ones are counted under an empty one."""
+    messages = (item for name in keys.broker_lists(queue) for item in _list_items(client, name))
+    return Counter(_arguments_in(item)[0] for item in messages)
+
+
 def held_question_ids(client: redis.Redis, workers: Iterable[str], run_id: str) -> set[str]:
     """Return the question ids of `run_id` in unacknowledged messages held by `workers`."""
     held = (cast("list[str]", client.hvals(keys.unacked(name))) for name in workers)
@@ -292,11 +300,18 @@ def _ids_in(items: Iterable[str], run_id: str) -> Iterator[str]:
     for item in items:
         if named not in item:
             continue
-        try:
-            found = json.loads(item)
-            message = found[0] if isinstance(found, list) else found
-            of_run, ids = json.loads(base64.b64decode(message["body"]))[0]
-        except UNREADABLE:
-            continue
-        if of_run == run_id and isinstance(ids, list):
-            yield from (each for each in ids if isinstance(each, str))
+        of_run, ids = _arguments_in(item)
+        if of_run == run_id:
+            yield from ids
+
+
+def _arguments_in(item: str) -> tuple[str, list[str]]:
+    """Return the run id and question ids of a waiting or held message; nothing of a malformed one."""
+    try:
+        found = json.loads(item)
+        message = found[0] if isinstance(found, list) else found
+        run_id, ids = json.loads(base64.b64decode(message["body"]))[0]
+    except UNREADABLE:
+        return "", []
+    well_formed = isinstance(run_id, str) and isinstance(ids, list)
+    return (run_id, [each for each in ids if isinstance(each, str)]) if well_formed else ("", [])

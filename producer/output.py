@@ -158,6 +158,8 @@ def _constant(run: Run, tally: Tally) -> str:
 
 def _accuracy_lines(tally: Tally) -> Lines:
     over_all, over_answered = tally.over_all(), tally.over_answered()
+    if tally.all_failed:
+        return [("accuracy", "none: every question with a verdict failed, and an error is not a wrong answer")]
     if over_all is None:
         return [("accuracy", "none yet")]
     lines = [("accuracy", f"{interval(over_all)} over all questions; unanswered and failed count as incorrect")]

@@ -51,7 +51,8 @@ and JSON Lines keep it unchanged. JSON Lines write infinities, for which JSON ha
 
 The mean of `correct` leaves out failed questions. `accuracy_all` in `summary.json` counts them, and unanswered ones, as
 incorrect; `accuracy_answered` leaves out both. Where questions failed, `accuracy_without_failed` leaves out these
-alone: it is the mean of `correct`, and what `compare` goes by. `selection` says what of the source was asked.
+alone: it is the mean of `correct`, and what `compare` goes by. Where all failed, there is no accuracy: `accuracy_all`
+is null. `selection` says what of the source was asked.
 
 To cite a result, give from `summary.json` the accuracy with its interval, `chance`, `constant`, `fingerprint`,
 `prompt_version`, `selection`, `environment.packages`, and `environment.answered_by` (weights, data type, version of

@@ -20,11 +20,11 @@ from redis import Redis, RedisError
 from contract import keys
 from contract.connection import connect, why_no_writes
 from contract.errors import McqueueError, ModelNotFound, UnknownRun, UnreadableRun
-from contract.fleet import Fleet
+from contract.fleet import Fleet, WorkerState
 from contract.index import read_manifest
 from contract.ledger import RedisLedger
 from contract.models import prepared_models, require_hub
-from contract.queue import queue_length
+from contract.queue import queue_length, queued_runs
 from contract.settings import Settings
 from contract.wording import number
 from workers.engines.adapters import adapter_folders
@@ -242,9 +242,19 @@ def _work(client: Redis, settings: Settings, models: Sequence[Settings]) -> Iter
             rerankers |= {spec.rag.reranker} if spec.rag and spec.rag.reranker else set()
     yield from (_reranker(each) for each in sorted(rerankers) if searches)
     names = {keys.score_queue(each.served_model) for each in models} | unsettled.keys()
-    queues = [Queue(name, queue_length(client, name), unsettled[name]) for name in sorted(names)]
+    served = {each.queue for each in records if each.state is WorkerState.READY}
+    queues = [_queue(client, ledger, name, unsettled[name], served=name in served) for name in sorted(names)]
     yield from (Finding("ok", "queue", f"{each.name}: {number(each.messages, 'message')} waiting") for each in queues)
     yield from fleet_at_work(records, queues)
+
+
+def _queue(client: Redis, ledger: RedisLedger, name: str, unsettled: int, *, served: bool) -> Queue:
+    """Look at a queue, and at its messages if no worker takes them: all may be of runs that need them no more."""
+    if served:
+        return Queue(name, queue_length(client, name), unsettled)
+    by_run = queued_runs(client, name)
+    wanted = ledger.open_runs()  # after the messages: a run is open before its first one is sent
+    return Queue(name, by_run.total(), unsettled, sum(n for run_id, n in by_run.items() if run_id not in wanted))
 
 
 def _reranker(name: str) -> Finding:

@@ -49,9 +49,7 @@ def rescore(ledger: Ledger, run_id: str) -> Rescored:
     Raises RunConfigError for a run that stores no texts to read, or is not finished.
     """
     old = ledger.run(run_id)
-    if old.spec.mode not in {Mode.GENERATE, Mode.VOTE} or old.spec.circular:
-        what = "circular" if old.spec.circular else f"mode {old.spec.mode}"
-        raise RunConfigError(f"Run {run_id} ({what}) keeps no texts to read again.", hint="generate and vote do.")
+    _refuse_unreadable(old)
     if not ledger.counts(run_id).finished:
         raise RunConfigError(f"Run {run_id} is not finished.", hint="Wait for it, or purge it.")
     spec = old.spec.model_copy(update={"rescored_from": run_id, "rules_version": rules_version()})
@@ -70,6 +68,18 @@ def rescore(ledger: Ledger, run_id: str) -> Rescored:
         questions += len(pairs)
         changed += sum((before.outcome, before.choice) != (after.outcome, after.choice) for _, before, after in pairs)
     return Rescored(new, questions, changed)
+
+
+def _refuse_unreadable(run: Run) -> None:
+    """Raise RunConfigError if no rule for free text decided the outcomes of `run`, or not all texts are stored."""
+    if run.spec.mode is Mode.JUDGE:
+        raise RunConfigError(
+            f"The outcomes of {run.run_id} are its judge's grades: no rule has read them from the texts.",
+            hint="To grade again, enqueue it with --fresh, or under another --run.",
+        )
+    if run.spec.mode not in {Mode.GENERATE, Mode.VOTE} or run.spec.circular:
+        what = "circular" if run.spec.circular else f"mode {run.spec.mode}"
+        raise RunConfigError(f"Run {run.run_id} ({what}) keeps no texts to read again.", hint="generate and vote do.")
 
 
 def _read_again(run: Run, question: Question, verdict: Verdict) -> Verdict:

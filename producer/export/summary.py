@@ -220,9 +220,10 @@ class Summary:
     def by_normalization(self) -> dict[Normalization, Share]:
         """Return the accuracy over all questions under each normalization (`likelihood`), including the run's own."""
         own, keyed = self.tally.over_all(), self.tally.keyed.total()
+        if own is None or not self.normalized:
+            return {}
         found = {each: share(right, keyed) for each, right in self.normalized.items()}
-        if found:
-            found[self.run.spec.normalization] = own
+        found[self.run.spec.normalization] = own
         return {each: accuracy for each, accuracy in found.items() if accuracy is not None}
 
     def otherwise_normalized(self) -> dict[Normalization, Share]:
@@ -272,8 +273,11 @@ class Summary:
         }
 
     def accuracies(self) -> dict[str, Share]:
-        """Return subject → accuracy over all its questions; questions without a subject form one if others have one."""
-        return self._accuracies(ALL)
+        """Return subject → accuracy over all its questions; questions without a subject form one if others have one.
+
+        Empty if all questions of the run failed. A single subject that failed counts as incorrect.
+        """
+        return {} if self.tally.all_failed else self._accuracies(ALL)
 
     def accuracies_without_failed(self) -> dict[str, Share]:
         """Return the same as `accuracies` excluding failed questions.
@@ -326,7 +330,7 @@ class Summary:
 
     def context_interval(self, outcomes: frozenset[Outcome] = ALL) -> Interval | None:
         """Return the interval of the accuracy over `outcomes` clustered by context, if questions share contexts."""
-        accuracy = self.tally.accuracy(outcomes)
+        accuracy = None if self.tally.all_failed else self.tally.accuracy(outcomes)
         return self.contexts(outcomes).interval(accuracy) if accuracy else None
 
     def contexts(self, outcomes: frozenset[Outcome] = ALL) -> Contexts:

@@ -110,13 +110,9 @@ class Part:
     @cached_property
     def subjects(self) -> list[Row]:
         """Subjects with keys, best first; empty if the questions name none."""
-        if set(self.summary.subjects) <= {""}:
-            return []
-        spec = self.run.spec
+        spec, subjects = self.run.spec, self.summary.subjects
         found: list[Row] = [
-            (name, share, tally.guessing().chance(spec))
-            for name, tally in self.summary.subjects.items()
-            if (share := tally.over_all()) is not None
+            (name, share, subjects[name].guessing().chance(spec)) for name, share in self.summary.accuracies().items()
         ]
         return sorted(found, key=lambda each: (-each[1].value, each[0]))
 

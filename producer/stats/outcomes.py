@@ -118,8 +118,16 @@ class Tally:
         return self.keyed[outcome] + self.keyless[outcome]
 
     def over_all(self) -> Share | None:
-        """Return the accuracy over all questions with a key and a verdict."""
-        return self.accuracy(ALL)
+        """Return the accuracy over all questions with a key and a verdict; None if there are none, or all failed.
+
+        In the latter case, it would only describe the machine: an error is not a wrong answer.
+        """
+        return None if self.all_failed else self.accuracy(ALL)
+
+    @property
+    def all_failed(self) -> bool:
+        """Whether there are verdicts on questions with a key, and all of them are failures."""
+        return 0 < self.keyed[Outcome.FAILED] == self.keyed.total()
 
     def without_failed(self) -> Share | None:
         """Return the accuracy excluding failed questions; None if none failed, as it then equals the one over all.

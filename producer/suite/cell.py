@@ -40,7 +40,7 @@ class Cell:
 
     @property
     def accuracy(self) -> Share | None:
-        """Accuracy over all settled questions with a key; None if there are none."""
+        """Accuracy over all settled questions with a key; None if there are none, or all failed."""
         return self.tally.over_all()
 
     @property

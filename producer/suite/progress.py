@@ -59,15 +59,21 @@ class Board:
 
     def line(self) -> str:
         """Return all runs on one line."""
-        pace = self._pace.steady or self._pace.mean
-        left = f"{duration((self._questions - self._settled) / pace)} left" if pace else "time left unknown"
         parts = [
             f"{self._name}: {self._settled:,}/{self._questions:,}",
             f"{self._over} of {number(len(self._titles), 'run')} done",
             f"{self._pace.lately:,.1f}/s now, {self._pace.mean:,.1f}/s mean",
-            *([describe_workers(self._crew()), left] if self._under_way() else []),
+            *([describe_workers(self._crew()), self._left()] if self._under_way() else []),
         ]
         return " · ".join(parts)
+
+    def _left(self) -> str:
+        """Return `1:30 left`, unless a run has no worker: then there is no telling when the suite ends."""
+        under_way = [each for each in self._under_way() if not each.counts.halted]
+        if unserved := sum(not each.served for each in under_way):
+            return "no worker" if unserved == len(under_way) else f"no worker for {number(unserved, 'run')}"
+        pace = self._pace.steady or self._pace.mean
+        return f"{duration((self._questions - self._settled) / pace)} left" if pace else "time left unknown"
 
     def drawn(self) -> RenderableType:
         """Return the line, a bar for each unfinished run, and the workers."""

@@ -69,7 +69,10 @@ class Table:
 
     @property
     def in_the_mean(self) -> list[str]:
-        """Entries that are settled for every model of the suite, and have an accuracy for each."""
+        """Entries that are settled for every model of the suite, and have an accuracy for each.
+
+        An entry all of whose questions failed has none; counted as wrong answers, they would decide the mean.
+        """
         models = len(self.models)
 
         def counts(entry: str) -> bool:
@@ -90,8 +93,7 @@ class Table:
         mean = self._mean_of(model, [(each.accuracy, each.context_interval) for each in cells])
         assert mean is not None, "there are entries in the mean"
         heard = [(each.tally.accuracy(HEARD), each.heard_context_interval) for each in cells]
-        # An entry that failed as a whole has no accuracy excluding failed questions, and thus no mean.
-        if not any(each.without_failed for each in cells) or not all(share for share, _ in heard):
+        if not any(each.without_failed for each in cells):
             return mean
         return replace(mean, without_failed=self._mean_of(model, heard))
 

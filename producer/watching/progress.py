@@ -119,6 +119,8 @@ class Snapshot:
     queued: int = 0
     #: Questions per second over a minute; None: not measured.
     steady: float | None = None
+    #: Whether each of the run's queues has a live worker.
+    served: bool = True
 
     @property
     def left_s(self) -> float | None:
@@ -136,7 +138,10 @@ class Snapshot:
 
     def accuracy(self) -> str:
         """Return the accuracy so far with its 95 % interval."""
-        found = Tally.of_counts(self.counts).over_all()
+        tally = Tally.of_counts(self.counts)
+        if tally.all_failed:
+            return "no accuracy, as all failed"
+        found = tally.over_all()
         return f"accuracy {found.value:.3f} ({found.low:.3f} to {found.high:.3f})" if found else "no accuracy yet"
 
     def workers(self) -> str:
@@ -144,9 +149,11 @@ class Snapshot:
         return f"{describe_workers(self.crew)} · {self.queued:,} queued"
 
     def left(self) -> str:
-        """Return `1:30 left`, or the run's state if it is over or halted."""
+        """Return `1:30 left`, or the run's state if it is over or halted; without workers, no pace can be expected."""
         if self.counts.halted or self.counts.over:
             return self.counts.standing
+        if not self.served:
+            return "no worker"
         return f"{duration(self.left_s)} left" if self.left_s is not None else "time left unknown"
 
     def line(self) -> str:

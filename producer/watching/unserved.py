@@ -18,17 +18,21 @@ COMMAND = "python -m workers up"
 def start_workers(unserved: Sequence[str], alive: Iterable[WorkerRecord]) -> str:
     """Return the command that starts workers for these queues.
 
-    If the live workers serve another model, it also names that model: the producer was probably given no deploy file,
-    or another one than the workers.
+    If the live workers serve other models, it also names those: the run may ask for the wrong one, by `--model` or for
+    want of the workers' deploy file. Naming the model mends either.
     """
     indexes = [index for queue in unserved if (index := index_of(queue))]
     folders = ", ".join(f"FOLDER OF {name}" for name in indexes)
     command = f"{COMMAND} --set 'indexes=[{folders}]'" if indexes else COMMAND
-    others = sorted({each.queue for each in alive if is_score_queue(each.queue)})
-    if not others or len(indexes) == len(unserved):
+    others = sorted({each.model for each in alive if is_score_queue(each.queue)})
+    wanted = [queue.partition(".")[2] for queue in unserved if is_score_queue(queue)]
+    if not others or not wanted:
         return command
-    remedy = "python -m producer --deploy FILE enqueue …"
-    return f"{command} (live workers serve {', '.join(others)}; to use their model: {remedy})"
+    theirs = "enqueue with --model NAME; in a suite, name it under models"
+    return (
+        f"{command} with a deploy file that serves {' and '.join(wanted)}"
+        f" (live workers serve {', '.join(others)}; to ask theirs, {theirs})"
+    )
 
 
 def put_off_by(run_id: str, workers: Iterable[WorkerRecord]) -> list[str]:

@@ -115,7 +115,7 @@ class Watcher:
         self.pace.observe(now, counts.settled, working=ready)
         crew = self.crew.look(each for of_queue in workers.values() for each in of_queue)
         queued = sum(map(self.broker.queue_length, queues))
-        self.screen.show(self._snapshot(counts, crew, queued))
+        self.screen.show(self._snapshot(counts, crew, queued, served=all(workers.values())))
         if not counts.finished:
             self._check_halt(counts)
         if not counts.finished and not counts.halted:
@@ -126,9 +126,9 @@ class Watcher:
             self._check_missing(now, counts)
         return counts
 
-    def _snapshot(self, counts: Counts, crew: Sequence[Member], queued: int) -> Snapshot:
+    def _snapshot(self, counts: Counts, crew: Sequence[Member], queued: int, *, served: bool) -> Snapshot:
         pace = self.pace
-        return Snapshot(self.run.run_id, counts, pace.lately, pace.mean, crew, queued, pace.steady)
+        return Snapshot(self.run.run_id, counts, pace.lately, pace.mean, crew, queued, pace.steady, served)
 
     def _check_halt(self, counts: Counts) -> None:
         if counts.state is not self.state:

@@ -12,9 +12,11 @@ from click.testing import CliRunner
 
 from contract import Outcome, RedisLedger, Run, RunState, keys
 from contract.queue import held_question_ids, queue_length
+from contract.settings import Settings
 from producer.cli import main
 from tests.integration.runs import send, sent, wait_finished
 from tests.support import SIMULATED_MODEL, make_question, make_questions, open_run, wait_until, worker
+from workers.check import check
 from workers.cli import main as workers_main
 
 Verb = Callable[..., str]
@@ -168,6 +170,25 @@ def test_a_run_purged_under_a_busy_worker_is_gone_and_the_next_one_is_scored(
     assert list(redis_ledger.client.scan_iter(f"mcqueue:run:{gone.run_id}*")) == []
     assert [run.run_id for run in redis_ledger.runs()] == [following.run_id]
     assert "Traceback" not in (tmp_path / "log").read_text()
+
+
+def test_the_messages_of_a_purged_run_ask_for_no_worker(
+    verb: Verb, app: Celery, redis_ledger: RedisLedger, settings: Settings
+) -> None:
+    ours = settings.model_copy(update={"model": SIMULATED_MODEL, "engine": "simulated"})
+    gone, going_on = (sent(app, redis_ledger, 8, name) for name in ("gone", "going-on"))
+    assert f"4 messages wait on {QUEUE}, and no worker is ready" in said_by_check(ours)
+
+    verb("purge", gone.run_id, "--yes")
+    assert f"2 messages wait on {QUEUE}, and no worker is ready" in said_by_check(ours)
+    verb("cancel", going_on.run_id)
+    found = said_by_check(ours)
+    assert f"4 messages on {QUEUE} are of runs that are purged, settled, paused or cancelled" in found
+    assert not [each for each in found if "no worker is ready" in each]
+
+
+def said_by_check(settings: Settings) -> list[str]:
+    return [each.found for each in check([settings], [0]) if each.what == "queue"]
 
 
 def test_workers_commands_name_a_run_as_the_producers_do(app: Celery, redis_ledger: RedisLedger) -> None:

@@ -36,6 +36,7 @@ from contract.queue import (
     publish,
     queue_length,
     queued_question_ids,
+    queued_runs,
     restore_held,
     task_name,
 )
@@ -176,6 +177,13 @@ def test_queued_ids_are_read_back_from_all_lists_for_one_run_only(app: Celery, c
     assert queued_question_ids(client, QUEUE, "run") == {"q0", "q1", "q2"}
     assert queued_question_ids(client, QUEUE, "other") == {"x"}
     assert queue_length(client, QUEUE) == 4
+
+
+def test_messages_are_counted_by_run_and_what_is_no_message_by_none(app: Celery, client: redis.Redis) -> None:
+    publish(app, QUEUE, "run", ["q0", "q1", "q2"], batch_size=2, priority=Priority.HIGH)
+    publish(app, QUEUE, "other", ["q0"], batch_size=2)
+    client.lpush(QUEUE, "rubbish")
+    assert queued_runs(client, QUEUE) == {"run": 2, "other": 1, "": 1}
 
 
 def ids_until(happening: Callable[[], object]) -> Iterator[str]:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from contract.errors import EngineDead, EngineError
 from contract.settings import OpenAiSettings, Settings
@@ -43,6 +43,9 @@ from workers.engines.base import (
 from workers.engines.capacity import Capacity
 from workers.engines.openai_server import Connection, Offers, await_server, find_out
 from workers.engines.vllm_server import LocalServer
+
+if TYPE_CHECKING:
+    from openai import OpenAIError
 
 __all__ = ["OpenAiEngine"]
 
@@ -247,7 +250,21 @@ class OpenAiEngine(Engine):
             if for_all and not isinstance(trouble, APITimeoutError) and not self._is_judge:
                 last_words = self._local.last_words() if self._local else ""
                 raise EngineDead(f"The server no longer serves requests: {said} {last_words}".rstrip()) from None
-            return Failure(type=type(trouble).__name__, message=said)
+            return Failure(type=type(trouble).__name__, message=f"{said}{self._remedy(trouble)}")
+
+    def _remedy(self, trouble: OpenAIError) -> str:
+        """Return which setting of a judge may be at fault; for the deployment's own server, `start` has said so."""
+        from openai import APIConnectionError, AuthenticationError, NotFoundError, PermissionDeniedError
+
+        if not self._is_judge:
+            return ""
+        if isinstance(trouble, AuthenticationError | PermissionDeniedError):
+            return " The judge rejects the key: set MCQUEUE_JUDGE_API_KEY for the workers, and restart them."
+        if isinstance(trouble, APIConnectionError):
+            return " The judge does not answer: is judge.server right, running, and within the workers' reach?"
+        if isinstance(trouble, NotFoundError):
+            return " Check judge.server and judge.model."
+        return " This is what judge.server answers."
 
     def _first(self, request: Request) -> Completion | _Heard:
         """Return the texts; or the number of prompt tokens and the continuations among the likeliest next tokens."""

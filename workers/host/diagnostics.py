@@ -60,6 +60,8 @@ class Queue:
     messages: int
     #: Questions without a verdict of the runs that use this queue.
     unsettled: int
+    #: Waiting messages of runs that are purged, settled, paused or cancelled; workers drop them.
+    needless: int = 0
 
 
 def check_batching(settings: Settings) -> Iterator[Finding]:
@@ -236,14 +238,13 @@ def fleet_at_work(records: Sequence[WorkerRecord], queues: Sequence[Queue]) -> I
             yield _small_batches(each, fill, waiting.get(each.queue, 0))
     for queue in queues:
         ready = [each for each in records if each.queue == queue.name and each.state is WorkerState.READY]
-        if queue.messages and not ready:
+        needed = queue.messages - queue.needless
+        if needed and not ready:
             remedy = "Start one: python -m workers up. Is the model's name the same on both sides?"
-            yield Finding(
-                "warning",
-                "queue",
-                f"{queue.name}: {number(queue.messages, 'message')} waiting, and no worker is ready",
-                remedy,
-            )
+            found = f"{queue.name}: {number(needed, 'message')} waiting, and no worker is ready"
+            yield Finding("warning", "queue", found, remedy)
+        if queue.needless and not ready:
+            yield _needless(queue, needed)
         starving = queue.unsettled and not queue.messages and ready and not any(each.running for each in ready)
         if starving:
             remedy = "python -m producer requeue RUN sends what got lost; workers do it by themselves within seconds."
@@ -251,6 +252,15 @@ def fleet_at_work(records: Sequence[WorkerRecord], queues: Sequence[Queue]) -> I
                 f"{queue.name} is empty, its workers rest, and {number(queue.unsettled, 'question')} without a verdict"
             )
             yield Finding("warning", "queue", found, remedy)
+
+
+def _needless(queue: Queue, needed: int) -> Finding:
+    of_these = number(queue.needless, "message")
+    found = f"{queue.name}: {of_these} of runs that are purged, settled, paused or cancelled"
+    remedy = "They do no harm, and the next worker of that queue drops them."
+    if not needed:
+        remedy += f" If none will come: celery -A workers.app purge -Q {queue.name}"
+    return Finding("ok", "queue", found, remedy)
 
 
 def _small_batches(worker: WorkerRecord, fill: float, waiting: int) -> Finding:

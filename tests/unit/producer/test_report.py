@@ -144,6 +144,20 @@ def test_a_run_that_failures_lower_is_not_called_worse_than_guessing(ledger: Mem
     assert "did not fail" not in texts[0]
 
 
+def test_a_run_in_which_every_question_failed_is_right_on_no_share_of_them(
+    ledger: MemoryLedger, report: Producer
+) -> None:
+    run = open_run(ledger, make_questions(8))
+    error = Failure(type="APIConnectionError", message="Connection error.")
+    ledger.commit(run.run_id, [Verdict(question_id=f"q{n}", outcome=Outcome.FAILED, error=error) for n in range(8)])
+
+    report(run.run_id)
+    text = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")).text
+
+    assert "has no accuracy: every question with a verdict failed. An error is not a wrong answer." in text
+    assert "0.0 %" not in text
+
+
 def test_calibration_of_scores_per_character_is_not_shown_as_that_of_probabilities(
     ledger: MemoryLedger, report: Producer
 ) -> None:

@@ -546,10 +546,13 @@ def test_a_mean_over_entries_with_failed_questions_has_one_without_them_beside_i
     assert "0.550 (" in next(line for line in shown(found, capsys).splitlines()[4:] if "without failed" in line)
 
 
-def test_an_entry_that_failed_as_a_whole_is_no_wrong_answer_in_a_mean() -> None:
-    cells = [cell("a", "m", 0, 10, failed=10), cell("b", "m", 6, 10, failed=1)]
+def test_an_entry_that_failed_as_a_whole_is_no_wrong_answer_in_a_mean(capsys: pytest.CaptureFixture[str]) -> None:
+    cells = [cell("a", "m", 0, 10, failed=10), cell("b", "m", 6, 10, failed=1), cell("c", "m", 4, 10)]
+    found = table(*cells)
 
-    assert [each.without_failed for each in table(*cells).means()] == [None]
+    assert (cells[0].accuracy, found.in_the_mean) == (None, ["b", "c"])
+    assert [each.value for each in found.means()] == [pytest.approx(0.5)]
+    assert "mean of 2 of 3" in shown(found, capsys)
 
 
 def write_contexts(write_rows: WriteRows) -> None:
@@ -791,6 +794,24 @@ def test_the_boot_of_the_first_worker_does_not_slow_the_mean_pace() -> None:
 
     assert "mine: 20/60" in board.line()
     assert "2.0/s mean" in board.line()
+
+
+@pytest.mark.parametrize(
+    ("served", "left"),
+    [([False, False], "no worker"), ([True, False], "no worker for 1 run"), ([True, True], "0:04 left")],
+)
+def test_a_suite_with_a_run_that_no_worker_serves_shows_no_time_left(served: list[bool], left: str) -> None:
+    cells = [cell(entry, "m", 2, 4, unsettled=2) for entry in ("a", "b")]
+    board = Board(LineScreen(Console(file=io.StringIO())), "mine", [(each.entry, each.run) for each in cells])
+    member = Member("w", "ready", "score.m", None, None, None, on_gpu=False)
+
+    for second, settled in ((0, 0), (4, 2)):
+        for each, there in zip(cells, served, strict=True):
+            counts = Counts(total=4, todo=4 - settled, outcomes={Outcome.CORRECT: settled})
+            board.put(Snapshot(each.run.run_id, counts, 0.0, 0.0, [member], served=there))
+        board.draw(second)
+
+    assert board.line().endswith(f" · {left}")
 
 
 def test_more_bars_than_a_screen_holds_are_counted() -> None:

@@ -173,6 +173,23 @@ def test_the_end_of_a_run_with_failed_questions_tells_the_mean_of_its_subjects_w
     assert heard.strip().startswith("1.000  95 % interval")
 
 
+def test_a_run_in_which_every_question_failed_has_no_accuracy(ledger: MemoryLedger, session: Session) -> None:
+    run = open_run(ledger, [make_question(n, context=f"Story {n // 2}.") for n in range(4)])
+    failure = Failure(type="APIConnectionError", message="Connection error.")
+    verdicts = [Verdict(question_id=f"q{n}", outcome=Outcome.FAILED, error=failure) for n in range(4)]
+    ledger.commit(run.run_id, verdicts)
+
+    told = [CliRunner().invoke(main, [verb, run.run_id], obj=session).stdout for verb in ("status", "export")]
+    summary = Summary.of(run, RunState.RUNNING, ledger.results(run.run_id)).to_json()
+
+    for each in told:
+        assert "accuracy  none: every question with a verdict failed, and an error is not a wrong answer\n" in each
+        assert "0.000" not in each
+    assert (summary["accuracy_all"], summary["macro_accuracy"]) == (None, None)
+    assert "accuracy_by_normalization" not in summary
+    assert "accuracy_context_interval" not in summary
+
+
 def test_the_end_of_a_run_with_failed_questions_tells_its_accuracy_without_them_too(
     ledger: MemoryLedger, session: Session
 ) -> None:

@@ -108,9 +108,23 @@ def test_absent_workers_are_mentioned_after_ten_seconds_and_then_once_a_minute(
     assert len(screen.said) == 2
     assert screen.said[0] == (
         "No worker has served score.smollm2-135m-instruct for 10 s. Start one: python -m workers up"
-        " (live workers serve score.another; to use their model: python -m producer --deploy FILE enqueue …)"
+        " with a deploy file that serves smollm2-135m-instruct"
+        " (live workers serve another; to ask theirs, enqueue with --model NAME; in a suite, name it under models)"
     )
     assert "for 70 s" in screen.said[1]
+
+
+def test_a_run_whose_last_worker_goes_shows_no_time_left(ledger: MemoryLedger, broker: MemoryBroker, run: Run) -> None:
+    broker.live.append(worker(run.spec.model))
+    screen = Screen()
+
+    script = Script({2: lambda: settle(ledger, run, 2), 4: broker.live.clear, 9: lambda: settle(ledger, run)})
+    watch(ledger, broker, run.run_id, screen, clock=script.clock())
+
+    left = dict.fromkeys(each.left() for each in screen.snapshots)
+    assert next(iter(left)) == "time left unknown"
+    assert any(each.endswith(" left") for each in left)
+    assert list(left)[-2:] == ["no worker", "settled"]
 
 
 def test_why_workers_put_the_run_off_is_said_once(ledger: MemoryLedger, broker: MemoryBroker, run: Run) -> None:
@@ -194,7 +208,15 @@ def test_what_starts_a_worker_fits_the_queue_that_nobody_takes_from() -> None:
     another = [worker("another")]
     assert start_workers(["score.m"], []) == "python -m workers up"
     assert start_workers(["retrieve.facts"], another) == "python -m workers up --set 'indexes=[FOLDER OF facts]'"
-    assert "live workers serve score.another" in start_workers(["retrieve.facts", "score.m"], another)
+    assert "live workers serve another;" in start_workers(["retrieve.facts", "score.m"], another)
+
+
+def test_a_run_for_a_model_that_nobody_serves_names_it_and_the_models_that_are_served() -> None:
+    served = [worker("small"), worker("large"), worker("small").model_copy(update={"name": "v"})]
+    assert start_workers(["score.smal"], served) == (
+        "python -m workers up with a deploy file that serves smal"
+        " (live workers serve large, small; to ask theirs, enqueue with --model NAME; in a suite, name it under models)"
+    )
 
 
 def test_lost_questions_are_sent_again_after_two_looks(ledger: MemoryLedger, broker: MemoryBroker, run: Run) -> None:
@@ -390,6 +412,11 @@ def snapshot(settled: int = 0, lately: float = 0.0, state: RunState = RunState.R
     outcomes = {Outcome.CORRECT: settled - 1, Outcome.FAILED: 1} if settled else {}
     counts = Counts(total=1000, todo=1000 - settled, outcomes=outcomes, state=state)
     return Snapshot("run-1", counts, lately, 2.5, CREW, 12)
+
+
+def test_a_run_of_which_all_has_failed_so_far_is_shown_without_an_accuracy() -> None:
+    counts = Counts(total=1000, todo=998, outcomes={Outcome.FAILED: 2})
+    assert Snapshot("run-1", counts, 1.0, 1.0, CREW).accuracy() == "no accuracy, as all failed"
 
 
 @pytest.mark.parametrize(

@@ -265,6 +265,17 @@ def test_messages_without_a_worker_and_questions_without_a_message() -> None:
     assert "80 questions without a verdict" in lost.found
 
 
+def test_messages_that_no_run_needs_ask_for_no_worker() -> None:
+    (needless,) = fleet_at_work([], [Queue(QUEUE, 5, 0, needless=5)])
+    assert needless.level == "ok"
+    assert needless.found == f"5 messages on {QUEUE} are of runs that are purged, settled, paused or cancelled"
+    assert needless.remedy.endswith(f"celery -A workers.app purge -Q {QUEUE}")
+    needed, beside = fleet_at_work([], [Queue(QUEUE, 5, 32, needless=3)])
+    assert needed.found == f"2 messages wait on {QUEUE}, and no worker is ready"
+    assert "celery" not in beside.remedy, "it would delete the two as well"
+    assert list(fleet_at_work([worker()], [Queue(QUEUE, 5, 32, needless=3)])) == []
+
+
 def test_of_several_models_each_finding_says_whose_it_is() -> None:
     models = [{"model": "large", "batch_size": 8}, {"model": "small"}]
     fleet = load_fleet(None, [f"models={json.dumps(models)}", "engine=simulated", "redis_url=redis://127.0.0.1:1/0"])

@@ -420,6 +420,27 @@ def test_a_judge_that_is_away_makes_questions_failed_and_not_wrong() -> None:
     (verdict,), _ = verdicts_of("http://127.0.0.1:1", load_settings(None, []), 1)
     assert verdict.outcome is Outcome.FAILED
     assert (verdict.error.type, "127.0.0.1:1" in verdict.error.message) == ("APIConnectionError", True)
+    assert "is judge.server right, running, and within the workers' reach?" in verdict.error.message
+
+
+@pytest.mark.parametrize(
+    ("status", "remedy"),
+    [
+        (401, "set MCQUEUE_JUDGE_API_KEY for the workers"),
+        (403, "set MCQUEUE_JUDGE_API_KEY for the workers"),
+        (404, "Check judge.server and judge.model."),
+        (400, "This is what judge.server answers."),
+    ],
+)
+def test_a_judge_that_refuses_is_told_with_the_setting_to_look_at(
+    judged: tuple[Script, Settings], status: int, remedy: str
+) -> None:
+    script, settings = judged
+    script.refusals = [status]
+    (verdict,), _ = verdicts_of(script.url, settings, 1)
+    assert verdict.outcome is Outcome.FAILED
+    assert remedy in verdict.error.message
+    assert "s3cret" not in verdict.error.message
 
 
 def test_scores_of_a_server_become_verdicts() -> None:

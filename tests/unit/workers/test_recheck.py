@@ -141,6 +141,14 @@ def test_a_run_without_readable_texts_is_refused(books: MemoryLedger, spec: dict
         rescore(books, run.run_id)
 
 
+def test_the_grades_of_a_judge_are_not_read_again(books: MemoryLedger) -> None:
+    judge = Judge(prompt=Prompt(name="grade", text="Grade: {{ response }}"))
+    run = open_run(books, make_questions(1), "old", mode=Mode.JUDGE, sampling=Sampling(), judge=judge)
+    settle(books, run, stored("q0", "It is four."))
+    with pytest.raises(RunConfigError, match=r"are its judge's grades: .* To grade again, enqueue it with --fresh"):
+        rescore(books, run.run_id)
+
+
 def test_a_run_that_is_not_finished_is_refused(books: MemoryLedger) -> None:
     run = open_run(books, make_questions(1), "old", **GENERATES)
     with pytest.raises(RunConfigError, match="not finished"):
