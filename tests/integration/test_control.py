@@ -177,13 +177,13 @@ def test_the_messages_of_a_purged_run_ask_for_no_worker(
 ) -> None:
     ours = settings.model_copy(update={"model": SIMULATED_MODEL, "engine": "simulated"})
     gone, going_on = (sent(app, redis_ledger, 8, name) for name in ("gone", "going-on"))
-    assert f"4 messages wait on {QUEUE}, and no worker is ready" in said_by_check(ours)
+    assert f"{QUEUE}: 4 messages waiting, and no worker is ready" in said_by_check(ours)
 
     verb("purge", gone.run_id, "--yes")
-    assert f"2 messages wait on {QUEUE}, and no worker is ready" in said_by_check(ours)
+    assert f"{QUEUE}: 2 messages waiting, and no worker is ready" in said_by_check(ours)
     verb("cancel", going_on.run_id)
     found = said_by_check(ours)
-    assert f"4 messages on {QUEUE} are of runs that are purged, settled, paused or cancelled" in found
+    assert f"{QUEUE}: 4 messages of runs that are purged, settled, paused or cancelled" in found
     assert not [each for each in found if "no worker is ready" in each]
 
 

@@ -268,10 +268,10 @@ def test_messages_without_a_worker_and_questions_without_a_message() -> None:
 def test_messages_that_no_run_needs_ask_for_no_worker() -> None:
     (needless,) = fleet_at_work([], [Queue(QUEUE, 5, 0, needless=5)])
     assert needless.level == "ok"
-    assert needless.found == f"5 messages on {QUEUE} are of runs that are purged, settled, paused or cancelled"
+    assert needless.found == f"{QUEUE}: 5 messages of runs that are purged, settled, paused or cancelled"
     assert needless.remedy.endswith(f"celery -A workers.app purge -Q {QUEUE}")
     needed, beside = fleet_at_work([], [Queue(QUEUE, 5, 32, needless=3)])
-    assert needed.found == f"2 messages wait on {QUEUE}, and no worker is ready"
+    assert needed.found == f"{QUEUE}: 2 messages waiting, and no worker is ready"
     assert "celery" not in beside.remedy, "it would delete the two as well"
     assert list(fleet_at_work([worker()], [Queue(QUEUE, 5, 32, needless=3)])) == []
 
