@@ -167,8 +167,9 @@ def test_a_part_of_a_file_that_has_no_parts_is_refused(tmp_path: Path, how: dict
         ({**GOOD, "choices": {"A": "x"}}, "choices", "expected a list"),
         ({**GOOD, "choices": ["x"]}, "choices", "found 1, expected 2 to 26"),
         ({**GOOD, "choices": [str(n) for n in range(27)]}, "choices", "found 27, expected 2 to 26"),
-        ({**GOOD, "choices": ["x", ""]}, "choices", "choice 1 is ''"),
-        ({**GOOD, "choices": ["x", 3]}, "choices", "choice 1 is 3"),
+        ({**GOOD, "choices": ["x", ""]}, "choices", "choice B is empty"),
+        ({**GOOD, "choices": [None, "y"]}, "choices", "choice A is empty"),
+        ({**GOOD, "choices": ["x", 3]}, "choices", "choice B is 3, expected text. Write it in quotes"),
         ({**GOOD, "answer": "Z"}, "answer", "'Z' names no choice"),
         ({**GOOD, "id": ""}, "id", "1 to 200 characters"),
         ({**GOOD, "id": "a\nb"}, "id", "control characters"),
@@ -209,6 +210,13 @@ def test_a_csv_row_with_a_stray_quote_is_refused_alone_and_shows_it(tmp_path: Pa
     assert "q.csv:2: malformed CSV: the quote at column 23 (…" in str(bad.trouble)
     assert (two.line, last.line) == (3, 5)
     assert [row.question.answer for row in (two, last) if row.question] == ["B", "A"]
+
+
+def test_an_empty_csv_cell_between_choices_is_refused_by_its_letter_without_advice_for_json(tmp_path: Path) -> None:
+    (row,) = rows_of(write(tmp_path, "q.csv", "question,A,B,C,answer\nq,x,,z,C\n"))
+
+    assert "field 'choices': choice B is empty. Fill it in" in str(row.trouble)
+    assert "quotes" not in str(row.trouble)
 
 
 def test_a_csv_cell_of_broken_json_is_refused(tmp_path: Path) -> None:
