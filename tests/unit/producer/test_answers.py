@@ -60,6 +60,14 @@ def test_an_answer_that_names_no_choice_or_several_is_refused(found: object, cho
     assert caught.value.field == "answer"
 
 
+@pytest.mark.parametrize("found", ["A,C", "A and C", "AC", "a; c"])
+def test_several_labels_in_one_text_are_refused_with_the_list_to_write_instead(found: str) -> None:
+    with pytest.raises(FieldTrouble, match="are several labels") as caught:
+        answer_label(found, ["x", "y", "z"])
+
+    assert caught.value.hint == 'If each of them is right, write them as a list: ["A", "C"].'
+
+
 def test_an_index_in_quotes_is_explained() -> None:
     with pytest.raises(FieldTrouble) as caught:
         answer_label("1", ["x", "y"])
