@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from contract.question import LABELS
-from producer.readers.answers import Given, Way, meant
+from producer.readers.answers import Given, Way, meant, shown_answer, usual_letter
 from producer.readers.choices import unmarked
 from producer.readers.record import FieldTrouble, shown_value
 
@@ -71,8 +71,9 @@ def answer_label(found: object, choices: Sequence[str]) -> str | None:
     if not isinstance(found, str):
         raise _nothing(found, choices)
     word = found.strip()
-    if len(word) == 1 and word.upper() in labels and word not in map(str.strip, choices):
-        return word.upper()
+    letter = usual_letter(word).upper()
+    if len(letter) == 1 and letter in labels and word not in map(str.strip, choices):
+        return letter
     meanings = _meanings(word, choices, labels)
     if not meanings:
         raise _nothing(found, choices)
@@ -109,4 +110,4 @@ def _nothing(found: object, choices: Sequence[str]) -> FieldTrouble:
         hint += " Write an index without quotes."
     elif not isinstance(found, str) or not found.strip():
         hint += " If there is no key, remove the field."
-    return FieldTrouble("answer", f"{shown_value(found)} names no choice.", hint, kind="names no choice")
+    return FieldTrouble("answer", f"{shown_answer(found)} names no choice.", hint, kind="names no choice")
