@@ -113,6 +113,26 @@ def test_a_csv_row_after_a_quoted_line_break_knows_its_line(tmp_path: Path) -> N
         ("q.json", json.dumps({"questions": [GOOD, GOOD]}, indent=1)[:-20], ["ends too early"]),
         ("q.json", "[" + json.dumps(GOOD) + "] x", ["more text after the end", "column"]),
         ("q.json", '{"title": "q"}', ["'title'", "list of questions"]),
+        (
+            "q.json",
+            json.dumps({"data": {"version": 1, "sets": [{"name": "s", "questions": [GOOD]}]}}),
+            ["q.json:1:", "found an object with 'data'", "there are questions at data.sets[].questions[]"],
+        ),
+        (
+            "q.csv",
+            "question,choice,is_correct\nq,x,1\nq,y,0\nr,x,1\nr,y,0\n",
+            ["q.csv:2:", "successive rows repeat the question", "one row per question", "question,A,B,C,answer"],
+        ),
+        (
+            "q.csv",
+            "id,question,answer_text,label\n1,q,x,1\n1,q,y,0\n2,r,x,1\n2,r,y,0\n",
+            ["q.csv:2:", "successive rows repeat the question", "question,A,B,C,answer"],
+        ),
+        (
+            "q.jsonl",
+            "".join(f'{{"question": "q", "choice": "{each}", "label": 0}}\n' for each in "xyz"),
+            ["q.jsonl:1:", "successive rows repeat the question", '"choices": ["…", "…"]'],
+        ),
         ("q.json", "3", ["found '3'", "list of questions"]),
         ("q.json", "[" * 100_000, ["malformed JSON", "recursion"]),
         ("q.json", '[{"n": Infinity}]', ["Infinity is not a JSON number"]),
@@ -179,6 +199,11 @@ def test_a_part_of_a_file_that_has_no_parts_is_refused(tmp_path: Path, how: dict
         ({**GOOD, "source": 1, "metadata": {"source": 2}}, "metadata", "'source' is both in metadata and outside it"),
         ({"question": "q", "choices": ["x", "y"], "anwser": "A"}, "answer", "missing, but there is 'anwser'"),
         ({"question": "q", "choices": ["x", "y"], "correct_answer": "A"}, "answer", "'correct_answer'"),
+        (
+            {"title": "t", "paragraphs": [{"context": "c", "qas": [GOOD]}]},
+            "question",
+            "missing; found 'title, paragraphs'. There are questions inside, at paragraphs[].qas[]",
+        ),
         ([1, 2], None, "found [1, 2], expected an object"),
         (
             '{"question": "b",, }',
