@@ -10,7 +10,13 @@ from itertools import islice
 
 from contract.errors import QuestionFileError
 from producer.readers.articles import one_by_one
-from producer.readers.csv import Dialect, dialect_of, read_csv, refuse_column_before_question
+from producer.readers.csv import (
+    Dialect,
+    dialect_of,
+    read_csv,
+    refuse_column_before_question,
+    refuse_question_as_header,
+)
 from producer.readers.field_names import is_table_header
 from producer.readers.json import read_json
 from producer.readers.jsonl import DECODER, read_jsonl
@@ -30,6 +36,8 @@ __all__ = ["JSON", "Format", "format_of"]
 JSON = "JSON"
 #: Number of rows from which it is told what is wrong with a table.
 _FIRST_RECORDS = 50
+#: Maximum number of characters in a header; a longer first line is prose, unless the file's name says that it is CSV.
+_LONGEST_HEADER = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +150,13 @@ def _dialect(text: Text, source: Source) -> Dialect | None:
         refuse_column_before_question(text, found)
     if found.header and not mapping and not is_table_header(found.names):
         shown = ", ".join(found.names[:12])
-        if len(shown) > 400 or source.path.suffix.lower() in {".json", ".jsonl"}:
+        suffix = source.path.suffix.lower()
+        if suffix in {".json", ".jsonl"} or (len(shown) > _LONGEST_HEADER and suffix not in {".csv", ".tsv"}):
             return None
+        refuse_question_as_header(text, found)
         refuse_row_per_choice(_first(read_csv(text, found)), source.shown)
         raise QuestionFileError(
-            f"header: no columns for question and choices among {shown}.",
+            f"header: no columns for question and choices among {shown[:_LONGEST_HEADER]}.",
             path=source.shown,
             line=1,
             hint="Expected question, answer, and choice_a, choice_b, … (or A, B, …, or a single column choices);"
