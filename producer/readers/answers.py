@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple
@@ -25,7 +26,19 @@ from typing import NamedTuple
 from contract.question import LABELS
 from producer.readers.record import FieldTrouble, shown_value
 
-__all__ = ["INDICES", "Given", "Way", "is_number", "meant", "names_a_choice", "no_key", "right_labels", "settle"]
+__all__ = [
+    "INDICES",
+    "Given",
+    "Way",
+    "is_number",
+    "meant",
+    "names_a_choice",
+    "no_key",
+    "right_labels",
+    "settle",
+    "shown_answer",
+    "usual_letter",
+]
 
 _INDEX = re.compile(r"([0-9]{1,9})(?:\.0)?")
 _SENTENCE = re.compile(r"(?:the )?(?:correct |right )?answer is:?\s*", re.IGNORECASE)
@@ -221,8 +234,9 @@ def _by_label(answer: str, given: Given) -> str:
 
 
 def _labelled(word: str, labels: Sequence[str], choices: Sequence[str]) -> str:
-    if word.upper() in labels:
-        return LABELS[labels.index(word.upper())]
+    letter = usual_letter(word).upper()
+    if letter in labels:
+        return LABELS[labels.index(letter)]
     marked = _MARKED.fullmatch(word)
     if marked is None or marked[1].upper() not in labels:
         return ""
@@ -254,4 +268,16 @@ def _no_choice(given: Given, way: Way) -> FieldTrouble:
     else:
         hint = f"Expected a label ({labels[0]} to {labels[-1]}) or the exact text of a choice."
     hint += " If there is no key, leave it empty."
-    return FieldTrouble("answer", f"{shown_value(given.answer)} names no choice.", hint, kind="names no choice")
+    return FieldTrouble("answer", f"{shown_answer(given.answer)} names no choice.", hint, kind="names no choice")
+
+
+def usual_letter(word: str) -> str:
+    """Return the usual form of a single character, as `A` for the full-width `Ａ`; any other text unchanged."""
+    return unicodedata.normalize("NFKC", word) if len(word) == 1 else word
+
+
+def shown_answer(found: object) -> str:
+    """Return `found` quoted for a message; with its name if it is a letter that may look like one of ours."""
+    word = found.strip() if isinstance(found, str) else ""
+    foreign = len(word) == 1 and word.isalpha() and not word.isascii()
+    return f"{shown_value(found)} ({unicodedata.name(word, 'unnamed')})" if foreign else shown_value(found)

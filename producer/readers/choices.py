@@ -39,7 +39,8 @@ class Choices(NamedTuple):
 def no_list(found: object) -> FieldTrouble:
     """Return the error for `found` in place of a list of choices."""
     what = "missing" if found is None else f"found {shown_value(found)}"
-    return FieldTrouble("choices", f"{what}, expected a list of texts.", _EXAMPLE, kind="not a list")
+    hint = f"{_EXAMPLE} Or give each choice a field of its own: A, B, …"
+    return FieldTrouble("choices", f"{what}, expected a list of texts.", hint, kind="not a list")
 
 
 def choices_of(found: object) -> Choices:
@@ -66,11 +67,13 @@ def checked(texts: Sequence[Any]) -> list[str]:
     if not MIN_CHOICES <= len(texts) <= MAX_CHOICES:
         message = f"found {len(texts)}, expected {MIN_CHOICES} to {MAX_CHOICES}."
         raise FieldTrouble("choices", message, "Correct the list, or remove the row.", kind="too many or too few")
-    for each in texts:
-        if not isinstance(each, str) or not each.strip():
-            hint = "Write every choice as text, in quotes."
-            message = f"choice {texts.index(each)} is {shown_value(each)}, expected text."
-            raise FieldTrouble("choices", message, hint, kind="a choice is not text")
+    for label, each in zip(LABELS, texts, strict=False):
+        if each is None or (isinstance(each, str) and not each.strip()):
+            hint = "Fill it in; where there are fewer choices, leave out the last ones."
+            raise FieldTrouble("choices", f"choice {label} is empty.", hint, kind="a choice is empty")
+        if not isinstance(each, str):
+            message = f"choice {label} is {shown_value(each)}, expected text."
+            raise FieldTrouble("choices", message, "Write it in quotes.", kind="a choice is not text")
     return list(texts)
 
 

@@ -20,13 +20,24 @@ from producer.readers.record import FieldTrouble, Record, shown_value
 from producer.readers.stream import HEAD_BYTES
 from producer.readers.text import Text
 
-__all__ = ["DELIMITERS", "Dialect", "dialect_of", "read_csv", "refuse_column_before_question"]
+__all__ = [
+    "DELIMITERS",
+    "Dialect",
+    "dialect_of",
+    "read_csv",
+    "refuse_column_before_question",
+    "refuse_question_as_header",
+]
 
 #: Maximum number of characters in a cell: enough for long contexts, but an unclosed quote is noticed.
 LARGEST_CELL = 16 * 1024 * 1024
 DELIMITERS = {",": "CSV", "\t": "TSV", ";": "CSV with semicolons", "|": "CSV with bars"}
 #: Number of rows from which the dialect is detected.
 _SAMPLE_ROWS = 50
+#: Maximum number of words in the name of a column.
+_MOST_WORDS = 4
+#: What hardly is the name of a column, as "Correct?" may be.
+_ASKS = re.compile(r"\S+\s+\S+\s.*\?|.*？", re.DOTALL)
 
 
 class Reader(Protocol):
@@ -154,6 +165,25 @@ def refuse_column_before_question(text: Text, dialect: Dialect) -> None:
         message = f"there is no header, and {shown_value(first[0])} in the first column does not look like a question."
         hint = f"Use --map {part}=1,question=2,choices={choices},answer={len(dialect.names)}, or add a header."
         raise QuestionFileError(message, path=text.shown, line=1, field="question", hint=hint)
+
+
+def refuse_question_as_header(text: Text, dialect: Dialect) -> None:
+    """Raise QuestionFileError if the line that is read as the header contains a question instead of names."""
+    names = dialect.names
+    longest = max(names, key=len)
+    # With the answer's text in the last cell, a line has one of its cells twice; names of columns are short.
+    sentence = longest if len({*names}) < len(names) and len(longest.split()) > _MOST_WORDS else None
+    question = next((name for name in names if _ASKS.fullmatch(name)), sentence)
+    if question is None:
+        return
+    at = names.index(question)
+    choices = len(names) - at - 2
+    before = ["id", "subject"][:at]
+    hint = "Add a header with the names of the columns"
+    if MIN_CHOICES <= choices <= MAX_CHOICES and len(before) == at:
+        hint += f", such as {dialect.delimiter.join([*before, 'question', *LABELS[:choices], 'answer'])}"
+    message = f"there is no header: the first line has a question, {shown_value(question)}."
+    raise QuestionFileError(message, path=text.shown, line=1, hint=f"{hint}.")
 
 
 def read_csv(text: Text, dialect: Dialect) -> Iterator[Record]:

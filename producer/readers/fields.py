@@ -16,10 +16,11 @@ from producer.readers.answer_fields import Key, refuse_contradiction
 from producer.readers.answers import Given, right_labels
 from producer.readers.field_names import PARTS, names_of, spelled
 from producer.readers.jsonl import DECODER
-from producer.readers.layouts import OWN, Layout
+from producer.readers.layouts import OWN, Layout, is_question
 from producer.readers.own_answers import own_labels
 from producer.readers.parts import Parts
 from producer.readers.record import FieldTrouble, Record, Row, shown_value
+from producer.readers.shapes import place_of_questions
 
 __all__ = ["parts_of", "to_row", "trouble_of"]
 
@@ -31,8 +32,15 @@ def to_row(record: Record, layout: Layout, key: Key, shown: str) -> Row:
         parts = key.taken(parts_of(record, layout))
         question = _question(record, parts, layout, key)
     except FieldTrouble as trouble:
+        if layout is OWN and (trouble.field, trouble.kind) == ("question", "missing"):
+            _say_where_questions_are(trouble, record)
         return Row(record.number, record.line, record.raw, None, trouble.at(file, record.line), file=file)
     return Row(record.number, record.line, record.raw, question, content_id=parts.id is None, file=file)
+
+
+def _say_where_questions_are(trouble: FieldTrouble, record: Record) -> None:
+    if place := place_of_questions(record.fields, is_question):
+        trouble.hint = f"There are questions inside, at {place}: write each of them as a row of its own."
 
 
 def parts_of(record: Record, layout: Layout) -> Parts:

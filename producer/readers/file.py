@@ -27,6 +27,7 @@ from producer.readers.mapping import mapped
 from producer.readers.own_answers import refuse_doubtful_numbers
 from producer.readers.parts import PAIRED, Parts
 from producer.readers.record import FieldTrouble, Record, Records, Row
+from producer.readers.shapes import refuse_row_per_choice
 from producer.readers.source import STDIN, HowToRead, Source
 from producer.readers.splits import chosen
 from producer.readers.stream import compression_of, explaining, files_in_zip
@@ -214,8 +215,11 @@ def _layout(source: Source, head: list[Record]) -> Layout:
         return mapped(source.how.mapping)
     if source.how.layout:
         return layout_called(source.how.layout)
+    layout = choose([record.fields for record in head if record.fields])
+    if layout is None:
+        refuse_row_per_choice(head, source.shown)
     # If no layout fits, errors about the records refer to our own layout.
-    return choose([record.fields for record in head if record.fields]) or OWN
+    return layout or OWN
 
 
 def _apart(head: list[Record], layout: Layout) -> Iterator[tuple[Record, Parts]]:

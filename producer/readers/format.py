@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 
 from contract.errors import QuestionFileError
 from producer.readers.articles import one_by_one
-from producer.readers.csv import Dialect, dialect_of, read_csv, refuse_column_before_question
+from producer.readers.csv import (
+    Dialect,
+    dialect_of,
+    read_csv,
+    refuse_column_before_question,
+    refuse_question_as_header,
+)
 from producer.readers.field_names import is_table_header
-from producer.readers.json import IsQuestion, read_json
+from producer.readers.json import read_json
 from producer.readers.jsonl import DECODER, read_jsonl
 from producer.readers.layouts import is_question
 from producer.readers.mapping import is_mapped
 from producer.readers.parquet import MAGIC, read_parquet
 from producer.readers.record import FieldTrouble, Record, Records
+from producer.readers.shapes import IsQuestion, refuse_row_per_choice
 from producer.readers.source import Source
 from producer.readers.stream import HEAD_BYTES, compression_of, open_bytes
 from producer.readers.text import Text, encoding_of
@@ -25,6 +34,10 @@ __all__ = ["JSON", "Format", "format_of"]
 
 #: The title of the only format in which one file can hold several subsets.
 JSON = "JSON"
+#: Number of rows from which it is told what is wrong with a table.
+_FIRST_RECORDS = 50
+#: Maximum number of characters in a header; a longer first line is prose, unless the file's name says that it is CSV.
+_LONGEST_HEADER = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +130,14 @@ def _until_trouble(text: Text) -> Iterator[str]:
         yield "{" if isinstance(line, FieldTrouble) else line
 
 
+def _first(records: Iterator[Record]) -> list[Record]:
+    """Return the first records, up to where the file is malformed."""
+    found: list[Record] = []
+    with suppress(QuestionFileError):
+        found.extend(islice(records, _FIRST_RECORDS))
+    return found
+
+
 def _dialect(text: Text, source: Source) -> Dialect | None:
     mapping = source.how.mapping
     numbered = bool(mapping) and all(
@@ -129,10 +150,13 @@ def _dialect(text: Text, source: Source) -> Dialect | None:
         refuse_column_before_question(text, found)
     if found.header and not mapping and not is_table_header(found.names):
         shown = ", ".join(found.names[:12])
-        if len(shown) > 400 or source.path.suffix.lower() in {".json", ".jsonl"}:
+        suffix = source.path.suffix.lower()
+        if suffix in {".json", ".jsonl"} or (len(shown) > _LONGEST_HEADER and suffix not in {".csv", ".tsv"}):
             return None
+        refuse_question_as_header(text, found)
+        refuse_row_per_choice(_first(read_csv(text, found)), source.shown)
         raise QuestionFileError(
-            f"header: no columns for question and choices among {shown}.",
+            f"header: no columns for question and choices among {shown[:_LONGEST_HEADER]}.",
             path=source.shown,
             line=1,
             hint="Expected question, answer, and choice_a, choice_b, … (or A, B, …, or a single column choices);"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from enum import Enum, auto
 from itertools import count
 from typing import Any, NamedTuple, NoReturn
@@ -20,9 +20,10 @@ from typing import Any, NamedTuple, NoReturn
 from contract.errors import QuestionFileError, nearest
 from producer.readers.jsonl import DECODER
 from producer.readers.record import Record
+from producer.readers.shapes import IsQuestion, place_of_questions
 from producer.readers.text import Text
 
-__all__ = ["IsQuestion", "read_json"]
+__all__ = ["read_json"]
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _SHAPE = 'Expected a list of questions, an object of questions by id, or {"questions": [...]}.'
@@ -30,8 +31,6 @@ _SHAPE = 'Expected a list of questions, an object of questions by id, or {"quest
 _OF_ALL = ("task_prefix", "description")
 #: Usual names for a list of questions when there are other lists.
 _LISTS = ("questions", "examples", "example", "data", "rows", "items", "instances", "problems")
-
-IsQuestion = Callable[[Mapping[str, Any]], bool]
 
 
 def read_json(text: Text, is_question: IsQuestion, subset: str = "") -> Iterator[Record]:
@@ -94,7 +93,9 @@ def _object(cursor: _Cursor, is_question: IsQuestion, subset: str) -> Iterator[R
         if not is_question(whole):
             names = ", ".join(repr(each.name) for each in members[:10]) or "no fields"
             cursor.at = end
-            cursor.fail(f"found an object with {names}", _SHAPE)
+            place = place_of_questions(whole, is_question)
+            inside = f" There are questions at {place}: write those to a file of their own." if place else ""
+            cursor.fail(f"found an object with {names}", _SHAPE + inside)
         yield Record(1, line, whole, whole)
     cursor.at = end
 

@@ -5,10 +5,12 @@ A text is a label or the text of a choice, a number is an index from 0, and a li
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from contract.question import LABELS
+from producer.readers.answers import Given, Way, meant, shown_answer, usual_letter
 from producer.readers.choices import unmarked
 from producer.readers.record import FieldTrouble, shown_value
 
@@ -67,13 +69,14 @@ def answer_label(found: object, choices: Sequence[str]) -> str | None:
     if isinstance(found, int) and not isinstance(found, bool):
         return _by_own_index(found, labels)
     if not isinstance(found, str):
-        raise _nothing(found, labels)
+        raise _nothing(found, choices)
     word = found.strip()
-    if len(word) == 1 and word.upper() in labels and word not in map(str.strip, choices):
-        return word.upper()
+    letter = usual_letter(word).upper()
+    if len(letter) == 1 and letter in labels and word not in map(str.strip, choices):
+        return letter
     meanings = _meanings(word, choices, labels)
     if not meanings:
-        raise _nothing(found, labels)
+        raise _nothing(found, choices)
     if len(set(meanings.values())) > 1:
         readings = " and ".join(f"{how} ({label})" for how, label in meanings.items())
         hint = "Write the right choice's label."
@@ -96,11 +99,15 @@ def _meanings(word: str, choices: Sequence[str], labels: str) -> Mapping[str, st
     return {"a label": word.upper(), **meanings} if len(word) == 1 and word.upper() in labels else meanings
 
 
-def _nothing(found: object, labels: str) -> FieldTrouble:
+def _nothing(found: object, choices: Sequence[str]) -> FieldTrouble:
+    labels = LABELS[: len(choices)]
     ways = f"a label ({labels[0]} to {labels[-1]}), a 0-based index, or the exact text of a choice"
     hint = f"Expected {ways}."
+    if len(several := meant(Given(found, choices), Way.LABEL)) > 1:
+        hint = f"If each of them is right, write them as a list: {json.dumps(several)}."
+        return FieldTrouble("answer", f"{shown_value(found)} are several labels.", hint, kind="several labels")
     if isinstance(found, str) and _NUMBER.fullmatch(found):
         hint += " Write an index without quotes."
     elif not isinstance(found, str) or not found.strip():
         hint += " If there is no key, remove the field."
-    return FieldTrouble("answer", f"{shown_value(found)} names no choice.", hint, kind="names no choice")
+    return FieldTrouble("answer", f"{shown_answer(found)} names no choice.", hint, kind="names no choice")

@@ -31,6 +31,9 @@ from producer.readers.record import FieldTrouble, Record
         ("A", ["A", "B"], "A"),
         ("a", ["a", "an"], "A"),
         ("2", ["1", "2"], "B"),
+        ("Ｂ", ["x", "y"], "B"),
+        ("ｂ", ["x", "y"], "B"),
+        ("Ａ", ["Ｂ", "Ａ"], "B"),
     ],
 )
 def test_an_answer_is_a_label_an_index_or_a_text(found: object, choices: list[str], label: str | None) -> None:
@@ -58,6 +61,14 @@ def test_an_answer_that_names_no_choice_or_several_is_refused(found: object, cho
 
     assert wanted in f"{caught.value.message} {caught.value.hint}"
     assert caught.value.field == "answer"
+
+
+@pytest.mark.parametrize("found", ["A,C", "A and C", "AC", "a; c"])
+def test_several_labels_in_one_text_are_refused_with_the_list_to_write_instead(found: str) -> None:
+    with pytest.raises(FieldTrouble, match="are several labels") as caught:
+        answer_label(found, ["x", "y", "z"])
+
+    assert caught.value.hint == 'If each of them is right, write them as a list: ["A", "C"].'
 
 
 def test_an_index_in_quotes_is_explained() -> None:
@@ -163,6 +174,8 @@ def test_numbers_count_as_their_columns_do() -> None:
         ("B", None, Way.LABEL, ("B",)),
         ("3", ["1", "2", "3"], Way.LABEL, ("C",)),
         ("c) blue", None, Way.LABEL, ("C",)),
+        ("Ｃ", None, Way.LABEL, ("C",)),
+        ("１", ["1", "2", "3"], Way.LABEL, ("A",)),
         ("The correct answer is 2) green.", ["1", "2", "3"], Way.LABEL, ("B",)),
         ("A and C", None, Way.LABEL, ("A", "C")),
         ("AC", None, Way.LABEL, ("A", "C")),
@@ -234,6 +247,19 @@ def test_minus_one_is_no_key_where_no_choice_reads_so() -> None:
 def test_an_answer_that_the_files_way_does_not_explain_is_refused(answer: object, way: Way) -> None:
     with pytest.raises(FieldTrouble, match="names no choice"):
         right_labels(Given(answer, COLORS), way)
+
+
+@pytest.mark.parametrize(
+    ("letter", "called"),
+    [("А", "CYRILLIC CAPITAL LETTER A"), ("В", "CYRILLIC CAPITAL LETTER VE"), ("Α", "GREEK CAPITAL LETTER ALPHA")],
+)
+def test_a_letter_that_only_looks_like_a_label_is_refused_by_its_name(letter: str, called: str) -> None:
+    with pytest.raises(FieldTrouble) as in_a_table:
+        right_labels(Given(letter, COLORS), Way.LABEL)
+    with pytest.raises(FieldTrouble) as in_ours:
+        answer_label(letter, COLORS)
+
+    assert in_a_table.value.message == in_ours.value.message == f"'{letter}' ({called}) names no choice."
 
 
 #: A question of our own layout, for files and the HTTP door.

@@ -113,6 +113,26 @@ def test_a_csv_row_after_a_quoted_line_break_knows_its_line(tmp_path: Path) -> N
         ("q.json", json.dumps({"questions": [GOOD, GOOD]}, indent=1)[:-20], ["ends too early"]),
         ("q.json", "[" + json.dumps(GOOD) + "] x", ["more text after the end", "column"]),
         ("q.json", '{"title": "q"}', ["'title'", "list of questions"]),
+        (
+            "q.json",
+            json.dumps({"data": {"version": 1, "sets": [{"name": "s", "questions": [GOOD]}]}}),
+            ["q.json:1:", "found an object with 'data'", "there are questions at data.sets[].questions[]"],
+        ),
+        (
+            "q.csv",
+            "question,choice,is_correct\nq,x,1\nq,y,0\nr,x,1\nr,y,0\n",
+            ["q.csv:2:", "successive rows repeat the question", "one row per question", "question,A,B,C,answer"],
+        ),
+        (
+            "q.csv",
+            "id,question,answer_text,label\n1,q,x,1\n1,q,y,0\n2,r,x,1\n2,r,y,0\n",
+            ["q.csv:2:", "successive rows repeat the question", "question,A,B,C,answer"],
+        ),
+        (
+            "q.jsonl",
+            "".join(f'{{"question": "q", "choice": "{each}", "label": 0}}\n' for each in "xyz"),
+            ["q.jsonl:1:", "successive rows repeat the question", '"choices": ["…", "…"]'],
+        ),
         ("q.json", "3", ["found '3'", "list of questions"]),
         ("q.json", "[" * 100_000, ["malformed JSON", "recursion"]),
         ("q.json", '[{"n": Infinity}]', ["Infinity is not a JSON number"]),
@@ -124,6 +144,19 @@ def test_a_csv_row_after_a_quoted_line_break_knows_its_line(tmp_path: Path) -> N
             "Nr;Frage;A1;A2;A3;Lösung\n1;Rot?;x;y;z;B\n2;Blau?;x;y;z;C\n",
             ["q.csv:1:", "no columns for question and choices among Nr, Frage, A1", "--map question=NAME"],
         ),
+        (
+            "q.csv",
+            "Is it red?,x,x,y\nIs it blue?,y,x,y\n",
+            ["q.csv:1:", "there is no header", "has a question, 'Is it red?'", "such as question,A,B,answer."],
+        ),
+        (
+            "q.csv",
+            f"Since {'so ' * 200}it is red or,x,y,x\n",
+            ["q.csv:1:", "there is no header", "has a question, 'Since so", "such as question,A,B,answer."],
+        ),
+        ("q.csv", "Frage,Wahl,Wahl,Richtig?\nq,x,y,x\n", ["no columns for question and choices among Frage, Wahl"]),
+        ("q.txt", f"Dear {'all ' * 200}, who knows?", ["is not JSON", "starts with 'Dear all"]),
+        ("q.tsv", "7\tIs it red?\tx\ty\tz\t1\n", ["q.tsv:1:", "such as id\tquestion\tA\tB\tC\tanswer."]),
         ("q.csv", "question,A,B,A\nq,x,y,z\n", ["there are two columns 'A'"]),
         ("q.csv", 'question,A,B\n"never closed,x,y\n', ["q.csv:2:", "never closed"]),
         ("q.txt", "hello", ["is not JSON", "starts with 'hello'"]),
@@ -167,8 +200,9 @@ def test_a_part_of_a_file_that_has_no_parts_is_refused(tmp_path: Path, how: dict
         ({**GOOD, "choices": {"A": "x"}}, "choices", "expected a list"),
         ({**GOOD, "choices": ["x"]}, "choices", "found 1, expected 2 to 26"),
         ({**GOOD, "choices": [str(n) for n in range(27)]}, "choices", "found 27, expected 2 to 26"),
-        ({**GOOD, "choices": ["x", ""]}, "choices", "choice 1 is ''"),
-        ({**GOOD, "choices": ["x", 3]}, "choices", "choice 1 is 3"),
+        ({**GOOD, "choices": ["x", ""]}, "choices", "choice B is empty"),
+        ({**GOOD, "choices": [None, "y"]}, "choices", "choice A is empty"),
+        ({**GOOD, "choices": ["x", 3]}, "choices", "choice B is 3, expected text. Write it in quotes"),
         ({**GOOD, "answer": "Z"}, "answer", "'Z' names no choice"),
         ({**GOOD, "id": ""}, "id", "1 to 200 characters"),
         ({**GOOD, "id": "a\nb"}, "id", "control characters"),
@@ -178,6 +212,11 @@ def test_a_part_of_a_file_that_has_no_parts_is_refused(tmp_path: Path, how: dict
         ({**GOOD, "source": 1, "metadata": {"source": 2}}, "metadata", "'source' is both in metadata and outside it"),
         ({"question": "q", "choices": ["x", "y"], "anwser": "A"}, "answer", "missing, but there is 'anwser'"),
         ({"question": "q", "choices": ["x", "y"], "correct_answer": "A"}, "answer", "'correct_answer'"),
+        (
+            {"title": "t", "paragraphs": [{"context": "c", "qas": [GOOD]}]},
+            "question",
+            "missing; found 'title, paragraphs'. There are questions inside, at paragraphs[].qas[]",
+        ),
         ([1, 2], None, "found [1, 2], expected an object"),
         (
             '{"question": "b",, }',
@@ -209,6 +248,13 @@ def test_a_csv_row_with_a_stray_quote_is_refused_alone_and_shows_it(tmp_path: Pa
     assert "q.csv:2: malformed CSV: the quote at column 23 (…" in str(bad.trouble)
     assert (two.line, last.line) == (3, 5)
     assert [row.question.answer for row in (two, last) if row.question] == ["B", "A"]
+
+
+def test_an_empty_csv_cell_between_choices_is_refused_by_its_letter_without_advice_for_json(tmp_path: Path) -> None:
+    (row,) = rows_of(write(tmp_path, "q.csv", "question,A,B,C,answer\nq,x,,z,C\n"))
+
+    assert "field 'choices': choice B is empty. Fill it in" in str(row.trouble)
+    assert "quotes" not in str(row.trouble)
 
 
 def test_a_csv_cell_of_broken_json_is_refused(tmp_path: Path) -> None:

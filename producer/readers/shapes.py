@@ -1,0 +1,65 @@
+"""Recognising questions in a shape that is not read, to say where they are, or what is expected instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice, pairwise
+from typing import Any
+
+from contract.errors import QuestionFileError
+from producer.readers.field_names import names_of
+from producer.readers.record import Record
+
+__all__ = ["IsQuestion", "place_of_questions", "refuse_row_per_choice"]
+
+IsQuestion = Callable[[Mapping[str, Any]], bool]
+#: Number of members that are looked at on each level, and number of levels.
+_MOST_MEMBERS = 50
+_MOST_LEVELS = 8
+
+
+def place_of_questions(found: object, is_question: IsQuestion, levels: int = _MOST_LEVELS) -> str:
+    """Return where in `found` there are questions: `data[].paragraphs[].qas[]`; empty if there are none."""
+    inside: Iterable[tuple[str, object]] = ()
+    if isinstance(found, Mapping):
+        inside = ((f".{name}", value) for name, value in found.items())
+    elif isinstance(found, list):
+        inside = (("[]", value) for value in found)
+    for step, value in islice(inside, _MOST_MEMBERS):
+        if isinstance(value, Mapping) and is_question(value):
+            return step.lstrip(".")
+        if levels and (rest := place_of_questions(value, is_question, levels - 1)):
+            return step.lstrip(".") + (rest if rest.startswith("[") else f".{rest}")
+    return ""
+
+
+def refuse_row_per_choice(records: Iterable[Record], shown: str) -> None:
+    """Raise QuestionFileError if the records seem to be one choice each, with the question repeated in each."""
+    rows = list(records)
+    again = [row for row, following in pairwise(rows) if _only_another_choice(row, following)]
+    # With two choices for each question, half of the rows are followed by one with the same question.
+    if not again or len(again) * 3 < len(rows):
+        return
+    untyped = again[0].untyped
+    example = "question,A,B,C,answer" if untyped else '{"question": "…", "choices": ["…", "…"], "answer": "A"}'
+    raise QuestionFileError(
+        "successive rows repeat the question, as if each had one of its choices.",
+        path=again[0].file or shown,
+        line=again[0].line,
+        field=names_of(tuple(again[0].fields or ())).question,
+        hint=f"Expected one row per question, with all of its choices: {example}.",
+    )
+
+
+def _only_another_choice(row: Record, following: Record) -> bool:
+    """Whether two rows with the same fields have the same question, but are not the same."""
+    one, other = row.fields or {}, following.fields or {}
+    asked = _question(row)
+    same = isinstance(asked, str) and bool(asked.strip()) and asked == _question(following)
+    return same and one.keys() == other.keys() and one != other
+
+
+def _question(record: Record) -> object:
+    fields = record.fields or {}
+    name = names_of(tuple(fields)).question
+    return fields[name] if name else None
