@@ -114,4 +114,4 @@ def asked_hash(question: Question) -> int:
 
 def right_hash(question: Question) -> int:
     """Return a hash of the right choices' texts; 0 without a key."""
-    return hash(tuple(sorted(map(question.choice_text, question.right)))) if question.right else _NO_KEY
+    return hash(frozenset(map(question.choice_text, question.right))) if question.answer else _NO_KEY
