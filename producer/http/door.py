@@ -142,8 +142,7 @@ class Door:
 
     def _plan(self, questions: Sequence[Question], config: RunConfig) -> Run:
         digest = Digest()
-        for question in questions:
-            digest.add(question)
+        digest.add(questions)
         spec = config.to_spec(digest.hexdigest(), self._settings, texts=self._texts_of(config))
         shots = FewShotCheck(spec.few_shot)
         for question in questions:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import IO
 
@@ -29,11 +29,11 @@ class Spool:
             raise no_room(WHAT, trouble) from None
         weakref.finalize(self, _forget, self._file)
 
-    def add(self, body: Body) -> None:
-        """Append a body."""
+    def add(self, bodies: Iterable[Body]) -> None:
+        """Append bodies."""
         try:
             # Ids have no control characters and JSON no line ends, so tab and newline are safe as separators.
-            self._file.write(b"%b\t%b\n" % (body.question_id.encode(), body.canonical))
+            self._file.writelines(b"%b\t%b\n" % (each.question_id.encode(), each.canonical) for each in bodies)
         except OSError as trouble:
             raise no_room(WHAT, trouble) from None
 

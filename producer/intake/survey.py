@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from contract.chunks import TOGETHER, chunks
 from contract.errors import QuestionFileError, nearest
 from contract.question import Body, Question
 from contract.wording import number
@@ -44,17 +45,17 @@ class Digest:
         self.keys = Keys()
         self.repeats = Repeats()
 
-    def add(self, question: Question) -> Body:
-        """Add the next question; return its body, which is what the hash covers."""
-        body = question.body()
-        self._sum.update(body.canonical + b"\n")
-        self.count += 1
-        self.with_context += question.context is not None
-        self.oddities.add(question)
-        self.first = self.first or question
-        self.keys.add(question)
-        self.repeats.add(question)
-        return body
+    def add(self, questions: Sequence[Question]) -> list[Body]:
+        """Add the next questions; return their bodies, which are what the hash covers."""
+        bodies = [each.body() for each in questions]
+        self._sum.update(b"".join(b"%b\n" % each.canonical for each in bodies))
+        self.count += len(bodies)
+        self.with_context += sum(each.context is not None for each in questions)
+        self.first = self.first or next(iter(questions), None)
+        for count in (self.oddities.add, self.keys.add, self.repeats.add):
+            for each in questions:
+                count(each)
+        return bodies
 
     def repeated(self) -> int:
         """Return the number of questions that repeat an earlier one, as defined by `Repeats`."""
@@ -177,10 +178,11 @@ def survey(
     digest, spool = Digest(), Spool()
 
     def take(questions: Iterable[Question]) -> None:
-        for question in map(change, questions) if change else questions:
-            spool.add(digest.add(question))
+        for chunk in chunks(map(change, questions) if change else questions, TOGETHER):
+            spool.add(digest.add(chunk))
             for look in lookers:
-                look(question)
+                for question in chunk:
+                    look(question)
 
     sampler = Sampler(selection) if selection.sample else None
     try:

@@ -13,6 +13,7 @@ from functools import partial
 from itertools import islice, zip_longest
 from pathlib import Path
 
+from contract.chunks import TOGETHER, chunks
 from contract.errors import QuestionFileError, nearest
 from producer.readers.answer_fields import Key, key_of, says_beside
 from producer.readers.answers import INDICES, Given, Way, settle
@@ -85,14 +86,14 @@ class QuestionFile:
         return " and ".join(sorted({part.compression for part in self.parts} - {""}))
 
     def rows(self) -> Iterator[Row]:
-        """Yield the rows of the file, good and bad, in file order, reading lazily.
+        """Yield the rows of the file, good and bad, in file order, reading at most `TOGETHER` ahead.
 
         Raises QuestionFileError if the file is so malformed that its rows cannot be separated.
         """
         with explaining(self.source.shown):
             for part in self.parts:
-                for record in part.records():
-                    yield to_row(record, self.layout, self.key, self.source.shown)
+                for chunk in chunks(part.records(), TOGETHER):
+                    yield from [to_row(record, self.layout, self.key, self.source.shown) for record in chunk]
 
     @property
     def title(self) -> str:

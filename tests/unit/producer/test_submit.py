@@ -57,8 +57,7 @@ def test_several_right_choices_raise_chance(write_rows: WriteRows) -> None:
 
 def test_chance_of_a_circular_run_is_a_guess_at_every_rotation() -> None:
     digest = Digest()
-    digest.add(make_question(0))
-    digest.add(make_question(1, choices=("1", "2"), answer="A"))
+    digest.add([make_question(0), make_question(1, choices=("1", "2"), answer="A")])
 
     assert digest.keys.guessing.chance(make_spec()) == (1 / 4 + 1 / 2) / 2
     shown = Prompt(name="lettered", text="{{ question }}{% for each in choices %}{{ each.label }}{% endfor %}")
@@ -68,7 +67,7 @@ def test_chance_of_a_circular_run_is_a_guess_at_every_rotation() -> None:
 
 def test_where_the_prompt_shows_no_choices_every_rotation_is_the_same_guess() -> None:
     digest = Digest()
-    digest.add(make_question(0))
+    digest.add([make_question(0)])
 
     assert digest.keys.guessing.chance(make_spec(circular=True)) == 1 / 4
 
@@ -94,8 +93,8 @@ def test_always_the_same_is_a_position_that_is_shown_or_a_choice_that_all_questi
 
 def test_where_no_choices_are_shown_and_where_no_key_is_known_there_is_no_chance() -> None:
     keyed, keyless = Digest(), Digest()
-    keyed.add(make_question(0))
-    keyless.add(make_question(0, answer=None))
+    keyed.add([make_question(0)])
+    keyless.add([make_question(0, answer=None)])
     judge = Judge(prompt=Prompt(name="grade", text="{{ response }}"))
 
     assert keyed.keys.guessing.chance(make_spec(mode=Mode.JUDGE, sampling=Sampling(), judge=judge)) is None
