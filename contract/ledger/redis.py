@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from redis.commands.core import Script
 
 from contract import keys
-from contract.chunks import chunks
+from contract.chunks import TOGETHER, chunks
 from contract.connection import connect, lua, translating
 from contract.engine_info import EngineUsed
 from contract.errors import LedgerError, RunConflict, UnknownRun, UnreadableRun, nearest
@@ -233,8 +233,8 @@ class RedisLedger(Ledger):
                 pipeline.hmget(names.questions, ids)
                 pipeline.hmget(names.verdicts, ids)
                 bodies, verdicts = pipeline.execute()
-            for each, body, verdict in zip(ids, bodies, verdicts, strict=True):
-                yield self._read(run_id, each, body, verdict)
+            for chunk in chunks(zip(ids, bodies, verdicts, strict=True), TOGETHER):
+                yield from [self._read(run_id, *each) for each in chunk]
 
     def result(self, run_id: str, question_id: str) -> tuple[Question, Verdict | None]:
         names = keys.RunKeys(run_id)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import platform
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any
 
+from contract.chunks import TOGETHER, chunks
 from contract.engine_info import EngineUsed
 from contract.fleet import WorkerRecord
 from contract.ledger import Run, RunState
@@ -96,17 +97,25 @@ class Summary:
         return summary
 
     def watching(self, results: Iterable[tuple[Question, Verdict | None]]) -> Iterator[tuple[Question, Verdict | None]]:
-        """Yield `results`, counting each as it passes."""
+        """Yield `results`, counting a few of them as they pass."""
+        for chunk in chunks(results, TOGETHER):
+            self.add(chunk)
+            yield from chunk
+
+    def add(self, results: Sequence[tuple[Question, Verdict | None]]) -> None:
+        """Count some questions."""
         for question, verdict in results:
             self.subjects[question.subject or ""].add(question, verdict)
-            if self.retrieval is not None:
+        if self.retrieval is not None:
+            for question, verdict in results:
                 self.retrieval.add(question, verdict)
-            if verdict is not None:
-                self._add(verdict)
-                self.failures.add(question, verdict)
-                if question.answer is not None:
-                    self._add_keyed(question, verdict)
-            yield question, verdict
+        settled = [(question, verdict) for question, verdict in results if verdict is not None]
+        for question, verdict in settled:
+            self._add(verdict)
+            self.failures.add(question, verdict)
+        for question, verdict in settled:
+            if question.answer is not None:
+                self._add_keyed(question, verdict)
 
     def include(self, other: Summary) -> None:
         """Add the counts of `other`, which is from the same run."""

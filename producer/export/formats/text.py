@@ -26,7 +26,7 @@ def csv_rows(drafts: Drafts, directory: Path, run: Run) -> Iterator[Sink]:
     path = directory / "results.csv"
     file, cells = drafts.text(path), cells_of(run)
     file.write(_table([COLUMNS]))
-    yield Sink((path,), lambda part: _table(cells(question, verdict) for question, verdict in part), file.write)
+    yield Sink((path,), lambda part: _table([cells(question, verdict) for question, verdict in part]), file.write)
 
 
 class _Lines(list[str]):
