@@ -15,7 +15,7 @@ from contract.verdict import Outcome, Verdict
 from contract.wording import number
 from producer.engine_differences import Engines
 from producer.stats import Contexts, Interval, Pairs, Share
-from producer.stats.clusters import shared_by
+from producer.stats.clusters import ContextValues, shared_by
 from producer.stats.effect import Effect, RecallPairs, RetrievalEffect
 from producer.stats.paired import ALPHA
 from producer.stats.side import Side
@@ -195,7 +195,7 @@ class Pairing:
         self._effect = RetrievalEffect() if (a.spec.rag is None) != (b.spec.rag is None) else None
         self._recall = _recall(a.spec, b.spec)
         self._subjects: defaultdict[str, Counter[tuple[bool, bool]]] = defaultdict(Counter)
-        self._contexts = Contexts()
+        self._contexts = ContextValues()
         self._repeats = a.repeats or b.repeats
         #: (run, property) → pairs.
         self._noted: Counter[tuple[str, str]] = Counter()
@@ -248,7 +248,7 @@ class Pairing:
             retrieval=self._effect,
             recall=self._recall,
             by_subject={name: Pairs.counted(found) for name, found in subjects},
-            contexts=self._contexts,
+            contexts=Contexts.of([self._contexts]),
             unanswered=(self._noted["A", "unanswered"], self._noted["B", "unanswered"]),
             simulated=(self._noted["A", "simulated"], self._noted["B", "simulated"]),
         )
