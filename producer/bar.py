@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterable
+from contextlib import closing
 from typing import TypeVar
 
 from rich.progress import Progress
 
+from contract.ledger import Ledger, Run
+from contract.question import Question
+from contract.verdict import Verdict
 from producer.options import progress_console
 
-__all__ = ["with_bar"]
+__all__ = ["reading", "with_bar"]
 
 Item = TypeVar("Item")
 #: Work that ends within this time needs no bar.
 MOMENT_S = 1.0
 #: Seconds between two updates of the bar.
 UPDATE_EVERY_S = 0.1
+
+
+def reading(ledger: Ledger, run: Run, doing: str) -> closing[Generator[tuple[Question, Verdict | None], None, None]]:
+    """Return a context manager for the run's results, with a bar called `doing` beside them."""
+    return closing(with_bar(ledger.results(run.run_id), doing, run.questions))
 
 
 def with_bar(items: Iterable[Item], doing: str, total: int) -> Generator[Item, None, None]:

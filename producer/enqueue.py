@@ -11,12 +11,10 @@ import click
 
 from contract.ledger import Run
 from contract.priority import Priority
-from contract.spec import Mode, Normalization, RunSpec
+from contract.spec import Normalization, RunSpec
 from contract.wording import number
 from producer.export.files import refuse_unwritable
 from producer.export.results import write_rejected
-from producer.intake.contradictions import contradiction_warnings
-from producer.intake.profile import key_warnings
 from producer.intake.qrels import Qrels
 from producer.intake.reading import how_to_read, read_line, reading_options, selection_of, selection_options
 from producer.intake.survey import Survey, rejected_rows
@@ -25,22 +23,14 @@ from producer.output import Lines, chance, echo_json, echo_lines
 from producer.question_view import key_shown, shown_prompts
 from producer.readers import Source, opened, refuse_missing
 from producer.runs.gold_sources import named_sources
+from producer.runs.plan_warnings import plan_warnings
 from producer.runs.runconfig import RunConfig, load_run_config
 from producer.runs.submit import Plan, State, Submitted, afresh, asked_already, plan, submit
 from producer.session import Session
-from producer.stats.guessing import shows_choices
 from producer.watching.finish import finish
 from producer.watching.status import queue_lines, queues_json, workers_line
 
 __all__ = ["enqueue"]
-
-
-#: Number of examples from which a note says that all of them are stored with the run.
-MANY_EXAMPLES = 5_000
-#: The built-in prompt that asks for reasoning.
-REASONED = "reasoned"
-#: Excess share of questions with the right answer in one position, over an even distribution, that triggers a warning.
-MOST_UNEVEN = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +112,8 @@ def enqueue(
 
 
 def _carry_out(planned: Plan, session: Session, how: _How) -> None:
-    _warn(planned)
+    for warning in plan_warnings(planned):
+        note(warning)
     if how.dry_run:
         _echo_dry_run(planned, how)
         return
@@ -139,34 +130,6 @@ def _carry_out(planned: Plan, session: Session, how: _How) -> None:
         _echo(planned, done, session, how, rejected)
     if how.watch:
         finish(session, done.run, how.out, as_json=how.as_json)
-
-
-def _warn(planned: Plan) -> None:
-    """Warn about what is probably unintended."""
-    few_shot = planned.spec.few_shot
-    if few_shot is not None and len(few_shot.pool) >= MANY_EXAMPLES:
-        note(
-            f"few_shot.file has {len(few_shot.pool):,} examples. All of them are stored with the run and read by every"
-            " command that opens it: a few hundred are enough."
-        )
-    if few_shot is not None and not few_shot.rationale and planned.spec.prompt.name == REASONED:
-        note(
-            "few_shot: the prompt asks for reasoning, but its examples answer with a letter alone, and the model will"
-            " do the same. Name the examples' reasoning field in few_shot.rationale, or set prompt: lettered."
-        )
-    if doubt := planned.survey.file.doubt:
-        note(doubt)
-    digest = planned.survey.digest
-    if (sample := planned.taken.sample) and digest.count < sample:
-        note(f"--sample {sample:,}: only {number(digest.count, 'question')} available; all of them are asked")
-    spec = planned.spec
-    placed = shows_choices(spec.prompt) and not (spec.shuffle or spec.circular)
-    warnings = digest.oddities.warnings() + planned.choice_references.warnings()
-    warnings += contradiction_warnings(digest.repeats, planned.survey.file)
-    if spec.mode is not Mode.JUDGE:
-        warnings += key_warnings(digest.keys, placed=placed, least=MOST_UNEVEN)
-    for warning in warnings:
-        note(warning)
 
 
 def _echo(planned: Plan, done: Submitted, session: Session, how: _How, rejected: Path | None) -> None:

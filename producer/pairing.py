@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -13,9 +14,10 @@ from contract.question import Question
 from contract.spec import RunSpec
 from contract.verdict import Outcome, Verdict
 from contract.wording import number
+from producer.bar import reading, with_bar
 from producer.engine_differences import Engines
 from producer.stats import Contexts, Interval, Pairs, Share
-from producer.stats.clusters import shared_by
+from producer.stats.clusters import ContextValues, shared_by
 from producer.stats.effect import Effect, RecallPairs, RetrievalEffect
 from producer.stats.paired import ALPHA
 from producer.stats.side import Side
@@ -173,8 +175,9 @@ def pair_up(ledger: Ledger, a: Run, b: Run) -> Comparison:
     """Return the comparison of `a` and `b`, in one pass over both. Raises InputError if they cannot be compared."""
     refuse_incomparable(ledger, a, b)
     pairing = Pairing(a, b)
-    for question, of_a, of_b in _paired(ledger, a, b):
-        pairing.add(question, side(a, question, of_a), side(b, question, of_b))
+    with closing(with_bar(_paired(ledger, a, b), "compare", a.questions)) as pairs:
+        for question, of_a, of_b in pairs:
+            pairing.add(question, side(a, question, of_a), side(b, question, of_b))
     return replace(pairing.comparison(), engines=Engines.of(ledger, a, b))
 
 
@@ -195,7 +198,7 @@ class Pairing:
         self._effect = RetrievalEffect() if (a.spec.rag is None) != (b.spec.rag is None) else None
         self._recall = _recall(a.spec, b.spec)
         self._subjects: defaultdict[str, Counter[tuple[bool, bool]]] = defaultdict(Counter)
-        self._contexts = Contexts()
+        self._contexts = ContextValues()
         self._repeats = a.repeats or b.repeats
         #: (run, property) → pairs.
         self._noted: Counter[tuple[str, str]] = Counter()
@@ -248,7 +251,7 @@ class Pairing:
             retrieval=self._effect,
             recall=self._recall,
             by_subject={name: Pairs.counted(found) for name, found in subjects},
-            contexts=self._contexts,
+            contexts=Contexts.of([self._contexts]),
             unanswered=(self._noted["A", "unanswered"], self._noted["B", "unanswered"]),
             simulated=(self._noted["A", "simulated"], self._noted["B", "simulated"]),
         )
@@ -311,8 +314,9 @@ def _refuse_unsettled(ledger: Ledger, run: Run) -> None:
 
 
 def _different_questions(ledger: Ledger, a: Run, b: Run) -> InputError:
-    ids_a = {question.id for question, _ in ledger.results(a.run_id)}
-    shared = sum(question.id in ids_a for question, _ in ledger.results(b.run_id))
+    with reading(ledger, a, "compare") as results_a, reading(ledger, b, "compare") as results_b:
+        ids_a = {question.id for question, _ in results_a}
+        shared = sum(question.id in ids_a for question, _ in results_b)
     how = f"they have {a.questions:,} and {number(b.questions, 'question id')}, with {shared:,} in common"
     if shared == a.questions == b.questions:
         how += ", but content or order differs"

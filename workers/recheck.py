@@ -77,9 +77,14 @@ def _refuse_unreadable(run: Run) -> None:
             f"The outcomes of {run.run_id} are its judge's grades: no rule has read them from the texts.",
             hint="To grade again, enqueue it with --fresh, or under another --run.",
         )
-    if run.spec.mode not in {Mode.GENERATE, Mode.VOTE} or run.spec.circular:
-        what = "circular" if run.spec.circular else f"mode {run.spec.mode}"
-        raise RunConfigError(f"Run {run.run_id} ({what}) keeps no texts to read again.", hint="generate and vote do.")
+    if run.spec.mode not in {Mode.GENERATE, Mode.VOTE}:
+        what = f"Run {run.run_id} (mode {run.spec.mode})"
+        raise RunConfigError(f"{what} keeps no texts to read again.", hint="generate and vote do.")
+    if run.spec.circular:
+        raise RunConfigError(
+            f"Run {run.run_id} (circular) keeps the text of one rotation of each question, and all of them decide.",
+            hint="For today's rules, enqueue it with --fresh, or under another --run: the model is asked again.",
+        )
 
 
 def _read_again(run: Run, question: Question, verdict: Verdict) -> Verdict:

@@ -31,7 +31,7 @@ from producer.stats import (
     share,
 )
 from producer.stats.calibration import confidence_of
-from producer.stats.clusters import shared_by
+from producer.stats.clusters import ContextValues, shared_by
 from producer.stats.denominators import ALL, HEARD
 from producer.stats.failures import Failures
 from producer.stats.normalized import right_by
@@ -49,8 +49,8 @@ def _tallies() -> defaultdict[str, Tally]:
     return defaultdict(Tally)
 
 
-def _contexts() -> defaultdict[tuple[str, Outcome], Contexts]:
-    return defaultdict(Contexts)
+def _values() -> defaultdict[tuple[str, Outcome], ContextValues]:
+    return defaultdict(ContextValues)
 
 
 @dataclass
@@ -73,8 +73,8 @@ class Summary:
     #: Number of questions that are correct under each normalization (`likelihood`).
     normalized: Counter[Normalization] = field(default_factory=Counter)
     failures: Failures = field(default_factory=Failures)
-    #: By subject and outcome, the right answers to questions with a key, grouped by context.
-    found_in: defaultdict[tuple[str, Outcome], Contexts] = field(default_factory=_contexts)
+    #: By subject and outcome, the right answers to questions with a key, with their contexts.
+    found_in: defaultdict[tuple[str, Outcome], ContextValues] = field(default_factory=_values)
     #: Number of judged answers that also name a choice, and of those in which the judge agrees with the key.
     judged_and_read: int = 0
     judge_agrees: int = 0
@@ -344,17 +344,11 @@ class Summary:
 
     def contexts(self, outcomes: frozenset[Outcome] = ALL) -> Contexts:
         """Return the contexts of the questions with one of `outcomes`."""
-        whole = Contexts()
-        for name in self.subjects:
-            whole.include(self._contexts(name, outcomes))
-        return whole
+        return Contexts.of(found for (_, outcome), found in self.found_in.items() if outcome in outcomes)
 
     def _contexts(self, subject: str, outcomes: frozenset[Outcome]) -> Contexts:
         """Return the contexts of one subject's questions with one of `outcomes`."""
-        whole = Contexts()
-        for each in outcomes:
-            whole.include(self.found_in[subject, each])
-        return whole
+        return Contexts.of(self.found_in[subject, each] for each in outcomes)
 
     def _over_contexts(self) -> dict[str, Any]:
         """Return the accuracies' intervals clustered by context, if questions share contexts."""
@@ -364,7 +358,7 @@ class Summary:
         return {
             name: {**found.to_json(), "shared": contexts.shared, "sharing": contexts.sharing}
             for name, outcomes in wanted.items()
-            if (contexts := self.contexts(outcomes)) and (found := self.context_interval(outcomes))
+            if (found := self.context_interval(outcomes)) and (contexts := self.contexts(outcomes))
         }
 
     @property

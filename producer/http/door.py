@@ -26,6 +26,7 @@ from producer.broker import Broker
 from producer.intake.survey import Digest
 from producer.runs.few_shot import FewShotCheck
 from producer.runs.runconfig import RunConfig, Texts
+from producer.watching.unserved import start_workers
 
 __all__ = ["Door"]
 
@@ -40,6 +41,8 @@ SOURCE = "http"
 ABANDONED_AFTER_S = 24 * 3600.0
 #: Interval between searches for runs left behind by killed servers, in seconds.
 SWEEP_EVERY_S = 3600.0
+#: How a client asks the model that live workers serve.
+BY_REQUEST = "name it as model in the request, or serve with --set model=NAME"
 #: How long the number of live workers is cached, in seconds.
 WORKERS_FOR_S = 1.0
 
@@ -85,8 +88,9 @@ class Door:
     async def ask(self, questions: Sequence[Question], config: RunConfig, deadline_s: float) -> list[Verdict]:
         """Return the verdicts of `questions`, in order.
 
-        Raises NoWorker if no worker serves the model, TooBusy if too many questions are waiting already, DeadlineMissed
-        after `deadline_s` seconds, InputError for invalid questions, LedgerError if Redis is unavailable.
+        Raises NoWorker if no worker serves the model or searches the index, TooBusy if too many questions are waiting
+        already, DeadlineMissed after `deadline_s` seconds, InputError for invalid questions, LedgerError if Redis is
+        unavailable.
         """
         limit = self._settings.http.max_waiting
         if self._questions + len(questions) > limit:
@@ -108,9 +112,8 @@ class Door:
         finally:
             self._questions -= len(questions)
 
-    async def workers(self, run: Run) -> int:
-        """Return the number of live workers for the run's first queue, at most a second old."""
-        queue = keys.route(run.spec)[0]
+    async def _workers_of(self, queue: str) -> int:
+        """Return the number of live workers for the queue, at most a second old."""
         seen_at, count = self._workers.get(queue, (0.0, 0))
         if time.monotonic() - seen_at > WORKERS_FOR_S:
             count = len(await asyncio.to_thread(self._broker.workers, queue))
@@ -118,10 +121,14 @@ class Door:
         return count
 
     async def _refuse_without_worker(self, run: Run) -> None:
-        if not await self.workers(run):
-            if refused := await asyncio.to_thread(self._broker.why_no_writes):
-                raise refused
-            raise NoWorker(f"No worker serves {run.spec.model!r}.", hint="Start one: python -m workers up")
+        unserved = [queue for queue in keys.route(run.spec) if not await self._workers_of(queue)]
+        if not unserved:
+            return
+        if refused := await asyncio.to_thread(self._broker.why_no_writes):
+            raise refused
+        remedy = start_workers(unserved, await asyncio.to_thread(self._broker.all_workers), BY_REQUEST)
+        missing = " and ".join(repr(keys.index_of(queue) or run.spec.model) for queue in unserved)
+        raise NoWorker(f"No worker serves {missing}.", hint=f"Start one: {remedy}")
 
     def _check(self, base: RunConfig) -> None:
         """Report errors in `base` at start-up rather than to every client. Its model may be left to the requests."""

@@ -11,7 +11,7 @@ import csv
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Protocol
 
 from contract.errors import QuestionFileError
@@ -26,7 +26,7 @@ __all__ = [
     "dialect_of",
     "read_csv",
     "refuse_column_before_question",
-    "refuse_question_as_header",
+    "refuse_row_as_header",
 ]
 
 #: Maximum number of characters in a cell: enough for long contexts, but an unclosed quote is noticed.
@@ -167,23 +167,53 @@ def refuse_column_before_question(text: Text, dialect: Dialect) -> None:
         raise QuestionFileError(message, path=text.shown, line=1, field="question", hint=hint)
 
 
-def refuse_question_as_header(text: Text, dialect: Dialect) -> None:
-    """Raise QuestionFileError if the line that is read as the header contains a question instead of names."""
+def refuse_row_as_header(text: Text, dialect: Dialect) -> None:
+    """Raise QuestionFileError if the line that is read as the header contains a question or a key instead of names."""
     names = dialect.names
     longest = max(names, key=len)
     # With the answer's text in the last cell, a line has one of its cells twice; names of columns are short.
     sentence = longest if len({*names}) < len(names) and len(longest.split()) > _MOST_WORDS else None
     question = next((name for name in names if _ASKS.fullmatch(name)), sentence)
-    if question is None:
+    if question is not None:
+        at: int | None = names.index(question)
+        found = f"a question, {shown_value(question)}"
+    elif (key := _column_of_keys(text, dialect)) is not None:
+        # Which column has the question is known only if it is the first one, and the key is in the last.
+        at = 0 if longest == names[0] and key == len(names) - 1 else None
+        found = f"{shown_value(names[key])} in column {key + 1}, where all rows have a label or a number"
+    else:
         return
-    at = names.index(question)
-    choices = len(names) - at - 2
+    hint = f"Add a header with the names of the columns{_example_header(dialect, at)}."
+    raise QuestionFileError(f"there is no header: the first line has {found}.", path=text.shown, line=1, hint=hint)
+
+
+def _example_header(dialect: Dialect, at: int | None) -> str:
+    """Return `, such as …` if the table has its questions in column `at` and the answers in the last one."""
     before = ["id", "subject"][:at]
-    hint = "Add a header with the names of the columns"
-    if MIN_CHOICES <= choices <= MAX_CHOICES and len(before) == at:
-        hint += f", such as {dialect.delimiter.join([*before, 'question', *LABELS[:choices], 'answer'])}"
-    message = f"there is no header: the first line has a question, {shown_value(question)}."
-    raise QuestionFileError(message, path=text.shown, line=1, hint=f"{hint}.")
+    choices = len(dialect.names) - len(before) - 2
+    if at != len(before) or not MIN_CHOICES <= choices <= MAX_CHOICES:
+        return ""
+    return f", such as {dialect.delimiter.join([*before, 'question', *LABELS[:choices], 'answer'])}"
+
+
+def _column_of_keys(text: Text, dialect: Dialect) -> int | None:
+    """Return the last column with a label, or an index, in the first line and all rows below it; None without one."""
+    width = len(dialect.names)
+    rows = [row for row in _sample(text, dialect.delimiter, dialect.quoted) if len(row) == width]
+    first, *below = [[_kind_of_key(cell.strip(), width) for cell in row] for row in rows]
+    # Labels or numbers side by side may be the names of the choices, or the numbers that pandas gives columns.
+    if not below or any(kind and kind == following for kind, following in pairwise(first)):
+        return None
+    keys = (at for at, kind in enumerate(first) if kind and all(row[at] == kind for row in below))
+    return max(keys, default=None)
+
+
+def _kind_of_key(cell: str, columns: int) -> str:
+    """Return `index`, `label` or `lower case` if the cell may name a choice in a table of so many columns."""
+    if len(cell) <= 2 and cell.isdecimal():
+        return "index"
+    labels = [*LABELS[:columns]]
+    return "label" if cell in labels else "lower case" if cell.upper() in labels else ""
 
 
 def read_csv(text: Text, dialect: Dialect) -> Iterator[Record]:

@@ -15,7 +15,7 @@ from producer.readers.csv import (
     dialect_of,
     read_csv,
     refuse_column_before_question,
-    refuse_question_as_header,
+    refuse_row_as_header,
 )
 from producer.readers.field_names import is_table_header
 from producer.readers.json import read_json
@@ -153,7 +153,7 @@ def _dialect(text: Text, source: Source) -> Dialect | None:
         suffix = source.path.suffix.lower()
         if suffix in {".json", ".jsonl"} or (len(shown) > _LONGEST_HEADER and suffix not in {".csv", ".tsv"}):
             return None
-        refuse_question_as_header(text, found)
+        refuse_row_as_header(text, found)
         refuse_row_per_choice(_first(read_csv(text, found)), source.shown)
         raise QuestionFileError(
             f"header: no columns for question and choices among {shown[:_LONGEST_HEADER]}.",

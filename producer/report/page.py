@@ -6,7 +6,6 @@ import base64
 import hashlib
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from importlib import resources
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -14,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from contract.fleet import WorkerRecord
 from contract.ledger import Ledger, Run
 from contract.verdict import Outcome
-from producer.bar import with_bar
+from producer.bar import reading
 from producer.engine_differences import engine_lines
 from producer.export.columns import iso
 from producer.export.summary import Summary
@@ -78,7 +77,7 @@ def _part(ledger: Ledger, run: Run, table: Table | None, beside: RunComparison, 
     if table:
         table.begin(run)
     summary, measures = Summary(run, ledger.counts(run.run_id).state), Measures(run)
-    with closing(with_bar(ledger.results(run.run_id), "report", run.questions)) as results:
+    with reading(ledger, run, "report") as results:
         for question, verdict in beside.watching(run, summary.watching(results)):
             measures.add(question, verdict)
             if table:

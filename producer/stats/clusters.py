@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from contract.question import Question, substance
 from producer.stats.proportion import CONFIDENCE, Interval, Share
 
-__all__ = ["Contexts", "shared_by", "spread"]
+__all__ = ["ContextValues", "Contexts", "shared_by", "spread"]
 
 
 def spread(apart: float, clusters: int, of: int) -> float:
@@ -42,14 +43,18 @@ def shared_by(question: Question, *, repeats: bool) -> Hashable | None:
     return question.context
 
 
-@dataclass(slots=True)
-class Contexts:
-    """Question values (1 and 0, or differences of those) summed by context."""
+#: The lowest bits of a packed number, which hold a value from -1 to 2, plus 1; the others are those of a hash.
+_VALUE_BITS = 2
+_VALUE = (1 << _VALUE_BITS) - 1
 
-    #: Keyed by the context's hash, so that texts need not be kept (about 90 bytes each); the hash is the same in a
-    #: forked process.
-    sums: Counter[int] = field(default_factory=Counter)
-    sizes: Counter[int] = field(default_factory=Counter)
+
+@dataclass(slots=True)
+class ContextValues:
+    """Question values (1 and 0, or differences of those) with their contexts, for `Contexts`."""
+
+    #: Context's hash and value of each question, in 8 bytes: a run may have as many contexts as questions, and even a
+    #: count for each would take ten times as much. The hash is the same in a forked process.
+    packed: array[int] = field(default_factory=lambda: array("q"))
     #: Value → number of questions without a context, each its own cluster.
     alone: Counter[int] = field(default_factory=Counter)
 
@@ -57,27 +62,41 @@ class Contexts:
         """Add one question."""
         if context is None:
             self.alone[value] += 1
-            return
-        key = hash(context)
-        self.sizes[key] += 1
-        if value:
-            self.sums[key] += value
+        else:
+            self.packed.append((hash(context) & ~_VALUE) | (value + 1))
 
-    def include(self, other: Contexts) -> None:
-        """Add the counts of `other`, which is from the same process or a fork of it."""
-        self.sums.update(other.sums)
-        self.sizes.update(other.sizes)
+    def include(self, other: ContextValues) -> None:
+        """Add the values of `other`, which is from the same process or a fork of it."""
+        self.packed.extend(other.packed)
         self.alone.update(other.alone)
+
+
+@dataclass(frozen=True, slots=True)
+class Contexts:
+    """Question values summed by context."""
+
+    #: (sum, number of questions) of a cluster → number of such clusters; a question without a context is its own.
+    clusters: Counter[tuple[int, int]]
+
+    @classmethod
+    def of(cls, parts: Iterable[ContextValues]) -> Contexts:
+        """Return the contexts of all `parts` together."""
+        found = list(parts)
+        clusters = _clusters([each.packed for each in found if each.packed])
+        for each in found:
+            for value, times in each.alone.items():
+                clusters[value, 1] += times
+        return cls(clusters)
 
     @property
     def sharing(self) -> int:
         """Number of questions that share their context with another question."""
-        return sum(size for size in self.sizes.values() if size > 1)
+        return sum(size * times for (_, size), times in self.clusters.items() if size > 1)
 
     @property
     def shared(self) -> int:
         """Number of contexts with several questions."""
-        return sum(size > 1 for size in self.sizes.values())
+        return sum(times for (_, size), times in self.clusters.items() if size > 1)
 
     def interval(self, apart: Interval | Share, lowest: float = 0.0) -> Interval | None:
         """Return the mean's interval with contexts as the sampling unit.
@@ -109,12 +128,12 @@ class Contexts:
 
     @property
     def _count(self) -> int:
-        """Number of clusters; a question without a context is its own cluster."""
-        return len(self.sizes) + self.alone.total()
+        """Number of clusters."""
+        return self.clusters.total()
 
     @property
     def _of(self) -> int:
-        return self.sizes.total() + self.alone.total()
+        return sum(size * times for (_, size), times in self.clusters.items())
 
     @property
     def _together(self) -> bool:
@@ -123,11 +142,27 @@ class Contexts:
 
     @property
     def _mean(self) -> float:
-        return (self.sums.total() + sum(value * times for value, times in self.alone.items())) / self._of
+        return sum(total * times for (total, _), times in self.clusters.items()) / self._of
 
     @property
     def _squares(self) -> float:
         """Sum of squared differences between each cluster's sum and its size times the mean."""
         mean = self._mean
-        squares = sum((self.sums[key] - mean * size) ** 2 for key, size in self.sizes.items())
-        return squares + sum(times * (value - mean) ** 2 for value, times in self.alone.items())
+        return sum(times * (total - mean * size) ** 2 for (total, size), times in self.clusters.items())
+
+
+def _clusters(parts: Sequence[array[int]]) -> Counter[tuple[int, int]]:
+    """Return (sum, number of questions) of each context of the packed numbers → number of such contexts."""
+    if not parts:
+        return Counter()
+    import numpy  # late, as most runs have no contexts
+
+    contexts = numpy.concatenate([numpy.asarray(each) for each in parts])
+    contexts.sort()
+    values = (contexts & _VALUE).astype(numpy.int8) - 1
+    contexts >>= _VALUE_BITS
+    differs = numpy.ones(len(contexts) + 1, dtype=bool)
+    differs[1:-1] = contexts[1:] != contexts[:-1]
+    edges = numpy.flatnonzero(differs)
+    sums, sizes = numpy.add.reduceat(values, edges[:-1], dtype=numpy.int64), numpy.diff(edges)
+    return Counter(zip(sums.data, sizes.data, strict=True))  # `data` yields one number at a time, not a list of all

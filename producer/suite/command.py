@@ -15,6 +15,7 @@ from producer.intake.reading import read_line
 from producer.intake.survey import rejected_rows
 from producer.options import CANCELLED, SOME_FAILED, as_json, folder, note, priority_option, to_priority
 from producer.output import echo_json, echo_lines, echo_table
+from producer.runs.plan_warnings import plan_warnings
 from producer.runs.submit import Submitted, submit
 from producer.session import Session
 from producer.suite.config import Suite, load_suite
@@ -46,6 +47,7 @@ def suite(
     if not dry_run:
         session.reach()
     with planned(asked, file, session.settings) as runs:
+        _warn(runs)
         if dry_run:
             _echo_dry_run(asked, runs, as_json=as_json)
             return
@@ -61,6 +63,16 @@ def suite(
         raise click.exceptions.Exit(SOME_FAILED)
     if watch and not table.settled:
         raise click.exceptions.Exit(CANCELLED)
+
+
+def _warn(runs: Sequence[Planned]) -> None:
+    """Print each warning about a file once, with the entries that ask the file."""
+    concerned: dict[tuple[str, str], list[str]] = {}
+    for name, of_entry in {each.entry.name: each.plan for each in runs}.items():
+        for warning in plan_warnings(of_entry):
+            concerned.setdefault((of_entry.survey.source.title, warning), []).append(name)
+    for (_, warning), names in concerned.items():
+        note(f"{', '.join(names)}: {warning}")
 
 
 def _refuse_unwritable(asked: Suite, runs: Sequence[Planned], out: Path) -> None:

@@ -10,6 +10,7 @@ import click
 
 from contract import keys
 from contract.ledger import Run
+from producer.bar import reading
 from producer.export.results import export
 from producer.export.summary import Summary
 from producer.options import INTERRUPTED, note, progress_console
@@ -86,7 +87,8 @@ class Work:
         alone = taken and not taken.with_context and not taken.repeated
         if not cell.counts.finished or (alone and not (run.without_key and cell.failed)):
             return cell
-        found = Summary.of(run, cell.counts.state, self._session.ledger.results(run.run_id))
+        with reading(self._session.ledger, run, "results") as results:
+            found = Summary.of(run, cell.counts.state, results)
         return replace(
             cell,
             context_interval=found.context_interval(),
@@ -170,5 +172,6 @@ class Work:
         click.echo()
         why: Lines = []
         for each in [each for each in table.cells if each.failed][:MOST_FAILED]:
-            why += failed_lines(each.run.run_id, Failures.of(self._session.ledger.results(each.run.run_id)))
+            with reading(self._session.ledger, each.run, "failures") as results:
+                why += failed_lines(each.run.run_id, Failures.of(results))
         echo_lines([*figure_lines(table), *why, *more])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 
 import click
@@ -13,7 +12,7 @@ import click
 from contract.ledger import Counts, Run
 from contract.verdict import Outcome
 from contract.wording import number
-from producer.bar import with_bar
+from producer.bar import reading
 from producer.engine_differences import engine_lines
 from producer.export.results import export
 from producer.export.summary import Summary
@@ -86,7 +85,7 @@ def print_results(session: Session, run: Run, out: Path, counts: Counts, *, as_j
 
     Exits with 4 if the run was cancelled, with 3 if it is finished with failed questions.
     """
-    with closing(with_bar(session.ledger.results(run.run_id), "results", run.questions)) as results:
+    with reading(session.ledger, run, "results") as results:
         summary = Summary.of(run, counts.state, results)
     found = summary.tally
     files = _exported(out / run.run_id, found)

@@ -13,13 +13,15 @@ from producer.watching.progress import duration
 __all__ = ["put_off_by", "since", "start_workers", "unbooted_by_reason", "unbooted_lines", "waiting_lines"]
 
 COMMAND = "python -m workers up"
+#: How commands ask the model that live workers serve.
+BY_COMMAND = "enqueue with --model NAME; in a suite, name it under models"
 
 
-def start_workers(unserved: Sequence[str], alive: Iterable[WorkerRecord]) -> str:
+def start_workers(unserved: Sequence[str], alive: Iterable[WorkerRecord], theirs: str = BY_COMMAND) -> str:
     """Return the command that starts workers for these queues.
 
-    If the live workers serve other models, it also names those: the run may ask for the wrong one, by `--model` or for
-    want of the workers' deploy file. Naming the model mends either.
+    If the live workers serve other models, it also names those, and how to ask `theirs`: the run may ask for the wrong
+    one, by `--model` or for want of the workers' deploy file. Naming the model mends either.
     """
     indexes = [index for queue in unserved if (index := index_of(queue))]
     folders = ", ".join(f"FOLDER OF {name}" for name in indexes)
@@ -28,7 +30,6 @@ def start_workers(unserved: Sequence[str], alive: Iterable[WorkerRecord]) -> str
     wanted = [queue.partition(".")[2] for queue in unserved if is_score_queue(queue)]
     if not others or not wanted:
         return command
-    theirs = "enqueue with --model NAME; in a suite, name it under models"
     return (
         f"{command} with a deploy file that serves {' and '.join(wanted)}"
         f" (live workers serve {', '.join(others)}; to ask theirs, {theirs})"

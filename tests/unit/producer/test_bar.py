@@ -5,15 +5,17 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from contract.ledger import MemoryLedger, RunState
+from contract.verdict import Failure, Outcome, Verdict
 from producer import bar
 from producer.bar import with_bar
 from tests.support import make_questions, open_run
-from tests.unit.producer.conftest import Producer
+from tests.unit.producer.conftest import Producer, WriteRows
 
 
 @pytest.fixture
@@ -60,6 +62,42 @@ def test_commands_that_read_a_whole_run_show_how_far_they_are_on_a_terminal(
     ledger.halt(run.run_id, RunState.CANCELLED)
     producer(command, run.run_id, exit_code=4 if command == "watch" else 0)
     assert doing in screen.getvalue()
+
+
+def settle(ledger: MemoryLedger, run_id: str) -> None:
+    """Settle all questions of the run; the first one fails."""
+    first, *others = list(ledger.unsettled(run_id))
+    failure = Failure(type="RequestRejected", message="too long")
+    right = [Verdict(question_id=each, outcome=Outcome.CORRECT) for each in others]
+    ledger.commit(run_id, [Verdict(question_id=first, outcome=Outcome.FAILED, error=failure), *right])
+
+
+@pytest.mark.parametrize(("of_b", "exit_code"), [(20, 0), (19, 1)], ids=["the same questions", "different ones"])
+def test_compare_shows_how_far_it_is_also_where_it_refuses(
+    of_b: int, exit_code: int, producer: Producer, ledger: MemoryLedger, screen: io.StringIO
+) -> None:
+    runs = [open_run(ledger, make_questions(count), name).run_id for name, count in (("a", 20), ("b", of_b))]
+    for run_id in runs:
+        settle(ledger, run_id)
+    producer("compare", *runs, exit_code=exit_code)
+    assert "compare" in screen.getvalue()
+
+
+def test_a_suite_shows_how_far_it_is_with_each_run_that_it_reads(
+    producer: Producer, write_rows: WriteRows, ledger: MemoryLedger, screen: io.StringIO
+) -> None:
+    rows = [{"question": f"q{n}", "choices": ["no", "yes"], "answer": "B", "context": "One."} for n in range(20)]
+    write_rows(*rows)
+    suite = Path("suite.yaml")
+    suite.write_text("{name: mine, models: [small, large], entries: [{name: a, file: questions.jsonl}]}")
+    producer("suite", suite)
+    assert screen.getvalue() == ""
+    for run in ledger.runs():
+        settle(ledger, run.run_id)
+
+    producer("suite", suite, exit_code=3)
+
+    assert all(doing in screen.getvalue() for doing in ("results", "compare", "failures"))
 
 
 def test_without_a_terminal_there_is_no_bar(

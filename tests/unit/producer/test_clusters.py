@@ -14,17 +14,22 @@ from contract.ledger import MemoryLedger, Run
 from contract.verdict import Outcome, Verdict
 from producer.export.summary import Summary
 from producer.stats import Contexts, Interval, cluster_interval, share
+from producer.stats.clusters import ContextValues
 from tests.support import make_question, open_run
 from tests.unit.producer.conftest import Producer
 
 POINT = Interval(0.5, 0.5)
 
 
-def contexts(*values: tuple[str | None, int]) -> Contexts:
-    found = Contexts()
-    for context, value in values:
+def values(*given: tuple[str | None, int]) -> ContextValues:
+    found = ContextValues()
+    for context, value in given:
         found.add(context, value)
     return found
+
+
+def contexts(*given: tuple[str | None, int]) -> Contexts:
+    return Contexts.of([values(*given)])
 
 
 def test_contexts_are_to_questions_what_subjects_are_and_a_question_without_one_stands_alone() -> None:
@@ -38,23 +43,31 @@ def test_contexts_are_to_questions_what_subjects_are_and_a_question_without_one_
 
 
 @pytest.mark.parametrize(
-    "values",
+    "given",
     [[], [(None, 1), (None, 0)], [("a", 1), ("b", 0)], [("a", 1), ("a", 0)]],
     ids=["none", "no contexts", "one each", "all the same"],
 )
 def test_where_no_questions_share_one_of_several_contexts_there_is_nothing_to_add(
-    values: list[tuple[str | None, int]],
+    given: list[tuple[str | None, int]],
 ) -> None:
-    assert contexts(*values).interval(POINT) is None
+    assert contexts(*given).interval(POINT) is None
 
 
 def test_parts_of_a_run_add_up_to_the_whole() -> None:
-    values = [("a", 1), ("b", -1), (None, 1), ("a", 1), ("b", 0), (None, 0)]
-    found = contexts(*values[:3])
-    found.include(contexts(*values[3:]))
+    given = [("a", 1), ("b", -1), (None, 1), ("a", 1), ("b", 0), (None, 0)]
+    found = values(*given[:3])
+    found.include(values(*given[3:]))
 
-    assert found == contexts(*values)
-    assert (found.shared, found.sharing) == (2, 4)
+    assert Contexts.of([found]) == contexts(*given) == Contexts.of([values(*given[::2]), values(*given[1::2])])
+    assert contexts(*given).clusters == {(2, 2): 1, (-1, 2): 1, (1, 1): 1, (0, 1): 1}
+    assert (contexts(*given).shared, contexts(*given).sharing) == (2, 4)
+
+
+def test_questions_with_contexts_of_their_own_take_eight_bytes_each() -> None:
+    found = values(*((f"Text {at}.", at % 2) for at in range(100_000)))
+
+    assert found.packed.itemsize * len(found.packed) == 800_000
+    assert Contexts.of([found]).clusters == {(0, 1): 50_000, (1, 1): 50_000}
 
 
 def test_of_a_hundred_samples_of_contexts_about_95_hold_the_true_accuracy_and_far_fewer_by_questions_alone() -> None:
@@ -62,10 +75,7 @@ def test_of_a_hundred_samples_of_contexts_about_95_hold_the_true_accuracy_and_fa
     held = alone = 0
     for _ in range(500):
         right = generator.binomial(5, generator.beta(2, 2, size=60))
-        found = Contexts()
-        for context, count in enumerate(right):
-            for at in range(5):
-                found.add(str(context), int(at < count))
+        found = contexts(*((str(context), int(at < count)) for context, count in enumerate(right) for at in range(5)))
         whole = share(int(right.sum()), 300)
         assert whole is not None
         within = found.interval(whole)
@@ -146,10 +156,13 @@ def test_compared_runs_whose_questions_share_contexts_tell_an_interval_and_a_p_t
 def test_the_p_by_contexts_is_students_where_contexts_are_of_one_size() -> None:
     generator = np.random.default_rng(5)
     sums = generator.integers(-3, 5, size=12)
-    found = Contexts()
-    for context, value in enumerate(sums):
-        for at in range(4):
-            found.add(str(context), int(np.sign(value)) if at < abs(value) else 0)
+    found = contexts(
+        *(
+            (str(context), int(np.sign(value)) if at < abs(value) else 0)
+            for context, value in enumerate(sums)
+            for at in range(4)
+        )
+    )
 
     assert found.p_value(0.0) == pytest.approx(ttest_1samp(sums / 4, 0).pvalue)
     assert found.p_value(0.99) == 0.99, "questions that share contexts prove no more than others"

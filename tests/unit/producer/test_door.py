@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from contract.errors import DeadlineMissed, RedisUnreachable, RunConfigError
+from contract.errors import DeadlineMissed, NoWorker, RedisUnreachable, RunConfigError
 from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import MemoryLedger, Run
 from contract.priority import Priority
@@ -20,8 +20,8 @@ from producer.broker import MemoryBroker
 from producer.http import door
 from producer.http.bodies import Asking
 from producer.http.door import ABANDONED_AFTER_S, SOURCE, Door
-from producer.runs.runconfig import FewShotConfig, RunConfig
-from tests.support import PATIENCE_S, make_question, make_questions, open_run
+from producer.runs.runconfig import FewShotConfig, RagConfig, RunConfig
+from tests.support import PATIENCE_S, build_test_index, make_question, make_questions, open_run
 from tests.unit.producer.conftest import Producer, WriteRows
 
 CONFIG = RunConfig(model="small")
@@ -42,20 +42,21 @@ class Away(MemoryLedger):
         super().purge(run_id)
 
 
+def worker_of(queue: str) -> WorkerRecord:
+    return WorkerRecord(name="gpu0", model=queue.partition(".")[2], state=WorkerState.READY, queue=queue)
+
+
 class Slow(MemoryBroker):
     """A broker with one worker, that sends nothing until it may."""
 
     def __init__(self, ledger: MemoryLedger) -> None:
-        super().__init__(ledger)
+        super().__init__(ledger, live=[worker_of("score.small")])
         self.sending, self.may_send = threading.Event(), threading.Event()
 
     def publish(self, run: Run, question_ids: Iterable[str], priority: Priority) -> int:
         self.sending.set()
         assert self.may_send.wait(PATIENCE_S)
         return super().publish(run, question_ids, priority)
-
-    def workers(self, queue: str) -> list[WorkerRecord]:
-        return [WorkerRecord(name="gpu0", model="small", state=WorkerState.READY, queue=queue)]
 
 
 @pytest.fixture
@@ -142,6 +143,34 @@ def test_what_no_question_could_be_asked_by_is_refused_before_the_door_opens(
     ):
         words = [word for each in overrides for word in ("--set", each)]
         assert says in producer("serve", *words, exit_code=1).stderr
+
+
+def test_a_request_for_a_model_that_nobody_serves_names_those_that_are_served(ledger: Away, broker: Slow) -> None:
+    async def act(opened: Door) -> None:
+        with pytest.raises(NoWorker) as refused:
+            await opened.ask(make_questions(1), RunConfig(model="smal"), deadline_s=PATIENCE_S)
+        assert str(refused.value) == (
+            "No worker serves 'smal'. Start one: python -m workers up with a deploy file that serves smal (live workers"
+            " serve small; to ask theirs, name it as model in the request, or serve with --set model=NAME)"
+        )
+        assert ledger.runs() == []
+
+    at(ledger, broker, act)
+
+
+@pytest.mark.parametrize(("served", "missing"), [("score.small", "'facts'"), ("retrieve.facts", "'small'")])
+def test_with_retrieval_neither_the_index_nor_the_model_may_lack_a_worker(
+    served: str, missing: str, ledger: Away, broker: Slow, tmp_path: Path
+) -> None:
+    index = build_test_index(tmp_path / "facts", ["A fact."])
+    base = RunConfig(model="small", rag=RagConfig(enabled=True, index=str(index)))
+    broker.live[:] = [worker_of(served)]
+
+    async def act(opened: Door) -> None:
+        with pytest.raises(NoWorker, match=f"No worker serves {missing}."):
+            await opened.ask(make_questions(1), base, deadline_s=PATIENCE_S)
+
+    at(ledger, broker, act, base)
 
 
 async def miss_the_deadline(opened: Door, ledger: Away) -> None:

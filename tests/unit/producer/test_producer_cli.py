@@ -124,7 +124,7 @@ def test_many_examples_are_told_to_travel_with_the_run(
     words = ("enqueue", five, "--dry-run", "--set", "few_shot={k: 1, file: dev.jsonl}")
 
     assert "stored with the run" not in producer(*words).stderr
-    monkeypatch.setattr("producer.enqueue.MANY_EXAMPLES", 3)
+    monkeypatch.setattr("producer.runs.plan_warnings.MANY_EXAMPLES", 3)
     assert "few_shot.file has 3 examples. All of them are stored with the run" in producer(*words).stderr
 
 

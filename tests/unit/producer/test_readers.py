@@ -154,6 +154,31 @@ def test_a_csv_row_after_a_quoted_line_break_knows_its_line(tmp_path: Path) -> N
             f"Since {'so ' * 200}it is red or,x,y,x\n",
             ["q.csv:1:", "there is no header", "has a question, 'Since so", "such as question,A,B,answer."],
         ),
+        (
+            "q.csv",
+            "It is,red,blue,0\nIt is not,red,blue,1\n",
+            ["q.csv:1: there is no header: the first line has '0' in column 4, where", "such as question,A,B,answer."],
+        ),
+        (
+            "q.csv",
+            "b,It is,red,blue\na,It is not,red,blue\n",
+            ["there is no header: the first line has 'b' in column 1, where", "with the names of the columns."],
+        ),
+        (
+            "q.csv",
+            "It is,red,blue,A,It shines.\nIt is not,red,blue,B,It does not.\n",
+            ["there is no header: the first line has 'A' in column 4, where", "with the names of the columns."],
+        ),
+        *(
+            ("q.csv", f"{header}\nIt is,{row}\nIt was,{row}\n", [f"no columns for question and choices among {shown}"])
+            for header, row, shown in (
+                ("Frage,A,B,C,Antwort", "A,B,E,1", "Frage, A, B, C"),
+                ("Frage,1,2,3,Antwort", "7,8,9,1", "Frage, 1, 2, 3"),
+                ("0,1,2,3", "red,blue,1", "0, 1, 2, 3"),
+                ("Frage,K,Wahl,Falsch", "A,red,blue", "Frage, K, Wahl, Falsch"),
+            )
+        ),
+        ("q.csv", "It is,red,blue,0\n", ["no columns for question and choices among It is, red"]),
         ("q.csv", "Frage,Wahl,Wahl,Richtig?\nq,x,y,x\n", ["no columns for question and choices among Frage, Wahl"]),
         ("q.txt", f"Dear {'all ' * 200}, who knows?", ["is not JSON", "starts with 'Dear all"]),
         ("q.tsv", "7\tIs it red?\tx\ty\tz\t1\n", ["q.tsv:1:", "such as id\tquestion\tA\tB\tC\tanswer."]),

@@ -273,6 +273,24 @@ def test_skipped_rows_are_told_and_kept(producer: Producer, write_rows: WriteRow
     assert json.loads(path.read_text())["line"] == 2
 
 
+def test_what_is_odd_in_a_set_is_warned_of_once_with_the_entries_that_ask_it(
+    producer: Producer, write_rows: WriteRows
+) -> None:
+    sky = {"question": "Sky?", "choices": ["blue", "red"], "answer": "A"}
+    write_rows(sky, {**sky, "answer": "B"}, name="odd.jsonl")
+    write_rows({**sky, "question": "a &lt; b?"}, name="entity.jsonl")
+    entries: list[dict[str, Any]] = [{"name": "plain", "file": "odd.jsonl"}, {"name": "html", "file": "entity.jsonl"}]
+    letter = {"name": "letter", "file": "odd.jsonl", "set": {"mode": "letter"}}
+    path = write_suite([*entries, letter], models=["small", "large"])
+
+    for words in (("--dry-run",), (), ("--json",)):
+        said = producer(path, *words).stderr
+        assert said.count("warning: ") == 2
+        assert "plain, letter: warning: 1 question repeated with another key for the same choices" in said
+        assert "odd.jsonl:1 says 'blue', odd.jsonl:2 says 'red': 'Sky?'\n" in said
+        assert "html: warning: 1 question with HTML entities" in said
+
+
 def test_a_dry_run_names_the_runs_and_writes_nothing(
     producer: Producer, two_by_two: Path, ledger: MemoryLedger
 ) -> None:

@@ -133,11 +133,18 @@ def test_a_text_about_shuffled_choices_is_read_in_the_order_that_was_shown(books
         assert verdict.choice == arrangements(question, run.spec)[0].original("A")
 
 
-@pytest.mark.parametrize("spec", [{}, {**GENERATES, "circular": True}])
-def test_a_run_without_readable_texts_is_refused(books: MemoryLedger, spec: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ({}, r"\(mode likelihood\) keeps no texts to read again"),
+        ({"mode": Mode.LETTER, "prompt": LETTERED, "circular": True}, r"\(mode letter\) keeps no texts to read again"),
+        ({**GENERATES, "circular": True}, r"keeps the text of one rotation .*, and all of them decide\. .* --fresh"),
+    ],
+)
+def test_a_run_without_all_texts_that_decided_is_refused(books: MemoryLedger, spec: dict[str, Any], told: str) -> None:
     run = open_run(books, make_questions(1), "old", **spec)
     settle(books, run, stored("q0", "A"))
-    with pytest.raises(RunConfigError, match="keeps no texts"):
+    with pytest.raises(RunConfigError, match=told):
         rescore(books, run.run_id)
 
 

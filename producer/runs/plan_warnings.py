@@ -1,0 +1,55 @@
+"""Warnings about what is probably unintended in a run that is about to be submitted."""
+
+from __future__ import annotations
+
+from contract.spec import Mode
+from contract.wording import number
+from producer.intake.contradictions import contradiction_warnings
+from producer.intake.profile import key_warnings
+from producer.runs.submit import Plan
+from producer.stats.guessing import shows_choices
+
+__all__ = ["plan_warnings"]
+
+#: Number of examples from which a warning says that all of them are stored with the run.
+MANY_EXAMPLES = 5_000
+#: The built-in prompt that asks for reasoning.
+REASONED = "reasoned"
+#: Excess share of questions with the right answer in one position, over an even distribution, that triggers a warning.
+MOST_UNEVEN = 0.05
+
+
+def plan_warnings(planned: Plan) -> list[str]:
+    """Return the warnings about the configuration and the questions; the file may be read again for them."""
+    return [*_example_warnings(planned), *_question_warnings(planned)]
+
+
+def _example_warnings(planned: Plan) -> list[str]:
+    few_shot = planned.spec.few_shot
+    if few_shot is None:
+        return []
+    found: list[str] = []
+    if len(few_shot.pool) >= MANY_EXAMPLES:
+        found.append(
+            f"few_shot.file has {len(few_shot.pool):,} examples. All of them are stored with the run and read by every"
+            " command that opens it: a few hundred are enough."
+        )
+    if not few_shot.rationale and planned.spec.prompt.name == REASONED:
+        found.append(
+            "few_shot: the prompt asks for reasoning, but its examples answer with a letter alone, and the model will"
+            " do the same. Name the examples' reasoning field in few_shot.rationale, or set prompt: lettered."
+        )
+    return found
+
+
+def _question_warnings(planned: Plan) -> list[str]:
+    spec, file, digest = planned.spec, planned.survey.file, planned.survey.digest
+    found = [file.doubt] if file.doubt else []
+    if (sample := planned.taken.sample) and digest.count < sample:
+        found.append(f"--sample {sample:,}: only {number(digest.count, 'question')} available; all of them are asked")
+    found += digest.oddities.warnings() + planned.choice_references.warnings()
+    found += contradiction_warnings(digest.repeats, file)
+    if spec.mode is not Mode.JUDGE:
+        placed = shows_choices(spec.prompt) and not (spec.shuffle or spec.circular)
+        found += key_warnings(digest.keys, placed=placed, least=MOST_UNEVEN)
+    return found
