@@ -161,7 +161,7 @@ def asked_of(planned: Plan, model: str, name: str) -> Plan:
 
 def afresh(planned: Plan, ledger: Ledger) -> Plan:
     """Return the plan with the first repeat number for which the ledger has no run."""
-    there = {run.run_id for run in ledger.runs()}
+    there = set(ledger.run_ids())  # also those of another version, which cannot be read here
     while planned.run_id in there:
         planned = replace(planned, repeat=planned.repeat + 1)
     return planned

@@ -405,16 +405,19 @@ def test_a_killed_launcher_leaves_no_process_behind(redis_ledger: RedisLedger, t
 #: A launcher that can be killed before its child asks the kernel to die with it.
 KILLED_IN_BETWEEN = """
 import os, signal, subprocess, time
-from workers.host import launcher
+from workers.parent import follower
 
 signal.signal(signal.SIGTERM, lambda *_: None)  # as a launcher does; its child has this until it becomes the worker
 us = os.getpid()
+follow = follower()
 
 def between_fork_and_exec():
     print(os.getpid(), flush=True)
     while os.getppid() == us:
         time.sleep(0.01)
-    launcher._die_with_parent()
+    print("alone", flush=True)
+    follow()
+    print("went on", flush=True)
 
 subprocess.Popen(["sleep", "60"], preexec_fn=between_fork_and_exec)
 """
@@ -432,6 +435,7 @@ def test_a_child_whose_launcher_died_before_it_could_follow_never_becomes_a_work
         except psutil.TimeoutExpired:
             child.kill()
             pytest.fail("it went on without its launcher")
+        assert launcher.stdout.read() == b"alone\n"
 
 
 #: Python runs this at its start, before it imports anything that it was asked to.

@@ -352,6 +352,16 @@ def test_asking_afresh_takes_the_next_free_number(five: Path, ledger: MemoryLedg
     assert (second, third) == (f"{first}-2", f"{first}-3")
 
 
+def test_asking_afresh_leaves_the_number_of_a_run_that_cannot_be_read_here(
+    five: Path, ledger: MemoryLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another version's run is in the list of ids alone, as in `RedisLedger.runs`."""
+    theirs = planned(five).run_id
+    monkeypatch.setattr(ledger, "run_ids", lambda: [theirs])
+
+    assert afresh(planned(five), ledger).run_id == f"{theirs}-2"
+
+
 def test_a_name_of_ones_own_stands_before_the_fingerprint(five: Path) -> None:
     ready = planned(five, name="My Run")
 
