@@ -23,9 +23,9 @@ demo: setup ## The main job, from nothing to results/…/results.csv and report.
 redis: setup ## An embedded Valkey until Ctrl-C, for machines without a Redis
 	@$(BIN)/python -m demo.valkey
 
-test: setup ## The whole suite, its storeys side by side (ARGS: what pytest takes)
+test: setup ## The whole suite, in four processes (ARGS: what pytest takes)
 	@$(BIN)/python -m workers prepare
-	@$(BIN)/python -m scripts.suite $(ARGS)
+	@$(BIN)/python -m pytest -n 4 --dist loadgroup $(ARGS)
 
 unit integration acceptance: setup ## One storey of the suite
 	@$(BIN)/python -m pytest tests/$@ $(ARGS)

