@@ -97,7 +97,7 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 
 # For the NVIDIA runtime: compute for CUDA, utility for NVML, which tells the planner how many GPUs there are.
-# FlashInfer's sampler would have to be compiled by nvcc, which is not installed; scoring does not sample.
+# FlashInfer's sampler would have to be compiled by nvcc, which is not installed; no request of ours would use it.
 ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility \
     VLLM_USE_FLASHINFER_SAMPLER=0
 

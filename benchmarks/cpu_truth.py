@@ -40,7 +40,7 @@ def cpu_scores(model: str, items: Sequence[Item]) -> Iterator[list[float]]:
 
 
 def scores_apart(model: str, items: Sequence[Item]) -> list[list[float]]:
-    """Like `cpu_scores`, in its own process: vLLM forks its core, which may hang if torch has used threads before."""
+    """Like `cpu_scores`, in its own process, whose memory and threads are gone when speed is measured afterwards."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(_all_scores, model, list(items)).result()
 

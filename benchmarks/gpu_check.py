@@ -5,7 +5,7 @@
 | boot | the worker becomes ready |
 | modes | every mode scores all demo questions; `judge` some, as a small model writes hardly any usable grades |
 | parity | in float32, letters and likelihoods choose what transformers chooses on this machine's CPU, near-ties aside |
-| whole path | at least 1.00, 0.98, 0.97 of `LLM.generate` for letter, likelihood, generate (benchmarks.whole_path) |
+| whole path | at least 0.90, 0.98, 0.93 of `LLM.generate` for letter, likelihood, generate (benchmarks.whole_path) |
 | one at a time | in `generate`, the whole path is at least 20 times as fast |
 | GPU utilisation | in `generate`, a mean of 80 % from the first batch to the last verdict, as reported by the driver |
 

@@ -131,7 +131,7 @@ def engine_environment(model: str) -> dict[str, str]:
         # A forked core, vLLM's default on a GPU, loads no plugins (workers/parent.py); and workers have threads.
         variables["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
         # It is compiled at boot, and the engine dies if nvcc or ninja is missing. It would never be used either: vLLM
-        # does not use it for requests with a seed, and all of ours have one.
+        # uses it neither for greedy requests nor for those with a seed, and all of ours are one or the other.
         variables["VLLM_USE_FLASHINFER_SAMPLER"] = "0"
     return variables
 

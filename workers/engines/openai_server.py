@@ -44,15 +44,21 @@ class Offers:
     context: int = 0
 
     def described(self) -> str:
-        """Return in words what can be asked of it."""
-        ways = [*(["chat completions"] if self.chat else []), *(["plain completions"] if self.plain else [])]
-        if self.chat_echo or self.plain_echo:
-            scores = "log-probabilities of any text"
-        elif top := max(self.chat_top, self.plain_top):
-            scores = f"log-probabilities of the {top} likeliest next tokens only"
-        else:
-            scores = "no log-probabilities, so only modes that generate text can be used"
-        return f"{' and '.join(ways)}; {scores}"
+        """Return in words what can be asked of it, in chat and in plain completions."""
+        chat, plain = _scores(self.chat_echo, self.chat_top), _scores(self.plain_echo, self.plain_top)
+        if self.chat and self.plain:
+            if chat == plain:
+                return f"chat and plain completions: {chat}"
+            return f"chat completions: {chat}; plain completions (chat_template: never): {plain}"
+        return f"chat completions: {chat}" if self.chat else f"plain completions: {plain}"
+
+
+def _scores(echo: bool, top: int) -> str:
+    if echo:
+        return "log-probabilities of any text"
+    if top:
+        return f"log-probabilities of the {top} likeliest next tokens only"
+    return "no log-probabilities, so only modes that generate text can be used"
 
 
 class Connection:

@@ -297,11 +297,16 @@ def test_a_server_that_answers_is_waited_for_no_more() -> None:
 @pytest.mark.parametrize(
     ("script", "can"),
     [
-        (Script(), "chat completions and plain completions; log-probabilities of any text"),
-        (Script(echo=False, chat=False), "plain completions; log-probabilities of the 20 likeliest next tokens only"),
+        (Script(), "chat and plain completions: log-probabilities of any text"),
+        (Script(echo=False, chat=False), "plain completions: log-probabilities of the 20 likeliest next tokens only"),
         (
             Script(echo=False, most_top=0, plain=False),
-            "chat completions; no log-probabilities, so only modes that generate text can be used",
+            "chat completions: no log-probabilities, so only modes that generate text can be used",
+        ),
+        (
+            Script(thought="<think> </think>"),
+            "chat completions: log-probabilities of the 20 likeliest next tokens only; "
+            "plain completions (chat_template: never): log-probabilities of any text",
         ),
     ],
 )
