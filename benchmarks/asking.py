@@ -26,7 +26,7 @@ from workers.engines import make_engine
 from workers.engines.arguments import for_this_cpu
 from workers.engines.base import Engine
 from workers.engines.packaged import resolve
-from workers.host.nvidia import visible_gpus
+from workers.gpus.nvidia import visible_gpus
 from workers.host.placement import Layers, plan_host
 from workers.pipeline import Item
 

@@ -50,7 +50,7 @@ from producer.readers import Source
 from workers.check import missing_for_triton
 from workers.engines.installed import is_cpu_build
 from workers.engines.packaged import prepare, resolve
-from workers.host.nvidia import visible_gpus
+from workers.gpus.nvidia import visible_gpus
 from workers.monitoring.hardware import Hardware
 
 PACKAGED_MODEL = "smollm2-135m-instruct"

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.command import command_line
-from workers.host.nvidia import using_driver
+from workers.gpus.nvidia import using_driver
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

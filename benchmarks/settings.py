@@ -27,7 +27,7 @@ from contract.layers import parse_overrides
 from contract.settings import Settings, load_settings
 from contract.verdict import Verdict
 from producer.readers import Source
-from workers.host.nvidia import visible_gpus
+from workers.gpus.nvidia import visible_gpus
 
 
 def main() -> None:

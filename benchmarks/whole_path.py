@@ -52,7 +52,7 @@ from workers.engines.packaged import resolve
 from workers.engines.prefill_plan import make_plan
 from workers.engines.sampling_params import sampling_params
 from workers.engines.vllm import engine_arguments, prepare_environment
-from workers.host.nvidia import visible_gpus
+from workers.gpus.nvidia import visible_gpus
 from workers.scoring import requests_of
 
 #: Mode → overrides of the run's defaults.

@@ -33,6 +33,8 @@ from workers.engines.installed import built_for_cuda, computes_16_bits, installe
 from workers.engines.openai_server import Connection, await_server, find_out
 from workers.engines.packaged import PACKAGED, folder_or_hub_id, resolve
 from workers.engines.vllm import prepare_environment
+from workers.gpus.groups import Device
+from workers.gpus.nvidia import driver_cuda, driver_trouble, lost_gpus, on_the_bus, visible_gpus
 from workers.host.diagnostics import (
     Finding,
     Queue,
@@ -49,9 +51,7 @@ from workers.host.diagnostics import (
     number_type,
     room,
 )
-from workers.host.gpus import Device
 from workers.host.indexes import index_folders
-from workers.host.nvidia import driver_cuda, driver_trouble, lost_gpus, on_the_bus, visible_gpus
 from workers.host.placement import Layers, WorkerPlan, memory_share, plan_host
 from workers.monitoring.hardware import Hardware
 

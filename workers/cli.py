@@ -24,12 +24,12 @@ from workers.engines import JudgeEngines, make_engine
 from workers.engines.encoding import PromptEncoder
 from workers.engines.packaged import PACKAGED, prepare, resolve
 from workers.engines.vllm import prepare_environment
+from workers.gpus.nvidia import visible_gpus
 from workers.host.diagnostics import beside_trials
 from workers.host.indexes import index_folders
 from workers.host.launcher import Supervisor, bind, node_name, worker_command
 from workers.host.live_table import make_screen
 from workers.host.name_conflicts import refuse_taken
-from workers.host.nvidia import visible_gpus
 from workers.host.placement import Layers, pick, plan_host, plan_retrieval, plan_worker
 from workers.host.remote_control import drain, restart
 from workers.recheck import refuse_lacking_adapter, request_tokens, rescore, serving, stability, unlike

@@ -1,9 +1,6 @@
 """Child processes that die with their parent, however it ends. Only possible on Linux.
 
-Code that starts a child itself passes `follower()`. vLLM starts its core and worker processes by itself, and its core
-would outlive a killed parent with all its memory; `follow_parent`, a plugin that vLLM loads in each of its processes
-(`vllm.general_plugins` in pyproject.toml), makes them follow as well. The same plugin has them tell the worker why a
-boot failed, and on a CPU mends how they sample.
+Code that starts a child passes `follower()`; a child that multiprocessing started calls `follow_parent()`.
 """
 
 from __future__ import annotations
@@ -16,9 +13,6 @@ import sys
 from collections.abc import Callable
 
 from contract.errors import EXIT_RETRY
-from workers.engines.boot_errors import tell_worker
-from workers.engines.cpu_sampling import sample_only_whole_prompts
-from workers.engines.installed import is_cpu_build
 
 __all__ = ["follow_parent", "follower"]
 
@@ -45,11 +39,8 @@ def follower(number: signal.Signals = signal.SIGTERM) -> Callable[[], None]:
 
 
 def follow_parent() -> None:
-    """Report boot errors to the worker, and die with the thread that started this process by multiprocessing."""
-    tell_worker()
+    """Die with the thread that started this process by multiprocessing, if it was started so."""
     parent, libc = multiprocessing.parent_process(), _libc()
-    if parent is not None and is_cpu_build():
-        sample_only_whole_prompts()
     if parent is None or libc is None:
         return
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -24,9 +24,9 @@ from contract.metrics import RedisMetrics, scrape_targets
 from contract.queue import restore_held, send, task_name
 from contract.settings import Settings
 from contract.wording import number
+from workers.gpus.groups import words_of
 from workers.host import boot_pipe
 from workers.host.diagnostics import alike
-from workers.host.gpus import words_of
 from workers.janitor import Heartbeat, Janitor
 from workers.jobs import make_job
 from workers.messages.batch import Batch

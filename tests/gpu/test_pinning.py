@@ -15,8 +15,8 @@ from contract import RedisLedger
 from contract.fleet import Fleet
 from contract.settings import load_fleet
 from tests.support import ROOT, process, wait_until
-from workers.host.gpus import Device
-from workers.host.nvidia import visible_gpus
+from workers.gpus.groups import Device
+from workers.gpus.nvidia import visible_gpus
 from workers.host.placement import Layers, WorkerPlan, plan_host
 
 pytestmark = pytest.mark.gpu

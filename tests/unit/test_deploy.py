@@ -9,8 +9,8 @@ import pytest
 from contract.settings import load_fleet
 from tests.support import ROOT
 from tests.unit.workers.test_gpus import EIGHT
+from workers.gpus.groups import Device
 from workers.host.diagnostics import check_batching
-from workers.host.gpus import Device
 from workers.host.placement import Layers, plan_host
 
 DEPLOY = ROOT / "configs" / "deploy"

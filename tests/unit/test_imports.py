@@ -62,7 +62,7 @@ FREE_OF_BROKER = (
     "workers.stages",
     "workers.engines",
     "workers.retrieval",
-    "workers.host.gpus",
+    "workers.gpus.groups",
 )
 HEAVY = {"vllm", "torch", "transformers", "sentence_transformers", "faiss", "bm25s"}
 HEAVY_AT = {
@@ -194,6 +194,27 @@ def test_no_modules_of_a_package_import_each_other_in_a_circle_not_even_late_or_
         for name, imported in house().items()
         if inside(name, (package,))
     }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as trouble:
+        pytest.fail(" → ".join(reversed(trouble.args[1])))
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_folders_of_a_package_import_each_other_in_a_circle(package: str) -> None:
+    folders = {name for name in house() if any(inside(other, (name,)) for other in house() if other != name)}
+
+    def folder_of(module: str) -> str:
+        """The folder right in the package that the module is in; the module itself where it is in none."""
+        outermost = ".".join(module.split(".")[:2])
+        return outermost if outermost in folders else module
+
+    graph: dict[str, set[str]] = {}
+    for name, imported in house().items():
+        if inside(name, (package,)) and name != package:
+            here = folder_of(name)
+            there = {folder_of(each.target) for each in imported if inside(each.target, (package,))}
+            graph.setdefault(here, set()).update(there - {here, package})
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as trouble:

@@ -24,8 +24,8 @@ from tests.keda import ScaledObject, ScaledObjectSpec, TriggerAuthentication
 from tests.support import ROOT
 from tests.unit.test_compose import SERVICES, stages
 from workers.cli import main as workers
+from workers.gpus.groups import Device
 from workers.host.diagnostics import check_batching
-from workers.host.gpus import Device
 from workers.host.placement import Layers, plan_host
 from workers.host.remote_control import GRACE_S
 

@@ -128,7 +128,7 @@ def engine_environment(model: str) -> dict[str, str]:
             # Even with enforce_eager, vLLM compiles small helpers on a CPU: 5 % faster, but fatal without a compiler.
             variables["TORCH_COMPILE_DISABLE"] = "1"
     else:
-        # A forked core, vLLM's default on a GPU, loads no plugins (workers/parent.py); and workers have threads.
+        # A forked core, vLLM's default on a GPU, loads no plugins (vllm_plugin.py); and workers have threads.
         variables["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
         # It is compiled at boot, and the engine dies if nvcc or ninja is missing. It would never be used either: vLLM
         # uses it neither for greedy requests nor for those with a seed, and all of ours are one or the other.

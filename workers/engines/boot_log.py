@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 from contract.settings import Settings
 from workers.engines.installed import is_cpu_build
-from workers.host.gpus import Device
-from workers.host.nvidia import model_name, visible_gpus
+from workers.gpus.groups import Device
+from workers.gpus.nvidia import model_name, visible_gpus
 
 __all__ = ["booting", "gpu_models", "gpus_in_use"]
 

@@ -10,7 +10,7 @@ from contract.engine_info import describe_differences, differing
 from contract.fleet import LEASE_S, WorkerRecord, WorkerState
 from contract.settings import Settings
 from contract.wording import number
-from workers.host.gpus import words_of
+from workers.gpus.groups import words_of
 
 __all__ = [
     "Finding",

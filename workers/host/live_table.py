@@ -24,8 +24,8 @@ from contract.errors import LedgerError
 from contract.fleet import Fleet, WorkerRecord, WorkerState, fill, pace, remembered
 from contract.sanitize import for_terminal
 from contract.settings import Settings
+from workers.gpus.nvidia import memory_used_bytes
 from workers.host.launcher import Child, node_name
-from workers.host.nvidia import memory_used_bytes
 from workers.monitoring.hardware import resident_bytes
 
 __all__ = ["LiveScreen", "Observer", "Row", "Screen", "make_screen", "row_of", "state_of", "table_of"]

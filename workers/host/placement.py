@@ -13,7 +13,7 @@ from contract.layers import parse_overrides
 from contract.settings import CONFIG_VARIABLE, MODEL_VARIABLE, OVERRIDES_VARIABLE, Settings
 from contract.spec import slug
 from contract.wording import number
-from workers.host.gpus import Device, cut, cut_all, group_name, shared
+from workers.gpus.groups import Device, cut, cut_all, group_name, shared
 
 __all__ = ["Layers", "WorkerPlan", "memory_share", "pick", "plan_host", "plan_retrieval", "plan_worker"]
 

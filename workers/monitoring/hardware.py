@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from workers.host.nvidia import handle_of, open_driver
+from workers.gpus.nvidia import handle_of, open_driver
 
 __all__ = ["Gpu", "Hardware", "Host", "resident_bytes"]
 

@@ -10,7 +10,7 @@ import pytest
 from contract.settings import load_settings
 from workers.engines import boot_log as module
 from workers.engines.boot_log import booting, gpu_models, gpus_in_use
-from workers.host.gpus import Device
+from workers.gpus.groups import Device
 
 THREE = [Device("0"), Device("1"), Device("2")]
 

@@ -13,6 +13,7 @@ from contract.errors import ModelNotFound
 from contract.fleet import WorkerRecord, WorkerState
 from contract.settings import load_fleet
 from workers.check import check
+from workers.gpus.groups import Device
 from workers.host.diagnostics import (
     Finding,
     Queue,
@@ -29,7 +30,6 @@ from workers.host.diagnostics import (
     number_type,
     room,
 )
-from workers.host.gpus import Device
 
 QUEUE = "score.m"
 GIB = 2**30

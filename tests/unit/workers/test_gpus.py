@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from contract.errors import PlanError
-from workers.host.gpus import Device, cut, cut_all, find, group_name, shared
+from workers.gpus.groups import Device, cut, cut_all, find, group_name, shared
 
 EIGHT = [Device(str(i), f"GPU-{i}aaa0000-1111") for i in range(8)]
 #: GPU 0 whole, GPU 1 cut into two instances.

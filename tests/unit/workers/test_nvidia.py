@@ -7,10 +7,10 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from workers.host import nvidia
+from workers.gpus import nvidia
+from workers.gpus.groups import Device
+from workers.gpus.nvidia import driver_cuda, driver_trouble, lost_gpus, model_name, on_the_bus, visible_gpus
 from workers.host.diagnostics import lost
-from workers.host.gpus import Device
-from workers.host.nvidia import driver_cuda, driver_trouble, lost_gpus, model_name, on_the_bus, visible_gpus
 
 EIGHT = [Device(str(i), f"GPU-{i}aaa0000-1111") for i in range(8)]
 

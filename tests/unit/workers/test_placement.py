@@ -13,7 +13,7 @@ from contract import Settings
 from contract.errors import PlanError
 from contract.settings import load_fleet
 from tests.unit.workers.test_gpus import CUT, EIGHT
-from workers.host.gpus import Device
+from workers.gpus.groups import Device
 from workers.host.placement import Layers, WorkerPlan, pick, plan_host, plan_retrieval, plan_worker
 
 CORES = list(range(8))

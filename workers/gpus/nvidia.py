@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workers.host.gpus import Device, words_of
+from workers.gpus.groups import Device, words_of
 
 __all__ = [
     "driver_cuda",

@@ -1,0 +1,1 @@
+"""The GPUs of this machine: their names and groups, and what the driver says of them."""
