@@ -21,6 +21,7 @@ __all__ = [
     "has",
     "load_yaml",
     "merge",
+    "nest",
     "parse_overrides",
     "read_yaml",
 ]
@@ -130,11 +131,20 @@ def parse_overrides(pairs: Iterable[str], error: type[InputError]) -> dict[str, 
             parsed = load_yaml(value) if value else ""
         except yaml.YAMLError:
             parsed = value
-        nested: Any = parsed
-        for part in reversed(name.split(".")):
-            nested = {part: nested}
-        result = merge(result, nested)
+        result = merge(result, nest(name, parsed))
     return result
+
+
+def nest(name: str, value: Any) -> dict[str, Any]:
+    """Return `value` under a dotted name.
+
+    >>> nest("vllm_args.dtype", "float32")
+    {'vllm_args': {'dtype': 'float32'}}
+    """
+    nested = value
+    for part in reversed(name.split(".")):
+        nested = {part: nested}
+    return cast("dict[str, Any]", nested)
 
 
 def merge(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
