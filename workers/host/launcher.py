@@ -28,12 +28,12 @@ from contract.wording import number
 from workers.host import boot_pipe
 from workers.host.placement import WorkerPlan
 from workers.parent import follower
+from workers.retries import pause_s
 
 __all__ = ["Child", "Supervisor", "after_exit", "bind", "node_name", "worker_command"]
 
 log = logging.getLogger(__name__)
 
-FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
 #: For a child that was ready: questions wait for it, and one that kills it is only identified after several deaths.
 LONGEST_PAUSE_AFTER_READY_S = 4.0
@@ -90,8 +90,7 @@ def after_exit(
     if boot_failed(exit_code, was_ready) and failed_boots + 1 >= GIVE_UP_AFTER:
         return After("give up")
     longest_s = LONGEST_PAUSE_AFTER_READY_S if was_ready else LONGEST_PAUSE_S
-    growing_s = FIRST_PAUSE_S * 2.0 ** min(failures, 10)  # 2.0**1024 would overflow
-    return After("restart", FIRST_PAUSE_S if steady else min(growing_s, longest_s))
+    return After("restart", pause_s(1 if steady else failures + 1, longest_s))
 
 
 def bind(cores: Sequence[int]) -> None:
