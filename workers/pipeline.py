@@ -21,7 +21,7 @@ from contract.spec import Judge, RunSpec
 from contract.verdict import Failure, Outcome, Passage, Verdict
 from workers.budget import fitted
 from workers.engines.base import Completion, Engine, Part, Request, in_order
-from workers.scoring import MODES, Further, Item, Reading
+from workers.scoring import MODES, FollowUp, Item, Reading
 
 __all__ = [
     "Item",
@@ -153,7 +153,7 @@ class _Interview:
     _answers: dict[int, Completion] = field(default_factory=dict)
     #: The judge that gets `requests`; None: the model under test.
     judge: Judge | None = None
-    _read: Callable[[Sequence[Completion]], Reading | Further] | None = None
+    _read: Callable[[Sequence[Completion]], Reading | FollowUp] | None = None
 
     def __post_init__(self) -> None:
         question, spec, mode = self.arrangement.question, self.spec, MODES[self.spec.mode]
@@ -184,7 +184,7 @@ class _Interview:
         except Exception as trouble:  # noqa: BLE001 - an unreadable answer only fails this question
             self.fail("read", trouble)
             return
-        if isinstance(found, Further):
+        if isinstance(found, FollowUp):
             self.requests, self._read, self.judge = found.requests, found.read, found.judge
         else:
             self.reading = found
