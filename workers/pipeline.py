@@ -62,7 +62,7 @@ class UnexpectedFailure(Failure):
 
 def no_judges(judge: Judge) -> Engine:
     """`JudgeEngine` for callers without access to judge servers. Raises EngineError."""
-    raise EngineError(f"no way to the judge at {judge.server}")
+    raise EngineError(f"judge servers cannot be reached from here: {judge.server}")
 
 
 def score_batch(items: Sequence[Item], engine: Engine, judge_engine: JudgeEngine = no_judges) -> list[Verdict]:
@@ -207,7 +207,7 @@ def _by_judge(interviews: Sequence[_Interview]) -> list[tuple[Judge | None, list
 def _generate(engine: Engine, requests: Sequence[Request]) -> Iterator[Part]:
     """Make one call; if it fails, retry the halves of what is unanswered, down to the failing request."""
     left = dict(enumerate(requests))
-    trouble: Exception = EngineError("the engine left it unanswered")
+    trouble: Exception = EngineError("the engine returned no answer")
     try:
         for part in engine.answers(requests):
             for position, _ in part:
@@ -222,7 +222,7 @@ def _generate(engine: Engine, requests: Sequence[Request]) -> Iterator[Part]:
         kind = Failure if isinstance(trouble, EngineError) else UnexpectedFailure
         yield [(positions[0], Completion(error=kind(type=type(trouble).__name__, message=str(trouble))))]
     elif positions:
-        log.warning("a call left %d of %d requests, halving them: %s", len(positions), len(requests), trouble)
+        log.warning("%d of %d requests got no answer, halving them: %s", len(positions), len(requests), trouble)
         middle = len(positions) // 2
         for half in (positions[:middle], positions[middle:]):
             for part in _generate(engine, [left[position] for position in half]):

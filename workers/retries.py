@@ -38,5 +38,5 @@ def one_line(text: str) -> str:
 def too_many(attempts: int, reasons: Sequence[str]) -> Failure:
     """Return the failure of a question that is given up after `attempts`; `reasons` are those in the ledger."""
     silent = attempts - len(reasons)
-    known = [*reasons, f"{number(silent, 'time')} its worker ended without a word"] if silent > 0 else reasons
-    return Failure(type="TooManyAttempts", message=f"begun {number(attempts, 'time')}: {'; '.join(known)}")
+    known = [*reasons, f"{number(silent, 'time')} its worker died without giving a reason"] if silent > 0 else reasons
+    return Failure(type="TooManyAttempts", message=f"attempted {number(attempts, 'time')}: {'; '.join(known)}")

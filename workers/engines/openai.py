@@ -261,7 +261,7 @@ class OpenAiEngine(Engine):
         if isinstance(trouble, AuthenticationError | PermissionDeniedError):
             return " The judge rejects the key: set MCQUEUE_JUDGE_API_KEY for the workers, and restart them."
         if isinstance(trouble, APIConnectionError):
-            return " The judge does not answer: is judge.server right, running, and within the workers' reach?"
+            return " The judge does not answer: is judge.server correct, running, and reachable from the workers?"
         if isinstance(trouble, NotFoundError):
             return " Check judge.server and judge.model."
         return " This is what judge.server answers."
@@ -322,7 +322,7 @@ class OpenAiEngine(Engine):
         top, echo = (offers.chat_top, offers.chat_echo) if in_chat else (offers.plain_top, offers.plain_echo)
         if not top and not echo:
             raise NotOffered(
-                f"{self._server.base_url} gives no log-probabilities: only modes that generate text can be used"
+                f"{self._server.base_url} returns no log-probabilities: only modes that generate text can be used"
             )
         asked = openai_wire.asked(request.turns, in_chat=in_chat)
         answer = self._post(

@@ -220,7 +220,7 @@ class Supervisor:
         except (OSError, subprocess.SubprocessError) as trouble:
             self._close_channel(child)
             child.start_at = time.monotonic() + LONGEST_PAUSE_S
-            self._say(f"{child.plan.name}: cannot be started: {trouble}; tried again in {LONGEST_PAUSE_S:g} s")
+            self._say(f"{child.plan.name}: cannot be started: {trouble}; retrying in {LONGEST_PAUSE_S:g} s")
 
     def _start(self, child: Child) -> None:
         self.log_folder.mkdir(parents=True, exist_ok=True)  # somebody may have tidied up since the launcher began
@@ -262,7 +262,7 @@ class Supervisor:
             elif child.start_at is not None and now >= child.start_at and not self._boots_beside(child):
                 self._try_to_start(child)
             elif child.state == "booting" and not child.overdue and now > child.started_at + child.boot_limit_s:
-                self._say(f"{child.plan.name}: not up after {now - child.started_at:.0f} s, killed")
+                self._say(f"{child.plan.name}: not ready after {now - child.started_at:.0f} s, killed")
                 child.overdue = True
                 self._kill(child)
         self._show()
@@ -294,27 +294,27 @@ class Supervisor:
         child.failed_boots = child.failed_boots + 1 if boot_failed(verdict, was_ready) else 0
         if decision.action == "stop":
             child.state = "stopped"
-            self._say(f"{child.plan.name}: ended as asked")
+            self._say(f"{child.plan.name}: stopped as requested")
             return
         explained = child.trouble and needs_a_fix(verdict, was_ready, child.proven)
         why = child.trouble if explained else f"its last lines:\n{child.last_lines()}"
         self._say(f"{child.plan.name}: ended with {_meaning(exit_code)}; {why}")
         if decision.action == "give up":
             child.state = "given up"
-            again = f"this command again, in another terminal, with --only {child.plan.name}"
-            self._say(f"{child.plan.name}: given up; mend what its log says, then start it alone: {again}")
+            again = f"run this command in another terminal with --only {child.plan.name}"
+            self._say(f"{child.plan.name}: given up; fix the error in its log, then {again}")
         else:
             child.state, child.start_at = "waiting", time.monotonic() + decision.pause_s
-            self._say(f"{child.plan.name}: starts again in {decision.pause_s:g} s")
+            self._say(f"{child.plan.name}: restarting in {decision.pause_s:g} s")
 
     def _drain(self) -> None:
         """Wait for running batches until a second signal or `drain_timeout_s`."""
         if self._hung_up:
-            self._say("the terminal is gone (SIGHUP); in tmux, with nohup or as a unit, workers outlive it")
+            self._say("the terminal was closed (SIGHUP); in tmux, with nohup or as a systemd unit, workers would go on")
         living = [child for child in self.children if child.process is not None]
         if not living:
             return
-        self._say(f"draining {number(len(living), 'worker')}; a second Ctrl-C or SIGTERM ends them at once")
+        self._say(f"draining {number(len(living), 'worker')}; a second Ctrl-C or SIGTERM kills them")
         for child in living:
             child.state = "draining"
             if child.process is not None:
@@ -344,9 +344,7 @@ class Supervisor:
                 try:
                     child.process.wait(until - time.monotonic())
                 except subprocess.TimeoutExpired:
-                    self._say(
-                        f"{child.plan.name}: process {child.process.pid} is left; it ends when its driver lets it"
-                    )
+                    self._say(f"{child.plan.name}: process {child.process.pid} has not died yet: a driver may hold it")
                 child.process, child.state = None, "killed"
             self._close_channel(child)
 
