@@ -161,7 +161,7 @@ def _is_done(ledger: RedisLedger, run_id: str, lists: list[str]) -> bool:
 
 def _dropped(log: Path) -> int:
     """Return the number of messages that the worker refused according to its log."""
-    said = ("something that is no message is dropped", "a message that cannot be read is dropped")
+    said = ("something that is not a message was dropped", "an unreadable message was dropped")
     celery_says = (
         "Received invalid task message",
         "Received unregistered task",

@@ -52,7 +52,7 @@ class Commands(click.Group):
         except click.NoSuchOption as trouble:
             if any(trouble.option_name in each.opts for each in self.params):
                 place = f"{ctx.command_path} {trouble.option_name} … {ctx.invoked_subcommand} …"
-                said = f"{trouble.option_name} stands before the command: {place}"
+                said = f"{trouble.option_name} must come before the command: {place}"
                 raise click.NoSuchOption(trouble.option_name, said, ctx=trouble.ctx) from None
             raise
         except KeyboardInterrupt:

@@ -24,12 +24,12 @@ _PRIMARY = "Make it the primary (REPLICAOF NO ONE), or start all with the primar
 #: First word of a Redis error that persists until its cause is fixed → the cause, and the remedy.
 _REFUSALS = {
     "OOM": ("it is at its memory limit", "Raise maxmemory, or export and purge old runs"),
-    "MISCONF": ("it cannot write to its disk", "Make room on Redis' disk; its log says what it could not write"),
+    "MISCONF": ("it cannot write to its disk", "Free space on Redis' disk; its log has the details"),
     "READONLY": ("it is a replica", _PRIMARY),
     "UNBLOCKED": ("it became a replica", _PRIMARY),
     "MASTERDOWN": ("it is a replica that has lost its primary", _PRIMARY),
-    "NOREPLICAS": ("too few replicas follow it", "Bring them back, or lower min-replicas-to-write"),
-    "BUSY": ("a script keeps it busy", "Wait for that, or end it: SCRIPT KILL"),
+    "NOREPLICAS": ("it has too few replicas", "Bring them back, or lower min-replicas-to-write"),
+    "BUSY": ("a script keeps it busy", "Wait for it, or stop it: SCRIPT KILL"),
 }
 #: redis-py and server-side scripts put their own words before it.
 _FIRST_WORD = re.compile(rf"(?:^|: -?)({'|'.join(_REFUSALS)}) ")
@@ -86,7 +86,7 @@ def _ours(trouble: redis.RedisError | OSError, place: str) -> LedgerError:
     if found := refused(trouble, f"Redis at {place}"):
         return found
     if isinstance(trouble, (redis.ConnectionError, redis.TimeoutError, OSError)):
-        hint = "Start one, or name another in MCQUEUE_REDIS_URL."
+        hint = "Start one, or set MCQUEUE_REDIS_URL to another."
         return RedisUnreachable(f"No Redis answers at {place} ({trouble}).", hint=hint)
     return LedgerError(f"Redis at {place} refuses: {trouble}.")
 
@@ -104,8 +104,8 @@ def refused(trouble: BaseException, who: str) -> WritesRefused | None:
     if not (word := refusal(trouble)):
         return None
     what, remedy = _REFUSALS[word]
-    hint = f"{remedy}. Workers then go on by themselves; repeat a command that ended."
-    return WritesRefused(f"{who} takes no writes: {what} ({word}).", hint=hint)
+    hint = f"{remedy}. Workers then continue by themselves; repeat a command that stopped."
+    return WritesRefused(f"{who} refuses writes: {what} ({word}).", hint=hint)
 
 
 def try_writing(client: redis.Redis) -> None:

@@ -157,17 +157,17 @@ class Fleet:
         dead = there.owner if there and there.died_here() else ""
         if not self._held(record, dead):
             there = self.get(record.name)
-            who = f"pid {there.pid} on {there.host}" if there else "it has just ended"
+            who = f"pid {there.pid} on {there.host}" if there else "it has just stopped"
             raise NameTaken(
                 f"A worker named {record.name!r} is alive ({who}).",
-                hint=f"Does `workers up` run there already? Choose another -n NAME; if it just died elsewhere, wait"
+                hint=f"Is `workers up` already running there? Choose another -n NAME; if it just died elsewhere, wait"
                 f" {LEASE_S} s.",
             )
 
     def beat(self, record: WorkerRecord) -> None:
         """Renew the lease and the record. Raises NameTaken if another worker took the name meanwhile."""
         if not self._held(record, ""):
-            raise NameTaken(f"The name {record.name!r} went to another worker while this one did not beat.")
+            raise NameTaken(f"Another worker took the name {record.name!r} while this one sent no heartbeat.")
 
     def leave(self, record: WorkerRecord) -> None:
         """Release the name after a clean stop, and delete a pending wish, which is fulfilled by it.

@@ -260,9 +260,9 @@ def read_manifest(path: Path) -> Manifest:
     try:
         content = json.loads(manifest.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise IndexUnusable(f"holds no {MANIFEST}, so it is no index", path=path, hint=_BUILD.format(path)) from None
+        raise IndexUnusable(f"has no {MANIFEST}, so it is not an index", path=path, hint=_BUILD.format(path)) from None
     except OSError as trouble:
-        raise IndexUnusable(f"cannot be read: {trouble.strerror}", path=manifest, hint="Check its rights.") from None
+        raise IndexUnusable(f"cannot be read: {trouble.strerror}", path=manifest, hint="Check permissions.") from None
     except ValueError as trouble:
         raise IndexUnusable(f"is damaged: {trouble}", path=manifest, hint=_REBUILD) from None
     found = content.get("format_version") if isinstance(content, dict) else None

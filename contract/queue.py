@@ -204,7 +204,7 @@ def _why_not_sent(cause: BaseException) -> LedgerError:
     if isinstance(cause, redis.ResponseError):
         return LedgerError(f"Redis refuses question batches: {cause}.")
     return RedisUnreachable(
-        f"Redis went away while question batches were sent ({cause}).", hint="Repeat the command: it resumes."
+        f"Redis became unreachable while question batches were sent ({cause}).", hint="Repeat the command to resume."
     )
 
 

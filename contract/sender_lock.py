@@ -39,7 +39,7 @@ def sole_sender(ledger: RedisLedger, run_id: str) -> Iterator[None]:
     with translating(ledger.place):
         if not _acquired(lock, ledger):
             log.warning(
-                "another process is sending questions of %s; waiting until it has, or shows no sign of life for %d s",
+                "another process is sending questions of %s; waiting until it is done, or has been silent for %d s",
                 run_id,
                 LEASE_S,
             )

@@ -281,7 +281,7 @@ class RunSpec(BaseModel):
         if (self.mode is Mode.JUDGE) != (self.judge is not None):
             raise ValueError(f"mode {self.mode} {'needs' if self.mode is Mode.JUDGE else 'takes no'} judge")
         if self.shuffle and self.circular:
-            raise ValueError("shuffle and circular exclude each other: circular asks in every rotation")
+            raise ValueError("shuffle and circular are mutually exclusive: circular asks in every rotation")
         return self
 
     def fingerprint(self) -> str:
@@ -307,14 +307,14 @@ def mode_conflict(mode: Mode, normalization: Normalization, sampling: Sampling |
     if rationale and mode not in {Mode.GENERATE, Mode.VOTE}:
         return f"few_shot.rationale shows reasoning before a letter, which mode {mode} does not ask for"
     if mode is not Mode.LIKELIHOOD and normalization is not Normalization.NONE:
-        return f"normalization {normalization} only means something with mode likelihood"
+        return f"normalization {normalization} has no effect in mode {mode}, only in likelihood"
     if sampling is not None and mode is Mode.VOTE:
         if sampling.samples < 2:
             return "mode vote needs samples of at least 2"
         if sampling.temperature == 0:
             return "mode vote needs a temperature above 0: without it all samples are the same"
     if sampling is not None and mode is not Mode.VOTE and sampling.samples > 1:
-        return f"samples above 1 only mean something with mode vote, not {mode}"
+        return f"samples above 1 have no effect in mode {mode}, only in vote"
     return ""
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "CANCELLED",
     "FOLDER",
     "INTERRUPTED",
+    "LINE_EVERY_S",
     "SOME_FAILED",
     "Commands",
     "as_json",
@@ -39,6 +40,8 @@ PRIORITIES = click.Choice(["high", "normal", "low"])
 to_weight = click.IntRange(1, MOST_WEIGHT)
 #: Default folder for results, overridden by `--out`.
 FOLDER = Path("results")
+#: Seconds between plain lines of progress, where there is no terminal.
+LINE_EVERY_S = 5.0
 SOME_FAILED = 3
 CANCELLED = 4
 

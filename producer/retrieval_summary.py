@@ -10,7 +10,7 @@ from producer.output import Lines, difference, interval, p_value
 from producer.stats import Mean, Pairs, RetrievalTally, Share
 from producer.stats.effect import RecallPairs, RetrievalEffect, Shown
 
-__all__ = ["effect_lines", "recall_lines", "retrieval_lines"]
+__all__ = ["effect_lines", "recall_lines", "retrieval_figures", "retrieval_lines"]
 
 _SHOWN = {
     Shown.RIGHT: "with a relevant passage shown",
@@ -31,15 +31,21 @@ def retrieval_lines(found: RetrievalTally | None) -> Lines:
     if share_within := found.recall_share():
         of = number(next(iter(share_within.values())).of, "question")
         lines.append(("", f"{_by_depth(share_within)}  mean share of the relevant passages found there, of {of}"))
+    return lines + [(label, f"{interval(figure)} {what}") for label, figure, what in retrieval_figures(found)]
+
+
+def retrieval_figures(found: RetrievalTally) -> list[tuple[str, Share | Mean, str]]:
+    """Return the figures besides recall, each between its label and what it says; those over zero questions are
+    omitted."""
     figures = (
-        (f"MRR@{found.depths[-1]}", found.mrr(), "of the first relevant passage"),
+        (f"MRR@{found.depths[-1]}", found.mrr(), "reciprocal rank of the first relevant passage"),
         ("precision", found.context_precision(), "of the context: relevant passages ranked before others"),
         ("hit", found.accuracy(hit=True), "accuracy with a relevant passage shown"),
         ("miss", found.accuracy(hit=False), "accuracy without one shown"),
         ("in context", found.answer_in_context(), "a shown passage contains the right choice's text"),
         ("", found.wrong_choice_in_context(), "a shown passage contains a wrong choice's text"),
     )
-    return lines + [(label, f"{interval(figure)} {what}") for label, figure, what in figures if figure]
+    return [(label, figure, what) for label, figure, what in figures if figure]
 
 
 def _extent(found: RetrievalTally) -> str:

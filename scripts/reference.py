@@ -36,59 +36,6 @@ from workers.monitoring.metrics import HardwareMetrics, WorkerMetrics
 __all__ = ["FOLDER", "metric_families", "pages"]
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
-READING = """
-## Reading it
-
-A CSV has no types: pandas reads the id `007` as a number, and the choices `None` and `NA` as missing values.
-`results.parquet` has types. For a CSV, tell pandas that everything is text:
-
-```python
-pandas.read_csv("results.csv", dtype=str, keep_default_na=False)
-```
-
-In the CSV, any text that a spreadsheet would read as a formula is prefixed with an apostrophe, ids included; Parquet
-and JSON Lines keep it unchanged. JSON Lines write infinities, for which JSON has no number, as strings: `"-inf"`.
-
-The mean of `correct` leaves out failed questions. `accuracy_all` in `summary.json` counts them, and unanswered ones, as
-incorrect; `accuracy_answered` leaves out both. Where questions failed, `accuracy_without_failed` leaves out these
-alone: it is the mean of `correct`, and what `compare` goes by. Where all failed, there is no accuracy: `accuracy_all`
-is null. `selection` says what of the source was asked.
-
-To cite a result, give from `summary.json` the accuracy with its interval, `chance`, `constant`, `fingerprint`,
-`prompt_version`, `selection`, `environment.packages`, and `environment.answered_by` (weights, data type, version of
-vLLM).
-
-`chance` is the expected accuracy of guessing. `constant` is the best accuracy of always giving the same answer: the
-same position, if the prompt shows the choices in the file's order, or the same choice, such as "yes", if all questions
-have the same ones. A model above `chance` but not above `constant` may know nothing; the end of a run and the report
-point this out, a suite's table does not.
-
-## What the intervals are
-
-All are 95 % intervals. Each refers to a new sample: of similar questions, subjects or texts. Questions that occur twice
-in the file, word for word, count as sharing a context, even with their choices in a different order, because repeating
-them adds no information. The mean over subjects has its own `chance`, which differs from that of all questions if
-subjects differ in their number of choices. Its interval assumes that subjects are independent, even if they share
-contexts. A suite's mean has no interval if entries share questions or contexts.
-
-| in summary.json, or `compare --json` | method | of |
-|---|---|---|
-| `accuracy_all`, `accuracy_without_failed`, `accuracy_answered` | Wilson (1927), questions independent | the accuracy |
-| `by_subject` | the same for each subject, questions independent | the accuracy |
-| `accuracy_by_normalization`: of a `likelihood` run, for every normalization | the same | the accuracy by each |
-| `accuracy_context_interval` | clustered by context, if any are shared (Miller 2024, arXiv:2411.00640) | the accuracy |
-| `accuracy_without_failed_context_interval` | the same, without failed questions | the accuracy |
-| `accuracy_cluster_interval` | clustered by subject, as if subjects were sampled too | the accuracy |
-| `macro_accuracy` | Price and Bonett (2004), for fixed subjects; widened by contexts | the mean over subjects |
-| `rotation_accuracy`, retrieval's means | Wilson with the mean as proportion: conservative | a mean of proportions |
-| `difference`, also `by_subject` | Bonett and Price (2012), paired, questions independent | B minus A |
-| `difference_context_interval` | clustered by context, if any are shared | B minus A |
-
-`mcnemar.p_value` is that of McNemar's two-sided mid-p test (Fagerland et al. 2013), which matches the interval of
-`difference`; the exact test is more conservative. It treats questions as independent; if they share contexts, use
-`difference_context_interval`, which has its own `p_value`. `undecided` means that test and interval, both
-approximations, disagree on whether there is a difference. A report of several runs also gives Holm's adjusted p-value,
-for looking at all of them together. Nothing is adjusted for looking at many subjects, or for repeated comparisons."""
 MADE = "<!-- Written by `python -m scripts.reference`; a test compares it with the code. -->"
 
 
@@ -240,10 +187,10 @@ def _results() -> Iterator[str]:
     yield "One row per question, in the order of the file: `results.csv`, and with types `results.parquet`."
     yield "JSON cells of the CSV are maps or lists there, and `settled_at` is a timestamp; only `metadata` stays JSON."
     yield "`summary.json` lists under `files` what was written with it; any other files are from a different export."
+    yield "[statistics.md](../statistics.md) explains how to read and cite them, and what the intervals are."
     yield from ("", "| column | |", "|---|---|")
     for column, meaning in MEANINGS.items():
         yield f"| `{column}` | {_cell(meaning)} |"
-    yield READING
 
 
 def _labels_of(metric: Metric) -> set[str]:

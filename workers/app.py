@@ -148,9 +148,9 @@ class Lifecycle:
 
     def ready(self, **_: Any) -> None:
         """Called when Celery consumes messages and has installed its signal handlers."""
-        impatient = Impatience()
+        on_signal = StopSignals()
         for number in (signal.SIGINT, signal.SIGQUIT):
-            signal.signal(number, impatient)
+            signal.signal(number, on_signal)
         if self._worker is not None:
             self._worker.ready()
 
@@ -177,7 +177,7 @@ class Lifecycle:
             self._worker.close()
 
 
-class Impatience:
+class StopSignals:
     """Handler of SIGINT and SIGQUIT: stop after the running batches, and at the third signal without waiting for them.
 
     Celery's own handlers of SIGQUIT and of the second SIGINT stop the thread pool inside the handler. If the signal

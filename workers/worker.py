@@ -131,7 +131,7 @@ class Worker:
         self._heart.start()
         messages = restore_held(self._settings, self.name)
         if messages:
-            log.warning("an earlier worker of this name held %s; back on the queue", number(messages, "message"))
+            log.warning("%s of an earlier worker of this name requeued", number(messages, "message"))
         self._janitor.look(thoroughly=had_predecessor)
         self._janitor.start()
         started = time.monotonic()
@@ -180,7 +180,7 @@ class Worker:
         try:
             self._fleet.leave(self.record())
         except LedgerError as trouble:
-            log.warning("the name is not given back, and is free again in %d s: %s", LEASE_S, trouble)
+            log.warning("the name could not be released; it is free again in %d s: %s", LEASE_S, trouble)
 
     def wish_fulfilled(self) -> None:
         """Delete the wish for this worker, which ends now."""

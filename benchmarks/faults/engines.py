@@ -82,7 +82,7 @@ def out_of_memory(stage: Stage, rng: random.Random) -> Found:
         since = time.monotonic()
         case = stage.enqueue(QUESTIONS, model="small")
         found = case.found(case.wait_progress(since))
-        if "requests in a call are too many" not in worker.said():
+        if "requests per call are too many" not in worker.said():
             raise AssertionError("the engine was not out of memory")
     _only_failed(case, set())
     return found

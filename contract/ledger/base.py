@@ -77,7 +77,7 @@ class Ledger(abc.ABC):
         if name == LAST and ids:
             return self.run(ids[0])
         if name == LAST:
-            raise InputError("There is no run yet.", hint="Make one: python -m producer enqueue FILE")
+            raise InputError("There are no runs yet.", hint="Create one with: python -m producer enqueue FILE")
         meant = (
             [each for each in ids if each == name]
             or [each for each in ids if is_called(each, name)]
@@ -86,9 +86,7 @@ class Ledger(abc.ABC):
         if len(meant) > 1:
             listed = ", ".join(meant[:MOST_LISTED])
             more = f" and {len(meant) - MOST_LISTED} more" if len(meant) > MOST_LISTED else ""
-            raise InputError(
-                f"{name!r} is the beginning of {len(meant)} runs: {listed}{more}.", hint="Type more of it."
-            )
+            raise InputError(f"{name!r} matches {len(meant)} runs: {listed}{more}.", hint="Use a longer prefix.")
         return self.run(meant[0] if meant else name)
 
     @abc.abstractmethod

@@ -45,7 +45,7 @@ def _run(run_id: str, body: str) -> Run:
         fields = ", ".join(".".join(map(str, each["loc"])) for each in trouble.errors())
         raise UnreadableRun(
             f"Run {run_id} was written by another version of mcqueue: {fields} cannot be read here.",
-            hint="Bring mcqueue here to the version that wrote it.",
+            hint="Install the version of mcqueue that wrote it.",
         ) from None
 
 
@@ -124,7 +124,7 @@ class RedisLedger(Ledger):
             try:
                 runs += [_run(run_id, body)] if body is not None else []
             except UnreadableRun as trouble:
-                log.warning("%s It is left out.", trouble)
+                log.warning("%s It is skipped.", trouble)
         return runs
 
     def open_runs(self) -> list[str]:
@@ -244,7 +244,7 @@ class RedisLedger(Ledger):
             body = self._redis.hget(names.questions, question_id)
             verdict = self._redis.hget(names.verdicts, question_id)
         if body is None:
-            raise UnknownRun(f"Run {run_id} has no question {question_id!r}.", hint="The ids stand in its results.csv.")
+            raise UnknownRun(f"Run {run_id} has no question {question_id!r}.", hint="Its results.csv lists the ids.")
         return self._read(run_id, question_id, cast(str, body), cast("str | None", verdict))
 
     def halt(self, run_id: str, state: RunState) -> RunState:
@@ -314,7 +314,7 @@ class RedisLedger(Ledger):
             first = trouble.errors()[0]
             what = ".".join((trouble.title, *map(str, first["loc"])))
             raise LedgerError(
-                f"Run {run_id}, question {question_id!r}: cannot read what the ledger at {self._place} holds of it "
+                f"Run {run_id}, question {question_id!r}: cannot be read from the ledger at {self._place} "
                 f"({what}: {first['msg']}).",
                 hint="Another version of mcqueue wrote it, or it is damaged: use that version, or purge the run.",
             ) from None

@@ -252,15 +252,13 @@ class Settings(BaseSettings):
     def _some_batches_are_not_more_than_most(self) -> Self:
         if self.batches_in_flight > self.max_batches_in_flight:
             found = f"{self.batches_in_flight} is more than max_batches_in_flight, {self.max_batches_in_flight}"
-            raise ValueError(f"batches_in_flight {found}: raise the latter")
+            raise ValueError(f"batches_in_flight {found}: raise max_batches_in_flight")
         return self
 
     @model_validator(mode="after")
     def _one_server_to_ask(self) -> Self:
         if self.engine != "openai" and self.boot_local:
-            raise ValueError(
-                f"boot_local means nothing with engine {self.engine}, which asks no server: engine: openai"
-            )
+            raise ValueError(f"boot_local has no effect with engine {self.engine}: set engine: openai, or leave it out")
         if self.engine == "openai" and self.boot_local == bool(self.openai.url) and not self.models:
             raise ValueError("engine openai asks one server: either openai.url and openai.model, or boot_local: true")
         return self
@@ -270,7 +268,7 @@ class Settings(BaseSettings):
         if self.models:
             names = [model_name(each) for each in self._each_model()]
             hint = f"Name one: --set model={names[0]}, or MCQUEUE_MODEL={names[0]}."
-            raise SettingsError(f"There are several models: {', '.join(names)}.", hint=hint)
+            raise SettingsError(f"The settings have several models: {', '.join(names)}.", hint=hint)
 
     def served_as(self, model: str) -> str:
         """Return the name that `model` is served under: `model` may be a name, hub id or folder of these settings.

@@ -145,7 +145,7 @@ def _named_by_environment() -> Path | None:
     named = os.environ.get(CONFIG_VARIABLE)
     if named and not Path(named).exists():
         raise SettingsError(
-            f"{CONFIG_VARIABLE}: {named}: no such configuration file.", hint=f"Its path counts from {Path.cwd()}."
+            f"{CONFIG_VARIABLE}: {named}: no such configuration file.", hint=f"A relative path starts at {Path.cwd()}."
         )
     return Path(named) if named else None
 
@@ -160,7 +160,7 @@ def _models_of(layers: Mapping[str, Any], source: str) -> dict[str, Mapping[str,
         raise SettingsError(
             f"{source}: models: {len(entries)} models, but only {number(len(queues), 'queue name')}: "
             f"{', '.join(sorted(queues))}.",
-            hint="Give each a `model:` of its own, in letters a to z and digits; it names the queue.",
+            hint="Give each a different `model:`, in letters a to z and digits; it names the queue.",
         )
     return named
 

@@ -17,16 +17,16 @@ from producer.readers.record import FieldTrouble
 from producer.runs.runconfig import RunConfig
 
 __all__ = [
-    "Asking",
-    "Drawing",
     "GenerateBatchIn",
     "GenerateBatchOut",
     "GenerateIn",
+    "GenerateOptions",
     "GenerateOut",
     "QuestionIn",
     "ScoreBatchIn",
     "ScoreBatchOut",
     "ScoreIn",
+    "ScoreOptions",
     "ScoreOut",
 ]
 
@@ -72,7 +72,7 @@ class QuestionIn(_Body):
             raise trouble_of(trouble) from None
 
 
-class Asking(_Body):
+class ScoreOptions(_Body):
     """How to ask; omitted fields default to the server's run configuration."""
 
     model: str = ""
@@ -92,11 +92,11 @@ class Asking(_Body):
         return _config({**kept, **given, **_who(self.model, base)})
 
 
-class ScoreIn(QuestionIn, Asking):
+class ScoreIn(QuestionIn, ScoreOptions):
     """One question."""
 
 
-class ScoreBatchIn(Asking):
+class ScoreBatchIn(ScoreOptions):
     """Several questions."""
 
     questions: Annotated[list[QuestionIn], Field(min_length=1)]
@@ -146,8 +146,8 @@ class ScoreBatchOut(BaseModel):
     results: list[ScoreOut]
 
 
-class Drawing(_Body):
-    """Sampling parameters, with vLLM's names."""
+class GenerateOptions(_Body):
+    """How to generate: sampling parameters with vLLM's names, and who answers by when."""
 
     model: str = ""
     max_tokens: int = Field(default=256, ge=1)
@@ -168,13 +168,13 @@ class Drawing(_Body):
         return _config({"mode": Mode.FREE, "sampling": sampling, **more, **_who(self.model, base)})
 
 
-class GenerateIn(Drawing):
+class GenerateIn(GenerateOptions):
     """One prompt."""
 
     prompt: Annotated[str, Field(pattern=r"\S")]
 
 
-class GenerateBatchIn(Drawing):
+class GenerateBatchIn(GenerateOptions):
     """Several prompts."""
 
     prompts: Annotated[list[Annotated[str, Field(pattern=r"\S")]], Field(min_length=1)]

@@ -26,16 +26,16 @@ from contract.settings import Settings
 from producer.broker import Broker
 from producer.export.columns import iso
 from producer.http.bodies import (
-    Asking,
-    Drawing,
     GenerateBatchIn,
     GenerateBatchOut,
     GenerateIn,
+    GenerateOptions,
     GenerateOut,
     QuestionIn,
     ScoreBatchIn,
     ScoreBatchOut,
     ScoreIn,
+    ScoreOptions,
     ScoreOut,
 )
 from producer.http.disconnects import while_connected
@@ -112,7 +112,7 @@ class _BodyLimit:
 
 
 def _add_scoring(app: FastAPI, door: Door, settings: Settings, base: RunConfig) -> None:
-    async def scored(request: Request, given: Sequence[QuestionIn], how: Asking) -> list[ScoreOut]:
+    async def scored(request: Request, given: Sequence[QuestionIn], how: ScoreOptions) -> list[ScoreOut]:
         questions = _questions(given, settings.http.max_prompts)
         config = how.over(base)
         asked = door.ask(questions, config, _deadline_s(how.deadline_s, settings))
@@ -132,7 +132,7 @@ def _add_scoring(app: FastAPI, door: Door, settings: Settings, base: RunConfig) 
 
 
 def _add_generating(app: FastAPI, door: Door, settings: Settings, base: RunConfig) -> None:
-    async def written(request: Request, prompts: Sequence[str], how: Drawing) -> list[GenerateOut]:
+    async def written(request: Request, prompts: Sequence[str], how: GenerateOptions) -> list[GenerateOut]:
         _refuse_too_many(len(prompts), settings.http.max_prompts, "prompts")
         questions = [Question(id=f"{i}", question=prompt, choices=()) for i, prompt in enumerate(prompts)]
         asked = door.ask(questions, how.over(base), _deadline_s(how.deadline_s, settings))

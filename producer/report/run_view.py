@@ -15,7 +15,7 @@ from producer.output import COMPARED, Lines, doubt_lines, judge_lines, sharing
 from producer.report import figures
 from producer.report.figures import Figure
 from producer.report.measures import NO_CHOICE, Measures
-from producer.retrieval_summary import retrieval_lines
+from producer.retrieval_summary import retrieval_figures, retrieval_lines
 from producer.runs.source_coverage import taken_lines
 from producer.stats import Interval, Mean, Share, Tally
 from producer.stats.calibration import PROBABILITIES, confidence_of
@@ -122,17 +122,12 @@ class Part:
         found = self.summary.retrieval
         if found is None:
             return []
-        figures_of: list[tuple[str, Share | Mean | None]] = [
-            *((f"recall@{k}: a relevant passage in the first {k}", each) for k, each in found.recall_any().items()),
-            *((f"recall@{k}: share of the relevant ones there", each) for k, each in found.recall_share().items()),
-            (f"MRR@{found.depths[-1]} of the first relevant passage", found.mrr()),
-            ("context precision", found.context_precision()),
-            ("accuracy with a relevant passage shown", found.accuracy(hit=True)),
-            ("accuracy without one shown", found.accuracy(hit=False)),
-            ("right choice's text in a shown passage", found.answer_in_context()),
-            ("wrong choice's text in a shown passage", found.wrong_choice_in_context()),
+        any_within, share_within = found.recall_any().items(), found.recall_share().items()
+        return [
+            *((f"recall@{k}: a relevant passage in the first {k}", each, None) for k, each in any_within),
+            *((f"recall@{k}: share of the relevant ones there", each, None) for k, each in share_within),
+            *((f"{label}: {what}" if label else what, each, None) for label, each, what in retrieval_figures(found)),
         ]
-        return [(name, each, None) for name, each in figures_of if each is not None]
 
     @property
     def retrieval_extent(self) -> Lines:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from contract.errors import RunConfigError
-from contract.layers import LONGEST, explain, merge, read_yaml
+from contract.layers import LONGEST, explain, merge, nest, read_yaml
 from contract.spec import slug
 from producer.intake.reading import how_to_read, selection_of
 from producer.intake.selection import Selection
@@ -196,10 +197,4 @@ def _belongs_under_set(name: Any) -> bool:
 
 def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return `{"rag.index": x}` as `{"rag": {"index": x}}`, as `--set` does."""
-    result: dict[str, Any] = {}
-    for name, value in values.items():
-        nested = value
-        for part in reversed(name.split(".")):
-            nested = {part: nested}
-        result = merge(result, nested)
-    return result
+    return reduce(merge, (nest(name, value) for name, value in values.items()), {})

@@ -17,12 +17,12 @@ from rich.text import Text
 from contract.fleet import WorkerState
 from contract.ledger import Counts
 from contract.wording import number
+from producer.options import LINE_EVERY_S
 from producer.output import outcome_line
 from producer.stats import Tally
 from producer.watching.worker_status import Member
 
 __all__ = [
-    "LINE_EVERY_S",
     "BarScreen",
     "LineScreen",
     "NothingToEnd",
@@ -46,8 +46,6 @@ COLUMNS: dict[str, JustifyMethod] = {
 }
 #: Maximum width of a run's bar, in characters.
 BAR_WIDTH = 40
-#: Seconds between plain lines.
-LINE_EVERY_S = 5.0
 #: Window of the current pace, in seconds.
 WINDOW_S = 10.0
 #: Batches that take longer than the window finish in bursts, so the current pace cannot predict when the run ends: the

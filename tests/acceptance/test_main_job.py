@@ -152,7 +152,7 @@ def test_a_model_that_writes_is_read_by_rules_or_left_unanswered(stack: Stack) -
     assert all(row["raw_text"] for row in rows)
     assert all((row["choice"] == "") == (row["outcome"] == "unanswered") for row in rows)
     again = command("-m", "workers", "rescore", folder.name, environment=stack.environment)
-    assert "12 questions read again, 0 read otherwise" in again.stdout
+    assert "12 questions re-read, 0 changed" in again.stdout
 
 
 def test_solved_examples_before_each_question_come_from_the_engines_cache(stack: Stack) -> None:

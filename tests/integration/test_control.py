@@ -53,7 +53,7 @@ def let_the_audit_pass(app: Celery, ledger: RedisLedger, log: Path) -> None:
     """Lose a message of another run and see it found: every run was looked at by then."""
     run = open_run(ledger, make_questions(4), name="lost")
     wait_until(lambda: ledger.counts(run.run_id).finished, "the audit to find the lost message")
-    assert f"run {run.run_id}: 4 questions found in no message" in log.read_text()
+    assert f"run {run.run_id}: 4 questions in no message" in log.read_text()
 
 
 def assert_each_settled_once(ledger: RedisLedger, run: Run) -> None:
@@ -99,7 +99,7 @@ def test_a_run_paused_and_resumed_all_the_time_loses_and_doubles_nothing(
             wait_until(lambda seen=before.settled: redis_ledger.counts(run.run_id).settled > seen, "it to go on")  # type: ignore[misc]
     assert rounds > 5
     assert_each_settled_once(redis_ledger, run)
-    assert "found in no message" not in (tmp_path / "log").read_text(), "resuming left nothing for the audit to find"
+    assert "in no message" not in (tmp_path / "log").read_text(), "resuming left nothing for the audit to find"
 
 
 def test_a_cancelled_run_is_finished_by_enqueuing_the_same_thing_again(
@@ -177,10 +177,10 @@ def test_the_messages_of_a_purged_run_ask_for_no_worker(
 ) -> None:
     ours = settings.model_copy(update={"model": SIMULATED_MODEL, "engine": "simulated"})
     gone, going_on = (sent(app, redis_ledger, 8, name) for name in ("gone", "going-on"))
-    assert f"{QUEUE}: 4 messages waiting, and no worker is ready" in said_by_check(ours)
+    assert f"{QUEUE}: 4 messages waiting, but no worker is ready" in said_by_check(ours)
 
     verb("purge", gone.run_id, "--yes")
-    assert f"{QUEUE}: 2 messages waiting, and no worker is ready" in said_by_check(ours)
+    assert f"{QUEUE}: 2 messages waiting, but no worker is ready" in said_by_check(ours)
     verb("cancel", going_on.run_id)
     found = said_by_check(ours)
     assert f"{QUEUE}: 4 messages of runs that are purged, settled, paused or cancelled" in found
@@ -200,9 +200,9 @@ def test_workers_commands_name_a_run_as_the_producers_do(app: Celery, redis_ledg
         return result.stderr
 
     for name in ("last", "alph", run.run_id):
-        assert refusal(
-            "rescore", name
-        ) == f"error: Run {run.run_id} (mode likelihood) keeps no texts to read again. " + ("generate and vote do.\n")
+        assert refusal("rescore", name) == f"error: Run {run.run_id} (mode likelihood) stores no texts to re-read. " + (
+            "Only the modes generate and vote do.\n"
+        )
     assert refusal("rescore", "beta").startswith("error: No run 'beta' in the ledger")
 
 
@@ -210,4 +210,4 @@ def test_workers_commands_name_a_run_as_the_producers_do(app: Celery, redis_ledg
 def test_restarting_all_workers_where_there_are_none_says_so() -> None:
     result = CliRunner().invoke(workers_main, ["restart"])
 
-    assert (result.exit_code, result.stderr) == (1, "error: No worker is alive. Start them: python -m workers up\n")
+    assert (result.exit_code, result.stderr) == (1, "error: No worker is alive. Start some: python -m workers up\n")

@@ -248,7 +248,7 @@ def test_where_redis_takes_no_writes_nobody_is_told_that_workers_are_missing(
         status, answer = alone.post("/score", **QUESTION)
     finally:
         redis_ledger.client.config_set("maxmemory", 0)
-    assert (status, "takes no writes: it is at its memory limit" in answer["detail"]) == (503, True)
+    assert (status, "refuses writes: it is at its memory limit" in answer["detail"]) == (503, True)
 
 
 @contextmanager
@@ -299,7 +299,11 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("/score", {**QUESTION, "answer": 3}, "answer: found index 3, expected 0 to 2. Indices count from 0."),
     ("/score", {**QUESTION, "answer": True}, "answer"),
     ("/score", {**QUESTION, "mode": "judge"}, "Input should be 'likelihood', 'letter' or 'generate'"),
-    ("/score", {**QUESTION, "mode": "letter", "normalization": "byte"}, "only means something with mode likelihood"),
+    (
+        "/score",
+        {**QUESTION, "mode": "letter", "normalization": "byte"},
+        "has no effect in mode letter, only in likelihood",
+    ),
     ("/score", {**QUESTION, "question": " "}, "question: String should match pattern"),
     ("/score", {**QUESTION, "id": ""}, "id: found ''. An id has 1 to 200 characters"),
     ("/score/batch", {"questions": [QUESTION, QUESTION]}, " is the same as questions.0.id"),

@@ -103,7 +103,7 @@ def test_a_worker_drained_by_name_ends_its_batches_and_is_left_ended(
         assert "cpu0@" in said
         assert "drained" in said
         assert names(redis_ledger) == ["cpu1"]
-        wait_until(lambda: "cpu0: ended as asked" in up.said(), "the launcher to notice")
+        wait_until(lambda: "cpu0: stopped as requested" in up.said(), "the launcher to notice")
         wait_finished(redis_ledger, run)
         assert up.said().count("booting (pid") == 2
         assert not redis_ledger.client.keys(keys.wish("*"))
@@ -125,7 +125,7 @@ def test_a_worker_that_dies_before_it_reads_the_wish_to_drain_does_not_stay(
             os.kill(pid, signal.SIGKILL)
             assert up.process.wait(timeout=PATIENCE_S) == 0
             assert asking.result(timeout=PATIENCE_S).exit_code == 0, asking.result().output
-    assert "cpu0: ended as asked" in up.said()
+    assert "cpu0: stopped as requested" in up.said()
 
 
 def test_workers_restart_one_after_the_other_while_the_run_goes_on(
@@ -154,10 +154,10 @@ def test_workers_restart_one_after_the_other_while_the_run_goes_on(
 def test_names_that_mean_no_worker_or_one_that_would_not_come_back_are_refused(
     redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
-    assert "There is none at all" in workers_command("drain", "gpu0", exit_code=1)
+    assert "No worker is alive" in workers_command("drain", "gpu0", exit_code=1)
     with worker(tmp_path / "log", name="gpu0"):
-        assert "There are: gpu0@test" in workers_command("drain", "gpu0@tset", exit_code=1)
-        assert "Nobody would start gpu0@test again" in workers_command("restart", exit_code=1)
+        assert "Live workers: gpu0@test" in workers_command("drain", "gpu0@tset", exit_code=1)
+        assert "gpu0@test cannot be restarted" in workers_command("restart", exit_code=1)
         assert names(redis_ledger) == ["gpu0"]
         drained = workers_command("drain", "gpu1", exit_code=1)
         assert "Did you mean" not in drained, "its neighbour is another worker, and no correction"
@@ -223,7 +223,7 @@ def test_a_worker_whose_engine_core_is_killed_while_it_has_nothing_to_do_is_repl
         (core,) = cores(up.pids()[0])
         os.kill(core, signal.SIGKILL)
         up.wait_ready(2)
-        assert "core is gone. This worker ends" in up.said()
+        assert "core is gone. This worker stops" in up.said()
         assert names(redis_ledger) == ["cpu0"]
 
 
@@ -309,7 +309,10 @@ def test_a_terminal_that_is_gone_has_the_workers_drained_and_the_reason_told_in_
             assert launcher.wait(timeout=PATIENCE_S) == 0
         finally:
             end(launcher)
-    assert "the terminal is gone (SIGHUP); in tmux, with nohup or as a unit, workers outlive it" in said.read_text()
+    assert (
+        "the terminal was closed (SIGHUP); in tmux, with nohup or as a systemd unit, workers would go on"
+        in said.read_text()
+    )
     assert attempts(redis_ledger, run) == [1] * 8, "the batch in flight was ended, not asked again"
 
 
@@ -340,7 +343,7 @@ def test_workers_that_run_already_are_not_started_a_second_time(redis_ledger: Re
         (running,) = (each.name for each in Fleet(redis_ledger.client).alive())
         said = up_again(tmp_path, "cpu_workers=2")
         assert f"Already running: {running} (ready, {SIMULATED_MODEL}, pid {up.pids()[0]})" in said
-        assert f"To restart: python -m workers restart {running}. To end: python -m workers drain {running}." in said
+        assert f"To restart: python -m workers restart {running}. To stop: python -m workers drain {running}." in said
         assert "add --only cpu1 to this command" in said
         assert not (tmp_path / "second").exists(), "nothing boots"
         assert up.process.poll() is None, "the first one goes on"
@@ -355,7 +358,7 @@ def test_workers_of_other_names_are_started_beside_those_that_run(redis_ledger: 
         command = ("-m", "workers", "up", "--config", str(several), "--logs", str(tmp_path / "second"))
         with process(*command, log=tmp_path / "second.log"):
             wait_until(lambda: names(redis_ledger) == ["cpu0", "one-cpu0", "two-cpu1"], "all three")
-        assert "Redis knows" not in (tmp_path / "second.log").read_text()
+        assert "Redis already lists" not in (tmp_path / "second.log").read_text()
 
 
 def test_the_lease_of_a_worker_that_was_killed_elsewhere_keeps_its_successor_waiting_and_no_longer(
@@ -367,7 +370,7 @@ def test_the_lease_of_a_worker_that_was_killed_elsewhere_keeps_its_successor_wai
 
         def waits() -> bool:
             """Until then the lease goes on: how long a launcher takes to look is not the matter."""
-            if f"Redis knows {killed.name} already: waiting for a sign of life" in up.said():
+            if f"Redis already lists {killed.name}: waiting" in up.said():
                 return True
             redis_ledger.client.expire(keys.worker(killed.name), LEASE_S // 2)
             return False

@@ -329,7 +329,7 @@ def test_a_run_of_another_version_is_told_by_what_is_not_understood_and_hides_no
 
     assert [run.run_id for run in redis_ledger.runs()] == [ours.run_id]
     assert "another version of mcqueue: spec.aura cannot be read here" in caplog.text
-    with pytest.raises(UnreadableRun, match=r"spec\.aura.*Bring mcqueue here"):
+    with pytest.raises(UnreadableRun, match=r"spec\.aura.*Install the version"):
         redis_ledger.named(theirs.run_id)
 
 

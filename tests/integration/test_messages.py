@@ -70,7 +70,7 @@ def test_every_kind_of_bad_message_is_refused_with_a_reason(
     said = log.read_text()
     for reason in list(bad)[3:]:
         assert reason in said, reason
-    assert said.count("something that is no message is dropped") == 3
+    assert said.count("something that is not a message was dropped") == 3
 
 
 def test_rubbish_in_the_queue_is_not_the_audits_trouble(

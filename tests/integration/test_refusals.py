@@ -119,7 +119,7 @@ def test_a_worker_outlasts_a_refusal_that_is_longer_than_its_lease(
         wait_settled(redis_ledger, run)
         wait_until(lambda: len(Fleet(redis_ledger.client).alive()) == 1, "the worker to beat")
         assert working.poll() is None
-    assert f"verdicts waiting for the ledger: Redis at {refusing.url} takes no writes" in log.read_text()
+    assert f"verdicts waiting for the ledger: Redis at {refusing.url} refuses writes" in log.read_text()
     assert "Unrecoverable" not in log.read_text()
 
 
@@ -131,9 +131,9 @@ def test_what_could_not_go_back_to_the_queue_goes_back_once_redis_takes_writes(
     redis_ledger.client.set(attempts, "no hash: every beginning fails")
     log = tmp_path / "log"
     with worker(log, batch_size=64):
-        wait_until(lambda: "batch 1 goes back to the queue" in log.read_text(), "a batch that could not be begun")
+        wait_until(lambda: "batch 1 is requeued" in log.read_text(), "a batch that could not be begun")
         refusing.refuse("OOM")
-        wait_until(lambda: "a message goes back to the queue later" in log.read_text(), "a message to be refused")
+        wait_until(lambda: "a message will be requeued later" in log.read_text(), "a message to be refused")
         refusing.mend()
         redis_ledger.client.delete(attempts)
         wait_settled(redis_ledger, run)
@@ -145,7 +145,7 @@ def test_a_worker_that_starts_meanwhile_is_to_come_again_later(refusing: Refusin
         *worker_command("w0@test", 2)[1:], environment={"MCQUEUE_ENGINE": "simulated"}, log=tmp_path / "log"
     ) as child:
         assert child.wait(timeout=PATIENCE_S) == EXIT_RETRY
-    assert "it cannot write to its disk (MISCONF). Make room on Redis' disk" in (tmp_path / "log").read_text()
+    assert "it cannot write to its disk (MISCONF). Free space on Redis' disk" in (tmp_path / "log").read_text()
     assert "Traceback" not in (tmp_path / "log").read_text()
 
 
@@ -171,11 +171,11 @@ def test_commands_say_what_is_wrong_with_redis_and_not_that_workers_are_missing(
 
     refused = producer("enqueue", questions, "--run", "late")
     assert refused.returncode == 1
-    assert "takes no writes: too few replicas follow it (NOREPLICAS)" in refused.stderr
+    assert "refuses writes: it has too few replicas (NOREPLICAS)" in refused.stderr
     assert "lower min-replicas-to-write" in refused.stderr
     assert "Traceback" not in refused.stderr
     status = producer("status", run.run_id)
-    assert "takes no writes: too few replicas follow it (NOREPLICAS)" in status.stdout
+    assert "refuses writes: it has too few replicas (NOREPLICAS)" in status.stdout
     assert "workers up" not in status.stdout
     (trouble,) = [each for each in check([settings], [0]) if each.level == "error"]
     assert (trouble.what, "NOREPLICAS" in trouble.found) == ("Redis", True)

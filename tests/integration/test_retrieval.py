@@ -165,9 +165,9 @@ def test_questions_for_a_build_that_nobody_has_wait_and_another_run_passes_them(
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
-        (lambda index: (index / "manifest.json").unlink(), "holds no manifest.json"),
+        (lambda index: (index / "manifest.json").unlink(), "has no manifest.json"),
         (lambda index: (index / "passages.arrow").write_bytes(b"x"), "passages.arrow"),
-        (Path.exists, "the settings name no such index"),
+        (Path.exists, "the settings have no such index"),
     ],
 )
 def test_a_worker_without_its_index_says_what_is_wrong_and_takes_nothing(

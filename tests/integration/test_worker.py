@@ -283,7 +283,7 @@ def test_a_message_that_the_broker_lost_is_found_and_sent_again(
     assert redis_ledger.client.rpop(queue) is not None
     with worker(tmp_path / "log"):
         wait_finished(redis_ledger, run)
-    assert "8 questions found in no message" in (tmp_path / "log").read_text()
+    assert "8 questions in no message" in (tmp_path / "log").read_text()
 
 
 def test_a_lost_message_is_found_although_messages_of_other_runs_still_wait(
@@ -391,7 +391,7 @@ def test_messages_that_went_back_to_the_queue_are_taken_again_by_the_same_worker
     redis_ledger.client.set(attempts, "no hash: every beginning fails")
     with worker(tmp_path / "log", batch_size=64):
         send(app, redis_ledger, run)
-        wait_until(lambda: (tmp_path / "log").read_text().count("goes back to the queue") >= 3, "refusals")
+        wait_until(lambda: (tmp_path / "log").read_text().count("is requeued") >= 3, "refusals")
         redis_ledger.client.delete(attempts)
         wait_finished(redis_ledger, run)
         wait_nothing_left(redis_ledger)
@@ -496,7 +496,7 @@ def test_an_error_that_nobody_foresaw_ends_as_failed_with_every_attempts_reason_
     error = outcomes["q5"].error
     assert error is not None
     told = "; ".join(["w0@test: ZeroDivisionError: simulated bug"] * 3)
-    assert (error.type, error.message) == ("TooManyAttempts", f"begun 3 times: {told}")
+    assert (error.type, error.message) == ("TooManyAttempts", f"attempted 3 times: {told}")
     assert outcomes["q5"].attempts == 3
     assert {each.attempts for name, each in outcomes.items() if name != "q5"} == {1}
 

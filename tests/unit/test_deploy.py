@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,15 @@ def test_a_strategy_places_its_workers_on_a_host_of_eight(name: str, expected: l
 
 def test_the_laptops_file_uses_all_of_two_cores() -> None:
     assert places("laptop", []) == ["smollm2-135m-instruct: cores 0-1"]
+
+
+@pytest.mark.parametrize("name", ["gpu", "eight-by-one", "four-by-two", "hybrid"])
+def test_a_layout_starts_with_the_batch_size_that_is_calculated_for_its_model(name: str) -> None:
+    rows = json.loads((ROOT / "benchmarks/recorded/batch_size_estimate.json").read_text())["rows"]
+    calculated = {row["model"]: row["batch_size"] for row in rows}
+    for settings in load_fleet(DEPLOY / f"{name}.yaml"):
+        model = settings.hf_model_id.removeprefix("Qwen/").removesuffix("-Instruct")
+        assert settings.batch_size == calculated[model]
 
 
 @pytest.mark.parametrize(

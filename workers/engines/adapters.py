@@ -86,7 +86,7 @@ def _refuse_other_weights(name: str, folder: Path, ranks: Set[int]) -> None:
     if not found <= ranks:
         raise ModelNotFound(
             f"adapters.{name}: {file} has weights of rank {_listed(found)}, adapter_config.json says {_listed(ranks)}.",
-            hint="They come from different trainings: use the folder exactly as peft's save_pretrained wrote it.",
+            hint="They are from different training runs: use the folder exactly as peft's save_pretrained wrote it.",
         )
 
 

@@ -331,7 +331,7 @@ def _answer(output: Any) -> Any:
     reasons = {each.finish_reason for each in output.outputs}
     if "abort" in reasons:
         raise RuntimeError("its core process was asked to stop")
-    return RequestRejected("vLLM could not compute it and gives no reason.") if "error" in reasons else output
+    return RequestRejected("vLLM could not process it and gave no reason.") if "error" in reasons else output
 
 
 def _is_one_process(arguments: Any) -> bool:

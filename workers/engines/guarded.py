@@ -114,7 +114,7 @@ class GuardedEngine(Engine):
             if asked > self._shortage.largest:
                 self._shortage.largest = asked
                 self._room = min(asked // 2, self._shortage.room_before or asked)
-                log.warning("%d requests in a call are too many, %d from now on: %s", asked, self._room, trouble)
+                log.warning("%d requests per call are too many, at most %d from now on: %s", asked, self._room, trouble)
 
     def _timed(self, parts: Iterator[Part]) -> Iterator[Part]:
         """Pass `parts` through, timing only the wait for each part and not the caller's handling of it."""

@@ -65,7 +65,7 @@ class NotOffered(ValueError):
 
 
 @dataclass(slots=True)
-class _Heard:
+class _PartialScore:
     """Partial results for the continuations of a ScoreRequest."""
 
     prompt_tokens: int
@@ -129,9 +129,9 @@ class OpenAiEngine(Engine):
         return in_order(self.answers(requests), len(requests))
 
     def answers(self, requests: Sequence[Request]) -> Iterator[Part]:
-        heads: list[tuple[int, _Heard]] = []
+        heads: list[tuple[int, _PartialScore]] = []
         for answered in self._each(self._first, requests):
-            heads += [(i, head) for i, head in answered if isinstance(head, _Heard)]
+            heads += [(i, head) for i, head in answered if isinstance(head, _PartialScore)]
             if ended := [(i, head) for i, head in answered if isinstance(head, Completion)]:
                 yield ended
         tails = [
@@ -261,12 +261,12 @@ class OpenAiEngine(Engine):
         if isinstance(trouble, AuthenticationError | PermissionDeniedError):
             return " The judge rejects the key: set MCQUEUE_JUDGE_API_KEY for the workers, and restart them."
         if isinstance(trouble, APIConnectionError):
-            return " The judge does not answer: is judge.server right, running, and within the workers' reach?"
+            return " The judge does not answer: is judge.server correct, running, and reachable from the workers?"
         if isinstance(trouble, NotFoundError):
             return " Check judge.server and judge.model."
         return " This is what judge.server answers."
 
-    def _first(self, request: Request) -> Completion | _Heard:
+    def _first(self, request: Request) -> Completion | _PartialScore:
         """Return the texts; or the number of prompt tokens and the continuations among the likeliest next tokens."""
         try:
             in_chat = self._in_chat(request.chat)
@@ -317,12 +317,12 @@ class OpenAiEngine(Engine):
             prefilled, all_cached = prefilled + prompt, all_cached + cached
         return Completion(texts=tuple(texts), prompt_tokens=prompt, prefill_tokens=prefilled, cached_tokens=all_cached)
 
-    def _look_ahead(self, request: ScoreRequest, *, in_chat: bool) -> Completion | _Heard:
+    def _look_ahead(self, request: ScoreRequest, *, in_chat: bool) -> Completion | _PartialScore:
         request, offers = openai_wire.parted(request, in_chat=in_chat), self._offers
         top, echo = (offers.chat_top, offers.chat_echo) if in_chat else (offers.plain_top, offers.plain_echo)
         if not top and not echo:
             raise NotOffered(
-                f"{self._server.base_url} gives no log-probabilities: only modes that generate text can be used"
+                f"{self._server.base_url} returns no log-probabilities: only modes that generate text can be used"
             )
         asked = openai_wire.asked(request.turns, in_chat=in_chat)
         answer = self._post(
@@ -345,26 +345,26 @@ class OpenAiEngine(Engine):
             )
         if None in logprobs and not prompt:
             raise NotOffered(f"{self._server.base_url} does not count the prompt's tokens")
-        return _Heard(prompt, logprobs, [1] * len(logprobs), prompt, cached)
+        return _PartialScore(prompt, logprobs, [1] * len(logprobs), prompt, cached)
 
-    def _weigh(self, tail: tuple[ScoreRequest, _Heard, int]) -> None:
+    def _weigh(self, tail: tuple[ScoreRequest, _PartialScore, int]) -> None:
         """Add the log-probability of one continuation that is not among the likeliest next tokens."""
-        request, heard, i = tail
+        request, partial, i = tail
         in_chat = self._in_chat(request.chat)
         request = openai_wire.parted(request, in_chat=in_chat)
         continuation = openai_wire.continuations_of(request, in_chat=in_chat)[i]
         asked = openai_wire.echo(request.turns, continuation, in_chat=in_chat)
         answer = self._post(asked, model=self._model(request.adapter))
         if isinstance(answer, Failure):
-            heard.failure = answer
+            partial.failure = answer
             return
         whole, cached = openai_wire.prompt_tokens(answer.get("usage") or {})
-        found = openai_wire.prompt_logprobs(answer)[heard.prompt_tokens : whole]
+        found = openai_wire.prompt_logprobs(answer)[partial.prompt_tokens : whole]
         if not found or None in found:
             message = f"{self._server.base_url} echoes no log-probabilities for {continuation!r}"
-            heard.failure = Failure(type=NotOffered.__name__, message=message)
+            partial.failure = Failure(type=NotOffered.__name__, message=message)
             return
-        heard.logprobs[i] = sum(cast("list[float]", found))
-        heard.token_counts[i] = len(found)
-        heard.prefill_tokens += whole
-        heard.cached_tokens += cached
+        partial.logprobs[i] = sum(cast("list[float]", found))
+        partial.token_counts[i] = len(found)
+        partial.prefill_tokens += whole
+        partial.cached_tokens += cached

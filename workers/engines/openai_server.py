@@ -109,7 +109,7 @@ def find_out(server: OpenAiSettings) -> Offers:
         chat, chat_top = probe.next_tokens(in_chat=True)
         plain, plain_top = probe.next_tokens(in_chat=False)
         if not chat and not plain:
-            raise SettingsError(f"The server answers no requests. {probe.said[0]}", hint=_nearest_model(connection))
+            raise SettingsError(f"The server answers no test request. {probe.said[0]}", hint=_nearest_model(connection))
         return Offers(
             chat=chat,
             plain=plain,

@@ -43,10 +43,10 @@ def find(word: str, visible: Sequence[Device]) -> Device:
         return meant[0]
     names = ", ".join(device.name for device in visible)
     if meant:
-        raise PlanError(f"gpu_groups: {word!r} is the beginning of {len(meant)} UUIDs.", hint="Write more of it.")
+        raise PlanError(f"gpu_groups: {word!r} matches {len(meant)} UUIDs.", hint="Use a longer prefix.")
     parts = [device.name for device in visible if device.part_of == word]
     if parts:
-        raise PlanError(f"gpu_groups asks for GPU {word}, which is cut into {', '.join(parts)}.", hint="Name those.")
+        raise PlanError(f"gpu_groups asks for GPU {word}, which is split into {', '.join(parts)}.", hint="Name those.")
     raise PlanError(
         f"gpu_groups asks for GPU {word}; {f'{len(visible)} visible: {names}' if visible else 'none is visible'}.",
         hint="Check nvidia-smi -L and CUDA_VISIBLE_DEVICES, or use gpu_groups: auto.",
@@ -59,12 +59,12 @@ def cut(wanted: Sequence[Sequence[int | str]], visible: Sequence[Device], size: 
     for group in groups:
         names = ", ".join(device.name for device in group)
         if len(set(group)) < len(group):
-            raise PlanError(f"Group [{names}] has a GPU twice.", hint="Name each once.")
+            raise PlanError(f"Group [{names}] has a GPU twice.", hint="List each GPU once.")
         if len(group) != size:
             raise PlanError(
                 f"Group [{names}] has {number(len(group), 'GPU')}, but the engine uses "
                 f"tensor_parallel_size x pipeline_parallel_size = {size}.",
-                hint="Make both the same.",
+                hint="Make the two numbers equal.",
             )
         _refuse_several_instances(group)
     return groups
@@ -101,4 +101,4 @@ def group_name(group: Sequence[Device]) -> str:
 def _refuse_several_instances(group: Sequence[Device]) -> None:
     if len(group) > 1 and any(device.part_of for device in group):
         names = ", ".join(device.name for device in group)
-        raise PlanError(f"Group [{names}]: CUDA shows a process one MIG instance, not {len(group)}.", hint="One each.")
+        raise PlanError(f"Group [{names}]: CUDA shows a process one MIG instance, not {len(group)}.", hint="List one.")

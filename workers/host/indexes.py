@@ -19,8 +19,8 @@ def index_folders(fleet: Sequence[Settings]) -> dict[str, Path]:
         name = read_manifest(path).plan.name
         if name in folders:
             raise PlanError(
-                f"indexes: {folders[name]} and {path} are both called {name!r}, and so would their queue be.",
-                hint="Build one of them under another name: the folder that -o names gives it.",
+                f"indexes: {folders[name]} and {path} are both called {name!r}, so they would share a queue.",
+                hint="Build one of them into a folder with another name (-o).",
             )
         folders[name] = path
     return folders

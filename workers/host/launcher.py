@@ -28,12 +28,12 @@ from contract.wording import number
 from workers.host import boot_pipe
 from workers.host.placement import WorkerPlan
 from workers.parent import follower
+from workers.retries import pause_s
 
 __all__ = ["Child", "Supervisor", "after_exit", "bind", "node_name", "worker_command"]
 
 log = logging.getLogger(__name__)
 
-FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
 #: For a child that was ready: questions wait for it, and one that kills it is only identified after several deaths.
 LONGEST_PAUSE_AFTER_READY_S = 4.0
@@ -90,8 +90,7 @@ def after_exit(
     if boot_failed(exit_code, was_ready) and failed_boots + 1 >= GIVE_UP_AFTER:
         return After("give up")
     longest_s = LONGEST_PAUSE_AFTER_READY_S if was_ready else LONGEST_PAUSE_S
-    growing_s = FIRST_PAUSE_S * 2.0 ** min(failures, 10)  # 2.0**1024 would overflow
-    return After("restart", FIRST_PAUSE_S if steady else min(growing_s, longest_s))
+    return After("restart", pause_s(1 if steady else failures + 1, longest_s))
 
 
 def bind(cores: Sequence[int]) -> None:
@@ -221,7 +220,7 @@ class Supervisor:
         except (OSError, subprocess.SubprocessError) as trouble:
             self._close_channel(child)
             child.start_at = time.monotonic() + LONGEST_PAUSE_S
-            self._say(f"{child.plan.name}: cannot be started: {trouble}; tried again in {LONGEST_PAUSE_S:g} s")
+            self._say(f"{child.plan.name}: cannot be started: {trouble}; retrying in {LONGEST_PAUSE_S:g} s")
 
     def _start(self, child: Child) -> None:
         self.log_folder.mkdir(parents=True, exist_ok=True)  # somebody may have tidied up since the launcher began
@@ -263,7 +262,7 @@ class Supervisor:
             elif child.start_at is not None and now >= child.start_at and not self._boots_beside(child):
                 self._try_to_start(child)
             elif child.state == "booting" and not child.overdue and now > child.started_at + child.boot_limit_s:
-                self._say(f"{child.plan.name}: not up after {now - child.started_at:.0f} s, killed")
+                self._say(f"{child.plan.name}: not ready after {now - child.started_at:.0f} s, killed")
                 child.overdue = True
                 self._kill(child)
         self._show()
@@ -295,27 +294,27 @@ class Supervisor:
         child.failed_boots = child.failed_boots + 1 if boot_failed(verdict, was_ready) else 0
         if decision.action == "stop":
             child.state = "stopped"
-            self._say(f"{child.plan.name}: ended as asked")
+            self._say(f"{child.plan.name}: stopped as requested")
             return
         explained = child.trouble and needs_a_fix(verdict, was_ready, child.proven)
         why = child.trouble if explained else f"its last lines:\n{child.last_lines()}"
         self._say(f"{child.plan.name}: ended with {_meaning(exit_code)}; {why}")
         if decision.action == "give up":
             child.state = "given up"
-            again = f"this command again, in another terminal, with --only {child.plan.name}"
-            self._say(f"{child.plan.name}: given up; mend what its log says, then start it alone: {again}")
+            again = f"run this command in another terminal with --only {child.plan.name}"
+            self._say(f"{child.plan.name}: given up; fix the error in its log, then {again}")
         else:
             child.state, child.start_at = "waiting", time.monotonic() + decision.pause_s
-            self._say(f"{child.plan.name}: starts again in {decision.pause_s:g} s")
+            self._say(f"{child.plan.name}: restarting in {decision.pause_s:g} s")
 
     def _drain(self) -> None:
         """Wait for running batches until a second signal or `drain_timeout_s`."""
         if self._hung_up:
-            self._say("the terminal is gone (SIGHUP); in tmux, with nohup or as a unit, workers outlive it")
+            self._say("the terminal was closed (SIGHUP); in tmux, with nohup or as a systemd unit, workers would go on")
         living = [child for child in self.children if child.process is not None]
         if not living:
             return
-        self._say(f"draining {number(len(living), 'worker')}; a second Ctrl-C or SIGTERM ends them at once")
+        self._say(f"draining {number(len(living), 'worker')}; a second Ctrl-C or SIGTERM kills them")
         for child in living:
             child.state = "draining"
             if child.process is not None:
@@ -345,9 +344,7 @@ class Supervisor:
                 try:
                     child.process.wait(until - time.monotonic())
                 except subprocess.TimeoutExpired:
-                    self._say(
-                        f"{child.plan.name}: process {child.process.pid} is left; it ends when its driver lets it"
-                    )
+                    self._say(f"{child.plan.name}: process {child.process.pid} has not died yet: a driver may hold it")
                 child.process, child.state = None, "killed"
             self._close_channel(child)
 

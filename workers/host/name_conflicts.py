@@ -27,7 +27,7 @@ def refuse_taken(fleet: Fleet, names: Sequence[str], say: Callable[[str], object
     if not found:
         return
     known = ", ".join(each.name for each in found)
-    say(f"Redis knows {known} already: waiting for a sign of life, {LEASE_S} s at most")
+    say(f"Redis already lists {known}: waiting up to {LEASE_S} s for a heartbeat")
     staying = [record for record in _beating(fleet, found) if record.state is not WorkerState.DRAINING]
     if staying:
         raise NameTaken(f"Already running: {', '.join(map(_describe, staying))}.", hint=_remedy(staying, names))
@@ -53,8 +53,8 @@ def _remedy(staying: Sequence[WorkerRecord], names: Sequence[str]) -> str:
     taken = [each.name for each in staying]
     those = " ".join(taken)
     ways = [f"To restart: python -m workers restart {those}."] if all(each.launched for each in staying) else []
-    ways.append(f"To end: python -m workers drain {those}.")
+    ways.append(f"To stop: python -m workers drain {those}.")
     if free := [name.partition("@")[0] for name in names if name not in taken]:
         ways.append(f"To start only the others, add {' '.join(f'--only {name}' for name in free)} to this command.")
-    ways.append("For one more worker, under another name: python -m workers run -n NAME.")
+    ways.append("To add a worker under another name: python -m workers run -n NAME.")
     return " ".join(ways)

@@ -92,7 +92,7 @@ def plan_host(
     on_cores = [each for each in fleet if not _wants_gpus(each, visible) for _ in range(each.cpu_workers)]
     if len(on_cores) > len(cores):
         warnings.append(
-            f"{len(on_cores)} CPU workers on {number(len(cores), 'core')}: they are not bound, and take turns."
+            f"{len(on_cores)} CPU workers on {number(len(cores), 'core')}: too few to pin each worker to its own."
         )
     share = len(cores) // len(on_cores) if on_cores else 0
     plans += [_on_cores(each, i, cores[i * share : (i + 1) * share]) for i, each in enumerate(on_cores)]
@@ -138,7 +138,7 @@ def pick(plans: Sequence[WorkerPlan], names: Sequence[str]) -> list[WorkerPlan]:
     planned = [plan.name for plan in plans]
     for name in names:
         if name not in planned:
-            raise PlanError(f"--only {name}: not one of this host's workers.", hint=f"They are {', '.join(planned)}.")
+            raise PlanError(f"--only {name}: not a worker of this host.", hint=f"Its workers: {', '.join(planned)}.")
     return [plan for plan in plans if not names or plan.name in names]
 
 
@@ -157,9 +157,9 @@ def _groups(fleet: Sequence[Settings], visible: Sequence[Device]) -> list[_Group
     auto = [each for each in fleet if each.gpu_groups == "auto"]
     if len(auto) > 1:
         raise PlanError(
-            f"gpu_groups: auto is said for {', '.join(each.served_model for each in auto)}: "
-            f"which of {number(len(visible), 'GPU')} is whose?",
-            hint="Name the groups of all models but one.",
+            f"gpu_groups: auto is set for {', '.join(each.served_model for each in auto)}, which leaves open "
+            f"how to divide {number(len(visible), 'GPU')}.",
+            hint="List the groups of all models but one.",
         )
     named = {
         i: cut(each.gpu_groups, visible, each.gpus_per_worker)
@@ -184,17 +184,17 @@ def _sharing(groups: Sequence[_Group]) -> list[str]:
         if not all(each.share_gpus for each in owners):
             raise PlanError(
                 f"gpu_groups puts GPU {device.name} into {len(owners)} groups ({names}).",
-                hint="Give each group its own, or say share_gpus: true.",
+                hint="Give each group its own, or set share_gpus: true.",
             )
         shares = [memory_share(each) for each in owners]
         if round(sum(shares), 6) > MOST_SHARED:
             sums = " + ".join(f"{share:g}" for share in shares)
             raise PlanError(
                 f"GPU {device.name}: gpu_memory_utilization {sums} = {sum(shares):g} of its memory ({names}); "
-                "CUDA takes some more for each worker, and the last one would not boot.",
+                "CUDA needs some more for each worker, so the last one would not boot.",
                 hint=f"Lower them to a sum of {MOST_SHARED:g} or less.",
             )
-        warnings.append(f"GPU {device.name} is shared by {len(owners)} workers ({names}): each slows the others.")
+        warnings.append(f"GPU {device.name} is shared by {len(owners)} workers ({names}), which slow each other down.")
     return warnings
 
 
@@ -203,7 +203,7 @@ def _left_over(fleet: Sequence[Settings], groups: Sequence[_Group], visible: Seq
     used = {device for each in groups for device in each.devices}
     idle = [device.name for device in visible if device not in used]
     sizes = [each.gpus_per_worker for each in fleet if each.gpu_groups == "auto"]
-    return [f"GPU {', '.join(idle)} stays unused: a worker takes {size}, and fewer are left." for size in sizes if idle]
+    return [f"GPU {', '.join(idle)} stays unused: a worker needs {size}, and fewer are left." for size in sizes if idle]
 
 
 def _on_gpus(settings: Settings, devices: Sequence[Device]) -> WorkerPlan:

@@ -32,8 +32,8 @@ def find(fleet: Fleet, name: str) -> WorkerRecord:
         raise InputError(f"{name!r} is on several hosts: {', '.join(each.name for each in meant)}.", hint="Name one.")
     names = [each.name for each in alive] + sorted({f"@{each.host}" for each in alive})
     # List all, not only the closest name: for a drained worker, that would be its neighbour.
-    known = f"There are: {', '.join(names)}." if names else "There is none at all."
-    ended = "One that has ended is started on its host: python -m workers up --only NAME"
+    known = f"Live workers: {', '.join(names)}." if names else "No worker is alive."
+    ended = "To start one that was stopped, on its host: python -m workers up --only NAME"
     raise InputError(f"No live worker {name!r}.", hint=f"{known} {ended}")
 
 
@@ -64,12 +64,12 @@ def restart(fleet: Fleet, settings: Settings, names: Sequence[str], say: Say) ->
     """
     chosen = find_all(fleet, names) if names else fleet.alive()
     if not chosen:
-        raise InputError("No worker is alive.", hint="Start them: python -m workers up")
+        raise InputError("No worker is alive.", hint="Start some: python -m workers up")
     alone = [record.name for record in chosen if not record.launched]
     if alone:
         raise InputError(
-            f"Nobody would start {', '.join(alone)} again: started without `python -m workers up`.",
-            hint="Drain it and start it by hand.",
+            f"{', '.join(alone)} cannot be restarted: not started by `python -m workers up`.",
+            hint="Drain and start it by hand.",
         )
     for record in chosen:
         fleet.ask(record.name, Wish.RESTART)
@@ -77,14 +77,14 @@ def restart(fleet: Fleet, settings: Settings, names: Sequence[str], say: Say) ->
         _await_end(fleet, settings, record)
         ended = time.monotonic()
         _await_successor(fleet, settings, record)
-        say(f"{record.name}: ready again {time.monotonic() - ended:.1f} s after it ended")
+        say(f"{record.name}: ready again {time.monotonic() - ended:.1f} s after it stopped")
 
 
 def _await_end(fleet: Fleet, settings: Settings, record: WorkerRecord) -> None:
     _wait(
         lambda: _is_gone(fleet.get(record.name), record),
         settings.drain_timeout_s + GRACE_S,
-        f"{record.name} is still there. See its log; its process is {record.pid} on {record.host}.",
+        f"{record.name} did not stop. See its log; its process is {record.pid} on {record.host}.",
     )
 
 
@@ -92,7 +92,7 @@ def _await_successor(fleet: Fleet, settings: Settings, record: WorkerRecord) -> 
     _wait(
         lambda: _is_ready(fleet.get(record.name), record),
         settings.server_startup_timeout + GRACE_S,
-        f"{record.name} ended and is not up again. See its log.",
+        f"{record.name} stopped but did not come back. See its log.",
     )
 
 

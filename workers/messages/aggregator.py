@@ -122,7 +122,7 @@ class _Gatherer:
             return
         known = self._held.get(request.id)
         if known is not None and known.request.message.delivery_tag != message.delivery_tag:
-            raise InvalidTaskError(f"a second message calls itself {request.id!r}")
+            raise InvalidTaskError(f"duplicate message id {request.id!r}")
         if known is not None:
             # Redelivered after a reconnect while still held: only the channel for acknowledging it is new.
             known.request = request
@@ -158,7 +158,7 @@ class _Gatherer:
         try:
             message.reject(requeue=requeue)
         except errors as trouble:
-            log.warning("a message goes back to the queue later: %s", trouble)
+            log.warning("a message will be requeued later: %s", trouble)
             self._task.restore_own_soon()
 
     def _renew(self) -> None:
@@ -249,5 +249,5 @@ def stop(exit_code: int) -> None:
 def stop_without_engine(reason: str) -> None:
     """Stop this worker because its engine is gone, from any thread."""
     if not stopping():
-        log.critical("%s This worker ends; its messages go back to the queue.", reason)
+        log.critical("%s This worker stops; its messages are requeued.", reason)
         stop(EXIT_RETRY)

@@ -44,6 +44,6 @@ class Consumer(consumer.Consumer):  # type: ignore[misc]  # celery ships no type
             self._reject(message, exc)
 
     def _reject(self, message: Any, trouble: Exception) -> None:
-        log.error("a message that cannot be read is dropped: %s: %s", type(trouble).__name__, trouble, exc_info=trouble)
+        log.error("an unreadable message was dropped: %s: %s", type(trouble).__name__, trouble, exc_info=trouble)
         if not message.acknowledged:
             message.reject_log_error(log, self.connection_errors)

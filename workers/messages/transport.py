@@ -115,7 +115,7 @@ class QoS(redis.QoS):  # type: ignore[misc]  # kombu ships no types
             with self.channel.conn_or_acquire() as client:
                 client.zadd(self.unacked_index_key, dict.fromkeys(delivery_tags, time.time()), xx=True)
         except self.channel.connection_errors as trouble:
-            log.warning("messages are not held for longer: %s", trouble)
+            log.warning("the hold on messages could not be extended: %s", trouble)
 
     def _flush(self) -> None:
         self.write_acknowledgements()
@@ -242,12 +242,12 @@ class Transport(redis.Transport):  # type: ignore[misc]
         where = properties["delivery_info"]
         for each in (properties["delivery_tag"], where["exchange"], where["routing_key"]):
             if not isinstance(each, str):
-                raise TypeError(f"a message without a text for tag, exchange or routing key: {each!r:.80}")
+                raise TypeError(f"a message whose tag, exchange or routing key is not text: {each!r:.80}")
         super()._deliver(message, queue)
 
 
 def _log_dropped(trouble: Exception) -> None:
-    log.error("something that is no message is dropped: %s: %s", type(trouble).__name__, trouble)
+    log.error("something that is not a message was dropped: %s: %s", type(trouble).__name__, trouble)
 
 
 def use() -> None:

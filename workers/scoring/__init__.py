@@ -7,9 +7,9 @@ from contract.prompts import turns_of
 from contract.spec import Mode
 from workers.engines.base import Request
 from workers.scoring import free, generate, judge, letter, likelihood, vote
-from workers.scoring.base import Further, Item, Reading, ScoringMode
+from workers.scoring.base import FollowUp, Item, Reading, ScoringMode
 
-__all__ = ["MODES", "Further", "Item", "Reading", "ScoringMode", "requests_of"]
+__all__ = ["MODES", "FollowUp", "Item", "Reading", "ScoringMode", "requests_of"]
 
 MODES: dict[Mode, ScoringMode] = {
     Mode.LETTER: ScoringMode(letter.ask, letter.read),

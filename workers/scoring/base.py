@@ -14,7 +14,7 @@ from contract.turns import Turns
 from contract.verdict import Passage
 from workers.engines.base import Completion, Request
 
-__all__ = ["Further", "Item", "Reading", "ScoringMode", "compare"]
+__all__ = ["FollowUp", "Item", "Reading", "ScoringMode", "compare"]
 
 
 class Item(NamedTuple):
@@ -43,11 +43,11 @@ class Reading(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Further:
+class FollowUp:
     """A further step before there is a reading: requests for the batch's next generate call, and how to read them."""
 
     requests: list[Request]
-    read: Callable[[Sequence[Completion]], Reading | Further]
+    read: Callable[[Sequence[Completion]], Reading | FollowUp]
     #: The judge whose engine gets the requests; None: the same engine as before.
     judge: Judge | None = None
 
@@ -56,7 +56,7 @@ class ScoringMode(NamedTuple):
     """`ask` turns a question and its prompt into requests, `read` turns their completions into a reading."""
 
     ask: Callable[[Question, Turns, RunSpec], list[Request]]
-    read: Callable[[Question, Sequence[Completion], RunSpec], Reading | Further]
+    read: Callable[[Question, Sequence[Completion], RunSpec], Reading | FollowUp]
 
 
 def compare(scores: dict[str, float], rule: str, label_mass: float | None = None) -> Reading:

@@ -26,7 +26,7 @@ from contract.spec import ChatTemplate, Judge, RunSpec, Sampling
 from contract.turns import one_turn
 from contract.wording import number
 from workers.engines.base import Completion, GenerateRequest, Text
-from workers.scoring.base import Further, Reading
+from workers.scoring.base import FollowUp, Reading
 from workers.scoring.extract import extract
 from workers.scoring.extract.visible_text import before_next_question, spoken
 from workers.scoring.generate import ask, texts_of
@@ -50,7 +50,7 @@ class JudgeSilent(ValueError):
     """The judge did not write the requested JSON in any of its attempts."""
 
 
-def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -> Reading | Further:
+def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -> Reading | FollowUp:
     """Return the grading to request; without a key there is nothing to grade against."""
     (answer,) = texts_of(completions[0])
     said = _answer_in(spoken(answer.text) or "", question, spec)
@@ -77,8 +77,8 @@ def grading_prompt(question: Question, judge: Judge, said: str) -> str:
 
 def _grading(
     question: Question, answer: Text, said: str, spec: RunSpec, judge: Judge, prompt: str, asked: int
-) -> Further:
-    def read_grade(completions: Sequence[Completion]) -> Reading | Further:
+) -> FollowUp:
+    def read_grade(completions: Sequence[Completion]) -> Reading | FollowUp:
         written = completions[0].texts[0].text
         try:
             return _reading(question, answer, said, Grade.model_validate_json(_without_fence(spoken(written) or "")))
@@ -97,7 +97,7 @@ def _grading(
     chat = ChatTemplate.AUTO if judge.server else spec.chat_template
     adapter = "" if judge.server else spec.adapter
     request = GenerateRequest(one_turn(prompt), Sampling(max_tokens=judge.max_tokens), seed, chat, SCHEMA, adapter)
-    return Further([request], read_grade, judge if judge.server else None)
+    return FollowUp([request], read_grade, judge if judge.server else None)
 
 
 def _reading(question: Question, answer: Text, said: str, grade: Grade | None) -> Reading:

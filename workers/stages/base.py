@@ -39,7 +39,7 @@ RETRY_PAUSE_S = 1.0
 #: A run counts as put off for this long after its last message: another worker may have taken the rest.
 PUT_OFF_S = 60.0
 #: The ending of a question whose attempt failed but was not the last: its message is requeued.
-AGAIN = "to be tried again"
+AGAIN = "to be retried"
 
 
 class BatchWork(abc.ABC):
@@ -103,7 +103,7 @@ class BatchWork(abc.ABC):
         except EngineDead as trouble:
             batch.fatal = str(trouble)
         except LedgerError as trouble:
-            log.warning("batch %d goes back to the queue: %s", batch.number, trouble)
+            log.warning("batch %d is requeued: %s", batch.number, trouble)
             batch.pause_s = RETRY_PAUSE_S
         finally:
             if events:
@@ -229,7 +229,11 @@ class BatchWork(abc.ABC):
 
     def _attempt_alone(self, batch: Batch, work: Work) -> Endings:
         """Begin a suspect while nothing else is running: if this worker dies now, the ledger knows the culprit."""
-        log.warning("question %s was begun %d times: alone now", work.item.question.id, work.attempts - 1)
+        log.warning(
+            "question %s was begun %d times without a verdict: alone now",
+            work.item.question.id,
+            work.attempts - 1,
+        )
         run_id, question_id = work.held.run_id, work.item.question.id
         try:
             if not self._ledger.begin(run_id, [question_id], stage=self.stage):

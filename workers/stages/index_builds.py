@@ -76,15 +76,15 @@ class OpenBuilds:
             self._unusable[wanted.index_digest] = time.monotonic() + UNUSABLE_FOR_S, why
             raise NotNow(why) from None
         if found is None:
-            raise NotNow(self._lacks(wanted, "bring that build back, or cancel the run and ask the new one"))
+            raise NotNow(self._lacks(wanted, "restore that build, or cancel the run and enqueue it for the new one"))
         return found
 
     def _drop(self, wanted: Retrieval) -> None:
         self._opened.pop(wanted.index_digest, None)
-        log.error("index %s was written over while it was open: closed", self._name)
+        log.error("index %s was overwritten while open, and was closed", self._name)
 
     def _lacks(self, wanted: Retrieval, what: str) -> str:
-        here = " and ".join(digest[:8] for digest in self._opened) or "nothing else open"
+        here = " and ".join(digest[:8] for digest in self._opened) or "no other build"
         return (
             f"the run was made for index {wanted.index} {wanted.index_digest[:8]} (its corpus, encoder and structure), "
             f"here is {here}: {what}"

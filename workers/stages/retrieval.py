@@ -88,7 +88,7 @@ class BatchRetriever(BatchWork):
         answers = _search(retriever, queries, wanted)
         if retriever.changed():
             self._builds.close(wanted)
-            raise NotNow(f"index {wanted.index} was written over while it was searched")
+            raise NotNow(f"index {wanted.index} was overwritten while it was searched")
         floor = wanted.retrieval_score_threshold
         return [
             found if isinstance(found, Failure) or floor is None else [each for each in found if each.score >= floor]

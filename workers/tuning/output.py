@@ -48,7 +48,7 @@ def warnings_of(found: Tuned) -> Iterator[str]:
     elif found.asked < 2 * best:
         yield (
             f"the best batch size, {best}, is the largest that {number(found.asked, 'question')} can fill; "
-            "trying larger ones takes a larger --sample or run"
+            "trying larger ones needs a larger --sample or run"
         )
     if needs.beyond:
         yield (
@@ -60,7 +60,7 @@ def warnings_of(found: Tuned) -> Iterator[str]:
 
 def context_note(found: Tuned) -> str:
     """Return what the chosen `max_model_len` is for; a user may serve other runs by the same file."""
-    return f"max_model_len {found.needs.context} fits this run; longer prompts, as with examples or passages, fail."
+    return f"max_model_len {found.needs.context} fits this run; longer prompts, e.g. with examples or passages, fail."
 
 
 def write_deploy_file(path: Path, base: Path | None, overrides: Sequence[str], run: Run, found: Tuned) -> None:

@@ -65,7 +65,7 @@ def lm_eval_files(drafts: Drafts, directory: Path, run: Run) -> Iterator[Sink]:
     sink.remarks.extend(f"lm-eval: {each}" for each in missing)
 
 
-class _Heard(NamedTuple):
+class _Scored(NamedTuple):
     """A question in the harness's terms. `arguments`, `resps` and `filtered` have an item per request."""
 
     target: str
@@ -88,7 +88,7 @@ class _Samples:
     right: Counter[str] = field(default_factory=Counter)
     of: Counter[str] = field(default_factory=Counter)
     #: Outcome → number of questions without a sample.
-    unheard: Counter[str] = field(default_factory=Counter)
+    without_sample: Counter[str] = field(default_factory=Counter)
     without_key: int = 0
     hashes: Any = field(default_factory=hashlib.sha256)
 
@@ -102,36 +102,36 @@ class _Samples:
         doc_id = self.questions
         self.questions += 1
         if verdict is None or verdict.outcome is Outcome.FAILED:
-            self.unheard[verdict.outcome.value if verdict else UNSETTLED] += 1
+            self.without_sample[verdict.outcome.value if verdict else UNSETTLED] += 1
             return
-        heard = (
+        scored = (
             _written(question, verdict, self.spec) if self.spec.mode.writes else _weighed(question, verdict, self.spec)
         )
         doc = question.model_dump(mode="json")
         hashes = {
             "doc_hash": _hash(json.dumps(doc, indent=2, ensure_ascii=False)),
-            "prompt_hash": _hash(heard.arguments[0][0]),
-            "target_hash": _hash(heard.target),
+            "prompt_hash": _hash(scored.arguments[0][0]),
+            "target_hash": _hash(scored.target),
         }
         sample = {
             "doc_id": doc_id,
             "doc": doc,
-            "target": heard.target,
+            "target": scored.target,
             "arguments": {
-                f"gen_args_{at}": {"arg_0": prompt, "arg_1": rest} for at, (prompt, rest) in enumerate(heard.arguments)
+                f"gen_args_{at}": {"arg_0": prompt, "arg_1": rest} for at, (prompt, rest) in enumerate(scored.arguments)
             },
-            "resps": heard.resps,
-            "filtered_resps": heard.filtered,
+            "resps": scored.resps,
+            "filtered_resps": scored.filtered,
             "filter": _filter(self.spec),
-            "metrics": list(heard.metrics),
+            "metrics": list(scored.metrics),
             **hashes,
-            **heard.metrics,
+            **scored.metrics,
         }
         self.file.write(json.dumps(sample, ensure_ascii=False) + "\n")
         self.written += 1
         self.without_key += question.answer is None
         self.hashes.update("".join(hashes.values()).encode())
-        for metric, value in heard.metrics.items():
+        for metric, value in scored.metrics.items():
             if value is not None:
                 self.right[metric] += value == 1.0
                 self.of[metric] += 1
@@ -148,13 +148,13 @@ class _Samples:
 
     def left_out(self) -> Iterator[str]:
         """Yield notes on questions that are missing from the samples or their metrics."""
-        for outcome, count in self.unheard.items():
+        for outcome, count in self.without_sample.items():
             yield f"{count:,} of {number(self.questions, 'question')} {outcome}: no sample, not in any metric."
         if self.without_key and self.spec.mode is not Mode.FREE:
             yield f"{number(self.without_key, 'question')} without a key: the target is empty and every metric is null."
 
 
-def _weighed(question: Question, verdict: Verdict, spec: RunSpec) -> _Heard:
+def _weighed(question: Question, verdict: Verdict, spec: RunSpec) -> _Scored:
     """Return log-likelihoods per choice in the file's order, summed over its tokens."""
     arrangement = arrangements(question, spec)[0]
     prompt = _prompt(arrangement.question, spec, verdict)
@@ -167,7 +167,7 @@ def _weighed(question: Question, verdict: Verdict, spec: RunSpec) -> _Heard:
     metrics[METRIC[spec.normalization]] = float(verdict.outcome is Outcome.CORRECT)
     # The harness has True or False here for whether greedy decoding gives this choice; that is not measured.
     pairs = [[str(found[label]), str(None)] for label in question.labels]
-    return _Heard(
+    return _Scored(
         target=_listed([question.labels.index(label) for label in question.right]),
         arguments=[
             (prompt, _continuation(shown_as[label] if by_label else question.choice_text(label), spec))
@@ -179,7 +179,7 @@ def _weighed(question: Question, verdict: Verdict, spec: RunSpec) -> _Heard:
     )
 
 
-def _written(question: Question, verdict: Verdict, spec: RunSpec) -> _Heard:
+def _written(question: Question, verdict: Verdict, spec: RunSpec) -> _Scored:
     """Return generated texts: one request, with as many responses as there were samples."""
     prompt = _prompt(arrangements(question, spec)[0].question, spec, verdict)
     texts = json.loads(verdict.raw_text) if spec.mode is Mode.VOTE else [verdict.raw_text]
@@ -188,7 +188,7 @@ def _written(question: Question, verdict: Verdict, spec: RunSpec) -> _Heard:
         targets, answer, metric = list(question.right), verdict.choice or UNREADABLE, "exact_match"
     else:
         targets, answer, metric = [question.choice_text(label) for label in question.right], verdict.raw_text, "acc"
-    return _Heard(
+    return _Scored(
         target=_listed(targets),
         arguments=[(prompt, _generation(spec))],
         resps=[texts],

@@ -50,4 +50,4 @@ def test_errors_are_one_line_and_nothing_that_is_said_steers_a_terminal(
 def test_an_option_that_stands_after_the_command_is_told_its_place() -> None:
     done = CliRunner().invoke(main, ["say", "--deploy", "x"])
     assert done.exit_code == 2
-    assert "--deploy stands before the command: main --deploy … say …" in done.stderr
+    assert "--deploy must come before the command: main --deploy … say …" in done.stderr

@@ -38,9 +38,9 @@ def test_what_waiting_can_mend_is_told_with_its_remedy_and_can_be_tried_again(an
     with pytest.raises(WritesRefused) as caught, translating("redis://here"):
         raise answer
     assert caught.value.retryable
-    assert caught.value.message.startswith("Redis at redis://here takes no writes: ")
+    assert caught.value.message.startswith("Redis at redis://here refuses writes: ")
     assert caught.value.message.endswith(f" ({word}).")
-    assert "Workers then go on by themselves" in caught.value.hint
+    assert "Workers then continue by themselves" in caught.value.hint
 
 
 @pytest.mark.parametrize("answer", FOR_GOOD, ids=lambda each: str(each)[:40])

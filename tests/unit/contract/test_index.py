@@ -132,7 +132,7 @@ def test_a_file_is_no_index(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_manifest_is_no_index(tmp_path: Path) -> None:
-    with pytest.raises(IndexUnusable, match=r"holds no manifest\.json, so it is no index\. Build it"):
+    with pytest.raises(IndexUnusable, match=r"has no manifest\.json, so it is not an index\. Build it"):
         read_manifest(tmp_path)
 
 

@@ -107,12 +107,12 @@ def test_an_override_without_a_name_or_a_value_is_refused_with_an_example(pair: 
     [
         ("a: 1\nb: [1\nc: 2\n", r"\{path}:3: not valid YAML: expected ',' or '\]', but got ':'\."),
         ("a: 1\n\tb: 2\n", r"\{path}:2: not valid YAML: found character '\\t' that cannot start any token\."),
-        ("a: 1\nb: {c: 1}\na: 2\n", r"\{path}:3: not valid YAML: 'a' stands on line 1 already\."),
-        ("a:\n  b: 1\n  b: 1\n", r"\{path}:3: not valid YAML: 'b' stands on line 2 already\."),
+        ("a: 1\nb: {c: 1}\na: 2\n", r"\{path}:3: not valid YAML: 'a' is already on line 1\."),
+        ("a:\n  b: 1\n  b: 1\n", r"\{path}:3: not valid YAML: 'b' is already on line 2\."),
         ("- a\n- b\n", r"\{path}: expected `name: value` lines, found a list\."),
         ("just words", r"\{path}: expected `name: value` lines, found a str\."),
-        ("a: 1\non: 2\n", r"\{path}: True is no name\. .*"),
-        ("7: 2\n", r"\{path}: 7 is no name\. .*"),
+        ("a: 1\non: 2\n", r"\{path}: True is not a name\. .*"),
+        ("7: 2\n", r"\{path}: 7 is not a name\. .*"),
     ],
 )
 def test_a_file_that_is_no_configuration_is_refused_with_its_place(tmp_path: Path, content: str, message: str) -> None:

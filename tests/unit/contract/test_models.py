@@ -64,7 +64,9 @@ def test_a_hub_that_is_not_there_is_asked_once_and_told_in_one_sentence(hub: Hub
     said = hub.required(tmp_path)
 
     assert hub.asked == ["/owner/name/resolve/main/tokenizer.json"]
-    assert "HubUnreachable: 'owner/name' is no folder here, and the model hub has no answer (HfHubHTTPError: " in said
+    assert (
+        "HubUnreachable: 'owner/name' is not a local folder, and not available from the hub (HfHubHTTPError: " in said
+    )
     assert "503" in said
 
 

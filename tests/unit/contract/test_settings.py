@@ -67,7 +67,7 @@ def test_a_file_that_only_the_environment_names_is_missed_with_the_variable_and_
     monkeypatch.setenv(CONFIG_VARIABLE, "configs/deploy/laptop.yaml")
     monkeypatch.chdir(tmp_path)
     assert refusal() == (
-        f"MCQUEUE_CONFIG: configs/deploy/laptop.yaml: no such configuration file. Its path counts from {tmp_path}."
+        f"MCQUEUE_CONFIG: configs/deploy/laptop.yaml: no such configuration file. A relative path starts at {tmp_path}."
     )
 
 

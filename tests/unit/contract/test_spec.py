@@ -77,10 +77,10 @@ def test_a_fingerprint_changes_with_every_field() -> None:
         ({"sampling": Sampling()}, "likelihood takes no sampling"),
         ({**WRITES, "mode": Mode.JUDGE}, "judge needs judge"),
         ({**JUDGED, "mode": Mode.GENERATE}, "generate takes no judge"),
-        ({"shuffle": True, "circular": True}, "exclude each other"),
+        ({"shuffle": True, "circular": True}, "mutually exclusive"),
         ({"mode": Mode.VOTE, "sampling": Sampling(temperature=0.5)}, "samples of at least 2"),
         ({"mode": Mode.VOTE, "sampling": Sampling(samples=3)}, "temperature above 0"),
-        ({**WRITES, "sampling": Sampling(samples=3)}, "only mean something with mode vote"),
+        ({**WRITES, "sampling": Sampling(samples=3)}, "have no effect in mode"),
     ],
 )
 def test_parts_that_do_not_fit_the_mode_are_refused(changes: dict[str, Any], says: str) -> None:
@@ -136,9 +136,7 @@ def test_a_default_that_is_written_out_has_the_same_fingerprint() -> None:
 @pytest.mark.parametrize("normalization", [Normalization.CHARACTER, Normalization.BYTE])
 def test_only_likelihood_can_be_normalized(normalization: Normalization) -> None:
     assert make_spec(mode=Mode.LIKELIHOOD, normalization=normalization).normalization is normalization
-    with pytest.raises(
-        ValidationError, match=f"normalization {normalization} only means something with mode likelihood"
-    ):
+    with pytest.raises(ValidationError, match=f"normalization {normalization} has no effect in mode"):
         make_spec(mode=Mode.LETTER, normalization=normalization)
 
 

@@ -18,7 +18,7 @@ from contract.settings import Settings
 from contract.spec import Selection
 from producer.broker import MemoryBroker
 from producer.http import door
-from producer.http.bodies import Asking
+from producer.http.bodies import ScoreOptions
 from producer.http.door import ABANDONED_AFTER_S, SOURCE, Door
 from producer.runs.runconfig import FewShotConfig, RagConfig, RunConfig
 from tests.support import PATIENCE_S, build_test_index, make_question, make_questions, open_run
@@ -116,7 +116,9 @@ def test_a_door_asks_by_its_files_as_they_were_when_it_opened(
     async def act(opened: Door) -> None:
         template.write_text("Second: {{ question }}")
         write_rows({**shown, "question": "Whose now?"})
-        asked = [opened.ask(make_questions(1), each, deadline_s=PATIENCE_S) for each in (base, Asking().over(base))]
+        asked = [
+            opened.ask(make_questions(1), each, deadline_s=PATIENCE_S) for each in (base, ScoreOptions().over(base))
+        ]
         asking = [asyncio.ensure_future(each) for each in asked]
         await until(lambda: len(ledger.runs()) == len(asking))
         for run in ledger.runs():

@@ -55,8 +55,8 @@ def test_enqueue_says_what_it_did_and_what_to_do_next(producer: Producer, five: 
 def test_where_redis_takes_no_writes_nobody_is_told_to_start_a_worker(
     producer: Producer, five: Path, broker: MemoryBroker
 ) -> None:
-    broker.refused = WritesRefused("It takes no writes.", hint="Mend it.")
-    assert "none live; It takes no writes. Mend it." in producer("enqueue", five).stdout
+    broker.refused = WritesRefused("It refuses writes.", hint="Mend it.")
+    assert "none live; It refuses writes. Mend it." in producer("enqueue", five).stdout
 
 
 def test_enqueue_again_resumes(producer: Producer, five: Path, broker: MemoryBroker) -> None:
@@ -166,7 +166,7 @@ def test_skipped_rows_are_counted_and_kept(producer: Producer, write_rows: Write
         (["enqueue", "{five}", "--set", "prompt=nowhere.j2"], "no such prompt template"),
         (["--redis", "http://here", "enqueue", "{five}"], "expected redis://"),
         (["--deploy", "nowhere.yaml", "enqueue", "{five}"], "nowhere.yaml: no such configuration file"),
-        (["status"], "There is no run yet. Make one: python -m producer enqueue FILE"),
+        (["status"], "There are no runs yet. Create one with: python -m producer enqueue FILE"),
         (["status", "nothing"], "No run 'nothing'"),
         (["watch", "nothing"], "No run 'nothing'"),
         (["export", "nothing"], "No run 'nothing'"),
@@ -220,7 +220,7 @@ def test_a_run_is_named_by_its_beginning_or_as_the_last(producer: Producer, five
 
     assert producer.json("status", "alph")["run_id"] == first
     assert producer.json("status", "last")["run_id"] == producer.json("status")["run_id"] == second
-    assert f"'alp' is the beginning of 2 runs: {second}, {first}" in producer("status", "alp", exit_code=1).stderr
+    assert f"'alp' matches 2 runs: {second}, {first}" in producer("status", "alp", exit_code=1).stderr
 
 
 def test_a_run_is_named_as_it_was_called_when_it_was_made(producer: Producer, five: Path) -> None:
@@ -352,7 +352,7 @@ def test_letters_that_the_model_hardly_expected_are_doubted(
 def test_an_option_of_all_commands_behind_one_is_told_its_place(producer: Producer, five: Path) -> None:
     told = producer("enqueue", five, "--deploy", "host.yaml", exit_code=2).stderr
 
-    assert "--deploy stands before the command: " in told
+    assert "--deploy must come before the command: " in told
     assert "--deploy … enqueue …" in told
 
 

@@ -55,7 +55,7 @@ def test_every_figure_comes_with_what_it_is_of() -> None:
     ]
     begun = [(label, text.split("  ")[0], text.split(") ")[1]) for label, text in lines[3:]]
     assert begun == [
-        ("MRR@3", "0.417", "of the first relevant passage"),
+        ("MRR@3", "0.417", "reciprocal rank of the first relevant passage"),
         ("precision", "0.250", "of the context: relevant passages ranked before others"),
         ("hit", "1.000", "accuracy with a relevant passage shown"),
         ("miss", "0.000", "accuracy without one shown"),

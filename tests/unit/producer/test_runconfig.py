@@ -76,7 +76,7 @@ def test_a_wrong_setting_is_named_with_its_remedy(override: str, wanted: str) ->
 
 
 def test_normalization_without_likelihood_is_refused() -> None:
-    with pytest.raises(RunConfigError, match="normalization byte only means something with mode likelihood"):
+    with pytest.raises(RunConfigError, match="normalization byte has no effect in mode"):
         load_run_config(None, ["mode=letter", "normalization=byte"])
 
 

@@ -169,7 +169,7 @@ def test_why_workers_did_not_boot_is_said_once_for_all_who_share_it(
     assert "not booted" not in dict(status_lines(run, ledger.counts(run.run_id), broker))
 
 
-FULL = WritesRefused("Redis at redis://here takes no writes: it is at its memory limit (OOM).", hint="Raise maxmemory.")
+FULL = WritesRefused("Redis at redis://here refuses writes: it is at its memory limit (OOM).", hint="Raise maxmemory.")
 
 
 def test_workers_that_cannot_beat_are_not_said_to_be_missing(

@@ -59,7 +59,7 @@ def test_sizes_that_fit_are_told_with_what_is_taken_ahead() -> None:
 @pytest.mark.parametrize(
     ("changes", "found", "remedy"),
     [
-        ({"question_batch_size": 24}, "batches can never be full", "divides"),
+        ({"question_batch_size": 24}, "batches can never be full", "a multiple of question_batch_size"),
         ({"question_batch_size": 128}, "more than a batch", "or less"),
         ({"enable_batching": False}, "enable_batching is off", "enable_batching: true"),
         ({"batch_timeout": 30.0}, "batch_timeout 30 s", "Lower it"),
@@ -97,7 +97,7 @@ def test_builds_that_belong_together_are_no_news(versions: dict[str, str], gpus:
 
 def test_a_driver_too_old_for_torch_and_nothing_to_compile_with() -> None:
     driver, triton = beside_gpu_build(12, 13, ["C compiler", "/usr/include/Python.h"])
-    assert (driver.level, driver.found) == ("error", "the driver is for CUDA 12, torch for CUDA 13")
+    assert (driver.level, driver.found) == ("error", "the driver supports CUDA 12, torch needs CUDA 13")
     assert "CUDA 13.0 or later" in driver.remedy
     assert (triton.level, triton.found.endswith("no C compiler and no /usr/include/Python.h")) == ("error", True)
     assert "gcc python3-dev" in triton.remedy
@@ -113,7 +113,7 @@ def test_a_driver_for_the_same_cuda_or_a_later_one_is_no_news() -> None:
         (None, "", 0, "ok", "no NVIDIA GPU was found: workers run on the CPU"),
         (None, None, 0, "ok", "no NVIDIA GPU was found: workers run on the CPU"),
         ("", None, 8, "ok", "none is visible, as CUDA_VISIBLE_DEVICES is '': workers run on the CPU"),
-        (None, "", 2, "warning", "2 NVIDIA GPUs in this machine, and no driver is found: workers run on the CPU"),
+        (None, "", 2, "warning", "2 NVIDIA GPUs in this machine, but no driver was found: workers run on the CPU"),
         ("0", "Driver/library version mismatch", 1, "warning", "does not work (Driver/library version mismatch)"),
     ],
 )
@@ -239,9 +239,12 @@ def test_a_redis_without_room_and_one_that_could_not_write_its_file() -> None:
         assert name in unwritten.found
 
 
-def test_a_dead_workers_messages() -> None:
-    (trouble,) = leases({"gone@b": 3, "clean@b": 0}, [])
-    assert "gone@b is gone and holds 3 messages" in trouble.found
+def test_a_dead_workers_messages_need_another_worker_only_where_none_is_alive() -> None:
+    (alone,) = leases({"gone@b": 3, "clean@b": 0}, [])
+    assert "gone@b is gone and holds 3 messages" in alone.found
+    assert alone.remedy.startswith("Start a worker")
+    (beside_others,) = leases({"gone@b": 3}, [worker()])
+    assert beside_others.remedy == "Live workers requeue them within seconds."
 
 
 def test_batches_that_do_not_fill_beside_a_full_and_an_empty_queue() -> None:
@@ -250,7 +253,7 @@ def test_batches_that_do_not_fill_beside_a_full_and_an_empty_queue() -> None:
     assert "25 % full" in beside_full.found
     assert "raise batch_timeout" in beside_full.remedy
     (starving,) = fleet_at_work([slack.model_copy(update={"running": 1})], [Queue(QUEUE, 0, 16)])
-    assert "starves" in starving.remedy
+    assert "enqueue more at a time" in starving.remedy
 
 
 @pytest.mark.parametrize("changes", [{"batches": 20, "gathered": 20 * 60, "running": 2}, {"batches": 2, "gathered": 3}])
@@ -271,7 +274,7 @@ def test_messages_that_no_run_needs_ask_for_no_worker() -> None:
     assert needless.found == f"{QUEUE}: 5 messages of runs that are purged, settled, paused or cancelled"
     assert needless.remedy.endswith(f"celery -A workers.app purge -Q {QUEUE}")
     needed, beside = fleet_at_work([], [Queue(QUEUE, 5, 32, needless=3)])
-    assert needed.found == f"{QUEUE}: 2 messages waiting, and no worker is ready"
+    assert needed.found == f"{QUEUE}: 2 messages waiting, but no worker is ready"
     assert "celery" not in beside.remedy, "it would delete the two as well"
     assert list(fleet_at_work([worker()], [Queue(QUEUE, 5, 32, needless=3)])) == []
 
@@ -296,7 +299,7 @@ def test_a_hub_is_asked_for_a_model_that_is_no_folder(monkeypatch: pytest.Monkey
 
     (found,) = [each for each in check([asked], [0]) if each.what == "model"]
 
-    limit = "owner/name; weights that are not in the hub's cache here are fetched within server_startup_timeout"
+    limit = "owner/name; weights not cached here are downloaded at boot, within server_startup_timeout"
     unknown = Finding("warning", "model", "'owner/name' has no config.json.", "Name another.")
     assert found == (Finding("ok", "model", limit) if known else unknown)
 
@@ -310,7 +313,7 @@ def test_workers_of_one_queue_whose_engines_may_answer_otherwise_are_told() -> N
     assert found.found == (
         f'workers of {QUEUE} differ in weights ("aa", "bb"), dtype ("bfloat16", "float32"): gpu0@a, gpu1@a'
     )
-    assert "a `model` name" in found.remedy
+    assert "a different `model` name" in found.remedy
 
 
 def test_workers_that_answer_alike_at_another_speed_or_path_are_no_trouble() -> None:
@@ -328,12 +331,12 @@ def test_where_weights_cannot_be_told_the_model_s_place_is_compared() -> None:
 def test_trials_name_the_workers_that_share_their_cores() -> None:
     there = [worker(name="cpu0@a"), worker(name="cpu0@b", host="b")]
     (found,) = beside_trials(there, "a", ())
-    assert found.found == "at work on the same cores: cpu0@a"
+    assert found.found == "other workers use the same cores: cpu0@a"
     assert found.remedy.endswith("python -m workers drain cpu0@a")
 
 
 def test_trials_on_a_gpu_mind_only_the_workers_that_hold_it() -> None:
     there = [worker(name="gpu0@a", gpus="0"), worker(name="gpu12@a", gpus="1,2"), worker(name="r0@a")]
     (found,) = beside_trials(there, "a", ("2", "3"))
-    assert found.found == "at work on the same GPUs: gpu12@a"
+    assert found.found == "other workers use the same GPUs: gpu12@a"
     assert not list(beside_trials(there, "a", ("3",)))

@@ -61,7 +61,7 @@ def test_an_instance_is_named_by_its_uuid_alone() -> None:
         ([[0, 1]], EIGHT, 1, "has 2 GPUs, but the engine uses tensor_parallel_size x pipeline_parallel_size = 1"),
         ([[0]], EIGHT, 4, "has 1 GPU, but the engine uses tensor_parallel_size x pipeline_parallel_size = 4"),
         ([["GPU-"]], EIGHT, 1, "asks for GPU GPU-"),
-        ([[1]], CUT, 1, "asks for GPU 1, which is cut into MIG-11aa, MIG-22bb"),
+        ([[1]], CUT, 1, "asks for GPU 1, which is split into MIG-11aa, MIG-22bb"),
         ([["MIG-11aa", "MIG-22bb"]], CUT, 2, "CUDA shows a process one MIG instance, not 2"),
     ],
 )
@@ -74,7 +74,7 @@ def test_an_impossible_group_is_refused_with_the_arithmetic(
 
 def test_the_beginning_of_two_uuids_is_none_of_them() -> None:
     alike = [Device("0", "GPU-5f3a-1"), Device("1", "GPU-5f3a-2")]
-    with pytest.raises(PlanError, match="'GPU-5f3a' is the beginning of 2 UUIDs"):
+    with pytest.raises(PlanError, match="'GPU-5f3a' matches 2 UUIDs"):
         find("GPU-5f3a", alike)
 
 

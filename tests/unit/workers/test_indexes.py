@@ -25,7 +25,7 @@ def test_indexes_are_known_by_their_names_each_once(tmp_path: Path) -> None:
 
 def test_two_indexes_of_one_name_are_refused_before_their_workers_take_each_others_name(tmp_path: Path) -> None:
     one, other = (build_test_index(tmp_path / where / "facts", ["Iron rusts."]) for where in ("a", "b"))
-    with pytest.raises(PlanError, match=r"a/facts and .*b/facts are both called 'facts'.* under another name"):
+    with pytest.raises(PlanError, match=r"a/facts and .*b/facts are both called 'facts'.* another name"):
         index_folders([settings(one, other)])
 
 

@@ -131,7 +131,7 @@ def test_a_hung_boot_that_a_kill_does_not_end_is_announced_once(
             supervisor._watch()
         process.kill()
     assert len(told) == 1
-    assert told[0].startswith("gpu0: not up after 40 s")
+    assert told[0].startswith("gpu0: not ready after 40 s")
 
 
 def test_a_worker_that_a_kill_does_not_end_does_not_keep_the_launcher(
@@ -146,7 +146,7 @@ def test_a_worker_that_a_kill_does_not_end_does_not_keep_the_launcher(
         supervisor.children[0].process = process
         supervisor._kill_all()
         process.kill()
-    assert told == [f"gpu0: process {process.pid} is left; it ends when its driver lets it"]
+    assert told == [f"gpu0: process {process.pid} has not died yet: a driver may hold it"]
 
 
 #: A worker as the launcher sees it: gpu0 says that it cannot boot, gpu1 that it is ready.

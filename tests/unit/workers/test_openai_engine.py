@@ -178,7 +178,7 @@ def test_a_server_without_log_probabilities_only_writes() -> None:
         assert engine.describe()["offers"] == {"chat": True, "plain": True}
     assert text.error is None
     assert letters.error is not None
-    assert "gives no log-probabilities: only modes that generate text" in letters.error.message
+    assert "returns no log-probabilities: only modes that generate text" in letters.error.message
 
 
 def test_a_server_that_lists_five_is_asked_for_five() -> None:
@@ -325,7 +325,7 @@ def test_check_says_that_no_server_answers_or_that_it_does_not_serve_the_model()
     with serving(Script(chat=False, plain=False)) as url:
         unknown = checked(url, model="grater")
     assert (unknown.level, unknown.remedy) == ("error", "Did you mean 'grader'?")
-    assert unknown.found.startswith("The server answers no requests.")
+    assert unknown.found.startswith("The server answers no test request.")
 
 
 def checked(url: str, **more: object) -> Finding:
@@ -352,8 +352,8 @@ def test_the_key_is_in_no_description_and_no_setting_that_is_shown() -> None:
     [
         (["engine=openai"], "asks one server: either openai.url and openai.model, or boot_local"),
         (["engine=openai", "boot_local=true", "openai.url=http://x", "openai.model=m"], "asks one server"),
-        (["boot_local=true"], "boot_local means nothing with engine vllm"),
-        (["engine=simulated", "boot_local=true"], "boot_local means nothing with engine simulated"),
+        (["boot_local=true"], "boot_local has no effect with engine vllm"),
+        (["engine=simulated", "boot_local=true"], "boot_local has no effect with engine simulated"),
         (["engine=openai", "openai.url=http://x"], "url and model belong together"),
         (["openai.url=http://u:s3cret@x", "openai.model=m"], "give the key as openai.api_key"),
         (["openai.url=x", "openai.model=m"], "expected http://host or https://host"),
@@ -425,7 +425,7 @@ def test_a_judge_that_is_away_makes_questions_failed_and_not_wrong() -> None:
     (verdict,), _ = verdicts_of("http://127.0.0.1:1", load_settings(None, []), 1)
     assert verdict.outcome is Outcome.FAILED
     assert (verdict.error.type, "127.0.0.1:1" in verdict.error.message) == ("APIConnectionError", True)
-    assert "is judge.server right, running, and within the workers' reach?" in verdict.error.message
+    assert "is judge.server correct, running, and reachable from the workers?" in verdict.error.message
 
 
 @pytest.mark.parametrize(

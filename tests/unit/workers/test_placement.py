@@ -92,7 +92,7 @@ def test_several_models_have_workers_queues_and_settings_of_their_own(tmp_path: 
     ("models", "says"),
     [
         ([{"model": "a", "gpu_groups": [[0]]}, {"model": "b", "gpu_groups": [[0]]}], r"GPU 0 into 2 groups \(a, b\)"),
-        ([{"model": "a"}, {"model": "b"}], "auto is said for a, b: which of 8 GPUs is whose"),
+        ([{"model": "a"}, {"model": "b"}], "auto is set for a, b, which leaves open how to divide 8 GPUs"),
         ([{"model": "a", "gpu_groups": [[i] for i in range(8)]}, {"model": "b"}], "0 visible and not in another group"),
         ([{"model": "a", "gpu_groups": [[0, 1]]}], r"Group \[0, 1\] has 2 GPUs"),
         ([{"model": "a", "gpu_groups": [[8]]}], "asks for GPU 8; 8 visible"),
@@ -112,7 +112,7 @@ def test_two_workers_share_a_gpu_only_if_the_file_says_so_and_are_warned_of() ->
     half = {"gpu_groups": [[0]], "vllm_args": {"gpu_memory_utilization": 0.45}}
     plans, warnings = planned(fleet({"model": "a", **half}, {"model": "b", **half}, share_gpus=True))
     assert places(plans) == {"a-gpu0": "GPU 0", "b-gpu0": "GPU 0"}
-    assert warnings == ["GPU 0 is shared by 2 workers (a, b): each slows the others."]
+    assert warnings == ["GPU 0 is shared by 2 workers (a, b), which slow each other down."]
 
 
 def test_what_shares_a_gpu_must_fit_on_it() -> None:
@@ -149,13 +149,13 @@ def test_models_without_a_gpu_share_the_cores_too() -> None:
 def test_more_workers_than_cores_are_not_bound_and_warned_of() -> None:
     plans, warnings = planned(fleet(cpu_workers=3), [], [0, 1])
     assert set(places(plans).values()) == {"CPU"}
-    assert warnings == ["3 CPU workers on 2 cores: they are not bound, and take turns."]
+    assert warnings == ["3 CPU workers on 2 cores: too few to pin each worker to its own."]
 
 
 def test_gpus_that_auto_makes_no_group_of_are_warned_of() -> None:
     plans, warnings = planned(fleet(vllm_args={"tensor_parallel_size": 3}))
     assert list(places(plans).values()) == ["GPU 0,1,2", "GPU 3,4,5"]
-    assert warnings == ["GPU 6, 7 stays unused: a worker takes 3, and fewer are left."]
+    assert warnings == ["GPU 6, 7 stays unused: a worker needs 3, and fewer are left."]
     assert planned(fleet(gpu_groups=[[0], [1]]))[1] == [], "left to others on purpose"
 
 
@@ -191,5 +191,5 @@ def test_of_the_plan_some_workers_may_be_picked_by_name() -> None:
     plans, _ = planned(fleet(vllm_args={"tensor_parallel_size": 4}))
     assert pick(plans, ["gpu4-5-6-7"]) == plans[1:]
     assert pick(plans, []) == plans
-    with pytest.raises(PlanError, match=r"--only gpu4: .* They are gpu0-1-2-3, gpu4-5-6-7"):
+    with pytest.raises(PlanError, match=r"--only gpu4: .* Its workers: gpu0-1-2-3, gpu4-5-6-7"):
         pick(plans, ["gpu4"])

@@ -136,9 +136,9 @@ def test_a_text_about_shuffled_choices_is_read_in_the_order_that_was_shown(books
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
-        ({}, r"\(mode likelihood\) keeps no texts to read again"),
-        ({"mode": Mode.LETTER, "prompt": LETTERED, "circular": True}, r"\(mode letter\) keeps no texts to read again"),
-        ({**GENERATES, "circular": True}, r"keeps the text of one rotation .*, and all of them decide\. .* --fresh"),
+        ({}, r"\(mode likelihood\) stores no texts to re-read"),
+        ({"mode": Mode.LETTER, "prompt": LETTERED, "circular": True}, r"\(mode letter\) stores no texts to re-read"),
+        ({**GENERATES, "circular": True}, r"stores the text of one rotation .*, but all of them decide\. .* --fresh"),
     ],
 )
 def test_a_run_without_all_texts_that_decided_is_refused(books: MemoryLedger, spec: dict[str, Any], told: str) -> None:
@@ -246,7 +246,7 @@ def test_a_judged_run_is_looked_at_again_with_its_judge_and_compared_by_grade(bo
 def test_settings_without_the_adapter_of_a_run_are_refused(books: MemoryLedger) -> None:
     run = open_run(books, make_questions(1), "old", adapter="law")
     refuse_lacking_adapter(Settings(adapters={"law": "/somewhere"}), run)
-    with pytest.raises(SettingsError, match=r"old-\w+ is asked of the adapter 'law', and the settings have med\."):
+    with pytest.raises(SettingsError, match=r"old-\w+ is for the adapter 'law', but the settings have med\."):
         refuse_lacking_adapter(Settings(adapters={"med": "/somewhere"}), run)
 
 
@@ -255,7 +255,7 @@ def test_of_several_models_the_run_s_own_is_asked_again_and_another_is_refused(b
     large, small, other = (Settings(engine="simulated", model=name) for name in ("large", "small", "other"))
 
     assert serving([large, small], run) is small
-    with pytest.raises(SettingsError, match=r"old-\w+ is asked of small, and the settings serve large, other\."):
+    with pytest.raises(SettingsError, match=r"old-\w+ is for small, but the settings serve large, other\."):
         serving([large, other], run)
 
 

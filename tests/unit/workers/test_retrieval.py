@@ -163,7 +163,7 @@ def test_an_open_index_that_is_renamed_or_deleted_is_searched_as_it_was(tmp_path
 
 def test_a_folder_without_a_manifest_is_not_loaded(tmp_path: Path) -> None:
     (build_test_index(tmp_path / "x", TEXTS) / MANIFEST).unlink()
-    with pytest.raises(IndexUnusable, match=r"holds no manifest\.json"):
+    with pytest.raises(IndexUnusable, match=r"has no manifest\.json"):
         load_index(tmp_path / "x")
 
 

@@ -296,7 +296,7 @@ def test_who_is_convicted_is_told_what_its_workers_said_last(books: MemoryLedger
     verdict = verdict_of(books, run, "q0")
     assert verdict.error is not None
     told = "; ".join(["w@host: EngineDead: gone"] * 3)
-    assert verdict.error.message == f"begun 4 times: {told}; 1 time its worker ended without a word"
+    assert verdict.error.message == f"attempted 4 times: {told}; 1 time its worker died without giving a reason"
     assert verdict.attempts == 4
 
 
@@ -394,7 +394,9 @@ def test_an_error_that_no_engine_should_raise_is_tried_again_with_growing_pauses
     assert settlements == [Settlement.REQUEUE] * 3 + [Settlement.ACKNOWLEDGE]
     assert no_pauses == [1, 2, 4, 0]
     assert error_of(books, run, "q2").type == "TooManyAttempts"
-    assert error_of(books, run, "q2").message == "begun 4 times: " + "; ".join(["w@host: ZeroDivisionError: odd"] * 4)
+    assert error_of(books, run, "q2").message == "attempted 4 times: " + "; ".join(
+        ["w@host: ZeroDivisionError: odd"] * 4
+    )
     assert verdict_of(books, run, "q2").attempts == 4
     assert {verdict_of(books, run, each).attempts for each in ("q0", "q1", "q3")} == {1}
     assert books.counts(run.run_id).of(Outcome.FAILED) == 1
