@@ -8,7 +8,7 @@ ARGS    ?=
 .DEFAULT_GOAL := help
 .PHONY: help setup tools demo redis test unit integration acceptance gpu gpu-check check audit clean
 
-help: ## What there is to make
+help: ## List these targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: ## The environment: pinned packages in .venv
@@ -23,11 +23,11 @@ demo: setup ## The main job, from nothing to results/…/results.csv and report.
 redis: setup ## An embedded Valkey until Ctrl-C, for machines without a Redis
 	@$(BIN)/python -m demo.valkey
 
-test: setup ## The whole suite, in four processes (ARGS: what pytest takes)
+test: setup ## All tests, in four processes (ARGS: pytest's options)
 	@$(BIN)/python -m workers prepare
 	@$(BIN)/python -m pytest -n 4 --no-loadscope-reorder $(ARGS)
 
-unit integration acceptance: setup ## One storey of the suite
+unit integration acceptance: setup ## One level of the tests
 	@$(BIN)/python -m pytest tests/$@ $(ARGS)
 
 gpu gpu-check: VARIANT = gpu
@@ -49,5 +49,5 @@ check: setup ## Lint, format, types, import directions, generated demo files
 audit: ## Known vulnerabilities of the pinned packages (asks osv.dev: needs a network)
 	@$(PYTHON) scripts/audit.py
 
-clean: ## Forget environment and local state; results stay
+clean: ## Delete the environment and local state, but not the results
 	rm -rf $(VENV) .mcqueue .mypy_cache .ruff_cache .pytest_cache *.egg-info

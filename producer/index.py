@@ -281,5 +281,5 @@ def _print_result(out: Path, manifest: Manifest, corpus: _Corpus, *, as_json: bo
         lines.append(("repeats", f"{number(corpus.repeated, 'passage')} {what}"))
     if corpus.left_alone:
         shown = ", ".join(corpus.left_alone[:MOST_FIELDS]) + (", …" if len(corpus.left_alone) > MOST_FIELDS else "")
-        lines.append(("left alone", f"{shown}; add fields to the passages with --map, as in text=title+text"))
+        lines.append(("ignored", f"{shown}; add fields to the passages with --map, as in text=title+text"))
     echo_lines(lines)

@@ -252,7 +252,7 @@ class Door:
             try:
                 unsettled = set(await asyncio.to_thread(self._ledger.open_runs))
             except LedgerError as trouble:
-                log.warning("retrying to look for verdicts: %s", trouble)
+                log.warning("cannot look for verdicts, retrying: %s", trouble)
                 await asyncio.sleep(LOOK_AGAIN_S)
                 continue
             for run_id, event in asked:

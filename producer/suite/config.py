@@ -58,7 +58,7 @@ class Entry(BaseModel):
     config: FileName = ""
     #: Values that override `config` and the suite's `set`, as with `enqueue --set`: `{mode: letter, rag.index: x}`.
     set: dict[str, Any] = {}
-    #: Models that this entry is asked of; empty: the suite's.
+    #: Models to run this entry on; empty: the suite's.
     models: list[ModelName] = []
     #: As `enqueue --layout`.
     layout: str = ""
@@ -122,7 +122,7 @@ class Suite(BaseModel):
 
     #: Name of the suite, used for its runs and its results folder. Another name asks everything again.
     name: Name
-    #: Models that each entry is asked of, by the names that workers serve them under; empty: the configuration's.
+    #: Models to run each entry on, by the names that workers serve them under; empty: the configuration's.
     models: list[ModelName] = []
     #: Default run configuration of the entries, a file as in `configs/runs/`.
     config: FileName = ""
@@ -143,7 +143,7 @@ class Suite(BaseModel):
         return self
 
     def models_of(self, entry: Entry) -> Sequence[str]:
-        """Return the models that `entry` is asked of; empty: the one in its configuration."""
+        """Return the models to run `entry` on; empty: the one in its configuration."""
         return entry.models or self.models
 
     def run_config(self, entry: Entry) -> RunConfig:

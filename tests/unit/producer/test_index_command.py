@@ -132,8 +132,8 @@ def test_bad_documents_are_skipped_only_when_asked_for_and_kept(tmp_path: Path, 
     refused = index(corpus, "-o", "x", exit_code=1)
     assert "2 of 4 documents are bad; correct them, or skip them with --skip-bad:" in refused.stderr
     told = index(corpus, "-o", "x", "--skip-bad").stdout
-    assert "skipped     2 documents: 1 × id: duplicate, 1 × text: the passage is empty; see x/rejected" in told
-    assert "left alone  title; add fields to the passages" in told
+    assert "skipped   2 documents: 1 × id: duplicate, 1 × text: the passage is empty; see x/rejected" in told
+    assert "ignored   title; add fields to the passages" in told
     rejected = [json.loads(line) for line in Path("x/rejected.jsonl").read_text().splitlines()]
     assert [(each["line"], each["row"]["id"]) for each in rejected] == [(3, "p0"), (4, "p2")]
 
