@@ -146,7 +146,7 @@ def test_a_beat_that_finds_the_name_taken_says_so_and_changes_nothing(fleet: Fle
     fleet.join(record("gpu0"))
     client.delete(keys.worker("gpu0"))  # its lease ran out while it was stopped
     fleet.join(record("gpu0", place="elsewhere", pid=1))
-    with pytest.raises(NameTaken, match="went to another worker"):
+    with pytest.raises(NameTaken, match="Another worker took the name"):
         fleet.beat(record("gpu0"))
     fleet.leave(record("gpu0"))
     found = fleet.get("gpu0")
