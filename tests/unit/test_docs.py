@@ -32,7 +32,7 @@ def test_every_command_exists_with_its_options(page: Path) -> None:
         group = GROUPS[name]
         while words and words[0].startswith("-"):  # options of the group itself, each with a value
             words = words[2:]
-        found = group.commands[words[0]]
+        found = group.all_commands()[words[0]]
         known = {option for each in found.params if isinstance(each, click.Option) for option in each.opts}
         asked = {word.split("=")[0] for word in words[1:] if word.startswith("--")}
         assert asked <= known, f"{words}: {asked - known}"
@@ -43,7 +43,7 @@ def test_every_command_exists_with_its_options(page: Path) -> None:
     [
         pytest.param(command, argument, id=f"{name} {command.name} {argument.name}")
         for name, group in GROUPS.items()
-        for command in group.commands.values()
+        for command in group.all_commands().values()
         for argument in command.params
         if isinstance(argument, click.Argument)
     ],
