@@ -38,6 +38,7 @@ from producer.corpus.progress import Steps
 from producer.corpus.read import Reading, read_documents
 from producer.corpus.store import store_passages
 from producer.corpus.validation import DocumentCheck
+from producer.intake.bad_rows import write_rejected_row
 from producer.intake.reading import check_encoding
 from producer.options import as_json, note, progress_console
 from producer.output import echo_json, echo_lines
@@ -209,8 +210,7 @@ def _rejecting(path: Path) -> Iterator[Callable[[dict[str, Any]], object]]:
         def reject(row: dict[str, Any]) -> None:
             if not files:
                 files.append(stack.enter_context(path.open("w", encoding="utf-8")))
-            # Parquet cells may hold types that JSON cannot represent.
-            files[0].write(json.dumps(row, ensure_ascii=True, default=str) + "\n")
+            write_rejected_row(files[0], row)
 
         yield reject
 

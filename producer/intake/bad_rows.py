@@ -1,14 +1,19 @@
-"""Collecting the errors of a file's or corpus's rows: all are counted by kind, the first distinct ones are kept."""
+"""Collecting the errors of a file's or corpus's rows: all are counted by kind, the first distinct ones are kept.
+
+Skipped rows are written to `rejected.jsonl`.
+"""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO, Any
 
 from contract.errors import QuestionFileError
 
-__all__ = ["BadRows"]
+__all__ = ["BadRows", "rejected_row", "write_rejected_row"]
 
 #: Maximum number of distinct errors that are listed; the rest is only counted.
 MOST_SHOWN = 20
@@ -76,3 +81,16 @@ class BadRows:
             f"{listed}{more}\n  by kind: {by_kind}",
             path=path,
         )
+
+
+def rejected_row(raw: Any, trouble: QuestionFileError) -> dict[str, Any]:
+    """Return what `rejected.jsonl` says of a bad row: file, line, field, kind, reason, and the row as it was read."""
+    reason = f"{trouble.message} {trouble.hint}".strip()
+    where = {"file": str(trouble.path), "line": trouble.line, "field": trouble.field}
+    return {**where, "kind": trouble.kind, "reason": reason, "row": raw}
+
+
+def write_rejected_row(file: IO[str], row: dict[str, Any]) -> None:
+    """Write one line of `rejected.jsonl`."""
+    # Parquet and datasets have values that JSON cannot represent, such as times, decimals and bytes.
+    file.write(json.dumps(row, ensure_ascii=True, default=str) + "\n")

@@ -18,7 +18,7 @@ from contract.chunks import TOGETHER, chunks
 from contract.errors import QuestionFileError, nearest
 from contract.question import Body, Question
 from contract.wording import number
-from producer.intake.bad_rows import BadRows
+from producer.intake.bad_rows import BadRows, rejected_row
 from producer.intake.duplicates import Repeats, Seen
 from producer.intake.oddities import Oddities
 from producer.intake.profile import Keys
@@ -240,9 +240,6 @@ def taken(found: Survey) -> Iterator[Question]:
 
 
 def rejected_rows(found: Survey) -> Iterator[dict[str, Any]]:
-    """Yield the lines of `rejected.jsonl`: file, line, field, kind, reason and the row, read again from the file."""
-    bad = Inspector(found.file).bad()
-    for row, trouble in islice(bad, found.rejected):
-        reason = f"{trouble.message} {trouble.hint}".strip()
-        where = {"file": row.file, "line": row.line, "field": trouble.field}
-        yield {**where, "kind": trouble.kind, "reason": reason, "row": row.raw}
+    """Yield the lines of `rejected.jsonl`, read again from the file."""
+    for row, trouble in islice(Inspector(found.file).bad(), found.rejected):
+        yield rejected_row(row.raw, trouble)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 from click.testing import CliRunner
 
@@ -155,6 +159,21 @@ def test_skipped_rows_are_counted_and_kept(producer: Producer, write_rows: Write
     (path,) = Path("results").glob("*/rejected.jsonl")
     assert str(path) in result.stdout
     assert json.loads(path.read_text())["line"] == 2
+
+
+def test_skipped_rows_of_parquet_may_hold_times_decimals_and_bytes(producer: Producer, tmp_path: Path) -> None:
+    good = {"question": "q", "choices": ["a", "b"], "answer": "A"}
+    odd = {"made": datetime(2026, 1, 2, tzinfo=UTC), "price": Decimal("1.50"), "image": b"\x89PNG"}
+    pyarrow.parquet.write_table(
+        pyarrow.Table.from_pylist([good | odd, good | odd | {"answer": "Z"}]), tmp_path / "q.parquet"
+    )
+
+    result = producer("enqueue", tmp_path / "q.parquet", "--skip-bad")
+
+    assert "1 read + 1 skipped = 2 rows" in result.stdout
+    (path,) = Path("results").glob("*/rejected.jsonl")
+    row = json.loads(path.read_text())["row"]
+    assert (row["made"], row["price"]) == ("2026-01-02 00:00:00+00:00", "1.50")
 
 
 @pytest.mark.parametrize(
