@@ -140,9 +140,7 @@ def index(
     A record has `text` and optionally `id`, `path` and `question_hash`. An existing index in OUT stays in use until the
     new one is complete, and is then kept as OUT.replaced for the runs that were created for it.
     """
-    if encoding:
-        check_encoding(encoding)
-    reading = Reading(encoding, _mapping(mapping))
+    reading = Reading(check_encoding(encoding) if encoding else "", _mapping(mapping))
     refuse_foreign(out, force=force)
     if tokens is None:
         tokens = FILE_TOKENS if corpus.is_dir() else 0

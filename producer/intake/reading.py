@@ -81,12 +81,10 @@ def how_to_read(options: dict[str, Any]) -> HowToRead:
     mapping = _mapping(options.pop("mapping"))
     if layout and mapping:
         raise click.UsageError("--layout and --map are mutually exclusive.")
-    if encoding:
-        check_encoding(encoding)
     return HowToRead(
         layout=layout,
         mapping=mapping,
-        encoding=encoding,
+        encoding=check_encoding(encoding) if encoding else "",
         subset=options.pop("subset"),
         split=options.pop("split"),
         answers=options.pop("answers"),
@@ -120,11 +118,14 @@ def _mapping(given: tuple[str, ...]) -> dict[str, str]:
     return mapping
 
 
-def check_encoding(name: str) -> None:
-    """Raise InputError if there is no text encoding called `name`."""
+def check_encoding(name: str) -> str:
+    """Return Python's name of the text encoding `name`: utf-16 for UTF-16, utf16 and u16.
+
+    Raises InputError if there is none, or if text in it cannot be divided into lines.
+    """
     try:
         known = codecs.lookup(name)
-        "".encode(name)
+        line_end = "\n".encode(name)
     except (LookupError, ValueError):
         raise InputError(
             f"--encoding: unknown text encoding {name!r}.",
@@ -132,6 +133,11 @@ def check_encoding(name: str) -> None:
         ) from None
     if not known._is_text_encoding:
         raise InputError(f"--encoding: {name!r} is not a text encoding.", hint="For example latin-1.")
+    if line_end != b"\n" and not known.name.startswith(("utf-8", "utf-16", "utf-32")):
+        # In EBCDIC, for example, this byte is another character.
+        message = f"--encoding: {name!r} does not end lines with the byte 0x0a, so lines cannot be told apart."
+        raise InputError(message, hint="Convert the file to UTF-8.")
+    return known.name
 
 
 def read_line(file: QuestionFile, count: int, choices: dict[int, int]) -> str:

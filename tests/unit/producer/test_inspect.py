@@ -339,6 +339,7 @@ def test_enqueue_counts_the_kinds_of_what_it_skipped(write_rows: WriteRows, sess
         (("--map", "base=2"), "neither 0 nor 1"),
         (("--encoding", "klingon"), "unknown text encoding 'klingon'"),
         (("--encoding", "base64"), "unknown text encoding 'base64'"),
+        (("--encoding", "cp037"), "'cp037' does not end lines with the byte 0x0a"),
         (("--layout", "ark"), "Did you mean 'arc'"),
         (("--stratified",), "--stratified requires --sample"),
     ],
@@ -361,8 +362,16 @@ def test_options_of_reading_reach_the_reader(tmp_path: Path, session: Session) -
     by_hand = inspected(session, "q.csv", *mapped)
     labelled = inspected(session, "two.jsonl", "--answers", "two.lst")
 
-    assert (by_hand["answers"], by_hand["encoding"]) == ({"B": 1}, "latin-1")
+    assert (by_hand["answers"], by_hand["encoding"]) == ({"B": 1}, "iso8859-1")
     assert labelled["answers"] == {"B": 1}
+
+
+@pytest.mark.parametrize("spelling", ["UTF-16", "utf16", "utf_16_le", "u16", "UTF-32", "UTF8", "utf-8-sig"])
+def test_an_encoding_may_be_spelled_as_python_allows(tmp_path: Path, session: Session, spelling: str) -> None:
+    rows = lines({"question": "Wie heißt es?", "choices": ["ä", "ö"], "answer": "B"}) * 2
+    (tmp_path / "q.jsonl").write_bytes(rows.encode(spelling))
+
+    assert inspected(session, "q.jsonl", "--encoding", spelling)["read"] == 2
 
 
 def test_a_percentile_is_a_length_that_occurs() -> None:
