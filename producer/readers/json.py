@@ -43,6 +43,7 @@ def read_json(text: Text, is_question: IsQuestion, subset: str = "") -> Iterator
     if not opening:
         return
     if opening == "[":
+        _refuse_subset(cursor, subset)
         yield from _items(cursor, count(1))
     elif opening == "{":
         yield from _object(cursor, is_question, subset)
@@ -86,6 +87,7 @@ def _object(cursor: _Cursor, is_question: IsQuestion, subset: str) -> Iterator[R
     elif len(questions) * 2 > len(members):
         # The other members count as entries too, so that none is lost silently.
         cursor.at = start
+        _refuse_subset(cursor, subset)
         yield from _keyed(cursor, numbers)
     else:
         cursor.at = start
@@ -96,6 +98,7 @@ def _object(cursor: _Cursor, is_question: IsQuestion, subset: str) -> Iterator[R
             place = place_of_questions(whole, is_question)
             inside = f" There are questions at {place}: write those to a file of their own." if place else ""
             cursor.fail(f"found an object with {names}", _SHAPE + inside)
+        _refuse_subset(cursor, subset)
         yield Record(1, line, whole, whole)
     cursor.at = end
 
@@ -146,6 +149,13 @@ def _chosen(groups: list[_Member], subset: str, cursor: _Cursor) -> list[_Member
         names = [each.name for each in groups]
         cursor.fail(f"no subset {subset!r} among {', '.join(names)}", nearest(subset, names))
     return chosen
+
+
+def _refuse_subset(cursor: _Cursor, subset: str) -> None:
+    """Raise QuestionFileError if a subset is requested of a file without any: ignored, it would name the run."""
+    if subset:
+        hint = "Remove --subset. To select the questions of one subject, use --subject NAME."
+        cursor.fail(f"no subset {subset!r}: the file has no named lists of questions", hint)
 
 
 def _items(cursor: _Cursor, numbers: Iterator[int], group: str | None = None) -> Iterator[Record]:

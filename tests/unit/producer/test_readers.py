@@ -214,6 +214,17 @@ def test_a_part_of_a_file_that_has_no_parts_is_refused(tmp_path: Path, how: dict
         rows_of(write(tmp_path, "q.jsonl", json.dumps(GOOD)), **how)
 
 
+@pytest.mark.parametrize("content", [[GOOD, GOOD], {"q1": GOOD, "q2": GOOD}, GOOD], ids=["list", "by id", "one"])
+def test_a_subset_of_json_that_has_none_is_refused_instead_of_ignored(tmp_path: Path, content: object) -> None:
+    path = write(tmp_path, "q.json", json.dumps(content, indent=1))
+    assert rows_of(path)
+
+    with pytest.raises(QuestionFileError, match="no subset 'law': the file has no named lists of questions") as caught:
+        rows_of(path, subset="law")
+
+    assert "--subject NAME" in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("row", "field", "wanted"),
     [
