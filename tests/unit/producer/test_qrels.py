@@ -34,12 +34,20 @@ def test_what_is_judged_above_0_answers(tmp_path: Path, form: str, last: str) ->
         ("q0 p1 much\n", ":1: is not a relevance judgement"),
         ('{"qid": "q0"}\n', ":1: is not a relevance judgement"),
         ("query-id\tcorpus-id\tscore\n", "no judgement above 0"),
+        ("q0\tp1\t1\nq0\t \t1\n", ":2: the passage's id is empty"),
+        ('{"qid": "q0", "pids": ["p1", null]}\n', ":1: the passage's id is empty"),
+        ('{"qid": "q0", "pids": ["\\ud800"]}\n', ":1: the passage's id contains half a surrogate pair"),
     ],
 )
 def test_a_row_that_is_no_judgement_is_told_with_its_line(tmp_path: Path, content: str, says: str) -> None:
     (tmp_path / "qrels").write_text(content)
     with pytest.raises(QuestionFileError, match=says):
         Qrels.read(tmp_path / "qrels")
+
+
+def test_an_empty_passage_of_no_relevance_does_no_harm(tmp_path: Path) -> None:
+    (tmp_path / "qrels").write_text("q0\tp1\t1\nq0\t\t0\n")
+    assert Qrels.read(tmp_path / "qrels").passages == {"q0": ["p1"]}
 
 
 def test_a_missing_file_is_told(tmp_path: Path) -> None:
