@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -319,4 +320,21 @@ def test_standard_input_can_be_read_twice(monkeypatch: pytest.MonkeyPatch) -> No
 
     assert first == second
     assert (source.shown, source.stem) == ("<stdin>", "stdin")
+    assert not source.path.exists(), "the copy is gone"
+
+
+def test_a_pipe_can_be_read_twice() -> None:
+    """As `enqueue <(zcat …)` passes it: it contained no questions, as looking at its format had emptied it."""
+    reader, writer = os.pipe()
+    os.write(writer, json.dumps(GOOD).encode())
+    os.close(writer)
+    try:
+        with opened(f"/dev/fd/{reader}") as source:
+            first, second = list(understand(source).rows()), list(understand(source).rows())
+    finally:
+        os.close(reader)
+
+    assert len(first) == 1
+    assert first == second
+    assert source.shown == f"/dev/fd/{reader}"
     assert not source.path.exists(), "the copy is gone"
