@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
 
 from contract.errors import RunConfigError
-from contract.question import MIN_CHOICES, Question, content_id
+from contract.question import MAX_CHOICES, MIN_CHOICES, Question, content_id
 from contract.spec import ChatTemplate, Mode, Normalization
 from contract.verdict import Failure, Outcome, Verdict
 from producer.readers.fields import trouble_of
@@ -57,6 +57,8 @@ class QuestionIn(_Body):
         if len(self.choices) < MIN_CHOICES:
             hint = "To generate text from a prompt, use /generate."
             raise FieldTrouble("choices", f"a question needs at least {MIN_CHOICES}.", hint)
+        if len(self.choices) > MAX_CHOICES:
+            raise FieldTrouble("choices", f"found {len(self.choices)}, expected {MIN_CHOICES} to {MAX_CHOICES}.")
         right = own_labels(self.answer, self.choices)
         try:
             return Question(
