@@ -30,7 +30,9 @@ _READING = (
         metavar="PART=FIELD,…",
         help="Fields of the parts, for example question=stem,choices=a+b+c,answer=key; base=1 if indices count from 1.",
     ),
-    click.option("--encoding", default="", metavar="NAME", help="The text's encoding, if it is not UTF-8 or UTF-16."),
+    click.option(
+        "--encoding", default="", metavar="NAME", help="Encoding of FILE and --answers, if it is not UTF-8 or UTF-16."
+    ),
     click.option(
         "--subset",
         default="",

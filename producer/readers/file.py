@@ -259,19 +259,23 @@ def _fields(used: UsedFields, answers: Path | None) -> UsedFields:
 
 def _with_answers(found: Format, source: Source) -> Format:
     """Return `found`, with the answers of a separate answer file added to its records, if there is one."""
-    answers = source.how.answers
-    return replace(found, records=partial(_paired, found.records, answers, source.shown)) if answers else found
+    if source.how.answers is None:
+        return found
+    return replace(found, records=partial(_paired, found.records, source.how.answers, source))
 
 
-def _paired(records: Records, path: Path, shown: str) -> Iterator[Record]:
+def _paired(records: Records, path: Path, source: Source) -> Iterator[Record]:
     """Yield the records, each with its line of the answer file."""
-    lines = (line.strip() for line in text_of(path, str(path)).lines() if line.strip())
+    text = text_of(path, str(path), source.how.encoding)
+    lines = (line.strip() for line in text.lines() if line.strip())
     both = zip_longest(records(), lines)
     for number, (record, answer) in enumerate(both, start=1):
         if record is None or answer is None:
             what = "more" if record is None else "fewer"
             message = f"{what} answers than questions: one of the two ends after {number - 1:,}."
-            raise QuestionFileError(message, path=path, hint=f"Write one answer per line, in the order of {shown}.")
+            raise QuestionFileError(
+                message, path=path, hint=f"Write one answer per line, in the order of {source.shown}."
+            )
         if record.fields is None:
             yield record
         else:

@@ -366,6 +366,18 @@ def test_options_of_reading_reach_the_reader(tmp_path: Path, session: Session) -
     assert labelled["answers"] == {"B": 1}
 
 
+def test_the_answers_of_a_separate_file_have_the_encoding_that_is_given(tmp_path: Path, session: Session) -> None:
+    """The message said to add --encoding cp1252, which changed nothing."""
+    (tmp_path / "q.jsonl").write_text(lines({"goal": "g", "sol1": "caf\u00e9", "sol2": "tea"}))
+    (tmp_path / "answers.txt").write_bytes("café\n".encode("cp1252"))
+    words = ("--map", "question=goal,choices=sol1+sol2", "--answers", "answers.txt")
+
+    refused = run(session, "inspect", "q.jsonl", *words)
+
+    assert "add --encoding cp1252" in refused.stderr
+    assert inspected(session, "q.jsonl", *words, "--encoding", "cp1252")["answers"] == {"A": 1}
+
+
 @pytest.mark.parametrize("spelling", ["UTF-16", "utf16", "utf_16_le", "u16", "UTF-32", "UTF8", "utf-8-sig"])
 def test_an_encoding_may_be_spelled_as_python_allows(tmp_path: Path, session: Session, spelling: str) -> None:
     rows = lines({"question": "Wie heißt es?", "choices": ["ä", "ö"], "answer": "B"}) * 2
