@@ -14,6 +14,7 @@ import pytest
 from contract.errors import QuestionFileError
 from contract.question import Question, content_id
 from producer.readers import HowToRead, QuestionFile, Row, Source, opened, understand
+from producer.readers.stream import explaining
 
 GOOD = {"question": "Which?", "choices": ["x", "y"], "answer": "B"}
 
@@ -245,6 +246,7 @@ def test_a_subset_of_json_that_has_none_is_refused_instead_of_ignored(tmp_path: 
         ({**GOOD, "id": "a\nb"}, "id", "control characters"),
         ({**GOOD, "id": 1.5}, "id", "found 1.5"),
         ({**GOOD, "subject": 3}, "subject", "found 3"),
+        ({**GOOD, "context": json.loads("[" * 600 + "]" * 600)}, "context", "the lists are nested too deeply"),
         ({**GOOD, "metadata": [1]}, "metadata", "found [1], expected an object"),
         ({**GOOD, "source": 1, "metadata": {"source": 2}}, "metadata", "'source' is both in metadata and outside it"),
         ({"question": "q", "choices": ["x", "y"], "anwser": "A"}, "answer", "missing, but there is 'anwser'"),
@@ -310,6 +312,11 @@ def test_questions_without_any_key_need_no_answer_field(tmp_path: Path) -> None:
     (question,) = questions_of(write(tmp_path, "q.jsonl", json.dumps({"question": "q", "choices": ["x", "y"]})))
 
     assert question.answer is None
+
+
+def test_what_is_nested_too_deeply_is_not_called_packed() -> None:
+    with pytest.raises(QuestionFileError, match=r"q\.json: contains values .* nested too deeply"), explaining("q.json"):
+        raise RecursionError("maximum recursion depth exceeded")
 
 
 def test_standard_input_can_be_read_twice(monkeypatch: pytest.MonkeyPatch) -> None:
