@@ -210,7 +210,7 @@ class Profile:
         if self.spec.sampling is not None:
             return self.spec.sampling.max_tokens
         if self.spec.mode is Mode.LIKELIHOOD:
-            return max(tokens_of(f" {choice}") for choice in question.choices)
+            return max(tokens_of(self.spec.delimiter + choice) for choice in question.choices)
         return 1
 
     def close(self) -> None:

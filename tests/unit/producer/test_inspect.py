@@ -200,6 +200,7 @@ def test_tokens_are_counted_as_the_model_does(tmp_path: Path, write_rows: WriteR
 
     assert found["tokens"] == {"p50": 5, "p95": 5, "p99": 5, "max": 5}, "Question: one two three Answer:"
     assert found["max_model_len"] == 7, "and the longest choice"
+    assert inspected(session, path, "--model", "model", "--set", "delimiter=' that is '")["max_model_len"] == 9
     assert inspected(session, path, "--model", "model", "--set", "mode=letter")["max_model_len"] > 7
 
 
