@@ -43,8 +43,12 @@ class Qrels:
                     if text.strip() and not (line == 1 and _is_header(text)):
                         for question_id, passage in _pairs(text, path, line):
                             passages.setdefault(question_id, []).append(passage)
-        except (OSError, UnicodeDecodeError) as trouble:
-            raise QuestionFileError(f"cannot be read: {trouble}.", path=path, hint=_HINT) from None
+        except FileNotFoundError:
+            raise QuestionFileError("no such file.", path=path, hint="Check the path.") from None
+        except OSError as trouble:
+            raise QuestionFileError(f"cannot be read: {trouble.strerror}.", path=path) from None
+        except UnicodeDecodeError as trouble:
+            raise QuestionFileError(f"cannot be read: {trouble}.", path=path, hint="Save it as UTF-8.") from None
         if not passages:
             raise QuestionFileError("contains no judgement above 0.", path=path, hint=_HINT)
         return cls(path, passages)

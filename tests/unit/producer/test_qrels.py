@@ -50,9 +50,11 @@ def test_an_empty_passage_of_no_relevance_does_no_harm(tmp_path: Path) -> None:
     assert Qrels.read(tmp_path / "qrels").passages == {"q0": ["p1"]}
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
-    with pytest.raises(QuestionFileError, match="cannot be read"):
+def test_a_missing_file_is_told_without_a_hint_at_formats(tmp_path: Path) -> None:
+    with pytest.raises(QuestionFileError, match=r"none: no such file\. Check the path\.$"):
         Qrels.read(tmp_path / "none")
+    with pytest.raises(QuestionFileError, match=r"cannot be read: Is a directory\.$"):
+        Qrels.read(tmp_path)
 
 
 def test_judgements_are_enqueued_as_gold_passages_and_ids_of_no_question_are_counted(tmp_path: Path) -> None:
