@@ -38,7 +38,7 @@ def read_dataset(source: Source) -> Iterator[Record]:
     names = _class_names(getattr(rows, "features", None))
     for number, row in enumerate(rows, start=1):
         fields = {name: _named(value, names.get(name)) for name, value in row.items()}
-        yield Record(number, number, fields, fields)
+        yield Record(number, fields, fields)
 
 
 def _rows(source: Source) -> Any:

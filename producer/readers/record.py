@@ -35,9 +35,7 @@ class FieldTrouble(Exception):
 class Record(NamedTuple):
     """One entry of a question file, before its fields are interpreted."""
 
-    #: 1-based position among the file's records.
-    number: int
-    #: 1-based line on which the record starts; in formats without lines, its number.
+    #: 1-based line on which the record starts; in formats without lines, its position among the records.
     line: int
     #: The entry as read, for `rejected.jsonl`.
     raw: Any
@@ -64,7 +62,6 @@ Records = Callable[[], Iterator[Record]]
 class Row(NamedTuple):
     """One entry of a question file: a valid question (`question`) or an error (`trouble`)."""
 
-    number: int
     line: int
     raw: Any
     question: Question | None
