@@ -23,9 +23,8 @@ NO_CHOICE = "none"
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Distribution of values: their number, median, 90th and 99th percentile, and maximum."""
+    """Distribution of values: their median, 90th and 99th percentile, and maximum."""
 
-    of: int
     median: float
     p90: float
     p99: float
@@ -38,7 +37,7 @@ class Spread:
         if not ranked:
             return None
         median, p90, p99 = (ranked[max(0, math.ceil(share * len(ranked)) - 1)] for share in (0.50, 0.90, 0.99))
-        return cls(len(ranked), median, p90, p99, ranked[-1])
+        return cls(median, p90, p99, ranked[-1])
 
 
 @dataclass

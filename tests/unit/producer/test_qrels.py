@@ -11,8 +11,8 @@ from contract.errors import QuestionFileError
 from contract.ledger import MemoryLedger
 from producer.cli import main
 from producer.intake.qrels import Qrels
-from producer.session import Session
 from tests.support import make_question
+from tests.unit.producer.conftest import session_on
 
 FORMATS = {
     "BEIR": "query-id\tcorpus-id\tscore\nq0\tp1\t1\nq0\tp2\t2\nq1\tp3\t0\nq2\tp 4\t1\n",
@@ -67,7 +67,7 @@ def test_judgements_are_enqueued_as_gold_passages_and_ids_of_no_question_are_cou
         result = CliRunner().invoke(
             main,
             ["enqueue", str(tmp_path / "q.jsonl"), "--qrels", str(tmp_path / qrels)],
-            obj=Session(own_ledger=ledger),
+            obj=session_on(ledger),
         )
         return result.output
 

@@ -24,7 +24,8 @@ from producer.broker import MemoryBroker
 from producer.cli import main
 from producer.readers import file as reading
 from producer.session import Session
-from producer.stats import macro_interval, share
+from producer.stats import share
+from producer.stats.subjects import macro_interval
 from producer.suite import running
 from producer.suite.cell import Cell
 from producer.suite.config import load_suite
@@ -37,7 +38,7 @@ from producer.watching.progress import BarScreen, LineScreen, Snapshot
 from producer.watching.watch import Clock
 from producer.watching.worker_status import Member
 from tests.support import ROOT, build_test_index, make_spec
-from tests.unit.producer.conftest import Producer, WriteRows
+from tests.unit.producer.conftest import Producer, WriteRows, session_on
 
 SHIPPED = sorted((ROOT / "configs" / "suites").glob("*.yaml"))
 
@@ -197,7 +198,7 @@ def test_an_entry_is_read_and_chosen_from_as_enqueue_does(producer: Producer, wr
     by_hand = ["--map", "question=stem,choices=a+b,answer=key", "--subject", "x", "--sample", "2", "--seed", "7"]
 
     (told,) = producer.json(path, "--dry-run")["runs"]
-    session = Session(own_ledger=producer.session.ledger, own_broker=producer.session.broker)
+    session = session_on(producer.session.ledger, producer.session.broker)
     same = CliRunner().invoke(main, ["enqueue", "odd.jsonl", "--dry-run", "--json", *by_hand], obj=session)
 
     assert told["questions"] == 2
@@ -343,7 +344,7 @@ def test_what_was_asked_by_hand_under_another_name_is_told(
     producer: Producer, sets: tuple[Path, Path], ledger: MemoryLedger
 ) -> None:
     path = write_suite([{"name": "by hand", "file": "red.jsonl"}, {"name": "other", "file": "blue.jsonl"}])
-    session = Session(own_ledger=producer.session.ledger, own_broker=producer.session.broker)
+    session = session_on(producer.session.ledger, producer.session.broker)
     CliRunner().invoke(main, ["enqueue", "red.jsonl", "--run", "mine-alone"], obj=session)
     (first,) = ledger.runs()
 
