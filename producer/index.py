@@ -272,7 +272,7 @@ def _print_result(out: Path, manifest: Manifest, corpus: _Corpus, *, as_json: bo
             ("vectors", f"{encoder.id}, {encoder.dimensions} × {plan.dense.precision}, {plan.dense.structure}")
         )
     if gate.troubles.count:
-        kinds = ", ".join(f"{count:,} × {kind}" for kind, count in gate.troubles.kinds.most_common())
+        kinds = ", ".join(gate.troubles.by_kind())
         lines.append(("skipped", f"{number(gate.troubles.count, 'document')}: {kinds}; see {out / REJECTED}"))
     if corpus.repeated:
         what = "with exactly the same text as another: a search that finds one finds both, and each takes a rank"

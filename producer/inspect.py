@@ -60,7 +60,7 @@ def inspect(
         spec = asked.to_spec("0" * 64, session.settings, source)
         profile = Profile(token_counter(model) if model else None, spec)
         inspector = Inspector(understand(source))
-        for question in inspector.good():
+        for question in inspector.questions():
             profile.add(question, _texts(question, spec) if model else ())
             if len(shown) < show:
                 shown.append(question)
@@ -81,16 +81,9 @@ def _content(inspector: Inspector, profile: Profile, shown: list[Question], spec
     file = inspector.file
     return {
         "source": file.source.title,
-        "layout": file.layout.name,
-        "format": file.format,
         "encoding": file.encoding,
         "compression": file.compression,
-        "fields": file.fields.to_json(),
-        "answers_read": file.way.value,
-        "rows": inspector.rows,
-        "read": inspector.rows - inspector.troubles.count,
-        "skipped": inspector.troubles.count,
-        "skipped_kinds": dict(inspector.troubles.kinds.most_common()),
+        **inspector.rows_json(),
         **profile.to_json(),
         "prompts": [prompts_of(each, spec)[0] for each in shown],
         "keys": [each.right for each in shown],
@@ -98,11 +91,10 @@ def _content(inspector: Inspector, profile: Profile, shown: list[Question], spec
 
 
 def _lines(inspector: Inspector, profile: Profile, shown: list[Question], spec: RunSpec) -> Lines:
-    file, good = inspector.file, inspector.rows - inspector.troubles.count
-    rows = f"{good:,} read + {inspector.troubles.count:,} skipped = {number(inspector.rows, 'row')}"
-    lines = [("file", f"{file.source.title}: {rows}")]
+    file, good = inspector.file, inspector.good
+    lines = [("file", f"{file.source.title}: {inspector.rows_shown()}")]
     if inspector.troubles.count:
-        kinds = "\n".join(f"{count:,} × {kind}" for kind, count in inspector.troubles.kinds.most_common())
+        kinds = "\n".join(inspector.troubles.by_kind())
         lines.append(("bad rows", kinds + "".join(f"\n  {each}" for each in inspector.troubles.shown)))
     if not good:
         return lines

@@ -68,6 +68,10 @@ class BadRows:
         elif len(self._shown) < MOST_SHOWN:
             self._shown[said] = Repeated(trouble)
 
+    def by_kind(self) -> list[str]:
+        """Return the kinds with their numbers of rows, as `2 × id: duplicate`, the most frequent first."""
+        return [f"{count:,} × {kind}" for kind, count in self.kinds.most_common()]
+
     def refusal(self, path: str | Path, rows: int, what: str) -> QuestionFileError:
         """Return one error for all bad rows; there must be at least one. `what` is the plural noun for the rows."""
         if self.count == 1:
@@ -75,10 +79,9 @@ class BadRows:
         listed = "".join(f"\n  {each}" for each in self.shown)
         rest = self.count - sum(1 + each.more for each in self.shown)
         more = f"\n  … and {rest:,} more." if rest else ""
-        by_kind = "; ".join(f"{count:,} × {kind}" for kind, count in self.kinds.most_common())
         return QuestionFileError(
             f"{self.count:,} of {rows:,} {what} are bad; correct them, or skip them with --skip-bad:"
-            f"{listed}{more}\n  by kind: {by_kind}",
+            f"{listed}{more}\n  by kind: {'; '.join(self.by_kind())}",
             path=path,
         )
 
