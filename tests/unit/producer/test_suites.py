@@ -34,7 +34,7 @@ from producer.suite.progress import Board
 from producer.suite.render import echo_figures, markdown
 from producer.suite.table import Table
 from producer.suite.watching import watch_suite
-from producer.watching.progress import BarScreen, LineScreen, Snapshot
+from producer.watching.progress import BarScreen, LineScreen, Rates, Snapshot
 from producer.watching.watch import Clock
 from producer.watching.worker_status import Member
 from tests.support import ROOT, build_test_index, make_spec
@@ -788,7 +788,7 @@ def test_a_terminal_gets_a_bar_for_each_run_under_way() -> None:
 
     with board.screen:
         for each in cells:
-            board.put(Snapshot(each.run.run_id, each.counts, 1.0, 1.0))
+            board.put(Snapshot(each.run.run_id, each.counts, Rates(1.0, 1.0, 1.0)))
         board.tell("a-m", "Something.")
         board.draw(1.0)
 
@@ -808,7 +808,7 @@ def test_the_boot_of_the_first_worker_does_not_slow_the_mean_pace() -> None:
     for second, state in ((0, "booting"), (30, "booting"), (40, "ready")):
         member = Member("w", state, "score.m", None, None, None, on_gpu=False)
         counts = done.counts if second == 40 else waiting.counts
-        board.put(Snapshot(waiting.run.run_id, counts, 1.0, 1.0, [member]))
+        board.put(Snapshot(waiting.run.run_id, counts, Rates(1.0, 1.0, 1.0), [member]))
         board.draw(second)
 
     assert "mine: 20/60" in board.line()
@@ -827,7 +827,7 @@ def test_a_suite_with_a_run_that_no_worker_serves_shows_no_time_left(served: lis
     for second, settled in ((0, 0), (4, 2)):
         for each, there in zip(cells, served, strict=True):
             counts = Counts(total=4, todo=4 - settled, outcomes={Outcome.CORRECT: settled})
-            board.put(Snapshot(each.run.run_id, counts, 0.0, 0.0, [member], served=there))
+            board.put(Snapshot(each.run.run_id, counts, Rates(0.0, 0.0, 0.0), [member], served=there))
         board.draw(second)
 
     assert board.line().endswith(f" · {left}")
@@ -841,7 +841,7 @@ def test_more_bars_than_a_screen_holds_are_counted() -> None:
 
     with board.screen:
         for each in cells:
-            board.put(Snapshot(each.run.run_id, each.counts, 1.0, 1.0))
+            board.put(Snapshot(each.run.run_id, each.counts, Rates(1.0, 1.0, 1.0)))
         board.draw(1.0)
 
     assert "and 2 more runs" in text.getvalue()
