@@ -13,7 +13,7 @@ from typing import IO, Any, NamedTuple, get_args
 import click
 from pydantic import ValidationError
 
-from contract.errors import InputError, nearest
+from contract.errors import InputError
 from contract.index import (
     DEFAULT_ENCODER,
     PASSAGES,
@@ -39,7 +39,7 @@ from producer.corpus.read import Reading, read_documents
 from producer.corpus.store import store_passages
 from producer.corpus.validation import DocumentCheck
 from producer.intake.bad_rows import write_rejected_row
-from producer.intake.reading import check_encoding
+from producer.intake.reading import check_encoding, map_pairs
 from producer.options import as_json, note, progress_console
 from producer.output import echo_json, echo_lines
 
@@ -189,13 +189,10 @@ def _search_structure(
 
 def _mapping(given: tuple[str, ...]) -> dict[str, list[str]]:
     mapping: dict[str, list[str]] = {}
-    for each in (pair.strip() for text in given for pair in text.split(",") if pair.strip()):
-        part, _, fields = (word.strip() for word in each.partition("="))
-        names = [name.strip() for name in fields.split("+") if name.strip()]
-        if part not in PARTS or not names:
-            hint = nearest(part, list(PARTS)) or f"Parts: {', '.join(PARTS)}."
-            raise InputError(f"--map: {each!r} is not PART=FIELD.", hint=hint)
-        mapping[part] = names
+    for part, fields in map_pairs(given, PARTS).items():
+        mapping[part] = [name.strip() for name in fields.split("+") if name.strip()]
+        if not mapping[part]:
+            raise InputError(f"--map: {part}= names no field.", hint=f"For example --map {part}=FIELD.")
     return mapping
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,7 +15,15 @@ from contract.wording import number
 from producer.intake.selection import Selection
 from producer.readers import PARTS, HowToRead, QuestionFile
 
-__all__ = ["check_encoding", "how_to_read", "read_line", "reading_options", "selection_of", "selection_options"]
+__all__ = [
+    "check_encoding",
+    "how_to_read",
+    "map_pairs",
+    "read_line",
+    "reading_options",
+    "selection_of",
+    "selection_options",
+]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -107,15 +115,20 @@ def selection_of(options: dict[str, Any], seed: int) -> Selection:
 
 
 def _mapping(given: tuple[str, ...]) -> dict[str, str]:
-    parts = [*PARTS, _BASE]
+    mapping = map_pairs(given, [*PARTS, _BASE])
+    if (base := mapping.get(_BASE, "0")) not in {"0", "1"}:
+        raise InputError(f"--map: base={base} is neither 0 nor 1.", hint="It is the index of the first choice.")
+    return mapping
+
+
+def map_pairs(given: tuple[str, ...], parts: Sequence[str]) -> dict[str, str]:
+    """Return part → what `--map PART=FIELD,…` says of it, which may be empty. Raises InputError for unknown parts."""
     mapping: dict[str, str] = {}
     for each in (pair.strip() for text in given for pair in text.split(",") if pair.strip()):
         part, equals, field = (word.strip() for word in each.partition("="))
         if part not in parts or not equals:
-            hint = nearest(part, parts) or f"Parts: {', '.join(parts)}."
-            raise InputError(f"--map: {each!r} is not of the form PART=FIELD.", hint=hint)
-        if part == _BASE and field not in {"0", "1"}:
-            raise InputError(f"--map: base={field} is neither 0 nor 1.", hint="It is the index of the first choice.")
+            hint = nearest(part, list(parts)) or f"Parts: {', '.join(parts)}."
+            raise InputError(f"--map: {each!r} is not PART=FIELD.", hint=hint)
         mapping[part] = field
     return mapping
 
