@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
 from typing import Any, NamedTuple
 
 from contract.errors import QuestionFileError
 from contract.question import Question
 
-__all__ = ["FieldTrouble", "Record", "Records", "Row", "shown_value"]
+__all__ = ["FieldTrouble", "Record", "Records", "Row", "head_of", "shown_value"]
 
 #: Maximum number of characters of a value shown in a message.
 LONGEST_SHOWN = 60
@@ -57,6 +59,14 @@ class Record(NamedTuple):
 
 #: Reads the records from the beginning each time it is called.
 Records = Callable[[], Iterator[Record]]
+
+
+def head_of(records: Records, most: int) -> list[Record]:
+    """Return the first records, up to the first fatal error, which is raised again when the rows are read."""
+    head: list[Record] = []
+    with suppress(QuestionFileError):
+        head.extend(islice(records(), most))
+    return head
 
 
 class Row(NamedTuple):
