@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -19,7 +18,7 @@ from contract.ledger import Run
 from contract.question import Question
 from contract.spec import RunSpec
 from contract.verdict import MAJORITY, Verdict
-from producer.export.columns import UNSETTLED, iso
+from producer.export.columns import UNSETTLED, iso, named
 from producer.question_view import HIT, shown_prompts
 
 __all__ = ["PER_PARCEL", "Table"]
@@ -121,13 +120,13 @@ def _row(verdict: Verdict | None) -> tuple[Any, ...]:
     if verdict is None:
         return UNSETTLED, "", None, None
     latency = round(verdict.latency_ms, 1) if verdict.latency_ms else None
-    return verdict.outcome.value, verdict.choice or "", _finite(verdict.confidence), latency
+    return verdict.outcome.value, verdict.choice or "", _rounded(verdict.confidence), latency
 
 
 def _detail(verdict: Verdict) -> dict[str, Any]:
     """Return the details of an opened row, besides the row itself."""
     return {
-        "scores": {label: _finite(score) for label, score in verdict.choice_scores.items()},
+        "scores": {label: _rounded(score) for label, score in verdict.choice_scores.items()},
         "passages": [
             [f"{each.rank}. {each.id}, score {each.score:.6g}{'' if each.shown else ', did not fit'}", each.text]
             for each in verdict.passages
@@ -167,11 +166,8 @@ def _unit(verdict: Verdict) -> str:
     return f"nats {verdict.rule.replace('-', ' ')}" if verdict.rule.startswith("per-") else "nats"
 
 
-def _finite(value: float | None) -> float | str | None:
-    """Return the rounded value; infinities and NaN, which JSON lacks, by name."""
-    if value is None:
-        return None
-    return round(value, _DECIMALS) if math.isfinite(value) else str(value)
+def _rounded(value: float | None) -> float | str | None:
+    return None if value is None else named(round(value, _DECIMALS))
 
 
 def _packed(content: Any) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 
 from contract.ledger import Run
 from contract.verdict import Verdict
-from producer.export.columns import COLUMNS, Row, cells_of
+from producer.export.columns import COLUMNS, Row, cells_of, named
 from producer.export.files import Drafts
 from producer.export.formats.base import Sink
 from producer.export.parts import Part
@@ -72,9 +71,9 @@ def _verdict(verdict: Verdict) -> str:
 
 
 def named_infinities(value: Any) -> Any:
-    """Return `value` with infinities and NaN, which JSON lacks, replaced by their names, such as "-inf"."""
+    """Return `value` with infinities and NaN, at any depth, replaced by their names."""
     if isinstance(value, dict):
         return {name: named_infinities(each) for name, each in value.items()}
     if isinstance(value, list):
         return [named_infinities(each) for each in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+    return named(value) if isinstance(value, float) else value
