@@ -875,6 +875,20 @@ def test_watch_exports_every_run_and_writes_the_table(
     assert [each["value"] for each in content["means"]] == [0.75, 0.75]
 
 
+def test_a_carriage_return_in_a_file_s_name_does_not_end_a_row_of_the_table(
+    producer: Producer, sets: tuple[Path, Path], ledger: MemoryLedger
+) -> None:
+    sets[0].rename("odd\rname.jsonl")
+    path = write_suite([{"name": "a", "file": "odd\rname.jsonl"}])
+    producer(path)
+    settle_all(ledger)
+
+    producer(path, "--watch")
+
+    with Path("results/mine/suite.csv").open(newline="") as file:
+        assert [row["source"] for row in csv.DictReader(file)] == ["odd\rname.jsonl"]
+
+
 def test_watch_as_json_is_one_document(producer: Producer, two_by_two: Path, ledger: MemoryLedger) -> None:
     producer(two_by_two)
     settle_all(ledger)
