@@ -175,7 +175,7 @@ def _row_lines(planned: Plan, run: Run, rejected: Path | None) -> Lines:
         for count, shown in (
             (digest.keys.without_key, f"{digest.keys.without_key:,} without a key"),
             (digest.keys.several_right, f"{digest.keys.several_right:,} with several right choices"),
-            (digest.repeated(), number(digest.repeated(), "duplicate")),
+            (planned.taken.repeated, number(planned.taken.repeated, "duplicate")),
         )
         if count
     ]
@@ -227,7 +227,7 @@ def _rows_json(planned: Plan) -> dict[str, Any]:
         **found.rows_json(),
         "without_key": found.digest.keys.without_key,
         "several_right": found.digest.keys.several_right,
-        "repeated": found.digest.repeated(),
+        "repeated": planned.taken.repeated,
     }
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import codecs
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
+from contract.commands import Command
 from contract.errors import InputError, nearest
 from contract.question import LABELS
 from contract.wording import number
@@ -24,8 +25,6 @@ __all__ = [
     "selection_of",
     "selection_options",
 ]
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 _BASE = "base"
 

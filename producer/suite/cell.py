@@ -46,7 +46,7 @@ class Cell:
     @property
     def interval(self) -> Interval | None:
         """Interval of the accuracy, clustered by context if questions share contexts."""
-        return self.context_interval or _bounds(self.accuracy)
+        return self.context_interval or (self.accuracy.interval if self.accuracy else None)
 
     @property
     def without_failed(self) -> Share | None:
@@ -56,7 +56,7 @@ class Cell:
     @property
     def interval_without_failed(self) -> Interval | None:
         """Interval of the accuracy excluding failed questions, clustered by context if questions share contexts."""
-        return self.heard_context_interval or _bounds(self.without_failed)
+        return self.heard_context_interval or (self.without_failed.interval if self.without_failed else None)
 
     @property
     def failed(self) -> int:
@@ -86,10 +86,6 @@ class Cell:
             "chance": self.run.chance,
             "simulated": self.simulated,
         }
-
-
-def _bounds(found: Share | None) -> Interval | None:
-    return Interval(found.low, found.high) if found else None
 
 
 def _named(name: str, found: Interval | None) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def _exported(folder: Path, tally: Tally) -> list[Path]:
         there = json.loads((folder / "summary.json").read_bytes())
     except (OSError, ValueError):
         return []
-    now = json.loads(json.dumps(tally.to_json()))  # as it would be read from the file
+    now = tally.to_json()
     if not isinstance(there, dict) or any(there.get(name) != now[name] for name in ("settled", "outcomes")):
         return []
     named = [folder / str(name) for name in there.get("files", ())]
