@@ -11,7 +11,7 @@ from contract.question import LABELS
 from contract.spec import RunSpec
 from contract.wording import number
 from producer.report.measures import Measures, Spread, steps, throughput
-from producer.report.svg import Axis, Canvas, Plot
+from producer.report.svg import Axis, Plot
 from producer.stats import Calibration
 from producer.stats.calibration import EDGES, confidence_of
 from producer.stats.guessing import shows_choices
@@ -27,7 +27,7 @@ class Figure:
 
     title: str
     caption: str
-    picture: Canvas
+    picture: Plot
     header: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     #: (CSS class of the colour, its meaning).
