@@ -15,8 +15,8 @@ from contract.spec import Normalization, RunSpec
 from contract.wording import number
 from producer.export.files import refuse_unwritable
 from producer.export.results import write_rejected
+from producer.intake.options import describe_reading, how_to_read, reading_options, selection_of, selection_options
 from producer.intake.qrels import Qrels
-from producer.intake.reading import how_to_read, read_line, reading_options, selection_of, selection_options
 from producer.intake.survey import rejected_rows
 from producer.options import as_json, folder, note, priority_option, run_config_options, to_priority, to_weight
 from producer.output import Lines, chance, echo_json, echo_lines
@@ -183,7 +183,7 @@ def _row_lines(planned: Plan, run: Run, rejected: Path | None) -> Lines:
     answers = "" if not digest.keys.keyed else f", answers {found.file.way.value}"
     lines = [
         ("file", f"{run.source}: {found.rows_shown()}"),
-        ("read", read_line(found.file, digest.count, digest.keys.choices) + answers),
+        ("read", describe_reading(found.file, digest.count, digest.keys.choices) + answers),
         ("fields", found.file.fields.describe()),
         ("questions", f"{run.questions:,}{''.join(more)}; chance {chance(run)}"),
     ]

@@ -39,7 +39,7 @@ from producer.corpus.read import Reading, read_documents
 from producer.corpus.store import store_passages
 from producer.corpus.validation import DocumentCheck
 from producer.intake.bad_rows import write_rejected_row
-from producer.intake.reading import check_encoding, map_pairs
+from producer.intake.options import check_encoding, map_pairs
 from producer.options import as_json, note, progress_console
 from producer.output import echo_json, echo_lines
 

@@ -13,8 +13,8 @@ from contract.question import Question
 from contract.spec import RunSpec
 from contract.wording import number
 from producer.intake.contradictions import contradiction_warnings
+from producer.intake.options import describe_reading, how_to_read, reading_options
 from producer.intake.profile import Lengths, Profile, key_warnings
-from producer.intake.reading import how_to_read, read_line, reading_options
 from producer.intake.survey import Inspector
 from producer.options import as_json, note, run_config_options
 from producer.output import Lines, echo_json, echo_lines
@@ -99,7 +99,7 @@ def _lines(inspector: Inspector, profile: Profile, shown: list[Question], spec: 
     if not good:
         return lines
     lines += [
-        ("read", read_line(file, good, profile.keys.choices)),
+        ("read", describe_reading(file, good, profile.keys.choices)),
         ("fields", file.fields.describe()),
         ("answers", _answers(inspector, profile)),
         ("choices", _counted({f"{count} choices": n for count, n in sorted(profile.keys.choices.items())})),

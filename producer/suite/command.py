@@ -11,7 +11,7 @@ import click
 from contract.wording import number
 from producer.export.files import refuse_unwritable
 from producer.export.results import write_rejected
-from producer.intake.reading import read_line
+from producer.intake.options import describe_reading
 from producer.intake.survey import rejected_rows
 from producer.options import CANCELLED, SOME_FAILED, as_json, folder, note, priority_option, to_priority
 from producer.output import echo_json, echo_lines, echo_table
@@ -105,7 +105,7 @@ def _echo_dry_run(asked: Suite, runs: Sequence[Planned], *, as_json: bool) -> No
 def _dry_row(each: Planned) -> tuple[str, ...]:
     spec, found = each.plan.spec, each.plan.survey
     skipped = f", {found.troubles.count:,} skipped" if found.troubles.count else ""
-    read = read_line(found.file, found.digest.count, found.digest.keys.choices)
+    read = describe_reading(found.file, found.digest.count, found.digest.keys.choices)
     return each.entry.name, each.model, each.plan.run_id, spec.mode, f"{read}{skipped}"
 
 

@@ -18,9 +18,9 @@ from producer.readers import PARTS, HowToRead, QuestionFile
 
 __all__ = [
     "check_encoding",
+    "describe_reading",
     "how_to_read",
     "map_pairs",
-    "read_line",
     "reading_options",
     "selection_of",
     "selection_options",
@@ -154,7 +154,7 @@ def check_encoding(name: str) -> str:
     return known.name
 
 
-def read_line(file: QuestionFile, count: int, choices: dict[int, int]) -> str:
+def describe_reading(file: QuestionFile, count: int, choices: dict[int, int]) -> str:
     """Describe what was read: "926 questions as ARC-style JSONL, 8 choices, labels A–H"."""
     few, many = min(choices), max(choices)
     span = f"{few} choices" if few == many else f"{few} to {many} choices"
