@@ -164,9 +164,9 @@ def _accuracy_lines(tally: Tally) -> Lines:
     if over_all is None:
         return [("accuracy", "none yet")]
     lines = [("accuracy", f"{interval(over_all)} over all questions; unanswered and failed count as incorrect")]
-    if heard := tally.without_failed():
-        lines.append(("", f"{interval(heard)} excluding failed questions; unanswered count as incorrect"))
-    shown = {figure.of for figure in (over_all, heard) if figure}
+    if responded := tally.without_failed():
+        lines.append(("", f"{interval(responded)} excluding failed questions; unanswered count as incorrect"))
+    shown = {figure.of for figure in (over_all, responded) if figure}
     if over_answered and over_answered.of not in shown:
         lines.append(("", f"{interval(over_answered)} over answered questions"))
     return lines

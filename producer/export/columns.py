@@ -20,7 +20,7 @@ from contract.ledger import Run
 from contract.question import Question
 from contract.sanitize import for_cell
 from contract.verdict import Outcome, Verdict
-from producer.stats.denominators import HEARD
+from producer.stats.denominators import RESPONDED
 
 __all__ = ["COLUMNS", "MEANINGS", "UNSETTLED", "Row", "cells_of", "iso", "named", "values_of"]
 
@@ -109,7 +109,7 @@ def values_of(run: Run) -> RowOf:
             question.id,
             question.subject,
             _WORDS[outcome],
-            outcome is Outcome.CORRECT if answer is not None and outcome in HEARD else None,
+            outcome is Outcome.CORRECT if answer is not None and outcome in RESPONDED else None,
             right,
             choice,
             question.choices[labels.index(choice)] if choice in labels else None,

@@ -54,14 +54,14 @@ def _rows(table: Table) -> Iterator[tuple[Any, ...]]:
 
 
 def _row(suite: str, cell: Cell) -> tuple[Any, ...]:
-    run, counts, found, heard = cell.run, cell.counts, cell.accuracy, cell.without_failed
+    run, counts, found, responded = cell.run, cell.counts, cell.accuracy, cell.without_failed
     figures = tuple(found.to_json()[name] for name in ("value", "low", "high", "right", "of")) if found else (None,) * 5
     return (
         *(suite, cell.entry, cell.model, run.run_id, counts.standing, *figures, run.chance),
         *(counts.total, counts.settled, *(counts.of(each) for each in Outcome)),
         *(cell.simulated, run.spec.mode.value, run.source),
         *_ends(cell.context_interval),
-        *((round(heard.value, 6), *_ends(cell.interval_without_failed)) if heard else (None,) * 3),
+        *((round(responded.value, 6), *_ends(cell.interval_without_failed)) if responded else (None,) * 3),
     )
 
 

@@ -32,7 +32,7 @@ from producer.retrieval_summary import retrieval_lines
 from producer.runs.source_coverage import taken_lines
 from producer.session import Session
 from producer.stats import Share, SubjectMean, Tally
-from producer.stats.denominators import HEARD
+from producer.stats.denominators import RESPONDED
 from producer.watching.failures import failed_lines
 from producer.watching.progress import duration, screen_for
 from producer.watching.status import workers_of
@@ -158,8 +158,10 @@ def _context_lines(summary: Summary) -> Lines:
     lines: Lines = []
     if found := summary.context_interval():
         lines.append(("contexts", shared_context(found, summary.contexts(), summary.run)))
-    if summary.tally.without_failed() and (found := summary.context_interval(HEARD)):
-        lines.append(("", f"{shared_context(found, summary.contexts(HEARD), summary.run)}, excluding failed questions"))
+    if summary.tally.without_failed() and (found := summary.context_interval(RESPONDED)):
+        lines.append(
+            ("", f"{shared_context(found, summary.contexts(RESPONDED), summary.run)}, excluding failed questions")
+        )
     return lines
 
 

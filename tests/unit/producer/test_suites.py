@@ -560,8 +560,8 @@ def test_a_mean_over_entries_with_failed_questions_has_one_without_them_beside_i
     assert whole.without_failed is not None
     assert whole.without_failed.value == pytest.approx((4 / 8 + 6 / 10) / 2)
     assert spared.without_failed is None
-    heard = [each for each in (share(4, 8), share(6, 10)) if each]
-    assert whole.without_failed.interval == macro_interval(heard)
+    responded = [each for each in (share(4, 8), share(6, 10)) if each]
+    assert whole.without_failed.interval == macro_interval(responded)
     assert "0.550 (" in next(line for line in shown(found, capsys).splitlines()[4:] if "without failed" in line)
 
 
