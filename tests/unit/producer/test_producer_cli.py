@@ -20,6 +20,7 @@ from contract.ledger import MemoryLedger
 from contract.verdict import Failure, Outcome, Verdict
 from producer.broker import MemoryBroker
 from producer.cli import main
+from producer.question_view import verdict_facts
 from producer.watching import finish
 from tests.support import make_questions, open_run
 from tests.unit.producer.conftest import Producer, WriteRows
@@ -547,6 +548,28 @@ def test_show_lists_choices_by_score_and_the_prompt(producer: Producer, five: Pa
     assert "Question: Question 0?" in text
     assert producer.json("show", "last", "q0")["verdict"]["choice"] == "B"
     assert "has no question 'q9'" in producer("show", "last", "q9", exit_code=1).stderr
+
+
+def test_show_tells_everything_that_the_report_tells_of_a_verdict(
+    producer: Producer, five: Path, ledger: MemoryLedger
+) -> None:
+    run_id = producer.json("enqueue", five)["run_id"]
+    verdict = Verdict(
+        question_id="q0",
+        outcome=Outcome.WRONG,
+        choice="A",
+        margin=0.25,
+        rule="per-byte",
+        truncated=True,
+        prompt_tokens=1200,
+        completion_tokens=3,
+    )
+    ledger.commit(run_id, [verdict])
+
+    lines = [" ".join(line.split()) for line in producer("show", "last", "q0").stdout.splitlines()]
+
+    told = {f"{label} {said}" for label, said in verdict_facts(verdict).items()}
+    assert {"margin 0.2500 nats per byte", "truncated yes", "tokens 1,200 prompt, 3 completion"} <= told <= {*lines}
 
 
 def test_show_tells_a_circular_questions_rotations_apart(producer: Producer, ledger: MemoryLedger) -> None:
