@@ -27,7 +27,7 @@ def taken_of(found: Survey, selection: Selection) -> Taken:
         seed=selection.seed if selection.sample else None,
         stratified=selection.stratified,
         rows=found.good,
-        skipped=found.rejected,
+        skipped=found.troubles.count,
         with_context=found.digest.with_context,
         repeated=found.digest.repeated(),
     )

@@ -203,7 +203,7 @@ def test_skipped_rows_are_kept_with_line_field_and_reason(write_rows: WriteRows)
     found = survey(Source(path, path.name), skip_bad=True)
 
     assert [question.id for question in taken(found)] == ["k", "m"]
-    assert (found.rows, found.good, found.rejected) == (5, 2, 3)
+    assert (found.rows, found.good, found.troubles.count) == (5, 2, 3)
     rejected = list(rejected_rows(found))
     assert [(each["line"], each["field"]) for each in rejected] == [(2, "answer"), (3, "id"), (4, None)]
     assert [each["kind"] for each in rejected] == ["names no choice", "duplicate", "malformed JSON"]
