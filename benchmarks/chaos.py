@@ -96,7 +96,7 @@ def main() -> int:
         }
         name = record_name(options.engine, options.only)
         command = command_line(without=["--minutes", "--part", "--folder"])  # options of a sitting, not of the rounds
-        print(write(name, rows, options.out, command=command, **more))
+        print(write(name, rows, options, command=command, **more))
     return int(any(rows[-1][wrong] for wrong in ("lost", "doubled", "left over", "broken")))
 
 

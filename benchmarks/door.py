@@ -92,7 +92,7 @@ def main() -> None:
     with stand(DEPLOY, **settings, **batching) as at, worker(at), door(at) as url:
         rows = [measure(url, callers, callers * options.rounds) for callers in options.callers]
     print_table(f"one question per request; a call takes {options.call_ms:g} ms", rows)
-    print(write("door", rows, options.out, batching=batching))
+    print(write("door", rows, options, batching=batching))
 
 
 if __name__ == "__main__":

@@ -171,7 +171,7 @@ def main() -> int:
         for line in each.broken[:20]:
             print(f"{each.corner}: {line}")
     total = sum(each.inputs for each in results)
-    print(write("fuzz", [each.row() for each in results], asked.out, inputs=total))
+    print(write("fuzz", [each.row() for each in results], asked, inputs=total))
     return 1 if any(each.broken for each in results) else 0
 
 

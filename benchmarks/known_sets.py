@@ -46,7 +46,7 @@ def main() -> None:
     with stand(options.config) as at, host(at, at.folder):
         rows = [measure(at, options.folder, each) for each in SETS]
     print_table("Known sets", rows)
-    print(write("known_sets", rows, options.out, command=command_line(hidden={options.folder: "FOLDER"})))
+    print(write("known_sets", rows, options, command=command_line(hidden={options.folder: "FOLDER"})))
 
 
 def measure(at: Stand, folder: Path, known: KnownSet) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def main() -> None:
             parser.error(f"--batch-size: must be a multiple of question_batch_size, {at.settings.question_batch_size}")
         rows = [measure(at, options.calls_ms, seconds, f"makespan-{seconds:g}") for seconds in options.seconds]
     print_table("slow and fast workers on one queue", rows)
-    print(write("makespan", rows, options.out))
+    print(write("makespan", rows, options))
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ from __future__ import annotations
 import json
 import statistics
 import sys
-from argparse import ArgumentTypeError
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -98,7 +98,8 @@ class Bench:
     cases: list[Case]
     shots: Shots | None
     chat: ChatTemplate
-    out: Path
+    #: The command line, which says where the record is written.
+    options: Namespace
 
     def prepare(self, case: Case, questions: Sequence[Mapping[str, Any]], folder: Path) -> None:
         """Write the case as a task of lm_eval."""
@@ -168,7 +169,7 @@ def parse() -> Bench:
         cases=cases,
         shots=Shots(options.shots, options.examples, options.description) if options.shots else None,
         chat=options.chat or ChatTemplate.NEVER,
-        out=options.out,
+        options=options,
     )
 
 
@@ -437,7 +438,7 @@ def record(
     path = write(
         "peers",
         [row for row, _ in found],
-        bench.out,
+        bench.options,
         command=command_line(without=["--workdir"], hidden=hidden),
         model=load_settings(bench.deploy).hf_model_id,
         lm_eval=LM_EVAL.partition("==")[2],

@@ -99,7 +99,7 @@ def main() -> int:
     missing = sorted(path.stem for path in options.norm.glob("*.jsonl") if path.stem not in compared)
     print(f"In NORM, without files in RAW: {', '.join(missing)}")
     command = command_line(hidden={options.raw: "RAW", options.norm: "NORM"})
-    print(write("question_files", rows, options.out, command=command, without_files=missing))
+    print(write("question_files", rows, options, command=command, without_files=missing))
     return int(any(row["unexplained"] for row in rows))
 
 

@@ -88,6 +88,8 @@ def main() -> None:
     parser.option("--dtype", str, "bfloat16", "data type of the model", choices=["float32", "bfloat16"])
     parser.option("--workdir", Path, Path(".mcqueue/rag-sets"), "folder for indexes, results and logs")
     options = parser.parse_args()
+    if options.name and len(options.sets or SETS) > 1:
+        parser.error("--name: each set has a record of its own; give one SET")
     command = command_line(without=["--workdir"], hidden={options.folder: "FOLDER"})
     workdir = options.workdir.resolve()
     asked = {name: SETS[name] for name in options.sets or SETS}
@@ -99,7 +101,7 @@ def main() -> None:
             print_table("Accuracy", rows, ACCURACY)
             print_table("Against closed book", [row for row in rows if row["condition"] != CLOSED], CHANGE)
             print_table("Retrieval", [row for row in rows if row["condition"] in RETRIEVED], RETRIEVAL)
-            print(write(f"rag_sets_{name}", rows, options.out, command=command, counted=COUNTED))
+            print(write(f"rag_sets_{name}", rows, options, command=command, counted=COUNTED))
 
 
 def prepare(asked: RagSet, folder: Path, workdir: Path) -> Prepared:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -47,13 +48,14 @@ def _cell(value: Any) -> str:
     return str(value)
 
 
-def write(name: str, rows: Sequence[Mapping[str, Any]], folder: Path, *, command: str = "", **more: Any) -> Path:
-    """Write `rows` with the time, machine and versions of the measurement into `folder`; return the file.
+def write(name: str, rows: Sequence[Mapping[str, Any]], options: Namespace, *, command: str = "", **more: Any) -> Path:
+    """Write `rows` with the time, machine and versions of the measurement; return the file.
 
-    `command` is the command that produced them, if it is to differ from the one typed.
+    It is called `name`, unless `options`, the program's, say otherwise, and is where they say. `command` is the command
+    that produced it, if it is to differ from the one typed.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}.json"
+    options.out.mkdir(parents=True, exist_ok=True)
+    path: Path = options.out / f"{options.name or name}.json"
     content = {
         "command": command or command_line(),
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -33,7 +33,7 @@ def main() -> None:
     options = parser.parse_args()
     rows = [measure(options.questions, runs) for runs in options.runs]
     print_table("Report page", rows)
-    print(write("report_page", rows, options.out))
+    print(write("report_page", rows, options))
 
 
 def measure(questions: int, runs: int) -> dict[str, float]:

@@ -39,7 +39,7 @@ def main() -> None:
     options = parser.parse_args()
     rows = [measure(kind, options) for kind in options.kinds]
     print_table(f"{number(options.questions, 'question')}, {number(options.passages, 'passage')}", rows)
-    path = write("retrieval_overlap", rows, options.out)
+    path = write("retrieval_overlap", rows, options)
     print(path, bars(path, "wall time added by retrieval", "%", {row["kind"]: 100 * row["added"] for row in rows}))
 
 

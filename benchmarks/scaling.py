@@ -73,7 +73,7 @@ def main() -> None:
         row["efficiency"] = row["questions_per_s"] / (row["workers"] * engine_rate)
     cores = len(os.sched_getaffinity(0))
     print_table(f"{engine_rate:.0f} questions/s is the nominal rate of an engine; {number(cores, 'core')}", rows)
-    path = write("scaling", rows, options.out, engine_questions_per_s=engine_rate)
+    path = write("scaling", rows, options, engine_questions_per_s=engine_rate)
     lines = {
         "measured": [(row["workers"], row["questions_per_s"]) for row in rows],
         "nominal rate of the engines": [(row["workers"], row["workers"] * engine_rate) for row in rows],

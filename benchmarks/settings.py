@@ -56,7 +56,7 @@ def main() -> None:
         rows: list[dict[str, Any]] = []
         for mode in options.modes:
             rows.append(compared(bench, mode, served))
-            path = write("settings", rows, options.out, **more)  # each time, so that nothing of a long run is lost
+            path = write("settings", rows, options, **more)  # each time, so that nothing of a long run is lost
     draw_ratios(path, rows)
     print_table("settings", [without(each, "rounds") for each in rows])
     print(path, path.with_suffix(".png"))

@@ -46,7 +46,7 @@ def main() -> None:
         for name, each in {**costs, "the whole way": whole_us}.items()
     ]
     print_table("Monitoring", rows)
-    print(write("watching", rows, options.out))
+    print(write("watching", rows, options))
 
 
 def watched(at: Stand) -> dict[str, float]:

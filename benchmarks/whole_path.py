@@ -111,7 +111,7 @@ def main() -> None:
         bench = Bench(at, source, count, options.rounds, alone, options.boots, in_full)
         more: dict[str, Any] = {"deploy": str(options.config), "settings": speed_settings(at.settings)}
         for rows in against_raw(bench, options.modes):
-            path = write("whole_path", rows, options.out, **more)  # each time, so that nothing of a long run is lost
+            path = write("whole_path", rows, options, **more)  # each time, so that nothing of a long run is lost
     draw_ratios(path, rows)
     print_table("whole path", [without(each, "rounds") for each in rows])
     print(path, path.with_suffix(".png"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import json
 import os
 import subprocess
 import sys
@@ -37,6 +38,7 @@ from benchmarks.jsonl import read_rows, write_rows
 from benchmarks.lm_eval import Case, Side
 from benchmarks.overhead import enough
 from benchmarks.peers import apart, cases_of, logged
+from benchmarks.record import write
 from contract.errors import EngineError, InputError
 from producer.readers import Source
 from tests.support import ROOT, make_questions
@@ -181,6 +183,16 @@ def test_an_option_says_its_default_and_takes_several_values_where_that_is_sever
     said = capsys.readouterr().out
     assert "batch sizes, 2 % apart (1 2)\n" in said
     assert said.endswith(" questions\n")
+
+
+def test_a_record_is_named_like_its_program_or_as_its_command_says(tmp_path: Path) -> None:
+    parser = Parser("What it measures.")
+    for typed, named in (([], "load.json"), (["--name", "load_2"], "load_2.json")):
+        asked = parser.parse_args(["--out", str(tmp_path), *typed])
+        assert write("load", [{"rate": 2}], asked) == tmp_path / named
+    assert json.loads((tmp_path / "load.json").read_text())["rows"] == [{"rate": 2}]
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--name", "../load"])
 
 
 def test_a_record_has_the_command_as_it_was_typed_but_for_where_it_went(monkeypatch: pytest.MonkeyPatch) -> None:
