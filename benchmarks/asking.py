@@ -105,6 +105,9 @@ def asking_of(options: Namespace, settings: Settings) -> Asking:
 def speed_settings(settings: Settings) -> dict[str, Any]:
     """Return the settings of a deployment that determine its speed on this machine."""
     batching = {"batch_size", "batch_timeout", "batches_in_flight", "max_batches_in_flight", "question_batch_size"}
+    if settings.engine == "simulated":
+        changed = settings.simulated.model_dump(exclude_defaults=True)
+        return settings.model_dump(include={"engine", *batching}) | {"simulated": changed}
     found = settings.model_dump(include={"engine", "hf_model_id", "vllm_args", *batching})
     if settings.engine == "vllm":
         found["vllm_args"] = for_this_cpu(settings.vllm_args, resolve(settings.hf_model_id))

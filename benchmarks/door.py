@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.asking import speed_settings
 from benchmarks.command import Parser, above_zero, positive, run
 from benchmarks.record import print_table, write
 from benchmarks.stand import DEPLOY, Stand, stand, started, worker
@@ -92,7 +93,7 @@ def main() -> None:
     with stand(DEPLOY, **settings, **batching) as at, worker(at), door(at) as url:
         rows = [measure(url, callers, callers * options.rounds) for callers in options.callers]
     print_table(f"one question per request; a call takes {options.call_ms:g} ms", rows)
-    print(write("door", rows, options, batching=batching))
+    print(write("door", rows, options, settings=speed_settings(at.settings)))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from collections import defaultdict
 from contextlib import ExitStack
 from typing import Any
 
+from benchmarks.asking import speed_settings
 from benchmarks.command import Parser, above_zero, positive, run
 from benchmarks.record import print_table, write
 from benchmarks.stand import DEPLOY, Stand, asked_between, made_up_questions, settle, stand, verdicts, worker
@@ -57,7 +58,7 @@ def main() -> None:
             parser.error(f"--batch-size: must be a multiple of question_batch_size, {at.settings.question_batch_size}")
         rows = [measure(at, options.calls_ms, seconds, f"makespan-{seconds:g}") for seconds in options.seconds]
     print_table("slow and fast workers on one queue", rows)
-    print(write("makespan", rows, options))
+    print(write("makespan", rows, options, settings=speed_settings(at.settings)))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from typing import Any
 
 import psutil
 
+from benchmarks.asking import speed_settings
 from benchmarks.command import Parser, above_zero, positive, run
 from benchmarks.record import plot, print_table, write
 from benchmarks.stand import DEPLOY, Stand, asked_between, cpu_s, made_up_questions, settle, stand, verdicts, worker
@@ -73,7 +74,7 @@ def main() -> None:
         row["efficiency"] = row["questions_per_s"] / (row["workers"] * engine_rate)
     cores = len(os.sched_getaffinity(0))
     print_table(f"{engine_rate:.0f} questions/s is the nominal rate of an engine; {number(cores, 'core')}", rows)
-    path = write("scaling", rows, options, engine_questions_per_s=engine_rate)
+    path = write("scaling", rows, options, settings=speed_settings(at.settings), engine_questions_per_s=engine_rate)
     lines = {
         "measured": [(row["workers"], row["questions_per_s"]) for row in rows],
         "nominal rate of the engines": [(row["workers"], row["workers"] * engine_rate) for row in rows],
