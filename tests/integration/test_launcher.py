@@ -434,7 +434,7 @@ def test_a_child_whose_launcher_died_before_it_could_follow_never_becomes_a_work
         launcher.kill()
         launcher.wait()
         try:
-            child.wait(timeout=30)
+            child.wait(timeout=PATIENCE_S)
         except psutil.TimeoutExpired:
             child.kill()
             pytest.fail("it went on without its launcher")
