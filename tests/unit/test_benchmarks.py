@@ -5,11 +5,13 @@ from __future__ import annotations
 import doctest
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
 import time
-from argparse import ArgumentTypeError
+from argparse import ArgumentTypeError, Namespace
+from fnmatch import fnmatch
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -38,7 +40,7 @@ from benchmarks.jsonl import read_rows, write_rows
 from benchmarks.lm_eval import Case, Side
 from benchmarks.overhead import enough
 from benchmarks.peers import apart, cases_of, logged
-from benchmarks.record import write
+from benchmarks.record import bars, commit, plot, print_table, write
 from contract.errors import EngineError, InputError
 from producer.readers import Source
 from tests.support import ROOT, make_questions
@@ -197,9 +199,43 @@ def test_a_record_is_named_like_its_program_or_as_its_command_says(tmp_path: Pat
     for typed, named in (([], "load.json"), (["--name", "load_2"], "load_2.json")):
         asked = parser.parse_args(["--out", str(tmp_path), *typed])
         assert write("load", [{"rate": 2}], asked) == tmp_path / named
-    assert json.loads((tmp_path / "load.json").read_text())["rows"] == [{"rate": 2}]
     with pytest.raises(SystemExit):
         parser.parse_args(["--name", "../load"])
+
+
+def test_a_record_says_what_was_measured_where_and_how(tmp_path: Path) -> None:
+    path = write("load", [{"rate": 2}], Namespace(out=tmp_path, name=None), command="python -m load", settings={"a": 1})
+    record = json.loads(path.read_text())
+    assert record["command"] == "python -m load"
+    assert {"measured_at", "machine", "versions"} < record.keys()
+    assert record.get("commit", "") == commit(), "a checkout has one"
+    assert (record["settings"], record["rows"]) == ({"a": 1}, [{"rate": 2}])
+
+
+def test_a_table_has_every_column_of_its_rows_and_readable_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table("speed", [{"mode": "letter", "rate": 12345.678}, {"mode": "generate", "share": 0.123456}])
+    said = capsys.readouterr().out
+    for shown in ("speed", "mode", "rate", "share", "letter", "12,346", "0.1235"):
+        assert shown in said
+    print_table("speed", [{"mode": "letter", "rate": 2}], ["rate"])
+    assert "mode" not in capsys.readouterr().out
+
+
+def test_charts_lie_next_to_their_record_as_pictures(tmp_path: Path) -> None:
+    lines = {"measured": [(1.0, 2.0), (2.0, 4.0)], "ideal": [(1.0, 2.5), (2.0, 5.0)]}
+    drawn = [
+        plot(tmp_path / "load.json", "Load", "workers", "questions/s", lines, log_x=True),
+        bars(tmp_path / "speed.json", "Speed", "ratio", {"letter": 1.0, "generate": 2.0}),
+    ]
+    assert drawn == [tmp_path / "load.png", tmp_path / "speed.png"]
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in drawn)
+
+
+def test_every_record_is_named_in_a_document() -> None:
+    pages = [ROOT / "README.md", *(page for folder in ("docs", "configs") for page in (ROOT / folder).rglob("*.md"))]
+    named = {name for page in pages for name in re.findall(r"[\w*-]+\.json\b", page.read_text(encoding="utf-8"))}
+    records = [path.name for path in (ROOT / "benchmarks" / "recorded").iterdir()]
+    assert [each for each in records if not any(fnmatch(each, name) for name in named)] == []
 
 
 def test_a_record_has_the_command_as_it_was_typed_but_for_where_it_went(monkeypatch: pytest.MonkeyPatch) -> None:
