@@ -12,7 +12,7 @@ from typing import Any
 
 import redis
 
-from benchmarks.made_up import made_up_question, made_up_run
+from benchmarks.made_up import made_up_question, made_up_run, made_up_spec
 from benchmarks.rubbish import Result, mutated
 from benchmarks.stand import stand, worker
 from benchmarks.waiting import lives, wait_until
@@ -116,7 +116,7 @@ def fuzz_messages(inputs: int, seed: int = 0) -> Result:
         ledger, app = at.ledger, make_celery(at.settings)
         lists = keys.broker_lists(keys.score_queue(MODEL))
         questions = [made_up_question(number) for number in range(GOOD)]
-        run = made_up_run("fuzz", MODEL, questions)
+        run = made_up_run("fuzz", questions, made_up_spec(questions, MODEL))
         ledger.open_run(run)
         ledger.add_questions(run.run_id, questions)
         publish(app, keys.score_queue(MODEL), run.run_id, ledger.unsettled(run.run_id), batch_size=4)

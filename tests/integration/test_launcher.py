@@ -29,6 +29,7 @@ from tests.support import (
     PATIENCE_S,
     ROOT,
     SIMULATED_MODEL,
+    booted_pids,
     end,
     make_question,
     make_questions,
@@ -56,7 +57,7 @@ class Launched:
 
     def pids(self) -> list[int]:
         """Of all workers booted so far; each leads a session of its own."""
-        return [int(line.split("pid ")[1].split(",")[0]) for line in self.said().splitlines() if "(pid" in line]
+        return booted_pids(self.said())
 
     def wait_ready(self, times: int) -> None:
         wait_until(lambda: self.said().count("ready after") >= times, f"{times} boots")

@@ -60,12 +60,6 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-@pytest.fixture
-def client(redis_ledger: RedisLedger) -> redis.Redis:
-    """The test's own look into Redis."""
-    return redis_ledger.client
-
-
 class Message(NamedTuple):
     """A message as it lies in Redis."""
 

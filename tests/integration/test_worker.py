@@ -30,6 +30,7 @@ from tests.support import (
     PATIENCE_S,
     ROOT,
     SIMULATED_MODEL,
+    booted_pids,
     end,
     make_question,
     make_questions,
@@ -590,8 +591,7 @@ def launched(folder: Path, *settings: str) -> Iterator[subprocess.Popen[bytes]]:
 
 def worker_pids(folder: Path) -> list[int]:
     """Process ids of all workers that the launcher booted, in order; each leads a session of its own."""
-    said = (folder / "up.log").read_text().splitlines()
-    return [int(line.split("pid ")[1].split(",")[0]) for line in said if "booting (pid" in line]
+    return booted_pids((folder / "up.log").read_text())
 
 
 def run_to_its_end(*command: str, environment: dict[str, str], log: Path) -> tuple[int, str]:

@@ -14,7 +14,7 @@ from rich.console import Console
 from contract.fleet import WorkerRecord, WorkerState
 from contract.settings import load_settings
 from tests.support import PATIENCE_S
-from tests.unit.workers.test_gpus import EIGHT
+from tests.unit.workers.gpus import EIGHT
 from workers.host import live_table
 from workers.host.launcher import Child
 from workers.host.live_table import LiveScreen, Observer, Screen, make_screen, row_of, state_of, table_of
