@@ -62,7 +62,7 @@ from benchmarks.lm_eval import (
     write_task,
 )
 from benchmarks.record import bars, print_table, without, write
-from benchmarks.stand import DEPLOY, Stand, emptied, exported_pairs, host, producer, stand
+from benchmarks.stand import DEPLOY, Stand, ask_and_export, emptied, exported_pairs, host, set_words, stand
 from contract.errors import InputError, McqueueError
 from contract.settings import load_settings
 from contract.spec import ChatTemplate, RunSpec
@@ -210,19 +210,13 @@ def served(bench: Bench, dtype: str, folder: Path) -> Iterator[Stand]:
 def ask_mcqueue(case: Case, bench: Bench, limit: int | None, at: Stand, folder: Path) -> Side:
     """Ask `case` with the producer's commands."""
     shots = bench.shots
-    out = ["--out", str(folder / case.task), "--json"]
-    asked = [str(case.file), "--config", f"configs/runs/{case.mode}.yaml", "--fresh", "--watch"]
-    asked += ["--set", f"chat_template={bench.chat}"]
+    overrides = [f"chat_template={bench.chat}"]
     if shots:
-        values = (
-            f"few_shot.k={shots.k}",
-            f"few_shot.file={shots.file}",
-            f"description={json.dumps(shots.description)}",
-        )
-        asked += [word for value in values for word in ("--set", value)]
+        overrides += [f"few_shot.k={shots.k}", f"few_shot.file={shots.file}"]
+        overrides += [f"description={json.dumps(shots.description)}"]
     limited = ["--limit", str(limit)] if limit else []
-    run_id = producer(at.environment, "enqueue", *asked, *limited, *out).said["run_id"]
-    producer(at.environment, "export", run_id, "--format", "jsonl", *out)
+    asked = [str(case.file), "--config", f"configs/runs/{case.mode}.yaml", "--fresh", *set_words(overrides), *limited]
+    ask_and_export(at, asked, folder / case.task)
     return read_mcqueue(case, bench.model, folder)
 
 

@@ -25,7 +25,7 @@ from typing import Any
 from benchmarks.command import Parser, command_line, existing_folder, one_of, positive, run
 from benchmarks.jsonl import read_rows, write_rows
 from benchmarks.record import print_table, write
-from benchmarks.stand import DEPLOY, Stand, emptied, exported_pairs, host, producer, stand
+from benchmarks.stand import DEPLOY, Stand, ask_and_export, emptied, exported_pairs, host, producer, set_words, stand
 from contract.question import Question
 from contract.verdict import Outcome, Verdict
 from producer.stats import share
@@ -137,12 +137,9 @@ def measure(
     rows: list[dict[str, Any]] = []
     closed = ""
     for condition, overrides in conditions.items():
-        words = [word for each in overrides for word in ("--set", each)]
-        out = ["--out", str(folder), "--json"]
-        asking = [str(prepared.questions), "--config", RUN_CONFIG, *sampled, *words, "--watch", *out]
-        summary = producer(at.environment, "enqueue", *asking).said
+        asking = [str(prepared.questions), "--config", RUN_CONFIG, *sampled, *set_words(overrides)]
+        summary = ask_and_export(at, asking, folder)
         run_id = summary["run_id"]
-        producer(at.environment, "export", run_id, "--format", "jsonl", *out)
         closed = closed or run_id
         compared = producer(at.environment, "compare", closed, run_id, "--json").said
         rows.append(

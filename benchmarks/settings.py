@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
-from benchmarks.asking import add_questions, pin, speed_settings
+from benchmarks.asking import add_questions, pin, shared_gpu, speed_settings
 from benchmarks.command import Parser, positive, run
 from benchmarks.record import print_table, without, write
 from benchmarks.stand import newest, stand, worker
@@ -27,7 +27,6 @@ from contract.layers import parse_overrides
 from contract.settings import Settings, load_settings
 from contract.verdict import Verdict
 from producer.readers import Source
-from workers.gpus.nvidia import visible_gpus
 
 
 def main() -> None:
@@ -42,9 +41,7 @@ def main() -> None:
     for side in options.sides:
         load_settings(options.config, side.split())  # so that errors are reported before anything boots
     source = Source(options.questions, str(options.questions))
-    # Engines that are up at the same time share a GPU; on a CPU this is ignored.
-    share = {"gpu_memory_utilization": 0.8 / len(options.sides)} if visible_gpus() else {}
-    with stand(options.config, vllm_args=share) as at, ExitStack() as stack:
+    with stand(options.config, vllm_args=shared_gpu(len(options.sides))) as at, ExitStack() as stack:
         bench = Bench(at, source, questions_of(at, source, options.limit), options.rounds)
         pin(at)
         served = {}

@@ -38,7 +38,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from benchmarks.asking import Asking, add_questions, pin, speed_settings, whole_path
+from benchmarks.asking import Asking, add_questions, pin, shared_gpu, speed_settings, whole_path
 from benchmarks.command import Parser, from_zero, positive, run
 from benchmarks.record import bars, print_table, without, write
 from benchmarks.stand import Stand, stand, worker
@@ -52,7 +52,6 @@ from workers.engines.packaged import resolve
 from workers.engines.prefill_plan import make_plan
 from workers.engines.sampling_params import sampling_params
 from workers.engines.vllm import engine_arguments, prepare_environment
-from workers.gpus.nvidia import visible_gpus
 from workers.scoring import requests_of
 
 #: Mode → overrides of the run's defaults.
@@ -102,10 +101,8 @@ def main() -> None:
         "--two-sides", action="store_true", help="omit `raw, choices in full`, to get more rounds per hour"
     )
     options = parser.parse_args()
-    # Engines that are up at the same time share a GPU; on a CPU this is ignored.
-    share = {"gpu_memory_utilization": 0.4} if visible_gpus() else {}
     source = Source(options.questions, str(options.questions))
-    with stand(options.config, vllm_args=share) as at:
+    with stand(options.config, vllm_args=shared_gpu(2)) as at:
         count = questions_of(at, source, options.limit)
         alone, in_full = min(options.alone, count), not options.two_sides
         bench = Bench(at, source, count, options.rounds, alone, options.boots, in_full)

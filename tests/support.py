@@ -226,7 +226,7 @@ def worker(log: Path, name: str = "w0", queue: str = "", **settings: object) -> 
 
 
 def booted_pids(said: str, name: str = "") -> list[int]:
-    """Return the process ids of the workers that a launcher says it booted, in order, or of those called `name`…"""
+    """Return the process ids of the workers that a launcher says it booted, or of those called `name`, in order."""
     return [int(each) for each in re.findall(rf"{re.escape(name)}.*booting \(pid (\d+),", said)]
 
 
