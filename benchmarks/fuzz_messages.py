@@ -6,7 +6,6 @@ import base64
 import contextlib
 import json
 import random
-import time
 from pathlib import Path
 from typing import Any
 
@@ -121,13 +120,11 @@ def fuzz_messages(inputs: int, seed: int = 0) -> Result:
         ledger.add_questions(run.run_id, questions)
         publish(app, keys.score_queue(MODEL), run.run_id, ledger.unsettled(run.run_id), batch_size=4)
         _strew(ledger.client, lists, inputs, seed)
-        started = time.monotonic()
         with worker(at) as ours:
             with contextlib.suppress(TimeoutError):
                 wait_until(lambda: _is_done(ledger, run.run_id, lists) or not lives(ours.process), 600)
             alive, left = lives(ours.process), sum(ledger.client.llen(name) for name in lists)
             held = ledger.client.hlen(keys.unacked(NAME))
-        result.slowest_s = time.monotonic() - started
         todo = ledger.counts(run.run_id).todo
         result.inputs, result.refused = inputs, _dropped(ours.log)
         app.close()
