@@ -77,6 +77,8 @@ class Prepared:
 
     questions: Path
     index: Path
+    #: Number in the index.
+    passages: int
 
 
 def main() -> None:
@@ -118,8 +120,8 @@ def prepare(asked: RagSet, folder: Path, workdir: Path) -> Prepared:
         asking.append({**kept, "context": "\n".join(texts[each] for each in gold), "gold_passages": gold})
     questions = write_rows(workdir / "questions.jsonl", asking)
     index = workdir / workdir.name.replace("_", "-")
-    producer(os.environ, "index", str(corpus), "-o", str(index), "--kind", "bm25", "--json")
-    return Prepared(questions, index)
+    built = producer(os.environ, "index", str(corpus), "-o", str(index), "--kind", "bm25", "--json").said
+    return Prepared(questions, index, built["plan"]["counts"]["passages"])
 
 
 def measure(
@@ -146,6 +148,7 @@ def measure(
             {
                 "set": name,
                 "condition": condition,
+                "passages": prepared.passages,
                 **accuracies(summary, folder / run_id / "results.jsonl"),
                 "known": asked.known.get(condition),
                 **changes(compared),
