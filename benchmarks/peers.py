@@ -123,7 +123,8 @@ def main() -> None:
     found = exact + [compare(*each, questions[each[0].set]) for each in [*rough, *control]]
     speed = [speed_row(case, [each[case.task] for each in timed]) for case in bench.cases] if timed else []
     show(found, speed)
-    print(record(bench, found, speed, spaces))
+    path = record(bench, found, speed, spaces)
+    print(path, draw(path, speed) if speed else "")
 
 
 def parse() -> Bench:
@@ -429,7 +430,7 @@ def record(
 ) -> Path:
     """Write everything to the record."""
     hidden = {case.file: "FILE" for case in bench.cases} | ({bench.shots.file: "EXAMPLES"} if bench.shots else {})
-    path = write(
+    return write(
         "peers",
         [row for row, _ in found],
         bench.options,
@@ -442,14 +443,12 @@ def record(
         disagreements=[each for _, several in found for each in several],
         speed=list(speed),
     )
-    if speed:
-        bars(
-            path,
-            "Times as fast as lm_eval",
-            "ratio",
-            {f"{each['set']}, {each['mode']}": each["times as fast"] for each in speed},
-        )
-    return path
+
+
+def draw(path: Path, speed: Sequence[Mapping[str, Any]]) -> Path | str:
+    """Draw the speeds as bars next to the record `path`; return the chart's path, or why there is none."""
+    ratios = {f"{each['set']}, {each['mode']}": each["times as fast"] for each in speed}
+    return bars(path, "Times as fast as lm_eval", "ratio", ratios)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,38 +88,43 @@ def plot(
     lines: Mapping[str, Sequence[tuple[float, float]]],
     *,
     log_x: bool = False,
-) -> Path:
-    """Draw `lines` (name → points) into a PNG next to the JSON file `beside`; return the chart's path."""
-    figure = _figure()
-    axes = figure.add_subplot(title=title, xlabel=x, ylabel=y)
-    for name, points in lines.items():
-        axes.plot(*zip(*points, strict=True), marker="o", label=name)
-    if log_x:
-        axes.set_xscale("log", base=2)
-        measured = sorted({point[0] for points in lines.values() for point in points})
-        axes.set_xticks(measured, [f"{each:g}" for each in measured])
-    axes.set_ylim(bottom=0)
-    axes.grid(alpha=0.3)
-    axes.legend()
-    return _saved(figure, beside)
+) -> Path | str:
+    """Draw `lines` (name → points) into a PNG next to the JSON file `beside`; return its path, or why there is none."""
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot(title=title, xlabel=x, ylabel=y)
+        for name, points in lines.items():
+            axes.plot(*zip(*points, strict=True), marker="o", label=name)
+        if log_x:
+            axes.set_xscale("log", base=2)
+            measured = sorted({point[0] for points in lines.values() for point in points})
+            axes.set_xticks(measured, [f"{each:g}" for each in measured])
+        axes.set_ylim(bottom=0)
+        axes.grid(alpha=0.3)
+        axes.legend()
+
+    return _drawn(beside, draw)
 
 
-def bars(beside: Path, title: str, y: str, heights: Mapping[str, float]) -> Path:
-    """Draw `heights` as bars into a PNG next to the JSON file `beside`; return the chart's path."""
-    figure = _figure()
-    axes = figure.add_subplot(title=title, ylabel=y)
-    drawn = axes.bar(list(heights), list(heights.values()))
-    axes.bar_label(drawn, fmt="%.3g")
-    return _saved(figure, beside)
+def bars(beside: Path, title: str, y: str, heights: Mapping[str, float]) -> Path | str:
+    """Draw `heights` as bars into a PNG next to the JSON file `beside`; return its path, or why there is none."""
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot(title=title, ylabel=y)
+        drawn = axes.bar(list(heights), list(heights.values()))
+        axes.bar_label(drawn, fmt="%.3g")
+
+    return _drawn(beside, draw)
 
 
-def _figure() -> Figure:
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(8, 5), layout="constrained")
-
-
-def _saved(figure: Figure, beside: Path) -> Path:
+def _drawn(beside: Path, draw: Callable[[Figure], None]) -> Path | str:
+    """Save what `draw` draws; without matplotlib there is no chart, but the figures of a long run are kept."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return "(no chart: matplotlib is not installed)"
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    draw(figure)
     path = beside.with_suffix(".png")
     figure.savefig(path, dpi=120)
     return path

@@ -109,9 +109,8 @@ def main() -> None:
         more: dict[str, Any] = {"deploy": str(options.config), "settings": speed_settings(at.settings)}
         for rows in against_raw(bench, options.modes):
             path = write("whole_path", rows, options, **more)  # each time, so that nothing of a long run is lost
-    draw_ratios(path, rows)
     print_table("whole path", [without(each, "rounds") for each in rows])
-    print(path, path.with_suffix(".png"))
+    print(path, draw_ratios(path, rows))
 
 
 def questions_of(at: Stand, source: Source, limit: int) -> int:
@@ -181,10 +180,10 @@ def row(mode: str, count: int, times: Times, base: str, *, inverse: bool = False
     return found
 
 
-def draw_ratios(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Draw the ratios of `row` as bars next to the JSON file `path`."""
+def draw_ratios(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path | str:
+    """Draw the ratios of `row` as bars next to the JSON file `path`; return the chart's path, or why there is none."""
     ratios = {f"{each['mode']}, {key}": each[key] for each in rows for key in without(each, "rounds") if " to " in key}
-    bars(path, "Times as fast, medians", "ratio", ratios)
+    return bars(path, "Times as fast, medians", "ratio", ratios)
 
 
 class Raw:

@@ -228,7 +228,13 @@ def test_charts_lie_next_to_their_record_as_pictures(tmp_path: Path) -> None:
         bars(tmp_path / "speed.json", "Speed", "ratio", {"letter": 1.0, "generate": 2.0}),
     ]
     assert drawn == [tmp_path / "load.png", tmp_path / "speed.png"]
-    assert all(path.read_bytes().startswith(b"\x89PNG") for path in drawn)
+    assert all(Path(path).read_bytes().startswith(b"\x89PNG") for path in drawn)
+
+
+def test_without_matplotlib_there_is_no_chart_and_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert "matplotlib is not installed" in str(bars(tmp_path / "speed.json", "Speed", "ratio", {"letter": 1.0}))
+    assert not list(tmp_path.iterdir())
 
 
 def test_every_record_is_named_in_a_document() -> None:
