@@ -423,7 +423,7 @@ def between_fork_and_exec():
     follow()
     print("went on", flush=True)
 
-subprocess.Popen(["sleep", "60"], preexec_fn=between_fork_and_exec)
+subprocess.Popen(["sleep", "600"], preexec_fn=between_fork_and_exec)
 """
 
 

@@ -237,9 +237,23 @@ def test_without_matplotlib_there_is_no_chart_and_no_error(tmp_path: Path, monke
     assert not list(tmp_path.iterdir())
 
 
+PAGES = [ROOT / "README.md", *(page for folder in ("docs", "configs") for page in (ROOT / folder).rglob("*.md"))]
+MADE_BY = re.compile(r"`benchmarks/recorded/([\w-]+)\.json`, (?:made by )?`python -m benchmarks\.(\w+)([^`]*)`")
+#: Programs that name a record after the sets, parts or faults that were asked for.
+BY_CONTENT = ("chaos", "rag_sets", "retrieval_recall", "retrieval_speed")
+
+
+def test_the_command_next_to_a_record_writes_that_record() -> None:
+    found = [each for page in PAGES for each in MADE_BY.findall(" ".join(page.read_text(encoding="utf-8").split()))]
+    assert len(found) > 20
+    for record, program, words in found:
+        named = re.search(r"--name (\S+)", words)
+        by_content = program in BY_CONTENT and record.startswith(program)
+        assert by_content or record == (named.group(1) if named else program), f"{program}{words}"
+
+
 def test_every_record_is_named_in_a_document() -> None:
-    pages = [ROOT / "README.md", *(page for folder in ("docs", "configs") for page in (ROOT / folder).rglob("*.md"))]
-    named = {name for page in pages for name in re.findall(r"[\w*-]+\.json\b", page.read_text(encoding="utf-8"))}
+    named = {name for page in PAGES for name in re.findall(r"[\w*-]+\.json\b", page.read_text(encoding="utf-8"))}
     records = [path.name for path in (ROOT / "benchmarks" / "recorded").iterdir()]
     assert [each for each in records if not any(fnmatch(each, name) for name in named)] == []
 
