@@ -38,12 +38,16 @@ __all__ = [
     "described",
     "engine_of",
     "pin",
+    "require_whole_messages",
+    "shared_gpu",
     "speed_settings",
     "whole_path",
 ]
 
 #: Long, because polling takes CPU from an engine that needs all cores.
 POLL_S = 1.0
+#: Share of a GPU's memory for all engines that are up at the same time; the rest is for what each needs besides.
+GPU_SHARE = 0.8
 
 
 @dataclass(frozen=True)
@@ -105,10 +109,24 @@ def asking_of(options: Namespace, settings: Settings) -> Asking:
 def speed_settings(settings: Settings) -> dict[str, Any]:
     """Return the settings of a deployment that determine its speed on this machine."""
     batching = {"batch_size", "batch_timeout", "batches_in_flight", "max_batches_in_flight", "question_batch_size"}
+    if settings.engine == "simulated":
+        changed = settings.simulated.model_dump(exclude_defaults=True)
+        return settings.model_dump(include={"engine", *batching}) | {"simulated": changed}
     found = settings.model_dump(include={"engine", "hf_model_id", "vllm_args", *batching})
     if settings.engine == "vllm":
         found["vllm_args"] = for_this_cpu(settings.vllm_args, resolve(settings.hf_model_id))
     return found
+
+
+def require_whole_messages(parser: Parser, settings: Settings) -> None:
+    """Exit if `--batch-size`, which is in `settings`, is not a number of whole messages: batches would not be full."""
+    if settings.batch_size % settings.question_batch_size:
+        parser.error(f"--batch-size: must be a multiple of question_batch_size, {settings.question_batch_size}")
+
+
+def shared_gpu(engines: int) -> dict[str, float]:
+    """Return the `vllm_args` of `engines` that are up at the same time: they share a GPU; on a CPU there are none."""
+    return {"gpu_memory_utilization": GPU_SHARE / engines} if visible_gpus() else {}
 
 
 def pin(at: Stand) -> None:

@@ -60,7 +60,7 @@ def main() -> None:
     print_table(f"{number(count, 'question')} of {asking.source.shown}, {asking.shown}", rows)
     print(f"Optimal batch size: {optimal}")
     more = {"engine": about, **asking.recorded(settings), "optimal_batch_size": optimal}
-    path = write("batch_size", rows, options.out, **more)
+    path = write("batch_size", rows, options, **more)
     lines = {"questions/s": [(each["batch_size"], each["questions_per_s"]) for each in rows]}
     print(path, plot(path, "Questions per second by batch size", "batch size", "questions/s", lines, log_x=True))
 

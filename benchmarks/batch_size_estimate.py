@@ -74,7 +74,7 @@ def main() -> None:
     options = parser.parse_args()
     rows = [reckon(model, options.question_tokens) for model in MODELS]
     print_table(f"{options.question_tokens} tokens per question, 80 GB GPUs", rows)
-    print(write("batch_size_estimate", rows, options.out, models=[asdict(each) for each in MODELS]))
+    print(write("batch_size_estimate", rows, options, models=[asdict(each) for each in MODELS]))
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ def main() -> None:
                 row(at, Asking(source, MODES_ASKED[mode], options.limit), mode, families, options.rounds)
                 for mode in options.modes
             ]
-        path = write("beside", rows, options.out, deploy=str(options.config), settings=speed_settings(at.settings))
+        path = write("beside", rows, options, deploy=str(options.config), settings=speed_settings(at.settings))
     print_table("CPU beside the engine, medians", [without(each, "rounds") for each in rows])
     print(path)
 

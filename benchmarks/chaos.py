@@ -22,7 +22,6 @@ import os
 import random
 import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -38,7 +37,7 @@ from benchmarks.command import Parser, above_zero, command_line, from_zero, posi
 from benchmarks.faults import brokers, deliveries, engines, kills, network, producers
 from benchmarks.faults.case import Missed
 from benchmarks.faults.stage import Fault, Stage
-from benchmarks.record import print_table, write
+from benchmarks.record import commit, print_table, write
 from benchmarks.stand import only_environment
 from contract.errors import InputError
 from contract.spec import slug
@@ -96,7 +95,7 @@ def main() -> int:
         }
         name = record_name(options.engine, options.only)
         command = command_line(without=["--minutes", "--part", "--folder"])  # options of a sitting, not of the rounds
-        print(write(name, rows, options.out, command=command, **more))
+        print(write(name, rows, options, command=command, **more))
     return int(any(rows[-1][wrong] for wrong in ("lost", "doubled", "left over", "broken")))
 
 
@@ -169,7 +168,7 @@ class Books:
 
 def play(plan: Sequence[str], mine: Sequence[int], books: Books, engine: str, seed: int, until: float) -> None:
     """Play the rounds `mine` of `plan`, and record each when it is finished."""
-    sitting = f"{datetime.now(UTC).isoformat(timespec='minutes')} {_commit()}"
+    sitting = f"{datetime.now(UTC).isoformat(timespec='minutes')} {commit()}"
     with only_environment({}), tempfile.TemporaryDirectory(prefix="chaos-") as folder, ExitStack() as stack:
         stage: Stage | None = None
         for number in mine:
@@ -227,11 +226,6 @@ def _tell(result: Mapping[str, Any]) -> None:
         or ", ".join(f"{name} {result[name]}" for name in ("questions", "lost", "doubled", "left_over", "went_on_s"))
     )
     print(f"{result['round']:4} {result['fault']}: {what}", file=sys.stderr, flush=True)
-
-
-def _commit() -> str:
-    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    return done.stdout.strip()
 
 
 if __name__ == "__main__":

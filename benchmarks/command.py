@@ -29,12 +29,14 @@ EXIT_INTERRUPTED = 130
 
 
 class Parser(ArgumentParser):
-    """Uses the docstring of the program for `--help`, adds `--out` to every program, and reports errors in one line."""
+    """Uses the docstring of the program for `--help`, adds `--out` and `--name`, and reports errors in one line."""
 
     def __init__(self, doc: str | None) -> None:
         super().__init__(_program(), description=doc, formatter_class=RawDescriptionHelpFormatter, allow_abbrev=False)
         # Only the figures that the documentation quotes are recorded; everybody else's stay out of git.
         self.option("--out", _writable_folder, Path("results/benchmarks"), "folder for the results")
+        # Recorded with the command, so that the command shown writes the file that it is shown next to.
+        self.option("--name", _file_name, None, "name of the record, instead of the program's")
 
     def option(self, name: str, read: Callable[[str], Any], default: Any, text: str, **more: Any) -> None:
         """Add an option, and its default, if any, to its help; it takes several values if the default is a tuple."""
@@ -144,6 +146,12 @@ def one_of(names: Collection[str]) -> Callable[[str], str]:
         return text
 
     return read
+
+
+def _file_name(text: str) -> str:
+    if not text or Path(text).name != text:
+        raise ArgumentTypeError(f"not the name of a file: {text!r}")
+    return text
 
 
 def _writable_folder(text: str) -> Path:

@@ -45,7 +45,7 @@ def main() -> None:
     print_table(f"Clients waiting for their verdicts, {asking.shown}", rows)
     falls = all(later["s_per_request"] < earlier["s_per_request"] for earlier, later in pairwise(rows))
     print(f"Time per request falls with every level: {'yes' if falls else 'no'}")
-    path = write("concurrency", rows, options.out, **asking.recorded(at.settings))
+    path = write("concurrency", rows, options, **asking.recorded(at.settings))
     lines = {"wall time per request": [(each["clients"], each["s_per_request"]) for each in rows]}
     print(path, plot(path, "Time per request by clients", "clients", "s", lines, log_x=True))
 

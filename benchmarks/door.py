@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.asking import speed_settings
 from benchmarks.command import Parser, above_zero, positive, run
-from benchmarks.record import print_table, write
+from benchmarks.record import plot, print_table, write
 from benchmarks.stand import DEPLOY, Stand, stand, started, worker
 from demo.valkey import free_port
 
@@ -92,7 +93,10 @@ def main() -> None:
     with stand(DEPLOY, **settings, **batching) as at, worker(at), door(at) as url:
         rows = [measure(url, callers, callers * options.rounds) for callers in options.callers]
     print_table(f"one question per request; a call takes {options.call_ms:g} ms", rows)
-    print(write("door", rows, options.out, batching=batching))
+    path = write("door", rows, options, settings=speed_settings(at.settings))
+    shown = {"time per request": "ms_per_request", "median wait": "median_wait_ms", "95th percentile": "p95_wait_ms"}
+    lines = {name: [(row["callers"], row[column]) for row in rows] for name, column in shown.items()}
+    print(path, plot(path, "Cost and wait of a request by clients", "clients", "ms", lines, log_x=True))
 
 
 if __name__ == "__main__":

@@ -146,7 +146,7 @@ def fuzz(corner: str, inputs: int, seed: int = 0) -> Result:
             except Exception as trouble:  # noqa: BLE001 - this program looks for exactly these
                 result.broken.append(f"{number}: {type(trouble).__name__}: {trouble}"[:300])
             took_s = time.process_time() - started
-            result.slowest_s = max(result.slowest_s, took_s)
+            result.slowest_s = max(result.slowest_s or 0.0, took_s)
             if took_s > SLOW_S:
                 result.broken.append(f"{number}: took {took_s:.1f} s")
             result.inputs += 1
@@ -171,7 +171,7 @@ def main() -> int:
         for line in each.broken[:20]:
             print(f"{each.corner}: {line}")
     total = sum(each.inputs for each in results)
-    print(write("fuzz", [each.row() for each in results], asked.out, inputs=total))
+    print(write("fuzz", [each.row() for each in results], asked, inputs=total))
     return 1 if any(each.broken for each in results) else 0
 
 

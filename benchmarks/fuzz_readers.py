@@ -61,7 +61,7 @@ def main() -> int:
     print_table(f"{asked.inputs:,} damaged question files, seed {asked.seed}", rows)
     failed = sum(count for name, count in outcomes.items() if name.startswith("FAILED"))
     seconds = round(time.monotonic() - started)
-    print(write("fuzz_readers", rows, asked.out, inputs=asked.inputs, failed=failed, seconds=seconds))
+    print(write("fuzz_readers", rows, asked, inputs=asked.inputs, failed=failed, seconds=seconds))
     return int(bool(failed))
 
 

@@ -135,7 +135,7 @@ def main() -> int:
     more: dict[str, Any] = {"model": answers, "deploy": str(options.config)}
 
     def keep(rows: Sequence[Mapping[str, Any]]) -> Path:
-        return write("gpu_check", rows, options.out, took_s=round(time.monotonic() - started), **more)
+        return write("gpu_check", rows, options, took_s=round(time.monotonic() - started), **more)
 
     checks = Checks(keep)
     try:

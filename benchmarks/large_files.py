@@ -36,7 +36,7 @@ def main() -> None:
             rows.append(measure(path))
             path.unlink()
     print_table("Large question files", rows)
-    print(write("large_files", rows, options.out))
+    print(write("large_files", rows, options))
 
 
 def questions() -> Iterator[dict[str, Any]]:

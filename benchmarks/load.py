@@ -42,7 +42,7 @@ def main() -> None:
         pin(at)
         rows = list(measure(at, asking, options))
     print_table(f"{options.rate:g} questions/s for {options.seconds:g} s, {asking.shown}", rows)
-    path = write("load", rows, options.out, **asking.recorded(at.settings))
+    path = write("load", rows, options, **asking.recorded(at.settings))
     lines: dict[str, list[tuple[float, float]]] = {}
     for each in rows:
         lines.setdefault(f"{each['batches']}, {each['arrivals']}", []).append((each["batch_timeout"], each["p95_s"]))

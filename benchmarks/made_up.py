@@ -1,4 +1,4 @@
-"""Made-up questions and runs in memory, for measurements in which the answers do not matter."""
+"""Made-up questions and runs, for measurements and tests in which the answers do not matter."""
 
 from __future__ import annotations
 
@@ -10,27 +10,33 @@ from contract.ledger import Run
 from contract.question import Question
 from contract.spec import Mode, Prompt, RunSpec, run_id_for
 
-__all__ = ["made_up_question", "made_up_run"]
+__all__ = ["made_up_question", "made_up_run", "made_up_spec"]
 
 
-def made_up_question(number: int, text: str = "") -> Question:
-    """Return question `number`, with `text` or a sum; the correct choice rotates through the four labels."""
-    return Question(
-        id=f"q{number}",
-        question=text or f"What is {number} plus {number}?",
-        choices=tuple(str(2 * number + step) for step in range(4)),
-        answer="ABCD"[number % 4],
-    )
+def made_up_question(number: int, **changes: object) -> Question:
+    """Return question `number`, with `changes`; the correct one of its four choices rotates through the labels."""
+    fields: dict[str, object] = {
+        "id": f"q{number}",
+        "question": f"What is {number} plus {number}?",
+        "choices": tuple(str(2 * number + step) for step in range(4)),
+        "answer": "ABCD"[number % 4],
+    }
+    return Question.model_validate(fields | changes)
 
 
-def made_up_run(name: str, model: str, questions: Sequence[Question]) -> Run:
-    """Return a run of `questions` by likelihood, not yet written anywhere."""
-    spec = RunSpec(
-        questions_digest=sha256(b"\n".join(each.canonical() for each in questions)).hexdigest(),
-        model=model,
-        mode=Mode.LIKELIHOOD,
-        prompt=Prompt(name="question", text="Question: {{ question }}\nAnswer:"),
-    )
+def made_up_spec(questions: Sequence[Question], model: str, **changes: object) -> RunSpec:
+    """Return how `model` is asked `questions`: by likelihood, unless `changes` say otherwise."""
+    fields: dict[str, object] = {
+        "questions_digest": sha256(b"\n".join(each.canonical() for each in questions)).hexdigest(),
+        "model": model,
+        "mode": Mode.LIKELIHOOD,
+        "prompt": Prompt(name="question", text="Question: {{ question }}\nAnswer:"),
+    }
+    return RunSpec.model_validate(fields | changes)
+
+
+def made_up_run(name: str, questions: Sequence[Question], spec: RunSpec) -> Run:
+    """Return a run of `questions`, not yet written anywhere."""
     return Run(
         run_id=run_id_for(name, spec),
         spec=spec,

@@ -13,6 +13,7 @@ from collections import defaultdict
 from contextlib import ExitStack
 from typing import Any
 
+from benchmarks.asking import require_whole_messages, speed_settings
 from benchmarks.command import Parser, above_zero, positive, run
 from benchmarks.record import print_table, write
 from benchmarks.stand import DEPLOY, Stand, asked_between, made_up_questions, settle, stand, verdicts, worker
@@ -53,11 +54,10 @@ def main() -> None:
     parser.option("--batch-size", positive, 32, "questions per call")
     options = parser.parse_args()
     with stand(DEPLOY, engine="simulated", model="simulated", batch_size=options.batch_size) as at:
-        if options.batch_size % at.settings.question_batch_size:
-            parser.error(f"--batch-size: must be a multiple of question_batch_size, {at.settings.question_batch_size}")
+        require_whole_messages(parser, at.settings)
         rows = [measure(at, options.calls_ms, seconds, f"makespan-{seconds:g}") for seconds in options.seconds]
     print_table("slow and fast workers on one queue", rows)
-    print(write("makespan", rows, options.out))
+    print(write("makespan", rows, options, settings=speed_settings(at.settings)))
 
 
 if __name__ == "__main__":

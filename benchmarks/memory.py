@@ -54,7 +54,7 @@ def main() -> None:
     print_table("Resident memory after each run", rows)
     print_table("Bytes in the server per question", [sizes])
     print(f"growth after warm-up, MiB per million questions: {grown}")
-    print(write("memory", rows, options.out, bytes_per_question=sizes, mib_per_million_questions=grown))
+    print(write("memory", rows, options, bytes_per_question=sizes, mib_per_million_questions=grown))
 
 
 def play(stage: Stage, worker_pid: int, questions: int, number: int) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def main() -> None:
     for others in (each for each in rows if each not in rates):
         print_table(others["part"], [others])
     name = "overhead-million" if options.million else "overhead"
-    path = write(name, rows, options.out, settings=SETTINGS)
+    path = write(name, rows, options, settings=SETTINGS)
     costs = {each["part"]: each["cpu_us_per_question"] for each in rows if "cpu_us_per_question" in each}
     print(path, bars(path, f"CPU per question, {count:,} questions", "µs", costs))
 

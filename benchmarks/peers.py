@@ -37,7 +37,7 @@ from __future__ import annotations
 import json
 import statistics
 import sys
-from argparse import ArgumentTypeError
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -62,7 +62,7 @@ from benchmarks.lm_eval import (
     write_task,
 )
 from benchmarks.record import bars, print_table, without, write
-from benchmarks.stand import DEPLOY, Stand, emptied, exported_pairs, host, producer, stand
+from benchmarks.stand import DEPLOY, Stand, ask_and_export, emptied, exported_pairs, host, set_words, stand
 from contract.errors import InputError, McqueueError
 from contract.settings import load_settings
 from contract.spec import ChatTemplate, RunSpec
@@ -98,7 +98,8 @@ class Bench:
     cases: list[Case]
     shots: Shots | None
     chat: ChatTemplate
-    out: Path
+    #: The command line, which says where the record is written.
+    options: Namespace
 
     def prepare(self, case: Case, questions: Sequence[Mapping[str, Any]], folder: Path) -> None:
         """Write the case as a task of lm_eval."""
@@ -122,7 +123,8 @@ def main() -> None:
     found = exact + [compare(*each, questions[each[0].set]) for each in [*rough, *control]]
     speed = [speed_row(case, [each[case.task] for each in timed]) for case in bench.cases] if timed else []
     show(found, speed)
-    print(record(bench, found, speed, spaces))
+    path = record(bench, found, speed, spaces)
+    print(path, draw(path, speed) if speed else "")
 
 
 def parse() -> Bench:
@@ -168,7 +170,7 @@ def parse() -> Bench:
         cases=cases,
         shots=Shots(options.shots, options.examples, options.description) if options.shots else None,
         chat=options.chat or ChatTemplate.NEVER,
-        out=options.out,
+        options=options,
     )
 
 
@@ -209,19 +211,13 @@ def served(bench: Bench, dtype: str, folder: Path) -> Iterator[Stand]:
 def ask_mcqueue(case: Case, bench: Bench, limit: int | None, at: Stand, folder: Path) -> Side:
     """Ask `case` with the producer's commands."""
     shots = bench.shots
-    out = ["--out", str(folder / case.task), "--json"]
-    asked = [str(case.file), "--config", f"configs/runs/{case.mode}.yaml", "--fresh", "--watch"]
-    asked += ["--set", f"chat_template={bench.chat}"]
+    overrides = [f"chat_template={bench.chat}"]
     if shots:
-        values = (
-            f"few_shot.k={shots.k}",
-            f"few_shot.file={shots.file}",
-            f"description={json.dumps(shots.description)}",
-        )
-        asked += [word for value in values for word in ("--set", value)]
+        overrides += [f"few_shot.k={shots.k}", f"few_shot.file={shots.file}"]
+        overrides += [f"description={json.dumps(shots.description)}"]
     limited = ["--limit", str(limit)] if limit else []
-    run_id = producer(at.environment, "enqueue", *asked, *limited, *out).said["run_id"]
-    producer(at.environment, "export", run_id, "--format", "jsonl", *out)
+    asked = [str(case.file), "--config", f"configs/runs/{case.mode}.yaml", "--fresh", *set_words(overrides), *limited]
+    ask_and_export(at, asked, folder / case.task)
     return read_mcqueue(case, bench.model, folder)
 
 
@@ -434,10 +430,10 @@ def record(
 ) -> Path:
     """Write everything to the record."""
     hidden = {case.file: "FILE" for case in bench.cases} | ({bench.shots.file: "EXAMPLES"} if bench.shots else {})
-    path = write(
+    return write(
         "peers",
         [row for row, _ in found],
-        bench.out,
+        bench.options,
         command=command_line(without=["--workdir"], hidden=hidden),
         model=load_settings(bench.deploy).hf_model_id,
         lm_eval=LM_EVAL.partition("==")[2],
@@ -447,14 +443,12 @@ def record(
         disagreements=[each for _, several in found for each in several],
         speed=list(speed),
     )
-    if speed:
-        bars(
-            path,
-            "Times as fast as lm_eval",
-            "ratio",
-            {f"{each['set']}, {each['mode']}": each["times as fast"] for each in speed},
-        )
-    return path
+
+
+def draw(path: Path, speed: Sequence[Mapping[str, Any]]) -> Path | str:
+    """Draw the speeds as bars next to the record `path`; return the chart's path, or why there is none."""
+    ratios = {f"{each['set']}, {each['mode']}": each["times as fast"] for each in speed}
+    return bars(path, "Times as fast as lm_eval", "ratio", ratios)
 
 
 if __name__ == "__main__":

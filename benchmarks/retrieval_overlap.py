@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.command import Parser, above_zero, positive, run
 from benchmarks.jsonl import write_rows
 from benchmarks.record import bars, print_table, write
-from benchmarks.stand import Stand, producer, settle, stand, verdicts, worker
+from benchmarks.stand import Stand, producer, set_words, settle, stand, verdicts, worker
 from contract import keys
 from contract.spec import IndexKind
 from contract.wording import number
@@ -39,7 +39,7 @@ def main() -> None:
     options = parser.parse_args()
     rows = [measure(kind, options) for kind in options.kinds]
     print_table(f"{number(options.questions, 'question')}, {number(options.passages, 'passage')}", rows)
-    path = write("retrieval_overlap", rows, options.out)
+    path = write("retrieval_overlap", rows, options)
     print(path, bars(path, "wall time added by retrieval", "%", {row["kind"]: 100 * row["added"] for row in rows}))
 
 
@@ -86,8 +86,7 @@ def measure(kind: str, options: Namespace) -> dict[str, Any]:
 def timed(at: Stand, questions: Path, index: Path, seed: int, *, rag: bool) -> float:
     """Return the seconds from the first message to the last verdict."""
     chosen = [f"rag.enabled={str(rag).lower()}", f"rag.index={index}", f"seed={seed}", "mode=letter"]
-    overrides = [part for each in chosen for part in ("--set", each)]
-    found = verdicts(at, settle(at, questions, *overrides).said["run_id"])
+    found = verdicts(at, settle(at, questions, *set_words(chosen)).said["run_id"])
     sent_at = min(each.settled_at - each.queued_ms / 1000 for each in found)
     return max(each.settled_at for each in found) - sent_at
 

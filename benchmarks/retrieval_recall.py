@@ -51,12 +51,14 @@ def main() -> int:
     parser.add_argument("sets", nargs="*", type=one_of(SETS), metavar="SET", help=f"of {', '.join(SETS)} (all)")
     parser.option("--kind", str, "hybrid", "kind of the index", choices=list(map(str, IndexKind)))
     options = parser.parse_args()
+    if options.name and len(options.sets or SETS) > 1:
+        parser.error("--name: each set has a record of its own; give one SET")
     same = True
     for name in options.sets or SETS:
         rows = list(measure(options.folder, name, IndexKind(options.kind)))
         print_table(name, rows)
         command = command_line(hidden={options.folder: "FOLDER"})
-        print(write(f"retrieval_recall_{name}", rows, options.out, command=command))
+        print(write(f"retrieval_recall_{name}", rows, options, command=command))
         same &= all(row["as known"] is not False for row in rows)
     return 0 if same else 1
 

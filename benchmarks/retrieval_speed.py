@@ -58,7 +58,7 @@ def main() -> None:
             print(name, file=sys.stderr, flush=True)
             rows.append({"what": name, **alone(*measurement)})
     print_table("Retrieval", rows)
-    print(write("_".join(["retrieval_speed", *options.parts]), rows, options.out))
+    print(write("_".join(["retrieval_speed", *options.parts]), rows, options))
 
 
 def measurements(part: str, sizes: Sequence[int]) -> Iterator[tuple[str, tuple[Callable[..., Row], tuple[Any, ...]]]]:

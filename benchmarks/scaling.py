@@ -19,6 +19,7 @@ from typing import Any
 
 import psutil
 
+from benchmarks.asking import require_whole_messages, speed_settings
 from benchmarks.command import Parser, above_zero, positive, run
 from benchmarks.record import plot, print_table, write
 from benchmarks.stand import DEPLOY, Stand, asked_between, cpu_s, made_up_questions, settle, stand, verdicts, worker
@@ -61,8 +62,7 @@ def main() -> None:
     settings = {"engine": "simulated", "model": "simulated", "batch_size": options.batch_size, "simulated": simulated}
     rows: list[dict[str, Any]] = []
     with stand(DEPLOY, **settings) as at:
-        if options.batch_size % at.settings.question_batch_size:
-            parser.error(f"--batch-size: must be a multiple of question_batch_size, {at.settings.question_batch_size}")
+        require_whole_messages(parser, at.settings)
         for workers in options.workers:
             questions = workers * options.batches * options.batch_size
             rows.append(measure(at, workers, questions, f"scaling-{workers}"))
@@ -73,7 +73,7 @@ def main() -> None:
         row["efficiency"] = row["questions_per_s"] / (row["workers"] * engine_rate)
     cores = len(os.sched_getaffinity(0))
     print_table(f"{engine_rate:.0f} questions/s is the nominal rate of an engine; {number(cores, 'core')}", rows)
-    path = write("scaling", rows, options.out, engine_questions_per_s=engine_rate)
+    path = write("scaling", rows, options, settings=speed_settings(at.settings), engine_questions_per_s=engine_rate)
     lines = {
         "measured": [(row["workers"], row["questions_per_s"]) for row in rows],
         "nominal rate of the engines": [(row["workers"], row["workers"] * engine_rate) for row in rows],

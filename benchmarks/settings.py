@@ -4,10 +4,10 @@
     python -m benchmarks.settings 'batch_size=16 batches_in_flight=1' 'batch_size=16 batches_in_flight=2'
 
 Each argument is a side: the settings of its worker on top of the deploy file, in the format of `--set`, separated by
-spaces. All workers are up at the same time; every round asks each in turn, every other round in reverse order, with
-prompts that are in no cache. Time is from the call that enqueues the questions to the last verdict. Speed is the median
-over the rounds; ratios to the first side are taken within a round. A further round counts the answers that are the same
-as the first side's.
+spaces; they are numbered in that order. All workers are up at the same time; every round asks each in turn, every other
+round in reverse order, with prompts that are in no cache. Time is from the call that enqueues the questions to the last
+verdict. Speed is the median over the rounds; ratios to the first side are taken within a round. A further round counts
+the answers that are the same as the first side's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
-from benchmarks.asking import add_questions, pin, speed_settings
+from benchmarks.asking import add_questions, pin, shared_gpu, speed_settings
 from benchmarks.command import Parser, positive, run
 from benchmarks.record import print_table, without, write
 from benchmarks.stand import newest, stand, worker
@@ -27,7 +27,6 @@ from contract.layers import parse_overrides
 from contract.settings import Settings, load_settings
 from contract.verdict import Verdict
 from producer.readers import Source
-from workers.gpus.nvidia import visible_gpus
 
 
 def main() -> None:
@@ -42,24 +41,24 @@ def main() -> None:
     for side in options.sides:
         load_settings(options.config, side.split())  # so that errors are reported before anything boots
     source = Source(options.questions, str(options.questions))
-    # Engines that are up at the same time share a GPU; on a CPU this is ignored.
-    share = {"gpu_memory_utilization": 0.8 / len(options.sides)} if visible_gpus() else {}
-    with stand(options.config, vllm_args=share) as at, ExitStack() as stack:
+    with stand(options.config, vllm_args=shared_gpu(len(options.sides))) as at, ExitStack() as stack:
         bench = Bench(at, source, questions_of(at, source, options.limit), options.rounds)
         pin(at)
+        sides = {f"side {number}": side for number, side in enumerate(options.sides, start=1)}
         served = {}
-        for number, side in enumerate(options.sides):
-            over = {**parse_overrides(side.split(), InputError), "model": f"side{number}"}
+        for name, side in sides.items():
+            over = {**parse_overrides(side.split(), InputError), "model": name.replace(" ", "")}
             stack.enter_context(worker(at, over["model"], **over))
-            served[side] = at.settings.model_copy(update=over)
-        more: dict[str, Any] = {"deploy": str(options.config), "settings": speed_settings(at.settings)}
+            served[name] = at.settings.model_copy(update=over)
+        more: dict[str, Any] = {"deploy": str(options.config), "settings": speed_settings(at.settings), "sides": sides}
         rows: list[dict[str, Any]] = []
         for mode in options.modes:
             rows.append(compared(bench, mode, served))
-            path = write("settings", rows, options.out, **more)  # each time, so that nothing of a long run is lost
-    draw_ratios(path, rows)
+            path = write("settings", rows, options, **more)  # each time, so that nothing of a long run is lost
+    for name, side in sides.items():
+        print(f"{name}: {side}")
     print_table("settings", [without(each, "rounds") for each in rows])
-    print(path, path.with_suffix(".png"))
+    print(path, draw_ratios(path, rows))
 
 
 def compared(bench: Bench, mode: str, served: Mapping[str, Settings]) -> dict[str, Any]:

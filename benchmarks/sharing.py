@@ -36,7 +36,7 @@ def main() -> None:
             for row in measure(at, messages - second, second)
         ]
     print_table("Milliseconds of the server, which answers no other client during a step", rows)
-    print(write("sharing", rows, options.out))
+    print(write("sharing", rows, options))
 
 
 def measure(at: Stand, first: int, second: int) -> Iterator[dict[str, Any]]:

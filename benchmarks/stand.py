@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +40,7 @@ __all__ = [
     "Finished",
     "Stand",
     "Worker",
+    "ask_and_export",
     "asked_between",
     "cpu_s",
     "emptied",
@@ -51,6 +52,7 @@ __all__ = [
     "only_environment",
     "producer",
     "server_memory_bytes",
+    "set_words",
     "settle",
     "settled",
     "stand",
@@ -225,6 +227,22 @@ def producer(environment: Mapping[str, str], *arguments: str) -> Finished:
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return Finished(said, wall_s, spent_s, used.ru_maxrss * 1024)
+
+
+def set_words(overrides: Iterable[str]) -> list[str]:
+    """Return `overrides`, NAME=VALUE each, as words of a command line."""
+    return [word for each in overrides for word in ("--set", each)]
+
+
+def ask_and_export(at: Stand, asking: Sequence[str], folder: Path) -> dict[str, Any]:
+    """Enqueue a file with the arguments `asking`, wait, and export it as JSON Lines too; return the run's summary.
+
+    The results are in a folder in `folder`, named after the run.
+    """
+    out = ("--out", str(folder), "--json")
+    summary = producer(at.environment, "enqueue", *asking, "--watch", *out).said
+    producer(at.environment, "export", summary["run_id"], "--format", "jsonl", *out)
+    return summary
 
 
 def made_up_questions(path: Path, count: int) -> Path:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 
 import psutil
 
-__all__ = ["PATIENCE_S", "lives", "wait_gone", "wait_until"]
+__all__ = ["LOST_AFTER_S", "lives", "wait_gone", "wait_until"]
 
 #: After this time a question counts as lost.
-PATIENCE_S = 90.0
+LOST_AFTER_S = 90.0
 
 
 def wait_gone(processes: Sequence[psutil.Process], timeout_s: float) -> None:

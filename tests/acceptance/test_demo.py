@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.waiting import lives
-from tests.support import process, processes_of_session, wait_until
+from tests.support import PATIENCE_S, process, processes_of_session, wait_until
 
 SIMULATED = {"MCQUEUE_ENGINE": "simulated", "MCQUEUE_MODEL": "simulated-model"}
 #: Four questions each second: it has work for longer than anything here waits.
@@ -35,7 +35,7 @@ def test_interrupted_it_ends_every_process_and_goes_on_next_time_until_it_says_t
 
     log = tmp_path / "again"
     with process("-m", "demo.run", environment=environment(redis_url), log=log) as demo:
-        assert demo.wait(timeout=180) == 0, log.read_text()
+        assert demo.wait(timeout=3 * PATIENCE_S) == 0, log.read_text()
     assert "Both runs are already settled" in log.read_text()
 
 
@@ -46,7 +46,7 @@ def interrupted(redis_url: str, log: Path, number: signal.Signals) -> int:
         wait_until(lambda: len(set(counted(log))) > 1, "the run to go on")
         seen = counted(log)[-1]
         demo.send_signal(number)
-        assert demo.wait(timeout=60) == 130
+        assert demo.wait(timeout=PATIENCE_S) == 130
         assert not processes_of_session(demo.pid)
     assert not any(map(lives, offspring))
     return seen
@@ -56,7 +56,7 @@ def finished_demo(redis_url: str, log: Path) -> str:
     """A demo ends all its processes after its work; what it said."""
     with process("-m", "demo.run", environment=environment(redis_url), log=log) as demo:
         offspring = watch_offspring(demo.pid)
-        assert demo.wait(timeout=180) == 0, log.read_text()
+        assert demo.wait(timeout=3 * PATIENCE_S) == 0, log.read_text()
     assert len(offspring) >= 3
     assert not any(map(lives, offspring))
     return log.read_text()

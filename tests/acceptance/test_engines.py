@@ -19,7 +19,7 @@ import pytest
 from contract import Outcome, RedisLedger, Verdict, load_settings
 from contract.errors import EXIT_RETRY
 from tests.acceptance.conftest import BOOT_S, command
-from tests.support import ROOT, process, processes_of_session, url_of, valkey, wait_until
+from tests.support import ROOT, booted_pids, process, processes_of_session, url_of, valkey, wait_until
 from workers.host.launcher import worker_command
 
 #: Both models are the same one; float32, so that what stands beside a question in a batch decides nothing.
@@ -219,12 +219,7 @@ def test_the_same_questions_get_the_same_verdicts(both: Host, config: str, more:
 
 def test_the_server_ends_with_its_killed_worker_and_comes_back_with_the_next(both: Host) -> None:
     log = both.folder / "up.log"
-    pids = [
-        int(line.split("pid ")[1].split(",")[0])
-        for line in log.read_text().splitlines()
-        if "served-cpu" in line and "(pid" in line
-    ]
-    worker = psutil.Process(pids[0])
+    worker = psutil.Process(booted_pids(log.read_text(), "served-cpu")[0])
     family = worker.children(recursive=True)
     assert any("vllm.entrypoints" in " ".join(each.cmdline()) for each in family)
     os.kill(worker.pid, signal.SIGKILL)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import re
@@ -14,26 +13,13 @@ from typing import Any
 import pytest
 
 from contract.fleet import Fleet
-from producer.export.columns import COLUMNS
-from tests.acceptance.conftest import BOOT_S, Stack, command
+from tests.acceptance.conftest import BOOT_S, Stack, command, rows_of, summary_of
 from tests.metric_names import VLLM
 from tests.support import ROOT, wait_until
 from workers.engines.packaged import prepare
 
 QUESTIONS = ROOT / "demo" / "questions.jsonl"
 LIKELIHOOD = ("--config", "configs/runs/likelihood.yaml")
-
-
-def rows_of(folder: Path) -> list[dict[str, str]]:
-    with (folder / "results.csv").open(encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file)
-        assert tuple(reader.fieldnames or ()) == COLUMNS
-        return list(reader)
-
-
-def summary_of(folder: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((folder / "summary.json").read_text())
-    return content
 
 
 @pytest.fixture(scope="module")

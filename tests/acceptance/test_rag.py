@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.conftest import Stack, command
-from tests.acceptance.test_main_job import rows_of, summary_of
+from tests.acceptance.conftest import Stack, command, rows_of, summary_of
 from tests.support import ROOT, process, wait_until
 
 QUESTIONS, CORPUS = ROOT / "demo" / "questions.jsonl", ROOT / "demo" / "corpus.jsonl"

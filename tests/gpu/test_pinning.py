@@ -14,7 +14,7 @@ import pytest
 from contract import RedisLedger
 from contract.fleet import Fleet
 from contract.settings import load_fleet
-from tests.support import ROOT, process, wait_until
+from tests.support import PATIENCE_S, ROOT, process, wait_until
 from workers.gpus.groups import Device
 from workers.gpus.nvidia import visible_gpus
 from workers.host.placement import Layers, WorkerPlan, plan_host
@@ -65,7 +65,9 @@ def test_a_worker_on_one_gpu_scores(devices: list[Device], redis_ledger: RedisLe
     log = tmp_path / "up.log"
     with process("-m", "workers", "up", *settings, "--logs", str(tmp_path), log=log) as launcher:
         wait_until(
-            lambda: launcher.poll() is not None or "ready after" in log.read_text(), f"vLLM; see {log}", timeout_s=240
+            lambda: launcher.poll() is not None or "ready after" in log.read_text(),
+            f"vLLM; see {log}",
+            timeout_s=2 * PATIENCE_S,
         )
         assert launcher.poll() is None, log.read_text()
         (record,) = Fleet(redis_ledger.client).alive()
@@ -76,7 +78,7 @@ def test_a_worker_on_one_gpu_scores(devices: list[Device], redis_ledger: RedisLe
             cwd=ROOT,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=PATIENCE_S,
             check=False,
         )
         assert done.returncode == 0, done.stderr

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import json
+from typing import Any, NamedTuple, cast
+
+import redis
 from celery import Celery
 
 from contract import RedisLedger, Run, Verdict, keys
@@ -9,7 +14,7 @@ from contract.priority import Priority
 from contract.queue import publish, queue_length
 from tests.support import make_questions, open_run, wait_until
 
-__all__ = ["send", "sent", "verdicts", "wait_acknowledged", "wait_finished"]
+__all__ = ["Message", "messages_in", "send", "sent", "verdicts", "wait_acknowledged", "wait_finished"]
 
 
 def send(app: Celery, ledger: RedisLedger, run: Run, batch_size: int = 4, priority: Priority = Priority.NORMAL) -> int:
@@ -42,3 +47,22 @@ def wait_acknowledged(ledger: RedisLedger, queue: str, name: str = "w0@test") ->
         lambda: queue_length(ledger.client, queue) == 0 and not ledger.client.hlen(keys.unacked(name)),
         "every message to be acknowledged",
     )
+
+
+class Message(NamedTuple):
+    """A message as it lies in Redis."""
+
+    headers: dict[str, Any]
+    run_id: str
+    ids: list[str]
+    options: dict[str, Any]
+
+
+def messages_in(client: redis.Redis, name: str) -> list[Message]:
+    """Messages of one broker list, the next one to be taken first."""
+    found = []
+    for item in reversed(cast("list[str]", client.lrange(name, 0, -1))):
+        body = json.loads(item)
+        (run_id, ids), options, _ = json.loads(base64.b64decode(body["body"]))
+        found.append(Message(body["headers"], run_id, ids, options))
+    return found

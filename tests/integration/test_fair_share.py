@@ -23,8 +23,7 @@ from contract import RedisLedger, Run, fair_share, keys
 from contract.ledger import RunState
 from contract.priority import Priority
 from producer.cli import main
-from tests.integration.runs import send, verdicts, wait_finished
-from tests.integration.test_queue import messages_in
+from tests.integration.runs import messages_in, send, verdicts, wait_finished
 from tests.support import ROOT, SIMULATED_MODEL, make_questions, open_run, wait_until, worker
 
 QUEUE = keys.score_queue(SIMULATED_MODEL)

@@ -15,17 +15,11 @@ import psutil
 import pytest
 import redis
 
-from contract import RedisLedger, keys
+from contract import keys
 from contract.errors import NameTaken
 from contract.fleet import LEASE_S, Fleet, WorkerRecord, WorkerState
 from contract.process import process_start
 from tests.support import wait_until
-
-
-@pytest.fixture
-def client(redis_ledger: RedisLedger) -> redis.Redis:
-    """The test's own look into Redis."""
-    return redis_ledger.client
 
 
 @pytest.fixture

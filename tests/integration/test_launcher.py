@@ -29,6 +29,7 @@ from tests.support import (
     PATIENCE_S,
     ROOT,
     SIMULATED_MODEL,
+    booted_pids,
     end,
     make_question,
     make_questions,
@@ -56,7 +57,7 @@ class Launched:
 
     def pids(self) -> list[int]:
         """Of all workers booted so far; each leads a session of its own."""
-        return [int(line.split("pid ")[1].split(",")[0]) for line in self.said().splitlines() if "(pid" in line]
+        return booted_pids(self.said())
 
     def wait_ready(self, times: int) -> None:
         wait_until(lambda: self.said().count("ready after") >= times, f"{times} boots")
@@ -422,7 +423,7 @@ def between_fork_and_exec():
     follow()
     print("went on", flush=True)
 
-subprocess.Popen(["sleep", "60"], preexec_fn=between_fork_and_exec)
+subprocess.Popen(["sleep", "600"], preexec_fn=between_fork_and_exec)
 """
 
 
@@ -434,7 +435,7 @@ def test_a_child_whose_launcher_died_before_it_could_follow_never_becomes_a_work
         launcher.kill()
         launcher.wait()
         try:
-            child.wait(timeout=30)
+            child.wait(timeout=PATIENCE_S)
         except psutil.TimeoutExpired:
             child.kill()
             pytest.fail("it went on without its launcher")

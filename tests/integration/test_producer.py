@@ -22,7 +22,6 @@ from contract import keys
 from contract.connection import lua
 from contract.ledger import RedisLedger
 from contract.queue import queue_length, queued_question_ids
-from contract.settings import Settings
 from contract.verdict import Outcome, Verdict
 from tests.support import PATIENCE_S, listen_to_ctrl_c, wait_until
 
@@ -31,10 +30,8 @@ Call = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def ledger(redis_url: str) -> Iterator[RedisLedger]:
-    found = RedisLedger.connect(Settings(redis_url=redis_url))  # type: ignore[arg-type]
-    yield found
-    found.client.close()
+def ledger(redis_ledger: RedisLedger) -> RedisLedger:
+    return redis_ledger
 
 
 @pytest.fixture

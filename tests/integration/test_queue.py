@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import signal
 import subprocess
@@ -14,7 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 import pytest
 import redis
@@ -42,6 +41,7 @@ from contract.queue import (
 )
 from contract.sender_lock import sole_sender, sole_sender_if_free
 from demo.valkey import free_port
+from tests.integration.runs import messages_in
 from tests.support import PATIENCE_S, ROOT, SIMULATED_MODEL, make_questions, open_run, process, wait_until
 
 QUEUE = keys.score_queue(SIMULATED_MODEL)
@@ -58,31 +58,6 @@ for _ in range(int(messages)):
     assert connection.default_channel.basic_get(queue, no_ack=False) is not None
 os.kill(os.getpid(), signal.SIGKILL)
 """
-
-
-@pytest.fixture
-def client(redis_ledger: RedisLedger) -> redis.Redis:
-    """The test's own look into Redis."""
-    return redis_ledger.client
-
-
-class Message(NamedTuple):
-    """A message as it lies in Redis."""
-
-    headers: dict[str, Any]
-    run_id: str
-    ids: list[str]
-    options: dict[str, Any]
-
-
-def messages_in(client: redis.Redis, name: str) -> list[Message]:
-    """Messages of one broker list, the next one to be taken first."""
-    found = []
-    for item in reversed(cast("list[str]", client.lrange(name, 0, -1))):
-        body = json.loads(item)
-        (run_id, ids), options, _ = json.loads(base64.b64decode(body["body"]))
-        found.append(Message(body["headers"], run_id, ids, options))
-    return found
 
 
 def queued(client: redis.Redis) -> Counter[str]:

@@ -81,14 +81,6 @@ def settings(refusing: Refusing) -> Settings:
     return load_settings(None, [f"model={SIMULATED_MODEL}", "engine=simulated"])
 
 
-@pytest.fixture
-def redis_ledger(settings: Settings) -> Iterator[RedisLedger]:
-    """On that server."""
-    ledger = RedisLedger.connect(settings)
-    yield ledger
-    ledger.client.close()
-
-
 def wait_settled(ledger: RedisLedger, run: Run) -> None:
     """Every question once, and no message left."""
     wait_finished(ledger, run)

@@ -12,6 +12,7 @@ from kombu import Connection, Consumer, Producer, Queue
 
 from contract.keys import broker_lists, unacked_options
 from contract.priority import Priority
+from tests.support import PATIENCE_S
 from workers.messages.transport import Transport
 
 QUEUE = Queue("score.test", routing_key="score.test")
@@ -61,7 +62,7 @@ def bodies(messages: list[Any]) -> list[str]:
 def test_one_look_takes_as_many_waiting_messages_as_there_is_room_for(redis_url: str, client: redis.Redis) -> None:
     send(redis_url, "1", "2", "3", "4", "5", "6")
     with consuming(redis_url, at_most=4) as (connection, _, taken):
-        connection.drain_events(timeout=5)
+        connection.drain_events(timeout=PATIENCE_S)
         assert bodies(taken) == ["1", "2", "3", "4"]
         assert (held(client), waiting(client)) == (4, 2)
 
@@ -72,7 +73,7 @@ def test_who_takes_is_told_what_is_left(redis_url: str) -> None:
     told: list[int] = []
     with consuming(redis_url, at_most=2) as (connection, channel, taken):
         channel.qos.left_waiting = told.append
-        connection.drain_events(timeout=5)
+        connection.drain_events(timeout=PATIENCE_S)
         assert bodies(taken) == ["high", "1"]
         assert told == [3]
 
@@ -80,7 +81,7 @@ def test_who_takes_is_told_what_is_left(redis_url: str) -> None:
 def test_a_consumer_without_a_limit_gets_its_messages_one_by_one(redis_url: str, client: redis.Redis) -> None:
     send(redis_url, "1", "2")
     with consuming(redis_url, at_most=0) as (connection, _, taken):
-        connection.drain_events(timeout=5)
+        connection.drain_events(timeout=PATIENCE_S)
         assert (bodies(taken), held(client), waiting(client)) == (["1"], 1, 1)
 
 
@@ -89,7 +90,7 @@ def test_the_most_urgent_messages_are_taken_first(redis_url: str) -> None:
     send(redis_url, "normal 1", "normal 2")
     send(redis_url, "high", priority=Priority.HIGH)
     with consuming(redis_url, at_most=4) as (connection, _, taken):
-        connection.drain_events(timeout=5)
+        connection.drain_events(timeout=PATIENCE_S)
         assert bodies(taken) == ["high", "normal 1", "normal 2", "low 1"]
 
 
@@ -98,7 +99,7 @@ def test_where_there_is_room_for_urgent_messages_only_no_other_is_taken(redis_ur
     send(redis_url, "high 1", "high 2", "high 3", priority=Priority.HIGH)
     with consuming(redis_url, at_most=10) as (connection, channel, taken):
         channel.qos.room_for = lambda step: 2 - len(taken) if step == Priority.HIGH else 0
-        connection.drain_events(timeout=5)
+        connection.drain_events(timeout=PATIENCE_S)
         assert bodies(taken) == ["high 1", "high 2"]
         assert (held(client), waiting(client)) == (2, 3)
 
@@ -119,7 +120,7 @@ def test_what_room_comes_for_is_taken_while_urgent_messages_are_waited_for(redis
 def test_what_was_taken_together_can_be_restored_by_kombu_in_its_order(redis_url: str, client: redis.Redis) -> None:
     send(redis_url, "1", "2", "3")
     with consuming(redis_url, at_most=3) as (connection, channel, _):
-        connection.drain_events(timeout=5)
+        connection.drain_events(timeout=PATIENCE_S)
         channel.visibility_timeout = -(10**9)  # as for a worker known to be dead
         channel.qos.restore_visible(num=None, interval=1)
         assert (held(client), waiting(client)) == (0, 3)
@@ -130,7 +131,7 @@ def test_messages_that_were_not_acknowledged_go_back_when_the_channel_closes(
 ) -> None:
     send(redis_url, "1", "2", "3")
     with consuming(redis_url, at_most=3) as (connection, _, taken):
-        connection.drain_events(timeout=5)
+        connection.drain_events(timeout=PATIENCE_S)
         taken[1].ack()
     assert (held(client), waiting(client)) == (0, 2)
 
@@ -140,7 +141,7 @@ def test_a_message_acknowledged_after_its_channel_closed_does_not_come_again(
 ) -> None:
     send(redis_url, "1")
     with consuming(redis_url, at_most=1) as (connection, channel, taken):
-        connection.drain_events(timeout=5)
+        connection.drain_events(timeout=PATIENCE_S)
         channel.do_restore = False  # the connection broke: kombu restores nothing
         channel.close()
         assert held(client) == 1
@@ -153,7 +154,7 @@ def test_messages_that_cannot_be_acknowledged_now_are_acknowledged_the_next_time
 ) -> None:
     send(redis_url, "1", "2")
     with consuming(redis_url, at_most=2) as (connection, channel, taken):
-        connection.drain_events(timeout=5)
+        connection.drain_events(timeout=PATIENCE_S)
         with monkeypatch.context() as away:
             away.setattr(redis.client.Pipeline, "execute", _no_connection)
             taken[0].ack()

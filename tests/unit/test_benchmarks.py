@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import doctest
+import json
 import os
+import re
 import subprocess
 import sys
 import threading
 import time
-from argparse import ArgumentTypeError
+from argparse import ArgumentTypeError, Namespace
+from fnmatch import fnmatch
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -37,6 +40,7 @@ from benchmarks.jsonl import read_rows, write_rows
 from benchmarks.lm_eval import Case, Side
 from benchmarks.overhead import enough
 from benchmarks.peers import apart, cases_of, logged
+from benchmarks.record import bars, commit, plot, print_table, write
 from contract.errors import EngineError, InputError
 from producer.readers import Source
 from tests.support import ROOT, make_questions
@@ -51,17 +55,24 @@ def test_numbers_are_taken_as_their_examples_say(module: ModuleType) -> None:
 
 
 def test_a_thread_that_computes_is_told_from_one_that_waits() -> None:
-    own, over = [psutil.Process()], threading.Event()
+    over = threading.Event()
     waiting = threading.Thread(target=over.wait)
     waiting.start()
-    before, began_s = beside.threads(own), time.thread_time()
+    two = {(os.getpid(), threading.get_native_id()), (os.getpid(), waiting.native_id)}  # the tests may have more
+
+    def used() -> beside.Threads:
+        return {thread: spent_s for thread, spent_s in beside.threads([psutil.Process()]).items() if thread in two}
+
+    before, began_s = used(), time.thread_time()
     while time.thread_time() - began_s < 0.2:
         pass
-    model, others = beside.apart(before, beside.threads(own), 0.2)
+    after = used()
     over.set()
     waiting.join()
+    assert before.keys() == after.keys() == two
+    model, others = beside.apart(before, after, 0.2)
     assert model > 0.19
-    assert others < 0.1
+    assert others < model
 
 
 @pytest.mark.parametrize(
@@ -183,6 +194,70 @@ def test_an_option_says_its_default_and_takes_several_values_where_that_is_sever
     assert said.endswith(" questions\n")
 
 
+def test_a_record_is_named_like_its_program_or_as_its_command_says(tmp_path: Path) -> None:
+    parser = Parser("What it measures.")
+    for typed, named in (([], "load.json"), (["--name", "load_2"], "load_2.json")):
+        asked = parser.parse_args(["--out", str(tmp_path), *typed])
+        assert write("load", [{"rate": 2}], asked) == tmp_path / named
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--name", "../load"])
+
+
+def test_a_record_says_what_was_measured_where_and_how(tmp_path: Path) -> None:
+    path = write("load", [{"rate": 2}], Namespace(out=tmp_path, name=None), command="python -m load", settings={"a": 1})
+    record = json.loads(path.read_text())
+    assert record["command"] == "python -m load"
+    assert {"measured_at", "machine", "versions"} < record.keys()
+    assert record.get("commit", "") == commit(), "a checkout has one"
+    assert (record["settings"], record["rows"]) == ({"a": 1}, [{"rate": 2}])
+
+
+def test_a_table_has_every_column_of_its_rows_and_readable_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table("speed", [{"mode": "letter", "rate": 12345.678}, {"mode": "generate", "share": 0.123456}])
+    said = capsys.readouterr().out
+    for shown in ("speed", "mode", "rate", "share", "letter", "12,346", "0.1235"):
+        assert shown in said
+    print_table("speed", [{"mode": "letter", "rate": 2}], ["rate"])
+    assert "mode" not in capsys.readouterr().out
+
+
+def test_charts_lie_next_to_their_record_as_pictures(tmp_path: Path) -> None:
+    lines = {"measured": [(1.0, 2.0), (2.0, 4.0)], "ideal": [(1.0, 2.5), (2.0, 5.0)]}
+    drawn = [
+        plot(tmp_path / "load.json", "Load", "workers", "questions/s", lines, log_x=True),
+        bars(tmp_path / "speed.json", "Speed", "ratio", {"letter": 1.0, "generate": 2.0}),
+    ]
+    assert drawn == [tmp_path / "load.png", tmp_path / "speed.png"]
+    assert all(Path(path).read_bytes().startswith(b"\x89PNG") for path in drawn)
+
+
+def test_without_matplotlib_there_is_no_chart_and_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert "matplotlib is not installed" in str(bars(tmp_path / "speed.json", "Speed", "ratio", {"letter": 1.0}))
+    assert not list(tmp_path.iterdir())
+
+
+PAGES = [ROOT / "README.md", *(page for folder in ("docs", "configs") for page in (ROOT / folder).rglob("*.md"))]
+MADE_BY = re.compile(r"`benchmarks/recorded/([\w-]+)\.json`, (?:made by )?`python -m benchmarks\.(\w+)([^`]*)`")
+#: Programs that name a record after the sets, parts or faults that were asked for.
+BY_CONTENT = ("chaos", "rag_sets", "retrieval_recall", "retrieval_speed")
+
+
+def test_the_command_next_to_a_record_writes_that_record() -> None:
+    found = [each for page in PAGES for each in MADE_BY.findall(" ".join(page.read_text(encoding="utf-8").split()))]
+    assert len(found) > 20
+    for record, program, words in found:
+        named = re.search(r"--name (\S+)", words)
+        by_content = program in BY_CONTENT and record.startswith(program)
+        assert by_content or record == (named.group(1) if named else program), f"{program}{words}"
+
+
+def test_every_record_is_named_in_a_document() -> None:
+    named = {name for page in PAGES for name in re.findall(r"[\w*-]+\.json\b", page.read_text(encoding="utf-8"))}
+    records = [path.name for path in (ROOT / "benchmarks" / "recorded").iterdir()]
+    assert [each for each in records if not any(fnmatch(each, name) for name in named)] == []
+
+
 def test_a_record_has_the_command_as_it_was_typed_but_for_where_it_went(monkeypatch: pytest.MonkeyPatch) -> None:
     typed = ["load.py", "--rate", "2", "--out", "somewhere", "--questions", "my file.jsonl"]
     monkeypatch.setattr(sys, "argv", typed)
@@ -258,5 +333,3 @@ def test_faults_are_imported_without_touching_the_machine(tmp_path: Path) -> Non
 def test_some_faults_alone_are_a_record_of_their_own() -> None:
     assert (record_name("simulated", None), record_name("vllm", None)) == ("chaos", "chaos_vllm")
     assert record_name("vllm", ["engine's process killed"]) == "chaos_vllm_engines-process-killed"
-    recorded = {path.stem for path in (ROOT / "benchmarks" / "recorded").glob("chaos*.json")}
-    assert recorded == {"chaos", "chaos_vllm", "chaos_vllm_engines-process-killed"}

@@ -9,7 +9,7 @@ import pytest
 
 from contract.settings import load_fleet
 from tests.support import ROOT
-from tests.unit.workers.test_gpus import EIGHT
+from tests.unit.workers.gpus import EIGHT
 from workers.gpus.groups import Device
 from workers.host.diagnostics import check_batching
 from workers.host.placement import Layers, plan_host
@@ -54,21 +54,6 @@ def test_a_layout_starts_with_the_batch_size_that_is_calculated_for_its_model(na
     for settings in load_fleet(DEPLOY / f"{name}.yaml"):
         model = settings.hf_model_id.removeprefix("Qwen/").removesuffix("-Instruct")
         assert settings.batch_size == calculated[model]
-
-
-@pytest.mark.parametrize(
-    ("name", "batch_size", "batch_timeout", "memory_share"),
-    [
-        ("conservative", 8, 1.0, 0.9),
-        ("high-throughput", 16, 0.3, 0.9),
-        ("memory-constrained", 8, 0.5, 0.7),
-        ("production", 16, 0.3, 0.85),
-    ],
-)
-def test_a_profile_is_what_its_name_says(name: str, batch_size: int, batch_timeout: float, memory_share: float) -> None:
-    (settings,) = load_fleet(DEPLOY / f"{name}.yaml")
-    assert (settings.batch_size, settings.batch_timeout) == (batch_size, batch_timeout)
-    assert settings.vllm_args["gpu_memory_utilization"] == memory_share
 
 
 @pytest.mark.parametrize("file", sorted(DEPLOY.glob("*.yaml")), ids=lambda file: file.stem)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
 
 import click
@@ -11,31 +10,43 @@ import pytest
 
 from producer.cli import main as producer
 from scripts.reference import FOLDER, pages
-from tests.docs import DOCS, blocks
+from tests.docs import BLOCK, DOCS, blocks
 from tests.support import ROOT
 from workers.cli import main as workers
 
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+#: A command within a sentence.
+CODE = re.compile(r"`(python -m [^`]+)`")
+COMMAND = re.compile(r"python -m (.*)")
+#: What explains a command that stands before it.
+REMARK = re.compile(r"\s{2,}|#")
+PAGES = ["README.md", "configs/README.md", *(str(page.relative_to(ROOT)) for page in DOCS)]
 GROUPS = {"producer": producer, "workers": workers}
 
 
 def commands(page: Path) -> list[list[str]]:
-    """Every `python -m producer|workers …` of the page's blocks, as words behind `-m`."""
-    lines = "\n".join(blocks(page, "console") + blocks(page, "sh")).replace("\\\n", " ").splitlines()
-    found = [shlex.split(line) for line in lines if "python -m " in line and not line.startswith("{")]
-    return [words[words.index("-m") + 1 :] for words in found if words[words.index("-m") + 1] in GROUPS]
+    """Every `python -m producer|workers …` in blocks and sentences of a page, as words behind `-m`, without remarks."""
+    lines = "\n".join(blocks(page)).replace("\\\n", " ").splitlines()
+    lines += [" ".join(each.split()) for each in CODE.findall(BLOCK.sub("", page.read_text(encoding="utf-8")))]
+    found = [REMARK.split(each.group(1))[0].split() for line in lines if (each := COMMAND.search(line))]
+    return [words for words in found if words[0] in GROUPS and words[1:]]
 
 
-@pytest.mark.parametrize("page", DOCS, ids=lambda page: page.stem)
-def test_every_command_exists_with_its_options(page: Path) -> None:
-    for name, *words in commands(page):
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_every_command_exists_with_its_options(page: str) -> None:
+    for name, *words in commands(ROOT / page):
         group = GROUPS[name]
-        while words and words[0].startswith("-"):  # options of the group itself, each with a value
+        while words[0].startswith("-"):  # options of the group itself, each with a value
+            words = words[2:]
+        while words[1:2] == ["|"]:  # several commands in one line
+            assert words[0] in group.commands, f"{name} {words[0]}"
             words = words[2:]
         found = group.all_commands()[words[0]]
         known = {option for each in found.params if isinstance(each, click.Option) for option in each.opts}
-        asked = {word.split("=")[0] for word in words[1:] if word.startswith("--")}
+        asked = {word.strip("[]…'").split("=")[0] for word in words[1:] if word.lstrip("['").startswith("-")}
         assert asked <= known, f"{words}: {asked - known}"
+        for word in words:
+            assert not word.startswith("configs/") or (ROOT / word).exists(), word
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,19 @@
-"""An engine for tests to build theirs on."""
+"""An engine for tests to build theirs on, with a tokenizer and a prompt."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from contract import Settings
+from contract import Prompt, Settings
 from workers.engines.base import Completion, Engine, Part, Request, ScoreRequest, in_order
 
-__all__ = ["ReadyEngine", "SlowTexts"]
+__all__ = ["LETTERED", "ReadyEngine", "SlowTexts", "WordTokenizer"]
+
+LETTERED = Prompt(
+    name="lettered", text="{{ question }}\n{% for c in choices %}{{ c.label }}. {{ c.text }}\n{% endfor %}Answer:"
+)
 
 
 class ReadyEngine(Engine):
@@ -46,3 +51,21 @@ class SlowTexts(ReadyEngine):
         """The first continuation is the likeliest."""
         assert isinstance(request, ScoreRequest)
         return Completion(logprobs=tuple(-1.0 - i for i in range(len(request.continuations))))
+
+
+class WordTokenizer:
+    """One token per word, 1 before every text; a chat template that wraps the message in brackets."""
+
+    bos_token_id = 1
+
+    def __init__(self, chat_template: str | None = None) -> None:
+        self.chat_template = chat_template
+        self._ids: dict[str, int] = {"<s>": 1}
+
+    def __call__(self, texts: list[str], *, add_special_tokens: bool) -> dict[str, list[list[int]]]:
+        words = [re.findall(r" ?[^ ]+", text) for text in texts]
+        ids = [[self._ids.setdefault(word, len(self._ids) + 1) for word in each] for each in words]
+        return {"input_ids": [[1, *each] if add_special_tokens else each for each in ids]}
+
+    def apply_chat_template(self, messages: list[dict[str, str]], **_: object) -> str:
+        return f"[ {messages[0]['content']} ]"

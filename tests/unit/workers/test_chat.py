@@ -17,7 +17,7 @@ from contract.prompts import turns_of
 from contract.spec import ChatTemplate, FewShot, Sampling
 from contract.turns import Role, Turn, messages, one_turn
 from tests.support import build_prompt, make_question, make_questions, make_spec
-from tests.unit.workers.test_modes import LETTERED
+from tests.unit.workers.engines import LETTERED
 from workers.budget import in_calls
 from workers.engines.base import Request, ScoreRequest
 from workers.engines.encoding import Encoded, PromptEncoder

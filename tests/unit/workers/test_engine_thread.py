@@ -46,7 +46,7 @@ def test_of_a_core_process_that_failed_it_is_said_where_its_cause_stands(monkeyp
     owner = owner_of(monkeypatch, boot)
     owner.start()
     with pytest.raises(EngineError, match=r"Failed core proc\(s\): {}, further up in this worker's log"):
-        owner.await_boot(timeout_s=30)
+        owner.await_boot(timeout_s=PATIENCE_S)
 
 
 def test_of_a_core_process_that_has_told_its_cause_that_is_said_and_whether_another_boot_can_help(
@@ -60,7 +60,7 @@ def test_of_a_core_process_that_has_told_its_cause_that_is_said_and_whether_anot
     owner = owner_of(monkeypatch, boot)
     owner.start()
     with pytest.raises(EngineUnbootable, match=r"cannot serve owner/name: 10 GiB KV cache is needed\. See vllm_args"):
-        owner.await_boot(timeout_s=30)
+        owner.await_boot(timeout_s=PATIENCE_S)
 
 
 def test_a_core_process_that_ends_is_told_of_though_nobody_asks_and_whoever_asks_then_hears_it(
@@ -75,7 +75,7 @@ def test_a_core_process_that_ends_is_told_of_though_nobody_asks_and_whoever_asks
     arguments = SimpleNamespace(tensor_parallel_size=2, pipeline_parallel_size=1)
     owner = owner_of(monkeypatch, lambda **_: arguments, engine, told.put)
     owner.start()
-    owner.await_boot(timeout_s=30)
+    owner.await_boot(timeout_s=PATIENCE_S)
     ends.set()
     assert told.get(timeout=PATIENCE_S) == "The engine failed: its core process has ended."
     with pytest.raises(EngineDead, match="its core process has ended"):
@@ -112,7 +112,7 @@ def test_a_call_reaches_the_core_process_while_a_step_waits_for_the_outputs_of_a
     arguments = SimpleNamespace(tensor_parallel_size=2, pipeline_parallel_size=1)
     owner = owner_of(monkeypatch, lambda **_: arguments, Engine())
     owner.start()
-    owner.await_boot(timeout_s=30)
+    owner.await_boot(timeout_s=PATIENCE_S)
     owner.call([Prefill([1])], part_s=1)
     wait_until(lambda: Core.outputs_queue.empty() and added == [[1]], "a step that waits for its outputs")
     owner.call([Prefill([2])], part_s=1)

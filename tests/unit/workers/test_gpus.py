@@ -7,11 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from contract.errors import PlanError
+from tests.unit.workers.gpus import CUT, EIGHT
 from workers.gpus.groups import Device, cut, cut_all, find, group_name, shared
-
-EIGHT = [Device(str(i), f"GPU-{i}aaa0000-1111") for i in range(8)]
-#: GPU 0 whole, GPU 1 cut into two instances.
-CUT = [Device("0", "GPU-5f3a"), Device("MIG-11aa", "MIG-11aa", "1"), Device("MIG-22bb", "MIG-22bb", "1")]
 
 
 def names(groups: Sequence[Sequence[Device]]) -> list[str]:

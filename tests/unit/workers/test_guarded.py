@@ -6,17 +6,22 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
 from contract import load_settings
 from contract.errors import EngineError, EngineOutOfMemory
 from contract.turns import one_turn
-from tests.support import PATIENCE_S, make_questions
+from tests.support import PATIENCE_S, make_questions, wait_until
 from tests.unit.workers.engines import SlowTexts
+from workers.engines import guarded as module
 from workers.engines.base import Completion, Engine, Part, Request, ScoreRequest
-from workers.engines.guarded import SHARED_TRIES, GuardedEngine
+from workers.engines.guarded import LOOK_S, SHARED_TRIES, GuardedEngine
 from workers.engines.simulated import SimulatedEngine
+
+DEADLINE_S = 60.0
+DEADLINE = f"batch_deadline_s={DEADLINE_S}"
 
 
 class Counting(SimulatedEngine):
@@ -36,6 +41,31 @@ class Counting(SimulatedEngine):
 
 def requests(count: int) -> list[ScoreRequest]:
     return [ScoreRequest(one_turn(each.question), each.choices) for each in make_questions(count)]
+
+
+class Clock:
+    """The time by which deadlines are judged: a busy machine does not move it."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._now_s = 0.0
+        patch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self._now_s))
+
+    def pass_by(self, seconds: float) -> None:
+        self._now_s += seconds
+
+    def pass_until(self, event: threading.Event) -> None:
+        """Let time pass until `event`: a call may not have begun yet."""
+
+        def happens() -> bool:
+            self.pass_by(10 * DEADLINE_S)
+            return event.wait(LOOK_S)
+
+        wait_until(happens, "the end of the time limit")
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
 
 
 def guarded(engine: SimulatedEngine, on_hang: threading.Event | None = None) -> GuardedEngine:
@@ -119,13 +149,14 @@ def test_other_troubles_of_a_call_pass_through() -> None:
     door.close()
 
 
-def test_a_call_that_never_ends_is_noticed_and_one_that_ends_is_not() -> None:
+def test_a_call_that_never_ends_is_noticed_and_one_that_ends_is_not(clock: Clock) -> None:
     hung = threading.Event()
-    door = guarded(Counting("simulated.hang_text=What is 3 plus", "batch_deadline_s=0.3"), hung)
+    door = guarded(Counting("simulated.hang_text=What is 3 plus", DEADLINE), hung)
     door.generate(requests(3))
-    assert not hung.wait(0.6), "nothing is running"
+    clock.pass_by(2 * DEADLINE_S)
+    assert not hung.wait(3 * LOOK_S), "nothing is running"
     threading.Thread(target=door.generate, args=(requests(4),), daemon=True).start()
-    assert hung.wait(PATIENCE_S)
+    clock.pass_until(hung)
     door.close()
 
 
@@ -145,7 +176,7 @@ def test_of_a_call_that_does_not_fit_only_what_it_left_unanswered_is_asked_again
     assert engine.calls == [5, len(slow)]
 
 
-def test_the_deadline_is_for_the_engine_and_begins_anew_with_every_part_of_a_call() -> None:
+def test_the_deadline_is_for_the_engine_and_begins_anew_with_every_part_of_a_call(clock: Clock) -> None:
     hung = threading.Event()
 
     class Stuck(SlowTexts):
@@ -153,17 +184,18 @@ def test_the_deadline_is_for_the_engine_and_begins_anew_with_every_part_of_a_cal
             yield from super().answers(requests)
             threading.Event().wait()
 
-    door = GuardedEngine(Stuck(load_settings(None, ["batch_deadline_s=0.3"]), "plus 1?"), hung.set)
+    door = GuardedEngine(Stuck(load_settings(None, [DEADLINE]), "plus 1?"), hung.set)
     door.start()
     parts = door.answers(requests(3))
     next(parts)
-    assert not hung.wait(0.6), "whoever takes its time with a part, as while Redis is away, is not the engine"
+    clock.pass_by(2 * DEADLINE_S)
+    assert not hung.wait(3 * LOOK_S), "whoever takes its time with a part, as while Redis is away, is not the engine"
     next(parts)
     threading.Thread(target=next, args=(parts,), daemon=True).start()
-    assert hung.wait(PATIENCE_S)
+    clock.pass_until(hung)
 
 
-def test_a_call_that_waits_behind_others_is_no_hung_one_while_these_are_answered() -> None:
+def test_a_call_that_waits_behind_others_is_no_hung_one_while_these_are_answered(clock: Clock) -> None:
     hung, may_end = threading.Event(), threading.Event()
 
     class Busy(SlowTexts):
@@ -172,15 +204,16 @@ def test_a_call_that_waits_behind_others_is_no_hung_one_while_these_are_answered
                 may_end.wait(PATIENCE_S)
             for part in super().answers(requests):
                 for at in range(len(part)):
-                    time.sleep(0.25)
+                    clock.pass_by(DEADLINE_S / 2)
+                    time.sleep(1.5 * LOOK_S)  # the watchdog looks
                     yield part[at : at + 1]
 
-    door = GuardedEngine(Busy(load_settings(None, ["batch_deadline_s=2"]), "nothing is slow"), hung.set)
+    door = GuardedEngine(Busy(load_settings(None, [DEADLINE]), "nothing is slow"), hung.set)
     door.start()
     waits = threading.Thread(target=door.generate, args=(requests(1),), daemon=True)
     waits.start()
-    door.generate(requests(12))
-    assert not hung.is_set(), "one call had no answer for 3 s, and the engine none for 0.25 s at most"
+    door.generate(requests(6))
+    assert not hung.is_set(), "one call had no answer for three deadlines, and the engine none for half of one at most"
     may_end.set()
     waits.join(PATIENCE_S)
     assert not waits.is_alive()

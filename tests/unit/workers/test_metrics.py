@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from contract import Outcome, Settings, Verdict
 from contract.errors import LedgerError
 from demo.valkey import free_port
-from tests.support import needed_program
+from tests.support import PATIENCE_S, needed_program
 from workers.messages.batch import Batch, HeldMessage, Settlement
 from workers.monitoring.exporter import Exporter
 from workers.monitoring.hardware import Gpu, Hardware, Host
@@ -141,7 +141,7 @@ def exporters() -> Iterator[list[Exporter]]:
 
 
 def fetch(place: str, path: str) -> str:
-    with urllib.request.urlopen(f"http://{place}{path}", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://{place}{path}", timeout=PATIENCE_S) as answer:
         return str(answer.read().decode())
 
 

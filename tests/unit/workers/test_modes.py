@@ -14,13 +14,10 @@ from contract.choice_order import arrangements
 from contract.prompts import examples
 from contract.spec import ChatTemplate, FewShot, Judge, Sampling, Selection
 from tests.support import build_prompt, make_question, make_questions, make_spec
-from tests.unit.workers.engines import ReadyEngine
+from tests.unit.workers.engines import LETTERED, ReadyEngine
 from workers.engines.base import Completion, GenerateRequest, Request, ScoreRequest, Text
 from workers.pipeline import Item, score_batch
 
-LETTERED = Prompt(
-    name="lettered", text="{{ question }}\n{% for c in choices %}{{ c.label }}. {{ c.text }}\n{% endfor %}Answer:"
-)
 GRADE = Prompt(name="grade", text="{{ question }} | {{ reference }} | {{ response }}")
 CAPITAL = make_question(1, question="Capital of Italy?", choices=("Paris", "Rome", "Oslo", "Bern"), answer="B")
 

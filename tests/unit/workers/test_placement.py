@@ -12,7 +12,7 @@ import pytest
 from contract import Settings
 from contract.errors import PlanError
 from contract.settings import load_fleet
-from tests.unit.workers.test_gpus import CUT, EIGHT
+from tests.unit.workers.gpus import CUT, EIGHT
 from workers.gpus.groups import Device
 from workers.host.placement import Layers, WorkerPlan, pick, plan_host, plan_retrieval, plan_worker
 

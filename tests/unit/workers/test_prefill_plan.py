@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from types import SimpleNamespace
@@ -12,6 +11,7 @@ import pytest
 from contract.errors import ModelNotFound, RequestRejected
 from contract.spec import ChatTemplate, Sampling
 from contract.turns import one_turn
+from tests.unit.workers.engines import WordTokenizer
 from workers.engines.base import GenerateRequest, ScoreRequest
 from workers.engines.encoding import Encoded, PromptEncoder
 from workers.engines.packaged import resolve
@@ -209,24 +209,6 @@ def test_of_several_texts_nobody_knows_what_an_earlier_question_left_them_in_the
     texts = [SimpleNamespace(index=at, text="a", token_ids=[1], finish_reason="stop") for at in range(2)]
     counted = [made.read([SimpleNamespace(outputs=texts[:n], num_cached_tokens=2)]).cached_tokens for n in (1, 2)]
     assert counted == [2, 0]
-
-
-class WordTokenizer:
-    """One token per word, 1 before every text; a chat template that wraps the message in brackets."""
-
-    bos_token_id = 1
-
-    def __init__(self, chat_template: str | None = None) -> None:
-        self.chat_template = chat_template
-        self._ids: dict[str, int] = {"<s>": 1}
-
-    def __call__(self, texts: list[str], *, add_special_tokens: bool) -> dict[str, list[list[int]]]:
-        words = [re.findall(r" ?[^ ]+", text) for text in texts]
-        ids = [[self._ids.setdefault(word, len(self._ids) + 1) for word in each] for each in words]
-        return {"input_ids": [[1, *each] if add_special_tokens else each for each in ids]}
-
-    def apply_chat_template(self, messages: list[dict[str, str]], **_: object) -> str:
-        return f"[ {messages[0]['content']} ]"
 
 
 def encoded(chat_template: str | None, chat: ChatTemplate, prompt: str = "What is it?") -> Encoded | RequestRejected:

@@ -16,8 +16,7 @@ from contract.errors import RunConfigError, SettingsError
 from contract.spec import IndexKind, Judge, Retrieval, Sampling
 from contract.verdict import Passage
 from tests.support import make_questions, open_run
-from tests.unit.workers.engines import ReadyEngine
-from tests.unit.workers.test_prefill_plan import WordTokenizer
+from tests.unit.workers.engines import ReadyEngine, WordTokenizer
 from workers.engines.base import Completion, Request, ScoreRequest, Text
 from workers.engines.encoding import PromptEncoder
 from workers.engines.simulated import SimulatedEngine
