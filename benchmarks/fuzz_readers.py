@@ -188,7 +188,7 @@ def _read(path: Path) -> str:
             return f"FAILED: {type(refused).__name__}: {refused}"
         found = planned.survey
         written = sum(1 for _ in ledger.results(sent.run.run_id))
-        if not found.good == found.digest.count == written or found.rows != found.good + found.rejected:
+        if not found.good == found.digest.count == written or found.rows != found.good + found.troubles.count:
             return "FAILED: rows are lost from the count"
         return "enqueued without its bad rows" if skip_bad else "enqueued"
     return "refused"

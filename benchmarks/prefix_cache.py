@@ -76,7 +76,7 @@ def order(engine: Engine, contexts: int, each: int, rounds: int) -> dict[str, An
     for question in shuffled:
         prefix_order.add(question)
     by_id = {question.id: question for question in shuffled}
-    together = [by_id[name] for name in prefix_order.grouped(by_id)]
+    together = [by_id[name] for name in prefix_order.grouped(list(by_id))]
 
     def side(in_order: Sequence[Question], name: str) -> Side:
         return lambda mark: score(engine, [Item(each, marked(spec, f"{name}, {mark}.")) for each in in_order])

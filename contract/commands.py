@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, ClassVar, TypeVar
 
@@ -31,18 +32,47 @@ class _OneLine(click.ClickException):
 
 
 class Commands(click.Group):
-    """A command group whose commands may raise McqueueError."""
+    """A command group whose commands may raise McqueueError.
+
+    `later` has commands that are imported when they are used, as `module:attribute` by name: importing all of them
+    takes longer than most of them run.
+    """
 
     #: Message shown at Ctrl-C.
     interrupted: ClassVar[str] = ""
 
+    def __init__(self, *arguments: Any, later: Mapping[str, str] | None = None, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._later = dict(later or {})
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands, imported or not."""
+        return sorted({*super().list_commands(ctx), *self._later})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command of that name, imported if need be; None if there is none."""
+        if cmd_name in self._later:
+            self._import(cmd_name)
+        elif cmd_name not in self.commands:
+            for name in list(self._later):  # click suggests similar names from `commands`
+                self._import(name)
+        return super().get_command(ctx, cmd_name)
+
+    def _import(self, name: str) -> None:
+        module, _, attribute = self._later.pop(name).partition(":")
+        self.add_command(getattr(import_module(module), attribute), name)
+
+    def all_commands(self, ctx: click.Context | None = None) -> dict[str, click.Command]:
+        """Return every command by name."""
+        ctx = ctx or click.Context(self)
+        found = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        return {name: each for name, each in found.items() if each is not None}
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List each command with its whole first sentence, which click would truncate at the terminal's width."""
-        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
-            formatter.write_dl(
-                [(name, each.get_short_help_str(SENTENCE)) for name, each in found if each and not each.hidden]
-            )
+            shown = [(name, each) for name, each in self.all_commands(ctx).items() if not each.hidden]
+            formatter.write_dl([(name, each.get_short_help_str(SENTENCE)) for name, each in shown])
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
 
-from jinja2 import StrictUndefined, Template, TemplateError
+from jinja2 import StrictUndefined, Template, TemplateError, meta
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from contract.choice_order import arrangements, seed_for
@@ -33,6 +33,7 @@ __all__ = [
     "query_of",
     "render",
     "turns_of",
+    "variables_of",
     "wants_passages",
 ]
 
@@ -69,6 +70,12 @@ def environment() -> ImmutableSandboxedEnvironment:
     """Return the Jinja environment of all prompts. Sandboxed: templates come from Redis and must not run code."""
     # No autoescaping: a prompt is not HTML, and "<" must reach the model as "<".
     return _Sandbox(undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True)
+
+
+@lru_cache(maxsize=64)
+def variables_of(prompt: Prompt) -> frozenset[str]:
+    """Return the variables that a template uses: the model sees the choices only if `choices` is among them."""
+    return frozenset(meta.find_undeclared_variables(environment().parse(prompt.text)))
 
 
 def render(prompt: Prompt, question: Question, context: str | None, **judged: str) -> str:

@@ -15,9 +15,9 @@ from contract.spec import Normalization, RunSpec
 from contract.wording import number
 from producer.export.files import refuse_unwritable
 from producer.export.results import write_rejected
+from producer.intake.options import describe_reading, how_to_read, reading_options, selection_of, selection_options
 from producer.intake.qrels import Qrels
-from producer.intake.reading import how_to_read, read_line, reading_options, selection_of, selection_options
-from producer.intake.survey import Survey, rejected_rows
+from producer.intake.survey import rejected_rows
 from producer.options import as_json, folder, note, priority_option, run_config_options, to_priority, to_weight
 from producer.output import Lines, chance, echo_json, echo_lines
 from producer.question_view import key_shown, shown_prompts
@@ -122,7 +122,7 @@ def _carry_out(planned: Plan, session: Session, how: _How) -> None:
     if how.watch:
         refuse_unwritable(how.out / planned.run_id)
     rejected = None
-    if planned.survey.rejected:
+    if planned.survey.troubles.count:
         rejected = write_rejected(rejected_rows(planned.survey), how.out / planned.run_id)
     note(f"{number(planned.survey.digest.count, 'question')} checked; writing to {session.settings.redis_place}")
     done = submit(planned, session.ledger, session.broker, how.priority, how.weight)
@@ -170,25 +170,24 @@ def _priority_lines(run: Run, asked: Priority | None) -> Lines:
 def _row_lines(planned: Plan, run: Run, rejected: Path | None) -> Lines:
     found = planned.survey
     digest = found.digest
-    rows = f"{found.good:,} read + {found.rejected:,} skipped = {number(found.rows, 'row')}"
     more = [
         f", {shown}"
         for count, shown in (
             (digest.keys.without_key, f"{digest.keys.without_key:,} without a key"),
             (digest.keys.several_right, f"{digest.keys.several_right:,} with several right choices"),
-            (digest.repeated(), number(digest.repeated(), "duplicate")),
+            (planned.taken.repeated, number(planned.taken.repeated, "duplicate")),
         )
         if count
     ]
     # Every figure depends on how the key was read, and an index may be 0-based or 1-based.
     answers = "" if not digest.keys.keyed else f", answers {found.file.way.value}"
     lines = [
-        ("file", f"{run.source}: {rows}"),
-        ("read", read_line(found.file, digest.count, digest.keys.choices) + answers),
+        ("file", f"{run.source}: {found.rows_shown()}"),
+        ("read", describe_reading(found.file, digest.count, digest.keys.choices) + answers),
         ("fields", found.file.fields.describe()),
         ("questions", f"{run.questions:,}{''.join(more)}; chance {chance(run)}"),
     ]
-    return lines + ([("skipped", f"{_kinds(found)}; see {rejected}")] if rejected else [])
+    return lines + ([("skipped", f"{', '.join(found.troubles.by_kind())}; see {rejected}")] if rejected else [])
 
 
 def _asked(spec: RunSpec, config: RunConfig) -> str:
@@ -222,24 +221,13 @@ def _sources_json(planned: Plan, index: Path | None) -> dict[str, Any]:
     return {"sources": named_sources(planned.survey.bodies, index).to_json()} if index else {}
 
 
-def _kinds(found: Survey) -> str:
-    return ", ".join(f"{count:,} × {kind}" for kind, count in found.kinds.most_common())
-
-
 def _rows_json(planned: Plan) -> dict[str, Any]:
     found = planned.survey
     return {
-        "rows": found.rows,
-        "read": found.good,
-        "skipped": found.rejected,
-        "skipped_kinds": dict(found.kinds.most_common()),
-        "layout": found.file.layout.name,
-        "format": found.file.format,
-        "fields": found.file.fields.to_json(),
-        "answers_read": found.file.way.value,
+        **found.rows_json(),
         "without_key": found.digest.keys.without_key,
         "several_right": found.digest.keys.several_right,
-        "repeated": found.digest.repeated(),
+        "repeated": planned.taken.repeated,
     }
 
 

@@ -13,7 +13,7 @@ from typing import IO, Any, NamedTuple, get_args
 import click
 from pydantic import ValidationError
 
-from contract.errors import InputError, nearest
+from contract.errors import InputError
 from contract.index import (
     DEFAULT_ENCODER,
     PASSAGES,
@@ -38,7 +38,8 @@ from producer.corpus.progress import Steps
 from producer.corpus.read import Reading, read_documents
 from producer.corpus.store import store_passages
 from producer.corpus.validation import DocumentCheck
-from producer.intake.reading import check_encoding
+from producer.intake.bad_rows import write_rejected_row
+from producer.intake.options import check_encoding, map_pairs
 from producer.options import as_json, note, progress_console
 from producer.output import echo_json, echo_lines
 
@@ -139,9 +140,7 @@ def index(
     A record has `text` and optionally `id`, `path` and `question_hash`. An existing index in OUT stays in use until the
     new one is complete, and is then kept as OUT.replaced for the runs that were created for it.
     """
-    if encoding:
-        check_encoding(encoding)
-    reading = Reading(encoding, _mapping(mapping))
+    reading = Reading(check_encoding(encoding) if encoding else "", _mapping(mapping))
     refuse_foreign(out, force=force)
     if tokens is None:
         tokens = FILE_TOKENS if corpus.is_dir() else 0
@@ -190,13 +189,10 @@ def _search_structure(
 
 def _mapping(given: tuple[str, ...]) -> dict[str, list[str]]:
     mapping: dict[str, list[str]] = {}
-    for each in (pair.strip() for text in given for pair in text.split(",") if pair.strip()):
-        part, _, fields = (word.strip() for word in each.partition("="))
-        names = [name.strip() for name in fields.split("+") if name.strip()]
-        if part not in PARTS or not names:
-            hint = nearest(part, list(PARTS)) or f"Parts: {', '.join(PARTS)}."
-            raise InputError(f"--map: {each!r} is not PART=FIELD.", hint=hint)
-        mapping[part] = names
+    for part, fields in map_pairs(given, PARTS).items():
+        mapping[part] = [name.strip() for name in fields.split("+") if name.strip()]
+        if not mapping[part]:
+            raise InputError(f"--map: {part}= names no field.", hint=f"For example --map {part}=FIELD.")
     return mapping
 
 
@@ -209,8 +205,7 @@ def _rejecting(path: Path) -> Iterator[Callable[[dict[str, Any]], object]]:
         def reject(row: dict[str, Any]) -> None:
             if not files:
                 files.append(stack.enter_context(path.open("w", encoding="utf-8")))
-            # Parquet cells may hold types that JSON cannot represent.
-            files[0].write(json.dumps(row, ensure_ascii=True, default=str) + "\n")
+            write_rejected_row(files[0], row)
 
         yield reject
 
@@ -274,7 +269,7 @@ def _print_result(out: Path, manifest: Manifest, corpus: _Corpus, *, as_json: bo
             ("vectors", f"{encoder.id}, {encoder.dimensions} × {plan.dense.precision}, {plan.dense.structure}")
         )
     if gate.troubles.count:
-        kinds = ", ".join(f"{count:,} × {kind}" for kind, count in gate.troubles.kinds.most_common())
+        kinds = ", ".join(gate.troubles.by_kind())
         lines.append(("skipped", f"{number(gate.troubles.count, 'document')}: {kinds}; see {out / REJECTED}"))
     if corpus.repeated:
         what = "with exactly the same text as another: a search that finds one finds both, and each takes a rank"

@@ -13,8 +13,8 @@ from contract.question import Question
 from contract.spec import RunSpec
 from contract.wording import number
 from producer.intake.contradictions import contradiction_warnings
+from producer.intake.options import describe_reading, how_to_read, reading_options
 from producer.intake.profile import Lengths, Profile, key_warnings
-from producer.intake.reading import how_to_read, read_line, reading_options
 from producer.intake.survey import Inspector
 from producer.options import as_json, note, run_config_options
 from producer.output import Lines, echo_json, echo_lines
@@ -60,7 +60,7 @@ def inspect(
         spec = asked.to_spec("0" * 64, session.settings, source)
         profile = Profile(token_counter(model) if model else None, spec)
         inspector = Inspector(understand(source))
-        for question in inspector.good():
+        for question in inspector.questions():
             profile.add(question, _texts(question, spec) if model else ())
             if len(shown) < show:
                 shown.append(question)
@@ -81,16 +81,9 @@ def _content(inspector: Inspector, profile: Profile, shown: list[Question], spec
     file = inspector.file
     return {
         "source": file.source.title,
-        "layout": file.layout.name,
-        "format": file.format,
         "encoding": file.encoding,
         "compression": file.compression,
-        "fields": file.fields.to_json(),
-        "answers_read": file.way.value,
-        "rows": inspector.rows,
-        "read": inspector.rows - inspector.troubles.count,
-        "skipped": inspector.troubles.count,
-        "skipped_kinds": dict(inspector.troubles.kinds.most_common()),
+        **inspector.rows_json(),
         **profile.to_json(),
         "prompts": [prompts_of(each, spec)[0] for each in shown],
         "keys": [each.right for each in shown],
@@ -98,16 +91,15 @@ def _content(inspector: Inspector, profile: Profile, shown: list[Question], spec
 
 
 def _lines(inspector: Inspector, profile: Profile, shown: list[Question], spec: RunSpec) -> Lines:
-    file, good = inspector.file, inspector.rows - inspector.troubles.count
-    rows = f"{good:,} read + {inspector.troubles.count:,} skipped = {number(inspector.rows, 'row')}"
-    lines = [("file", f"{file.source.title}: {rows}")]
+    file, good = inspector.file, inspector.good
+    lines = [("file", f"{file.source.title}: {inspector.rows_shown()}")]
     if inspector.troubles.count:
-        kinds = "\n".join(f"{count:,} × {kind}" for kind, count in inspector.troubles.kinds.most_common())
+        kinds = "\n".join(inspector.troubles.by_kind())
         lines.append(("bad rows", kinds + "".join(f"\n  {each}" for each in inspector.troubles.shown)))
     if not good:
         return lines
     lines += [
-        ("read", read_line(file, good, profile.keys.choices)),
+        ("read", describe_reading(file, good, profile.keys.choices)),
         ("fields", file.fields.describe()),
         ("answers", _answers(inspector, profile)),
         ("choices", _counted({f"{count} choices": n for count, n in sorted(profile.keys.choices.items())})),

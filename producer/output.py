@@ -20,6 +20,7 @@ from contract.verdict import Outcome
 from contract.wording import number
 from producer.stats import Calibration, Contexts, Interval, Mean, Pairs, Share, Tally
 from producer.stats.calibration import PROBABILITIES, confidence_of
+from producer.stats.normalized import METRIC
 
 __all__ = [
     "COMPARED",
@@ -42,9 +43,9 @@ __all__ = [
 SELDOM = 0.1
 #: How choices are compared by likelihood, with lm-evaluation-harness's name for the metric.
 COMPARED = {
-    Normalization.NONE: "by the sum (acc)",
-    Normalization.CHARACTER: "per character (acc_norm)",
-    Normalization.BYTE: "per byte (acc_bytes)",
+    Normalization.NONE: f"by the sum ({METRIC[Normalization.NONE]})",
+    Normalization.CHARACTER: f"per character ({METRIC[Normalization.CHARACTER]})",
+    Normalization.BYTE: f"per byte ({METRIC[Normalization.BYTE]})",
 }
 #: A label and the text after it.
 Line = tuple[str, str]
@@ -163,9 +164,9 @@ def _accuracy_lines(tally: Tally) -> Lines:
     if over_all is None:
         return [("accuracy", "none yet")]
     lines = [("accuracy", f"{interval(over_all)} over all questions; unanswered and failed count as incorrect")]
-    if heard := tally.without_failed():
-        lines.append(("", f"{interval(heard)} excluding failed questions; unanswered count as incorrect"))
-    shown = {figure.of for figure in (over_all, heard) if figure}
+    if responded := tally.without_failed():
+        lines.append(("", f"{interval(responded)} excluding failed questions; unanswered count as incorrect"))
+    shown = {figure.of for figure in (over_all, responded) if figure}
     if over_answered and over_answered.of not in shown:
         lines.append(("", f"{interval(over_answered)} over answered questions"))
     return lines

@@ -11,15 +11,15 @@ from contract.prompts import prompts_of, wants_passages
 from contract.question import LABELS, Question
 from contract.relevance import Sources, sources_of
 from contract.spec import Mode, RunSpec
-from contract.verdict import ContextSource, Outcome, Passage, Verdict
+from contract.verdict import MAJORITY, ContextSource, Outcome, Passage, Verdict
 from producer.export.columns import iso
 from producer.export.formats.text import named_infinities
 from producer.output import Lines
 
-__all__ = ["HIT", "key_shown", "question_json", "question_lines", "shown_prompts"]
+__all__ = ["key_shown", "question_json", "question_lines", "shown_prompts", "verdict_facts"]
 
 #: `Verdict.retrieval_hit` in words.
-HIT = {True: "a relevant passage was shown", False: "no relevant passage was shown", None: ""}
+_HIT = {True: "a relevant passage was shown", False: "no relevant passage was shown", None: ""}
 #: Placeholder in a prompt for passages that have not been retrieved yet.
 UNKNOWN_PASSAGES = Passage(id="", score=0.0, text="‹the passages retrieved for it›")
 
@@ -65,31 +65,49 @@ def shown_prompts(spec: RunSpec, question: Question, verdict: Verdict | None) ->
     return prompts_of(question, spec, passages)
 
 
+def verdict_facts(verdict: Verdict) -> dict[str, str]:
+    """Return label → what a verdict says besides outcome, choice, confidence and text; without what it lacks."""
+    facts = {
+        "error": f"{verdict.error.type}: {verdict.error.message}" if verdict.error else "",
+        "rule": verdict.rule,
+        "judge": verdict.judge_reason,
+        "margin": "" if verdict.margin is None else f"{verdict.margin:.4f} {_unit(verdict)}",
+        "label mass": "" if verdict.label_mass is None else f"{verdict.label_mass:.6f}",
+        "rotations": _rotations_shown(verdict),
+        "context": _context(verdict),
+        "truncated": "yes" if verdict.truncated else "",
+        "tokens": f"{verdict.prompt_tokens:,} prompt, {verdict.completion_tokens:,} completion",
+        "times": f"queued {verdict.queued_ms:,.1f} ms, generate call {verdict.latency_ms:,.1f} ms",
+        "attempts": str(verdict.attempts),
+        "by": f"{verdict.worker}, batch {verdict.batch_id} of {verdict.batch_size}" if verdict.worker else "",
+        "settled": iso(verdict.settled_at) if verdict.settled_at else "",
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
+def _unit(verdict: Verdict) -> str:
+    if verdict.rule == MAJORITY:
+        return "of the texts"
+    return f"nats {verdict.rule.replace('-', ' ')}" if verdict.rule.startswith("per-") else "nats"
+
+
+def _rotations_shown(verdict: Verdict) -> str:
+    if not verdict.rotations:
+        return ""
+    chosen = ", ".join(choice or "none" for choice in verdict.rotation_choices)
+    return f"correct in {verdict.rotations_right} of {verdict.rotations}" + (f", chosen: {chosen}" if chosen else "")
+
+
 def _verdict_lines(spec: RunSpec, question: Question, verdict: Verdict) -> Lines:
-    times = f"queued {verdict.queued_ms:,.1f} ms · generate call {verdict.latency_ms:,.1f} ms"
-    settled_at = f" · settled {iso(verdict.settled_at)}" if verdict.settled_at else ""
-    lines = [
-        ("outcome", f"{verdict.outcome} · attempts {verdict.attempts}"),
-        ("rule", verdict.rule),
-        ("raw text", repr(verdict.raw_text) if verdict.raw_text else ""),
-        ("judge", verdict.judge_reason),
-        ("context", _context(verdict)),
-        ("rotations", "\n".join(_rotations(spec, question, verdict))),
-        ("times", times + settled_at),
-        ("by", f"{verdict.worker} · batch {verdict.batch_id} of {verdict.batch_size}" if verdict.worker else ""),
-        ("error", f"{verdict.error.type}: {verdict.error.message}" if verdict.error else ""),
-    ]
-    if verdict.label_mass is not None:
-        lines.insert(1, ("label mass", f"{verdict.label_mass:.6f}"))
-    if verdict.confidence is not None:
-        lines.insert(1, ("confidence", f"{verdict.confidence:.6f}"))
-    return [line for line in lines if line[1]]
+    confidence = "" if verdict.confidence is None else f"{verdict.confidence:.6f}"
+    text = repr(verdict.raw_text) if verdict.raw_text else ""
+    first = {"outcome": verdict.outcome.value, "confidence": confidence, "raw text": text}
+    each = {"rotations": "\n".join(_rotations(spec, question, verdict))} if verdict.rotations else {}
+    return [line for line in (first | verdict_facts(verdict) | each).items() if line[1]]
 
 
 def _rotations(spec: RunSpec, question: Question, verdict: Verdict) -> Iterator[str]:
     """Yield how many rotations are correct, the choice in each, and which one's scores are shown."""
-    if not verdict.rotations:
-        return
     yield f"correct in {verdict.rotations_right} of {verdict.rotations}"
     comparable = question.answer is not None and spec.mode is not Mode.JUDGE
     shown = verdict.rotation_choices.index(verdict.choice) if verdict.choice in verdict.rotation_choices else 0
@@ -102,7 +120,7 @@ def _rotations(spec: RunSpec, question: Question, verdict: Verdict) -> Iterator[
 def _context(verdict: Verdict) -> str:
     if verdict.context_source is ContextSource.NONE and verdict.retrieval_hit is None:
         return ""
-    return " · ".join(filter(None, (verdict.context_source, HIT[verdict.retrieval_hit])))
+    return " · ".join(filter(None, (verdict.context_source, _HIT[verdict.retrieval_hit])))
 
 
 def _passage_lines(sources: Sources, verdict: Verdict) -> Lines:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -15,12 +15,9 @@ __all__ = ["Session"]
 
 @dataclass
 class Session:
-    """One invocation of the command line. With a ledger and broker passed in, as in tests, no Redis is needed."""
+    """One invocation of the command line. Where ledger and broker are set, as in tests, no Redis is needed."""
 
     deploy: Path | None = None
-    own_ledger: Ledger | None = None
-    own_broker: Broker | None = None
-    _opened: list[RedisBroker] = field(default_factory=list)
 
     @cached_property
     def settings(self) -> Settings:
@@ -30,18 +27,14 @@ class Session:
     @cached_property
     def ledger(self) -> Ledger:
         """The ledger. Raises RedisUnreachable."""
-        return self.own_ledger or RedisLedger.connect(self.settings)
+        return RedisLedger.connect(self.settings)
 
     @cached_property
     def broker(self) -> Broker:
         """The broker. Raises RedisUnreachable."""
-        if self.own_broker is not None:
-            return self.own_broker
         if not isinstance(self.ledger, RedisLedger):
             return MemoryBroker(self.ledger)
-        broker = RedisBroker(self.settings, self.ledger)
-        self._opened.append(broker)
-        return broker
+        return RedisBroker(self.settings, self.ledger)
 
     def reach(self) -> None:
         """Raise RedisUnreachable now rather than after a long file has been read."""
@@ -53,5 +46,6 @@ class Session:
 
     def close(self) -> None:
         """Close the connections."""
-        for broker in self._opened:
+        broker = vars(self).get("broker")  # without opening it
+        if isinstance(broker, RedisBroker):
             broker.close()

@@ -83,8 +83,8 @@ def _commands() -> Iterator[str]:
     yield from ("# Commands", "", MADE, "", "`--help` shows the same for each command.")
     for name, group in (("producer", producer), ("workers", workers)):
         yield from _command(f"python -m {name}", group, "##")
-        for each in sorted(group.commands):
-            yield from _command(f"python -m {name} {each}", group.commands[each], "###")
+        for each, command in group.all_commands().items():
+            yield from _command(f"python -m {name} {each}", command, "###")
 
 
 def _command(name: str, command: click.Command, level: str) -> Iterator[str]:

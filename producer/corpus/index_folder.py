@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
+import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
@@ -34,12 +37,11 @@ def unfinished(out: Path) -> Iterator[Path]:
 
     Raises InputError for errors of the file system; Ctrl-C ends the command with the corresponding exit code.
     """
-    beside = out.resolve()
-    folder = beside.with_name(f".{beside.name}.{os.getpid()}.unfinished")
+    place = out.resolve()
     try:
-        folder.mkdir(parents=True)
-        yield folder
-        _take_place(folder, beside)
+        with _draft(place) as folder:
+            yield folder
+            _take_place(folder, place)
     except KeyboardInterrupt:
         note(f"interrupted; {out} is unchanged")
         raise click.exceptions.Exit(INTERRUPTED) from None
@@ -47,8 +49,57 @@ def unfinished(out: Path) -> Iterator[Path]:
         raise InputError(
             f"{trouble.filename or out}: {trouble.strerror}.", hint="Check the path, permissions and disk space."
         ) from None
+
+
+@contextmanager
+def _draft(place: Path) -> Iterator[Path]:
+    """Yield a new folder next to `place`. It is deleted at the end, or by the next command if this one is killed."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(place)
+    lock = None
+    while lock is None:
+        # Not tempfile.mkdtemp: only its owner could read the index.
+        folder = place.with_name(f".{place.name}.{secrets.token_hex(4)}.unfinished")
+        folder.mkdir()
+        lock = _lock(folder)
+    try:
+        yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def _lock(folder: Path) -> int | None:
+    """Lock a new folder so that it is not swept; return the lock's descriptor, or None if it already was."""
+    try:
+        lock = os.open(folder, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    with suppress(OSError):  # where there are no locks, nothing is swept either
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    if folder.exists():
+        return lock
+    os.close(lock)
+    return None
+
+
+def _sweep(place: Path) -> None:
+    """Delete the unfinished folders that killed commands left next to `place`: those that are not locked."""
+    ours = re.compile(rf"\.{re.escape(place.name)}\.[0-9a-f]{{8}}\.unfinished")
+    with suppress(OSError):
+        for left in filter(lambda each: ours.fullmatch(each.name), list(place.parent.iterdir())):
+            with suppress(OSError):
+                _delete_unlocked(left)
+
+
+def _delete_unlocked(folder: Path) -> None:
+    """Delete `folder`. Raises OSError if a command still holds it."""
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(lock)
 
 
 def _take_place(folder: Path, place: Path) -> None:

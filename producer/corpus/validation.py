@@ -10,7 +10,7 @@ from typing import Any
 from contract.errors import QuestionFileError
 from producer.corpus.document import Document
 from producer.corpus.read import Unfit
-from producer.intake.bad_rows import BadRows
+from producer.intake.bad_rows import BadRows, rejected_row
 
 __all__ = ["DocumentCheck"]
 
@@ -60,9 +60,6 @@ class DocumentCheck:
         return Unfit({"id": document.id, "text": document.text}, trouble)
 
     def _count(self, unfit: Unfit) -> None:
-        trouble = unfit.trouble
-        self.troubles.add(trouble)
+        self.troubles.add(unfit.trouble)
         if self.reject:
-            reason = f"{trouble.message} {trouble.hint}".strip()
-            place = {"line": trouble.line, "field": trouble.field, "kind": trouble.kind}
-            self.reject({**place, "reason": reason, "row": unfit.raw})
+            self.reject(rejected_row(unfit.raw, unfit.trouble))

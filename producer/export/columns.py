@@ -20,9 +20,9 @@ from contract.ledger import Run
 from contract.question import Question
 from contract.sanitize import for_cell
 from contract.verdict import Outcome, Verdict
-from producer.stats.denominators import HEARD
+from producer.stats.denominators import RESPONDED
 
-__all__ = ["COLUMNS", "MEANINGS", "UNSETTLED", "Row", "cells_of", "iso", "values_of"]
+__all__ = ["COLUMNS", "MEANINGS", "UNSETTLED", "Row", "cells_of", "iso", "named", "values_of"]
 
 #: Column → its meaning, for the generated reference.
 MEANINGS = {
@@ -109,7 +109,7 @@ def values_of(run: Run) -> RowOf:
             question.id,
             question.subject,
             _WORDS[outcome],
-            outcome is Outcome.CORRECT if answer is not None and outcome in HEARD else None,
+            outcome is Outcome.CORRECT if answer is not None and outcome in RESPONDED else None,
             right,
             choice,
             question.choices[labels.index(choice)] if choice in labels else None,
@@ -183,8 +183,8 @@ def _word(fact: bool) -> str:
     return "true" if fact else "false"
 
 
-def _named(score: float) -> float | str:
-    """Replace infinities and NaN, which JSON lacks, by their names."""
+def named(score: float) -> float | str:
+    """Return `score`, or the name of an infinity or NaN, which JSON lacks, such as "-inf"."""
     return score if math.isfinite(score) else str(score)
 
 
@@ -192,12 +192,12 @@ def _scores_by_label(scores: dict[str, float]) -> str:
     """Return JSON of floats and names; with orjson, because this is most of an export's work."""
     found = orjson.dumps(scores)
     if b"null" in found:  # orjson writes infinities and NaN as null
-        found = orjson.dumps({label: _named(score) for label, score in scores.items()})
+        found = orjson.dumps({label: named(score) for label, score in scores.items()})
     return found.decode()
 
 
 def _scores(scores: list[float]) -> str:
-    return orjson.dumps([_named(score) for score in scores]).decode()
+    return orjson.dumps([named(score) for score in scores]).decode()
 
 
 def _json(cell: dict[str, Any] | list[Any]) -> str:

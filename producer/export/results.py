@@ -16,6 +16,7 @@ from producer.export.files import Drafts, explaining, replacing
 from producer.export.formats import FORMATS
 from producer.export.parts import count_of, pieces
 from producer.export.summary import Summary
+from producer.intake.bad_rows import write_rejected_row
 
 __all__ = ["Exported", "export", "write_rejected"]
 
@@ -73,5 +74,5 @@ def write_rejected(rows: Iterable[dict[str, Any]], directory: Path) -> Path:
     path = directory / "rejected.jsonl"
     with explaining(directory), replacing(path) as file:
         for row in rows:
-            file.write(json.dumps(row, ensure_ascii=True) + "\n")
+            write_rejected_row(file, row)
     return path

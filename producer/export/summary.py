@@ -32,7 +32,7 @@ from producer.stats import (
 )
 from producer.stats.calibration import confidence_of
 from producer.stats.clusters import ContextValues, shared_by
-from producer.stats.denominators import ALL, HEARD
+from producer.stats.denominators import ALL, RESPONDED
 from producer.stats.failures import Failures
 from producer.stats.normalized import right_by
 from producer.stats.proportion import Sum
@@ -293,8 +293,8 @@ class Summary:
 
         Empty if none failed, or if all questions of a subject did, since the remaining subjects are not comparable.
         """
-        heard = self._accuracies(HEARD) if self.tally.without_failed() else {}
-        return heard if heard.keys() == self.accuracies().keys() else {}
+        responded = self._accuracies(RESPONDED) if self.tally.without_failed() else {}
+        return responded if responded.keys() == self.accuracies().keys() else {}
 
     def _accuracies(self, outcomes: frozenset[Outcome]) -> dict[str, Share]:
         if set(self.subjects) <= {""}:
@@ -308,7 +308,7 @@ class Summary:
 
     def over_subjects_without_failed(self) -> SubjectMean | None:
         """Return the same excluding failed questions; None if `accuracies_without_failed` is empty."""
-        return self._mean(self.accuracies_without_failed(), HEARD)
+        return self._mean(self.accuracies_without_failed(), RESPONDED)
 
     def _mean(self, accuracies: Mapping[str, Share], outcomes: frozenset[Outcome]) -> SubjectMean | None:
         shares = list(accuracies.values())
@@ -330,10 +330,10 @@ class Summary:
         shares = list(self.accuracies().values())
         interval = cluster_interval(shares)
         between = interval.to_json() if interval else {"low": None, "high": None, "note": FEW_SUBJECTS}
-        found, heard = self.over_subjects(), self.over_subjects_without_failed()
+        found, responded = self.over_subjects(), self.over_subjects_without_failed()
         return {
             "macro_accuracy": found.to_json() if found else None,
-            **({"macro_accuracy_without_failed": heard.to_json()} if heard else {}),
+            **({"macro_accuracy_without_failed": responded.to_json()} if responded else {}),
             "accuracy_cluster_interval": {"clusters": len(shares), **between},
         }
 
@@ -354,7 +354,7 @@ class Summary:
         """Return the accuracies' intervals clustered by context, if questions share contexts."""
         wanted = {"accuracy_context_interval": ALL}
         if self.tally.without_failed():
-            wanted["accuracy_without_failed_context_interval"] = HEARD
+            wanted["accuracy_without_failed_context_interval"] = RESPONDED
         return {
             name: {**found.to_json(), "shared": contexts.shared, "sharing": contexts.sharing}
             for name, outcomes in wanted.items()

@@ -7,14 +7,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
 
-from contract.errors import RunConfigError
-from contract.question import MIN_CHOICES, Question, content_id
+from contract.question import MAX_CHOICES, MIN_CHOICES, Question, content_id
 from contract.spec import ChatTemplate, Mode, Normalization
 from contract.verdict import Failure, Outcome, Verdict
 from producer.readers.fields import trouble_of
 from producer.readers.own_answers import own_labels
 from producer.readers.record import FieldTrouble
-from producer.runs.runconfig import RunConfig
+from producer.runs.runconfig import RunConfig, run_config
 
 __all__ = [
     "GenerateBatchIn",
@@ -35,6 +34,8 @@ __all__ = [
 Answer = StrictStr | StrictInt
 #: Fields of a run configuration that determine what answers, regardless of how it is asked.
 WHO_ANSWERS = ("model", "adapter", "vllm_version")
+#: What error messages call the source of a configuration.
+IN_MESSAGES = "request"
 
 
 class _Body(BaseModel):
@@ -57,6 +58,8 @@ class QuestionIn(_Body):
         if len(self.choices) < MIN_CHOICES:
             hint = "To generate text from a prompt, use /generate."
             raise FieldTrouble("choices", f"a question needs at least {MIN_CHOICES}.", hint)
+        if len(self.choices) > MAX_CHOICES:
+            raise FieldTrouble("choices", f"found {len(self.choices)}, expected {MIN_CHOICES} to {MAX_CHOICES}.")
         right = own_labels(self.answer, self.choices)
         try:
             return Question(
@@ -89,7 +92,7 @@ class ScoreOptions(_Body):
             kept = {name: kept[name] for name in kept if name in {*WHO_ANSWERS, "seed", "rag"}}
         if self.use_context_field is not None:
             given["rag"] = {**kept.get("rag", {}), "use_context_field": self.use_context_field}
-        return _config({**kept, **given, **_who(self.model, base)})
+        return run_config({**kept, **given, **_who(self.model, base)}, IN_MESSAGES)
 
 
 class ScoreIn(QuestionIn, ScoreOptions):
@@ -165,7 +168,7 @@ class GenerateOptions(_Body):
         """
         sampling = self.model_dump(include={"max_tokens", "temperature", "top_p", "stop"})
         more = {"seed": self.seed, "chat_template": self.chat_template}
-        return _config({"mode": Mode.FREE, "sampling": sampling, **more, **_who(self.model, base)})
+        return run_config({"mode": Mode.FREE, "sampling": sampling, **more, **_who(self.model, base)}, IN_MESSAGES)
 
 
 class GenerateIn(GenerateOptions):
@@ -203,20 +206,6 @@ def _who(model: str, base: RunConfig) -> dict[str, Any]:
     """Return the fields that determine what answers a request for `model`; those of `base` if it is empty."""
     theirs = {name: getattr(base, name) for name in WHO_ANSWERS}
     return {**theirs, "model": model} if model else theirs
-
-
-def _config(values: dict[str, Any]) -> RunConfig:
-    try:
-        return RunConfig(**values)
-    except ValidationError as trouble:
-        raise RunConfigError(f"{_complaint(trouble)}.") from None
-
-
-def _complaint(trouble: ValidationError) -> str:
-    """Return the first error, with its location if it has one."""
-    first = trouble.errors()[0]
-    place, what = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
-    return f"{place}: {what}" if place else what
 
 
 def _finite(value: float | None) -> float | None:

@@ -1,14 +1,19 @@
-"""Collecting the errors of a file's or corpus's rows: all are counted by kind, the first distinct ones are kept."""
+"""Collecting the errors of a file's or corpus's rows: all are counted by kind, the first distinct ones are kept.
+
+Skipped rows are written to `rejected.jsonl`.
+"""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO, Any
 
 from contract.errors import QuestionFileError
 
-__all__ = ["BadRows"]
+__all__ = ["BadRows", "rejected_row", "write_rejected_row"]
 
 #: Maximum number of distinct errors that are listed; the rest is only counted.
 MOST_SHOWN = 20
@@ -63,6 +68,10 @@ class BadRows:
         elif len(self._shown) < MOST_SHOWN:
             self._shown[said] = Repeated(trouble)
 
+    def by_kind(self) -> list[str]:
+        """Return the kinds with their numbers of rows, as `2 × id: duplicate`, the most frequent first."""
+        return [f"{count:,} × {kind}" for kind, count in self.kinds.most_common()]
+
     def refusal(self, path: str | Path, rows: int, what: str) -> QuestionFileError:
         """Return one error for all bad rows; there must be at least one. `what` is the plural noun for the rows."""
         if self.count == 1:
@@ -70,9 +79,21 @@ class BadRows:
         listed = "".join(f"\n  {each}" for each in self.shown)
         rest = self.count - sum(1 + each.more for each in self.shown)
         more = f"\n  … and {rest:,} more." if rest else ""
-        by_kind = "; ".join(f"{count:,} × {kind}" for kind, count in self.kinds.most_common())
         return QuestionFileError(
             f"{self.count:,} of {rows:,} {what} are bad; correct them, or skip them with --skip-bad:"
-            f"{listed}{more}\n  by kind: {by_kind}",
+            f"{listed}{more}\n  by kind: {'; '.join(self.by_kind())}",
             path=path,
         )
+
+
+def rejected_row(raw: Any, trouble: QuestionFileError) -> dict[str, Any]:
+    """Return what `rejected.jsonl` says of a bad row: file, line, field, kind, reason, and the row as it was read."""
+    reason = f"{trouble.message} {trouble.hint}".strip()
+    where = {"file": str(trouble.path), "line": trouble.line, "field": trouble.field}
+    return {**where, "kind": trouble.kind, "reason": reason, "row": raw}
+
+
+def write_rejected_row(file: IO[str], row: dict[str, Any]) -> None:
+    """Write one line of `rejected.jsonl`."""
+    # Parquet and datasets have values that JSON cannot represent, such as times, decimals and bytes.
+    file.write(json.dumps(row, ensure_ascii=True, default=str) + "\n")

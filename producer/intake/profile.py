@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -14,6 +13,7 @@ from contract.spec import Mode, RunSpec
 from producer.intake.duplicates import Repeats, Seen
 from producer.intake.oddities import Oddities
 from producer.stats.guessing import Guessing
+from producer.stats.percentile import percentile
 
 __all__ = ["Keys", "Lengths", "Profile", "Skew", "key_warnings"]
 
@@ -43,9 +43,8 @@ class Lengths:
         return max(self._all, default=0)
 
     def percentile(self, share: float) -> int:
-        """Return the smallest length that at least `share` of all lengths do not exceed (the nearest-rank method)."""
-        ranked = sorted(self._all)
-        return ranked[max(0, math.ceil(share * len(ranked)) - 1)] if ranked else 0
+        """Return the smallest length that at least `share` of all lengths do not exceed; 0 if there are none."""
+        return percentile(sorted(self._all), share) if self._all else 0
 
     def to_json(self) -> dict[str, int]:
         """Return p50, p95, p99 and the maximum."""
@@ -210,7 +209,7 @@ class Profile:
         if self.spec.sampling is not None:
             return self.spec.sampling.max_tokens
         if self.spec.mode is Mode.LIKELIHOOD:
-            return max(tokens_of(f" {choice}") for choice in question.choices)
+            return max(tokens_of(self.spec.delimiter + choice) for choice in question.choices)
         return 1
 
     def close(self) -> None:

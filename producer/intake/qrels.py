@@ -43,8 +43,12 @@ class Qrels:
                     if text.strip() and not (line == 1 and _is_header(text)):
                         for question_id, passage in _pairs(text, path, line):
                             passages.setdefault(question_id, []).append(passage)
-        except (OSError, UnicodeDecodeError) as trouble:
-            raise QuestionFileError(f"cannot be read: {trouble}.", path=path, hint=_HINT) from None
+        except FileNotFoundError:
+            raise QuestionFileError("no such file.", path=path, hint="Check the path.") from None
+        except OSError as trouble:
+            raise QuestionFileError(f"cannot be read: {trouble.strerror}.", path=path) from None
+        except UnicodeDecodeError as trouble:
+            raise QuestionFileError(f"cannot be read: {trouble}.", path=path, hint="Save it as UTF-8.") from None
         if not passages:
             raise QuestionFileError("contains no judgement above 0.", path=path, hint=_HINT)
         return cls(path, passages)
@@ -83,7 +87,19 @@ def _pairs(text: str, path: Path, line: int) -> Iterator[tuple[str, str]]:
     except (ValueError, TypeError):
         raise QuestionFileError("is not a relevance judgement.", path=path, line=line, hint=_HINT) from None
     if score > 0:
-        yield from ((question_id, each) for each in passages)
+        for passage in passages:
+            _refuse_no_id(passage, path, line)
+            yield question_id, passage
+
+
+def _refuse_no_id(passage: str, path: Path, line: int) -> None:
+    """Raise QuestionFileError for an id that no question may name: the ledger could not read that question again."""
+    hint = "Write the passage's id there, or remove the row."
+    if not passage.strip():
+        raise QuestionFileError("the passage's id is empty.", path=path, line=line, hint=hint)
+    if any(0xD800 <= ord(letter) < 0xE000 for letter in passage):
+        message = "the passage's id contains half a surrogate pair."
+        raise QuestionFileError(message, path=path, line=line, hint="Repair the \\u escapes.")
 
 
 def _of_columns(text: str) -> tuple[str, list[str], float]:
@@ -100,7 +116,7 @@ def _of_json(text: str) -> tuple[str, list[str], float]:
     if question_id is None or found is None:
         raise ValueError("no question or no passage")
     score = _first(row, SCORE_NAMES)
-    passages = [str(each) for each in (found if isinstance(found, list) else [found])]
+    passages = ["" if each is None else str(each) for each in (found if isinstance(found, list) else [found])]
     return str(question_id), passages, 1.0 if score is None else float(score)
 
 

@@ -18,7 +18,7 @@ from contract.chunks import TOGETHER, chunks
 from contract.errors import QuestionFileError, nearest
 from contract.question import Body, Question
 from contract.wording import number
-from producer.intake.bad_rows import BadRows
+from producer.intake.bad_rows import BadRows, rejected_row
 from producer.intake.duplicates import Repeats, Seen
 from producer.intake.oddities import Oddities
 from producer.intake.profile import Keys
@@ -66,20 +66,15 @@ class Digest:
         return self._sum.hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
-    """The result of checking a question file."""
+@dataclass
+class Checked:
+    """A question file, and the counts of its rows."""
 
     file: QuestionFile
     #: Number of rows checked, good and bad.
-    rows: int
-    #: Number of bad rows.
-    rejected: int
-    #: Kind of error → number of bad rows.
-    kinds: Counter[str]
-    digest: Digest
-    #: The selected questions, in order.
-    bodies: Spool
+    rows: int = 0
+    #: The errors of the bad rows.
+    troubles: BadRows = field(default_factory=BadRows)
 
     @property
     def source(self) -> Source:
@@ -89,22 +84,45 @@ class Survey:
     @property
     def good(self) -> int:
         """Number of good rows."""
-        return self.rows - self.rejected
+        return self.rows - self.troubles.count
+
+    def rows_shown(self) -> str:
+        """`5 read + 1 skipped = 6 rows`."""
+        return f"{self.good:,} read + {self.troubles.count:,} skipped = {number(self.rows, 'row')}"
+
+    def rows_json(self) -> dict[str, Any]:
+        """Return the counts, and how the file was read, for `--json`."""
+        return {
+            "rows": self.rows,
+            "read": self.good,
+            "skipped": self.troubles.count,
+            "skipped_kinds": dict(self.troubles.kinds.most_common()),
+            "layout": self.file.layout.name,
+            "format": self.file.format,
+            "fields": self.file.fields.to_json(),
+            "answers_read": self.file.way.value,
+        }
 
 
 @dataclass
-class Inspector:
+class Survey(Checked):
+    """The result of checking a question file."""
+
+    digest: Digest = field(kw_only=True)
+    #: The selected questions, in order.
+    bodies: Spool = field(kw_only=True)
+
+
+@dataclass
+class Inspector(Checked):
     """Separates good rows from bad ones and collects the errors, in one pass over the file."""
 
-    file: QuestionFile
-    rows: int = 0
-    troubles: BadRows = field(default_factory=BadRows)
     subjects: set[str] = field(default_factory=set)
     _seen: Seen = field(default_factory=Seen)
     #: Content hash → number of times that it has been repeated.
     _times: Counter[str] = field(default_factory=Counter)
 
-    def good(self) -> Iterator[Question]:
+    def questions(self) -> Iterator[Question]:
         """Return an iterator over the questions of the good rows."""
         return (row for row in self.judged() if isinstance(row, Question))
 
@@ -157,7 +175,7 @@ class Inspector:
     def refuse(self) -> None:
         """Raise one QuestionFileError for all errors, if there are any."""
         if self.troubles.count:
-            raise self.troubles.refusal(self.file.source.shown, self.rows, "rows")
+            raise self.troubles.refusal(self.source.shown, self.rows, "rows")
 
 
 def survey(
@@ -198,11 +216,11 @@ def survey(
         raise _nothing(inspector, selection)
     if places is not None:
         take(_sampled(inspector.file, selection, places))
-    return Survey(inspector.file, inspector.rows, inspector.troubles.count, inspector.troubles.kinds, digest, spool)
+    return Survey(inspector.file, inspector.rows, inspector.troubles, digest=digest, bodies=spool)
 
 
 def _wanted(inspector: Inspector, selection: Selection) -> Iterator[Question]:
-    good = inspector.good()
+    good = inspector.questions()
     return islice(filter(selection.wants, good) if selection.subjects else good, selection.limit)
 
 
@@ -221,17 +239,17 @@ def _sampled(file: QuestionFile, selection: Selection, places: frozenset[int]) -
 def _with_earlier(fatal: QuestionFileError, inspector: Inspector) -> QuestionFileError:
     listed = "".join(f"\n  {each}" for each in [*inspector.troubles.shown, fatal])
     message = f"reading stopped at line {fatal.line}, after {number(inspector.troubles.count, 'bad row')}:{listed}"
-    return QuestionFileError(message, path=inspector.file.source.shown)
+    return QuestionFileError(message, path=inspector.source.shown)
 
 
 def _nothing(inspector: Inspector, selection: Selection) -> QuestionFileError:
-    if inspector.rows > inspector.troubles.count and selection.subjects:
+    if inspector.good and selection.subjects:
         wanted = ", ".join(sorted(selection.subjects))
         there = sorted(inspector.subjects)
         hint = nearest(min(selection.subjects), there) or f"Its subjects: {', '.join(there[:20]) or 'none'}."
-        return QuestionFileError(f"no questions of subject {wanted}.", path=inspector.file.source.shown, hint=hint)
+        return QuestionFileError(f"no questions of subject {wanted}.", path=inspector.source.shown, hint=hint)
     hint = "All of its rows were skipped as bad." if inspector.rows else "It has no rows."
-    return QuestionFileError("contains no questions.", path=inspector.file.source.shown, hint=hint)
+    return QuestionFileError("contains no questions.", path=inspector.source.shown, hint=hint)
 
 
 def taken(found: Survey) -> Iterator[Question]:
@@ -240,9 +258,6 @@ def taken(found: Survey) -> Iterator[Question]:
 
 
 def rejected_rows(found: Survey) -> Iterator[dict[str, Any]]:
-    """Yield the lines of `rejected.jsonl`: file, line, field, kind, reason and the row, read again from the file."""
-    bad = Inspector(found.file).bad()
-    for row, trouble in islice(bad, found.rejected):
-        reason = f"{trouble.message} {trouble.hint}".strip()
-        where = {"file": row.file, "line": row.line, "field": trouble.field}
-        yield {**where, "kind": trouble.kind, "reason": reason, "row": row.raw}
+    """Yield the lines of `rejected.jsonl`, read again from the file."""
+    for row, trouble in islice(Inspector(found.file).bad(), found.troubles.count):
+        yield rejected_row(row.raw, trouble)

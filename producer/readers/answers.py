@@ -66,7 +66,7 @@ INDICES = (Way.INDEX_0, Way.INDEX_1)
 _SINGLE = (Way.LABEL, Way.TEXT, *INDICES)
 #: The ways that may not be the same in all rows → how they read indices.
 _MIXED = {Way.ANY: INDICES, Way.ANY_0: (Way.INDEX_0,), Way.ANY_1: (Way.INDEX_1,)}
-_SAY_BASE = "Add --map base=0 or --map base=1, the index of the first choice."
+SAY_BASE = "Add --map base=0 or --map base=1, the index of the first choice."
 
 
 class Given(NamedTuple):
@@ -150,7 +150,7 @@ def _undecided(known: Sequence[Given]) -> FieldTrouble:
     """Return the error for answers among which there is neither a 0 nor the number of choices."""
     shown = shown_value(next(each.answer for each in known if _read(each, Way.INDEX_1)))
     message = f"{shown} may count from 0 or from 1: no answer is 0 or as large as the number of choices."
-    return FieldTrouble("answer", message, _SAY_BASE, kind="may count from 0 or from 1")
+    return FieldTrouble("answer", message, SAY_BASE, kind="may count from 0 or from 1")
 
 
 def _differ(some: Sequence[tuple[str, ...]], others: Sequence[tuple[str, ...]]) -> bool:
@@ -174,7 +174,7 @@ def right_labels(given: Given, way: Way) -> tuple[str, ...]:
         raise _no_choice(given, way)
     if len(set(meanings.values())) > 1:
         readings = " and ".join(f"{each.value} it is {', '.join(found) or 'none'}" for each, found in meanings.items())
-        hint = "Write the right choice's label." if Way.TEXT in meanings else _SAY_BASE
+        hint = "Write the right choice's label." if Way.TEXT in meanings else SAY_BASE
         raise FieldTrouble("answer", f"{shown_value(given.answer)} is ambiguous: {readings}.", hint, kind="ambiguous")
     return next(iter(meanings.values()))
 

@@ -7,7 +7,6 @@ its other fields, above all the article, apply to every question.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import count
 from typing import Any
 
 from contract.wording import number
@@ -33,16 +32,12 @@ def is_article(fields: Mapping[str, Any]) -> bool:
 
 
 def one_by_one(records: Records) -> Iterator[Record]:
-    """Yield the records, renumbered, with each article replaced by its questions."""
-    numbers = count(1)
+    """Yield the records, with each article replaced by its questions."""
     for record in records():
         if record.fields is None or not is_article(record.fields):
-            number = next(numbers)
-            # Usually there was no article before; copying every record would cost more than reading it.
-            yield record if record.number == number else record._replace(number=number)
-            continue
-        for each in _questions(record, record.fields):
-            yield each._replace(number=next(numbers))
+            yield record
+        else:
+            yield from _questions(record, record.fields)
 
 
 def _questions(record: Record, fields: Mapping[str, Any]) -> Iterator[Record]:

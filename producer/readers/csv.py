@@ -231,7 +231,6 @@ def read_csv(text: Text, dialect: Dialect) -> Iterator[Record]:
     if dialect.header:
         # Skip blank rows before the header, as `dialect_of` does.
         next(filter(any, reader), None)
-    number = 0
     while True:
         line = reader.line_num + 1
         lines.forget()
@@ -240,16 +239,14 @@ def read_csv(text: Text, dialect: Dialect) -> Iterator[Record]:
         except csv.Error as trouble:
             if lines.ended:
                 raise _never_closed(text, line, trouble) from None
-            number += 1
             content = lines.content()
-            yield Record(number, line, content, trouble=_malformed(trouble, content, dialect.delimiter))
+            yield Record(line, content, trouble=_malformed(trouble, content, dialect.delimiter))
             continue
         if cells is None:
             return
         # Spreadsheets export trailing rows of empty cells.
         if any(cells):
-            number += 1
-            yield _record(number, line, cells, dialect.names)
+            yield _record(line, cells, dialect.names)
 
 
 class _Remembering:
@@ -323,11 +320,11 @@ def _stray_quote(content: str, delimiter: str) -> int | None:
     return None
 
 
-def _record(number: int, line: int, cells: list[str], names: Sequence[str]) -> Record:
+def _record(line: int, cells: list[str], names: Sequence[str]) -> Record:
     if len(cells) != len(names):
         message = f"found {len(cells)} cells, expected {len(names)}."
         kind = f"{'too many' if len(cells) > len(names) else 'too few'} cells"
         trouble = FieldTrouble("", message, "Put a cell with a comma in double quotes.", kind=kind)
-        return Record(number, line, cells, trouble=trouble)
+        return Record(line, cells, trouble=trouble)
     raw = {name or f"column {at}": cell for at, (name, cell) in enumerate(zip(names, cells, strict=True), start=1)}
-    return Record(number, line, raw, raw, untyped=True)
+    return Record(line, raw, raw, untyped=True)

@@ -34,8 +34,8 @@ def to_row(record: Record, layout: Layout, key: Key, shown: str) -> Row:
     except FieldTrouble as trouble:
         if layout is OWN and (trouble.field, trouble.kind) == ("question", "missing"):
             _say_where_questions_are(trouble, record)
-        return Row(record.number, record.line, record.raw, None, trouble.at(file, record.line), file=file)
-    return Row(record.number, record.line, record.raw, question, content_id=parts.id is None, file=file)
+        return Row(record.line, record.raw, None, trouble.at(file, record.line), file=file)
+    return Row(record.line, record.raw, question, content_id=parts.id is None, file=file)
 
 
 def _say_where_questions_are(trouble: FieldTrouble, record: Record) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 
 from contract.chunks import TOGETHER, chunks
@@ -27,7 +27,7 @@ from producer.readers.layouts import OWN, Layout, choose, layout_called
 from producer.readers.mapping import mapped
 from producer.readers.own_answers import refuse_doubtful_numbers
 from producer.readers.parts import PAIRED, Parts
-from producer.readers.record import FieldTrouble, Record, Records, Row
+from producer.readers.record import FieldTrouble, Record, Records, Row, head_of
 from producer.readers.shapes import refuse_row_per_choice
 from producer.readers.source import STDIN, HowToRead, Source
 from producer.readers.splits import chosen
@@ -126,11 +126,11 @@ def understand(source: Source, like: QuestionFile | None = None) -> QuestionFile
     with explaining(source.shown):
         parts = tuple(_formats(source))
         share = max(HEAD_RECORDS // len(parts), LEAST_RECORDS)
-        head = [record for part in parts for record in _head(part.records, share)]
+        head = [record for part in parts for record in head_of(part.records, share)]
         if _is_one_file(source):
             of_split = chosen(parts[0].records, head, source.how.split, source.shown)
             if of_split is not None:
-                parts, head = (replace(parts[0], records=of_split),), _head(of_split, share)
+                parts, head = (replace(parts[0], records=of_split),), head_of(of_split, share)
         layout = _layout(source, head)
         apart = list(_apart(head, layout))
         try:
@@ -203,14 +203,6 @@ def _placed(records: Records, member: Member) -> Iterator[Record]:
             yield record._replace(file=shown, group=group or None)
 
 
-def _head(records: Records, most: int) -> list[Record]:
-    """Return the first records, up to the first fatal error, which is raised again when the rows are read."""
-    head: list[Record] = []
-    with suppress(QuestionFileError):
-        head.extend(islice(records(), most))
-    return head
-
-
 def _layout(source: Source, head: list[Record]) -> Layout:
     if source.how.mapping:
         return mapped(source.how.mapping)
@@ -259,19 +251,23 @@ def _fields(used: UsedFields, answers: Path | None) -> UsedFields:
 
 def _with_answers(found: Format, source: Source) -> Format:
     """Return `found`, with the answers of a separate answer file added to its records, if there is one."""
-    answers = source.how.answers
-    return replace(found, records=partial(_paired, found.records, answers, source.shown)) if answers else found
+    if source.how.answers is None:
+        return found
+    return replace(found, records=partial(_paired, found.records, source.how.answers, source))
 
 
-def _paired(records: Records, path: Path, shown: str) -> Iterator[Record]:
+def _paired(records: Records, path: Path, source: Source) -> Iterator[Record]:
     """Yield the records, each with its line of the answer file."""
-    lines = (line.strip() for line in text_of(path, str(path)).lines() if line.strip())
+    text = text_of(path, str(path), source.how.encoding)
+    lines = (line.strip() for line in text.lines() if line.strip())
     both = zip_longest(records(), lines)
     for number, (record, answer) in enumerate(both, start=1):
         if record is None or answer is None:
             what = "more" if record is None else "fewer"
             message = f"{what} answers than questions: one of the two ends after {number - 1:,}."
-            raise QuestionFileError(message, path=path, hint=f"Write one answer per line, in the order of {shown}.")
+            raise QuestionFileError(
+                message, path=path, hint=f"Write one answer per line, in the order of {source.shown}."
+            )
         if record.fields is None:
             yield record
         else:

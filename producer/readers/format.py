@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 
 from contract.errors import QuestionFileError
 from producer.readers.articles import one_by_one
@@ -23,7 +21,7 @@ from producer.readers.jsonl import DECODER, read_jsonl
 from producer.readers.layouts import is_question
 from producer.readers.mapping import is_mapped
 from producer.readers.parquet import MAGIC, read_parquet
-from producer.readers.record import FieldTrouble, Record, Records
+from producer.readers.record import FieldTrouble, Record, Records, head_of
 from producer.readers.shapes import IsQuestion, refuse_row_per_choice
 from producer.readers.source import Source
 from producer.readers.stream import HEAD_BYTES, compression_of, open_bytes
@@ -130,14 +128,6 @@ def _until_trouble(text: Text) -> Iterator[str]:
         yield "{" if isinstance(line, FieldTrouble) else line
 
 
-def _first(records: Iterator[Record]) -> list[Record]:
-    """Return the first records, up to where the file is malformed."""
-    found: list[Record] = []
-    with suppress(QuestionFileError):
-        found.extend(islice(records, _FIRST_RECORDS))
-    return found
-
-
 def _dialect(text: Text, source: Source) -> Dialect | None:
     mapping = source.how.mapping
     numbered = bool(mapping) and all(
@@ -154,7 +144,7 @@ def _dialect(text: Text, source: Source) -> Dialect | None:
         if suffix in {".json", ".jsonl"} or (len(shown) > _LONGEST_HEADER and suffix not in {".csv", ".tsv"}):
             return None
         refuse_row_as_header(text, found)
-        refuse_row_per_choice(_first(read_csv(text, found)), source.shown)
+        refuse_row_per_choice(head_of(partial(read_csv, text, found), _FIRST_RECORDS), source.shown)
         raise QuestionFileError(
             f"header: no columns for question and choices among {shown[:_LONGEST_HEADER]}.",
             path=source.shown,

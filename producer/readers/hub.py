@@ -21,15 +21,11 @@ _SAVED = ("dataset_dict.json", "dataset_info.json", "state.json")
 
 def is_dataset(folder: Path) -> bool:
     """Whether the folder looks like a saved dataset or a dataset repository."""
-    return _is_saved(folder) or bool(_data_files(folder))
+    return _is_saved(folder) or any(each for kind in ("*.parquet", "*.arrow") for each in folder.rglob(kind))
 
 
 def _is_saved(folder: Path) -> bool:
     return any((folder / each).is_file() for each in _SAVED)
-
-
-def _data_files(folder: Path) -> list[Path]:
-    return sorted(each for kind in ("*.parquet", "*.arrow") for each in folder.rglob(kind))
 
 
 def read_dataset(source: Source) -> Iterator[Record]:
@@ -38,7 +34,7 @@ def read_dataset(source: Source) -> Iterator[Record]:
     names = _class_names(getattr(rows, "features", None))
     for number, row in enumerate(rows, start=1):
         fields = {name: _named(value, names.get(name)) for name, value in row.items()}
-        yield Record(number, number, fields, fields)
+        yield Record(number, fields, fields)
 
 
 def _rows(source: Source) -> Any:

@@ -14,7 +14,6 @@ import json
 import re
 from collections.abc import Iterator
 from enum import Enum, auto
-from itertools import count
 from typing import Any, NamedTuple, NoReturn
 
 from contract.errors import QuestionFileError, nearest
@@ -43,7 +42,8 @@ def read_json(text: Text, is_question: IsQuestion, subset: str = "") -> Iterator
     if not opening:
         return
     if opening == "[":
-        yield from _items(cursor, count(1))
+        _refuse_subset(cursor, subset)
+        yield from _items(cursor)
     elif opening == "{":
         yield from _object(cursor, is_question, subset)
     else:
@@ -73,7 +73,6 @@ def _object(cursor: _Cursor, is_question: IsQuestion, subset: str) -> Iterator[R
     start = cursor.at
     members = list(_members(cursor, is_question))
     end = cursor.at
-    numbers = count(1)
     questions = [each for each in members if each.kind is _Kind.QUESTION]
     groups = _groups(members)
     if groups:
@@ -81,12 +80,13 @@ def _object(cursor: _Cursor, is_question: IsQuestion, subset: str) -> Iterator[R
         for each in _chosen(groups, subset, cursor):
             group = each.name if len(groups) > 1 else None
             cursor.at = each.at
-            items = _items(cursor, numbers, group) if each.kind is _Kind.LIST else _keyed(cursor, numbers, group)
+            items = _items(cursor, group) if each.kind is _Kind.LIST else _keyed(cursor, group)
             yield from (item._replace(task=task) for item in items)
     elif len(questions) * 2 > len(members):
         # The other members count as entries too, so that none is lost silently.
         cursor.at = start
-        yield from _keyed(cursor, numbers)
+        _refuse_subset(cursor, subset)
+        yield from _keyed(cursor)
     else:
         cursor.at = start
         line, whole = cursor.line(), cursor.value()
@@ -96,7 +96,8 @@ def _object(cursor: _Cursor, is_question: IsQuestion, subset: str) -> Iterator[R
             place = place_of_questions(whole, is_question)
             inside = f" There are questions at {place}: write those to a file of their own." if place else ""
             cursor.fail(f"found an object with {names}", _SHAPE + inside)
-        yield Record(1, line, whole, whole)
+        _refuse_subset(cursor, subset)
+        yield Record(line, whole, whole)
     cursor.at = end
 
 
@@ -106,7 +107,7 @@ def _members(cursor: _Cursor, is_question: IsQuestion) -> Iterator[_Member]:
         name, opening = cursor.name()
         at = cursor.at
         if opening == "[":
-            kinds = {isinstance(each.raw, dict) for each in _items(cursor, count(1))}
+            kinds = {isinstance(each.raw, dict) for each in _items(cursor)}
             kind = _Kind.LIST if True in kinds or (not kinds and name in _LISTS) else _Kind.OTHER
         else:
             kind = _kind(cursor.value(), is_question)
@@ -148,18 +149,25 @@ def _chosen(groups: list[_Member], subset: str, cursor: _Cursor) -> list[_Member
     return chosen
 
 
-def _items(cursor: _Cursor, numbers: Iterator[int], group: str | None = None) -> Iterator[Record]:
+def _refuse_subset(cursor: _Cursor, subset: str) -> None:
+    """Raise QuestionFileError if a subset is requested of a file without any: ignored, it would name the run."""
+    if subset:
+        hint = "Remove --subset. To select the questions of one subject, use --subject NAME."
+        cursor.fail(f"no subset {subset!r}: the file has no named lists of questions", hint)
+
+
+def _items(cursor: _Cursor, group: str | None = None) -> Iterator[Record]:
     for _ in cursor.inside("[", "]"):
         line, value = cursor.line(), cursor.value()
-        yield Record(next(numbers), line, value, value if isinstance(value, dict) else None, group=group)
+        yield Record(line, value, value if isinstance(value, dict) else None, group=group)
 
 
-def _keyed(cursor: _Cursor, numbers: Iterator[int], group: str | None = None) -> Iterator[Record]:
+def _keyed(cursor: _Cursor, group: str | None = None) -> Iterator[Record]:
     for _ in cursor.inside("{", "}"):
         name, _ = cursor.name()
         line, value = cursor.line(), cursor.value()
         fields = value if isinstance(value, dict) else None
-        yield Record(next(numbers), line, {name: value}, fields, key=name, group=group)
+        yield Record(line, {name: value}, fields, key=name, group=group)
 
 
 class _Cursor:

@@ -22,25 +22,22 @@ DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 def read_jsonl(text: Text) -> Iterator[Record]:
     """Yield the records of the file, skipping blank lines. A malformed line yields a record with its error."""
-    number = 0
     for line, content in enumerate(text.lines_and_troubles(), start=1):
         if isinstance(content, FieldTrouble):
-            number += 1
-            yield Record(number, line, None, trouble=content)
+            yield Record(line, None, trouble=content)
             continue
         stripped = content.strip()
         if not stripped:
             continue
-        number += 1
         try:
             value = _decoded(stripped)
         except json.JSONDecodeError as trouble:
             column = trouble.colno + content.index(stripped)
-            yield Record(number, line, stripped, trouble=_malformed(f"{trouble.msg} at column {column}"))
+            yield Record(line, stripped, trouble=_malformed(f"{trouble.msg} at column {column}"))
         except (ValueError, RecursionError) as trouble:
-            yield Record(number, line, stripped, trouble=_malformed(str(trouble)))
+            yield Record(line, stripped, trouble=_malformed(str(trouble)))
         else:
-            yield Record(number, line, value, value if isinstance(value, dict) else None)
+            yield Record(line, value, value if isinstance(value, dict) else None)
 
 
 def _decoded(line: str) -> Any:

@@ -10,14 +10,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from contract.question import LABELS
-from producer.readers.answers import Given, Way, meant, shown_answer, usual_letter
+from producer.readers.answers import SAY_BASE, Given, Way, meant, shown_answer, usual_letter
 from producer.readers.choices import unmarked
 from producer.readers.record import FieldTrouble, shown_value
 
 __all__ = ["answer_label", "own_labels", "refuse_doubtful_numbers"]
 
 _NUMBER = re.compile(r"[0-9]{1,9}")
-_SAY_BASE = "Add --map base=0 or --map base=1, the index of the first choice."
 
 
 def own_labels(answer: object, choices: Sequence[str]) -> tuple[str, ...]:
@@ -37,7 +36,7 @@ def refuse_doubtful_numbers(head: Iterable[tuple[object, Sequence[str]]]) -> Non
         from_0 = not any(at == len(choices) for at, choices in numbers)
         if from_0 and all(_are_numbered(choices) for _, choices in numbers):
             message = f"{numbers[0][0]} may be the number at the start of a choice, or an index from 0."
-            raise FieldTrouble("answer", message, _SAY_BASE, kind="may count from 0 or from 1")
+            raise FieldTrouble("answer", message, SAY_BASE, kind="may count from 0 or from 1")
     if not from_0:
         message = "no answer is 0, and some are as large as the number of choices: they do not count from 0."
         raise FieldTrouble("answer", message, "Add --map base=1.", kind="counted from 1")
@@ -45,7 +44,7 @@ def refuse_doubtful_numbers(head: Iterable[tuple[object, Sequence[str]]]) -> Non
         differ = [at for at, choices in numbers if choices.index(str(at)) != at]
         if differ:
             message = f"{differ[0]} is ambiguous: it may be the text of a choice, or an index from 0."
-            raise FieldTrouble("answer", message, f"Put texts in quotes. {_SAY_BASE}", kind="ambiguous")
+            raise FieldTrouble("answer", message, f"Put texts in quotes. {SAY_BASE}", kind="ambiguous")
 
 
 def _index(answer: object) -> int | None:

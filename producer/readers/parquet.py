@@ -26,7 +26,7 @@ def read_parquet(path: Path, shown: str) -> Iterator[Record]:
             for batch in file.iter_batches(_BATCH_ROWS):
                 for fields in batch.to_pylist():
                     number += 1
-                    yield Record(number, number, fields, fields)
+                    yield Record(number, fields, fields)
     except (pyarrow.ArrowException, OSError) as trouble:
         message = f"malformed Parquet, damaged or truncated: {trouble}."
         raise QuestionFileError(message, path=shown, hint="Download or write the file again.") from None

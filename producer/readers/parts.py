@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from producer.readers.field_names import Names, spelled
+from producer.readers.record import FieldTrouble
 
 __all__ = [
     "PAIRED",
@@ -107,9 +108,16 @@ def gold_ids(name: str, found: object) -> tuple[str, ...] | None:
 
 def context_of(fields: Fields, names: Names, used: Collection[str | None]) -> tuple[str | None, list[str]]:
     """Return the text to be read before the question, joined by blank lines, and the fields that it comes from."""
-    found = {name: _joined(fields[name]) for name in names.contexts if name not in used}
+    found = {name: _text_in(name, fields[name]) for name in names.contexts if name not in used}
     found = {name: text for name, text in found.items() if text.strip()}
     return "\n\n".join(dict.fromkeys(found.values())) or None, list(found)
+
+
+def _text_in(name: str, found: object) -> str:
+    try:
+        return _joined(found)
+    except RecursionError:
+        raise FieldTrouble(name, "the lists are nested too deeply.", "Put the text there.") from None
 
 
 def _joined(found: object) -> str:

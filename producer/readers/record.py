@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
 from typing import Any, NamedTuple
 
 from contract.errors import QuestionFileError
 from contract.question import Question
 
-__all__ = ["FieldTrouble", "Record", "Records", "Row", "shown_value"]
+__all__ = ["FieldTrouble", "Record", "Records", "Row", "head_of", "shown_value"]
 
 #: Maximum number of characters of a value shown in a message.
 LONGEST_SHOWN = 60
@@ -35,9 +37,7 @@ class FieldTrouble(Exception):
 class Record(NamedTuple):
     """One entry of a question file, before its fields are interpreted."""
 
-    #: 1-based position among the file's records.
-    number: int
-    #: 1-based line on which the record starts; in formats without lines, its number.
+    #: 1-based line on which the record starts; in formats without lines, its position among the records.
     line: int
     #: The entry as read, for `rejected.jsonl`.
     raw: Any
@@ -61,10 +61,17 @@ class Record(NamedTuple):
 Records = Callable[[], Iterator[Record]]
 
 
+def head_of(records: Records, most: int) -> list[Record]:
+    """Return the first records, up to the first fatal error, which is raised again when the rows are read."""
+    head: list[Record] = []
+    with suppress(QuestionFileError):
+        head.extend(islice(records(), most))
+    return head
+
+
 class Row(NamedTuple):
     """One entry of a question file: a valid question (`question`) or an error (`trouble`)."""
 
-    number: int
     line: int
     raw: Any
     question: Question | None

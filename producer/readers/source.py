@@ -1,4 +1,4 @@
-"""The source of questions: a file, or standard input, copied to a temporary file so that it can be read twice."""
+"""The source of questions: a file. Standard input and pipes are copied to a temporary one, to be read twice."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
+from producer.readers.stream import explaining
 from producer.temporary import no_room
 
 __all__ = ["STDIN", "HowToRead", "Source", "opened"]
@@ -68,22 +70,32 @@ class Source:
 
 @contextmanager
 def opened(path: str, how: HowToRead | None = None) -> Iterator[Source]:
-    """Yield the source that `path` names; a copy of standard input is deleted when the context ends.
+    """Yield the source that `path` names; a copy of standard input or of a pipe is deleted when the context ends.
 
-    Raises InputError if there is no disk space for the copy.
+    Raises InputError if there is no disk space for the copy, QuestionFileError if a pipe cannot be read.
     """
     how = how or HowToRead()
-    if path != STDIN:
-        yield Source(Path(path), path, how)
-        return
+    with ExitStack() as stack:
+        if path == STDIN:
+            yield Source(stack.enter_context(_copied(sys.stdin.buffer, "standard input")), "<stdin>", how)
+            return
+        with explaining(path):
+            # What `enqueue <(zcat …)` passes: its content is there only once.
+            pipe = stack.enter_context(Path(path).open("rb")) if Path(path).is_fifo() else None
+        yield Source(stack.enter_context(_copied(pipe, path)) if pipe else Path(path), path, how)
+
+
+@contextmanager
+def _copied(file: IO[bytes], what: str) -> Iterator[Path]:
+    """Yield the path of a temporary file with the content of `file`. Raises InputError if there is no space."""
     with ExitStack() as stack:
         try:
             copy = tempfile.NamedTemporaryFile(prefix="mcqueue-")  # noqa: SIM115 - closed by the stack
             stack.callback(copy.close)
-            shutil.copyfileobj(sys.stdin.buffer, copy)
+            shutil.copyfileobj(file, copy)
             copy.flush()
         except OSError as trouble:
             with suppress(OSError):  # flushing the remaining buffer fails for the same reason
                 stack.close()
-            raise no_room("standard input", trouble) from None
-        yield Source(Path(copy.name), "<stdin>", how)
+            raise no_room(what, trouble) from None
+        yield Path(copy.name)

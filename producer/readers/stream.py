@@ -80,6 +80,8 @@ def explaining(shown: str) -> Iterator[None]:
         yield
     except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as trouble:
         raise _damaged(shown, trouble) from None
+    except RecursionError:
+        raise QuestionFileError("contains values that are nested too deeply.", path=shown) from None
     except (NotImplementedError, RuntimeError) as trouble:
         # Raised by zipfile for encrypted files and unknown compression methods.
         raise QuestionFileError(f"cannot be unpacked: {trouble}.", path=shown, hint="Unpack it by hand.") from None

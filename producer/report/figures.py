@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from contract.prompts import variables_of
 from contract.question import LABELS
 from contract.spec import RunSpec
 from contract.wording import number
 from producer.report.measures import Measures, Spread, steps, throughput
-from producer.report.svg import Axis, Canvas, Plot
+from producer.report.svg import Axis, Plot
 from producer.stats import Calibration
 from producer.stats.calibration import EDGES, confidence_of
-from producer.stats.guessing import shows_choices
 
 __all__ = ["Figure", "batch_sizes", "calibration_curve", "confidence_histogram", "latency", "places", "rate_over_time"]
 
@@ -27,7 +27,7 @@ class Figure:
 
     title: str
     caption: str
-    picture: Canvas
+    picture: Plot
     header: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     #: (CSS class of the colour, its meaning).
@@ -96,7 +96,7 @@ def places(measures: Measures) -> Figure | None:
     keys, chosen = measures.key_places, measures.chosen_places
     if not keys:
         return None
-    seen = shows_choices(measures.run.spec.prompt)
+    seen = "choices" in variables_of(measures.run.spec.prompt)
     place = "position as shown to the model" if seen else "position, which the model was not shown"
     shown = range(max(*keys, *chosen) + 1)
     of = keys.total()

@@ -14,6 +14,7 @@ from contract.question import LABELS, Question
 from contract.spec import Mode, RunSpec
 from contract.verdict import Outcome, Verdict
 from producer.stats.denominators import ANSWERED
+from producer.stats.percentile import percentile
 
 __all__ = ["Measures", "Spread", "steps", "throughput"]
 
@@ -23,9 +24,8 @@ NO_CHOICE = "none"
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Distribution of values: their number, median, 90th and 99th percentile, and maximum."""
+    """Distribution of values: their median, 90th and 99th percentile, and maximum."""
 
-    of: int
     median: float
     p90: float
     p99: float
@@ -37,8 +37,8 @@ class Spread:
         ranked = sorted(values)
         if not ranked:
             return None
-        median, p90, p99 = (ranked[max(0, math.ceil(share * len(ranked)) - 1)] for share in (0.50, 0.90, 0.99))
-        return cls(len(ranked), median, p90, p99, ranked[-1])
+        median, p90, p99 = (percentile(ranked, share) for share in (0.50, 0.90, 0.99))
+        return cls(median, p90, p99, ranked[-1])
 
 
 @dataclass

@@ -22,7 +22,7 @@ from producer.report.comparison import RunComparison
 from producer.report.measures import Measures
 from producer.report.run_view import Part
 from producer.report.table import PER_PARCEL, Table
-from producer.stats.denominators import HEARD
+from producer.stats.denominators import RESPONDED
 from producer.stats.paired import ALPHA, POWER
 
 __all__ = ["build"]
@@ -67,7 +67,7 @@ def build(
         most_flips=MOST_FLIPS,
         many=MANY,
         undecided=UNDECIDED,
-        heard_outcomes=HEARD,
+        responded_outcomes=RESPONDED,
         iso=iso,
         now=time.time(),
     )

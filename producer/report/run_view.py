@@ -76,9 +76,7 @@ class Part:
     @property
     def _answered_interval(self) -> Interval | None:
         answered = self.tally.over_answered()
-        if answered is None:
-            return None
-        return self.summary.context_interval(ANSWERED) or Interval(answered.low, answered.high)
+        return self.summary.context_interval(ANSWERED) or answered.interval if answered else None
 
     @property
     def answered_chance(self) -> float | None:

@@ -1,4 +1,4 @@
-"""Inline SVG charts: a canvas with axes, with CSS classes for colours so that the page's style sheet sets them.
+"""Inline SVG charts, with CSS classes for colours so that the page's style sheet sets them.
 
 A plotting library would emit fixed colours and its own fonts, and would follow neither dark mode nor print styles.
 """
@@ -14,52 +14,11 @@ from markupsafe import Markup
 
 from producer.report.measures import steps
 
-__all__ = ["Axis", "Canvas", "Plot"]
+__all__ = ["Axis", "Plot"]
 
 #: Size in view box units: roughly pixels on a wide screen, and still readable when scaled down on a phone.
 WIDTH, HEIGHT = 440, 260
 LEFT, RIGHT, TOP, BOTTOM = 62, 20, 14, 44
-
-
-class Canvas:
-    """An SVG image with an accessible label."""
-
-    def __init__(self, title: str, width: int = WIDTH, height: int = HEIGHT) -> None:
-        self._root = ElementTree.Element(
-            "svg", {"viewBox": f"0 0 {width} {height}", "role": "img", "aria-label": title, "class": "chart"}
-        )
-
-    def line(self, x1: float, y1: float, x2: float, y2: float, kind: str) -> None:
-        """Draw a straight line with the class `kind`."""
-        self._add("line", kind, x1=x1, y1=y1, x2=x2, y2=y2)
-
-    def rect(self, x: float, y: float, width: float, height: float, kind: str, tip: str) -> None:
-        """Draw a box with the class `kind`; `tip` is its tooltip."""
-        self._add("rect", kind, tip, x=x, y=y, width=max(0.0, width), height=max(0.0, height))
-
-    def circle(self, x: float, y: float, radius: float, kind: str, tip: str) -> None:
-        """Draw a dot with the class `kind`; `tip` is its tooltip."""
-        self._add("circle", kind, tip, cx=x, cy=y, r=radius)
-
-    def polyline(self, points: Sequence[tuple[float, float]], kind: str) -> None:
-        """Draw a line through `points`."""
-        self._add("polyline", kind, points=" ".join(f"{x:.2f},{y:.2f}" for x, y in points))
-
-    def text(self, x: float, y: float, text: str, kind: str, turned: bool = False) -> None:
-        """Draw `text` with its anchor, which the class determines, at the point; `turned` text reads upwards."""
-        turn = {"transform": f"rotate(-90 {x:.2f} {y:.2f})"} if turned else {}
-        element = self._add("text", kind, x=x, y=y, **turn)
-        element.text = text
-
-    def _add(self, tag: str, kind: str, tip: str = "", **attributes: float | str) -> ElementTree.Element:
-        plain = {name: each if isinstance(each, str) else f"{each:.2f}" for name, each in attributes.items()}
-        element = ElementTree.SubElement(self._root, tag, {"class": kind, **plain})
-        if tip:
-            ElementTree.SubElement(element, "title").text = tip
-        return element
-
-    def __html__(self) -> Markup:
-        return Markup(ElementTree.tostring(self._root, encoding="unicode"))  # ElementTree has escaped it
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +44,13 @@ class Axis:
             yield value, f"{100 * value:.0f} %" if self.percent else f"{value:,.6g}"
 
 
-class Plot(Canvas):
-    """A canvas with two axes; coordinates are data values."""
+class Plot:
+    """An SVG image with an accessible label and two axes: `across` and `down` place values of the data in it."""
 
     def __init__(self, title: str, x: Axis, y: Axis, *, name_ticks: bool = True) -> None:
-        super().__init__(title)
+        self._root = ElementTree.Element(
+            "svg", {"viewBox": f"0 0 {WIDTH} {HEIGHT}", "role": "img", "aria-label": title, "class": "chart"}
+        )
         self._x, self._y = x, y
         for value, label in y.ticks():
             self.line(LEFT, self.down(value), WIDTH - RIGHT, self.down(value), "grid")
@@ -108,6 +69,28 @@ class Plot(Canvas):
         """Convert a y value to a canvas coordinate."""
         return HEIGHT - BOTTOM - self._y.share(value) * (HEIGHT - TOP - BOTTOM)
 
+    def line(self, x1: float, y1: float, x2: float, y2: float, kind: str) -> None:
+        """Draw a straight line with the class `kind`."""
+        self._add("line", kind, x1=x1, y1=y1, x2=x2, y2=y2)
+
+    def rect(self, x: float, y: float, width: float, height: float, kind: str, tip: str) -> None:
+        """Draw a box with the class `kind`; `tip` is its tooltip."""
+        self._add("rect", kind, tip, x=x, y=y, width=max(0.0, width), height=max(0.0, height))
+
+    def circle(self, x: float, y: float, radius: float, kind: str, tip: str) -> None:
+        """Draw a dot with the class `kind`; `tip` is its tooltip."""
+        self._add("circle", kind, tip, cx=x, cy=y, r=radius)
+
+    def polyline(self, points: Sequence[tuple[float, float]], kind: str) -> None:
+        """Draw a line through `points`."""
+        self._add("polyline", kind, points=" ".join(f"{x:.2f},{y:.2f}" for x, y in points))
+
+    def text(self, x: float, y: float, text: str, kind: str, turned: bool = False) -> None:
+        """Draw `text` with its anchor, which the class determines, at the point; `turned` text reads upwards."""
+        turn = {"transform": f"rotate(-90 {x:.2f} {y:.2f})"} if turned else {}
+        element = self._add("text", kind, x=x, y=y, **turn)
+        element.text = text
+
     def bar(self, low: float, high: float, start: float, end: float, kind: str, tip: str) -> None:
         """Draw a column from `low` to `high` in x, and from `start` to `end` in y."""
         left, right = self.across(low), self.across(high)
@@ -117,3 +100,13 @@ class Plot(Canvas):
     def mark(self, x: float, label: str) -> None:
         """Draw a label below the x axis."""
         self.text(self.across(x), HEIGHT - BOTTOM + 16, label, "tick middle")
+
+    def _add(self, tag: str, kind: str, tip: str = "", **attributes: float | str) -> ElementTree.Element:
+        plain = {name: each if isinstance(each, str) else f"{each:.2f}" for name, each in attributes.items()}
+        element = ElementTree.SubElement(self._root, tag, {"class": kind, **plain})
+        if tip:
+            ElementTree.SubElement(element, "title").text = tip
+        return element
+
+    def __html__(self) -> Markup:
+        return Markup(ElementTree.tostring(self._root, encoding="unicode"))  # ElementTree has escaped it

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -18,9 +17,9 @@ from typing import Any, NamedTuple
 from contract.ledger import Run
 from contract.question import Question
 from contract.spec import RunSpec
-from contract.verdict import MAJORITY, Verdict
-from producer.export.columns import UNSETTLED, iso
-from producer.question_view import HIT, shown_prompts
+from contract.verdict import Verdict
+from producer.export.columns import UNSETTLED, named
+from producer.question_view import shown_prompts, verdict_facts
 
 __all__ = ["PER_PARCEL", "Table"]
 
@@ -121,57 +120,24 @@ def _row(verdict: Verdict | None) -> tuple[Any, ...]:
     if verdict is None:
         return UNSETTLED, "", None, None
     latency = round(verdict.latency_ms, 1) if verdict.latency_ms else None
-    return verdict.outcome.value, verdict.choice or "", _finite(verdict.confidence), latency
+    return verdict.outcome.value, verdict.choice or "", _rounded(verdict.confidence), latency
 
 
 def _detail(verdict: Verdict) -> dict[str, Any]:
     """Return the details of an opened row, besides the row itself."""
     return {
-        "scores": {label: _finite(score) for label, score in verdict.choice_scores.items()},
+        "scores": {label: _rounded(score) for label, score in verdict.choice_scores.items()},
         "passages": [
             [f"{each.rank}. {each.id}, score {each.score:.6g}{'' if each.shown else ', did not fit'}", each.text]
             for each in verdict.passages
         ],
         "raw": verdict.raw_text,
-        "facts": _facts(verdict),
+        "facts": list(verdict_facts(verdict).items()),
     }
 
 
-def _facts(verdict: Verdict) -> list[tuple[str, str]]:
-    facts = {
-        "error": f"{verdict.error.type}: {verdict.error.message}" if verdict.error else "",
-        "rule": verdict.rule,
-        "judge": verdict.judge_reason,
-        "margin": "" if verdict.margin is None else f"{verdict.margin:.4f} {_unit(verdict)}",
-        "label mass": "" if verdict.label_mass is None else f"{verdict.label_mass:.6f}",
-        "rotations": _rotations(verdict) if verdict.rotations else "",
-        "retrieval": HIT[verdict.retrieval_hit],
-        "truncated": "yes" if verdict.truncated else "",
-        "tokens": f"{verdict.prompt_tokens:,} prompt, {verdict.completion_tokens:,} completion",
-        "times": f"queued {verdict.queued_ms:,.1f} ms, generate call {verdict.latency_ms:,.1f} ms",
-        "attempts": str(verdict.attempts),
-        "by": f"{verdict.worker}, batch {verdict.batch_id} of {verdict.batch_size}" if verdict.worker else "",
-        "settled": iso(verdict.settled_at) if verdict.settled_at else "",
-    }
-    return [(name, value) for name, value in facts.items() if value]
-
-
-def _rotations(verdict: Verdict) -> str:
-    chosen = ", ".join(choice or "none" for choice in verdict.rotation_choices)
-    return f"correct in {verdict.rotations_right} of {verdict.rotations}" + (f", chosen: {chosen}" if chosen else "")
-
-
-def _unit(verdict: Verdict) -> str:
-    if verdict.rule == MAJORITY:
-        return "of the texts"
-    return f"nats {verdict.rule.replace('-', ' ')}" if verdict.rule.startswith("per-") else "nats"
-
-
-def _finite(value: float | None) -> float | str | None:
-    """Return the rounded value; infinities and NaN, which JSON lacks, by name."""
-    if value is None:
-        return None
-    return round(value, _DECIMALS) if math.isfinite(value) else str(value)
+def _rounded(value: float | None) -> float | str | None:
+    return None if value is None else named(round(value, _DECIMALS))
 
 
 def _packed(content: Any) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from contract.prompts import variables_of
 from contract.spec import Mode
 from contract.wording import number
 from producer.intake.contradictions import contradiction_warnings
 from producer.intake.profile import key_warnings
 from producer.runs.submit import Plan
-from producer.stats.guessing import shows_choices
 
 __all__ = ["plan_warnings"]
 
@@ -50,6 +50,6 @@ def _question_warnings(planned: Plan) -> list[str]:
     found += digest.oddities.warnings() + planned.choice_references.warnings()
     found += contradiction_warnings(digest.repeats, file)
     if spec.mode is not Mode.JUDGE:
-        placed = shows_choices(spec.prompt) and not (spec.shuffle or spec.circular)
+        placed = "choices" in variables_of(spec.prompt) and not (spec.shuffle or spec.circular)
         found += key_warnings(digest.keys, placed=placed, least=MOST_UNEVEN)
     return found

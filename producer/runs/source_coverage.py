@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from contract.ledger import Run, Taken
 from contract.wording import number
-from producer.intake.selection import Selection
-from producer.intake.survey import Survey
 from producer.output import Lines
+
+if TYPE_CHECKING:  # commands that only show a run need no readers
+    from producer.intake.selection import Selection
+    from producer.intake.survey import Survey
 
 __all__ = ["taken_lines", "taken_of"]
 
@@ -23,7 +27,7 @@ def taken_of(found: Survey, selection: Selection) -> Taken:
         seed=selection.seed if selection.sample else None,
         stratified=selection.stratified,
         rows=found.good,
-        skipped=found.rejected,
+        skipped=found.troubles.count,
         with_context=found.digest.with_context,
         repeated=found.digest.repeated(),
     )

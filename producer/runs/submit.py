@@ -1,21 +1,24 @@
 """Submits a question file as a run in the ledger and messages in the queue.
 
 First the whole file is checked, which yields the digest that determines the run's id; then the checked questions are
-written and sent. If the command is killed at any point, repeating it completes the same run: bodies are written once,
-and questions that are already queued are not sent again.
+written and sent, some thousands at a time, so that workers begin with the first ones while the last are being written.
+If the command is killed at any point, repeating it completes the same run: bodies are written once, and questions that
+are already queued are not sent again.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import islice
 from typing import Any
 
 from contract.errors import RunConfigError
 from contract.ledger import Ledger, Run, RunState, Taken
 from contract.priority import Priority
+from contract.question import Body
 from contract.settings import Settings
 from contract.spec import Mode, RunSpec, run_id_for, slug
 from contract.wording import number
@@ -190,18 +193,43 @@ def submit(
         counts = ledger.counts(run.run_id)
         if counts.finished:
             return Submitted(run, State.SETTLED, unsettled=0, sent=0, messages=0)
+        if new:
+            messages = _write_and_send(planned, run, ledger, broker, priority)
+            return Submitted(run, State.NEW, run.questions, run.questions, messages)
         if not counts.written:
             ledger.add_bodies(run.run_id, planned.survey.bodies)
         if counts.state is RunState.PAUSED:
             return Submitted(run, State.PAUSED, ledger.counts(run.run_id).todo, sent=0, messages=0)
-        if new:
-            asked = planned.prefix_order.grouped(body.question_id for body in planned.survey.bodies)
-            messages = broker.publish(run, asked, priority)
-            return Submitted(run, State.NEW, run.questions, run.questions, messages)
         unsettled = ledger.counts(run.run_id).todo
         if counts.state is RunState.CANCELLED:
             return Submitted(run, State.REVIVED, unsettled, *broker.go_on(run, priority))
         return Submitted(run, State.RESUMED, unsettled, *broker.send_missing(run, priority))
+
+
+def _write_and_send(planned: Plan, run: Run, ledger: Ledger, broker: Broker, priority: Priority) -> int:
+    """Write a new run's questions and send them, window by window; return the number of messages.
+
+    No question is sent before it is in the ledger. The run is not finished before all are, whatever was settled.
+    """
+    order, bodies = planned.prefix_order, iter(planned.survey.bodies)
+    written = messages = 0
+    while ids := _write(run.run_id, islice(bodies, order.window), ledger):
+        messages += broker.publish(run, order.grouped(ids, written), priority)
+        written += len(ids)
+    return messages
+
+
+def _write(run_id: str, bodies: Iterable[Body], ledger: Ledger) -> list[str]:
+    """Write the bodies, which are not kept in memory, and return their ids."""
+    ids: list[str] = []
+
+    def noting_ids() -> Iterator[Body]:
+        for body in bodies:
+            ids.append(body.question_id)
+            yield body
+
+    ledger.add_bodies(run_id, noting_ids())
+    return ids
 
 
 def asked_already(done: Iterable[Submitted], ledger: Ledger) -> dict[str, list[str]]:

@@ -10,7 +10,15 @@ from jinja2 import TemplateSyntaxError, meta, nodes
 
 from contract.errors import RunConfigError, nearest
 from contract.layers import brief
-from contract.prompts import DESCRIPTION_VARIABLES, JUDGE_VARIABLES, VARIABLES, describe, environment, render
+from contract.prompts import (
+    DESCRIPTION_VARIABLES,
+    JUDGE_VARIABLES,
+    VARIABLES,
+    describe,
+    environment,
+    render,
+    variables_of,
+)
 from contract.question import Question
 from contract.spec import Mode, Prompt
 
@@ -61,7 +69,7 @@ def refuse_blind(prompt: Prompt, mode: Mode, *, with_context: bool, circular: bo
     Labels of choices that the model never saw would be random guesses; passages missing from the prompt would have no
     effect, nor would rotations of choices that it does not show. Yet the figures would look normal.
     """
-    shown = meta.find_undeclared_variables(environment().parse(prompt.text))
+    shown = variables_of(prompt)
     if mode is Mode.LETTER and "choices" not in shown:
         raise RunConfigError(
             f"prompt {prompt.name!r} shows no choices, but mode letter asks for the label of one.",

@@ -6,7 +6,7 @@ from producer.stats.outcomes import Tally
 from producer.stats.paired import Pairs
 from producer.stats.proportion import Interval, Mean, Share, share
 from producer.stats.retrieval import RetrievalTally
-from producer.stats.subjects import SubjectMean, cluster_interval, macro, macro_interval, mean_interval
+from producer.stats.subjects import SubjectMean, cluster_interval, macro, mean_interval
 
 __all__ = [
     "Calibration",
@@ -20,7 +20,6 @@ __all__ = [
     "Tally",
     "cluster_interval",
     "macro",
-    "macro_interval",
     "mean_interval",
     "share",
 ]

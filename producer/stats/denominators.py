@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from contract.verdict import Outcome
 
-__all__ = ["ALL", "ANSWERED", "HEARD"]
+__all__ = ["ALL", "ANSWERED", "RESPONDED"]
 
 #: The model made a choice.
 ANSWERED = frozenset({Outcome.CORRECT, Outcome.WRONG})
 #: The model responded, whether with a choice or not: everything but failed questions.
-HEARD = ANSWERED | {Outcome.UNANSWERED}
-ALL = HEARD | {Outcome.FAILED}
+RESPONDED = ANSWERED | {Outcome.UNANSWERED}
+ALL = RESPONDED | {Outcome.FAILED}

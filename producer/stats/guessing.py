@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, NamedTuple
 
-from jinja2 import meta
-
-from contract.prompts import environment
+from contract.prompts import variables_of
 from contract.question import LABELS, Question
-from contract.spec import Mode, Prompt, RunSpec
+from contract.spec import Mode, RunSpec
 
-__all__ = ["Constant", "Guessing", "shows_choices"]
-
-
-@lru_cache(maxsize=64)
-def shows_choices(prompt: Prompt) -> bool:
-    """Whether the model sees the choices, in some order, before it answers."""
-    return "choices" in meta.find_undeclared_variables(environment().parse(prompt.text))
+__all__ = ["Constant", "Guessing"]
 
 
 class Constant(NamedTuple):
@@ -83,7 +74,7 @@ class Guessing:
         """
         if not self.counts or spec.mode is Mode.JUDGE:
             return None
-        every_order = spec.circular and shows_choices(spec.prompt)
+        every_order = spec.circular and "choices" in variables_of(spec.prompt)
         scored = sum(
             count * ((1 + len(also_right)) / choices) ** (choices if every_order else 1)
             for (choices, _, also_right), count in self.counts.items()
@@ -96,7 +87,7 @@ class Guessing:
         It is a position if the prompt shows the choices in the file's order; it is a choice, such as "yes", if all
         questions have the same ones, in whatever order. None if neither applies.
         """
-        placed = shows_choices(spec.prompt) and not (spec.shuffle or spec.circular)
+        placed = "choices" in variables_of(spec.prompt) and not (spec.shuffle or spec.circular)
         if not self.counts or spec.mode is Mode.JUDGE or not (self.same or placed):
             return None
         label, count = max(sorted(self.answers.items()), key=lambda each: each[1])

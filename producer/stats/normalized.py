@@ -10,8 +10,10 @@ from contract.question import Question
 from contract.spec import Mode, Normalization, RunSpec
 from contract.verdict import Verdict
 
-__all__ = ["right_by", "sums"]
+__all__ = ["METRIC", "right_by", "sums"]
 
+#: lm-evaluation-harness's metric for each normalization of log-likelihoods.
+METRIC = {Normalization.NONE: "acc", Normalization.CHARACTER: "acc_norm", Normalization.BYTE: "acc_bytes"}
 #: Digits kept of a sum that was divided by a length and multiplied by it again: later digits are rounding errors, which
 #: must not make equal sums differ.
 _DECIMALS = 9

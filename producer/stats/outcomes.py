@@ -17,7 +17,7 @@ from contract.ledger import Counts
 from contract.question import Question
 from contract.verdict import Outcome, Verdict
 from producer.stats.calibration import Calibration
-from producer.stats.denominators import ALL, ANSWERED, HEARD
+from producer.stats.denominators import ALL, ANSWERED, RESPONDED
 from producer.stats.guessing import Guessing
 from producer.stats.proportion import Share, Sum, share
 
@@ -134,7 +134,7 @@ class Tally:
 
         An error is not a wrong answer: this figure describes the model, the one over all also the machine.
         """
-        return self.accuracy(HEARD) if self.keyed[Outcome.FAILED] else None
+        return self.accuracy(RESPONDED) if self.keyed[Outcome.FAILED] else None
 
     def over_answered(self) -> Share | None:
         """Return the accuracy over the questions in which the model made a choice."""

@@ -40,6 +40,11 @@ class Share:
         """The share, from 0 to 1."""
         return self.right / self.of
 
+    @property
+    def interval(self) -> Interval:
+        """The interval alone."""
+        return Interval(self.low, self.high)
+
     def to_json(self) -> dict[str, Any]:
         """Return the content for summary.json."""
         return {

@@ -86,8 +86,8 @@ class RetrievalTally:
             self._add_ranks(sources, verdict.passages)
             self.precisions.add(average_precision([sources.answered_by(each) for each in shown]))
         # Without a response from the model, nothing is known about the value of a passage.
-        heard = question.answer is not None and verdict.outcome is not Outcome.FAILED
-        if heard and verdict.retrieval_hit is not None:
+        responded = question.answer is not None and verdict.outcome is not Outcome.FAILED
+        if responded and verdict.retrieval_hit is not None:
             self.answers[verdict.retrieval_hit, verdict.outcome is Outcome.CORRECT] += 1
         self._add_wording(question, shown)
 

@@ -86,7 +86,7 @@ def mean_interval(shares: Sequence[Share], by_contexts: Sequence[Interval | None
     apart = macro_interval(shares)
     if apart is None or not any(by_contexts):
         return apart
-    each = [within or Interval(own.low, own.high) for own, within in zip(shares, by_contexts, strict=True)]
+    each = [within or own.interval for own, within in zip(shares, by_contexts, strict=True)]
     wider = recovered_interval([own.value for own in shares], each)
     return Interval(min(apart.low, wider.low), max(apart.high, wider.high))
 

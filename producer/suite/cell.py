@@ -24,7 +24,7 @@ class Cell:
     #: Intervals clustered by context of the accuracy over all questions, and excluding failed ones, for a settled run
     #: whose questions share contexts.
     context_interval: Interval | None = None
-    heard_context_interval: Interval | None = None
+    responded_context_interval: Interval | None = None
     #: Tally over the individual questions of a settled run, if the ledger's counters are not sufficient.
     counted: Tally | None = None
 
@@ -46,7 +46,7 @@ class Cell:
     @property
     def interval(self) -> Interval | None:
         """Interval of the accuracy, clustered by context if questions share contexts."""
-        return self.context_interval or _bounds(self.accuracy)
+        return self.context_interval or (self.accuracy.interval if self.accuracy else None)
 
     @property
     def without_failed(self) -> Share | None:
@@ -56,7 +56,7 @@ class Cell:
     @property
     def interval_without_failed(self) -> Interval | None:
         """Interval of the accuracy excluding failed questions, clustered by context if questions share contexts."""
-        return self.heard_context_interval or _bounds(self.without_failed)
+        return self.responded_context_interval or (self.without_failed.interval if self.without_failed else None)
 
     @property
     def failed(self) -> int:
@@ -81,15 +81,12 @@ class Cell:
             **self.tally.to_json(),
             **_named("accuracy_context_interval", self.context_interval),
             **_named(
-                "accuracy_without_failed_context_interval", self.heard_context_interval if self.without_failed else None
+                "accuracy_without_failed_context_interval",
+                self.responded_context_interval if self.without_failed else None,
             ),
             "chance": self.run.chance,
             "simulated": self.simulated,
         }
-
-
-def _bounds(found: Share | None) -> Interval | None:
-    return Interval(found.low, found.high) if found else None
 
 
 def _named(name: str, found: Interval | None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import click
 from contract.wording import number
 from producer.export.files import refuse_unwritable
 from producer.export.results import write_rejected
-from producer.intake.reading import read_line
+from producer.intake.options import describe_reading
 from producer.intake.survey import rejected_rows
 from producer.options import CANCELLED, SOME_FAILED, as_json, folder, note, priority_option, to_priority
 from producer.output import echo_json, echo_lines, echo_table
@@ -82,9 +82,9 @@ def _refuse_unwritable(asked: Suite, runs: Sequence[Planned], out: Path) -> None
 
 def _submit(session: Session, runs: Sequence[Planned], priority: str | None, out: Path) -> list[Submitted]:
     for each in runs:
-        if each.plan.survey.rejected:
+        if each.plan.survey.troubles.count:
             path = write_rejected(rejected_rows(each.plan.survey), out / each.plan.run_id)
-            note(f"{each.entry.name}: {number(each.plan.survey.rejected, 'row')} skipped; see {path}")
+            note(f"{each.entry.name}: {number(each.plan.survey.troubles.count, 'row')} skipped; see {path}")
     questions = sum(each.plan.survey.digest.count for each in runs)
     checked = f"{number(questions, 'question')} in {number(len(runs), 'run')} checked"
     note(f"{checked}; writing to {session.settings.redis_place}")
@@ -104,8 +104,8 @@ def _echo_dry_run(asked: Suite, runs: Sequence[Planned], *, as_json: bool) -> No
 
 def _dry_row(each: Planned) -> tuple[str, ...]:
     spec, found = each.plan.spec, each.plan.survey
-    skipped = f", {found.rejected:,} skipped" if found.rejected else ""
-    read = read_line(found.file, found.digest.count, found.digest.keys.choices)
+    skipped = f", {found.troubles.count:,} skipped" if found.troubles.count else ""
+    read = describe_reading(found.file, found.digest.count, found.digest.keys.choices)
     return each.entry.name, each.model, each.plan.run_id, spec.mode, f"{read}{skipped}"
 
 
@@ -117,7 +117,7 @@ def _dry_json(each: Planned) -> dict[str, Any]:
         "run_id": run.run_id,
         "source": run.source,
         "questions": run.questions,
-        "skipped": each.plan.survey.rejected,
+        "skipped": each.plan.survey.troubles.count,
         "chance": run.chance,
         "spec": run.spec.model_dump(mode="json"),
     }

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from contract.errors import RunConfigError
 from contract.layers import LONGEST, explain, merge, nest, read_yaml
 from contract.spec import slug
-from producer.intake.reading import how_to_read, selection_of
+from producer.intake.options import how_to_read, selection_of
 from producer.intake.selection import Selection
 from producer.readers import HowToRead
 from producer.readers.source import STDIN

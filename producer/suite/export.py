@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import time
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from contract.spec import slug
 from contract.verdict import Outcome
 from producer.export.columns import iso
 from producer.export.files import Drafts, explaining
+from producer.export.formats.text import csv_text
 from producer.stats import Interval
 from producer.suite.cell import Cell
 from producer.suite.render import markdown
@@ -39,7 +39,7 @@ def write_table(table: Table, out: Path, file: Path) -> tuple[Path, ...]:
     paths = tuple(directory / f"suite.{ending}" for ending in ("csv", "json", "md"))
     with explaining(directory), Drafts() as drafts:
         sheet, document, text = map(drafts.text, paths)
-        csv.writer(sheet, lineterminator="\n").writerows(_rows(table))
+        sheet.write(csv_text(_rows(table)))
         content = {**table.to_json(), "file": str(file), "exported_at": iso(time.time())}
         json.dump(content, document, ensure_ascii=False, indent=2)
         document.write("\n")
@@ -54,14 +54,14 @@ def _rows(table: Table) -> Iterator[tuple[Any, ...]]:
 
 
 def _row(suite: str, cell: Cell) -> tuple[Any, ...]:
-    run, counts, found, heard = cell.run, cell.counts, cell.accuracy, cell.without_failed
+    run, counts, found, responded = cell.run, cell.counts, cell.accuracy, cell.without_failed
     figures = tuple(found.to_json()[name] for name in ("value", "low", "high", "right", "of")) if found else (None,) * 5
     return (
         *(suite, cell.entry, cell.model, run.run_id, counts.standing, *figures, run.chance),
         *(counts.total, counts.settled, *(counts.of(each) for each in Outcome)),
         *(cell.simulated, run.spec.mode.value, run.source),
         *_ends(cell.context_interval),
-        *((round(heard.value, 6), *_ends(cell.interval_without_failed)) if heard else (None,) * 3),
+        *((round(responded.value, 6), *_ends(cell.interval_without_failed)) if responded else (None,) * 3),
     )
 
 

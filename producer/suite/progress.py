@@ -12,7 +12,7 @@ from rich.text import Text
 from contract.fleet import WorkerState
 from contract.ledger import Run
 from contract.wording import number
-from producer.watching.progress import BarScreen, LineScreen, Pace, Snapshot, crew_table, describe_workers, duration
+from producer.watching.progress import BarScreen, LineScreen, Pace, Snapshot, crew_table, describe_workers, time_left
 from producer.watching.worker_status import Member
 
 __all__ = ["Board"]
@@ -62,7 +62,7 @@ class Board:
         parts = [
             f"{self._name}: {self._settled:,}/{self._questions:,}",
             f"{self._over} of {number(len(self._titles), 'run')} done",
-            f"{self._pace.lately:,.1f}/s now, {self._pace.mean:,.1f}/s mean",
+            self._pace.rates.describe(),
             *([describe_workers(self._crew()), self._left()] if self._under_way() else []),
         ]
         return " · ".join(parts)
@@ -72,8 +72,7 @@ class Board:
         under_way = [each for each in self._under_way() if not each.counts.halted]
         if unserved := sum(not each.served for each in under_way):
             return "no worker" if unserved == len(under_way) else f"no worker for {number(unserved, 'run')}"
-        pace = self._pace.steady or self._pace.mean
-        return f"{duration((self._questions - self._settled) / pace)} left" if pace else "time left unknown"
+        return time_left(self._pace.rates.left_s(self._questions - self._settled))
 
     def drawn(self) -> RenderableType:
         """Return the line, a bar for each unfinished run, and the workers."""

@@ -85,10 +85,10 @@ def _beside(cell: Cell) -> str:
     counts = cell.counts
     settled = "" if counts.finished else f"{counts.settled:,}/{counts.total:,} settled"
     halted = counts.standing if counts.halted else ""
-    return " · ".join(filter(None, (settled, halted, _not_heard(cell.unanswered, cell.failed))))
+    return " · ".join(filter(None, (settled, halted, _without_choice(cell.unanswered, cell.failed))))
 
 
-def _not_heard(unanswered: int, failed: int) -> str:
+def _without_choice(unanswered: int, failed: int) -> str:
     parts = (f"{count:,} {what}" for count, what in ((unanswered, "unanswered"), (failed, "failed")) if count)
     return " · ".join(parts)
 
@@ -100,10 +100,10 @@ def _mean_title(table: Table) -> str:
 
 def _mean_cell(table: Table, mean: MeanOver) -> str:
     without = mean.without_failed
-    heard = f"{_figure(without, without.interval)} {WITHOUT_FAILED}" if without else ""
+    responded = f"{_figure(without, without.interval)} {WITHOUT_FAILED}" if without else ""
     cells = [each for each in table.cells if each.model == mean.model and each.entry in table.in_the_mean]
-    beside = _not_heard(sum(each.unanswered for each in cells), sum(each.failed for each in cells))
-    return "\n".join(filter(None, (_figure(mean, mean.interval), heard, beside)))
+    beside = _without_choice(sum(each.unanswered for each in cells), sum(each.failed for each in cells))
+    return "\n".join(filter(None, (_figure(mean, mean.interval), responded, beside)))
 
 
 def _share(value: float | None) -> str:
@@ -124,9 +124,9 @@ def _long(table: Table) -> Iterator[tuple[str, ...]]:
             f"{each.failed:,}",
             each.run.run_id,
         )
-        if heard := each.without_failed:
+        if responded := each.without_failed:
             bounds = _bounds(each.interval_without_failed)
-            yield (f"  {WITHOUT_FAILED}", each.model, _share(heard.value), bounds, "", "", "", "", "")
+            yield (f"  {WITHOUT_FAILED}", each.model, _share(responded.value), bounds, "", "", "", "", "")
     for mean in table.means():
         yield _long_mean(_mean_title(table), mean, table)
         if mean.without_failed:

@@ -17,7 +17,7 @@ from producer.options import INTERRUPTED, note, progress_console
 from producer.output import Lines, echo_json, echo_lines, echo_table
 from producer.runs.submit import Submitted, asked_already
 from producer.session import Session
-from producer.stats.denominators import HEARD
+from producer.stats.denominators import RESPONDED
 from producer.stats.failures import Failures
 from producer.suite.cell import Cell
 from producer.suite.config import Suite
@@ -92,7 +92,7 @@ class Work:
         return replace(
             cell,
             context_interval=found.context_interval(),
-            heard_context_interval=found.context_interval(HEARD),
+            responded_context_interval=found.context_interval(RESPONDED),
             counted=found.tally,
         )
 

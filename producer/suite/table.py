@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from producer.stats import Interval, Share, macro, mean_interval
-from producer.stats.denominators import HEARD
+from producer.stats.denominators import RESPONDED
 from producer.suite.cell import Cell
 from producer.suite.pairs import Paired
 
@@ -92,10 +92,10 @@ class Table:
         cells = [each for each in self.cells if each.model == model and each.entry in entries]
         mean = self._mean_of(model, [(each.accuracy, each.context_interval) for each in cells])
         assert mean is not None, "there are entries in the mean"
-        heard = [(each.tally.accuracy(HEARD), each.heard_context_interval) for each in cells]
+        responded = [(each.tally.accuracy(RESPONDED), each.responded_context_interval) for each in cells]
         if not any(each.without_failed for each in cells):
             return mean
-        return replace(mean, without_failed=self._mean_of(model, heard))
+        return replace(mean, without_failed=self._mean_of(model, responded))
 
     def _mean_of(self, model: str, figures: Sequence[tuple[Share | None, Interval | None]]) -> MeanOver | None:
         """Return the mean of accuracies, with their intervals clustered by context if there are any."""

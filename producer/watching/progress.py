@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.live import Live
@@ -27,12 +27,14 @@ __all__ = [
     "LineScreen",
     "NothingToEnd",
     "Pace",
+    "Rates",
     "Screen",
     "Snapshot",
     "crew_table",
     "describe_workers",
     "duration",
     "screen_for",
+    "time_left",
 ]
 
 #: Columns of the workers' table, with their alignment.
@@ -51,6 +53,23 @@ WINDOW_S = 10.0
 #: Batches that take longer than the window finish in bursts, so the current pace cannot predict when the run ends: the
 #: steady pace covers at least this many seconds and bursts.
 STEADY_S, STEADY_BURSTS = 60.0, 6
+
+
+class Rates(NamedTuple):
+    """Questions per second at one moment: currently, over a minute, and since work began."""
+
+    lately: float
+    steady: float
+    mean: float
+
+    def describe(self) -> str:
+        """Return `12.0/s now, 11.5/s mean`."""
+        return f"{self.lately:,.1f}/s now, {self.mean:,.1f}/s mean"
+
+    def left_s(self, rest: int) -> float | None:
+        """Estimate how many seconds `rest` questions take; None while there is no progress."""
+        pace = self.steady or self.mean
+        return rest / pace if pace else None
 
 
 @dataclass
@@ -78,6 +97,11 @@ class Pace:
     @property
     def _bursts(self) -> int:
         return len({settled for _, settled in self._seen}) - 1
+
+    @property
+    def rates(self) -> Rates:
+        """All three, as they are now."""
+        return Rates(self.lately, self.steady, self.mean)
 
     @property
     def lately(self) -> float:
@@ -110,29 +134,21 @@ class Snapshot:
 
     run_id: str
     counts: Counts
-    lately: float
-    mean: float
+    rates: Rates
     crew: Sequence[Member] = ()
     #: Messages waiting in the run's queues.
     queued: int = 0
-    #: Questions per second over a minute; None: not measured.
-    steady: float | None = None
     #: Whether each of the run's queues has a live worker.
     served: bool = True
 
     @property
     def left_s(self) -> float | None:
         """Estimated seconds until the end at the current pace; None while there is no progress."""
-        pace = (self.lately if self.steady is None else self.steady) or self.mean
-        return (self.counts.total - self.counts.settled) / pace if pace else None
+        return self.rates.left_s(self.counts.total - self.counts.settled)
 
     def outcomes(self) -> str:
         """Return `correct 12 · wrong 3 · unanswered 0 · failed 1`."""
         return outcome_line(Tally.of_counts(self.counts))
-
-    def pace(self) -> str:
-        """Return `12.0/s now, 11.5/s mean`, in questions."""
-        return f"{self.lately:,.1f}/s now, {self.mean:,.1f}/s mean"
 
     def accuracy(self) -> str:
         """Return the accuracy so far with its 95 % interval."""
@@ -152,12 +168,14 @@ class Snapshot:
             return self.counts.standing
         if not self.served:
             return "no worker"
-        return f"{duration(self.left_s)} left" if self.left_s is not None else "time left unknown"
+        return time_left(self.left_s)
 
     def line(self) -> str:
         """Return everything on one line."""
         settled = f"{self.run_id}: {self.counts.settled:,}/{self.counts.total:,}"
-        return " · ".join((settled, self.pace(), self.outcomes(), self.accuracy(), self.workers(), self.left()))
+        return " · ".join(
+            (settled, self.rates.describe(), self.outcomes(), self.accuracy(), self.workers(), self.left())
+        )
 
     @property
     def over(self) -> bool:
@@ -176,7 +194,7 @@ class Snapshot:
             Text(f"{counts.settled:,}/{counts.total:,}"),
             Text(self.left()),
         )
-        below = (self.outcomes(), f"{self.accuracy()} · {self.pace()}", self.workers())
+        below = (self.outcomes(), f"{self.accuracy()} · {self.rates.describe()}", self.workers())
         crew = [crew_table(self.crew)] if self.crew else []
         return Group(first, *(Text(each, style="dim") for each in below), *crew)
 
@@ -202,6 +220,11 @@ def duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def time_left(seconds: float | None) -> str:
+    """Return `1:30 left`; None stands for no progress."""
+    return "time left unknown" if seconds is None else f"{duration(seconds)} left"
 
 
 class Picture(Protocol):

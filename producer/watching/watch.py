@@ -127,8 +127,7 @@ class Watcher:
         return counts
 
     def _snapshot(self, counts: Counts, crew: Sequence[Member], queued: int, *, served: bool) -> Snapshot:
-        pace = self.pace
-        return Snapshot(self.run.run_id, counts, pace.lately, pace.mean, crew, queued, pace.steady, served)
+        return Snapshot(self.run.run_id, counts, self.pace.rates, crew, queued, served)
 
     def _check_halt(self, counts: Counts) -> None:
         if counts.state is not self.state:

@@ -295,6 +295,11 @@ def test_the_key_is_asked_for_everywhere_but_at_health(door: Caller) -> None:
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("/score", {**QUESTION, "choices": ["only"]}, "choices: a question needs at least 2"),
     ("/score", {**QUESTION, "choices": []}, "To generate text from a prompt, use /generate"),
+    (
+        "/score",
+        {**QUESTION, "choices": [f"choice {n}" for n in range(27)], "answer": "choice 26"},
+        "choices: found 27, expected 2 to 26",
+    ),
     ("/score", {**QUESTION, "answer": "Z"}, "answer: 'Z' names no choice. Expected a label (A to C)"),
     ("/score", {**QUESTION, "answer": 3}, "answer: found index 3, expected 0 to 2. Indices count from 0."),
     ("/score", {**QUESTION, "answer": True}, "answer"),

@@ -21,7 +21,7 @@ from benchmarks.faults.proxy import Proxy
 from contract import keys
 from contract.connection import lua
 from contract.ledger import RedisLedger
-from contract.queue import queued_question_ids
+from contract.queue import queue_length, queued_question_ids
 from contract.verdict import Outcome, Verdict
 from tests.support import PATIENCE_S, listen_to_ctrl_c, wait_until
 
@@ -147,6 +147,35 @@ def test_an_enqueue_killed_while_it_writes_completes_when_repeated(
     assert ids == [f"q{n}" for n in range(count)], "all there, in order, none twice"
     assert queued_question_ids(ledger.client, keys.score_queue(MODEL), run_id) == set(ids)
     assert json.loads(producer("enqueue", "q.jsonl", "--json").stdout)["sent"] == 0
+
+
+def test_an_enqueue_killed_after_its_first_messages_sends_only_what_is_in_none_when_repeated(
+    producer: Call, command: Callable[..., subprocess.Popen[str]], ledger: RedisLedger, proxy: Proxy, tmp_path: Path
+) -> None:
+    count, queue = 10_000, keys.score_queue(MODEL)
+    write_questions(tmp_path / "q.jsonl", count)
+    add = lua(ledger.client, "add")
+    ledger.client.script_load(add.script)
+    step = add.sha.encode()
+
+    def kill_once_some_are_sent() -> None:
+        if queue_length(ledger.client, queue):
+            process.kill()
+        else:
+            proxy.at(step, "after", kill_once_some_are_sent)
+
+    proxy.at(step, "after", kill_once_some_are_sent)
+    process = command("--redis", proxy.url, "enqueue", "q.jsonl")
+    process.communicate(timeout=PATIENCE_S)
+    run_id = ledger.runs()[0].run_id
+    before = len(queued_question_ids(ledger.client, queue, run_id))
+    assert 0 < before < ledger.counts(run_id).todo < count, "it was killed while it wrote, with some on their way"
+
+    again = json.loads(producer("enqueue", "q.jsonl", "--json").stdout)
+
+    assert (again["state"], again["sent"]) == ("resumed", count - before)
+    assert queue_length(ledger.client, queue) == count // 16, "no question is in two messages"
+    assert queued_question_ids(ledger.client, queue, run_id) == {f"q{n}" for n in range(count)}
 
 
 def test_two_producers_of_the_same_run_at_once_send_every_question_once(

@@ -41,7 +41,7 @@ def test_every_command_exists_with_its_options(page: str) -> None:
         while words[1:2] == ["|"]:  # several commands in one line
             assert words[0] in group.commands, f"{name} {words[0]}"
             words = words[2:]
-        found = group.commands[words[0]]
+        found = group.all_commands()[words[0]]
         known = {option for each in found.params if isinstance(each, click.Option) for option in each.opts}
         asked = {word.strip("[]…'").split("=")[0] for word in words[1:] if word.lstrip("['").startswith("-")}
         assert asked <= known, f"{words}: {asked - known}"
@@ -54,7 +54,7 @@ def test_every_command_exists_with_its_options(page: str) -> None:
     [
         pytest.param(command, argument, id=f"{name} {command.name} {argument.name}")
         for name, group in GROUPS.items()
-        for command in group.commands.values()
+        for command in group.all_commands().values()
         for argument in command.params
         if isinstance(argument, click.Argument)
     ],

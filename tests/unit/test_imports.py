@@ -234,6 +234,19 @@ def test_inside_the_contract_nothing_imports_what_is_built_upon_it() -> None:
 
 def test_both_sides_can_be_imported_without_the_heavy_libraries() -> None:
     heavy = HEAVY | {"numba"}
-    code = f"import sys, contract, producer.cli, workers.app, workers.cli; print(*{heavy!r} & set(sys.modules))"
+    code = (
+        "import sys, contract, producer.cli, workers.app, workers.cli; producer.cli.main.all_commands(); "
+        f"print(*{heavy!r} & set(sys.modules))"
+    )
     fresh = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (fresh.returncode, fresh.stdout.strip()) == (0, ""), fresh.stderr
+
+
+@pytest.mark.parametrize("command", ["status", "watch", "export", "runs", "show", "pause"])
+def test_a_command_about_a_run_starts_without_the_readers_of_question_files_and_the_http_server(command: str) -> None:
+    unneeded = ["producer.readers", "producer.intake.survey", "producer.http", "producer.suite", "producer.report"]
+    code = f"import sys; from producer.cli import main; main(['{command}', '--help'], standalone_mode=False)"
+    code += f"; print(*set({unneeded!r}) & set(sys.modules), file=sys.stderr)"
+    fresh = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (fresh.returncode, fresh.stderr.strip()) == (0, "")
+    assert f"{command} [OPTIONS]" in fresh.stdout

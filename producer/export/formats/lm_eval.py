@@ -25,7 +25,7 @@ from contract.choice_order import arrangements
 from contract.ledger import Run
 from contract.prompts import BETWEEN, turns_of
 from contract.question import Question
-from contract.spec import ChatTemplate, Mode, Normalization, RunSpec, slug
+from contract.spec import ChatTemplate, Mode, RunSpec, slug
 from contract.turns import begun, messages
 from contract.verdict import Outcome, Verdict
 from contract.wording import number
@@ -33,13 +33,11 @@ from producer.export.columns import UNSETTLED
 from producer.export.files import Drafts
 from producer.export.formats.base import Sink
 from producer.export.parts import Part
-from producer.stats.normalized import right_by, sums
+from producer.stats.normalized import METRIC, right_by, sums
 
 __all__ = ["lm_eval_files"]
 
 FOLDER = "lm-eval"
-#: The harness's metric for each normalization of log-likelihoods.
-METRIC = {Normalization.NONE: "acc", Normalization.CHARACTER: "acc_norm", Normalization.BYTE: "acc_bytes"}
 #: The filter that extracted an answer from the generated text, if any.
 FILTER = {Mode.GENERATE: "extract", Mode.VOTE: "majority"}
 NO_FILTER = "none"

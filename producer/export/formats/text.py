@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import csv
 import json
-import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from contract.ledger import Run
 from contract.verdict import Verdict
-from producer.export.columns import COLUMNS, Row, cells_of
+from producer.export.columns import COLUMNS, cells_of, named
 from producer.export.files import Drafts
 from producer.export.formats.base import Sink
 from producer.export.parts import Part
 
-__all__ = ["csv_rows", "json_lines", "named_infinities"]
+__all__ = ["csv_rows", "csv_text", "json_lines", "named_infinities"]
 
 
 @contextmanager
@@ -25,8 +24,8 @@ def csv_rows(drafts: Drafts, directory: Path, run: Run) -> Iterator[Sink]:
     """Write the columns of `producer/export/columns.py` for spreadsheets."""
     path = directory / "results.csv"
     file, cells = drafts.text(path), cells_of(run)
-    file.write(_table([COLUMNS]))
-    yield Sink((path,), lambda part: _table([cells(question, verdict) for question, verdict in part]), file.write)
+    file.write(csv_text([COLUMNS]))
+    yield Sink((path,), lambda part: csv_text([cells(question, verdict) for question, verdict in part]), file.write)
 
 
 class _Lines(list[str]):
@@ -41,7 +40,8 @@ class _Lines(list[str]):
         self.append(line.removesuffix("\r\n") + "\n")
 
 
-def _table(rows: Iterable[Row]) -> str:
+def csv_text(rows: Iterable[Sequence[Any]]) -> str:
+    """Return rows of cells as CSV."""
     lines = _Lines()
     csv.writer(lines, lineterminator="\r\n").writerows(rows)
     return "".join(lines)
@@ -72,9 +72,9 @@ def _verdict(verdict: Verdict) -> str:
 
 
 def named_infinities(value: Any) -> Any:
-    """Return `value` with infinities and NaN, which JSON lacks, replaced by their names, such as "-inf"."""
+    """Return `value` with infinities and NaN, at any depth, replaced by their names."""
     if isinstance(value, dict):
         return {name: named_infinities(each) for name, each in value.items()}
     if isinstance(value, list):
         return [named_infinities(each) for each in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+    return named(value) if isinstance(value, float) else value

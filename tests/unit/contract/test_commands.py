@@ -51,3 +51,24 @@ def test_an_option_that_stands_after_the_command_is_told_its_place() -> None:
     done = CliRunner().invoke(main, ["say", "--deploy", "x"])
     assert done.exit_code == 2
     assert "--deploy must come before the command: main --deploy … say …" in done.stderr
+
+
+@click.command()
+def farewell() -> None:
+    """Say goodbye."""
+    tell("goodbye")
+
+
+@pytest.fixture
+def later() -> Commands:
+    """A group with a command that is imported when it is used."""
+    return Commands("later", later={"farewell": f"{__name__}:farewell"})
+
+
+def test_a_command_that_is_imported_late_runs_and_is_listed_like_any_other(later: Commands) -> None:
+    assert "farewell  Say goodbye." in CliRunner().invoke(later, ["--help"]).stdout
+    assert CliRunner().invoke(later, ["farewell"]).stdout == "goodbye\n"
+
+
+def test_a_misspelt_command_is_told_the_name_of_one_that_is_not_imported_yet(later: Commands) -> None:
+    assert "Did you mean 'farewell'?" in CliRunner().invoke(later, ["farewel"]).stderr

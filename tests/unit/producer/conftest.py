@@ -12,12 +12,20 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from contract.ledger import MemoryLedger
-from producer.broker import MemoryBroker
+from contract.ledger import Ledger, MemoryLedger
+from producer.broker import Broker, MemoryBroker
 from producer.cli import main
 from producer.session import Session
 
 WriteRows = Callable[..., Path]
+
+
+def session_on(ledger: Ledger, broker: Broker | None = None) -> Session:
+    """Return a session that opens nothing; without a `broker`, it has one in memory."""
+    session = Session()
+    session.ledger = ledger
+    session.broker = broker or MemoryBroker(ledger)
+    return session
 
 
 class Producer:
@@ -29,7 +37,7 @@ class Producer:
 
     def __call__(self, *words: object, exit_code: int = 0, text: str | None = None) -> Result:
         # A session keeps what it opened, a process has one each: every call gets its own.
-        session = Session(own_ledger=self.session.ledger, own_broker=self.session.broker)
+        session = session_on(self.session.ledger, self.session.broker)
         result = CliRunner().invoke(main, [*self._before, *map(str, words)], obj=session, input=text)
         assert result.exit_code == exit_code, result.output
         return result
@@ -83,7 +91,7 @@ def broker(ledger: MemoryLedger) -> MemoryBroker:
 
 @pytest.fixture
 def session(ledger: MemoryLedger, broker: MemoryBroker) -> Session:
-    return Session(own_ledger=ledger, own_broker=broker)
+    return session_on(ledger, broker)
 
 
 @pytest.fixture

@@ -269,7 +269,7 @@ CHOICES = ["red", "green", "1"]
 def in_a_file(answer: object) -> tuple[str, ...] | str:
     """Labels of the right choices, or what is said against the answer."""
     fields = {"question": "Which?", "choices": CHOICES, "answer": answer}
-    row = to_row(Record(1, 1, fields, fields), OWN, Key(Way.ANY), "q.jsonl")
+    row = to_row(Record(1, fields, fields), OWN, Key(Way.ANY), "q.jsonl")
     return row.question.right if row.question else str(row.trouble)
 
 

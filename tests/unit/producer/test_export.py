@@ -235,9 +235,9 @@ def test_where_questions_failed_the_mean_over_subjects_is_told_without_them_too(
     summary = export(filled, "run-2", tmp_path / "half of t").summary
 
     assert summary["macro_accuracy"]["value"] == 0.5, "(1/2 + 1/2) / 2"
-    heard = summary["macro_accuracy_without_failed"]
-    assert (heard["value"], heard["subjects"]) == (0.75, 2), "(1/2 + 1/1) / 2"
-    assert heard["low"] < 0.75 < heard["high"]
+    responded = summary["macro_accuracy_without_failed"]
+    assert (responded["value"], responded["subjects"]) == (0.75, 2), "(1/2 + 1/1) / 2"
+    assert responded["low"] < 0.75 < responded["high"]
 
 
 def test_without_subjects_the_summary_says_why_there_is_no_interval_over_them(

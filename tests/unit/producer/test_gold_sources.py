@@ -15,8 +15,8 @@ from producer.cli import main
 from producer.corpus.document import Document
 from producer.corpus.store import store_passages
 from producer.runs.gold_sources import Named, named_sources
-from producer.session import Session
 from tests.support import build_test_index, make_question
+from tests.unit.producer.conftest import session_on
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_enqueue_says_before_anything_is_asked_which_sources_cannot_be_found(tmp
 
     def enqueue(*more: str) -> str:
         asked = ["q.jsonl", "--set", "rag.enabled=true", "--set", "rag.index=facts", *more]
-        result = CliRunner().invoke(main, ["enqueue", *asked], obj=Session(own_ledger=MemoryLedger()))
+        result = CliRunner().invoke(main, ["enqueue", *asked], obj=session_on(MemoryLedger()))
         assert result.exit_code == 0, result.output
         return result.stdout
 

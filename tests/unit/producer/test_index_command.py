@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from contract.index import MANIFEST, Chunking, Counts, read_manifest
 from producer.cli import main
+from producer.corpus.index_folder import unfinished
 from tests.support import ROOT
 from workers.retrieval.load import load_index
 
@@ -101,6 +104,29 @@ def test_a_folder_of_something_else_is_deleted_only_by_force(tmp_path: Path, cor
     assert beside(tmp_path / "thesis") == {"chapter1.tex"}
     index(corpus, "-o", "thesis", "--force")
     assert MANIFEST in beside(tmp_path / "thesis")
+
+
+def test_what_a_killed_command_left_is_deleted_by_the_next_and_never_what_one_still_uses(
+    tmp_path: Path, corpus: Path
+) -> None:
+    killed = f"""
+import os, signal, pathlib
+from producer.corpus.index_folder import unfinished
+with unfinished(pathlib.Path({str(tmp_path / "x")!r})):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", killed], check=False)
+    left = beside(tmp_path) - {"corpus.jsonl"}
+    assert [each.endswith(".unfinished") for each in left] == [True]
+
+    with unfinished(Path("y")) as other, unfinished(Path("x")) as live:
+        assert not left & beside(tmp_path)
+        index(corpus, "-o", "x")
+        assert live.is_dir()
+        assert other.is_dir()
+        (live / MANIFEST).touch()
+
+    assert beside(tmp_path) == {"corpus.jsonl", "x", "y"}
 
 
 def test_a_file_is_never_replaced(corpus: Path) -> None:

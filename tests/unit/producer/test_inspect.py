@@ -200,6 +200,7 @@ def test_tokens_are_counted_as_the_model_does(tmp_path: Path, write_rows: WriteR
 
     assert found["tokens"] == {"p50": 5, "p95": 5, "p99": 5, "max": 5}, "Question: one two three Answer:"
     assert found["max_model_len"] == 7, "and the longest choice"
+    assert inspected(session, path, "--model", "model", "--set", "delimiter=' that is '")["max_model_len"] == 9
     assert inspected(session, path, "--model", "model", "--set", "mode=letter")["max_model_len"] > 7
 
 
@@ -339,6 +340,7 @@ def test_enqueue_counts_the_kinds_of_what_it_skipped(write_rows: WriteRows, sess
         (("--map", "base=2"), "neither 0 nor 1"),
         (("--encoding", "klingon"), "unknown text encoding 'klingon'"),
         (("--encoding", "base64"), "unknown text encoding 'base64'"),
+        (("--encoding", "cp037"), "'cp037' does not end lines with the byte 0x0a"),
         (("--layout", "ark"), "Did you mean 'arc'"),
         (("--stratified",), "--stratified requires --sample"),
     ],
@@ -361,8 +363,28 @@ def test_options_of_reading_reach_the_reader(tmp_path: Path, session: Session) -
     by_hand = inspected(session, "q.csv", *mapped)
     labelled = inspected(session, "two.jsonl", "--answers", "two.lst")
 
-    assert (by_hand["answers"], by_hand["encoding"]) == ({"B": 1}, "latin-1")
+    assert (by_hand["answers"], by_hand["encoding"]) == ({"B": 1}, "iso8859-1")
     assert labelled["answers"] == {"B": 1}
+
+
+def test_the_answers_of_a_separate_file_have_the_encoding_that_is_given(tmp_path: Path, session: Session) -> None:
+    """The message said to add --encoding cp1252, which changed nothing."""
+    (tmp_path / "q.jsonl").write_text(lines({"goal": "g", "sol1": "caf\u00e9", "sol2": "tea"}))
+    (tmp_path / "answers.txt").write_bytes("café\n".encode("cp1252"))
+    words = ("--map", "question=goal,choices=sol1+sol2", "--answers", "answers.txt")
+
+    refused = run(session, "inspect", "q.jsonl", *words)
+
+    assert "add --encoding cp1252" in refused.stderr
+    assert inspected(session, "q.jsonl", *words, "--encoding", "cp1252")["answers"] == {"A": 1}
+
+
+@pytest.mark.parametrize("spelling", ["UTF-16", "utf16", "utf_16_le", "u16", "UTF-32", "UTF8", "utf-8-sig"])
+def test_an_encoding_may_be_spelled_as_python_allows(tmp_path: Path, session: Session, spelling: str) -> None:
+    rows = lines({"question": "Wie heißt es?", "choices": ["ä", "ö"], "answer": "B"}) * 2
+    (tmp_path / "q.jsonl").write_bytes(rows.encode(spelling))
+
+    assert inspected(session, "q.jsonl", "--encoding", spelling)["read"] == 2
 
 
 def test_a_percentile_is_a_length_that_occurs() -> None:

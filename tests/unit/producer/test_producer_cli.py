@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 from click.testing import CliRunner
 
@@ -16,6 +20,7 @@ from contract.ledger import MemoryLedger
 from contract.verdict import Failure, Outcome, Verdict
 from producer.broker import MemoryBroker
 from producer.cli import main
+from producer.question_view import verdict_facts
 from producer.watching import finish
 from tests.support import make_questions, open_run
 from tests.unit.producer.conftest import Producer, WriteRows
@@ -155,6 +160,21 @@ def test_skipped_rows_are_counted_and_kept(producer: Producer, write_rows: Write
     (path,) = Path("results").glob("*/rejected.jsonl")
     assert str(path) in result.stdout
     assert json.loads(path.read_text())["line"] == 2
+
+
+def test_skipped_rows_of_parquet_may_hold_times_decimals_and_bytes(producer: Producer, tmp_path: Path) -> None:
+    good = {"question": "q", "choices": ["a", "b"], "answer": "A"}
+    odd = {"made": datetime(2026, 1, 2, tzinfo=UTC), "price": Decimal("1.50"), "image": b"\x89PNG"}
+    pyarrow.parquet.write_table(
+        pyarrow.Table.from_pylist([good | odd, good | odd | {"answer": "Z"}]), tmp_path / "q.parquet"
+    )
+
+    result = producer("enqueue", tmp_path / "q.parquet", "--skip-bad")
+
+    assert "1 read + 1 skipped = 2 rows" in result.stdout
+    (path,) = Path("results").glob("*/rejected.jsonl")
+    row = json.loads(path.read_text())["row"]
+    assert (row["made"], row["price"]) == ("2026-01-02 00:00:00+00:00", "1.50")
 
 
 @pytest.mark.parametrize(
@@ -528,6 +548,28 @@ def test_show_lists_choices_by_score_and_the_prompt(producer: Producer, five: Pa
     assert "Question: Question 0?" in text
     assert producer.json("show", "last", "q0")["verdict"]["choice"] == "B"
     assert "has no question 'q9'" in producer("show", "last", "q9", exit_code=1).stderr
+
+
+def test_show_tells_everything_that_the_report_tells_of_a_verdict(
+    producer: Producer, five: Path, ledger: MemoryLedger
+) -> None:
+    run_id = producer.json("enqueue", five)["run_id"]
+    verdict = Verdict(
+        question_id="q0",
+        outcome=Outcome.WRONG,
+        choice="A",
+        margin=0.25,
+        rule="per-byte",
+        truncated=True,
+        prompt_tokens=1200,
+        completion_tokens=3,
+    )
+    ledger.commit(run_id, [verdict])
+
+    lines = [" ".join(line.split()) for line in producer("show", "last", "q0").stdout.splitlines()]
+
+    told = {f"{label} {said}" for label, said in verdict_facts(verdict).items()}
+    assert {"margin 0.2500 nats per byte", "truncated yes", "tokens 1,200 prompt, 3 completion"} <= told <= {*lines}
 
 
 def test_show_tells_a_circular_questions_rotations_apart(producer: Producer, ledger: MemoryLedger) -> None:

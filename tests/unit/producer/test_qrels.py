@@ -11,8 +11,8 @@ from contract.errors import QuestionFileError
 from contract.ledger import MemoryLedger
 from producer.cli import main
 from producer.intake.qrels import Qrels
-from producer.session import Session
 from tests.support import make_question
+from tests.unit.producer.conftest import session_on
 
 FORMATS = {
     "BEIR": "query-id\tcorpus-id\tscore\nq0\tp1\t1\nq0\tp2\t2\nq1\tp3\t0\nq2\tp 4\t1\n",
@@ -34,6 +34,9 @@ def test_what_is_judged_above_0_answers(tmp_path: Path, form: str, last: str) ->
         ("q0 p1 much\n", ":1: is not a relevance judgement"),
         ('{"qid": "q0"}\n', ":1: is not a relevance judgement"),
         ("query-id\tcorpus-id\tscore\n", "no judgement above 0"),
+        ("q0\tp1\t1\nq0\t \t1\n", ":2: the passage's id is empty"),
+        ('{"qid": "q0", "pids": ["p1", null]}\n', ":1: the passage's id is empty"),
+        ('{"qid": "q0", "pids": ["\\ud800"]}\n', ":1: the passage's id contains half a surrogate pair"),
     ],
 )
 def test_a_row_that_is_no_judgement_is_told_with_its_line(tmp_path: Path, content: str, says: str) -> None:
@@ -42,9 +45,16 @@ def test_a_row_that_is_no_judgement_is_told_with_its_line(tmp_path: Path, conten
         Qrels.read(tmp_path / "qrels")
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
-    with pytest.raises(QuestionFileError, match="cannot be read"):
+def test_an_empty_passage_of_no_relevance_does_no_harm(tmp_path: Path) -> None:
+    (tmp_path / "qrels").write_text("q0\tp1\t1\nq0\t\t0\n")
+    assert Qrels.read(tmp_path / "qrels").passages == {"q0": ["p1"]}
+
+
+def test_a_missing_file_is_told_without_a_hint_at_formats(tmp_path: Path) -> None:
+    with pytest.raises(QuestionFileError, match=r"none: no such file\. Check the path\.$"):
         Qrels.read(tmp_path / "none")
+    with pytest.raises(QuestionFileError, match=r"cannot be read: Is a directory\.$"):
+        Qrels.read(tmp_path)
 
 
 def test_judgements_are_enqueued_as_gold_passages_and_ids_of_no_question_are_counted(tmp_path: Path) -> None:
@@ -57,7 +67,7 @@ def test_judgements_are_enqueued_as_gold_passages_and_ids_of_no_question_are_cou
         result = CliRunner().invoke(
             main,
             ["enqueue", str(tmp_path / "q.jsonl"), "--qrels", str(tmp_path / qrels)],
-            obj=Session(own_ledger=ledger),
+            obj=session_on(ledger),
         )
         return result.output
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from contract.errors import QuestionFileError
 from contract.question import Question, content_id
 from producer.readers import HowToRead, QuestionFile, Row, Source, opened, understand
+from producer.readers.stream import explaining
 
 GOOD = {"question": "Which?", "choices": ["x", "y"], "answer": "B"}
 
@@ -92,7 +94,7 @@ def test_other_csv_columns_are_metadata_and_empty_cells_are_nothing(tmp_path: Pa
 def test_a_json_record_knows_the_line_it_starts_on(tmp_path: Path) -> None:
     text = "[\n" + json.dumps(GOOD, indent=1) + ",\n" + json.dumps(GOOD) + ", " + json.dumps(GOOD) + "\n]\n"
 
-    assert [(row.number, row.line) for row in rows_of(write(tmp_path, "q.json", text))] == [(1, 2), (2, 10), (3, 10)]
+    assert [row.line for row in rows_of(write(tmp_path, "q.json", text))] == [2, 10, 10]
 
 
 def test_a_csv_row_after_a_quoted_line_break_knows_its_line(tmp_path: Path) -> None:
@@ -214,6 +216,17 @@ def test_a_part_of_a_file_that_has_no_parts_is_refused(tmp_path: Path, how: dict
         rows_of(write(tmp_path, "q.jsonl", json.dumps(GOOD)), **how)
 
 
+@pytest.mark.parametrize("content", [[GOOD, GOOD], {"q1": GOOD, "q2": GOOD}, GOOD], ids=["list", "by id", "one"])
+def test_a_subset_of_json_that_has_none_is_refused_instead_of_ignored(tmp_path: Path, content: object) -> None:
+    path = write(tmp_path, "q.json", json.dumps(content, indent=1))
+    assert rows_of(path)
+
+    with pytest.raises(QuestionFileError, match="no subset 'law': the file has no named lists of questions") as caught:
+        rows_of(path, subset="law")
+
+    assert "--subject NAME" in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("row", "field", "wanted"),
     [
@@ -233,6 +246,7 @@ def test_a_part_of_a_file_that_has_no_parts_is_refused(tmp_path: Path, how: dict
         ({**GOOD, "id": "a\nb"}, "id", "control characters"),
         ({**GOOD, "id": 1.5}, "id", "found 1.5"),
         ({**GOOD, "subject": 3}, "subject", "found 3"),
+        ({**GOOD, "context": json.loads("[" * 600 + "]" * 600)}, "context", "the lists are nested too deeply"),
         ({**GOOD, "metadata": [1]}, "metadata", "found [1], expected an object"),
         ({**GOOD, "source": 1, "metadata": {"source": 2}}, "metadata", "'source' is both in metadata and outside it"),
         ({"question": "q", "choices": ["x", "y"], "anwser": "A"}, "answer", "missing, but there is 'anwser'"),
@@ -300,6 +314,11 @@ def test_questions_without_any_key_need_no_answer_field(tmp_path: Path) -> None:
     assert question.answer is None
 
 
+def test_what_is_nested_too_deeply_is_not_called_packed() -> None:
+    with pytest.raises(QuestionFileError, match=r"q\.json: contains values .* nested too deeply"), explaining("q.json"):
+        raise RecursionError("maximum recursion depth exceeded")
+
+
 def test_standard_input_can_be_read_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(json.dumps(GOOD).encode())))
 
@@ -308,4 +327,21 @@ def test_standard_input_can_be_read_twice(monkeypatch: pytest.MonkeyPatch) -> No
 
     assert first == second
     assert (source.shown, source.stem) == ("<stdin>", "stdin")
+    assert not source.path.exists(), "the copy is gone"
+
+
+def test_a_pipe_can_be_read_twice() -> None:
+    """As `enqueue <(zcat …)` passes it: it contained no questions, as looking at its format had emptied it."""
+    reader, writer = os.pipe()
+    os.write(writer, json.dumps(GOOD).encode())
+    os.close(writer)
+    try:
+        with opened(f"/dev/fd/{reader}") as source:
+            first, second = list(understand(source).rows()), list(understand(source).rows())
+    finally:
+        os.close(reader)
+
+    assert len(first) == 1
+    assert first == second
+    assert source.shown == f"/dev/fd/{reader}"
     assert not source.path.exists(), "the copy is gone"

@@ -742,8 +742,8 @@ def test_positions_are_those_that_the_model_was_shown(ledger: MemoryLedger) -> N
 
 
 def test_a_spread_is_by_nearest_rank() -> None:
-    assert Spread.of_values([float(n) for n in range(1, 101)]) == Spread(100, 50.0, 90.0, 99.0, 100.0)
-    assert Spread.of_values([3.0]) == Spread(1, 3.0, 3.0, 3.0, 3.0)
+    assert Spread.of_values([float(n) for n in range(1, 101)]) == Spread(50.0, 90.0, 99.0, 100.0)
+    assert Spread.of_values([3.0]) == Spread(3.0, 3.0, 3.0, 3.0)
     assert Spread.of_values([]) is None
 
 

@@ -11,8 +11,8 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from scipy.stats import t as student
 
-from producer.stats import Interval, Share, cluster_interval, macro, macro_interval, share
-from producer.stats.subjects import recovered_interval
+from producer.stats import Interval, Share, cluster_interval, macro, share
+from producer.stats.subjects import macro_interval, recovered_interval
 
 
 def subjects(*counted: tuple[int, int]) -> list[Share]:

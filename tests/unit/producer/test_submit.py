@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from contract import Run
-from contract.errors import QuestionFileError, RunConfigError
-from contract.ledger import MemoryLedger
+from contract.errors import QuestionFileError, RedisUnreachable, RunConfigError
+from contract.ledger import Ledger, MemoryLedger
 from contract.priority import Priority
 from contract.settings import Settings
 from contract.spec import ChatTemplate, Judge, Mode, Prompt, Sampling
@@ -19,6 +20,7 @@ from producer.broker import MemoryBroker
 from producer.intake.selection import Selection
 from producer.intake.survey import Digest, rejected_rows, survey, taken
 from producer.readers import Source
+from producer.runs import prefix_order
 from producer.runs.runconfig import FewShotConfig, RagConfig, RunConfig
 from producer.runs.submit import Plan, State, afresh, plan, submit
 from producer.stats.guessing import Guessing
@@ -34,7 +36,7 @@ def ids(path: Path, selection: Selection) -> list[str]:
     return [question.id for question in taken(survey(Source(path, path.name), selection))]
 
 
-def settle(ledger: MemoryLedger, run_id: str, *question_ids: str) -> None:
+def settle(ledger: Ledger, run_id: str, *question_ids: str) -> None:
     ledger.commit(run_id, [Verdict(question_id=each, outcome=Outcome.CORRECT) for each in question_ids])
 
 
@@ -201,7 +203,7 @@ def test_skipped_rows_are_kept_with_line_field_and_reason(write_rows: WriteRows)
     found = survey(Source(path, path.name), skip_bad=True)
 
     assert [question.id for question in taken(found)] == ["k", "m"]
-    assert (found.rows, found.good, found.rejected) == (5, 2, 3)
+    assert (found.rows, found.good, found.troubles.count) == (5, 2, 3)
     rejected = list(rejected_rows(found))
     assert [(each["line"], each["field"]) for each in rejected] == [(2, "answer"), (3, "id"), (4, None)]
     assert [each["kind"] for each in rejected] == ["names no choice", "duplicate", "malformed JSON"]
@@ -241,6 +243,63 @@ def test_questions_about_one_text_are_sent_together_if_it_is_shown(
     together, as_they_stood = ["q0", "q3", "q6", "q1", "q2", "q5", "q4"], [f"q{n}" for n in range(7)]
     assert [each for _, _, ids in broker.messages for each in ids] == (together if shown else as_they_stood)
     assert [question.id for question, _ in ledger.results(done.run.run_id)] == as_they_stood
+
+
+class EagerWorkers(MemoryBroker):
+    """Workers that settle whatever is sent to them at once, up to a number of questions, and then lose Redis."""
+
+    up_to: float = float("inf")
+
+    def publish(self, run: Run, question_ids: Iterable[str], priority: Priority) -> int:  # noqa: ARG002 - all the same
+        ids = list(question_ids)
+        assert not self.ledger.counts(run.run_id).finished
+        if self.ledger.counts(run.run_id).settled + len(ids) > self.up_to:
+            raise RedisUnreachable("gone")
+        settle(self.ledger, run.run_id, *ids)
+        return 1
+
+
+def test_a_run_is_not_finished_before_all_is_written_even_if_workers_have_settled_what_was_sent_so_far(
+    five: Path, ledger: MemoryLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prefix_order, "IN_ORDER", 2)
+
+    done = submit(planned(five), ledger, EagerWorkers(ledger))
+
+    assert (done.state, done.sent, done.messages) == (State.NEW, 5, 3)
+    assert ledger.counts(done.run.run_id).finished
+    assert [question.id for question, _ in ledger.results(done.run.run_id)] == ["q0", "q1", "q2", "q3", "q4"]
+
+
+def test_an_enqueue_that_is_cut_short_between_its_parts_sends_only_the_rest_when_it_is_repeated(
+    five: Path, ledger: MemoryLedger, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prefix_order, "IN_ORDER", 2)
+    lost = EagerWorkers(ledger)
+    lost.up_to = 3
+    with pytest.raises(RedisUnreachable):
+        submit(planned(five), ledger, lost)
+    assert ledger.counts(planned(five).run_id).unwritten == 1
+
+    again = submit(planned(five), ledger, broker)
+
+    assert (again.state, again.unsettled, again.sent) == (State.RESUMED, 3, 3)
+    assert [each for _, _, ids in broker.messages for each in ids] == ["q2", "q3", "q4"]
+
+
+def test_a_long_file_is_grouped_by_text_part_by_part(
+    write_rows: WriteRows, ledger: MemoryLedger, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prefix_order, "GROUPED", 3)
+    rows = [
+        {"id": f"q{n}", "question": "q", "choices": ["a", "b"], "answer": "A", "context": text}
+        for n, text in enumerate("xyxyyxy")
+    ]
+    path, config = write_rows(*rows), RunConfig(rag=RagConfig(use_context_field=True))
+
+    submit(plan(Source(path, path.name), config, Settings(), Selection()), ledger, broker)
+
+    assert [each for _, _, ids in broker.messages for each in ids] == ["q0", "q2", "q1", "q3", "q4", "q5", "q6"]
 
 
 @pytest.mark.parametrize(

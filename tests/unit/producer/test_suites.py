@@ -24,7 +24,8 @@ from producer.broker import MemoryBroker
 from producer.cli import main
 from producer.readers import file as reading
 from producer.session import Session
-from producer.stats import macro_interval, share
+from producer.stats import share
+from producer.stats.subjects import macro_interval
 from producer.suite import running
 from producer.suite.cell import Cell
 from producer.suite.config import load_suite
@@ -33,11 +34,11 @@ from producer.suite.progress import Board
 from producer.suite.render import echo_figures, markdown
 from producer.suite.table import Table
 from producer.suite.watching import watch_suite
-from producer.watching.progress import BarScreen, LineScreen, Snapshot
+from producer.watching.progress import BarScreen, LineScreen, Rates, Snapshot
 from producer.watching.watch import Clock
 from producer.watching.worker_status import Member
 from tests.support import ROOT, build_test_index, make_spec
-from tests.unit.producer.conftest import Producer, WriteRows
+from tests.unit.producer.conftest import Producer, WriteRows, session_on
 
 SHIPPED = sorted((ROOT / "configs" / "suites").glob("*.yaml"))
 
@@ -197,7 +198,7 @@ def test_an_entry_is_read_and_chosen_from_as_enqueue_does(producer: Producer, wr
     by_hand = ["--map", "question=stem,choices=a+b,answer=key", "--subject", "x", "--sample", "2", "--seed", "7"]
 
     (told,) = producer.json(path, "--dry-run")["runs"]
-    session = Session(own_ledger=producer.session.ledger, own_broker=producer.session.broker)
+    session = session_on(producer.session.ledger, producer.session.broker)
     same = CliRunner().invoke(main, ["enqueue", "odd.jsonl", "--dry-run", "--json", *by_hand], obj=session)
 
     assert told["questions"] == 2
@@ -343,7 +344,7 @@ def test_what_was_asked_by_hand_under_another_name_is_told(
     producer: Producer, sets: tuple[Path, Path], ledger: MemoryLedger
 ) -> None:
     path = write_suite([{"name": "by hand", "file": "red.jsonl"}, {"name": "other", "file": "blue.jsonl"}])
-    session = Session(own_ledger=producer.session.ledger, own_broker=producer.session.broker)
+    session = session_on(producer.session.ledger, producer.session.broker)
     CliRunner().invoke(main, ["enqueue", "red.jsonl", "--run", "mine-alone"], obj=session)
     (first,) = ledger.runs()
 
@@ -559,8 +560,8 @@ def test_a_mean_over_entries_with_failed_questions_has_one_without_them_beside_i
     assert whole.without_failed is not None
     assert whole.without_failed.value == pytest.approx((4 / 8 + 6 / 10) / 2)
     assert spared.without_failed is None
-    heard = [each for each in (share(4, 8), share(6, 10)) if each]
-    assert whole.without_failed.interval == macro_interval(heard)
+    responded = [each for each in (share(4, 8), share(6, 10)) if each]
+    assert whole.without_failed.interval == macro_interval(responded)
     assert "0.550 (" in next(line for line in shown(found, capsys).splitlines()[4:] if "without failed" in line)
 
 
@@ -787,7 +788,7 @@ def test_a_terminal_gets_a_bar_for_each_run_under_way() -> None:
 
     with board.screen:
         for each in cells:
-            board.put(Snapshot(each.run.run_id, each.counts, 1.0, 1.0))
+            board.put(Snapshot(each.run.run_id, each.counts, Rates(1.0, 1.0, 1.0)))
         board.tell("a-m", "Something.")
         board.draw(1.0)
 
@@ -807,7 +808,7 @@ def test_the_boot_of_the_first_worker_does_not_slow_the_mean_pace() -> None:
     for second, state in ((0, "booting"), (30, "booting"), (40, "ready")):
         member = Member("w", state, "score.m", None, None, None, on_gpu=False)
         counts = done.counts if second == 40 else waiting.counts
-        board.put(Snapshot(waiting.run.run_id, counts, 1.0, 1.0, [member]))
+        board.put(Snapshot(waiting.run.run_id, counts, Rates(1.0, 1.0, 1.0), [member]))
         board.draw(second)
 
     assert "mine: 20/60" in board.line()
@@ -826,7 +827,7 @@ def test_a_suite_with_a_run_that_no_worker_serves_shows_no_time_left(served: lis
     for second, settled in ((0, 0), (4, 2)):
         for each, there in zip(cells, served, strict=True):
             counts = Counts(total=4, todo=4 - settled, outcomes={Outcome.CORRECT: settled})
-            board.put(Snapshot(each.run.run_id, counts, 0.0, 0.0, [member], served=there))
+            board.put(Snapshot(each.run.run_id, counts, Rates(0.0, 0.0, 0.0), [member], served=there))
         board.draw(second)
 
     assert board.line().endswith(f" · {left}")
@@ -840,7 +841,7 @@ def test_more_bars_than_a_screen_holds_are_counted() -> None:
 
     with board.screen:
         for each in cells:
-            board.put(Snapshot(each.run.run_id, each.counts, 1.0, 1.0))
+            board.put(Snapshot(each.run.run_id, each.counts, Rates(1.0, 1.0, 1.0)))
         board.draw(1.0)
 
     assert "and 2 more runs" in text.getvalue()
@@ -872,6 +873,20 @@ def test_watch_exports_every_run_and_writes_the_table(
     content = json.loads(Path("results/mine/suite.json").read_text())
     assert (content["suite"], content["state"], content["file"]) == ("mine", "settled", "suite.yaml")
     assert [each["value"] for each in content["means"]] == [0.75, 0.75]
+
+
+def test_a_carriage_return_in_a_file_s_name_does_not_end_a_row_of_the_table(
+    producer: Producer, sets: tuple[Path, Path], ledger: MemoryLedger
+) -> None:
+    sets[0].rename("odd\rname.jsonl")
+    path = write_suite([{"name": "a", "file": "odd\rname.jsonl"}])
+    producer(path)
+    settle_all(ledger)
+
+    producer(path, "--watch")
+
+    with Path("results/mine/suite.csv").open(newline="") as file:
+        assert [row["source"] for row in csv.DictReader(file)] == ["odd\rname.jsonl"]
 
 
 def test_watch_as_json_is_one_document(producer: Producer, two_by_two: Path, ledger: MemoryLedger) -> None:

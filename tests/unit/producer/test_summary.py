@@ -169,8 +169,8 @@ def test_the_end_of_a_run_with_failed_questions_tells_the_mean_of_its_subjects_w
     told = CliRunner().invoke(main, ["export", run.run_id], obj=session).stdout
 
     assert "subjects  0.750  95 % interval" in told
-    (heard,) = [line for line in told.splitlines() if line.endswith("(mean of 2) excluding failed questions")]
-    assert heard.strip().startswith("1.000  95 % interval")
+    (responded,) = [line for line in told.splitlines() if line.endswith("(mean of 2) excluding failed questions")]
+    assert responded.strip().startswith("1.000  95 % interval")
 
 
 def test_a_run_in_which_every_question_failed_has_no_accuracy(ledger: MemoryLedger, session: Session) -> None:

@@ -22,7 +22,7 @@ from producer.intake.selection import Selection
 from producer.readers import Source
 from producer.runs.runconfig import RunConfig
 from producer.runs.submit import plan, submit
-from producer.watching.progress import BarScreen, LineScreen, NothingToEnd, Pace, Snapshot, screen_for
+from producer.watching.progress import BarScreen, LineScreen, NothingToEnd, Pace, Rates, Snapshot, screen_for
 from producer.watching.status import status_lines
 from producer.watching.unserved import start_workers
 from producer.watching.watch import Clock, watch
@@ -386,7 +386,7 @@ def test_the_time_left_does_not_jump_between_the_bursts_of_long_batches(every_s:
     for second in range(20 * every_s + 200):
         pace.observe(second, 2 * every_s * (second // every_s))
         if second > 8 * every_s:
-            left.append(Snapshot("r", counts, pace.lately, pace.mean, steady=pace.steady).left_s)
+            left.append(Snapshot("r", counts, pace.rates).left_s)
 
     assert [each for each in left if each is None or not 160 < each < 250] == []
 
@@ -411,12 +411,12 @@ CREW = (
 def snapshot(settled: int = 0, lately: float = 0.0, state: RunState = RunState.RUNNING) -> Snapshot:
     outcomes = {Outcome.CORRECT: settled - 1, Outcome.FAILED: 1} if settled else {}
     counts = Counts(total=1000, todo=1000 - settled, outcomes=outcomes, state=state)
-    return Snapshot("run-1", counts, lately, 2.5, CREW, 12)
+    return Snapshot("run-1", counts, Rates(lately, lately, 2.5), CREW, 12)
 
 
 def test_a_run_of_which_all_has_failed_so_far_is_shown_without_an_accuracy() -> None:
     counts = Counts(total=1000, todo=998, outcomes={Outcome.FAILED: 2})
-    assert Snapshot("run-1", counts, 1.0, 1.0, CREW).accuracy() == "no accuracy, as all failed"
+    assert Snapshot("run-1", counts, Rates(1.0, 1.0, 1.0), CREW).accuracy() == "no accuracy, as all failed"
 
 
 @pytest.mark.parametrize(
@@ -467,7 +467,7 @@ def test_the_picture_of_a_run_fits_a_terminal_of_eighty_columns_without_a_broken
     console = Console(file=io.StringIO(), width=80)
 
     counts = Counts(total=100_000, todo=50_000, outcomes={Outcome.CORRECT: 24_999, Outcome.WRONG: 25_001})
-    large = Snapshot("questions-qwen2.5-1.5b-instruct-1a2b3c4d", counts, 1000.0, 1000.0, CREW, 6250)
+    large = Snapshot("questions-qwen2.5-1.5b-instruct-1a2b3c4d", counts, Rates(1000.0, 1000.0, 1000.0), CREW, 6250)
 
     with console.capture() as captured:
         console.print(large.drawn())

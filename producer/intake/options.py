@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
+from contract.commands import Command
 from contract.errors import InputError, nearest
 from contract.question import LABELS
 from contract.wording import number
 from producer.intake.selection import Selection
 from producer.readers import PARTS, HowToRead, QuestionFile
 
-__all__ = ["check_encoding", "how_to_read", "read_line", "reading_options", "selection_of", "selection_options"]
-
-Command = TypeVar("Command", bound=Callable[..., Any])
+__all__ = [
+    "check_encoding",
+    "describe_reading",
+    "how_to_read",
+    "map_pairs",
+    "reading_options",
+    "selection_of",
+    "selection_options",
+]
 
 _BASE = "base"
 
@@ -30,7 +37,9 @@ _READING = (
         metavar="PART=FIELD,…",
         help="Fields of the parts, for example question=stem,choices=a+b+c,answer=key; base=1 if indices count from 1.",
     ),
-    click.option("--encoding", default="", metavar="NAME", help="The text's encoding, if it is not UTF-8 or UTF-16."),
+    click.option(
+        "--encoding", default="", metavar="NAME", help="Encoding of FILE and --answers, if it is not UTF-8 or UTF-16."
+    ),
     click.option(
         "--subset",
         default="",
@@ -81,12 +90,10 @@ def how_to_read(options: dict[str, Any]) -> HowToRead:
     mapping = _mapping(options.pop("mapping"))
     if layout and mapping:
         raise click.UsageError("--layout and --map are mutually exclusive.")
-    if encoding:
-        check_encoding(encoding)
     return HowToRead(
         layout=layout,
         mapping=mapping,
-        encoding=encoding,
+        encoding=check_encoding(encoding) if encoding else "",
         subset=options.pop("subset"),
         split=options.pop("split"),
         answers=options.pop("answers"),
@@ -107,24 +114,32 @@ def selection_of(options: dict[str, Any], seed: int) -> Selection:
 
 
 def _mapping(given: tuple[str, ...]) -> dict[str, str]:
-    parts = [*PARTS, _BASE]
+    mapping = map_pairs(given, [*PARTS, _BASE])
+    if (base := mapping.get(_BASE, "0")) not in {"0", "1"}:
+        raise InputError(f"--map: base={base} is neither 0 nor 1.", hint="It is the index of the first choice.")
+    return mapping
+
+
+def map_pairs(given: tuple[str, ...], parts: Sequence[str]) -> dict[str, str]:
+    """Return part → what `--map PART=FIELD,…` says of it, which may be empty. Raises InputError for unknown parts."""
     mapping: dict[str, str] = {}
     for each in (pair.strip() for text in given for pair in text.split(",") if pair.strip()):
         part, equals, field = (word.strip() for word in each.partition("="))
         if part not in parts or not equals:
-            hint = nearest(part, parts) or f"Parts: {', '.join(parts)}."
-            raise InputError(f"--map: {each!r} is not of the form PART=FIELD.", hint=hint)
-        if part == _BASE and field not in {"0", "1"}:
-            raise InputError(f"--map: base={field} is neither 0 nor 1.", hint="It is the index of the first choice.")
+            hint = nearest(part, list(parts)) or f"Parts: {', '.join(parts)}."
+            raise InputError(f"--map: {each!r} is not PART=FIELD.", hint=hint)
         mapping[part] = field
     return mapping
 
 
-def check_encoding(name: str) -> None:
-    """Raise InputError if there is no text encoding called `name`."""
+def check_encoding(name: str) -> str:
+    """Return Python's name of the text encoding `name`: utf-16 for UTF-16, utf16 and u16.
+
+    Raises InputError if there is none, or if text in it cannot be divided into lines.
+    """
     try:
         known = codecs.lookup(name)
-        "".encode(name)
+        line_end = "\n".encode(name)
     except (LookupError, ValueError):
         raise InputError(
             f"--encoding: unknown text encoding {name!r}.",
@@ -132,9 +147,14 @@ def check_encoding(name: str) -> None:
         ) from None
     if not known._is_text_encoding:
         raise InputError(f"--encoding: {name!r} is not a text encoding.", hint="For example latin-1.")
+    if line_end != b"\n" and not known.name.startswith(("utf-8", "utf-16", "utf-32")):
+        # In EBCDIC, for example, this byte is another character.
+        message = f"--encoding: {name!r} does not end lines with the byte 0x0a, so lines cannot be told apart."
+        raise InputError(message, hint="Convert the file to UTF-8.")
+    return known.name
 
 
-def read_line(file: QuestionFile, count: int, choices: dict[int, int]) -> str:
+def describe_reading(file: QuestionFile, count: int, choices: dict[int, int]) -> str:
     """Describe what was read: "926 questions as ARC-style JSONL, 8 choices, labels A–H"."""
     few, many = min(choices), max(choices)
     span = f"{few} choices" if few == many else f"{few} to {many} choices"

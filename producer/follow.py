@@ -1,0 +1,72 @@
+"""Commands that follow one run: `status`, `watch` and `export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from producer.engine_differences import engine_lines
+from producer.export.files import refuse_unwritable
+from producer.export.formats import FORMATS
+from producer.options import as_json, folder, run_argument
+from producer.output import echo_json, echo_lines
+from producer.session import Session
+from producer.watching.finish import export_and_print, finish, print_results, wait_for
+from producer.watching.status import status_json, status_lines
+
+__all__ = ["export", "status", "watch"]
+
+
+@click.command()
+@run_argument(required=False)
+@as_json
+@click.pass_obj
+def status(session: Session, run_name: str, as_json: bool) -> None:
+    """Show the progress of RUN (default: the newest run)."""
+    run = session.run(run_name)
+    counts = session.ledger.counts(run.run_id)
+    if as_json:
+        echo_json(status_json(run, counts, session.broker))
+    else:
+        echo_lines([*status_lines(run, counts, session.broker), *engine_lines(session.ledger, run)])
+
+
+@click.command()
+@run_argument(required=False)
+@click.option("--export", "then_export", is_flag=True, help="Export the results once the run is settled.")
+@folder
+@as_json
+@click.pass_obj
+def watch(session: Session, run_name: str, then_export: bool, out: Path, as_json: bool) -> None:
+    """Watch RUN (default: the newest run) until it is settled; lost questions are sent again."""
+    run = session.run(run_name)
+    if then_export:
+        refuse_unwritable(out / run.run_id)
+        finish(session, run, out, as_json=as_json)
+    else:
+        counts = wait_for(session, run)
+        print_results(session, run, out, counts, as_json=as_json)
+
+
+@click.command()
+@run_argument(required=False)
+@click.option(
+    "--format",
+    "formats",
+    type=click.Choice(sorted(FORMATS)),
+    multiple=True,
+    default=("csv",),
+    show_default=True,
+    help="Output format; repeat the option to write several.",
+)
+@folder
+@as_json
+@click.pass_obj
+def export(session: Session, run_name: str, formats: tuple[str, ...], out: Path, as_json: bool) -> None:
+    """Export the current results of RUN (default: the newest run), with a summary.
+
+    csv opens in a spreadsheet; parquet has the same columns with types; jsonl has the complete questions and verdicts;
+    lm-eval writes the same folder as lm-evaluation-harness with --log_samples, for tools that read that layout.
+    """
+    export_and_print(session, session.run(run_name), out, tuple(dict.fromkeys(formats)), as_json=as_json)

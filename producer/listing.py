@@ -1,0 +1,67 @@
+"""Commands that list what is in the ledger: `runs`, and `show` for one question."""
+
+from __future__ import annotations
+
+import click
+
+from contract.verdict import Outcome
+from producer.export.columns import iso
+from producer.options import as_json, note, run_argument
+from producer.output import chance, echo_json, echo_lines, echo_table
+from producer.question_view import question_json, question_lines
+from producer.session import Session
+from producer.stats import Tally
+
+__all__ = ["runs", "show"]
+
+
+@click.command()
+@as_json
+@click.pass_obj
+def runs(session: Session, as_json: bool) -> None:
+    """List all runs, newest first."""
+    found = list(session.ledger.standings(session.ledger.runs()))
+    if as_json:
+        echo_json(
+            [
+                {
+                    "run_id": run.run_id,
+                    "created_at": iso(run.created_at),
+                    "source": run.source,
+                    "model": run.spec.model,
+                    "mode": run.spec.mode,
+                    "state": counts.standing,
+                    **Tally.of_counts(counts, run.without_key).to_json(),
+                }
+                for run, counts in found
+            ]
+        )
+        return
+    if not found:
+        note("There are no runs yet. Create one with: python -m producer enqueue FILE")
+        return
+    rows = []
+    for run, counts in found:
+        share = Tally.of_counts(counts, run.without_key).over_all()
+        failed = f", {counts.of(Outcome.FAILED):,} failed" if counts.of(Outcome.FAILED) else ""
+        settled = f"{counts.settled:,}/{counts.total:,}{failed}"
+        accuracy = f"{share.value:.3f}" if share else "-"
+        created = iso(run.created_at)[:19]
+        how = (run.spec.model, run.spec.mode, run.source)
+        rows.append((run.run_id, created, counts.standing, settled, accuracy, chance(run), *how))
+    echo_table(("run", "created (UTC)", "state", "settled", "accuracy", "chance", "model", "mode", "source"), rows)
+
+
+@click.command()
+@run_argument(required=True)
+@click.argument("question_id")
+@as_json
+@click.pass_obj
+def show(session: Session, run_name: str, question_id: str, as_json: bool) -> None:
+    """Show one question of RUN: its choices ranked by score, its verdict, and the prompt the model saw."""
+    run = session.run(run_name)
+    question, verdict = session.ledger.result(run.run_id, question_id)
+    if as_json:
+        echo_json(question_json(run, question, verdict))
+    else:
+        echo_lines(question_lines(run, question, verdict))

@@ -1,0 +1,97 @@
+"""Output lines with all results of a run, for `watch` and `export`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from contract.ledger import Ledger, Run
+from contract.wording import number
+from producer.engine_differences import engine_lines
+from producer.export.summary import Summary
+from producer.output import COMPARED, Lines, chance, interval, judge_lines, result_lines, shared_context
+from producer.retrieval_summary import retrieval_lines
+from producer.runs.source_coverage import taken_lines
+from producer.stats import Share, SubjectMean
+from producer.stats.denominators import RESPONDED
+from producer.watching.failures import failed_lines
+from producer.watching.progress import duration
+
+__all__ = ["summary_lines"]
+
+
+def summary_lines(ledger: Ledger, summary: Summary, files: Sequence[Path]) -> Lines:
+    """Return the results of the run that `summary` counts; `ledger` knows its engines, `files` were exported."""
+    run, tally = summary.run, summary.tally
+    why = failed_lines(run.run_id, summary.failures)
+    judge = judge_lines(run.spec.judge, summary.judge_agrees, summary.judged_and_read)
+    more = [*judge, *retrieval_lines(summary.retrieval), *why, *_speed_lines(summary)]
+    more += engine_lines(ledger, run)
+    beside = [*_normalized_lines(summary), *taken_lines(run), *_context_lines(summary)]
+    beside += [*_subject_lines(summary), *_rotation_lines(summary)]
+    return result_lines(run, tally, summary.standing, files, beside=beside, more=more)
+
+
+def _speed_lines(summary: Summary) -> Lines:
+    """Return the speed of the run; for a sample, it predicts how long the whole file will take."""
+    wall_s = summary.wall_s
+    if wall_s is None or wall_s <= 0:
+        return []
+    settled = summary.tally.settled
+    took = f"{number(settled, 'question')} in {duration(wall_s)}, from the first call to the last verdict"
+    return [("speed", f"{settled / wall_s:,.1f} questions/s: {took}")]
+
+
+def _normalized_lines(summary: Summary) -> Lines:
+    """Return the accuracy under the other normalizations (`likelihood`), which need no second run."""
+    found = summary.otherwise_normalized().items()
+    values = [f"{interval(accuracy)} if choices are compared {COMPARED[how]}" for how, accuracy in found]
+    return [("" if at else "otherwise", line) for at, line in enumerate(values)]
+
+
+def _context_lines(summary: Summary) -> Lines:
+    """Return the accuracy's interval clustered by context, if questions share contexts."""
+    lines: Lines = []
+    if found := summary.context_interval():
+        lines.append(("contexts", shared_context(found, summary.contexts(), summary.run)))
+    if summary.tally.without_failed() and (found := summary.context_interval(RESPONDED)):
+        lines.append(
+            ("", f"{shared_context(found, summary.contexts(RESPONDED), summary.run)}, excluding failed questions")
+        )
+    return lines
+
+
+def _subject_lines(summary: Summary) -> Lines:
+    """Return the mean over subjects with the worst and the best one, if there are several subjects."""
+    found = summary.accuracies()
+    if len(found) < 2:
+        return []
+    ranked = sorted(found, key=lambda name: found[name].value)
+    ends = [_subject(name, found[name]) for name in (ranked[0], ranked[-1])]
+    return [
+        *_mean_lines("subjects", summary.over_subjects(), summary.run),
+        ("", f"from {' to '.join(ends)}"),
+        *_mean_lines("", summary.over_subjects_without_failed(), summary.run, " excluding failed questions"),
+    ]
+
+
+def _mean_lines(label: str, found: SubjectMean | None, run: Run, which: str = "") -> Lines:
+    """Return the mean over subjects, with its chance level if that differs from the run's."""
+    if found is None:
+        return []
+    guess = f"{found.chance:.3f}" if found.chance is not None and run.chance is not None else chance(run)
+    beside = f", chance {guess}" if guess != chance(run) else ""
+    reach = f"{found.interval.low:.3f} to {found.interval.high:.3f}"
+    return [(label, f"{found.value:.3f}  95 % interval {reach} (mean of {found.subjects:,}){which}{beside}")]
+
+
+def _subject(name: str, accuracy: Share) -> str:
+    counted = f"{accuracy.low:.3f} to {accuracy.high:.3f}, {accuracy.of:,}"
+    return f"{accuracy.value:.3f} in {name or 'none named'} ({counted})"
+
+
+def _rotation_lines(summary: Summary) -> Lines:
+    """Return the accuracy over single rotations (`circular`), with its own chance level."""
+    found, guess = summary.rotations.mean(), summary.rotation_chance
+    beside = "" if guess is None else f", chance {guess:.3f}"
+    return [("rotations", f"{interval(found)} over single rotations{beside}")] if found else []
