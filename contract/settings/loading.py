@@ -20,6 +20,7 @@ from contract.wording import number
 
 __all__ = [
     "CONFIG_VARIABLE",
+    "MAY_HOLD_SECRETS",
     "MODEL_VARIABLE",
     "OTHER_VARIABLES",
     "OVERRIDES_VARIABLE",

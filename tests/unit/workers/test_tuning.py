@@ -371,7 +371,7 @@ def test_what_was_tried_lies_beside_the_deploy_file_with_where_it_was_measured(t
     write_record(tmp_path / "tuned.json", load_settings(None, []), run, found)
     record = json.loads((tmp_path / "tuned.json").read_text())
     assert record["chosen"]["batch_size"] == 64
-    assert record["machine"]["cores"] >= 1
+    assert {"command", "measured_at", "machine", "versions"} <= record.keys()
     assert [each["failure"] for each in record["trials"]] == ["", "", "no memory"]
     assert draw_trials(tmp_path / "tuned.png", found)
     assert (tmp_path / "tuned.png").stat().st_size > 1000
