@@ -14,7 +14,7 @@ from contract.errors import EngineDead, EngineError, SettingsError
 from contract.settings import OpenAiSettings
 from contract.spec import ChatTemplate, Judge, Mode, Sampling
 from contract.turns import Role, Turn, one_turn
-from tests.support import make_questions, make_spec
+from tests.support import PATIENCE_S, make_questions, make_spec
 from tests.unit.workers.openai_server import VOCABULARY, Script, serving, weigh
 from tests.unit.workers.test_modes import Writer
 from workers.check import Finding, check
@@ -287,6 +287,40 @@ def test_a_server_that_is_away_is_waited_for_aloud(
     assert engine.waits_for == "the server at http://127.0.0.1:1/v1"
     (said,) = caplog.messages
     assert said.startswith("waiting up to 600 s for the server at openai.url to answer: http://127.0.0.1:1/v1: ")
+
+
+@pytest.mark.parametrize("status", [502, 503, 504])
+def test_a_server_behind_a_proxy_is_waited_for_until_the_proxy_reaches_it(
+    status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.engines.openai_server.WAIT_S", 0.01)
+    script = Script(away=[status] * 3)
+    with serving(script) as url:
+        engine = make_engine(settings_for(url).model_copy(update={"server_startup_timeout": PATIENCE_S}))
+        engine.start()
+        engine.close()
+    assert not script.away
+
+
+def test_a_proxy_that_never_reaches_its_server_is_named() -> None:
+    with serving(Script(away=[503] * 1000)) as url:
+        engine = make_engine(settings_for(url))
+        with pytest.raises(EngineError, match=r"No server answers: .* 503"):
+            engine.start()
+        engine.close()
+
+
+def test_a_server_that_cannot_list_its_models_is_used_all_the_same() -> None:
+    with started(Script(away=[501])) as engine:
+        assert engine.generate([WRITE])
+
+
+def test_a_server_that_only_fails_at_its_start_is_tried_again_and_no_mistake_in_the_settings() -> None:
+    with serving(Script(refusals=[503] * 1000)) as url:
+        engine = make_engine(settings_for(url, max_retries=0))
+        with pytest.raises(EngineError, match="The server answers no test request"):
+            engine.start()
+        engine.close()
 
 
 def test_a_server_that_answers_is_waited_for_no_more() -> None:
