@@ -21,6 +21,7 @@ __all__ = [
     "Request",
     "ScoreRequest",
     "Text",
+    "UnexpectedFailure",
     "asked_texts",
     "continuations_of",
     "in_order",
@@ -79,6 +80,13 @@ class Text:
     tokens: int
     #: Whether it was cut off at `max_tokens`.
     truncated: bool = False
+
+
+class UnexpectedFailure(Failure):
+    """A failure that says nothing about the request, as a server that is overloaded: a retry may or may not help."""
+
+    def __str__(self) -> str:
+        return f"{self.type}: {self.message}"
 
 
 class Completion(NamedTuple):

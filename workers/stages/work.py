@@ -14,8 +14,9 @@ from contract.queue import QuestionBatch
 from contract.settings import Settings
 from contract.spec import Stage
 from contract.verdict import Verdict
+from workers.engines.base import UnexpectedFailure
 from workers.messages.batch import Batch, HeldMessage
-from workers.pipeline import Item, UnexpectedFailure
+from workers.pipeline import Item
 
 __all__ = ["Endings", "NotNow", "Send", "Settled", "StageContext", "Work", "asked_by_run", "by_run", "send_on"]
 
