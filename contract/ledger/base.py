@@ -13,7 +13,7 @@ from contract.question import Body, Question
 from contract.spec import Stage, is_called
 from contract.verdict import Passage, Verdict
 
-__all__ = ["LAST", "UNCOUNTED", "Begun", "Committed", "Ledger"]
+__all__ = ["LAST", "UNCOUNTED", "Begun", "Ledger"]
 
 #: The name that stands for the newest run.
 LAST = "last"
@@ -32,13 +32,6 @@ class Begun(NamedTuple):
     question: Question
     attempts: int
     counted: bool
-
-
-class Committed(NamedTuple):
-    """Result of a commit: the number of questions newly settled, and of those still unsettled."""
-
-    new: int
-    left: int
 
 
 class Ledger(abc.ABC):
@@ -142,8 +135,11 @@ class Ledger(abc.ABC):
         """Return the attached passages by question id, without the questions that have none attached yet."""
 
     @abc.abstractmethod
-    def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> Committed:
-        """Settle questions in one atomic step. The first verdict of a question stands; later ones are ignored."""
+    def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> list[Verdict]:
+        """Settle questions in one atomic step, and return the verdicts that stand: the first of each question.
+
+        Later ones are ignored, and so are those of questions that the run does not have.
+        """
 
     @abc.abstractmethod
     def note_engine(self, run_id: str, used: EngineUsed) -> None:

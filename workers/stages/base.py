@@ -319,23 +319,25 @@ class BatchWork(abc.ABC):
         for each in settled:
             verdicts[each.held.run_id].append(each.verdict)
         for run_id, of_run in verdicts.items():
-            self._commit_one_run(run_id, of_run)
-        self._committed([verdict for of_run in verdicts.values() for verdict in of_run])
+            self._committed(self._commit_one_run(run_id, of_run))
         return {(each.held.run_id, each.verdict.question_id): each.verdict.outcome.value for each in settled}
 
-    def _commit_one_run(self, run_id: str, verdicts: list[Verdict]) -> None:
+    def _commit_one_run(self, run_id: str, verdicts: list[Verdict]) -> list[Verdict]:
         """Commit, however long Redis is unavailable: scored work must survive a restart of the server.
+
+        Returns the verdicts that stand: none for a run that was purged, nor for what another worker settled meanwhile.
 
         Gives up only when this worker is stopping; the questions then stay unsettled and are asked again.
         """
         wait_s = 0.1
         while True:
             try:
-                self.done += self._ledger.commit(run_id, verdicts).new
-                return
+                new = self._ledger.commit(run_id, verdicts)
+                self.done += len(new)
+                return new
             except UnknownRun:
                 log.warning("run %s was purged: %s dropped", run_id, number(len(verdicts), "verdict"))
-                return
+                return []
             except LedgerError as trouble:
                 if not trouble.retryable or self._stopping():
                     raise

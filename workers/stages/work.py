@@ -22,7 +22,7 @@ __all__ = ["Endings", "NotNow", "Send", "Settled", "StageContext", "Work", "aske
 
 #: Sends question batches on to a queue.
 Send: TypeAlias = Callable[[str, Sequence[QuestionBatch]], object]
-#: Called with verdicts once they are in the ledger.
+#: Called with the verdicts of questions that this worker has settled, once they are in the ledger.
 OnCommitted: TypeAlias = Callable[[Sequence[Verdict]], object]
 #: Called after a generate call with its number of questions, its seconds, and the longest queueing time in seconds.
 OnGenerated: TypeAlias = Callable[[int, float, float], object]
