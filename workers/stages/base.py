@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import logging
+import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -48,8 +49,8 @@ class BatchWork(abc.ABC):
     stage: Stage
 
     def __init__(self, context: StageContext) -> None:
-        #: Number of questions settled or sent on by this stage.
-        self.done = 0
+        self._done = 0
+        self._counting = threading.Lock()
         self._settings = context.settings
         self._ledger = context.ledger
         self._worker = context.worker
@@ -66,6 +67,16 @@ class BatchWork(abc.ABC):
         self._puts_off: dict[str, tuple[str, float]] = {}
         #: By batch: questions begun that have no verdict yet.
         self._under_way: dict[int, Sequence[Work]] = {}
+
+    @property
+    def done(self) -> int:
+        """Number of questions settled or sent on by this stage so far."""
+        return self._done
+
+    def _count_done(self, questions: int) -> None:
+        """Add to `done`; several threads work on batches of this stage at once."""
+        with self._counting:
+            self._done += questions
 
     @property
     def asks_alone(self) -> bool:
@@ -333,7 +344,7 @@ class BatchWork(abc.ABC):
         while True:
             try:
                 new = self._ledger.commit(run_id, verdicts)
-                self.done += len(new)
+                self._count_done(len(new))
                 return new
             except UnknownRun:
                 log.warning("run %s was purged: %s dropped", run_id, number(len(verdicts), "verdict"))

@@ -6,6 +6,7 @@ import contextlib
 import gc
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from typing import Any
 
@@ -16,7 +17,7 @@ from contract.errors import EngineDead, RedisUnreachable, UnreadableRun
 from contract.question import Question
 from contract.queue import MESSAGE_VERSION, QuestionBatch
 from contract.verdict import Failure, Verdict
-from tests.support import SIMULATED_MODEL, make_question, make_questions, open_run
+from tests.support import PATIENCE_S, SIMULATED_MODEL, make_question, make_questions, open_run
 from tests.unit.workers.batches import batch_of, message
 from tests.unit.workers.engines import SlowTexts
 from workers.engines.base import Completion, Engine, Request
@@ -260,6 +261,23 @@ def test_only_what_is_newly_settled_is_counted_and_not_what_another_worker_settl
     scorer.run(batch_of(message(gone, "q0", "q1"), message(run, "q0", "q1", "q2")))
     assert [each.question_id for each in counted] == ["q1", "q2"]
     assert scorer.done == 2
+
+
+def test_batches_that_are_committed_at_the_same_time_are_all_counted(engine: CountingEngine) -> None:
+    class Together(MemoryLedger):
+        both = threading.Barrier(2)
+
+        def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> list[Verdict]:
+            self.both.wait(PATIENCE_S)
+            return super().commit(run_id, verdicts)
+
+    books = Together()
+    run = open_run(books, make_questions(4))
+    scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere), engine)
+    batches = [batch_of(message(run, *ids), number=n) for n, ids in enumerate((("q0", "q1"), ("q2", "q3")))]
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(scorer.run, batches))
+    assert scorer.done == 4
 
 
 @pytest.mark.parametrize("state", [RunState.PAUSED, RunState.CANCELLED])
