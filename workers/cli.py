@@ -32,7 +32,16 @@ from workers.host.live_table import make_screen
 from workers.host.name_conflicts import refuse_taken
 from workers.host.placement import Layers, pick, plan_host, plan_retrieval, plan_worker
 from workers.host.remote_control import drain, restart
-from workers.recheck import refuse_lacking_adapter, request_tokens, rescore, serving, stability, unlike
+from workers.recheck import (
+    as_asked,
+    refuse_foreign_tokens,
+    refuse_lacking_adapter,
+    request_tokens,
+    rescore,
+    serving,
+    stability,
+    unlike,
+)
 from workers.retrieval.build import build_index
 from workers.tuning.output import context_note, draw_trials, refuse_unwritable, table, write_deploy_file, write_record
 from workers.tuning.sample import Effort, tune_by
@@ -139,8 +148,8 @@ def check(config: Path | None, overrides: tuple[str, ...], as_json: bool) -> Non
 def tokens(config: Path | None, overrides: tuple[str, ...], name: str, question_id: str) -> None:
     """Print as JSON what the engine receives for a question of RUN: text, token ids, continuations."""
     settings, ledger, run = _asked_of(name, config, overrides)
-    question, verdict = ledger.result(run.run_id, question_id)
-    passages = verdict.passages if verdict else ()
+    refuse_foreign_tokens(settings)
+    question, passages = as_asked(ledger, run, question_id)
     model = resolve(settings.hf_model_id)
     prepare_environment(model)
     click.echo(json.dumps(list(request_tokens(run, question, passages, PromptEncoder.of_model(model))), indent=2))
