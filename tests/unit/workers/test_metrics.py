@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
+import psutil
 import pytest
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
@@ -131,6 +132,17 @@ def test_a_machine_without_the_named_gpu_tells_of_none() -> None:
     assert busy is not None
     assert 0.0 <= busy <= 1.0
     assert hardware.host().memory_used_bytes > 1_000_000
+
+
+def test_a_machine_that_does_not_list_a_worker_s_children_is_no_reason_for_no_metrics(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(*_: object, **__: object) -> list[psutil.Process]:
+        raise psutil.AccessDenied
+
+    monkeypatch.setattr(psutil.Process, "children", refused)
+    host = Hardware().host()
+    assert host.memory_used_bytes > 1_000_000, "its own"
 
 
 def has_ipv6() -> bool:
