@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from contract.engine_info import EngineUsed
-from contract.errors import InputError, UnknownRun
+from contract.errors import InputError, UnknownRun, UnreadableRun
 from contract.ledger.run import Counts, Run, RunState
 from contract.question import Body, Question
 from contract.spec import Stage, is_called
@@ -21,6 +21,14 @@ LAST = "last"
 UNCOUNTED = -1
 #: Maximum number of runs that a message lists by name.
 MOST_LISTED = 5
+
+
+def _ignored(run_id: str, trouble: UnreadableRun) -> None:
+    """Do nothing about a run that cannot be read."""
+
+
+def _without_examples(run: Run) -> Run:
+    return run.model_copy(update={"spec": run.spec.model_copy(update={"few_shot": None})})
 
 
 class Begun(NamedTuple):
@@ -85,6 +93,24 @@ class Ledger(abc.ABC):
     @abc.abstractmethod
     def open_runs(self) -> list[str]:
         """Return the ids of runs that have unsettled questions and are neither paused nor cancelled."""
+
+    def read_open_runs(
+        self, known: Mapping[str, Run] | None = None, unreadable: Callable[[str, UnreadableRun], object] = _ignored
+    ) -> dict[str, Run]:
+        """Return the open runs by id, without their few-shot examples, of which there may be thousands.
+
+        Those that are in `known`, from an earlier call, are not read again. Runs purged meanwhile, as the HTTP server
+        does after each request, are left out; those that this version cannot read, too, after a call of `unreadable`.
+        """
+        known, found = known or {}, {}
+        for run_id in self.open_runs():
+            try:
+                found[run_id] = known.get(run_id) or _without_examples(self.run(run_id))
+            except UnknownRun:
+                continue
+            except UnreadableRun as trouble:
+                unreadable(run_id, trouble)
+        return found
 
     @abc.abstractmethod
     def counts(self, run_id: str) -> Counts:

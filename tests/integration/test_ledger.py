@@ -724,6 +724,31 @@ class Forgetful(RedisLedger):
         return found
 
 
+def test_open_runs_are_read_once_without_examples_and_those_of_another_version_are_told(
+    redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, gone, theirs = (open_run(redis_ledger, make_questions(1), name) for name in ("ours", "gone", "theirs"))
+    redis_ledger.client.set(keys.RunKeys(theirs.run_id).meta, '{"spec": {"mode": "telepathy"}}')
+    redis_ledger.client.delete(keys.RunKeys(gone.run_id).meta)  # as seen while it is being purged
+    told: list[str] = []
+    found = redis_ledger.read_open_runs(unreadable=lambda run_id, _: told.append(run_id))
+    assert (list(found), told) == ([ours.run_id], [theirs.run_id])
+    assert found[ours.run_id].spec.few_shot is None
+
+    monkeypatch.setattr(RedisLedger, "run", lambda _, run_id: theirs if run_id != ours.run_id else pytest.fail("again"))
+    assert redis_ledger.read_open_runs(found)[ours.run_id] is found[ours.run_id]
+
+
+def test_a_scrape_does_not_read_what_an_open_run_asks_again(
+    redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = open_run(redis_ledger, make_questions(1))
+    metrics = RedisMetrics(redis_ledger, redis_ledger.client)
+    before = [each.name for each in metrics.collect()]
+    monkeypatch.setattr(RedisLedger, "run", lambda *_: pytest.fail(f"{run.run_id} is read again"))
+    assert [each.name for each in metrics.collect()] == before
+
+
 def test_redis_is_not_reported_away_because_a_run_was_purged_during_a_scrape(redis_ledger: RedisLedger) -> None:
     _, there = (open_run(redis_ledger, make_questions(1), name) for name in ("gone", "there"))
     ledger = Forgetful(redis_ledger.client, redis_ledger.place)
