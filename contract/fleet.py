@@ -261,8 +261,9 @@ class Fleet:
 
     def dead(self) -> list[str]:
         """Return the names on the list without a live worker."""
+        names = self.names()  # before the living: a worker that joins in between is no dead one
         living = {record.name for record in self.alive()}
-        return [name for name in self.names() if name not in living]
+        return [name for name in names if name not in living]
 
     def claim(self, lock: str) -> bool:
         """Return whether this caller got `lock` for a chore; for `LEASE_S` seconds no other caller gets it."""
