@@ -126,9 +126,6 @@ class OpenAiEngine(Engine):
     def waits_for(self) -> str:
         return self._waits_for
 
-    def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        return in_order(self.answers(requests), len(requests))
-
     def answers(self, requests: Sequence[Request]) -> Iterator[Part]:
         heads: list[tuple[int, _PartialScore]] = []
         for answered in self._each(self._first, requests):
