@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,12 +13,11 @@ from contract.errors import EngineError, SettingsError, nearest
 from contract.settings import OpenAiSettings
 from contract.turns import one_turn
 from workers.engines import openai_wire
-from workers.engines.rate_limit import RateLimiter
 
 if TYPE_CHECKING:
     from openai import OpenAIError
 
-__all__ = ["Connection", "Offers", "await_server", "find_out", "may_pass"]
+__all__ = ["Connection", "Offers", "RateLimiter", "await_server", "find_out", "may_pass"]
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +68,31 @@ def _scores(echo: bool, top: int) -> str:
     if top:
         return f"log-probabilities of the {top} likeliest next tokens only"
     return "no log-probabilities, so only modes that generate text can be used"
+
+
+class RateLimiter:
+    """Lets `per_minute` callers through per minute, evenly spaced; 0 means no limit. Thread-safe."""
+
+    def __init__(
+        self,
+        per_minute: float,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._interval_s = 60 / per_minute if per_minute else 0.0
+        self._now, self._sleep = now, sleep
+        self._lock = threading.Lock()
+        self._next_at = 0.0
+
+    def wait(self) -> None:
+        """Block until it is the caller's turn."""
+        if not self._interval_s:
+            return
+        with self._lock:
+            turn_at = max(self._now(), self._next_at)
+            self._next_at = turn_at + self._interval_s
+        if (pause_s := turn_at - self._now()) > 0:
+            self._sleep(pause_s)
 
 
 class Connection:

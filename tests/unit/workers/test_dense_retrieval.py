@@ -21,8 +21,8 @@ from contract.verdict import Passage
 from tests.support import build_test_index
 from workers.packaged_weights import PackagedWeights
 from workers.retrieval.base import Ranking
+from workers.retrieval.build import device_errors, free_device
 from workers.retrieval.dense import VectorIndex
-from workers.retrieval.device import device_errors, free_device
 from workers.retrieval.encoder import PACKAGED_ENCODERS, TextEncoder, Vectors
 from workers.retrieval.encoder_files import deciding_files
 from workers.retrieval.hybrid import fuse

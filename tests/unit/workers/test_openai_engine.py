@@ -22,7 +22,7 @@ from workers.check import Finding, check
 from workers.engines import JudgeEngines, make_engine
 from workers.engines.base import GenerateRequest, ScoreRequest, UnexpectedFailure
 from workers.engines.openai import OpenAiEngine
-from workers.engines.rate_limit import RateLimiter
+from workers.engines.openai_server import RateLimiter
 from workers.messages.batch import Settlement
 from workers.pipeline import Item, score_batch
 from workers.stages.scoring import BatchScorer
